@@ -1,0 +1,41 @@
+# Everything a fresh machine needs is set up on first use, inside .venv.
+#   PYTHON=python3.12   which Python makes .venv (default: the newest from 3.11 on)
+#   LOG=/path/to.log    which file `make demo` ships (default: the largest text log below /var/log)
+#   ARGS='-k wire -x'   passed on to pytest by `make test`, to the scripts by `make perf`
+
+BIN := .venv/bin
+PACKAGING := setup.cfg pyproject.toml $(wildcard setup.py)
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check perf clean
+
+help:  ## say what there is
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s%s\n", $$1, $$2 }' Makefile
+	@awk '/^#   / { sub(/^# /, ""); print }' Makefile
+
+demo: .venv/.run-ready  ## start a broker, ship a real log file through it, compare, report
+	@$(BIN)/qbus demo $(if $(LOG),--log '$(LOG)')
+
+test: .venv/.dev-ready  ## run every test this machine has the tools for
+	@$(BIN)/python -m pytest $(ARGS)
+
+check: .venv/.dev-ready  ## lint, formatting, types, import contracts
+	@$(BIN)/ruff check
+	@$(BIN)/ruff format --check
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+perf: .venv/.dev-ready  ## measure every claim about speed, beside its peers
+	@$(BIN)/python -m perf $(ARGS)
+
+clean:  ## remove .venv, caches and build results
+	rm -rf .venv build dist *.egg-info .*_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+.venv/.run-ready: $(PACKAGING)
+	@.ci/venv
+	@touch $@
+
+.venv/.dev-ready: $(PACKAGING)
+	@.ci/venv test,check
+	@touch $@ .venv/.run-ready
