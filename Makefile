@@ -4,6 +4,7 @@
 #   ARGS='-k wire -x'   passed on to pytest by `make test`, to the scripts by `make perf`
 
 BIN := .venv/bin
+LINTED := . qbus/broker/ qbus/clients/ qbus/agent/
 PACKAGING := setup.cfg pyproject.toml $(wildcard setup.py)
 
 .DEFAULT_GOAL := help
@@ -20,8 +21,8 @@ test: .venv/.dev-ready  ## run every test this machine has the tools for
 	@$(BIN)/python -m pytest $(ARGS)
 
 check: .venv/.dev-ready  ## lint, formatting, types, import contracts
-	@$(BIN)/ruff check
-	@$(BIN)/ruff format --check
+	@$(BIN)/ruff check $(LINTED)
+	@$(BIN)/ruff format --check $(LINTED)
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 
