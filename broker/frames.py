@@ -1,0 +1,109 @@
+"""Frames out of a byte stream: a 4-byte big-endian length, then that many bytes.
+
+Sans-IO: it says where to receive and hands out whole frames. Bytes land in a scratch buffer that
+all connections share; only a frame that is not whole yet is kept aside, so an idle connection
+holds nothing and a slow one holds little more than it sent.
+"""
+
+from collections.abc import Iterator
+from struct import Struct
+
+from qbus.errors import WireError
+
+_LENGTH = Struct(">i")
+_PREFIX = _LENGTH.size
+
+# A frame up to this size gets its buffer at once; a longer one earns it by sending.
+_EAGER_BYTES = 64 * 1024
+_GROWTH = 4
+
+
+class FrameReader:
+    """The receiving side of one connection.
+
+    Receive into ``target()``, say how much with ``received()``, take the ``frames()`` that became
+    whole, then ``keep(wanted())``. A frame is valid until the next ``target()``.
+    """
+
+    __slots__ = ("_end", "_kept", "_max_frame", "_scratch", "_start", "_view")
+
+    def __init__(self, scratch: memoryview, max_frame: int) -> None:
+        self._scratch = scratch
+        self._max_frame = max_frame
+        self._kept: bytearray | None = None
+        self._view = scratch
+        self._start = 0
+        self._end = 0
+
+    @property
+    def held(self) -> int:
+        """Bytes of memory kept for a frame that is not whole yet."""
+        return 0 if self._kept is None else len(self._kept)
+
+    @property
+    def left(self) -> int:
+        """Bytes received that no whole frame was made of yet."""
+        return self._end - self._start
+
+    def target(self) -> memoryview:
+        """The memory to receive into; never empty after ``keep(wanted())``."""
+        if self._kept is None:
+            self._view = self._scratch
+            self._start = self._end = 0
+            return self._scratch
+        return self._view[self._end :]
+
+    def received(self, count: int) -> None:
+        """``count`` bytes were put into the target."""
+        self._end += count
+
+    def frames(self) -> Iterator[memoryview]:
+        """The frames that are whole, without their length.
+
+        Raises:
+            WireError: a length is not positive, or larger than a frame may be.
+        """
+        view = self._view
+        while self._end - self._start >= _PREFIX:
+            size = self._size_at_start()
+            begin = self._start + _PREFIX
+            if self._end - begin < size:
+                return
+            self._start = begin + size
+            yield view[begin : begin + size]
+
+    def wanted(self) -> int:
+        """How much memory the bytes that are left over need now, to be kept and to grow."""
+        left = self.left
+        if left == 0:
+            return 0
+        if left < _PREFIX:
+            return _PREFIX
+        total = _PREFIX + self._size_at_start()
+        if self._kept is not None and self._start == 0 and self._end < len(self._kept):
+            return len(self._kept)
+        return max(left, total if total <= _EAGER_BYTES else min(total, _GROWTH * left))
+
+    def keep(self, capacity: int) -> None:
+        """Move what is left over into ``capacity`` bytes of its own; 0 when nothing is left."""
+        if capacity == 0:
+            self._kept = None
+            self._view = self._scratch
+            self._start = self._end = 0
+            return
+        if self._kept is not None and self._start == 0 and capacity == len(self._kept):
+            return
+        left = self.left
+        kept = bytearray(capacity)
+        kept[:left] = self._view[self._start : self._end]
+        self._kept = kept
+        self._view = memoryview(kept)
+        self._start, self._end = 0, left
+
+    def _size_at_start(self) -> int:
+        size: int = _LENGTH.unpack_from(self._view, self._start)[0]
+        if size <= 0:
+            raise WireError(f"a frame of {size} bytes")
+        if size > self._max_frame:
+            raise WireError(f"a frame of {size} bytes, above the limit of {self._max_frame}")
+        return size

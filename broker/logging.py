@@ -1,0 +1,26 @@
+"""The broker's own log: lines for people, or JSON objects for collectors."""
+
+import logging
+import sys
+
+_HUMAN = "%(asctime)s.%(msecs)03d %(levelname)-7s %(name)s: %(message)s"
+
+
+def configure(form: str, level: str) -> None:
+    """Send records from ``level`` up to standard error, as ``human`` lines or ``json``."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_json_formatter() if form == "json" else _human_formatter())
+    logging.basicConfig(handlers=[handler], level=level.upper(), force=True)
+
+
+def _human_formatter() -> logging.Formatter:
+    return logging.Formatter(_HUMAN, "%Y-%m-%dT%H:%M:%S")
+
+
+def _json_formatter() -> logging.Formatter:
+    from pythonjsonlogger.json import JsonFormatter  # noqa: PLC0415 - only where it is asked for
+
+    return JsonFormatter(
+        "%(asctime)s %(levelname)s %(name)s %(message)s",
+        rename_fields={"asctime": "time", "levelname": "level", "name": "logger"},
+    )

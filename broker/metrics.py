@@ -1,0 +1,132 @@
+"""What the broker counts, and how Prometheus reads it.
+
+Counting on the hot path is adding to plain numbers; the Prometheus families are made from them when
+somebody asks.
+"""
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from prometheus_client.core import Metric
+
+_LATENCY_BOUNDS = (
+    0.0001,
+    0.00025,
+    0.0005,
+    0.001,
+    0.0025,
+    0.005,
+    0.01,
+    0.025,
+    0.05,
+    0.1,
+    0.25,
+    0.5,
+    1.0,
+    2.5,
+    5.0,
+    10.0,
+)
+
+
+class RequestMetrics:
+    """Requests by API: how many, and how long from frame to response."""
+
+    def __init__(self) -> None:
+        self.counts: dict[int, list[int]] = {}
+        self.seconds: dict[int, float] = {}
+        self.failures = 0
+
+    def observe(self, api_key: int, started: float) -> None:
+        """Count one request that came at ``started`` (``perf_counter`` seconds)."""
+        elapsed = perf_counter() - started
+        counts = self.counts.get(api_key)
+        if counts is None:
+            counts = self.counts[api_key] = [0] * (len(_LATENCY_BOUNDS) + 1)
+            self.seconds[api_key] = 0.0
+        counts[bisect_left(_LATENCY_BOUNDS, elapsed)] += 1
+        self.seconds[api_key] += elapsed
+
+
+Gauge = Callable[[], float]
+
+
+class Metrics:
+    """The broker's numbers; parts of the broker add gauges of their own."""
+
+    def __init__(self) -> None:
+        self.requests = RequestMetrics()
+        self.gauges: dict[str, tuple[str, Gauge]] = {}
+        self.counters: dict[str, tuple[str, Gauge]] = {}
+
+    def gauge(self, name: str, help_text: str, read: Gauge) -> None:
+        """Show ``read()`` as the gauge ``qbus_<name>``."""
+        self.gauges[name] = (help_text, read)
+
+    def counter(self, name: str, help_text: str, read: Gauge) -> None:
+        """Show ``read()``, which only grows, as the counter ``qbus_<name>_total``."""
+        self.counters[name] = (help_text, read)
+
+    def collect(self) -> Iterable["Metric"]:
+        """The Prometheus families, as a collector gives them."""
+        from prometheus_client.core import (  # noqa: PLC0415 - only where metrics are served
+            CounterMetricFamily,
+            GaugeMetricFamily,
+        )
+
+        for name, (text, read) in list(self.gauges.items()):
+            yield GaugeMetricFamily(f"qbus_{name}", text, value=read())
+        for name, (text, read) in list(self.counters.items()):
+            yield CounterMetricFamily(f"qbus_{name}", text, value=read())
+        yield CounterMetricFamily(
+            "qbus_request_failures", "Requests that a defect ended", value=self.requests.failures
+        )
+        yield self._latencies()
+
+    def _latencies(self) -> "Metric":
+        from prometheus_client.core import HistogramMetricFamily  # noqa: PLC0415 - as above
+
+        from qbus.wire import ApiKey  # noqa: PLC0415 - as above
+
+        family = HistogramMetricFamily(
+            "qbus_request_seconds", "Time from a request's frame to its response", labels=["api"]
+        )
+        for key, counts in list(self.requests.counts.items()):
+            total, buckets = 0, []
+            for bound, count in zip((*_LATENCY_BOUNDS, float("inf")), list(counts), strict=True):
+                total += count
+                buckets.append((f"{bound:g}" if bound != float("inf") else "+Inf", total))
+            family.add_metric([ApiKey(key).name], buckets, self.requests.seconds[key])
+        return family
+
+
+def serve(metrics: Metrics, host: str, port: int) -> Callable[[], None]:
+    """Serve ``metrics`` over HTTP from a thread; returns what stops it.
+
+    Raises:
+        OSError: the address cannot be listened on.
+    """
+    from prometheus_client import (  # noqa: PLC0415 - only where metrics are served
+        CollectorRegistry,
+        GCCollector,
+        PlatformCollector,
+        ProcessCollector,
+        start_http_server,
+    )
+
+    registry = CollectorRegistry()
+    registry.register(metrics)
+    ProcessCollector(registry=registry)
+    PlatformCollector(registry=registry)
+    GCCollector(registry=registry)
+    server, thread = start_http_server(port, host, registry)
+
+    def stop() -> None:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+    return stop
