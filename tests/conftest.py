@@ -1,11 +1,11 @@
-"""What every test shares: a failing test shows the logs of the brokers that it talked to."""
+"""What every test shares: a failing test shows the logs of the servers that it talked to."""
 
 from collections.abc import Generator
 from typing import Any
 
 import pytest
 
-from tests.support.broker_process import BrokerProcess
+from tests.support.server_process import ServerProcess
 
 
 @pytest.hookimpl(wrapper=True)
@@ -14,7 +14,7 @@ def pytest_runtest_makereport(
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
     if report.failed:
-        for broker in BrokerProcess.instances:
-            title = f"Qbus broker, {broker.bootstrap}, last of its log"
-            report.sections.append((title, broker.log_text()[-8_000:]))
+        for server in ServerProcess.instances:
+            title = f"{server.name}, {server.bootstrap}, last of its log"
+            report.sections.append((title, server.log_text()[-8_000:]))
     return report

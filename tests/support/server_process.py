@@ -1,0 +1,155 @@
+"""A server as a real process of its own: started, watched, stopped and always reaped by its pid."""
+
+import os
+import signal
+import subprocess
+import tempfile
+import time
+import weakref
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from types import TracebackType
+from typing import ClassVar, Self
+
+from .ports import free_port
+from .readiness import answers
+
+_LOG_LIMIT = 256 * 1024
+
+
+class ServerProcessError(AssertionError):
+    """A server did not start, or did not stop, as it should; the message ends with its log."""
+
+
+class ServerProcess(ABC):
+    """A Kafka-speaking server on 127.0.0.1, started on entry and stopped on exit.
+
+    Its port stays the same over ``restart()`` and over ``kill()`` and ``start()``. A server that
+    has died by itself fails the ``with`` block. ``env`` is added to the environment.
+    """
+
+    name: ClassVar[str]
+
+    #: Every live instance: their logs are attached to a failing test's report.
+    instances: ClassVar[weakref.WeakSet["ServerProcess"]] = weakref.WeakSet()
+
+    #: How a server ends that was told to by SIGTERM.
+    clean_exit_codes: ClassVar[frozenset[int]] = frozenset({0})
+
+    def __init__(self, port: int | None = None, env: Mapping[str, str] | None = None) -> None:
+        self.port = port or free_port()
+        self._env = {**os.environ, **(env or {})}
+        self._process: subprocess.Popen[bytes] | None = None
+        # Appending lets the server's threads and its restarts share one file.
+        self._log = tempfile.TemporaryFile("ab+")  # noqa: SIM115 - lives as long as this object
+        ServerProcess.instances.add(self)
+
+    @abstractmethod
+    def command(self) -> list[str]:
+        """Return the program and its arguments."""
+
+    @property
+    def bootstrap(self) -> str:
+        """The address for clients: ``host:port``."""
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def pid(self) -> int:
+        """The process id of the running server."""
+        return self._running().pid
+
+    @property
+    def alive(self) -> bool:
+        """Whether the process runs."""
+        return self._process is not None and self._process.poll() is None
+
+    def start(self, *, wait: bool = True) -> Self:
+        """Start the process and, unless told otherwise, wait until it answers."""
+        if self.alive:
+            raise RuntimeError("the server runs already")
+        self._process = subprocess.Popen(
+            self.command(),
+            stdin=subprocess.DEVNULL,
+            stdout=self._log,
+            stderr=self._log,
+            env=self._env,
+        )
+        if wait:
+            self.wait_ready()
+        return self
+
+    def wait_ready(self, timeout: float = 60.0) -> None:
+        """Wait until the server answers; fail at once if it exits instead."""
+        deadline = time.monotonic() + timeout
+        while not answers(self.port):
+            code = self._running().poll()
+            if code is not None:
+                raise self._error(f"exited with {code}")
+            if time.monotonic() > deadline:
+                self.kill()
+                raise self._error(f"did not answer within {timeout} s")
+            time.sleep(0.01)
+
+    def stop(self, timeout: float = 60.0) -> None:
+        """Send SIGTERM and wait for the drain; fail if it takes too long or exits with an error."""
+        process = self._running()
+        process.terminate()
+        try:
+            code = process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise self._error(f"did not stop within {timeout} s") from None
+        self._process = None
+        if code not in self.clean_exit_codes:
+            raise self._error(f"exited with {code} on SIGTERM")
+
+    def kill(self) -> None:
+        """Send SIGKILL and reap the process."""
+        process = self._running()
+        process.kill()
+        process.wait()
+        self._process = None
+
+    def restart(self) -> None:
+        """Stop with a drain, then start again."""
+        self.stop()
+        self.start()
+
+    def send_signal(self, number: signal.Signals) -> None:
+        """Send any other signal, such as SIGSTOP and SIGCONT."""
+        self._running().send_signal(number)
+
+    def log_text(self) -> str:
+        """Return the end of what all runs of this server have printed so far."""
+        size = os.fstat(self._log.fileno()).st_size
+        data = os.pread(self._log.fileno(), _LOG_LIMIT, max(0, size - _LOG_LIMIT))
+        return data.decode(errors="replace")
+
+    def _running(self) -> subprocess.Popen[bytes]:
+        if self._process is None:
+            raise RuntimeError("the server does not run")
+        return self._process
+
+    def _error(self, what: str) -> ServerProcessError:
+        return ServerProcessError(f"{self.name} {what}\n{self.log_text()}")
+
+    def __enter__(self) -> Self:
+        try:
+            return self.start()
+        except BaseException:
+            self._reap()
+            raise
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if exc_type is None and self._process is not None:
+            self.stop()
+        self._reap()
+
+    def _reap(self) -> None:
+        if self._process is not None:
+            self.kill()
