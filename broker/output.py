@@ -17,6 +17,7 @@ _BUFFERS = (bytes, bytearray, memoryview)
 _SENDFILE_FROM = 48 * 1024
 _MAX_BUFFERS = 64
 _SENDFILE_MAX = 1 << 30
+_ENDED = "a file region ended before its length"
 
 
 class Region(Protocol):
@@ -94,8 +95,7 @@ class OutputQueue:
             if not isinstance(part, _BUFFERS):
                 if len(part) >= _SENDFILE_FROM:
                     break
-                parts[index] = part.read()
-                part.close()
+                parts[index] = _read(part)
             count += 1
         # MSG_MORE lets a header leave in one packet with the start of its file region.
         flags = socket.MSG_MORE if count < len(parts) else 0
@@ -125,7 +125,7 @@ class OutputQueue:
             min(size - self._sent, _SENDFILE_MAX),
         )
         if sent == 0:
-            raise OSError("a file region ended before its length")
+            raise OSError(_ENDED)
         self._sent += sent
         self.pending -= sent
         if self._sent == size:
@@ -137,3 +137,11 @@ class OutputQueue:
         part = self._parts[index]
         assert isinstance(part, _BUFFERS)
         return part
+
+
+def _read(region: Region) -> bytes:
+    data = region.read()
+    if len(data) != len(region):
+        raise OSError(_ENDED)
+    region.close()
+    return data
