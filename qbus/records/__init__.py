@@ -1,6 +1,8 @@
 """Record batches, magic 2: header, CRC, build, iterate, compression. No IO."""
 
 from .crc import crc32c
+from .decode import Record, iter_batches, iter_records
+from .encode import build_batch, build_values_batch
 from .errors import CorruptBatch
 from .header import (
     HEADER_SIZE,
@@ -18,9 +20,14 @@ __all__ = [
     "BatchHeader",
     "Compression",
     "CorruptBatch",
+    "Record",
     "TimestampType",
+    "build_batch",
+    "build_values_batch",
     "check_crc",
     "crc32c",
+    "iter_batches",
+    "iter_records",
     "read_header",
     "set_base_offset",
     "set_log_append_time",

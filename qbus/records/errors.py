@@ -3,7 +3,7 @@
 from qbus.errors import ApiError, ErrorCode
 
 
-class CorruptBatch(ApiError):
+class CorruptBatch(ApiError):  # noqa: N818 - what it is, as Kafka says "corrupt message"
     """Bytes that are not a whole, valid record batch (error code CORRUPT_MESSAGE)."""
 
     def __init__(self, message: str) -> None:

@@ -155,7 +155,7 @@ def read_header(buf: Buffer, pos: int = 0) -> BatchHeader:
 
 
 def check_crc(buf: Buffer, header: BatchHeader, pos: int = 0) -> None:
-    """Raise :class:`CorruptBatch` unless the whole batch at ``pos`` is there and its sum is right."""
+    """Raise :class:`CorruptBatch` unless the batch at ``pos`` is whole and its sum is right."""
     end = pos + header.size
     if end > len(buf):
         raise CorruptBatch(f"batch of {header.size} bytes is cut at {len(buf) - pos}")
@@ -165,7 +165,7 @@ def check_crc(buf: Buffer, header: BatchHeader, pos: int = 0) -> None:
 
 
 def write_header(buf: bytearray | memoryview, header: BatchHeader) -> None:
-    """Write ``header`` to the start of ``buf``, which holds the batch, with the CRC it should have."""
+    """Write ``header`` to the start of ``buf``, which holds the batch, with its true CRC."""
     _HEADER.pack_into(buf, 0, *header)
     _set_crc(buf, 0, header.size)
 
@@ -179,7 +179,7 @@ def set_base_offset(
 
 
 def set_log_append_time(buf: bytearray | memoryview, ms: int, pos: int = 0) -> None:
-    """Make ``ms`` the timestamp of every record of the batch at ``pos``, in place, with a new CRC."""
+    """Make ``ms`` the timestamp of all records of the batch at ``pos``, in place; sums anew."""
     header = read_header(buf, pos)
     _ATTRIBUTES.pack_into(buf, pos + _CRC_FROM, header.attributes | _LOG_APPEND_TIME)
     _MAX_TIMESTAMP.pack_into(buf, pos + _MAX_TIMESTAMP_AT, ms)

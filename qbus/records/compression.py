@@ -1,0 +1,145 @@
+"""The four codecs of record batches, in the framings that Kafka's clients read.
+
+- gzip: RFC 1952, one member.
+- snappy: Java's clients write xerial framing (snappy-java, ``SnappyOutputStream``): a magic, two
+  versions, then raw blocks behind their lengths. librdkafka reads that and raw snappy, so we write
+  xerial and read both.
+- lz4: the LZ4 frame format with independent blocks; Java's reader refuses linked ones.
+- zstd: RFC 8878 (KIP-110).
+
+Decompression stops with an error as soon as the output outgrows its bound, so a bomb costs no more
+memory than that.
+"""
+
+import gzip
+import struct
+import zlib
+from collections.abc import Callable, Mapping
+
+import cramjam
+import lz4.frame
+import zstandard
+
+from .crc import Buffer
+from .errors import CorruptBatch
+from .header import Compression
+
+_GZIP_LEVEL = 6
+_GZIP_WINDOW = 31  # zlib's number for "a gzip member with the largest window"
+
+_XERIAL_HEADER = struct.pack(">8sii", b"\x82SNAPPY\0", 1, 1)
+_XERIAL_MAGIC = _XERIAL_HEADER[:8]
+_XERIAL_BLOCK = 32 * 1024
+_BLOCK_LENGTH = struct.Struct(">i")
+
+
+def compress(codec: Compression, data: bytes) -> bytes:
+    """``data``, compressed."""
+    return _COMPRESS[codec](data)
+
+
+def decompress(codec: Compression, data: Buffer, max_size: int) -> bytes:
+    """What was compressed into ``data``.
+
+    Raises :class:`CorruptBatch` when it is not valid or holds more than ``max_size`` bytes.
+    """
+    try:
+        out = _DECOMPRESS[codec](bytes(data), max_size)
+    except (zlib.error, RuntimeError, cramjam.DecompressionError, zstandard.ZstdError) as error:
+        raise CorruptBatch(f"{codec.name.lower()}: {error}") from error
+    if len(out) > max_size:
+        raise CorruptBatch(f"{codec.name.lower()}: records are larger than {max_size} bytes")
+    return out
+
+
+def _gzip(data: bytes) -> bytes:
+    return gzip.compress(data, _GZIP_LEVEL, mtime=0)
+
+
+def _gunzip(data: bytes, max_size: int) -> bytes:
+    member = zlib.decompressobj(_GZIP_WINDOW)
+    out = member.decompress(data, max_size + 1)
+    if len(out) <= max_size and (not member.eof or member.unused_data):
+        raise CorruptBatch("gzip: data is not one whole member")
+    return out
+
+
+def _snappy(data: bytes) -> bytes:
+    parts = [_XERIAL_HEADER]
+    for start in range(0, len(data), _XERIAL_BLOCK):
+        block = bytes(cramjam.snappy.compress_raw(data[start : start + _XERIAL_BLOCK]))
+        parts += (_BLOCK_LENGTH.pack(len(block)), block)
+    return b"".join(parts)
+
+
+def _unsnappy(data: bytes, max_size: int) -> bytes:
+    if not data.startswith(_XERIAL_MAGIC):
+        return _unsnappy_block(data, max_size)
+    parts = []
+    pos = len(_XERIAL_HEADER)
+    while pos < len(data):
+        if len(data) - pos < _BLOCK_LENGTH.size:
+            raise CorruptBatch("snappy: a block's length is cut")
+        (length,) = _BLOCK_LENGTH.unpack_from(data, pos)
+        pos += _BLOCK_LENGTH.size
+        if not 0 < length <= len(data) - pos:
+            raise CorruptBatch(f"snappy: impossible block length {length}")
+        block = _unsnappy_block(data[pos : pos + length], max_size)
+        parts.append(block)
+        max_size -= len(block)
+        pos += length
+    return b"".join(parts)
+
+
+def _unsnappy_block(block: bytes, max_size: int) -> bytes:
+    size = cramjam.snappy.decompress_raw_len(block)
+    if size > max_size:
+        raise CorruptBatch(f"snappy: a block of {size} bytes is larger than the {max_size} left")
+    return bytes(cramjam.snappy.decompress_raw(block))
+
+
+def _lz4(data: bytes) -> bytes:
+    compressed: bytes = lz4.frame.compress(data, block_linked=False, store_size=False)
+    return compressed
+
+
+def _unlz4(data: bytes, max_size: int) -> bytes:
+    frame = lz4.frame.LZ4FrameDecompressor()
+    out: bytes = frame.decompress(data, max_length=max_size + 1)
+    if len(out) <= max_size and (not frame.eof or frame.unused_data):
+        raise CorruptBatch("lz4: data is not one whole frame")
+    return out
+
+
+def _zstd(data: bytes) -> bytes:
+    return zstandard.ZstdCompressor().compress(data)
+
+
+def _unzstd(data: bytes, max_size: int) -> bytes:
+    # A cut frame yields what came before the cut; the missing records tell.
+    with zstandard.ZstdDecompressor().stream_reader(data, read_across_frames=True) as reader:
+        return reader.read(max_size + 1)
+
+
+def _same(data: bytes) -> bytes:
+    return data
+
+
+def _same_bounded(data: bytes, max_size: int) -> bytes:  # noqa: ARG001 - checked by the caller
+    return data
+
+
+_COMPRESS: Mapping[Compression, Callable[[bytes], bytes]] = {
+    Compression.NONE: _same,
+    Compression.GZIP: _gzip,
+    Compression.SNAPPY: _snappy,
+    Compression.LZ4: _lz4,
+    Compression.ZSTD: _zstd,
+}
+_DECOMPRESS: Mapping[Compression, Callable[[bytes, int], bytes]] = {
+    Compression.NONE: _same_bounded,
+    Compression.GZIP: _gunzip,
+    Compression.SNAPPY: _unsnappy,
+    Compression.LZ4: _unlz4,
+    Compression.ZSTD: _unzstd,
+}
