@@ -1,0 +1,86 @@
+"""How commands fail: one clear line on stderr and an exit code, never a traceback.
+
+`QBUS_DEBUG=1` shows the traceback after all.
+"""
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import click
+
+from qbus.errors import ApiError, ErrorCode, QbusError
+
+INTERRUPTED = 130  # 128 + SIGINT, as a shell reports it
+CLOSED_PIPE = 141  # 128 + SIGPIPE
+
+
+class Failure(click.ClickException):
+    """What the user is told, without a traceback; exit code 1."""
+
+    def show(self, file: object = None) -> None:  # noqa: ARG002 - click's signature
+        click.echo(f"qbus: {self.format_message()}", err=True)
+
+
+class Misuse(Failure):
+    """A command line that makes no sense; exit code 2."""
+
+    exit_code = 2
+
+
+@contextmanager
+def reported() -> Iterator[None]:
+    """Turn every exception into one line; Ctrl-C and a closed pipe are quiet."""
+    try:
+        yield
+    except (click.exceptions.Exit, click.exceptions.NoArgsIsHelpError):
+        raise
+    except click.UsageError as error:
+        raise Misuse(_usage_line(error)) from error
+    except click.ClickException:
+        raise
+    except (KeyboardInterrupt, click.Abort):
+        raise click.exceptions.Exit(INTERRUPTED) from None
+    except BrokenPipeError:
+        _discard_stdout()
+        raise click.exceptions.Exit(CLOSED_PIPE) from None
+    except Exception as error:
+        if os.environ.get("QBUS_DEBUG"):
+            raise
+        raise Failure(describe(error)) from error
+
+
+def describe(error: BaseException) -> str:
+    """One line that says what happened, and what to do where that is known."""
+    if isinstance(error, BaseExceptionGroup):
+        return describe(error.exceptions[0])
+    if isinstance(error, ApiError):
+        return describe_code(error.code, str(error))
+    if isinstance(error, QbusError):
+        return str(error)
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    return f"{type(error).__name__}: {error} (QBUS_DEBUG=1 shows where)"
+
+
+def describe_code(code: int, message: str | None) -> str:
+    """An answer of the broker: its own words if it has any, and the code's name."""
+    try:
+        name = ErrorCode(code).name
+    except ValueError:
+        name = f"error {code}"
+    return f"{message} ({name})" if message and message != name else name
+
+
+def _usage_line(error: click.UsageError) -> str:
+    message = " ".join(error.format_message().split())
+    if not message.endswith((".", "?")):
+        message += "."
+    command = error.ctx.command_path if error.ctx else "qbus"
+    return f"{message} Try '{command} --help'."
+
+
+def _discard_stdout() -> None:
+    """Keep the interpreter from failing once more when it flushes stdout on its way out."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

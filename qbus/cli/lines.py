@@ -1,0 +1,96 @@
+"""Lines of a byte stream, exactly: a line is what stands before a newline, whatever its bytes.
+
+A carriage return, a NUL or an empty line is data; a last line without a newline counts.
+"""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Iterator
+
+CHUNK = 1024 * 1024
+
+#: A line that no broker would take: reading on would only fill the memory.
+MAX_LINE = 100 * 1024 * 1024
+
+
+class LineTooLongError(ValueError):
+    """A line is longer than `MAX_LINE`; the message says which."""
+
+
+class LineSplitter:
+    """Cuts chunks of bytes into lines; keeps the unfinished last one for the next chunk."""
+
+    def __init__(self) -> None:
+        self._unfinished: list[bytes] = []
+        self._unfinished_size = 0
+        self.count = 0
+
+    def feed(self, chunk: bytes) -> list[bytes]:
+        """Return the lines that ``chunk`` finishes; LineTooLongError when one never ends."""
+        lines = chunk.split(b"\n")
+        if len(lines) == 1:
+            self._keep(chunk)
+            return []
+        if self._unfinished:
+            lines[0] = b"".join([*self._unfinished, lines[0]])
+            self._unfinished.clear()
+        self._unfinished_size = 0
+        self._keep(lines.pop())
+        self.count += len(lines)
+        return lines
+
+    def finish(self) -> list[bytes]:
+        """Return the last line if it had no newline."""
+        last = b"".join(self._unfinished)
+        self._unfinished.clear()
+        self.count += bool(last)
+        return [last] if last else []
+
+    def _keep(self, piece: bytes) -> None:
+        if piece:
+            self._unfinished.append(piece)
+        self._unfinished_size += len(piece)
+        if self._unfinished_size > MAX_LINE:
+            raise LineTooLongError(f"line {self.count + 1} is longer than {MAX_LINE} bytes")
+
+
+async def read_lines(descriptor: int) -> AsyncIterator[list[bytes]]:
+    """Yield the lines of a file, pipe or terminal as they arrive, many at a time."""
+    splitter = LineSplitter()
+    async for chunk in read_chunks(descriptor):
+        if lines := splitter.feed(chunk):
+            yield lines
+    if lines := splitter.finish():
+        yield lines
+
+
+async def read_chunks(descriptor: int) -> AsyncIterator[bytes]:
+    """Yield what can be read without blocking the loop.
+
+    A thread that blocks in a read of a terminal cannot be cancelled, so pipes and terminals are
+    read when they are readable; files always are, and cannot be polled.
+    """
+    loop = asyncio.get_running_loop()
+    readable = asyncio.Event()
+    try:
+        loop.add_reader(descriptor, readable.set)
+    except PermissionError:
+        for chunk in _read_file(descriptor):
+            yield chunk
+            await asyncio.sleep(0)
+        return
+    try:
+        while True:
+            await readable.wait()
+            chunk = os.read(descriptor, CHUNK)
+            readable.clear()
+            if not chunk:
+                return
+            yield chunk
+    finally:
+        loop.remove_reader(descriptor)
+
+
+def _read_file(descriptor: int) -> Iterator[bytes]:
+    while chunk := os.read(descriptor, CHUNK):
+        yield chunk

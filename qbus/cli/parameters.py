@@ -1,0 +1,63 @@
+"""What several commands take as option values, read from text.
+
+Each function is a click type: it returns the value or raises `click.BadParameter`.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import click
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Where reading starts: an end of the partition, an offset, or a time in ms since the epoch."""
+
+    kind: Literal["earliest", "latest", "offset", "time"]
+    value: int = -1
+
+
+def position(text: str) -> Position:
+    """Read ``earliest``, ``latest``, an offset, or a time."""
+    if text == "earliest":
+        return Position("earliest")
+    if text == "latest":
+        return Position("latest")
+    if text.isascii() and text.isdigit():
+        return Position("offset", int(text))
+    try:
+        return Position("time", _moment(text))
+    except ValueError as error:
+        raise click.BadParameter(f"{error}; nor is it earliest, latest or an offset.") from None
+
+
+def key_value(text: str) -> tuple[str, str]:
+    """Read ``key=value``; spaces around either do not count."""
+    key, equals, value = text.partition("=")
+    if not equals or not key.strip():
+        raise click.BadParameter(f"{text!r} is not of the form key=value.")
+    return key.strip(), value.strip()
+
+
+def endpoint(text: str) -> str:
+    """Read ``HOST:PORT`` or ``[IPV6]:PORT``, kept as text."""
+    split_endpoint(text)
+    return text
+
+
+def split_endpoint(text: str) -> tuple[str, int]:
+    """Return the host (without brackets) and the port of ``HOST:PORT``."""
+    host, _, port = text.rpartition(":")
+    if not host or not (port.isascii() and port.isdigit()) or int(port) > 65_535:
+        raise click.BadParameter(f"{text!r} is not of the form HOST:PORT.")
+    if ":" in host and not (host.startswith("[") and host.endswith("]")):
+        raise click.BadParameter(f"{text!r}: write an IPv6 address in brackets.")
+    return host.strip("[]"), int(port)
+
+
+def _moment(text: str) -> int:
+    from qbus.clock import SystemClock
+
+    from .moments import parse_moment
+
+    return parse_moment(text, SystemClock().time_ms())

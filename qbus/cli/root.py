@@ -1,0 +1,64 @@
+"""The root of the command: what there is, and how every command fails."""
+
+from typing import Any, NoReturn
+
+import click
+
+from .failures import reported
+from .lazy import Entry, LazyGroup
+
+COMMANDS = {
+    "broker": Entry("broker:broker", "Run a broker."),
+    "topic": Entry("topic:topic", "Create, list, describe, alter and delete topics."),
+    "group": Entry("group:group", "List, describe, rewind and delete consumer groups."),
+    "produce": Entry("produce:produce", "Send the lines of a file or of stdin to a topic."),
+    "consume": Entry("consume:consume", "Print the records of a topic."),
+    "broker-config": Entry("broker_config:broker_config", "Show or change a broker's settings."),
+    "dump-log": Entry("dump_log:dump_log", "Show what is in a log's files, and what is wrong."),
+    "demo": Entry("demo:demo", "Ship a log file through a broker of its own, and compare."),
+    "completion": Entry("completion:completion", "Print the completion script of a shell."),
+    "version": Entry("version:version", "Print the version."),
+}
+
+
+class Root(LazyGroup):
+    """The group whose commands fail with one line instead of a traceback."""
+
+    def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
+        with reported():
+            return super().make_context(*args, **kwargs)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        with reported():
+            return super().invoke(ctx)
+
+
+def _print_version(ctx: click.Context, _parameter: click.Parameter, wanted: bool) -> None:
+    if wanted:
+        from qbus import __version__
+
+        click.echo(f"qbus {__version__}")
+        ctx.exit()
+
+
+@click.group(
+    cls=Root,
+    entries=COMMANDS,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="Clients find the broker by --bootstrap HOST:PORT or $QBUS_BOOTSTRAP.",
+)
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_print_version,
+    help="Print the version.",
+)
+def qbus() -> None:
+    """Qbus: a partitioned commit-log message bus that every Kafka client can use."""
+
+
+def main() -> NoReturn:
+    """Run the command line and exit: 0 done, 1 failed, 2 wrong usage, 130 interrupted."""
+    qbus.main(prog_name="qbus")

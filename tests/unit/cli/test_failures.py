@@ -1,0 +1,77 @@
+"""How commands fail: one line, an exit code, no traceback."""
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+
+from qbus.cli.failures import Failure, describe, reported
+from qbus.cli.root import qbus
+from qbus.errors import ApiError, ConfigError, ErrorCode
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(qbus, arguments)
+
+
+def fail_with(error: BaseException) -> None:
+    with reported():
+        raise error
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (("nosuch",), "qbus: No such command 'nosuch'. Try 'qbus --help'.\n"),
+        (("--nosuch",), "qbus: No such option '--nosuch'. Try 'qbus --help'.\n"),
+        (
+            ("version", "extra"),
+            "qbus: Got unexpected extra argument (extra). Try 'qbus version --help'.\n",
+        ),
+    ],
+)
+def test_wrong_usage_is_one_line_and_exit_code_2(arguments: tuple[str, ...], line: str) -> None:
+    result = run(*arguments)
+    assert (result.exit_code, result.stdout, result.stderr) == (2, "", line)
+
+
+def test_an_answer_of_the_broker_shows_its_words_and_its_code() -> None:
+    error = ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, "topic 'a' exists")
+    assert describe(error) == "topic 'a' exists (TOPIC_ALREADY_EXISTS)"
+    assert describe(ApiError(ErrorCode.TOPIC_ALREADY_EXISTS)) == "TOPIC_ALREADY_EXISTS"
+
+
+def test_a_missing_file_is_named() -> None:
+    error = FileNotFoundError(2, "No such file or directory", "/absent")
+    assert describe(error) == "/absent: No such file or directory"
+
+
+def test_a_bad_configuration_speaks_for_itself() -> None:
+    assert describe(ConfigError("unknown key: nosuch")) == "unknown key: nosuch"
+
+
+def test_the_first_of_several_errors_is_told() -> None:
+    error = ExceptionGroup("several", [ConfigError("first"), ConfigError("second")])
+    assert describe(error) == "first"
+
+
+def test_a_defect_is_one_line_too() -> None:
+    with pytest.raises(Failure) as failure:
+        fail_with(ZeroDivisionError("division by zero"))
+    assert failure.value.exit_code == 1
+    assert "ZeroDivisionError: division by zero" in failure.value.message
+
+
+def test_a_defect_shows_its_traceback_on_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("QBUS_DEBUG", "1")
+    with pytest.raises(ZeroDivisionError):
+        fail_with(ZeroDivisionError())
+
+
+@pytest.mark.parametrize("interruption", [KeyboardInterrupt(), click.Abort()])
+def test_an_interruption_is_quiet(
+    interruption: BaseException, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(click.exceptions.Exit) as stopped:
+        fail_with(interruption)
+    assert stopped.value.exit_code == 130
+    assert capfd.readouterr() == ("", "")

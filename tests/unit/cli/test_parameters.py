@@ -1,0 +1,56 @@
+"""Option values, read from text."""
+
+import click
+import pytest
+
+from qbus.cli.parameters import Position, endpoint, key_value, position, split_endpoint
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("earliest", Position("earliest")),
+        ("latest", Position("latest")),
+        ("0", Position("offset", 0)),
+        ("1030430", Position("offset", 1_030_430)),
+        ("@1767225600", Position("time", 1_767_225_600_000)),
+        ("2026-01-01T00:00:00Z", Position("time", 1_767_225_600_000)),
+    ],
+)
+def test_positions(text: str, expected: Position) -> None:
+    assert position(text) == expected
+
+
+@pytest.mark.parametrize("text", ["", "first", "-1", "1.5", "²", "2026-02-30"])
+def test_what_is_no_position(text: str) -> None:
+    with pytest.raises(click.BadParameter, match="earliest, latest or an offset"):
+        position(text)
+
+
+def test_a_key_and_a_value() -> None:
+    assert key_value("retention.ms=1000") == ("retention.ms", "1000")
+    assert key_value(" a = b=c ") == ("a", "b=c")
+    assert key_value("a=") == ("a", "")
+
+
+@pytest.mark.parametrize("text", ["", "retention.ms", "=1000", " =1"])
+def test_what_is_no_key_and_value(text: str) -> None:
+    with pytest.raises(click.BadParameter, match="key=value"):
+        key_value(text)
+
+
+def test_endpoints() -> None:
+    assert endpoint("broker-1.example:9092") == "broker-1.example:9092"
+    assert split_endpoint("127.0.0.1:0") == ("127.0.0.1", 0)
+    assert split_endpoint("[::1]:9092") == ("::1", 9092)
+
+
+@pytest.mark.parametrize("text", ["", "host", ":9092", "host:", "host:http", "host:65536", "h:-1"])
+def test_what_is_no_endpoint(text: str) -> None:
+    with pytest.raises(click.BadParameter, match="HOST:PORT"):
+        endpoint(text)
+
+
+def test_an_ipv6_address_without_brackets_is_ambiguous() -> None:
+    with pytest.raises(click.BadParameter, match="brackets"):
+        endpoint("::1:9092")
