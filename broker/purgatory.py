@@ -1,0 +1,146 @@
+"""Answers that wait: a long poll for records, an ``acks=all`` produce for its acknowledgement.
+
+A :class:`Delayed` answer is completed by whichever comes first: the partitions that it watches move
+on, its time runs out, or its client goes away. Thousands of idle long polls must cost nothing but
+their memory, so time-outs are kept in buckets (one timer of the event loop for all answers that run
+out within the same tick), and a finished answer leaves its bucket at once.
+
+Answers that became ready are completed together at the end of the event loop's turn: a fetch that
+watches ten partitions of one produce request answers once, with the records of all ten.
+"""
+
+import asyncio
+import logging
+import math
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+_log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+FETCH_TICK_S = 0.01
+PRODUCE_TICK_S = 0.1
+
+
+class Delayed(asyncio.Future[T]):
+    """The future of an answer; cancelling it (the client is gone) withdraws it everywhere.
+
+    Each kind of delayed answer says how it completes (:meth:`complete`), what it answers when its
+    time is up (:meth:`expire`), and how it stops to watch partitions (:meth:`withdraw`).
+    """
+
+    __slots__ = ("bucket", "scheduled")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(loop=loop)
+        self.bucket: set[Delayed[Any]] | None = None
+        self.scheduled = False
+
+    def complete(self) -> None:
+        """Answer: what it waited for is there."""
+        raise TypeError(f"{type(self).__name__} does not say how it completes")
+
+    def expire(self) -> None:
+        """Answer: there is no more time to wait."""
+        self.complete()
+
+    def withdraw(self) -> None:
+        """Stop watching partitions."""
+
+    def leave(self) -> None:
+        """Wait no longer, neither for partitions nor for the time-out."""
+        if self.bucket is not None:
+            self.bucket.discard(self)
+            self.bucket = None
+        self.withdraw()
+
+    def answer(self, response: T) -> None:
+        """Complete with ``response``, unless the client is gone."""
+        self.leave()
+        if not self.done():
+            self.set_result(response)
+
+    def fail(self, error: Exception) -> None:
+        """Complete with ``error``, unless the client is gone."""
+        self.leave()
+        if not self.done():
+            self.set_exception(error)
+
+    def cancel(self, msg: Any | None = None) -> bool:
+        """Withdraw the answer: nobody waits for it any more."""
+        self.leave()
+        return super().cancel(msg)
+
+
+class Timeouts:
+    """Delayed answers of one kind, by when they run out: at most one tick late, never early."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, tick_s: float) -> None:
+        self._loop = loop
+        self._tick_s = tick_s
+        self._buckets: dict[int, set[Delayed[Any]]] = {}
+        self._draining = False
+        self.expired = 0
+
+    def __len__(self) -> int:
+        return sum(map(len, self._buckets.values()))
+
+    def add(self, delayed: Delayed[Any], seconds: float) -> None:
+        """Have ``delayed`` expire ``seconds`` from now, unless it is answered before."""
+        if self._draining:
+            seconds = 0.0
+        tick = math.ceil((self._loop.time() + seconds) / self._tick_s)
+        bucket = self._buckets.get(tick)
+        if bucket is None:
+            bucket = self._buckets[tick] = set()
+            self._loop.call_at(tick * self._tick_s, self._fire, tick)
+        bucket.add(delayed)
+        delayed.bucket = bucket
+
+    def drain(self) -> None:
+        """Let no answer wait any longer, neither those that are here nor those still to come."""
+        self._draining = True
+        for tick in list(self._buckets):
+            self._fire(tick)
+
+    def _fire(self, tick: int) -> None:
+        for delayed in list(self._buckets.pop(tick, ())):
+            self.expired += 1
+            delayed.bucket = None
+            _attempt(delayed, delayed.expire)
+
+
+class Purgatory:
+    """All delayed answers of the broker."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self.fetches = Timeouts(loop, FETCH_TICK_S)
+        self.produces = Timeouts(loop, PRODUCE_TICK_S)
+        self._ready: list[Delayed[Any]] = []
+
+    def schedule(self, delayed: Delayed[Any]) -> None:
+        """Complete ``delayed`` at the end of this turn of the event loop, once."""
+        if delayed.scheduled:
+            return
+        delayed.scheduled = True
+        if not self._ready:
+            self.loop.call_soon(self._complete_ready)
+        self._ready.append(delayed)
+
+    def _complete_ready(self) -> None:
+        ready, self._ready = self._ready, []
+        for delayed in ready:
+            delayed.scheduled = False
+            if not delayed.done():
+                _attempt(delayed, delayed.complete)
+
+
+def _attempt(delayed: Delayed[Any], complete: Callable[[], None]) -> None:
+    """A defect in one answer must not keep the others waiting."""
+    try:
+        complete()
+    except Exception as error:  # noqa: BLE001 - it goes to whoever waits for this answer
+        _log.debug("a delayed answer failed", exc_info=error)
+        delayed.fail(error)
