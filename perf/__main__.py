@@ -1,0 +1,38 @@
+"""``python -m perf [CLAIM ...]``: measure the claims, beside Apache Kafka where it can run."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+
+from perf import backlog, footprint, latency, partitions, throughput
+from perf.report import Figure, show, write_json
+
+CLAIMS: dict[str, Callable[[int, float], list[Figure]]] = {
+    "throughput": throughput.run,
+    "fsync": throughput.run_fsync,
+    "latency": latency.run,
+    "startup": footprint.run_startup,
+    "memory": footprint.run_memory,
+    "backlog": backlog.run,
+    "partitions": partitions.run,
+}
+
+
+@click.command()
+@click.argument("claims", nargs=-1, type=click.Choice(sorted(CLAIMS)))
+@click.option("--rounds", default=3, show_default=True, help="Pairs to measure, after a warm-up.")
+@click.option("--scale", default=1.0, show_default=True, help="Factor on the amount of load.")
+@click.option("--json", "json_file", type=click.Path(path_type=Path), help="Keep every figure.")
+def main(claims: tuple[str, ...], rounds: int, scale: float, json_file: Path | None) -> None:
+    """Measure CLAIMS (all by default), Qbus and Apache Kafka in turn on this machine."""
+    results = {}
+    for name in claims or CLAIMS:
+        results[name] = CLAIMS[name](rounds, scale)
+        show(name, results[name])
+        if json_file:
+            write_json(json_file, results)
+
+
+if __name__ == "__main__":
+    main()

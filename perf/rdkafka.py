@@ -1,0 +1,181 @@
+"""librdkafka as the load, in a process of its own: ``python -m perf.rdkafka CASE BOOTSTRAP JSON``.
+
+Prints one JSON object. Connecting and metadata are not part of what is timed.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+_CHUNK = 1000
+
+
+def run(case: str, bootstrap: str, **options: Any) -> dict[str, Any]:
+    """Run one case in a fresh process and return what it measured."""
+    command = [sys.executable, "-m", "perf.rdkafka", case, bootstrap, json.dumps(options)]
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, timeout=600)
+    result: dict[str, Any] = json.loads(done.stdout)
+    return result
+
+
+def create_topic(bootstrap: str, topic: str, partitions: int = 1, **config: str) -> None:
+    """Create ``topic`` with one replica."""
+    from confluent_kafka.admin import AdminClient
+    from confluent_kafka.cimpl import NewTopic
+
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.create_topics([NewTopic(topic, partitions, 1, config=config)])[topic].result(60)
+
+
+def delete_topic(bootstrap: str, topic: str) -> None:
+    """Delete ``topic``."""
+    from confluent_kafka.admin import AdminClient
+
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.delete_topics([topic])[topic].result(60)
+
+
+def end_offset(bootstrap: str, topic: str) -> int:
+    """The end of the topic's first partition."""
+    from confluent_kafka import Consumer, TopicPartition
+
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "perf"})
+    _, high = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=30)
+    consumer.close()
+    return int(high)
+
+
+def produce(
+    bootstrap: str, topic: str, count: int, size: int, acks: str = "all", compression: str = "none"
+) -> dict[str, Any]:
+    """Send ``count`` values of ``size`` bytes as fast as they are taken; MB/s and records/s."""
+    from confluent_kafka import KafkaException, Producer
+
+    failed = 0
+
+    def on_delivery(error: object, _message: object) -> None:
+        nonlocal failed
+        failed += error is not None
+
+    producer = Producer(
+        {
+            "bootstrap.servers": bootstrap,
+            "acks": acks,
+            "compression.type": compression,
+            "queue.buffering.max.messages": 500_000,
+            "queue.buffering.max.kbytes": 1 << 20,
+        }
+    )
+    producer.list_topics(topic, timeout=30)
+    # Half random, half repeated: about what logs compress to.
+    values = [os.urandom(size // 2) + b"x" * (size - size // 2) for _ in range(_CHUNK)]
+    started = time.perf_counter()
+    sent = 0
+    while sent < count:
+        messages = [{"value": value} for value in values[: count - sent]]
+        while messages:
+            taken = producer.produce_batch(topic, messages, on_delivery=on_delivery)
+            sent += taken
+            messages = [m for m in messages if m.get("_error") is not None]
+            for message in messages:
+                del message["_error"]
+            producer.poll(0.05 if messages else 0)
+    if producer.flush(300):
+        raise KafkaException("not everything was delivered")
+    seconds = time.perf_counter() - started
+    if failed:
+        raise KafkaException(f"{failed} records failed")
+    return {"seconds": seconds, "records_s": count / seconds, "mb_s": count * size / seconds / 1e6}
+
+
+def consume(
+    bootstrap: str, topic: str, count: int, partitions: int = 1, start: int = 0
+) -> dict[str, Any]:
+    """Read ``count`` records from offset ``start`` on; MB/s of values and records/s."""
+    from confluent_kafka import Consumer, TopicPartition
+
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "perf",
+            "enable.auto.commit": False,
+            "queued.max.messages.kbytes": 1 << 20,
+            "queued.min.messages": 1_000_000,
+        }
+    )
+    consumer.list_topics(topic, timeout=30)
+    started = time.perf_counter()
+    consumer.assign([TopicPartition(topic, p, start) for p in range(partitions)])
+    seen = volume = 0
+    while seen < count:
+        batch = consumer.consume(10_000, 10)
+        if not batch:
+            raise TimeoutError(f"only {seen} of {count} records came")
+        for message in batch:
+            if message.error():
+                raise RuntimeError(str(message.error()))
+            volume += len(message)
+        seen += len(batch)
+    seconds = time.perf_counter() - started
+    consumer.close()
+    return {"seconds": seconds, "records_s": seen / seconds, "mb_s": volume / seconds / 1e6}
+
+
+def latency(
+    bootstrap: str, topic: str, rate: int, seconds: float, size: int, acks: str
+) -> dict[str, Any]:
+    """Send ``rate`` records/s and read them here too; milliseconds from send to receipt."""
+    import threading
+
+    from confluent_kafka import Consumer, Producer, TopicPartition
+
+    count = int(rate * seconds)
+    taken: list[float] = []
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "perf"})
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    consumer.consume(1, 0.5)
+
+    def read() -> None:
+        deadline = time.perf_counter() + seconds + 20
+        while len(taken) < count and time.perf_counter() < deadline:
+            message = consumer.poll(0.2)
+            if message is not None:
+                sent = message.value() or b""
+                taken.append(time.perf_counter() - float(sent[:20]))
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    producer = Producer({"bootstrap.servers": bootstrap, "acks": acks})
+    producer.list_topics(topic, timeout=30)
+    padding = b" " * (size - 20)
+    start = time.perf_counter()
+    for index in range(count):
+        due = start + index / rate
+        while (wait := due - time.perf_counter()) > 0:
+            time.sleep(min(wait, 0.001))
+        producer.produce(topic, f"{time.perf_counter():<20.9f}".encode()[:20] + padding)
+        producer.poll(0)
+    producer.flush(30)
+    reader.join()
+    consumer.close()
+    if len(taken) < count:
+        raise TimeoutError(f"only {len(taken)} of {count} records came")
+    steady = sorted(taken[count // 5 :])  # the first fifth warms up
+    return {
+        f"p{p:g}_ms": steady[min(len(steady) - 1, int(len(steady) * p / 100))] * 1000
+        for p in (50, 99, 99.9)
+    }
+
+
+if __name__ == "__main__":
+    _case, _bootstrap, _options = sys.argv[1:]
+    _cases: dict[str, Callable[..., dict[str, Any]]] = {
+        "produce": produce,
+        "consume": consume,
+        "latency": latency,
+    }
+    print(json.dumps(_cases[_case](_bootstrap, **json.loads(_options))))

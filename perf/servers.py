@@ -1,0 +1,55 @@
+"""The servers under measurement, one after the other over fresh directories."""
+
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from perf.peers import kafka
+from tests.support.broker_process import BrokerProcess
+from tests.support.server_process import ServerProcess
+
+
+@dataclass(frozen=True)
+class Setup:
+    """How both sides are run: Qbus options, and Kafka properties that promise the same."""
+
+    qbus: tuple[str, ...] = ()
+    kafka: Mapping[str, str] | None = None
+
+
+# Kafka acknowledges from the page cache by default; this is the same promise.
+MEMORY = Setup(qbus=("-o", "durability=memory"))
+# Every acknowledged record on stable storage, on both sides.
+FSYNC = Setup(kafka={"log.flush.interval.messages": "1"})
+
+
+@contextmanager
+def both(setup: Setup = MEMORY) -> Iterator[list[ServerProcess]]:
+    """Qbus and, where Java and Maven are, Kafka; both running, to be loaded in turn."""
+    with tempfile.TemporaryDirectory(prefix="qbus-perf-") as directory:
+        servers: list[ServerProcess] = [BrokerProcess(Path(directory, "qbus"), *setup.qbus)]
+        if kafka.missing() is None:
+            servers.append(kafka.KafkaProcess(Path(directory, "kafka"), setup.kafka))
+        try:
+            for server in servers:
+                server.start()
+            yield servers
+        finally:
+            for server in servers:
+                if server.alive:
+                    server.kill()
+
+
+def resident_mb(server: ServerProcess) -> float:
+    """Resident memory of the server, in MB."""
+    return psutil.Process(server.pid).memory_info().rss / 1e6
+
+
+def cpu_seconds(server: ServerProcess) -> float:
+    """Processor time the server has used, in seconds."""
+    times = psutil.Process(server.pid).cpu_times()
+    return times.user + times.system
