@@ -41,7 +41,8 @@ class ServerProcess(ABC):
         self._env = {**os.environ, **(env or {})}
         self._process: subprocess.Popen[bytes] | None = None
         # Appending lets the server's threads and its restarts share one file.
-        self._log = tempfile.TemporaryFile("ab+")  # noqa: SIM115 - lives as long as this object
+        self._log = tempfile.TemporaryFile("ab+")  # noqa: SIM115 - closed with this object
+        weakref.finalize(self, self._log.close)
         ServerProcess.instances.add(self)
 
     @abstractmethod
