@@ -77,7 +77,7 @@ def iter_records(batch: Buffer, *, max_size: int = MAX_RECORDS_SIZE) -> Iterator
     return _records(payload, header)
 
 
-def _records(payload: bytes, header: BatchHeader) -> Iterator[Record]:  # noqa: C901, PLR0912
+def _records(payload: bytes, header: BatchHeader) -> Iterator[Record]:  # noqa: C901, PLR0912, PLR0915
     # The hot loop: a call costs more than the arithmetic, so integers of one byte, and lengths of
     # two, are decoded in place, and everything is local.
     new_record = tuple.__new__

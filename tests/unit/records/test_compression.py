@@ -1,0 +1,133 @@
+"""The codecs: round trips, the framings of other clients, damage, and bombs."""
+
+import contextlib
+import gzip
+import tracemalloc
+
+import cramjam
+import lz4.frame
+import pytest
+import zstandard
+from hypothesis import given
+from hypothesis import strategies as st
+
+from qbus.records import Compression, CorruptBatch, build_batch, iter_records
+from qbus.records.compression import compress, decompress
+
+CODECS = [codec for codec in Compression if codec]
+LIMIT = 1 << 20
+
+
+@given(st.sampled_from(Compression), st.binary(max_size=200), st.integers(1, 2000))
+def test_round_trip(codec: Compression, data: bytes, times: int) -> None:
+    assert decompress(codec, compress(codec, data * times), LIMIT) == data * times
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_compression_makes_text_smaller(codec: Compression) -> None:
+    assert len(compress(codec, b"a line of a log\n" * 1000)) < 2000
+
+
+@pytest.mark.parametrize("codec", Compression)
+def test_the_bound_is_exact(codec: Compression) -> None:
+    data = bytes(range(256)) * 300
+    assert decompress(codec, compress(codec, data), len(data)) == data
+    with pytest.raises(CorruptBatch, match="larger"):
+        decompress(codec, compress(codec, data), len(data) - 1)
+
+
+def test_raw_snappy_as_librdkafka_writes_it() -> None:
+    raw = bytes(cramjam.snappy.compress_raw(b"hello" * 1000))
+    assert decompress(Compression.SNAPPY, raw, LIMIT) == b"hello" * 1000
+
+
+def test_snappy_is_written_with_the_framing_of_java() -> None:
+    framed = compress(Compression.SNAPPY, bytes(100_000))
+    assert framed.startswith(b"\x82SNAPPY\0\0\0\0\x01\0\0\0\x01")
+    first = int.from_bytes(framed[16:20], "big")
+    assert bytes(cramjam.snappy.decompress_raw(framed[20 : 20 + first])) == bytes(32 * 1024)
+
+
+def test_lz4_blocks_are_independent() -> None:
+    frame = lz4.frame.get_frame_info(compress(Compression.LZ4, bytes(200_000)))
+    assert not frame["block_linked"]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        lz4.frame.compress(b"x" * 100_000, block_linked=True, store_size=True),
+        lz4.frame.compress(b"x" * 100_000, content_checksum=True, block_checksum=True),
+    ],
+)
+def test_other_lz4_frames_are_read(data: bytes) -> None:
+    assert decompress(Compression.LZ4, data, LIMIT) == b"x" * 100_000
+
+
+def test_zstd_without_a_content_size_is_read() -> None:
+    data = zstandard.ZstdCompressor(write_content_size=False).compress(b"x" * 100_000)
+    assert decompress(Compression.ZSTD, data, LIMIT) == b"x" * 100_000
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_damage_is_a_corrupt_batch(codec: Compression) -> None:
+    records = [(None, b"value %d" % number, (), 0) for number in range(200)]
+    batch = bytes(build_batch(records, compression=codec))
+    for cut in range(61, len(batch)):
+        with pytest.raises(CorruptBatch):
+            list(iter_records(_with_length(batch[:cut])))
+    for at in range(61, len(batch)):
+        damaged = bytearray(batch)
+        damaged[at] ^= 0xFF
+        with contextlib.suppress(CorruptBatch):
+            list(iter_records(damaged))  # without the CRC some damage makes other valid records
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@given(garbage=st.binary(max_size=300))
+def test_garbage_is_a_corrupt_batch(codec: Compression, garbage: bytes) -> None:
+    for data in (garbage, compress(codec, b"hello" * 20)[:12] + garbage):
+        with contextlib.suppress(CorruptBatch):
+            decompress(codec, data, LIMIT)
+
+
+@pytest.mark.parametrize("codec", [Compression.GZIP, Compression.LZ4])
+def test_bytes_after_the_end_are_refused(codec: Compression) -> None:
+    with pytest.raises(CorruptBatch):
+        decompress(codec, compress(codec, b"hello") + b"more", LIMIT)
+
+
+def test_many_empty_gzip_members_are_refused_at_once() -> None:
+    with pytest.raises(CorruptBatch):
+        decompress(Compression.GZIP, gzip.compress(b"") * 50_000, LIMIT)
+
+
+@pytest.mark.parametrize("length", [-1, 0, 2**31 - 1])
+def test_a_lying_snappy_block_length_is_refused(length: int) -> None:
+    framed = compress(Compression.SNAPPY, b"hello")
+    lying = framed[:16] + (length & 0xFFFFFFFF).to_bytes(4, "big") + framed[20:]
+    with pytest.raises(CorruptBatch, match="length"):
+        decompress(Compression.SNAPPY, lying, LIMIT)
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_a_bomb_is_refused_with_bounded_memory(codec: Compression) -> None:
+    bomb = compress(codec, bytes(64 << 20))
+    tracemalloc.start()
+    try:
+        with pytest.raises(CorruptBatch, match="larger"):
+            decompress(codec, bomb, LIMIT)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < len(bomb) + 8 * LIMIT
+
+
+def test_a_snappy_block_that_claims_gigabytes_allocates_nothing() -> None:
+    claim = b"\xff\xff\xff\xff\x0f" + b"\0" * 10
+    with pytest.raises(CorruptBatch, match="larger"):
+        decompress(Compression.SNAPPY, claim, LIMIT)
+
+
+def _with_length(batch: bytes) -> bytes:
+    return batch[:8] + (len(batch) - 12).to_bytes(4, "big") + batch[12:]
