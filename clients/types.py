@@ -1,0 +1,215 @@
+"""What the clients take and return: small, typed, immutable."""
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import NamedTuple
+from uuid import UUID
+
+from qbus.records import TimestampType
+
+LATEST = -1
+"""In place of an offset or a time: after the last record."""
+EARLIEST = -2
+"""In place of an offset or a time: the first record there is."""
+MAX_TIMESTAMP = -3
+"""In place of a time: the record with the largest timestamp."""
+
+
+class TopicPartition(NamedTuple):
+    """One partition of a topic."""
+
+    topic: str
+    partition: int
+
+
+class RecordMetadata(NamedTuple):
+    """Where a record went. The offset is -1 with ``acks=0``, which tells nobody."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+
+
+class BatchMetadata(NamedTuple):
+    """Where ``count`` records sent together went: ``base_offset`` and the offsets after it."""
+
+    topic: str
+    partition: int
+    base_offset: int
+    count: int
+    timestamp: int
+
+
+class ConsumerRecord(NamedTuple):
+    """A record as a consumer gets it. ``timestamp`` is in milliseconds since the Unix epoch."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+    timestamp_type: TimestampType
+
+
+class OffsetAndTimestamp(NamedTuple):
+    """What a look-up by time found; both are -1 when there is no such record."""
+
+    offset: int
+    timestamp: int
+
+
+class OffsetAndMetadata(NamedTuple):
+    """A committed offset (of the next record to read), and what was stored beside it."""
+
+    offset: int
+    metadata: str = ""
+    leader_epoch: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A broker."""
+
+    id: int
+    host: str
+    port: int
+    rack: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterDescription:
+    """The brokers, and which of them is the controller (-1: none is known)."""
+
+    cluster_id: str
+    controller_id: int
+    nodes: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionDescription:
+    """A partition and the ids of the brokers that hold it (leader -1: it has none)."""
+
+    index: int
+    leader: int
+    leader_epoch: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    offline_replicas: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDescription:
+    """A topic; its partitions in order of their index."""
+
+    name: str
+    topic_id: UUID
+    is_internal: bool
+    partitions: tuple[PartitionDescription, ...]
+
+
+class ConfigKind(IntEnum):
+    """What a configuration belongs to (the protocol's resource types)."""
+
+    TOPIC = 2
+    BROKER = 4
+
+
+class ConfigSource(IntEnum):
+    """Where a configuration's value comes from (the protocol's numbers)."""
+
+    UNKNOWN = 0
+    TOPIC = 1
+    DYNAMIC_BROKER = 2
+    DYNAMIC_DEFAULT_BROKER = 3
+    STATIC_BROKER = 4
+    DEFAULT = 5
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigEntry:
+    """One key of a configuration; the value of a sensitive one is None."""
+
+    name: str
+    value: str | None
+    source: ConfigSource
+    is_read_only: bool
+    is_sensitive: bool
+    documentation: str | None
+
+    @property
+    def is_default(self) -> bool:
+        """Whether nobody set it."""
+        return self.source is ConfigSource.DEFAULT
+
+
+@dataclass(frozen=True, slots=True)
+class GroupListing:
+    """A consumer group by name and state ("Stable", "Empty", ...; "" before ListGroups v4)."""
+
+    group: str
+    protocol_type: str
+    state: str
+
+
+@dataclass(frozen=True, slots=True)
+class MemberDescription:
+    """A member of a group and the partitions assigned to it."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    host: str
+    assignment: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupDescription:
+    """A group: its state, the assignor it agreed on, who coordinates it and who is in it."""
+
+    group: str
+    state: str
+    protocol_type: str
+    protocol: str
+    coordinator: Node
+    members: tuple[MemberDescription, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupOffset:
+    """How far a group has come in one partition, which holds ``start_offset`` to ``end_offset``."""
+
+    topic: str
+    partition: int
+    committed_offset: int
+    metadata: str
+    start_offset: int
+    end_offset: int
+
+    @property
+    def lag(self) -> int:
+        """Records committed to the partition but not yet by the group."""
+        return max(self.end_offset - max(self.committed_offset, self.start_offset), 0)
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaSize:
+    """A partition in a log directory and its bytes on disk."""
+
+    topic: str
+    partition: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class LogDir:
+    """A broker's log directory; its volume's bytes are -1 where the broker does not tell."""
+
+    node_id: int
+    path: str
+    is_online: bool
+    total_bytes: int
+    usable_bytes: int
+    replicas: tuple[ReplicaSize, ...]
