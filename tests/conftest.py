@@ -18,3 +18,12 @@ def pytest_runtest_makereport(
             title = f"{server.name}, {server.bootstrap}, last of its log"
             report.sections.append((title, server.log_text()[-8_000:]))
     return report
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--target",
+        choices=("qbus", "kafka"),
+        default="qbus",
+        help="the broker that tests/compat drives; Apache Kafka's is the truth that they state",
+    )

@@ -1,0 +1,60 @@
+"""The fixtures of the suite: one server for all of it, a driver for each client, fresh names."""
+
+import itertools
+from collections.abc import Iterator
+from typing import cast
+
+import pytest
+
+from tests.support.server_process import ServerProcess
+
+from . import targets
+from .clients import Client
+from .clients.confluent import Confluent
+
+_numbers = itertools.count()
+
+
+@pytest.fixture(scope="session")
+def cluster(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ServerProcess]:
+    """Return the running server that ``--target`` names."""
+    directory = tmp_path_factory.mktemp("cluster")
+    with targets.server(request.config.getoption("--target"), directory) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def bootstrap(cluster: ServerProcess) -> str:
+    """Return the server's address for clients."""
+    return cluster.bootstrap
+
+
+@pytest.fixture(scope="session")
+def client(request: pytest.FixtureRequest, bootstrap: str) -> Iterator[Client]:
+    """Return the driver of one client; ``clients_with`` names which."""
+    driver = request.param(bootstrap)
+    yield driver
+    driver.close()
+
+
+@pytest.fixture(scope="session")
+def reference(bootstrap: str) -> Iterator[Client]:
+    """Return the driver that sets up what other clients are tested with."""
+    driver = Confluent(bootstrap)
+    yield cast("Client", driver)
+    driver.close()
+
+
+@pytest.fixture
+def name(request: pytest.FixtureRequest) -> str:
+    """Return a fresh name, for a topic or a group."""
+    return f"{request.function.__name__}-{next(_numbers)}"
+
+
+@pytest.fixture
+def topic(name: str, reference: Client) -> str:
+    """Return a fresh topic of one partition."""
+    reference.create_topic(name)
+    return name
