@@ -1,0 +1,1 @@
+"""Consumer groups: membership, rebalances, committed offsets."""

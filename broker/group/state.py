@@ -1,0 +1,47 @@
+"""The states of a consumer group, and how it may move between them.
+
+    Empty ──────────────► PreparingRebalance ◄─────────── Stable
+      ▲   a member joins     │    ▲     │    a member joins   ▲
+      │                      │    │     │    anew, leaves     │
+      └──────────────────────┘    │     │    or falls silent  │
+        nobody is left            │     │                     │
+                                  │     ▼ all have joined     │
+                            CompletingRebalance ──────────────┘
+                                   the leader hands in the assignment
+
+- *Empty*: no members; the group lives on for its offsets.
+- *PreparingRebalance*: JoinGroup requests are parked until everyone is in or time is up.
+- *CompletingRebalance*: a new generation exists; SyncGroup requests are parked until its leader
+  brings the assignment.
+- *Stable*: every member can have its assignment and heartbeats.
+- *Dead*: no longer served here (deleted, or let go after a failed write); any state leads there.
+
+The names are Kafka's, as clients see them in DescribeGroups and ListGroups.
+"""
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import Final
+
+
+class GroupState(Enum):
+    """Where a group stands in its rebalance cycle."""
+
+    EMPTY = "Empty"
+    PREPARING = "PreparingRebalance"
+    COMPLETING = "CompletingRebalance"
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+MOVES: Final[Mapping[GroupState, frozenset[GroupState]]] = {
+    GroupState.EMPTY: frozenset({GroupState.PREPARING, GroupState.DEAD}),
+    GroupState.PREPARING: frozenset(
+        {GroupState.COMPLETING, GroupState.EMPTY, GroupState.DEAD},
+    ),
+    GroupState.COMPLETING: frozenset(
+        {GroupState.STABLE, GroupState.PREPARING, GroupState.DEAD},
+    ),
+    GroupState.STABLE: frozenset({GroupState.PREPARING, GroupState.DEAD}),
+    GroupState.DEAD: frozenset({GroupState.DEAD}),
+}
