@@ -34,6 +34,9 @@ def bootstrap(cluster: ServerProcess) -> str:
 @pytest.fixture(scope="session")
 def client(request: pytest.FixtureRequest, bootstrap: str) -> Iterator[Client]:
     """Return the driver of one client; ``clients_with`` names which."""
+    reason = request.param.missing()
+    if reason is not None:
+        pytest.skip(reason)
     driver = request.param(bootstrap)
     yield driver
     driver.close()

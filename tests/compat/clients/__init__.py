@@ -6,7 +6,9 @@ from .aiokafka import Aiokafka
 from .base import Client, ClientError, GroupDescription
 from .confluent import Confluent
 from .kafka_python import KafkaPython
+from .kafkajs import Kafkajs
+from .kcat import Kcat
 
 __all__ = ["ALL", "Client", "ClientError", "GroupDescription"]
 
-ALL: tuple[Any, ...] = (Confluent, KafkaPython, Aiokafka)
+ALL: tuple[Any, ...] = (Confluent, KafkaPython, Aiokafka, Kcat, Kafkajs)

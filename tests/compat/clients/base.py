@@ -36,6 +36,12 @@ class Client(Protocol):
     sendable: ClassVar[tuple[Record, ...]]
     #: Records that it is able to show, byte for byte.
     readable: ClassVar[tuple[Record, ...]]
+    #: Whether it tells that no record is at or after a time, instead of giving the end.
+    tells_no_offset: ClassVar[bool]
+
+    @staticmethod
+    def missing() -> str | None:
+        """Return why the client cannot run here, or None when it can."""
 
     def close(self) -> None:
         """Release what the driver holds."""

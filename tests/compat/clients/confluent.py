@@ -11,6 +11,7 @@ from confluent_kafka.cimpl import NewPartitions, NewTopic
 
 from tests.compat.members import Member
 from tests.compat.records import BINARY, NOTHING, NULL_HEADER, Record, Stored
+from tests.support.waiting import wait_until
 
 from .base import ClientError, GroupDescription
 
@@ -25,10 +26,16 @@ class Confluent:
     compressions = ("none", "gzip", "snappy", "lz4", "zstd")
     sendable = (*BINARY, NULL_HEADER, NOTHING)
     readable = sendable
+    tells_no_offset = True
 
     def __init__(self, bootstrap: str) -> None:
         self._bootstrap = bootstrap
         self._admin = AdminClient({"bootstrap.servers": bootstrap})
+
+    @staticmethod
+    def missing() -> str | None:
+        """Return why it cannot run here: a package that the tests require always can."""
+        return None
 
     def close(self) -> None:
         del self._admin
@@ -120,6 +127,8 @@ class Confluent:
     ) -> None:
         new = NewTopic(topic, partitions, 1, config=dict(config or {}))
         _result(self._admin.create_topics([new]))
+        # The answer may come before the partitions have leaders.
+        wait_until(lambda: len(self._metadata(topic).partitions) == partitions, "the partitions")
 
     def topics(self) -> set[str]:
         return set(self._admin.list_topics(timeout=_TIMEOUT).topics)
@@ -184,6 +193,9 @@ class Confluent:
     def brokers(self) -> list[str]:
         cluster = self._admin.describe_cluster(request_timeout=_TIMEOUT).result()
         return [f"{node.host}:{node.port}" for node in cluster.nodes]
+
+    def _metadata(self, topic: str) -> Any:
+        return self._admin.list_topics(topic, timeout=_TIMEOUT).topics[topic]
 
     def _consumer(self, group: str = "unused") -> Any:
         return ck.Consumer(

@@ -32,10 +32,16 @@ class KafkaPython:
     compressions = ("none", "gzip", "snappy", "lz4", "zstd")
     sendable = BINARY
     readable = (*BINARY, NULL_HEADER, NOTHING)
+    tells_no_offset = True
 
     def __init__(self, bootstrap: str) -> None:
         self._bootstrap = bootstrap
         self._admin = KafkaAdminClient(bootstrap_servers=bootstrap)
+
+    @staticmethod
+    def missing() -> str | None:
+        """Return why it cannot run here: a package that the tests require always can."""
+        return None
 
     def close(self) -> None:
         self._admin.close()

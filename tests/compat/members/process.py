@@ -3,7 +3,7 @@
 import json
 import subprocess
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,13 +24,13 @@ class Event(NamedTuple):
 
 def parse_json(line: str) -> Event | None:
     """Read ``{"assigned": [[topic, partition], ...]}`` or ``{"consumed": [partition, offset]}``."""
-    if not line.startswith("{"):
-        return None
-    event = json.loads(line)
-    if "assigned" in event:
-        return Event(assigned=frozenset((topic, index) for topic, index in event["assigned"]))
-    partition, offset = event["consumed"]
-    return Event(consumed=(partition, offset))
+    if line.startswith('{"assigned"'):
+        places = json.loads(line)["assigned"]
+        return Event(assigned=frozenset((topic, index) for topic, index in places))
+    if line.startswith('{"consumed"'):
+        partition, offset = json.loads(line)["consumed"]
+        return Event(consumed=(partition, offset))
+    return None
 
 
 class Member:
@@ -40,6 +40,7 @@ class Member:
         self,
         command: list[str],
         parse: Callable[[str], Event | None] = parse_json,
+        env: Mapping[str, str] | None = None,
     ) -> None:
         self.assigned: Partitions = frozenset()
         self.consumed: list[tuple[int, int]] = []
@@ -52,6 +53,7 @@ class Member:
             stderr=subprocess.STDOUT,
             text=True,
             errors="replace",
+            env=env,
             cwd=_ROOT,
         )
         self._reader = threading.Thread(target=self._read, daemon=True)
