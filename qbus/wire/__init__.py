@@ -1,0 +1,28 @@
+"""Kafka's wire protocol: messages declared as classes, compiled to and from bytes. No IO."""
+
+from .api import API, Api, ApiKey
+from .codec import Part, decode, encode
+from .declare import ZERO_UUID, Struct
+from .header import (
+    RequestHeader,
+    decode_request_header,
+    decode_response,
+    encode_request,
+    encode_response,
+)
+
+__all__ = [
+    "API",
+    "ZERO_UUID",
+    "Api",
+    "ApiKey",
+    "Part",
+    "RequestHeader",
+    "Struct",
+    "decode",
+    "decode_request_header",
+    "decode_response",
+    "encode",
+    "encode_request",
+    "encode_response",
+]

@@ -1,0 +1,57 @@
+"""Whole messages from and to bytes."""
+
+import struct
+from typing import Any, TypeVar
+
+from qbus.errors import WireError
+
+from .compiler import decoder, encoder
+from .declare import Struct
+from .primitives import Buffer
+
+M = TypeVar("M", bound=Struct)
+
+Part = Any  # bytes, or what was given as records: anything with a length
+
+
+def decode(cls: type[M], version: int, buf: Buffer, pos: int = 0) -> M:
+    """Read a message of ``version`` that fills ``buf`` from ``pos`` to its end.
+
+    Records are not copied: they are views of ``buf``.
+
+    Raises:
+        WireError: the bytes are not such a message: truncated, malformed, or followed by others.
+    """
+    view = memoryview(buf)
+    end = len(view)
+    try:
+        message, pos = decoder(cls, version, version >= cls.first_flexible)(view, pos, end)
+    except (struct.error, IndexError):
+        raise WireError(f"{cls.__name__} v{version} is truncated") from None
+    except UnicodeDecodeError as error:
+        raise WireError(f"{cls.__name__} v{version} holds a string that is not UTF-8") from error
+    if pos != end:
+        raise WireError(f"{end - pos} bytes follow a {cls.__name__} v{version}")
+    return message  # type: ignore[no-any-return] # the decoder of cls makes a cls
+
+
+def encode(message: Struct, version: int) -> list[Part]:
+    """Write a message of ``version``: one buffer, or several parts around large records.
+
+    Raises:
+        WireError: a value does not fit its field, or a field is set that ``version`` lacks.
+    """
+    return encode_onto(bytearray(), message, version)
+
+
+def encode_onto(out: bytearray, message: Struct, version: int) -> list[Part]:
+    """As ``encode``, with what is in ``out`` in front."""
+    cls = type(message)
+    parts: list[Part] = []
+    try:
+        out = encoder(cls, version, version >= cls.first_flexible)(message, parts, out)
+    except (struct.error, TypeError, AttributeError, UnicodeEncodeError) as error:
+        raise WireError(f"{cls.__name__} v{version} cannot be written: {error}") from error
+    if out or not parts:
+        parts.append(out)
+    return parts

@@ -1,0 +1,207 @@
+"""How a message of the protocol is declared: a class, its fields, and the versions that carry them.
+
+    class PartitionProduceData(Struct):
+        index: Int32 = field()
+        records: Records | None = field()
+
+A range of versions is written as in the protocol guide: ``"3+"``, ``"0-12"``, ``"5"``. A type that
+may be ``None`` is nullable on the wire, in all versions or in those that ``nullable`` names.
+Creating such a class costs next to nothing; what is needed of it is compiled at first use.
+"""
+
+from types import NoneType, UnionType
+from typing import (
+    Annotated,
+    Any,
+    Final,
+    NamedTuple,
+    Union,
+    cast,
+    dataclass_transform,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
+
+ZERO_UUID: Final = bytes(16)
+
+LATEST: Final = 32767
+
+
+class Scalar(NamedTuple):
+    """A type without parts: its name, its ``struct`` letter where the width is fixed, its zero."""
+
+    name: str
+    letter: str
+    zero: Any
+
+
+Bool = Annotated[bool, Scalar("bool", "?", False)]
+Int8 = Annotated[int, Scalar("int8", "b", 0)]
+Int16 = Annotated[int, Scalar("int16", "h", 0)]
+UInt16 = Annotated[int, Scalar("uint16", "H", 0)]
+Int32 = Annotated[int, Scalar("int32", "i", 0)]
+UInt32 = Annotated[int, Scalar("uint32", "I", 0)]
+Int64 = Annotated[int, Scalar("int64", "q", 0)]
+Float64 = Annotated[float, Scalar("float64", "d", 0.0)]
+Uuid = Annotated[bytes, Scalar("uuid", "16s", ZERO_UUID)]
+String = Annotated[str, Scalar("string", "", "")]
+Bytes = Annotated[bytes, Scalar("bytes", "", b"")]
+# Decoded: a memoryview of the frame. Encoded: any bytes, or an object with a length that is passed
+# through to whoever sends the parts, as a region of a file.
+Records = Annotated[Any, Scalar("records", "", b"")]
+
+
+class Versions(NamedTuple):
+    """A range of versions, both ends included."""
+
+    low: int
+    high: int
+
+    def __contains__(self, version: object) -> bool:
+        return isinstance(version, int) and self.low <= version <= self.high
+
+
+NEVER: Final = Versions(1, 0)
+
+
+def versions(text: str) -> Versions:
+    """Read a range: ``"3+"``, ``"0-12"``, ``"5"``."""
+    if text.endswith("+"):
+        return Versions(int(text[:-1]), LATEST)
+    low, _, high = text.partition("-")
+    return Versions(int(low), int(high or low))
+
+
+class Options(NamedTuple):
+    """What a declaration says of a field besides its type."""
+
+    versions: Versions
+    nullable: Versions | None
+    default: Any
+    tag: int | None
+    tagged: Versions
+    ignorable: bool
+
+
+_ZERO: Final = object()
+
+
+def field(
+    since: str = "0+",
+    *,
+    nullable: str | None = None,
+    default: Any = _ZERO,
+    tag: int | None = None,
+    tagged: str | None = None,
+    ignorable: bool = True,
+) -> Any:
+    """Declare a field that the versions ``since`` carry.
+
+    ``nullable`` narrows the versions where None may be sent; ``default`` is used where a version
+    lacks the field (the zero of its type if not said). A field with a ``tag`` travels as a tagged
+    field (KIP-482) in the versions ``tagged``, by default in all that have it. One that is not
+    ``ignorable`` must not be set in a version that lacks it.
+    """
+    present = versions(since)
+    travels_tagged = NEVER if tag is None else versions(tagged or since)
+    allowed = None if nullable is None else versions(nullable)
+    return Options(present, allowed, default, tag, travels_tagged, ignorable)
+
+
+class Field(NamedTuple):
+    """One field, resolved: ``kind`` is a Scalar or a Struct class, of the items if ``is_array``."""
+
+    name: str
+    kind: "Scalar | type[Struct]"
+    is_array: bool
+    versions: Versions
+    nullable: Versions
+    default: Any
+    tag: int | None
+    tagged: Versions
+    ignorable: bool
+
+    def make_default(self) -> Any:
+        """A fresh default value."""
+        if self.default is not _ZERO:
+            return self.default
+        if self.is_array:
+            return []
+        return self.kind.zero if isinstance(self.kind, Scalar) else self.kind()
+
+
+@dataclass_transform(kw_only_default=True)
+class _StructType(type):
+    first_flexible: int
+    __slots__: tuple[str, ...]  # the names of the fields
+
+    def __new__(
+        mcs,
+        name: str,
+        bases: tuple[type, ...],
+        namespace: dict[str, Any],
+        flexible: str | None = None,
+    ) -> "_StructType":
+        options = {key: value for key, value in namespace.items() if isinstance(value, Options)}
+        for key in options:
+            del namespace[key]
+        namespace["_options"] = options
+        namespace["__slots__"] = tuple(options)
+        cls = super().__new__(mcs, name, bases, namespace)
+        cls.first_flexible = LATEST if flexible is None else versions(flexible).low
+        return cls
+
+
+class Struct(metaclass=_StructType):
+    """A message or a part of one: its fields are attributes, its constructor takes them by name.
+
+    A message says from which version on it is ``flexible`` (KIP-482): compact lengths and tags.
+    """
+
+    def __init__(self, **values: Any) -> None:
+        from .compiler import compile_init  # noqa: PLC0415 - compiled at first use
+
+        cls = type(self)
+        cls.__init__ = compile_init(cls)  # type: ignore[method-assign]
+        cls.__init__(self, **values)
+
+    def __eq__(self, other: object) -> bool:
+        if type(self) is not type(other):
+            return NotImplemented
+        return all(getattr(self, name) == getattr(other, name) for name in type(self).__slots__)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        inside = ", ".join(f"{name}={getattr(self, name)!r}" for name in type(self).__slots__)
+        return f"{type(self).__name__}({inside})"
+
+
+def fields(cls: type[Struct]) -> tuple[Field, ...]:
+    """The fields of a struct, in the order in which they travel."""
+    hints = get_type_hints(cls, include_extras=True)
+    options = cast("dict[str, Options]", cls.__dict__["_options"])
+    return tuple(_resolve(name, hints[name], option) for name, option in options.items())
+
+
+def _resolve(name: str, hint: Any, option: Options) -> Field:
+    may_be_none = get_origin(hint) in {Union, UnionType}
+    if may_be_none:
+        (hint,) = (arm for arm in get_args(hint) if arm is not NoneType)
+    is_array = get_origin(hint) is list
+    if is_array:
+        (hint,) = get_args(hint)
+    kind = get_args(hint)[1] if get_origin(hint) is Annotated else hint
+    nullable = (option.nullable or option.versions) if may_be_none else NEVER
+    return Field(
+        name,
+        kind,
+        is_array,
+        option.versions,
+        nullable,
+        option.default,
+        option.tag,
+        option.tagged,
+        option.ignorable,
+    )

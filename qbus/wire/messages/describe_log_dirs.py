@@ -1,0 +1,39 @@
+"""DescribeLogDirs (API 35)."""
+
+from ..declare import Bool, Int16, Int32, Int64, String, Struct, field
+
+
+class DescribableLogDirTopic(Struct):
+    topic: String = field()
+    partitions: list[Int32] = field()
+
+
+class DescribeLogDirsRequest(Struct, flexible="2+"):
+    topics: list[DescribableLogDirTopic] | None = field()
+
+
+class DescribeLogDirsPartition(Struct):
+    partition_index: Int32 = field()
+    partition_size: Int64 = field()
+    offset_lag: Int64 = field()
+    is_future_key: Bool = field()
+
+
+class DescribeLogDirsTopic(Struct):
+    name: String = field()
+    partitions: list[DescribeLogDirsPartition] = field()
+
+
+class DescribeLogDirsResult(Struct):
+    error_code: Int16 = field()
+    log_dir: String = field()
+    topics: list[DescribeLogDirsTopic] = field()
+    total_bytes: Int64 = field("4+", default=-1)
+    usable_bytes: Int64 = field("4+", default=-1)
+    is_cordoned: Bool = field("5+")
+
+
+class DescribeLogDirsResponse(Struct, flexible="2+"):
+    throttle_time_ms: Int32 = field()
+    error_code: Int16 = field("3+")
+    results: list[DescribeLogDirsResult] = field()

@@ -1,0 +1,101 @@
+"""Fetch (API 1)."""
+
+from ..declare import Int8, Int16, Int32, Int64, Records, String, Struct, Uuid, field
+
+
+class ReplicaState(Struct):
+    replica_id: Int32 = field("15+", default=-1, ignorable=False)
+    replica_epoch: Int64 = field("15+", default=-1, ignorable=False)
+
+
+class FetchPartition(Struct):
+    partition: Int32 = field()
+    current_leader_epoch: Int32 = field("9+", default=-1)
+    fetch_offset: Int64 = field()
+    last_fetched_epoch: Int32 = field("12+", default=-1, ignorable=False)
+    log_start_offset: Int64 = field("5+", default=-1)
+    partition_max_bytes: Int32 = field()
+    replica_directory_id: Uuid = field("17+", tag=0)
+    high_watermark: Int64 = field("18+", default=9223372036854775807, tag=1)
+
+
+class FetchTopic(Struct):
+    topic: String = field("0-12")
+    topic_id: Uuid = field("13+")
+    partitions: list[FetchPartition] = field()
+
+
+class ForgottenTopic(Struct):
+    topic: String = field("7-12")
+    topic_id: Uuid = field("13+")
+    partitions: list[Int32] = field("7+", ignorable=False)
+
+
+class FetchRequest(Struct, flexible="12+"):
+    cluster_id: String | None = field("12+", default=None, tag=0)
+    replica_id: Int32 = field("0-14", default=-1, ignorable=False)
+    replica_state: ReplicaState = field("15+", tag=1, ignorable=False)
+    max_wait_ms: Int32 = field()
+    min_bytes: Int32 = field()
+    max_bytes: Int32 = field(default=2147483647)
+    isolation_level: Int8 = field()
+    session_id: Int32 = field("7+")
+    session_epoch: Int32 = field("7+", default=-1)
+    topics: list[FetchTopic] = field()
+    forgotten_topics_data: list[ForgottenTopic] = field("7+", ignorable=False)
+    rack_id: String = field("11+")
+
+
+class EpochEndOffset(Struct):
+    epoch: Int32 = field("12+", default=-1)
+    end_offset: Int64 = field("12+", default=-1)
+
+
+class LeaderIdAndEpoch(Struct):
+    leader_id: Int32 = field("12+", default=-1)
+    leader_epoch: Int32 = field("12+", default=-1)
+
+
+class SnapshotId(Struct):
+    end_offset: Int64 = field(default=-1)
+    epoch: Int32 = field(default=-1)
+
+
+class AbortedTransaction(Struct):
+    producer_id: Int64 = field()
+    first_offset: Int64 = field()
+
+
+class PartitionData(Struct):
+    partition_index: Int32 = field()
+    error_code: Int16 = field()
+    high_watermark: Int64 = field()
+    last_stable_offset: Int64 = field(default=-1)
+    log_start_offset: Int64 = field("5+", default=-1)
+    diverging_epoch: EpochEndOffset = field("12+", tag=0)
+    current_leader: LeaderIdAndEpoch = field("12+", tag=1)
+    snapshot_id: SnapshotId = field("12+", tag=2)
+    aborted_transactions: list[AbortedTransaction] | None = field()
+    preferred_read_replica: Int32 = field("11+", default=-1)
+    records: Records | None = field()
+
+
+class FetchableTopicResponse(Struct):
+    topic: String = field("0-12")
+    topic_id: Uuid = field("13+")
+    partitions: list[PartitionData] = field()
+
+
+class NodeEndpoint(Struct):
+    node_id: Int32 = field("16+")
+    host: String = field("16+")
+    port: Int32 = field("16+")
+    rack: String | None = field("16+", default=None)
+
+
+class FetchResponse(Struct, flexible="12+"):
+    throttle_time_ms: Int32 = field()
+    error_code: Int16 = field("7+")
+    session_id: Int32 = field("7+")
+    responses: list[FetchableTopicResponse] = field()
+    node_endpoints: list[NodeEndpoint] = field("16+", tag=0)

@@ -1,0 +1,28 @@
+"""FindCoordinator (API 10)."""
+
+from ..declare import Int8, Int16, Int32, String, Struct, field
+
+
+class FindCoordinatorRequest(Struct, flexible="3+"):
+    key: String = field("0-3", ignorable=False)
+    key_type: Int8 = field("1+", ignorable=False)
+    coordinator_keys: list[String] = field("4+", ignorable=False)
+
+
+class Coordinator(Struct):
+    key: String = field("4+")
+    node_id: Int32 = field("4+")
+    host: String = field("4+")
+    port: Int32 = field("4+")
+    error_code: Int16 = field("4+")
+    error_message: String | None = field("4+")
+
+
+class FindCoordinatorResponse(Struct, flexible="3+"):
+    throttle_time_ms: Int32 = field("1+")
+    error_code: Int16 = field("0-3")
+    error_message: String | None = field("1-3")
+    node_id: Int32 = field("0-3")
+    host: String = field("0-3")
+    port: Int32 = field("0-3")
+    coordinators: list[Coordinator] = field("4+")

@@ -1,0 +1,15 @@
+"""Heartbeat (API 12)."""
+
+from ..declare import Int16, Int32, String, Struct, field
+
+
+class HeartbeatRequest(Struct, flexible="4+"):
+    group_id: String = field()
+    generation_id: Int32 = field()
+    member_id: String = field()
+    group_instance_id: String | None = field("3+", default=None, ignorable=False)
+
+
+class HeartbeatResponse(Struct, flexible="4+"):
+    throttle_time_ms: Int32 = field("1+")
+    error_code: Int16 = field()

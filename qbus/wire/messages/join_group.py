@@ -1,0 +1,37 @@
+"""JoinGroup (API 11)."""
+
+from ..declare import Bool, Bytes, Int16, Int32, String, Struct, field
+
+
+class JoinGroupRequestProtocol(Struct):
+    name: String = field()
+    metadata: Bytes = field()
+
+
+class JoinGroupRequest(Struct, flexible="6+"):
+    group_id: String = field()
+    session_timeout_ms: Int32 = field()
+    rebalance_timeout_ms: Int32 = field("1+", default=-1)
+    member_id: String = field()
+    group_instance_id: String | None = field("5+", default=None, ignorable=False)
+    protocol_type: String = field()
+    protocols: list[JoinGroupRequestProtocol] = field()
+    reason: String | None = field("8+", default=None)
+
+
+class JoinGroupResponseMember(Struct):
+    member_id: String = field()
+    group_instance_id: String | None = field("5+", default=None)
+    metadata: Bytes = field()
+
+
+class JoinGroupResponse(Struct, flexible="6+"):
+    throttle_time_ms: Int32 = field("2+")
+    error_code: Int16 = field()
+    generation_id: Int32 = field(default=-1)
+    protocol_type: String | None = field("7+", default=None)
+    protocol_name: String | None = field(nullable="7+")
+    leader: String = field()
+    skip_assignment: Bool = field("9+")
+    member_id: String = field()
+    members: list[JoinGroupResponseMember] = field()

@@ -1,0 +1,36 @@
+"""OffsetForLeaderEpoch (API 23)."""
+
+from ..declare import Int16, Int32, Int64, String, Struct, field
+
+
+class OffsetForLeaderPartition(Struct):
+    partition: Int32 = field()
+    current_leader_epoch: Int32 = field(default=-1)
+    leader_epoch: Int32 = field()
+
+
+class OffsetForLeaderTopic(Struct):
+    topic: String = field()
+    partitions: list[OffsetForLeaderPartition] = field()
+
+
+class OffsetForLeaderEpochRequest(Struct, flexible="4+"):
+    replica_id: Int32 = field("3+", default=-2)
+    topics: list[OffsetForLeaderTopic] = field()
+
+
+class EpochEndOffset(Struct):
+    error_code: Int16 = field()
+    partition: Int32 = field()
+    leader_epoch: Int32 = field(default=-1)
+    end_offset: Int64 = field(default=-1)
+
+
+class OffsetForLeaderTopicResult(Struct):
+    topic: String = field()
+    partitions: list[EpochEndOffset] = field()
+
+
+class OffsetForLeaderEpochResponse(Struct, flexible="4+"):
+    throttle_time_ms: Int32 = field()
+    topics: list[OffsetForLeaderTopicResult] = field()

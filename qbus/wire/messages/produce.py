@@ -1,0 +1,61 @@
+"""Produce (API 0)."""
+
+from ..declare import Int16, Int32, Int64, Records, String, Struct, Uuid, field
+
+
+class PartitionProduceData(Struct):
+    index: Int32 = field()
+    records: Records | None = field()
+
+
+class TopicProduceData(Struct):
+    name: String = field("0-12")
+    topic_id: Uuid = field("13+")
+    partition_data: list[PartitionProduceData] = field()
+
+
+class ProduceRequest(Struct, flexible="9+"):
+    transactional_id: String | None = field(default=None)
+    acks: Int16 = field()
+    timeout_ms: Int32 = field()
+    topic_data: list[TopicProduceData] = field()
+
+
+class BatchIndexAndErrorMessage(Struct):
+    batch_index: Int32 = field("8+")
+    batch_index_error_message: String | None = field("8+", default=None)
+
+
+class LeaderIdAndEpoch(Struct):
+    leader_id: Int32 = field("10+", default=-1)
+    leader_epoch: Int32 = field("10+", default=-1)
+
+
+class PartitionProduceResponse(Struct):
+    index: Int32 = field()
+    error_code: Int16 = field()
+    base_offset: Int64 = field()
+    log_append_time_ms: Int64 = field(default=-1)
+    log_start_offset: Int64 = field("5+", default=-1)
+    record_errors: list[BatchIndexAndErrorMessage] = field("8+")
+    error_message: String | None = field("8+", default=None)
+    current_leader: LeaderIdAndEpoch = field("10+", tag=0)
+
+
+class TopicProduceResponse(Struct):
+    name: String = field("0-12")
+    topic_id: Uuid = field("13+")
+    partition_responses: list[PartitionProduceResponse] = field()
+
+
+class NodeEndpoint(Struct):
+    node_id: Int32 = field("10+")
+    host: String = field("10+")
+    port: Int32 = field("10+")
+    rack: String | None = field("10+", default=None)
+
+
+class ProduceResponse(Struct, flexible="9+"):
+    responses: list[TopicProduceResponse] = field()
+    throttle_time_ms: Int32 = field()
+    node_endpoints: list[NodeEndpoint] = field("10+", tag=0)
