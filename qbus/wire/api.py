@@ -1,19 +1,20 @@
-"""Which APIs Qbus speaks, and at which versions.
+"""The APIs, their versions, and where their messages are declared.
 
-Versions and the first flexible one are those of Kafka 4.4's message definitions, cut to what Qbus
-serves whole. Message classes are imported when first asked for: a broker that is asked for Produce
-and Fetch alone never loads the rest.
+The table is what ApiVersions tells clients. Message classes are imported at first use: a broker
+that is asked for a few APIs alone starts the faster.
 """
 
 from collections.abc import Mapping
 from enum import IntEnum
+from functools import cached_property
 from importlib import import_module
-from types import MappingProxyType
 from typing import Final
+
+from .declare import Struct
 
 
 class ApiKey(IntEnum):
-    """The number of an API on the wire, under Kafka's name."""
+    """The number of an API."""
 
     PRODUCE = 0
     FETCH = 1
@@ -47,111 +48,72 @@ class ApiKey(IntEnum):
 
 
 class Api:
-    """One API: its key, its messages, and the versions in which Qbus speaks it.
+    """One API: the versions that are served, and its two messages.
 
-    ``first_flexible`` is the first version with compact lengths and tagged fields (KIP-482), None if
-    there is none. ``advertised_min`` is below ``min_version`` where clients want to see a version
-    that a broker then refuses.
+    ``advertised_min`` is what ApiVersions tells: Produce says 0 and serves 3, as Kafka does, for
+    clients that look for an old version to tell which features there are.
     """
 
-    __slots__ = (
-        "_request",
-        "_response",
-        "advertised_min",
-        "first_flexible",
-        "key",
-        "max_version",
-        "min_version",
-    )
-
     def __init__(
-        self,
-        key: ApiKey,
-        min_version: int,
-        max_version: int,
-        first_flexible: int | None,
-        *,
-        advertised_min: int | None = None,
+        self, key: ApiKey, min_version: int, max_version: int, advertised_min: int | None = None
     ) -> None:
         self.key = key
         self.min_version = min_version
         self.max_version = max_version
-        self.first_flexible = first_flexible
         self.advertised_min = min_version if advertised_min is None else advertised_min
-        self._request: type | None = None
-        self._response: type | None = None
 
-    @property
-    def request(self) -> type:
+    @cached_property
+    def request(self) -> type[Struct]:
         """The class of its requests."""
-        if self._request is None:
-            self._load()
-        assert self._request is not None
-        return self._request
+        return self._message("Request")
 
-    @property
-    def response(self) -> type:
+    @cached_property
+    def response(self) -> type[Struct]:
         """The class of its responses."""
-        if self._response is None:
-            self._load()
-        assert self._response is not None
-        return self._response
+        return self._message("Response")
 
-    def has_version(self, version: int) -> bool:
-        """Whether Qbus speaks ``version``."""
-        return self.min_version <= version <= self.max_version
+    @cached_property
+    def first_flexible(self) -> int:
+        """The first version with compact lengths and tagged fields."""
+        return self.request.first_flexible
 
-    def is_flexible(self, version: int) -> bool:
-        """Whether ``version`` has compact lengths and tagged fields."""
-        return self.first_flexible is not None and version >= self.first_flexible
-
-    def _load(self) -> None:
+    def _message(self, kind: str) -> type[Struct]:
         name = self.key.name.lower()
         module = import_module(f".messages.{name}", __package__)
-        prefix = name.title().replace("_", "")
-        self._request = getattr(module, f"{prefix}Request")
-        self._response = getattr(module, f"{prefix}Response")
-
-    def __repr__(self) -> str:
-        return f"<Api {self.key.name} {self.min_version}-{self.max_version}>"
+        cls: type[Struct] = getattr(module, name.title().replace("_", "") + kind)
+        return cls
 
 
-def _table(*apis: Api) -> Mapping[ApiKey, Api]:
-    return MappingProxyType({api.key: api for api in apis})
+_APIS: Final = (
+    Api(ApiKey.PRODUCE, 3, 13, advertised_min=0),
+    Api(ApiKey.FETCH, 4, 18),
+    Api(ApiKey.LIST_OFFSETS, 1, 11),
+    Api(ApiKey.METADATA, 0, 13),
+    Api(ApiKey.OFFSET_COMMIT, 2, 10),
+    Api(ApiKey.OFFSET_FETCH, 1, 10),
+    Api(ApiKey.FIND_COORDINATOR, 0, 6),
+    Api(ApiKey.JOIN_GROUP, 0, 9),
+    Api(ApiKey.HEARTBEAT, 0, 4),
+    Api(ApiKey.LEAVE_GROUP, 0, 5),
+    Api(ApiKey.SYNC_GROUP, 0, 5),
+    Api(ApiKey.DESCRIBE_GROUPS, 0, 6),
+    Api(ApiKey.LIST_GROUPS, 0, 5),
+    Api(ApiKey.API_VERSIONS, 0, 4),
+    Api(ApiKey.CREATE_TOPICS, 2, 7),
+    Api(ApiKey.DELETE_TOPICS, 1, 6),
+    Api(ApiKey.DELETE_RECORDS, 0, 2),
+    Api(ApiKey.INIT_PRODUCER_ID, 0, 5),
+    Api(ApiKey.OFFSET_FOR_LEADER_EPOCH, 2, 4),
+    Api(ApiKey.DESCRIBE_CONFIGS, 1, 4),
+    Api(ApiKey.ALTER_CONFIGS, 0, 2),
+    Api(ApiKey.DESCRIBE_LOG_DIRS, 1, 4),
+    Api(ApiKey.CREATE_PARTITIONS, 0, 3),
+    Api(ApiKey.DELETE_GROUPS, 0, 2),
+    Api(ApiKey.INCREMENTAL_ALTER_CONFIGS, 0, 1),
+    Api(ApiKey.OFFSET_DELETE, 0, 0),
+    Api(ApiKey.DESCRIBE_CLUSTER, 0, 2),
+    Api(ApiKey.DESCRIBE_PRODUCERS, 0, 0),
+    Api(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, 0),
+)
 
-
-API: Final = _table(
-    # Produce 0-2 carry older record formats: librdkafka before 2.12 falls back to uncompressed or
-    # older batches when they are not advertised.
-    #                                min max flexible
-    Api(ApiKey.PRODUCE,                   3, 13, 9, advertised_min=0),
-    Api(ApiKey.FETCH,                     4, 18, 12),
-    Api(ApiKey.LIST_OFFSETS,              1, 11, 6),
-    Api(ApiKey.METADATA,                  0, 13, 9),
-    Api(ApiKey.OFFSET_COMMIT,             2, 10, 8),
-    Api(ApiKey.OFFSET_FETCH,              1, 10, 6),
-    Api(ApiKey.FIND_COORDINATOR,          0,  6, 3),
-    Api(ApiKey.JOIN_GROUP,                0,  9, 6),
-    Api(ApiKey.HEARTBEAT,                 0,  4, 4),
-    Api(ApiKey.LEAVE_GROUP,               0,  5, 4),
-    Api(ApiKey.SYNC_GROUP,                0,  5, 4),
-    Api(ApiKey.DESCRIBE_GROUPS,           0,  6, 5),
-    Api(ApiKey.LIST_GROUPS,               0,  5, 3),
-    Api(ApiKey.API_VERSIONS,              0,  5, 3),
-    Api(ApiKey.CREATE_TOPICS,             2,  7, 5),
-    Api(ApiKey.DELETE_TOPICS,             1,  6, 4),
-    Api(ApiKey.DELETE_RECORDS,            0,  2, 2),
-    Api(ApiKey.INIT_PRODUCER_ID,          0,  5, 2),
-    Api(ApiKey.OFFSET_FOR_LEADER_EPOCH,   2,  4, 4),
-    Api(ApiKey.DESCRIBE_CONFIGS,          1,  4, 4),
-    Api(ApiKey.ALTER_CONFIGS,             0,  2, 2),
-    Api(ApiKey.DESCRIBE_LOG_DIRS,         1,  4, 2),
-    Api(ApiKey.CREATE_PARTITIONS,         0,  3, 2),
-    Api(ApiKey.DELETE_GROUPS,             0,  2, 2),
-    Api(ApiKey.INCREMENTAL_ALTER_CONFIGS, 0,  1, 1),
-    Api(ApiKey.OFFSET_DELETE,             0,  0, None),
-    Api(ApiKey.DESCRIBE_CLUSTER,          0,  2, 0),
-    Api(ApiKey.DESCRIBE_PRODUCERS,        0,  0, 0),
-    Api(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0,  0, 0),
-)  # fmt: skip
-"""Every API that Qbus speaks, by its key."""
+API: Final[Mapping[ApiKey, Api]] = {api.key: api for api in _APIS}

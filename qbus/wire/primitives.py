@@ -1,57 +1,91 @@
-"""The protocol's primitive types, and the Python types that stand for them.
+"""What compiled functions call: the varints and the checks of lengths."""
 
-A declaration names them as annotations: ``index: Int32`` is an ``int`` to a type checker and four
-big-endian bytes to the compiler. Source: Kafka's protocol guide, "Protocol Primitive Types";
-variable-length forms of flexible versions: KIP-482.
-"""
+from typing import Any, NoReturn
 
-from enum import Enum
-from typing import Annotated, Any, Final, NamedTuple, TypeAlias
+from qbus.errors import WireError
+
+Buffer = bytes | bytearray | memoryview
 
 
-class Fixed(NamedTuple):
-    """A type that always takes the same number of bytes; ``code`` is its ``struct`` format."""
-
-    code: str
-    size: int
-    zero: Any
+def truncated() -> NoReturn:
+    """Raise for a field that is longer than the bytes that remain."""
+    raise WireError("a field ends beyond the message")
 
 
-class Variable(Enum):
-    """A type that carries its length in front."""
-
-    STRING = "string"
-    BYTES = "bytes"
-    RECORDS = "records"
-
-    @property
-    def zero(self) -> Any:
-        """The value of a field that nobody set."""
-        return {Variable.STRING: "", Variable.BYTES: b"", Variable.RECORDS: None}[self]
+def lying_count(count: int) -> NoReturn:
+    """Raise for an array that cannot fit into the bytes that remain."""
+    raise WireError(f"an array of {count} items does not fit into what remains of the message")
 
 
-ZERO_UUID: Final = bytes(16)
-"""The topic id that stands for "none"."""
+def unexpected_null(name: str) -> NoReturn:
+    """Raise for a null where none may be."""
+    raise WireError(f"{name} is null")
 
-MAX_STRING: Final = 0x7FFF
-"""The most bytes a string may have, in every version."""
 
-UUID: Final = Fixed("16s", 16, ZERO_UUID)
+def not_in_version(name: str, version: int) -> NoReturn:
+    """Raise for a field that is set although the version cannot carry it."""
+    raise WireError(f"version {version} cannot carry {name}")
 
-Bool: TypeAlias = Annotated[bool, Fixed("?", 1, zero=False)]
-Int8: TypeAlias = Annotated[int, Fixed("b", 1, 0)]
-Int16: TypeAlias = Annotated[int, Fixed("h", 2, 0)]
-Int32: TypeAlias = Annotated[int, Fixed("i", 4, 0)]
-Int64: TypeAlias = Annotated[int, Fixed("q", 8, 0)]
-Float64: TypeAlias = Annotated[float, Fixed("d", 8, 0.0)]
 
-Uuid: TypeAlias = Annotated[bytes, UUID]
-"""Sixteen raw bytes."""
+def uvarint_rest(buf: Buffer, pos: int, first: int) -> tuple[int, int]:
+    """Finish an unsigned varint of at most 32 bits whose ``first`` byte is read already."""
+    value = first & 0x7F
+    for shift in (7, 14, 21, 28):
+        byte = buf[pos]
+        pos += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            if value > 0xFFFFFFFF:
+                break
+            return value, pos
+    raise WireError("a varint is longer than 32 bits")
 
-String: TypeAlias = Annotated[str, Variable.STRING]
-Bytes: TypeAlias = Annotated[bytes, Variable.BYTES]
 
-Records: TypeAlias = Annotated[Any, Variable.RECORDS]
-"""Record batches, never copied: decoded they are a ``memoryview`` of what was received; to be encoded
-they may be anything that has a length, bytes-like or not (a region of a file), and that whoever
-writes the parts to a socket knows how to send. ``Any`` because the two directions differ."""
+def read_uvarint(buf: Buffer, pos: int) -> tuple[int, int]:
+    """Read an unsigned varint; return it and where it ends."""
+    first = buf[pos]
+    if first < 0x80:
+        return first, pos + 1
+    return uvarint_rest(buf, pos + 1, first)
+
+
+def uvarint(value: int) -> bytes:
+    """Encode an unsigned varint."""
+    if value < 0x80:
+        return _SMALL[value]
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def skip_tags(buf: Buffer, pos: int, end: int, count: int) -> int:
+    """Skip ``count`` tagged fields; return where they end."""
+    for _ in range(count):
+        _, pos = read_uvarint(buf, pos)
+        size, pos = read_uvarint(buf, pos)
+        pos += size
+        if pos > end:
+            truncated()
+    return pos
+
+
+def put_tags(tags: list[tuple[int, bytearray]]) -> bytearray:
+    """Encode tagged fields, which are in the order of their tags."""
+    out = bytearray(uvarint(len(tags)))
+    for tag, data in tags:
+        out += uvarint(tag)
+        out += uvarint(len(data))
+        out += data
+    return out
+
+
+def is_small(value: Any) -> bool:
+    """Whether copying ``value`` into the message is cheaper than passing it on beside it."""
+    return isinstance(value, (bytes, bytearray, memoryview)) and len(value) < _COPY_BELOW
+
+
+_COPY_BELOW = 1024
+_SMALL = [bytes([value]) for value in range(0x80)]
