@@ -92,8 +92,9 @@ class Listener:
 
     async def drain(self, timeout_s: float) -> None:
         """Let nobody in, read nothing more, and give open requests ``timeout_s`` to finish."""
-        self._loop.remove_reader(self._sock)
-        self._sock.close()
+        if self._sock.fileno() >= 0:
+            self._loop.remove_reader(self._sock)
+            self._sock.close()
         for connection in self._connections:
             connection.drain()
         for _ in range(round(timeout_s / _DRAIN_STEP_SECONDS)):
