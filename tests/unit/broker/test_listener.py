@@ -138,7 +138,7 @@ async def test_an_exclusive_request_holds_back_the_next() -> None:
 
 async def test_a_request_without_answer_is_passed_over() -> None:
     def answer_b_only(_peer: Peer, frame: memoryview) -> list[Part] | None:
-        return [framed(b"B")] if frame == b"b" else None
+        return [framed(b"B")] if bytes(frame) == b"b" else None
 
     async with listening(answer_b_only) as listener, connected(listener) as client:
         client.send(b"a", b"b")
