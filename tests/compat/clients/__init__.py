@@ -5,10 +5,11 @@ from typing import Any
 from .aiokafka import Aiokafka
 from .base import Client, ClientError, GroupDescription
 from .confluent import Confluent
+from .java_tools import JavaTools
 from .kafka_python import KafkaPython
 from .kafkajs import Kafkajs
 from .kcat import Kcat
 
 __all__ = ["ALL", "Client", "ClientError", "GroupDescription"]
 
-ALL: tuple[Any, ...] = (Confluent, KafkaPython, Aiokafka, Kcat, Kafkajs)
+ALL: tuple[Any, ...] = (Confluent, KafkaPython, Aiokafka, Kcat, Kafkajs, JavaTools)

@@ -42,7 +42,7 @@ class Member:
         parse: Callable[[str], Event | None] = parse_json,
         env: Mapping[str, str] | None = None,
     ) -> None:
-        self.assigned: Partitions = frozenset()
+        self._assigned: Partitions = frozenset()
         self.consumed: list[tuple[int, int]] = []
         self._output: list[str] = []
         self._parse = parse
@@ -58,6 +58,11 @@ class Member:
         )
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
+
+    @property
+    def assigned(self) -> Partitions:
+        """What the member owns now."""
+        return self._assigned
 
     @property
     def alive(self) -> bool:
@@ -107,7 +112,7 @@ class Member:
             if event is None:
                 continue
             if event.assigned is not None:
-                self.assigned = event.assigned
+                self._assigned = event.assigned
             if event.consumed is not None:
                 self.consumed.append(event.consumed)
 
