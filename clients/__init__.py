@@ -1,3 +1,79 @@
-"""The SDK: clients of a Qbus or Kafka cluster."""
+"""The SDK: clients of a Qbus or Kafka cluster, for asyncio.
+
+async with Producer("127.0.0.1:9092") as producer:
+    delivery = await producer.send("topic", b"value", key=b"key")
+    print((await delivery).offset)
+
+async with Consumer("127.0.0.1:9092", group="readers", offset_reset="earliest") as consumer:
+    consumer.subscribe(["topic"])
+    for record in await consumer.poll(timeout=1.0):
+        print(record.value)
+    await consumer.commit()
+
+async with Admin("127.0.0.1:9092") as admin:
+    await admin.create_topic("topic", partitions=4)
+"""
+
+from .admin import Admin
+from .consumer import Consumer
+from .errors import ConnectionFailed, NoOffset, RequestTimedOut
+from .producer import Producer
+from .types import (
+    EARLIEST,
+    LATEST,
+    MAX_TIMESTAMP,
+    BatchMetadata,
+    ClusterDescription,
+    ConfigEntry,
+    ConfigKind,
+    ConfigSource,
+    ConsumerRecord,
+    GroupDescription,
+    GroupListing,
+    GroupOffset,
+    LogDir,
+    MemberDescription,
+    Node,
+    OffsetAndMetadata,
+    OffsetAndTimestamp,
+    PartitionDescription,
+    PartitionRecords,
+    RecordMetadata,
+    ReplicaSize,
+    TopicDescription,
+    TopicPartition,
+)
+
+__all__ = [
+    "EARLIEST",
+    "LATEST",
+    "MAX_TIMESTAMP",
+    "Admin",
+    "BatchMetadata",
+    "ClusterDescription",
+    "ConfigEntry",
+    "ConfigKind",
+    "ConfigSource",
+    "ConnectionFailed",
+    "Consumer",
+    "ConsumerRecord",
+    "GroupDescription",
+    "GroupListing",
+    "GroupOffset",
+    "LogDir",
+    "MemberDescription",
+    "NoOffset",
+    "Node",
+    "OffsetAndMetadata",
+    "OffsetAndTimestamp",
+    "PartitionDescription",
+    "PartitionRecords",
+    "Producer",
+    "RecordMetadata",
+    "ReplicaSize",
+    "RequestTimedOut",
+    "TopicDescription",
+    "TopicPartition",
+]
 
 assert __name__ == "qbus.clients", "import qbus.clients: this folder is a part of the qbus package"

@@ -5,7 +5,7 @@ from enum import IntEnum
 from typing import NamedTuple
 from uuid import UUID
 
-from qbus.records import TimestampType
+from qbus.records import Record, TimestampType
 
 LATEST = -1
 """In place of an offset or a time: after the last record."""
@@ -32,12 +32,12 @@ class RecordMetadata(NamedTuple):
 
 
 class BatchMetadata(NamedTuple):
-    """Where ``count`` records sent together went: ``base_offset`` and the offsets after it."""
+    """Where records sent together went: ``base_offset`` and the offsets after it."""
 
     topic: str
     partition: int
     base_offset: int
-    count: int
+    records_count: int
     timestamp: int
 
 
@@ -52,6 +52,14 @@ class ConsumerRecord(NamedTuple):
     value: bytes | None
     headers: tuple[tuple[str, bytes | None], ...]
     timestamp_type: TimestampType
+
+
+class PartitionRecords(NamedTuple):
+    """Records of one partition, in order."""
+
+    topic: str
+    partition: int
+    records: list[Record]
 
 
 class OffsetAndTimestamp(NamedTuple):

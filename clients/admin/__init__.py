@@ -1,0 +1,5 @@
+"""The admin client: topics, configuration, groups, records, the cluster."""
+
+from .admin import Admin
+
+__all__ = ["Admin"]

@@ -1,0 +1,115 @@
+"""Offsets that groups commit, and read back."""
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from qbus.wire import ApiKey
+from qbus.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
+from qbus.wire.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+)
+
+from .cluster import Cluster
+from .coordination import asking_coordinator
+from .errors import check
+from .grouping import by_topic
+from .types import OffsetAndMetadata, TopicPartition
+
+
+class Membership(NamedTuple):
+    """Who commits: a member of a generation, or (as by default) nobody's member."""
+
+    member_id: str = ""
+    generation: int = -1
+    instance_id: str | None = None
+
+
+NO_MEMBER = Membership()
+
+
+async def commit(
+    cluster: Cluster,
+    group: str,
+    offsets: Mapping[TopicPartition, OffsetAndMetadata],
+    membership: Membership = NO_MEMBER,
+) -> None:
+    """Commit ``offsets``; raises :class:`~qbus.errors.ApiError` when one was refused."""
+    if not offsets:
+        return
+    request = OffsetCommitRequest(
+        group_id=group,
+        generation_id_or_member_epoch=membership.generation,
+        member_id=membership.member_id,
+        group_instance_id=membership.instance_id,
+        topics=[
+            OffsetCommitRequestTopic(
+                name=topic,
+                partitions=[
+                    _to_commit(index, offsets[TopicPartition(topic, index)]) for index in indexes
+                ],
+            )
+            for topic, indexes in by_topic(offsets).items()
+        ],
+    )
+
+    async def attempt() -> None:
+        response: OffsetCommitResponse = await cluster.ask_coordinator(
+            group, ApiKey.OFFSET_COMMIT, request
+        )
+        for topic in response.topics:
+            for partition in topic.partitions:
+                check(partition.error_code)
+
+    await asking_coordinator(cluster, group, attempt)
+
+
+async def fetch_committed(
+    cluster: Cluster, group: str, partitions: Iterable[TopicPartition] | None
+) -> dict[TopicPartition, OffsetAndMetadata]:
+    """What ``group`` has committed for ``partitions`` (None: for all); those without are absent."""
+    topics = None
+    if partitions is not None:
+        topics = [
+            OffsetFetchRequestTopics(name=topic, partition_indexes=indexes)
+            for topic, indexes in by_topic(partitions).items()
+        ]
+    request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group, topics=topics)])
+
+    async def attempt() -> dict[TopicPartition, OffsetAndMetadata]:
+        response: OffsetFetchResponse = await cluster.ask_coordinator(
+            group, ApiKey.OFFSET_FETCH, request
+        )
+        (found,) = response.groups
+        check(found.error_code)
+        committed = {}
+        for topic in found.topics:
+            for partition in topic.partitions:
+                check(partition.error_code)
+                if partition.committed_offset >= 0:
+                    committed[TopicPartition(topic.name, partition.partition_index)] = (
+                        OffsetAndMetadata(
+                            partition.committed_offset,
+                            partition.metadata or "",
+                            partition.committed_leader_epoch,
+                        )
+                    )
+        return committed
+
+    return await asking_coordinator(cluster, group, attempt)
+
+
+def _to_commit(index: int, offset: OffsetAndMetadata) -> OffsetCommitRequestPartition:
+    return OffsetCommitRequestPartition(
+        partition_index=index,
+        committed_offset=offset.offset,
+        committed_leader_epoch=offset.leader_epoch,
+        committed_metadata=offset.metadata,
+    )

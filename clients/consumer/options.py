@@ -1,0 +1,31 @@
+"""What can be chosen about a consumer."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+OffsetReset = Literal["earliest", "latest", "none"]
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerOptions:
+    """The options of :class:`~qbus.clients.Consumer`. Times are in seconds."""
+
+    offset_reset: OffsetReset
+    fetch_min_bytes: int
+    fetch_max_bytes: int
+    partition_max_bytes: int
+    fetch_max_wait: float
+    max_poll_records: int
+    check_crcs: bool
+    auto_commit: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupOptions:
+    """How a consumer is a member of its group. Times are in seconds."""
+
+    group: str
+    instance_id: str | None
+    session_timeout: float
+    rebalance_timeout: float
+    heartbeat_interval: float

@@ -1,0 +1,45 @@
+"""What goes wrong between a client and its cluster.
+
+Every error here is an :class:`~qbus.errors.ApiError`, so that ``error.retriable`` answers for a
+broker's refusal and for a broken connection alike.
+"""
+
+from qbus.errors import ApiError, ErrorCode
+
+
+class ConnectionFailed(ApiError):  # noqa: N818 - what happened
+    """A broker cannot be reached, or the connection broke before it answered."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.NETWORK_EXCEPTION, message)
+
+
+class RequestTimedOut(ApiError):  # noqa: N818 - the protocol's name for it
+    """No answer in time: whether the broker did what it was asked is unknown."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.REQUEST_TIMED_OUT, message)
+
+
+class NoOffset(ApiError):  # noqa: N818 - what is missing
+    """Nothing says where to read a partition from, and ``offset_reset`` is "none"."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.OFFSET_OUT_OF_RANGE, message)
+
+
+def check(error_code: int, message: str | None = None) -> None:
+    """Raise the :class:`~qbus.errors.ApiError` that a response's error code stands for, if any.
+
+    Codes of a later protocol than ours become UNKNOWN_SERVER_ERROR.
+    """
+    if error_code != ErrorCode.NONE:
+        raise api_error(error_code, message)
+
+
+def api_error(error_code: int, message: str | None = None) -> ApiError:
+    """The exception for an error code that a broker sent."""
+    try:
+        return ApiError(ErrorCode(error_code), message)
+    except ValueError:
+        return ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, message or f"error code {error_code}")

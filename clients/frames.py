@@ -1,0 +1,67 @@
+"""Length-prefixed frames out of a byte stream, received straight into where they are needed."""
+
+from qbus.errors import WireError
+
+_PREFIX = 4
+_SMALL = 64 * 1024
+
+
+class FrameReader:
+    """Cuts what a socket delivers into frames; no IO of its own.
+
+    Small frames share one buffer, many to a read. A frame that does not fit gets a buffer of its
+    own size and the rest of it is received there, so a large response is never copied.
+    """
+
+    def __init__(self, max_frame_bytes: int) -> None:
+        self._max_frame_bytes = max_frame_bytes
+        self._shared = bytearray(_SMALL)
+        self._buffer = self._shared
+        self._filled = 0
+
+    def buffer(self) -> memoryview:
+        """Where to receive next; never empty."""
+        return memoryview(self._buffer)[self._filled :]
+
+    def received(self, count: int) -> list[memoryview]:
+        """Take note of ``count`` bytes in :meth:`buffer`; the frames that they completed.
+
+        Raises :class:`~qbus.errors.WireError` for a length that is negative or over the limit.
+        """
+        self._filled += count
+        if self._buffer is not self._shared:
+            return self._large_frame()
+        frames = []
+        shared = memoryview(self._shared)
+        pos = 0
+        while self._filled - pos >= _PREFIX:
+            end = pos + _PREFIX + self._length_at(pos)
+            if end > self._filled:
+                break
+            frames.append(memoryview(bytes(shared[pos + _PREFIX : end])))
+            pos = end
+        self._keep_rest(pos)
+        return frames
+
+    def _large_frame(self) -> list[memoryview]:
+        if self._filled < len(self._buffer):
+            return []
+        frame = memoryview(self._buffer)[_PREFIX:]
+        self._buffer = self._shared
+        self._filled = 0
+        return [frame]
+
+    def _keep_rest(self, pos: int) -> None:
+        rest = self._shared[pos : self._filled]
+        self._filled = len(rest)
+        if len(rest) >= _PREFIX:
+            whole = _PREFIX + self._length_at(pos)
+            if whole > _SMALL:
+                self._buffer = bytearray(whole)
+        self._buffer[: len(rest)] = rest
+
+    def _length_at(self, pos: int) -> int:
+        length = int.from_bytes(self._shared[pos : pos + _PREFIX], "big", signed=True)
+        if not 0 <= length <= self._max_frame_bytes:
+            raise WireError(f"a frame of {length} bytes; the limit is {self._max_frame_bytes}")
+        return length

@@ -1,0 +1,53 @@
+"""The APIs that the clients use, and the versions they speak: those of Kafka 3.0 and later.
+
+Topics go by name, so the versions that know topics only by id are left out.
+"""
+
+from collections.abc import Mapping
+
+from qbus.errors import ApiError, ErrorCode
+from qbus.wire import ApiKey
+
+SPOKEN: Mapping[int, tuple[int, int]] = {
+    ApiKey.PRODUCE: (3, 12),
+    ApiKey.FETCH: (7, 12),
+    ApiKey.LIST_OFFSETS: (4, 8),
+    ApiKey.METADATA: (5, 12),
+    ApiKey.OFFSET_COMMIT: (5, 9),
+    ApiKey.OFFSET_FETCH: (8, 9),
+    ApiKey.FIND_COORDINATOR: (4, 6),
+    ApiKey.JOIN_GROUP: (5, 9),
+    ApiKey.HEARTBEAT: (3, 4),
+    ApiKey.LEAVE_GROUP: (3, 5),
+    ApiKey.SYNC_GROUP: (3, 5),
+    ApiKey.DESCRIBE_GROUPS: (4, 6),
+    ApiKey.LIST_GROUPS: (3, 5),
+    ApiKey.API_VERSIONS: (0, 3),
+    ApiKey.CREATE_TOPICS: (4, 7),
+    ApiKey.DELETE_TOPICS: (6, 6),
+    ApiKey.DELETE_RECORDS: (1, 2),
+    ApiKey.INIT_PRODUCER_ID: (1, 5),
+    ApiKey.DESCRIBE_CONFIGS: (1, 4),
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: (0, 1),
+    ApiKey.DESCRIBE_LOG_DIRS: (1, 4),
+    ApiKey.CREATE_PARTITIONS: (1, 3),
+    ApiKey.DELETE_GROUPS: (1, 2),
+    ApiKey.OFFSET_DELETE: (0, 0),
+    ApiKey.DESCRIBE_CLUSTER: (0, 1),
+}
+
+
+def highest_common(api: ApiKey, served: Mapping[int, tuple[int, int]]) -> int:
+    """The version to speak with a broker that serves ``served``.
+
+    Raises :class:`~qbus.errors.ApiError` UNSUPPORTED_VERSION when there is none.
+    """
+    low, high = SPOKEN[api]
+    their_low, their_high = served.get(api, (0, -1))
+    version = min(high, their_high)
+    if version < max(low, their_low):
+        raise ApiError(
+            ErrorCode.UNSUPPORTED_VERSION,
+            f"{api.name}: the broker serves {their_low} to {their_high}, not {low} to {high}",
+        )
+    return version
