@@ -1,0 +1,33 @@
+"""Configuration: each key's one definition, and the values in force.
+
+``BROKER_CONFIG`` and ``TOPIC_CONFIG`` map Kafka's names to definitions. :class:`BrokerConfig` and
+:class:`TopicConfig` are the values in force.
+"""
+
+from .address import Address, parse_address
+from .broker import BROKER_CONFIG, BrokerConfig
+from .effective import TopicConfig, check_topic_config
+from .key import ConfigKey
+from .loading import load_broker_config, read_file, split_option
+from .settings import ConfigEntry, ConfigSource, Settings, Stated
+from .topic import TOPIC_CONFIG
+from .types import ConfigType
+
+__all__ = [
+    "BROKER_CONFIG",
+    "TOPIC_CONFIG",
+    "Address",
+    "BrokerConfig",
+    "ConfigEntry",
+    "ConfigKey",
+    "ConfigSource",
+    "ConfigType",
+    "Settings",
+    "Stated",
+    "TopicConfig",
+    "check_topic_config",
+    "load_broker_config",
+    "parse_address",
+    "read_file",
+    "split_option",
+]

@@ -1,0 +1,104 @@
+"""The broker's configuration in force: defaults, what it was started with, what was set since."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from qbus.errors import ConfigError
+
+from .groups import GroupKeys
+from .key import ConfigKey
+from .logs import LogKeys
+from .network import NetworkKeys
+from .settings import ConfigEntry, ConfigSource, Stated
+from .synonyms import RELATIVES, SYNONYMS
+from .topic import TOPIC_CONFIG
+
+
+class BrokerConfig(NetworkKeys, LogKeys, GroupKeys):
+    """Every broker key, typed: ``config.num_partitions`` is ``num.partitions`` in force.
+
+    Only :meth:`set_dynamic` changes it, so whoever reads it when needed follows.
+    """
+
+    __slots__ = ("_layers", "_topic_defaults")
+
+    def __init__(self, static: Mapping[str, object] | None = None) -> None:
+        """Start from ``static``: what the operator stated, as text or TOML.
+
+        Raises:
+            ConfigError: a name is unknown, a value not allowed, or two contradict each other.
+        """
+        stated = self.parse(static or {})
+        self._layers: dict[ConfigSource, dict[str, Any]] = {ConfigSource.STATIC_BROKER: stated}
+        self._merge()
+        self._check_together()
+
+    def set_dynamic(self, default: Mapping[str, str], own: Mapping[str, str]) -> None:
+        """Put in force what is stored for all brokers, and for this one.
+
+        What cannot be read (an older Qbus stored it, or a newer one) is left out.
+        """
+        self._layers = {
+            ConfigSource.BROKER: self.parse_readable(own),
+            ConfigSource.DEFAULT_BROKER: self.parse_readable(default),
+            ConfigSource.STATIC_BROKER: self._layers[ConfigSource.STATIC_BROKER],
+        }
+        self._merge()
+
+    def stated(self, names: Iterable[str]) -> Iterator[Stated]:
+        """All that is stated for any of ``names``: the strongest source first, defaults last."""
+        keys = [self.KEYS[name] for name in names]
+        for source, layer in self._layers.items():
+            for key in keys:
+                if key.name in layer:
+                    yield Stated(key, layer[key.name], source)
+        for key in keys:
+            if key.default is not None:
+                yield Stated(key, key.default, ConfigSource.DEFAULT)
+
+    def describe(self, name: str) -> ConfigEntry:
+        """One key with its value in force and its synonyms."""
+        key = self.key(name)
+        synonyms = tuple(self.stated(RELATIVES.get(name, (name,))))
+        source = next((item.source for item in synonyms if item.key is key), ConfigSource.DEFAULT)
+        return ConfigEntry(key, self.values[name], source, synonyms)
+
+    @property
+    def topic_defaults(self) -> Mapping[str, Any]:
+        """What is in force for a topic that sets nothing itself. Not to be changed."""
+        return self._topic_defaults
+
+    def _merge(self) -> None:
+        values = {name: key.default for name, key in self.KEYS.items()}
+        for layer in reversed(self._layers.values()):
+            values.update(layer)
+        self.values = values
+        self._topic_defaults = {key.name: self._topic_default(key) for key in TOPIC_CONFIG.values()}
+
+    def _topic_default(self, key: ConfigKey) -> Any:
+        synonyms = SYNONYMS.get(key.name, ())
+        first = next(self.stated(synonym.name for synonym in synonyms), None)
+        if first is None:
+            return key.default
+        factor = next(synonym.factor for synonym in synonyms if synonym.name == first.key.name)
+        # -1 stands for "no limit" in every unit.
+        return first.value * factor if factor != 1 and first.value > 0 else first.value
+
+    def _check_together(self) -> None:
+        shortest, longest = self.group_min_session_timeout_ms, self.group_max_session_timeout_ms
+        if shortest > longest:
+            raise ConfigError(
+                f"group.min.session.timeout.ms={shortest}: expected at most "
+                f"group.max.session.timeout.ms, which is {longest}"
+            )
+        budget, frame = self.queued_max_request_bytes, self.socket_request_max_bytes
+        if 0 <= budget < frame:
+            raise ConfigError(
+                f"queued.max.request.bytes={budget}: expected room for one request of "
+                f"socket.request.max.bytes, which is {frame}"
+            )
+        if len(set(self.log_dirs)) < len(self.log_dirs):
+            raise ConfigError(f"log.dirs={','.join(self.log_dirs)}: expected different directories")
+
+
+BROKER_CONFIG = BrokerConfig.KEYS

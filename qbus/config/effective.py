@@ -1,0 +1,55 @@
+"""A topic's configuration in force: its own settings, else the broker's defaults."""
+
+from collections.abc import Mapping
+
+from qbus.errors import ConfigError
+
+from .broker import BrokerConfig
+from .settings import ConfigEntry, ConfigSource, Stated
+from .synonyms import SYNONYMS
+from .topic import TopicKeys
+
+
+class TopicConfig(TopicKeys):
+    """Every topic key, typed: ``config.retention_ms`` is ``retention.ms`` in force."""
+
+    __slots__ = ("_broker", "_own")
+
+    def __init__(self, broker: BrokerConfig, own: Mapping[str, str]) -> None:
+        """``own``: what is set for the topic itself.
+
+        What cannot be read (an older Qbus stored it, or a newer one) is left out; to have it
+        refused, use :func:`check_topic_config` before it is stored.
+        """
+        self._broker = broker
+        self._own = self.parse_readable(own) if own else {}
+        defaults = broker.topic_defaults
+        self.values = {**defaults, **self._own} if self._own else defaults
+
+    def describe(self, name: str) -> ConfigEntry:
+        """One key with its value in force and its synonyms."""
+        key = self.key(name)
+        stated = tuple(self._broker.stated(synonym.name for synonym in SYNONYMS.get(name, ())))
+        if name in self._own:
+            stated = (Stated(key, self._own[name], ConfigSource.TOPIC), *stated)
+        source = stated[0].source if stated else ConfigSource.DEFAULT
+        return ConfigEntry(key, self.values[name], source, stated)
+
+
+def check_topic_config(own: Mapping[str, str | None]) -> None:
+    """Check what somebody wants to set for a topic.
+
+    Raises:
+        ConfigError: a name is unknown, a value is missing, not allowed, or contradicts another.
+    """
+    for name, text in own.items():
+        if text is None:
+            raise ConfigError(f"{TopicKeys.key(name).name}: expected a value, there is none")
+    values = TopicKeys.parse({name: text for name, text in own.items() if text is not None})
+    shortest = values.get("min.compaction.lag.ms", 0)
+    longest = values.get("max.compaction.lag.ms", shortest)
+    if shortest > longest:
+        raise ConfigError(
+            f"min.compaction.lag.ms={shortest}: expected at most max.compaction.lag.ms, which is "
+            f"{longest}"
+        )

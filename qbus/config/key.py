@@ -1,0 +1,104 @@
+"""One configuration key: its one definition."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from qbus.errors import ConfigError
+
+from .types import LIMITS, ConfigType
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
+class ConfigKey:
+    """What a key means and which values it takes.
+
+    ``name`` is Kafka's. ``default`` None: not set unless somebody sets it. ``unit``: of a number,
+    ``""`` for a count. ``choices``: the values allowed, of a list the items. ``refused``: values
+    that Kafka knows and Qbus does not support, and why. ``static``: set when the broker starts, and
+    stays. ``check`` raises ValueError, saying what is expected instead.
+    """
+
+    name: str
+    type: ConfigType
+    default: Any
+    doc: str
+    unit: str = ""
+    at_least: float | None = None
+    at_most: float | None = None
+    choices: tuple[str, ...] = ()
+    refused: Mapping[str, str] = field(default_factory=dict)
+    static: bool = False
+    check: Callable[[Any], None] | None = None
+
+    def __repr__(self) -> str:
+        return f"<{self.name}: {self.allowed}>"
+
+    @property
+    def sensitive(self) -> bool:
+        """Whether the value is never shown."""
+        return self.type is ConfigType.PASSWORD
+
+    @property
+    def allowed(self) -> str:
+        """Which values are allowed, for people."""
+        if self.choices:
+            return "one of " + ", ".join(self.choices) if len(self.choices) > 1 else self.choices[0]
+        noun = f"{self.type.noun} of {self.unit}" if self.unit else self.type.noun
+        if self.at_least is not None and self.at_most is not None:
+            return f"{noun} from {self.at_least} to {self.at_most}"
+        if self.at_least is not None:
+            return f"{noun}, at least {self.at_least}"
+        if self.at_most is not None:
+            return f"{noun}, at most {self.at_most}"
+        return noun
+
+    def parse(self, raw: object) -> Any:
+        """The value that ``raw`` (text, or what TOML has for it) means.
+
+        Raises:
+            ConfigError: it is not allowed; the message names key, value, and what is allowed.
+        """
+        try:
+            value = self.type.parse(raw)
+        except (ValueError, OverflowError):
+            raise self._refusal(raw, f"expected {self.allowed}") from None
+        for item in value if self.type is ConfigType.LIST else (value,):
+            self._check_item(raw, item)
+        if self.check is not None:
+            try:
+                self.check(value)
+            except ValueError as error:
+                raise self._refusal(raw, f"expected {error}") from None
+        return value
+
+    def format(self, value: Any) -> str | None:
+        """The value as text; None where it is not set."""
+        return None if value is None else self.type.format(value)
+
+    def _check_item(self, raw: object, item: Any) -> None:
+        text = item if isinstance(item, str) else self.type.format(item)
+        if text in self.refused:
+            raise self._refusal(raw, self.refused[text])
+        if (self.choices and text not in self.choices) or not self._in_range(item):
+            raise self._refusal(raw, f"expected {self.allowed}")
+
+    def _in_range(self, value: Any) -> bool:
+        if self.type not in LIMITS:
+            return True
+        low, high = LIMITS[self.type]
+        return (
+            low <= value <= high
+            and (self.at_least is None or value >= self.at_least)
+            and (self.at_most is None or value <= self.at_most)
+        )
+
+    def _refusal(self, raw: object, why: str) -> ConfigError:
+        return ConfigError(f"{self.name}={_show(raw, self)}: {why}")
+
+
+def _show(raw: object, key: ConfigKey) -> str:
+    if key.sensitive:
+        return "(hidden)"
+    text = raw if isinstance(raw, str) else repr(raw)
+    return text if len(text) <= 200 else text[:200] + "..."

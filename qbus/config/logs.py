@@ -1,0 +1,153 @@
+"""Broker configuration: topics' defaults, and the files."""
+
+from typing import Any, TypeVar
+
+from .field import Field, boolean, integer, long, strings, unset
+from .key import ConfigKey
+from .settings import Settings
+from .topic import TopicKeys
+from .types import ConfigType
+
+_MINUTE_MS = 60_000
+
+T = TypeVar("T")
+
+
+def _default_of(topic: Field[T]) -> Field[T]:
+    """A broker key that gives the default of a topic's: of the same type and range."""
+    return _copy(topic.key, topic.key.default)
+
+
+def _refines_default_of(topic: Field[T]) -> Field[T | None]:
+    """The same, not set by default: a coarser key gives the default until it is."""
+    return _copy(topic.key, None)
+
+
+def _copy(key: ConfigKey, default: Any) -> Field[Any]:
+    return Field(
+        key.type,
+        default,
+        f"Default of the topics' {key.name}: {key.doc}",
+        unit=key.unit,
+        at_least=key.at_least,
+        at_most=key.at_most,
+        choices=key.choices,
+        refused=key.refused,
+        check=key.check,
+    )
+
+
+class LogKeys(Settings):
+    """What topics are created with, their defaults, and how files are looked after."""
+
+    __slots__ = ()
+
+    auto_create_topics_enable = boolean(
+        True, "Whether a topic that a client asks for, and that does not exist, is created."
+    )
+    num_partitions = integer(
+        1, "Partitions of a topic created without saying how many.", at_least=1, at_most=100_000
+    )
+    default_replication_factor = integer(
+        1, "Replicas of a topic created without saying how many.", at_least=1, at_most=2**15 - 1
+    )
+    delete_topic_enable = boolean(True, "Whether topics can be deleted.", static=True)
+
+    log_dirs = strings(
+        (), "Directories of the partitions; new ones go where the fewest are.", static=True
+    )
+    durability = _default_of(TopicKeys.qbus_durability)
+    log_segment_bytes = _default_of(TopicKeys.segment_bytes)
+    log_roll_ms = _refines_default_of(TopicKeys.segment_ms)
+    log_roll_hours = integer(
+        7 * 24,
+        "Default of the topics' segment.ms, unless log.roll.ms is set.",
+        unit="hours",
+        at_least=1,
+        static=True,
+    )
+    log_roll_jitter_ms = _refines_default_of(TopicKeys.segment_jitter_ms)
+    log_roll_jitter_hours = integer(
+        0,
+        "Default of the topics' segment.jitter.ms, unless log.roll.jitter.ms is set.",
+        unit="hours",
+        at_least=0,
+        static=True,
+    )
+    log_index_size_max_bytes = _default_of(TopicKeys.segment_index_bytes)
+    log_index_interval_bytes = _default_of(TopicKeys.index_interval_bytes)
+    log_retention_ms = _refines_default_of(TopicKeys.retention_ms)
+    log_retention_minutes = unset(
+        ConfigType.INT,
+        "Default of the topics' retention.ms, unless log.retention.ms is set. -1: no limit.",
+        unit="minutes",
+        at_least=-1,
+        static=True,
+    )
+    log_retention_hours = integer(
+        7 * 24,
+        "Default of the topics' retention.ms, unless log.retention.ms or log.retention.minutes is "
+        "set. -1: no limit.",
+        unit="hours",
+        at_least=-1,
+        static=True,
+    )
+    log_retention_bytes = _default_of(TopicKeys.retention_bytes)
+    message_max_bytes = _default_of(TopicKeys.max_message_bytes)
+    log_message_timestamp_type = _default_of(TopicKeys.message_timestamp_type)
+    log_message_timestamp_before_max_ms = _default_of(TopicKeys.message_timestamp_before_max_ms)
+    log_message_timestamp_after_max_ms = _default_of(TopicKeys.message_timestamp_after_max_ms)
+    min_insync_replicas = _default_of(TopicKeys.min_insync_replicas)
+    log_flush_interval_messages = _default_of(TopicKeys.flush_messages)
+    log_flush_interval_ms = _refines_default_of(TopicKeys.flush_ms)
+    log_flush_scheduler_interval_ms = long(
+        2**63 - 1,
+        "Default of the topics' flush.ms, unless log.flush.interval.ms is set.",
+        unit="ms",
+        at_least=1,
+        static=True,
+    )
+    log_segment_delete_delay_ms = _default_of(TopicKeys.file_delete_delay_ms)
+    log_preallocate = _default_of(TopicKeys.preallocate)
+    log_cleanup_policy = _default_of(TopicKeys.cleanup_policy)
+    compression_type = _default_of(TopicKeys.compression_type)
+    unclean_leader_election_enable = _default_of(TopicKeys.unclean_leader_election_enable)
+
+    log_retention_check_interval_ms = long(
+        5 * _MINUTE_MS,
+        "How often logs are looked through for segments to delete or to close.",
+        unit="ms",
+        at_least=1,
+        static=True,
+    )
+    log_flush_offset_checkpoint_interval_ms = integer(
+        _MINUTE_MS,
+        "How often is noted up to where logs are on stable storage.",
+        unit="ms",
+        at_least=1,
+        static=True,
+    )
+    log_flush_start_offset_checkpoint_interval_ms = integer(
+        _MINUTE_MS, "How often is noted where logs start.", unit="ms", at_least=1, static=True
+    )
+    num_recovery_threads_per_data_dir = integer(
+        2,
+        "Threads for each directory that open logs at start and close them at the end.",
+        at_least=1,
+        at_most=1024,
+        static=True,
+    )
+    producer_id_expiration_ms = integer(
+        24 * 60 * _MINUTE_MS,
+        "An idempotent producer that was not heard of for so long is forgotten.",
+        unit="ms",
+        at_least=1,
+        static=True,
+    )
+    producer_ids_max_per_partition = integer(
+        10_000,
+        "Idempotent producers that a partition remembers; the one heard of longest ago is "
+        "forgotten first.",
+        at_least=1,
+        static=True,
+    )
