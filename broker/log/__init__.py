@@ -1,0 +1,30 @@
+"""Partitions' logs on disk: segments, indexes, recovery, retention. Files only, no sockets."""
+
+from .appender import AppendInfo
+from .config import LogConfig
+from .corruption import Corruption
+from .epochs import EpochEnd, EpochStart, LeaderEpochCache
+from .files import File, Files, OsFiles
+from .log import Log
+from .names import TopicPartition
+from .producers import Producer, ProducerState
+from .slices import LogSlice
+from .timestamps import TimestampOffset
+
+__all__ = [
+    "AppendInfo",
+    "Corruption",
+    "EpochEnd",
+    "EpochStart",
+    "File",
+    "Files",
+    "LeaderEpochCache",
+    "Log",
+    "LogConfig",
+    "LogSlice",
+    "OsFiles",
+    "Producer",
+    "ProducerState",
+    "TimestampOffset",
+    "TopicPartition",
+]

@@ -1,0 +1,121 @@
+"""The small text files beside the segments, in Kafka's formats; all are replaced atomically.
+
+============================ ============================================================
+``leader-epoch-checkpoint``   version 0, count, then ``epoch offset`` (in each partition)
+``partition.metadata``        ``version: 0`` and ``topic_id:`` (in each partition)
+``recovery-point-offset-``    version 0, count, then ``topic partition offset``: all below is
+``checkpoint``                stable (one in each data directory)
+``log-start-offset-``         likewise: what DeleteRecords removed from the front of a
+``checkpoint``                segment (one in each data directory)
+============================ ============================================================
+"""
+
+import base64
+import binascii
+from collections.abc import Mapping
+from itertools import pairwise
+
+from .epochs import EpochStart
+from .files import Files, read_file, write_atomically
+from .names import TopicPartition
+
+LEADER_EPOCHS = "leader-epoch-checkpoint"
+PARTITION_METADATA = "partition.metadata"
+RECOVERY_POINTS = "recovery-point-offset-checkpoint"
+LOG_STARTS = "log-start-offset-checkpoint"
+
+_VERSION = 0
+_ID_BYTES = 16
+
+
+class BadCheckpoint(ValueError):  # noqa: N818 - what was found
+    """A file that is not a checkpoint of its kind."""
+
+
+def encode_epochs(entries: tuple[EpochStart, ...]) -> bytes:
+    """The content of ``leader-epoch-checkpoint``."""
+    return _encode([f"{entry.epoch} {entry.start_offset}" for entry in entries])
+
+
+def decode_epochs(data: bytes) -> list[EpochStart]:
+    """The entries of ``leader-epoch-checkpoint``. Raises BadCheckpoint."""
+    entries = [EpochStart(*_integers(line.split(" "), 2)) for line in _decode(data)]
+    if any(a.epoch >= b.epoch or a.start_offset >= b.start_offset for a, b in pairwise(entries)):
+        raise BadCheckpoint("epochs or offsets do not ascend")
+    return entries
+
+
+def encode_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
+    """The content of a checkpoint of partitions' offsets."""
+    return _encode(
+        [f"{tp.topic} {tp.partition} {offset}" for tp, offset in sorted(offsets.items())]
+    )
+
+
+def decode_offsets(data: bytes) -> dict[TopicPartition, int]:
+    """The offsets of a checkpoint. Raises BadCheckpoint."""
+    offsets: dict[TopicPartition, int] = {}
+    for line in _decode(data):
+        topic, *numbers = line.split(" ")
+        partition, offset = _integers(numbers, 2)
+        offsets[TopicPartition(topic, partition)] = offset
+    return offsets
+
+
+def encode_partition_metadata(topic_id: bytes) -> bytes:
+    """The content of ``partition.metadata``; the id as Kafka writes one: base64, URL-safe."""
+    text = base64.urlsafe_b64encode(topic_id).decode().rstrip("=")
+    return f"version: {_VERSION}\ntopic_id: {text}".encode()
+
+
+def decode_partition_metadata(data: bytes) -> bytes:
+    """The 16 bytes of the topic id. Raises BadCheckpoint."""
+    fields = dict(line.split(": ", 1) for line in _text(data).splitlines() if ": " in line)
+    if fields.get("version") != str(_VERSION):
+        raise BadCheckpoint(f"unknown version {fields.get('version')}")
+    try:
+        topic_id = base64.urlsafe_b64decode(fields.get("topic_id", "") + "==")
+    except (binascii.Error, ValueError) as error:
+        raise BadCheckpoint(f"bad topic id: {error}") from error
+    if len(topic_id) != _ID_BYTES:
+        raise BadCheckpoint(f"a topic id of {len(topic_id)} bytes")
+    return topic_id
+
+
+def read_offsets(files: Files, path: str) -> dict[TopicPartition, int]:
+    """The offsets of a checkpoint, none when there is no file. Raises OSError, BadCheckpoint."""
+    return decode_offsets(read_file(files, path)) if files.exists(path) else {}
+
+
+def write_offsets(files: Files, path: str, offsets: Mapping[TopicPartition, int]) -> None:
+    """Replace a checkpoint; stable on return. Raises OSError."""
+    write_atomically(files, path, encode_offsets(offsets))
+
+
+def _encode(lines: list[str]) -> bytes:
+    return "".join(f"{line}\n" for line in [str(_VERSION), str(len(lines)), *lines]).encode()
+
+
+def _decode(data: bytes) -> list[str]:
+    version, *rest = _text(data).split("\n")
+    if version != str(_VERSION):
+        raise BadCheckpoint(f"unknown version {version!r}")
+    if not rest or rest.pop() != "":
+        raise BadCheckpoint("the last line is cut")
+    (count,) = _integers(rest[:1], 1)
+    if count != len(rest) - 1:
+        raise BadCheckpoint(f"{len(rest) - 1} lines where {count} are announced")
+    return rest[1:]
+
+
+def _integers(words: list[str], count: int) -> list[int]:
+    if len(words) != count or not all(word.isascii() and word.isdigit() for word in words):
+        raise BadCheckpoint(f"{' '.join(words)!r} is not {count} numbers")
+    return [int(word) for word in words]
+
+
+def _text(data: bytes) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise BadCheckpoint(str(error)) from error

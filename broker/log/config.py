@@ -1,0 +1,50 @@
+"""The settings of one partition's log: Kafka's topic configuration, under Kafka's names."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Self
+
+_NEVER = 2**63 - 1
+_WEEK_MS = 7 * 24 * 60 * 60 * 1000
+
+
+@dataclass(frozen=True, slots=True)
+class LogConfig:
+    """Settings of a log; sizes in bytes, times in milliseconds, -1 in retention: no limit.
+
+    Each field is the topic configuration of the same name with dots for underscores
+    (``segment.bytes``), with Kafka's default. Two are Kafka's broker settings:
+    ``producer.id.expiration.ms``, and ``max_producers``, ours: how many producers' sequences a
+    partition remembers at most, the least recently heard of forgotten first.
+    """
+
+    segment_bytes: int = 1024 * 1024 * 1024
+    segment_ms: int = _WEEK_MS
+    segment_jitter_ms: int = 0
+    segment_index_bytes: int = 10 * 1024 * 1024
+    index_interval_bytes: int = 4096
+    retention_bytes: int = -1
+    retention_ms: int = _WEEK_MS
+    max_message_bytes: int = 1024 * 1024 + 12
+    message_timestamp_type: str = "CreateTime"
+    message_timestamp_before_max_ms: int = _NEVER
+    message_timestamp_after_max_ms: int = 60 * 60 * 1000
+    flush_messages: int = _NEVER
+    flush_ms: int = _NEVER
+    file_delete_delay_ms: int = 60 * 1000
+    producer_id_expiration_ms: int = 24 * 60 * 60 * 1000
+    max_producers: int = 10_000
+
+    @classmethod
+    def from_settings(cls, settings: Mapping[str, Any]) -> Self:
+        """The configuration that ``settings`` gives by Kafka's names, with typed values.
+
+        Names that do not concern the log are ignored.
+        """
+        known = {field.name.replace("_", "."): field.name for field in fields(cls)}
+        return cls(**{known[name]: value for name, value in settings.items() if name in known})
+
+    @property
+    def uses_log_append_time(self) -> bool:
+        """Whether the broker stamps the records."""
+        return self.message_timestamp_type == "LogAppendTime"

@@ -1,0 +1,211 @@
+"""The file layer: all that the log asks of an operating system, so that tests can lose writes.
+
+What the log relies on is what POSIX promises, and no more: bytes are stable after ``sync``, names
+(creations, renames, removals) are stable after ``sync_directory``; before that, any part of them
+may be lost in a power cut, in any order.
+"""
+
+import contextlib
+import errno
+import fcntl
+import os
+from typing import Protocol
+
+Data = bytes | bytearray | memoryview
+
+NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
+
+
+class File(Protocol):
+    """An open file, closed when it is let go of. Every method may raise OSError."""
+
+    def fileno(self) -> int:
+        """The file descriptor, for ``os.sendfile``."""
+
+    def size(self) -> int:
+        """The file's length in bytes."""
+
+    def read_at(self, position: int, length: int, *, wait: bool = True) -> bytes:
+        """``length`` bytes from ``position``, fewer only at the end of the file.
+
+        Without ``wait``, BlockingIOError instead of waiting for a disk.
+        """
+
+    def write_at(self, position: int, data: Data) -> int:
+        """Write at ``position``; how many bytes were written, which may be fewer than given."""
+
+    def truncate(self, size: int) -> None:
+        """Cut the file to ``size`` bytes."""
+
+    def sync(self) -> None:
+        """Return when all that was written is on stable storage."""
+
+
+class Files(Protocol):
+    """The file system. Every method may raise OSError."""
+
+    def open(self, path: str, *, write: bool = False) -> File:
+        """Open a file; for writing, create it when it does not exist."""
+
+    def lock(self, path: str) -> File | None:
+        """Hold ``path`` locked for as long as the file lives; None: another holds it."""
+
+    def list(self, path: str) -> list[str]:
+        """The names in a directory, in no order."""
+
+    def exists(self, path: str) -> bool:
+        """Whether a file or directory is there."""
+
+    def size(self, path: str) -> int:
+        """The length of a file in bytes."""
+
+    def make_directory(self, path: str) -> None:
+        """Create a directory and its parents where they are missing."""
+
+    def rename(self, source: str, target: str) -> None:
+        """Give a file or directory another name, replacing a file of that name."""
+
+    def remove(self, path: str) -> None:
+        """Remove a file."""
+
+    def remove_directory(self, path: str) -> None:
+        """Remove an empty directory."""
+
+    def sync_directory(self, path: str) -> None:
+        """Return when the names in a directory are on stable storage."""
+
+
+class OsFile:
+    """A file of the operating system."""
+
+    __slots__ = ("_fd", "_probe")
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        self._probe = True
+
+    def __del__(self) -> None:
+        os.close(self._fd)
+
+    def fileno(self) -> int:
+        return self._fd
+
+    def size(self) -> int:
+        return os.fstat(self._fd).st_size
+
+    def read_at(self, position: int, length: int, *, wait: bool = True) -> bytes:
+        if wait or not self._probe:
+            data = os.pread(self._fd, length, position)
+            return data if len(data) == length else self._read_rest(position, length, data)
+        return self._read_cached(position, length)
+
+    def _read_rest(self, position: int, length: int, data: bytes) -> bytes:
+        while len(data) < length:
+            more = os.pread(self._fd, length - len(data), position + len(data))
+            if not more:
+                break
+            data += more
+        return data
+
+    def _read_cached(self, position: int, length: int) -> bytes:
+        buffer = bytearray(length)
+        try:
+            count = os.preadv(self._fd, (buffer,), position, os.RWF_NOWAIT)
+        except OSError as error:
+            if error.errno != errno.EOPNOTSUPP:
+                raise
+            self._probe = False  # such as tmpfs, which is memory
+            return self.read_at(position, length)
+        if count < length and position + count < self.size():
+            raise BlockingIOError(errno.EAGAIN, "not in the page cache")
+        return bytes(buffer[:count])
+
+    def write_at(self, position: int, data: Data) -> int:
+        return os.pwrite(self._fd, data, position)
+
+    def truncate(self, size: int) -> None:
+        os.ftruncate(self._fd, size)
+
+    def sync(self) -> None:
+        os.fdatasync(self._fd)
+
+
+class OsFiles:
+    """The operating system's file system."""
+
+    def open(self, path: str, *, write: bool = False) -> OsFile:
+        flags = os.O_RDWR | os.O_CREAT if write else os.O_RDONLY
+        return OsFile(os.open(path, flags | os.O_CLOEXEC, 0o644))
+
+    def lock(self, path: str) -> OsFile | None:
+        file = self.open(path, write=True)
+        try:
+            fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return None
+        return file
+
+    def list(self, path: str) -> list[str]:
+        return os.listdir(path)  # noqa: PTH208 - names, not paths
+
+    def exists(self, path: str) -> bool:
+        return os.access(path, os.F_OK)
+
+    def size(self, path: str) -> int:
+        return os.stat(path).st_size  # noqa: PTH116 - paths are strings here
+
+    def make_directory(self, path: str) -> None:
+        os.makedirs(path, exist_ok=True)  # noqa: PTH103
+
+    def rename(self, source: str, target: str) -> None:
+        os.replace(source, target)  # noqa: PTH105
+
+    def remove(self, path: str) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)  # noqa: PTH108
+
+    def remove_directory(self, path: str) -> None:
+        os.rmdir(path)  # noqa: PTH106
+
+    def sync_directory(self, path: str) -> None:
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+
+def write_all(file: File, position: int, data: Data) -> None:
+    """Write all of ``data``; raises OSError with some of it perhaps written."""
+    written = file.write_at(position, data)
+    while written < len(data):
+        more = file.write_at(position + written, memoryview(data)[written:])
+        if more == 0:
+            raise OSError(errno.EIO, "write made no progress")
+        written += more
+
+
+def read_file(files: Files, path: str) -> bytes:
+    """All of a small file."""
+    file = files.open(path)
+    return file.read_at(0, file.size())
+
+
+def write_atomically(files: Files, path: str, data: bytes) -> None:
+    """Replace a file so that after any crash it holds either the old or the new content.
+
+    The new content is stable on return.
+    """
+    replace_file(files, path, data, sync=True)
+    files.sync_directory(path.rpartition("/")[0])
+
+
+def replace_file(files: Files, path: str, data: bytes, *, sync: bool) -> None:
+    """Replace a file in one step, not stable yet; without ``sync``, it may be found torn."""
+    temporary = f"{path}.tmp"
+    files.remove(temporary)
+    file = files.open(temporary, write=True)
+    write_all(file, 0, data)
+    if sync:
+        file.sync()
+    files.rename(temporary, path)

@@ -1,0 +1,147 @@
+"""Making a log stable: the data by group commit, and now and then what opening it needs.
+
+``flush`` and ``checkpoint`` run in threads while the log is appended to. All that was appended when
+a flush began is stable when it returns, whoever appended it: that is the group commit.
+"""
+
+import logging
+
+from .checkpoints import LEADER_EPOCHS, encode_epochs
+from .files import NO_SPACE, write_atomically
+from .segment import LogSegment
+from .snapshots import encode_snapshot
+from .state import LogState
+
+_logger = logging.getLogger(__name__)
+
+
+class Flusher:
+    """Keeps one log's ``flushed_offset`` and ``recovery_point``.
+
+    Every record below ``flushed_offset`` is on stable storage. Below ``recovery_point`` the indexes
+    and leader epochs are, too, so that after a crash nothing below it need be read.
+    """
+
+    def __init__(self, state: LogState, unsynced: list[LogSegment], *, new_names: bool) -> None:
+        self._state = state
+        self._unsynced = [segment for segment in unsynced if segment is not state.active]
+        self._unfinished = list(self._unsynced)
+        self._new_names = new_names
+        self.flushed_offset = unsynced[0].base_offset if unsynced else state.end_offset
+        self.recovery_point = self.flushed_offset
+        self.flushed_at = state.clock.monotonic()
+
+    @property
+    def has_full_segments(self) -> bool:
+        """Whether a segment was finished since the last flush."""
+        return bool(self._unsynced)
+
+    def segment_is_full(self, segment: LogSegment) -> None:
+        """``segment`` got its last batch and there is a new one; under the log's lock."""
+        self._unsynced = [*self._unsynced, segment]
+        self._unfinished = [*self._unfinished, segment]
+        self._new_names = True
+
+    def flush(self) -> int:
+        """Sync what was appended so far; the offset that is stable now.
+
+        Raises ApiError KAFKA_STORAGE_ERROR when it fails, which takes the directory offline for
+        good.
+        """
+        state = self._state
+        with state.sync_lock:
+            with state.lock:
+                state.check_usable()
+                end = state.active.end
+                segments = [*self._unsynced, state.active]
+                new_names, self._new_names = self._new_names, False
+            try:
+                if end[0] != self.flushed_offset:
+                    for segment in segments:
+                        segment.file.sync()
+                if new_names:
+                    state.cache.files.sync_directory(state.directory)
+            except OSError as error:
+                raise state.health.fail(f"sync {state.directory}", error) from error
+            with state.lock:
+                for segment in segments[:-1]:
+                    segment.release()
+                self._unsynced = self._unsynced[len(segments) - 1 :]
+                segments[-1].remember_place(*end)
+                self.flushed_offset = end[0]
+                self.flushed_at = state.clock.monotonic()
+            return end[0]
+
+    def checkpoint(self) -> int:
+        """Bring the recovery point up to the flushed offset, for the caller to write down.
+
+        When the disk is full it stays as it is. Raises ApiError KAFKA_STORAGE_ERROR when syncing
+        fails, which takes the directory offline.
+        """
+        return self._checkpoint(full=False)
+
+    def close(self) -> int:
+        """Flush, and leave everything so that opening needs to read nothing. Raises likewise."""
+        self.flush()
+        return self._checkpoint(full=True)
+
+    def _checkpoint(self, *, full: bool) -> int:
+        state = self._state
+        with state.sync_lock:
+            state.check_usable()
+            point = self.flushed_offset
+            if point == self.recovery_point and not full and not state.epochs.dirty:
+                return point
+            try:
+                self.save_epochs()
+                self._finish_segments()
+                self._save_active(full=full)
+            except OSError as error:
+                if error.errno not in NO_SPACE:
+                    raise state.health.fail(f"checkpoint {state.directory}", error) from error
+                _logger.warning("%s: no space for a checkpoint", state.directory)
+                return self.recovery_point
+            self.recovery_point = point
+            return point
+
+    def save_epochs(self) -> None:
+        """Make the leader epochs stable. Raises OSError."""
+        epochs = self._state.epochs
+        if epochs.dirty:
+            epochs.dirty = False
+            try:
+                content = encode_epochs(epochs.entries)
+                path = f"{self._state.directory}/{LEADER_EPOCHS}"
+                write_atomically(self._state.cache.files, path, content)
+            except OSError:
+                epochs.dirty = True
+                raise
+
+    def restart_at(self, end_offset: int) -> None:
+        """All that is left of the log, which ends with ``end_offset``, is stable."""
+        self._unsynced = self._unfinished = []
+        self._new_names = False
+        self.flushed_offset = self.recovery_point = end_offset
+
+    def _finish_segments(self) -> None:
+        """Write the indexes of full segments for the last time."""
+        with self._state.lock:
+            finished = self._unfinished
+            for segment in finished:
+                segment.write_indexes(full=True)
+        for segment in finished:
+            segment.sync_indexes()
+        with self._state.lock:
+            self._unfinished = self._unfinished[len(finished) :]
+
+    def _save_active(self, *, full: bool) -> None:
+        state = self._state
+        with state.lock:
+            active = state.active
+            active.write_indexes(full=full)
+            offset, snapshot = state.end_offset, encode_snapshot(state.producers)
+        active.sync_indexes()
+        if state.snapshots.newest() != offset:
+            state.snapshots.write(offset, snapshot, sync=True)
+            bases = {segment.base_offset for segment in state.segments}
+            state.snapshots.remove(lambda known: known < offset and known not in bases)

@@ -1,0 +1,47 @@
+"""Whether a data directory may still be used.
+
+After a failed ``fdatasync`` the kernel may have dropped what it could not write, and the next call
+may say all is well: trying again proves nothing. So the first failure is final until a restart,
+which reads back what is really there.
+"""
+
+import logging
+from collections.abc import Callable
+
+from qbus.errors import ApiError, ErrorCode
+
+_logger = logging.getLogger(__name__)
+
+
+class DirectoryHealth:
+    """One data directory's state, shared by all logs in it."""
+
+    __slots__ = ("_listeners", "failure", "path")
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.failure: str | None = None
+        self._listeners: list[Callable[[str], None]] = []
+
+    @property
+    def offline(self) -> bool:
+        """Whether the directory failed; it stays so until the broker restarts."""
+        return self.failure is not None
+
+    def check(self) -> None:
+        """Raise KAFKA_STORAGE_ERROR when the directory is offline."""
+        if self.failure is not None:
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.path} is offline: {self.failure}")
+
+    def fail(self, doing: str, error: OSError) -> ApiError:
+        """Take the directory offline because of ``error``; the error to raise."""
+        if self.failure is None:
+            self.failure = f"{doing}: {error}"
+            _logger.error("data directory %s goes offline: %s", self.path, self.failure)
+            for listener in self._listeners:
+                listener(self.path)
+        return ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.path} is offline: {self.failure}")
+
+    def on_failure(self, listener: Callable[[str], None]) -> None:
+        """Have ``listener`` called with the path, in whichever thread met the failure."""
+        self._listeners.append(listener)

@@ -1,0 +1,283 @@
+"""A partition's log: records appended at its end, read anywhere, and removed from its front."""
+
+from collections.abc import Callable
+from typing import Self
+
+from qbus.clock import Clock
+
+from .appender import Appender, AppendInfo
+from .config import LogConfig
+from .corruption import Corruption
+from .epochs import LeaderEpochCache
+from .files import Files
+from .flusher import Flusher
+from .names import TopicPartition, parse_partition
+from .opening import LogOpener
+from .producers import ProducerState
+from .reader import LogReader
+from .removal import Remover
+from .rolling import is_due
+from .slices import LogSlice
+from .state import LogState, SharedState
+from .timestamps import TimestampOffset, first_at_or_after, latest
+from .verify import LogVerifier, Scrubber
+
+
+class Log:
+    """One partition's records on disk, in one directory.
+
+    Any thread may call anything. ``append``, ``read``, ``delete_records_before`` and the properties
+    do not wait for a disk to sync and are for the event loop; the other methods are for threads.
+    After a failure to write or sync, other than a full disk, the directory is offline and all
+    raise ApiError KAFKA_STORAGE_ERROR.
+    """
+
+    def __init__(self, state: LogState, flusher: Flusher) -> None:
+        """Use :meth:`open`."""
+        self._state = state
+        self._flusher = flusher
+        self._remover = Remover(state, flusher)
+        verifier = LogVerifier(state)
+        self._reader = LogReader(state, verifier)
+        self._scrubber = Scrubber(state, verifier)
+        self._appender = Appender(state, flusher)
+        partition = parse_partition(state.directory.rpartition("/")[2])
+        self.topic_partition = partition or TopicPartition(state.directory, 0)
+
+    @classmethod
+    def open(
+        cls,
+        directory: str,
+        config: LogConfig,
+        clock: Clock,
+        files: Files,
+        *,
+        recovery_point: int = 0,
+        log_start_offset: int = 0,
+        clean: bool = False,
+        shared: SharedState | None = None,
+    ) -> Self:
+        """Open the log in ``directory``, which exists, or begin a new one there.
+
+        ``recovery_point`` and ``log_start_offset`` are as checkpointed; ``clean`` says that
+        the last user closed everything. A log that is found corrupt opens, refuses everything,
+        and says why in :attr:`corruptions`. May take long. Raises ApiError KAFKA_STORAGE_ERROR.
+        """
+        shared = shared or SharedState(directory.rpartition("/")[0], files, clock)
+        try:
+            opener = LogOpener(shared.cache, directory, config, clock)
+            opened = opener.open(recovery_point, log_start_offset, clean=clean)
+        except OSError as error:
+            raise shared.health.fail(f"open {directory}", error) from error
+        state = LogState(directory, opened, config, clock, shared)
+        if opened.corruption is not None:
+            state.refuse_corrupt(opened.corruption)
+        new_names = not clean or not state.end_offset
+        log = cls(state, Flusher(state, opened.unsynced, new_names=new_names))
+        if opened.unsynced and opened.corruption is None:
+            log.flush()
+        return log
+
+    # What it is
+
+    @property
+    def directory(self) -> str:
+        """The partition's directory."""
+        return self._state.directory
+
+    @property
+    def config(self) -> LogConfig:
+        """The settings in force."""
+        return self._state.config
+
+    @property
+    def log_start_offset(self) -> int:
+        """The first offset that may be read."""
+        return self._state.log_start_offset
+
+    @property
+    def log_end_offset(self) -> int:
+        """The offset that the next record gets."""
+        return self._state.end_offset
+
+    @property
+    def flushed_offset(self) -> int:
+        """Every record below it is on stable storage."""
+        return self._flusher.flushed_offset
+
+    @property
+    def recovery_point(self) -> int:
+        """Below it nothing need be read after a crash: what the checkpoint holds."""
+        return self._flusher.recovery_point
+
+    @property
+    def size(self) -> int:
+        """Bytes of all segments' batches."""
+        return sum(segment.size for segment in self._state.segments)
+
+    @property
+    def segment_count(self) -> int:
+        """How many segments there are, the active one included."""
+        return len(self._state.segments)
+
+    @property
+    def epoch_cache(self) -> LeaderEpochCache:
+        """Which leader epoch wrote which offsets."""
+        return self._state.epochs
+
+    @property
+    def producers(self) -> ProducerState:
+        """The idempotent producers heard of lately."""
+        return self._state.producers
+
+    @property
+    def corruptions(self) -> tuple[Corruption, ...]:
+        """All that was found corrupt since the log was opened."""
+        return tuple(self._state.corruptions)
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether it takes and serves records: not corrupt as a whole, directory not offline."""
+        return self._state.refusal is None and not self._state.health.offline
+
+    # Writing
+
+    def append(self, batch: bytearray | memoryview, leader_epoch: int) -> AppendInfo:
+        """Append one batch, setting base offset, leader epoch and log append time in place.
+
+        Raises ApiError: what is wrong with the batch, or KAFKA_STORAGE_ERROR when it cannot be
+        written; then nothing was appended.
+        """
+        return self._appender.append(batch, leader_epoch)
+
+    def flush(self) -> int:
+        """Sync what was appended so far; the offset that is stable now. For a thread.
+
+        Appending goes on meanwhile. Raises ApiError KAFKA_STORAGE_ERROR when it fails: that is
+        final, and the directory is offline.
+        """
+        return self._flusher.flush()
+
+    def flush_due(self) -> bool:
+        """Whether ``flush.messages``, ``flush.ms`` or a finished segment asks for a flush."""
+        unflushed = self._state.end_offset - self._flusher.flushed_offset
+        if not unflushed:
+            return self._flusher.has_full_segments
+        config = self._state.config
+        waited = self._state.clock.monotonic() - self._flusher.flushed_at
+        return (
+            self._flusher.has_full_segments
+            or unflushed >= config.flush_messages
+            or waited * 1000 >= config.flush_ms
+        )
+
+    def roll_if_due(self) -> bool:
+        """Begin a new segment if the active one is older than ``segment.ms``; whether it did."""
+        state = self._state
+        with state.lock:
+            state.check_usable()
+            now_ms = state.clock.time_ms()
+            due = is_due(state.active, state.config, now_ms)
+            if due:
+                self._appender.roll(now_ms)
+            return due
+
+    def update_config(self, config: LogConfig) -> None:
+        """Work by other settings from now on."""
+        self._state.config = config
+        self._state.producers.limit = config.max_producers
+
+    # Reading
+
+    def read(
+        self,
+        offset: int,
+        max_bytes: int,
+        max_offset: int | None = None,
+        min_one_batch: bool = True,
+        *,
+        wait: bool = False,
+    ) -> LogSlice | None:
+        """Whole batches from the one that contains ``offset``, all below ``max_offset``.
+
+        At most ``max_bytes``, but with ``min_one_batch`` at least the first batch. None when there
+        is nothing (yet): ``offset`` is the end, or the batch is not whole below ``max_offset``.
+
+        Does not wait for a disk: BlockingIOError says to call it in a thread, with ``wait``. What
+        it returns may still have to be verified, see :class:`LogSlice`. Raises ApiError:
+        OFFSET_OUT_OF_RANGE; CORRUPT_MESSAGE where the log is corrupt; KAFKA_STORAGE_ERROR.
+        """
+        return self._reader.read(
+            offset, max_bytes, max_offset, min_one_batch=min_one_batch, wait=wait
+        )
+
+    def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
+        """The first record with ``timestamp`` or a later one. For a thread.
+
+        Raises ApiError CORRUPT_MESSAGE, KAFKA_STORAGE_ERROR.
+        """
+        return self._reader.find(lambda state: first_at_or_after(state, timestamp))
+
+    def offset_of_max_timestamp(self) -> TimestampOffset | None:
+        """The first record with the greatest timestamp of all. For a thread; raises likewise."""
+        return self._reader.find(latest)
+
+    def scrub(self, max_bytes: int = 1 << 20) -> bool:
+        """Check about ``max_bytes`` more of the log; whether that was its end. For a thread.
+
+        What is corrupt is reported, and not served by reads from then on. Raises ApiError.
+        """
+        return self._scrubber.step(max_bytes)
+
+    def on_corruption(self, listener: Callable[[Corruption], None]) -> None:
+        """Have ``listener`` called, in whichever thread finds corrupt data."""
+        self._state.on_corruption = listener
+
+    # Removing
+
+    def delete_records_before(self, offset: int) -> int:
+        """Let the log start with ``offset``; the log start offset then. Does no IO.
+
+        It survives a crash once the log start offsets are checkpointed. Whole segments before it
+        go with the next retention. Raises ApiError OFFSET_OUT_OF_RANGE.
+        """
+        return self._remover.delete_records_before(offset)
+
+    def apply_retention(self, max_offset: int | None = None) -> int:
+        """Remove whole segments as time, size and log start say; how many. For a thread.
+
+        None that has records at ``max_offset``, the high watermark, or later. Raises ApiError.
+        """
+        limit = self._flusher.flushed_offset if max_offset is None else max_offset
+        return self._remover.apply_retention(limit)
+
+    def expire_producers(self) -> None:
+        """Forget producers not heard of for ``producer.id.expiration.ms``."""
+        state = self._state
+        with state.lock:
+            expiration_ms = state.config.producer_id_expiration_ms
+            state.producers.expire(state.clock.time_ms(), expiration_ms)
+
+    def truncate_to(self, offset: int) -> int:
+        """Remove the batches that have ``offset`` or later ones; the end offset then. For a thread.
+
+        Stable on return. The checkpointed recovery point must be lowered before: see
+        :meth:`LogManager.truncate`. Raises ApiError.
+        """
+        return self._remover.truncate_to(offset)
+
+    # Ending
+
+    def checkpoint(self) -> int:
+        """Raise the recovery point to the flushed offset; what to write down. For a thread."""
+        return self._flusher.checkpoint()
+
+    def close(self) -> None:
+        """Flush, and leave all so that the next open may be ``clean``. For a thread."""
+        if self._state.refusal is None:
+            self._flusher.close()
+            self.abandon()
+
+    def abandon(self) -> None:
+        """Refuse everything from now on, for the files are someone else's or gone."""
+        self._state.abandon()

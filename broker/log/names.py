@@ -1,0 +1,44 @@
+"""Names of the files and directories of a partition, as Kafka gives them."""
+
+import re
+from typing import NamedTuple
+
+LOG_SUFFIX = ".log"
+OFFSET_INDEX_SUFFIX = ".index"
+TIME_INDEX_SUFFIX = ".timeindex"
+SNAPSHOT_SUFFIX = ".snapshot"
+DELETED_SUFFIX = ".deleted"
+TEMPORARY_SUFFIX = ".tmp"
+DELETED_DIRECTORY_SUFFIX = "-delete"
+
+SEGMENT_SUFFIXES = (LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, SNAPSHOT_SUFFIX)
+
+_NUMBERED = re.compile(r"(\d{20})(\.log|\.index|\.timeindex|\.snapshot)")
+_PARTITION = re.compile(r"([a-zA-Z0-9._-]{1,249})-(0|[1-9]\d{0,9})")
+
+
+class TopicPartition(NamedTuple):
+    """One partition of a topic."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+def numbered(offset: int, suffix: str) -> str:
+    """The name of the file of ``offset``: twenty digits and a suffix."""
+    return f"{offset:020d}{suffix}"
+
+
+def parse_numbered(name: str) -> tuple[int, str] | None:
+    """The offset and the suffix of a segment's file, or None for any other file."""
+    match = _NUMBERED.fullmatch(name)
+    return (int(match[1]), match[2]) if match else None
+
+
+def parse_partition(name: str) -> TopicPartition | None:
+    """The partition that a directory is named for, or None when it is no partition's."""
+    match = _PARTITION.fullmatch(name)
+    return TopicPartition(match[1], int(match[2])) if match else None

@@ -1,0 +1,150 @@
+"""Opening a log: its segments, epochs, producers, and where it starts."""
+
+import logging
+from dataclasses import dataclass, field
+
+from qbus.clock import Clock
+
+from .checkpoints import LEADER_EPOCHS, BadCheckpoint, decode_epochs
+from .config import LogConfig
+from .corruption import Corruption
+from .epochs import LeaderEpochCache
+from .file_cache import FileCache
+from .files import Files, read_file
+from .producers import ProducerState
+from .recovery import Recovery, find_end, find_segments, remove_segments
+from .scan import BadBatch
+from .segment import LogSegment
+from .snapshot_files import SnapshotFiles
+
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class OpenedLog:
+    """What a log begins its life with. ``unsynced``: segments that may not be stable yet."""
+
+    segments: list[LogSegment]
+    log_start_offset: int
+    epochs: LeaderEpochCache
+    producers: ProducerState
+    unsynced: list[LogSegment] = field(default_factory=list)
+    corruption: Corruption | None = None
+
+
+class LogOpener:
+    """Opens the log in one directory, once."""
+
+    def __init__(self, cache: FileCache, directory: str, config: LogConfig, clock: Clock) -> None:
+        self._cache = cache
+        self._files = cache.files
+        self._directory = directory
+        self._config = config
+        self._now_ms = clock.time_ms()
+
+    def open(self, recovery_point: int, log_start_offset: int, *, clean: bool) -> OpenedLog:
+        """Open it, trusting what is below ``recovery_point``, or all after a ``clean`` shutdown.
+
+        Raises OSError.
+        """
+        epochs = self._load_epochs()
+        segments = find_segments(self._cache, self._directory, self._now_ms)
+        opened = OpenedLog(
+            segments,
+            log_start_offset,
+            epochs or LeaderEpochCache(),
+            ProducerState(self._config.max_producers),
+        )
+        try:
+            if not (clean and self._ends_well(segments)):
+                self._recover(opened, recovery_point)
+            self._check_reaches(opened, recovery_point)
+            if opened.corruption is None:
+                self._find_start(opened)
+                self._complete_epochs(opened, known=epochs is not None)
+                opened.producers = load_producers(
+                    self._files, self._directory, opened.segments, self._config, self._now_ms
+                )
+        except BadBatch as bad:
+            path = f"{self._directory} (a segment below the recovery point)"
+            opened.corruption = Corruption(path, bad.position, bad.offset, bad.problem)
+        return opened
+
+    def _load_epochs(self) -> LeaderEpochCache | None:
+        path = f"{self._directory}/{LEADER_EPOCHS}"
+        if not self._files.exists(path):
+            return None
+        try:
+            return LeaderEpochCache(decode_epochs(read_file(self._files, path)))
+        except BadCheckpoint as bad:
+            _logger.warning("%s is made anew from the log: %s", path, bad)
+            return None
+
+    def _ends_well(self, segments: list[LogSegment]) -> bool:
+        try:
+            if segments:
+                find_end(segments[-1])
+        except BadBatch as bad:
+            _logger.warning("%s: recovering: %s", segments[-1].path, bad.problem)
+            return False
+        return True
+
+    def _recover(self, opened: OpenedLog, recovery_point: int) -> None:
+        recovery = Recovery(
+            self._cache, recovery_point, opened.epochs, self._config.index_interval_bytes
+        )
+        opened.segments, opened.corruption = recovery.recover(opened.segments)
+        opened.unsynced = [s for s in opened.segments if s.end_offset > recovery_point]
+
+    def _check_reaches(self, opened: OpenedLog, recovery_point: int) -> None:
+        end_offset = opened.segments[-1].end_offset if opened.segments else 0
+        if opened.corruption is None and end_offset < recovery_point:
+            opened.corruption = Corruption(
+                self._directory, 0, end_offset, f"records up to {recovery_point} are missing"
+            )
+
+    def _find_start(self, opened: OpenedLog) -> None:
+        """A log whose records were all deleted, and the rest lost, goes on where they ended."""
+        segments = opened.segments
+        if segments and segments[-1].end_offset < opened.log_start_offset:
+            remove_segments(self._cache, segments)
+            segments = []
+        if not segments:
+            base = opened.log_start_offset
+            new = LogSegment(self._cache, self._directory, base, size=0, created_ms=self._now_ms)
+            new.hold_open()
+            segments = [new]
+        opened.segments = segments
+        opened.log_start_offset = max(opened.log_start_offset, segments[0].base_offset)
+
+    def _complete_epochs(self, opened: OpenedLog, *, known: bool) -> None:
+        epochs = opened.epochs
+        if not known:
+            for segment in opened.segments:
+                for placed in segment.batches_from(segment.base_offset):
+                    epochs.assign(placed.header.partition_leader_epoch, placed.header.base_offset)
+        epochs.truncate_from_end(opened.segments[-1].end_offset)
+        epochs.truncate_from_start(opened.log_start_offset)
+
+
+def load_producers(
+    files: Files, directory: str, segments: list[LogSegment], config: LogConfig, now_ms: int
+) -> ProducerState:
+    """The producers of a log: the newest snapshot, then the batches after it.
+
+    Raises OSError, BadBatch.
+    """
+    producers = SnapshotFiles(files, directory).load(
+        segments[-1].end_offset,
+        limit=config.max_producers,
+        start_offset=segments[0].base_offset,
+        now_ms=now_ms,
+    )
+    start = producers.end_offset
+    for segment in segments:
+        if segment.end_offset > start:
+            for placed in segment.batches_from(start):
+                if placed.header.has_producer_id and placed.header.base_offset >= start:
+                    producers.update(placed.header, now_ms)
+    producers.end_offset = segments[-1].end_offset
+    return producers

@@ -1,0 +1,183 @@
+"""Opening a log's segments: what is below the recovery point is trusted, what is above is read.
+
+After a clean shutdown nothing is read but the last segment's headers behind its index. After a
+crash every batch above the recovery point is checked, and the indexes of that part made anew:
+
+- the log ends where its data ends, or before a batch that was torn (see ``torn``);
+- a bad batch below the recovery point, or one that is not torn and has good ones after it, is
+  corruption: nothing is cut, and the log must not be used.
+"""
+
+import logging
+from itertools import pairwise
+
+from .corruption import Corruption
+from .epochs import UNDEFINED_EPOCH, LeaderEpochCache
+from .file_cache import FileCache
+from .names import (
+    DELETED_SUFFIX,
+    LOG_SUFFIX,
+    SEGMENT_SUFFIXES,
+    SNAPSHOT_SUFFIX,
+    TEMPORARY_SUFFIX,
+    numbered,
+    parse_numbered,
+)
+from .scan import BadBatch, PlacedBatch
+from .segment import LogSegment
+from .torn import is_torn, next_batch
+
+_logger = logging.getLogger(__name__)
+
+_LEFTOVERS = (DELETED_SUFFIX, TEMPORARY_SUFFIX, ".swap", ".cleaned")
+_ANY_OFFSET = 2**63 - 1
+
+
+def find_segments(cache: FileCache, directory: str, now_ms: int) -> list[LogSegment]:
+    """The segments in a directory, ends of all but the last known; removes leftovers of others.
+
+    Raises OSError.
+    """
+    files = cache.files
+    names = {name: parse_numbered(name) for name in files.list(directory)}
+    bases = {number[0] for number in names.values() if number and number[1] == LOG_SUFFIX}
+    for name, number in names.items():
+        orphan = number and number[1] != SNAPSHOT_SUFFIX and number[0] not in bases
+        if orphan or name.endswith(_LEFTOVERS):
+            files.remove(f"{directory}/{name}")
+    segments = []
+    for base in sorted(bases):
+        size = files.size(f"{directory}/{numbered(base, LOG_SUFFIX)}")
+        segments.append(LogSegment(cache, directory, base, size=size, created_ms=now_ms))
+    for segment, following in pairwise(segments):
+        segment.end = (following.base_offset, segment.size)
+    return segments
+
+
+def find_end(segment: LogSegment) -> None:
+    """Learn the end offset of the last segment after a clean shutdown. Raises BadBatch, OSError."""
+    end_offset = segment.base_offset
+    for placed in segment.batches_from(_ANY_OFFSET):
+        end_offset = placed.next_offset
+    segment.end = (end_offset, segment.size)
+
+
+def remove_segments(cache: FileCache, segments: list[LogSegment]) -> None:
+    """Remove the files of ``segments``, newest first, so that a crash leaves no gap.
+
+    Raises OSError.
+    """
+    for segment in reversed(segments):
+        for suffix in SEGMENT_SUFFIXES:
+            cache.files.remove(f"{segment.directory}/{numbered(segment.base_offset, suffix)}")
+        cache.forget(segment.path)
+        cache.files.sync_directory(segment.directory)
+
+
+class Recovery:
+    """Reads the segments above the recovery point after a crash."""
+
+    def __init__(
+        self,
+        cache: FileCache,
+        recovery_point: int,
+        epochs: LeaderEpochCache,
+        index_interval_bytes: int,
+    ) -> None:
+        self._cache = cache
+        self._recovery_point = recovery_point
+        self._epochs = epochs
+        self._index_interval_bytes = index_interval_bytes
+
+    def recover(self, segments: list[LogSegment]) -> tuple[list[LogSegment], Corruption | None]:
+        """Check ``segments``; those that are left after cutting what was torn, or what is corrupt.
+
+        Raises OSError.
+        """
+        for i, segment in enumerate(segments):
+            following = segments[i + 1 :]
+            if following and following[0].base_offset <= self._recovery_point:
+                continue
+            bad = self._read(segment) or _gap(segment, following)
+            if bad is None:
+                continue
+            if self._is_corrupt(bad, segment, following):
+                return segments, Corruption(segment.path, bad.position, bad.offset, bad.problem)
+            self._cut(segment, bad, following)
+            return segments[: i + 1], None
+        return segments, None
+
+    def _read(self, segment: LogSegment) -> BadBatch | None:
+        """Check the batches behind the last trusted index entry, or all if that one lies."""
+        segment.trim_indexes(self._recovery_point)
+        bad = self._check(segment)
+        if bad is not None and bad.offset < self._recovery_point:
+            segment.trim_indexes(segment.base_offset)
+            bad = self._check(segment)
+        return bad
+
+    def _check(self, segment: LogSegment) -> BadBatch | None:
+        end = segment.end
+        start: int | None = None
+        try:
+            for placed in segment.batches_from(_ANY_OFFSET, crc=True):
+                self._check_epoch(placed)
+                start = placed.position if start is None else start
+                segment.account(placed, self._index_interval_bytes)
+        except BadBatch as bad:
+            segment.end = end
+            return bad
+        if start is None:
+            segment.end = (segment.base_offset, segment.size)
+        else:
+            segment.verified.add(start, segment.size)
+        return None
+
+    def _check_epoch(self, placed: PlacedBatch) -> None:
+        header = placed.header
+        if header.partition_leader_epoch > self._epochs.latest_epoch:
+            self._epochs.assign(header.partition_leader_epoch, header.base_offset)
+        check_epoch(self._epochs, placed)
+
+    def _is_corrupt(self, bad: BadBatch, segment: LogSegment, following: list[LogSegment]) -> bool:
+        if bad.offset < self._recovery_point or bad.position < 0:
+            return True
+        good = next_batch(segment.file, bad.position, segment.size, bad.offset)
+        if good is not None:
+            return not is_torn(segment.file, bad.position, good)
+        if any(next_batch(s.file, -1, s.size, bad.offset) == 0 for s in following if s.size):
+            return not is_torn(segment.file, bad.position, segment.size)
+        return False
+
+    def _cut(self, segment: LogSegment, bad: BadBatch, following: list[LogSegment]) -> None:
+        _logger.warning(
+            "%s: cut at %d, offset %d, after a crash: %s",
+            segment.path,
+            bad.position,
+            bad.offset,
+            bad.problem,
+        )
+        remove_segments(self._cache, following)
+        segment.cut_to(bad.offset, bad.position)
+        segment.file.sync()
+
+
+def check_epoch(epochs: LeaderEpochCache, placed: PlacedBatch) -> None:
+    """Raise BadBatch unless the batch's leader epoch is the one that its offset belongs to."""
+    header = placed.header
+    expected = epochs.epoch_at(header.base_offset)
+    if expected not in {header.partition_leader_epoch, UNDEFINED_EPOCH}:
+        raise BadBatch(
+            placed.position,
+            header.base_offset,
+            f"leader epoch is {header.partition_leader_epoch}, not {expected}",
+        )
+
+
+def _gap(segment: LogSegment, following: list[LogSegment]) -> BadBatch | None:
+    """What is wrong where a segment that is good in itself should meet the next one."""
+    if not following or segment.end_offset == following[0].base_offset:
+        return None
+    problem = f"the next segment begins with offset {following[0].base_offset}"
+    overlap = segment.end_offset > following[0].base_offset
+    return BadBatch(-1 if overlap else segment.size, segment.end_offset, problem)

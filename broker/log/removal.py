@@ -1,0 +1,180 @@
+"""Taking records away: from the front by retention and DeleteRecords, from the end by truncation.
+
+Segments go one at a time, each removal stable before the next, so that a crash leaves no gap: from
+the oldest on when the front goes, from the newest on when the end does. A new active segment is
+stable before the last old one goes.
+"""
+
+import contextlib
+
+from qbus.errors import ApiError, ErrorCode
+from qbus.records import CorruptBatch
+
+from .config import LogConfig
+from .flusher import Flusher
+from .locate import place_of
+from .names import DELETED_SUFFIX, LOG_SUFFIX, SEGMENT_SUFFIXES, numbered
+from .opening import load_producers
+from .recovery import remove_segments
+from .rolling import roll
+from .segment import LogSegment
+from .state import LogState
+
+
+def count_expired(
+    segments: list[LogSegment],
+    config: LogConfig,
+    *,
+    now_ms: int,
+    start_offset: int,
+    max_offset: int,
+) -> int:
+    """How many segments from the front retention removes; none with records at ``max_offset`` on.
+
+    By time: while the greatest timestamp is older than ``retention.ms``. By size: while what is
+    left is still at least ``retention.bytes``. Whatever lies before ``start_offset``, except in the
+    active segment. An empty active segment stays. Raises OSError, BadBatch.
+    """
+    excess = sum(segment.size for segment in segments) - config.retention_bytes
+    count = 0
+    for segment in segments:
+        active = segment is segments[-1]
+        if segment.end_offset > max_offset or (active and not segment.size):
+            break
+        excess -= segment.size
+        too_much = config.retention_bytes >= 0 and excess >= 0
+        unreachable = segment.end_offset <= start_offset and not active
+        if not (too_much or unreachable or _is_old(segment, config, now_ms)):
+            break
+        count += 1
+    return count
+
+
+def _is_old(segment: LogSegment, config: LogConfig, now_ms: int) -> bool:
+    if config.retention_ms < 0:
+        return False
+    timestamp = segment.max_timestamp.timestamp
+    return now_ms - (timestamp if timestamp >= 0 else segment.created_ms) > config.retention_ms
+
+
+class Remover:
+    """Removes records from one log. Its methods wait for the disk: they are for threads."""
+
+    def __init__(self, state: LogState, flusher: Flusher) -> None:
+        self._state = state
+        self._flusher = flusher
+
+    def apply_retention(self, max_offset: int) -> int:
+        """Remove what retention says; the number of segments removed. Raises ApiError, BadBatch."""
+        state = self._state
+        with state.sync_lock:
+            try:
+                with state.lock:
+                    state.check_usable()
+                    now_ms = state.clock.time_ms()
+                    count = count_expired(
+                        state.segments,
+                        state.config,
+                        now_ms=now_ms,
+                        start_offset=state.log_start_offset,
+                        max_offset=max_offset,
+                    )
+                    if count == len(state.segments):
+                        roll(state, self._flusher, now_ms)
+                if count:
+                    self._remove_front(count)
+            except OSError as error:
+                raise state.health.fail(f"retention of {state.directory}", error) from error
+            return count
+
+    def _remove_front(self, count: int) -> None:
+        state = self._state
+        self._flusher.flush()
+        with state.lock:
+            gone, state.segments = state.segments[:count], state.segments[count:]
+            first = state.segments[0].base_offset
+            state.log_start_offset = max(state.log_start_offset, first)
+            state.epochs.truncate_from_start(state.log_start_offset)
+        for segment in gone:
+            self._discard(segment)
+
+    def _discard(self, segment: LogSegment) -> None:
+        files = self._state.cache.files
+        for suffix in SEGMENT_SUFFIXES:
+            path = f"{segment.directory}/{numbered(segment.base_offset, suffix)}"
+            with contextlib.suppress(FileNotFoundError):
+                files.rename(path, path + DELETED_SUFFIX)
+                self._state.cache.forget(path)
+                self._state.trash.add(
+                    path + DELETED_SUFFIX, self._state.config.file_delete_delay_ms
+                )
+            if suffix == LOG_SUFFIX:
+                files.sync_directory(segment.directory)
+
+    def delete_records_before(self, offset: int) -> int:
+        """Let the log start with ``offset``; what it starts with now. Does no IO.
+
+        Whole segments before it go with the next retention. Raises OFFSET_OUT_OF_RANGE.
+        """
+        state = self._state
+        with state.lock:
+            state.check_usable()
+            if not 0 <= offset <= state.end_offset:
+                raise ApiError(
+                    ErrorCode.OFFSET_OUT_OF_RANGE, f"the log ends with {state.end_offset}"
+                )
+            if offset > state.log_start_offset:
+                state.log_start_offset = offset
+                state.epochs.truncate_from_start(offset)
+            return state.log_start_offset
+
+    def truncate_to(self, offset: int) -> int:
+        """Remove the batches that have ``offset`` or later ones; where the log ends now.
+
+        Stable on return; nothing can be appended meanwhile. Raises ApiError.
+        """
+        state = self._state
+        with state.sync_lock, state.lock:
+            state.check_usable()
+            if offset >= state.end_offset:
+                return state.end_offset
+            try:
+                self._truncate(offset)
+            except CorruptBatch as bad:
+                raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, bad.message) from bad
+            except OSError as error:
+                raise state.health.fail(f"truncate {state.directory}", error) from error
+            return state.end_offset
+
+    def _truncate(self, offset: int) -> None:
+        state = self._state
+        if offset < state.segments[0].base_offset:
+            self._start_over(offset)
+        else:
+            segment = state.segment_of(offset)
+            kept = [known for known in state.segments if known.base_offset <= segment.base_offset]
+            remove_segments(state.cache, state.segments[len(kept) :])
+            if offset < segment.end_offset:
+                segment.cut_to(*place_of(segment, offset, wait=True))
+            segment.hold_open()
+            segment.file.sync()
+            segment.sync_indexes()
+            state.segments = kept
+        end_offset = state.end_offset
+        state.log_start_offset = min(state.log_start_offset, end_offset)
+        state.epochs.truncate_from_end(end_offset)
+        self._flusher.save_epochs()
+        state.producers = load_producers(
+            state.cache.files, state.directory, state.segments, state.config, state.clock.time_ms()
+        )
+        state.cache.files.sync_directory(state.directory)
+        self._flusher.restart_at(end_offset)
+
+    def _start_over(self, offset: int) -> None:
+        state = self._state
+        now_ms = state.clock.time_ms()
+        new = LogSegment(state.cache, state.directory, offset, size=0, created_ms=now_ms)
+        new.hold_open()
+        state.cache.files.sync_directory(state.directory)
+        remove_segments(state.cache, state.segments)
+        state.segments = [new]

@@ -1,0 +1,73 @@
+"""When a log begins a new segment, and how."""
+
+import logging
+
+from .config import LogConfig
+from .flusher import Flusher
+from .segment import LogSegment
+from .snapshots import encode_snapshot
+from .state import LogState
+
+_logger = logging.getLogger(__name__)
+
+_TIME_ENTRY = 12
+_MAX_RELATIVE_OFFSET = 2**31 - 1
+
+
+def must_roll(
+    segment: LogSegment, config: LogConfig, *, size: int, records: int, timestamp: int, now_ms: int
+) -> bool:
+    """Whether a batch of ``size`` bytes, ``records`` and ``timestamp`` must go to a new segment.
+
+    Kafka's conditions: the segment would exceed ``segment.bytes``, spans ``segment.ms`` of its
+    records' time, has full indexes, or offsets that would not fit an index entry.
+    """
+    end_offset, position = segment.end
+    if not position:
+        return False
+    return (
+        position + size > config.segment_bytes
+        or end_offset + records - 1 - segment.base_offset > _MAX_RELATIVE_OFFSET
+        or _age(segment, timestamp, now_ms) > config.segment_ms - config.segment_jitter_ms
+        or _indexes_are_full(segment, config)
+    )
+
+
+def is_due(segment: LogSegment, config: LogConfig, now_ms: int) -> bool:
+    """Whether a segment that nobody appends to has been open for ``segment.ms``.
+
+    Records may carry timestamps of long ago: the segment's own age counts as well.
+    """
+    begun = max(segment.first_timestamp, segment.created_ms)
+    return segment.size > 0 and now_ms - begun > config.segment_ms - config.segment_jitter_ms
+
+
+def _age(segment: LogSegment, timestamp: int, now_ms: int) -> int:
+    first = segment.first_timestamp
+    return timestamp - first if first >= 0 and timestamp >= 0 else now_ms - segment.created_ms
+
+
+def _indexes_are_full(segment: LogSegment, config: LogConfig) -> bool:
+    limit = config.segment_index_bytes // _TIME_ENTRY
+    if segment.size // (config.index_interval_bytes + 1) < limit:
+        return False  # there cannot be as many entries
+    return len(segment.offset_index.entries) >= limit
+
+
+def roll(state: LogState, flusher: Flusher, now_ms: int) -> LogSegment:
+    """Begin a new segment at the end of the log; under its lock.
+
+    Raises OSError when the file cannot be made: nothing has changed then.
+    """
+    full = state.active
+    offset = full.end_offset
+    new = LogSegment(state.cache, state.directory, offset, size=0, created_ms=now_ms)
+    new.hold_open()
+    try:
+        state.snapshots.write(offset, encode_snapshot(state.producers), sync=False)
+        full.write_indexes(full=True)
+    except OSError as error:  # both can be made again from the log
+        _logger.warning("%s: rolled without index or snapshot: %s", full.path, error)
+    flusher.segment_is_full(full)
+    state.segments = [*state.segments, new]
+    return new

@@ -1,0 +1,104 @@
+"""One batch after another in a file: the walk that recovery, verification and indexing share."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from qbus.records import HEADER_SIZE, BatchHeader, CorruptBatch, check_crc, read_header
+
+from .files import File
+
+_CHUNK = 1 << 20
+_HEADERS_CHUNK = 1 << 16
+
+
+class PlacedBatch(NamedTuple):
+    """A batch's header and where in the file the batch begins."""
+
+    position: int
+    header: BatchHeader
+
+    @property
+    def end(self) -> int:
+        """The position after the batch."""
+        return self.position + self.header.size
+
+    @property
+    def next_offset(self) -> int:
+        """The offset after the batch's last record."""
+        return self.header.last_offset + 1
+
+
+@dataclass(slots=True)
+class BadBatch(Exception):  # noqa: N818 - what was found, as in CorruptBatch
+    """What stands at ``position``, where the batch of ``offset`` should be, is no such batch."""
+
+    position: int
+    offset: int
+    problem: str
+
+
+def scan(
+    file: File, position: int, end: int, offset: int | None, *, crc: bool = True
+) -> Iterator[PlacedBatch]:
+    """The batches from ``position`` to ``end``, the first of which must begin with ``offset``.
+
+    Each must follow the one before without a gap, be whole, and, with ``crc``, have the right sum.
+    An ``offset`` of None takes the first batch's word for it. Raises :class:`BadBatch` where one
+    does not, OSError when the file cannot be read.
+    """
+    window = _Window(file, end, _CHUNK if crc else _HEADERS_CHUNK)
+    while position < end:
+        try:
+            placed = _read(window, position, end, offset, crc=crc)
+        except CorruptBatch as error:
+            raise BadBatch(position, -1 if offset is None else offset, str(error)) from error
+        yield placed
+        position = placed.end
+        offset = placed.next_offset
+
+
+class _Window:
+    """The part of a file that was read last."""
+
+    __slots__ = ("_chunk", "_end", "_file", "_start", "data")
+
+    def __init__(self, file: File, end: int, chunk: int) -> None:
+        self._file = file
+        self._end = end
+        self._chunk = chunk
+        self._start = 0
+        self.data = b""
+
+    def seek(self, position: int, length: int) -> int:
+        """Where in ``data`` the bytes at ``position`` are; it holds ``length`` if the file does."""
+        if position < self._start or position + length > self._start + len(self.data):
+            self._start = position
+            size = min(max(self._chunk, length), self._end - position)
+            self.data = self._file.read_at(position, size)
+        return position - self._start
+
+
+def _read(
+    window: _Window, position: int, end: int, offset: int | None, *, crc: bool
+) -> PlacedBatch:
+    at = window.seek(position, HEADER_SIZE)
+    header = read_header(window.data, at)
+    check_place(header, header.base_offset if offset is None else offset)
+    if position + header.size > end:
+        raise CorruptBatch(f"batch of {header.size} bytes is cut at {end - position}")
+    if crc:
+        at = window.seek(position, header.size)
+        check_crc(window.data, header, at)
+    return PlacedBatch(position, header)
+
+
+def check_place(header: BatchHeader, offset: int) -> None:
+    """Raise CorruptBatch unless the batch begins with ``offset`` and its counts agree."""
+    if header.base_offset != offset:
+        raise CorruptBatch(f"batch begins with offset {header.base_offset}, not {offset}")
+    if header.last_offset_delta < 0 or header.records_count != header.last_offset_delta + 1:
+        raise CorruptBatch(
+            f"{header.records_count} records do not fit"
+            f" last offset delta {header.last_offset_delta}"
+        )

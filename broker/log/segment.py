@@ -1,0 +1,259 @@
+"""A stretch of a log: one ``.log`` file of batches and its two indexes."""
+
+from collections.abc import Iterator
+
+from .file_cache import FileCache
+from .files import Data, File, write_all
+from .names import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, numbered
+from .offset_index import OffsetIndex
+from .scan import BadBatch, PlacedBatch, scan
+from .time_index import NO_TIMESTAMP, MaxTimestamp, TimeIndex
+from .verified import VerifiedRanges
+
+_KNOWN_PLACES = 64
+
+
+class LogSegment:
+    """The batches from ``base_offset`` on, in a file that only grows at its end.
+
+    Every batch begins with the offset after the one before. ``end`` is the offset after the last
+    batch and the file's size, replaced together, so that any thread may read while the log, under
+    its lock, appends.
+    """
+
+    __slots__ = (
+        "_cache",
+        "_file",
+        "_first_timestamp",
+        "_index_suffix",
+        "_max_timestamp",
+        "_offset_index",
+        "_places",
+        "_time_index",
+        "_unindexed",
+        "base_offset",
+        "created_ms",
+        "directory",
+        "end",
+        "path",
+        "verified",
+    )
+
+    def __init__(
+        self,
+        cache: FileCache,
+        directory: str,
+        base_offset: int,
+        *,
+        size: int,
+        created_ms: int,
+        index_suffix: str = "",
+    ) -> None:
+        self.directory = directory
+        self.base_offset = base_offset
+        self.path = f"{directory}/{numbered(base_offset, LOG_SUFFIX)}"
+        self.end = (base_offset, size)
+        self.created_ms = created_ms
+        self.verified = VerifiedRanges(size)
+        self._cache = cache
+        self._file: File | None = None
+        self._index_suffix = index_suffix
+        self._offset_index: OffsetIndex | None = None
+        self._time_index: TimeIndex | None = None
+        self._first_timestamp: int | None = None
+        self._max_timestamp: MaxTimestamp | None = None
+        self._places: dict[int, int] = {}
+        self._unindexed = 0
+
+    @property
+    def end_offset(self) -> int:
+        """The offset after the last batch."""
+        return self.end[0]
+
+    @property
+    def size(self) -> int:
+        """The length of the ``.log`` file in bytes."""
+        return self.end[1]
+
+    @property
+    def file(self) -> File:
+        """The ``.log`` file, opened when it is not. Raises OSError."""
+        return self._file or self._cache.get(self.path)
+
+    @property
+    def offset_index(self) -> OffsetIndex:
+        """Offsets to positions."""
+        if self._offset_index is None:
+            path = self._index_path(OFFSET_INDEX_SUFFIX)
+            self._offset_index = OffsetIndex(self._cache, path, self.base_offset)
+        return self._offset_index
+
+    @property
+    def time_index(self) -> TimeIndex:
+        """Timestamps to offsets."""
+        if self._time_index is None:
+            path = self._index_path(TIME_INDEX_SUFFIX)
+            self._time_index = TimeIndex(self._cache, path, self.base_offset)
+        return self._time_index
+
+    def _index_path(self, suffix: str) -> str:
+        return f"{self.directory}/{numbered(self.base_offset, suffix)}{self._index_suffix}"
+
+    @property
+    def max_timestamp(self) -> MaxTimestamp:
+        """The greatest timestamp, -1 in an empty segment. Raises OSError, BadBatch.
+
+        The time index is complete wherever it is trusted; only where it is gone the batches tell.
+        """
+        if self._max_timestamp is None:
+            last = self.time_index.last()
+            known = last.timestamp != NO_TIMESTAMP
+            self._max_timestamp = last if known else self._scan_max_timestamp()
+        return self._max_timestamp
+
+    def _scan_max_timestamp(self) -> MaxTimestamp:
+        greatest = self.time_index.last()
+        for placed in self.batches_from(greatest.offset):
+            if placed.header.max_timestamp > greatest.timestamp:
+                greatest = MaxTimestamp(placed.header.max_timestamp, placed.header.last_offset)
+        return greatest
+
+    @property
+    def first_timestamp(self) -> int:
+        """The timestamp of the first batch, -1 in an empty segment. Raises OSError, BadBatch."""
+        if self._first_timestamp is None:
+            for placed in scan(self.file, 0, self.size, self.base_offset, crc=False):
+                self._first_timestamp = placed.header.max_timestamp
+                break
+            else:
+                return NO_TIMESTAMP
+        return self._first_timestamp
+
+    def batches_from(self, offset: int, *, crc: bool = False) -> Iterator[PlacedBatch]:
+        """Batches to the end, from an indexed one before ``offset`` or the first on.
+
+        Raises OSError, and BadBatch where index and batches, or one batch and the next, disagree.
+        """
+        size = self.size
+        entry = self.offset_index.lookup(offset)
+        if entry is None:
+            yield from scan(self.file, 0, size, self.base_offset, crc=crc)
+            return
+        last_offset, position = entry
+        for placed in scan(self.file, position, size, None, crc=crc):
+            if placed.position == position and placed.header.last_offset != last_offset:
+                raise BadBatch(position, last_offset, "the index says another offset")
+            yield placed
+
+    def prepare_to_append(self) -> None:
+        """Learn what appending needs to know. Raises OSError, BadBatch."""
+        self.hold_open()
+        _ = self.max_timestamp, self.first_timestamp
+
+    def cut_back(self) -> None:
+        """Remove what a failed append left behind. Raises OSError."""
+        self.file.truncate(self.size)
+
+    def hold_open(self) -> None:
+        """Keep the file open until :meth:`release`: failures to write are told to an open file."""
+        if self._file is None:
+            self._file = self._cache.files.open(self.path, write=True)
+
+    def release(self) -> None:
+        """The segment is full and stable: the file need not stay open."""
+        self._file = None
+
+    def append(
+        self, batch: Data, last_offset: int, timestamp: int, index_interval_bytes: int
+    ) -> None:
+        """Write ``batch`` at the end. Raises OSError, with some of it perhaps written."""
+        position = self.end[1]
+        write_all(self._file or self.file, position, batch)
+        if not position:
+            self._first_timestamp = timestamp
+        self._account(position, len(batch), last_offset, timestamp, index_interval_bytes)
+
+    def account(self, placed: PlacedBatch, index_interval_bytes: int) -> None:
+        """Count in a batch that is in the file already, the first or the one after the last."""
+        header = placed.header
+        self._account(
+            placed.position,
+            header.size,
+            header.last_offset,
+            header.max_timestamp,
+            index_interval_bytes,
+        )
+
+    def _account(
+        self, position: int, length: int, last_offset: int, timestamp: int, interval: int
+    ) -> None:
+        if timestamp > self.max_timestamp.timestamp:
+            self._max_timestamp = MaxTimestamp(timestamp, last_offset)
+        if self._unindexed > interval:
+            self._unindexed = 0
+            self._add_to_indexes(last_offset, position)
+        self._unindexed += length
+        self.end = (last_offset + 1, position + length)
+
+    def _add_to_indexes(self, last_offset: int, position: int) -> None:
+        try:
+            self.time_index.maybe_append(*self.max_timestamp)
+            self.offset_index.append(last_offset, position)
+        except OSError:
+            pass  # the entry is kept in memory; writing it is tried again
+
+    def trim_indexes(self, offset: int) -> None:
+        """Keep only index entries that make sense and whose batches end before ``offset``."""
+        for index, strict in ((self.offset_index, True), (self.time_index, False)):
+            index.entries.truncate(index.entries.ascending(strict_second=strict))
+            index.truncate_to(offset)
+        positions = self.offset_index.entries
+        positions.truncate(positions.floor(self.size - 1, field=1) + 1)
+        self._max_timestamp = self.time_index.last()
+        self._unindexed = 0
+
+    def cut_to(self, end_offset: int, size: int) -> None:
+        """Cut the file at a batch boundary. Raises OSError."""
+        self.hold_open()
+        self.file.truncate(size)
+        self.end = (end_offset, size)
+        self.verified.truncate(size)
+        self.offset_index.truncate_to(end_offset)
+        self.time_index.truncate_to(end_offset)
+        self._places = {}
+        self._first_timestamp = None
+        self._max_timestamp = self._scan_max_timestamp()
+
+    def write_indexes(self, *, full: bool) -> None:
+        """Write what the indexes hold in memory; ``full``: also the last word on timestamps."""
+        if full and self.size:
+            self.time_index.maybe_append(*self.max_timestamp)
+        self.time_index.entries.write()
+        self.offset_index.entries.write()
+
+    def sync_indexes(self) -> None:
+        """Wait until what was written of the indexes is stable."""
+        self.time_index.entries.sync()
+        self.offset_index.entries.sync()
+
+    def adopt_indexes(self, other: "LogSegment") -> None:
+        """Take over the index files of ``other``, of the same batches. Raises OSError."""
+        files = self._cache.files
+        for suffix in (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+            if files.exists(other._index_path(suffix)):
+                files.rename(other._index_path(suffix), self._index_path(suffix))
+            self._cache.forget(self._index_path(suffix))
+            self._cache.forget(other._index_path(suffix))
+        self._offset_index = self._time_index = None
+        self._max_timestamp = other.max_timestamp
+        self._unindexed = other._unindexed
+
+    def known_place(self, offset: int) -> int | None:
+        """The position of the batch that begins with ``offset``, if a read came by."""
+        return self._places.get(offset)
+
+    def remember_place(self, offset: int, position: int) -> None:
+        """A batch begins, or will begin, with ``offset`` at ``position``."""
+        if len(self._places) >= _KNOWN_PLACES:
+            self._places = {}
+        self._places[offset] = position

@@ -1,0 +1,123 @@
+"""What the parts of a log share."""
+
+import logging
+import threading
+from bisect import bisect_right
+from collections.abc import Callable
+
+from qbus.clock import Clock
+from qbus.errors import ApiError, ErrorCode
+
+from .config import LogConfig
+from .corruption import Corruption
+from .file_cache import FileCache
+from .files import Files
+from .health import DirectoryHealth
+from .opening import OpenedLog
+from .segment import LogSegment
+from .snapshot_files import SnapshotFiles
+from .trash import Trash
+
+_logger = logging.getLogger(__name__)
+
+
+class SharedState:
+    """What the logs of one data directory share; files may be cached for several of them."""
+
+    def __init__(
+        self, path: str, files: Files, clock: Clock, cache: FileCache | None = None
+    ) -> None:
+        self.cache = cache or FileCache(files)
+        self.health = DirectoryHealth(path)
+        self.trash = Trash(files, clock)
+
+
+class LogState:
+    """One log's state and the two locks that guard it.
+
+    ``lock`` is held to change anything below, never while waiting for a disk to sync. ``sync_lock``
+    is held by whoever makes things stable or takes files away, and is taken before ``lock``.
+    ``segments`` is replaced as a whole, so that reading needs neither.
+    """
+
+    def __init__(
+        self,
+        directory: str,
+        opened: OpenedLog,
+        config: LogConfig,
+        clock: Clock,
+        shared: SharedState,
+    ) -> None:
+        self.directory = directory
+        self.config = config
+        self.clock = clock
+        self.cache = shared.cache
+        self.health = shared.health
+        self.trash = shared.trash
+        self.lock = threading.Lock()
+        self.sync_lock = threading.RLock()
+        self.segments = opened.segments
+        self.log_start_offset = opened.log_start_offset
+        self.epochs = opened.epochs
+        self.producers = opened.producers
+        self.snapshots = SnapshotFiles(shared.cache.files, directory)
+        self.corruptions: list[Corruption] = []
+        self.refusal: ApiError | None = None
+        self.corruption: Corruption | None = None
+        self.on_corruption: Callable[[Corruption], None] | None = None
+
+    @property
+    def active(self) -> LogSegment:
+        """The segment that is appended to."""
+        return self.segments[-1]
+
+    @property
+    def end_offset(self) -> int:
+        """The offset that the next record gets."""
+        return self.segments[-1].end[0]
+
+    def segment_of(self, offset: int) -> LogSegment:
+        """The segment that has ``offset``; the first one for offsets before it."""
+        segments = self.segments
+        if offset >= segments[-1].base_offset:
+            return segments[-1]
+        return segments[max(bisect_right(segments, offset, key=_base_offset) - 1, 0)]
+
+    def check_usable(self) -> None:
+        """Raise ApiError when the log or its directory must not be used."""
+        if self.health.failure is not None:
+            self.health.check()
+        if self.refusal is not None:
+            raise ApiError(self.refusal.code, self.refusal.message)
+
+    def check_readable(self) -> None:
+        """Raise ApiError likewise, for a reader: corrupt data is CORRUPT_MESSAGE.
+
+        Consumers report that code and wait; KAFKA_STORAGE_ERROR sends them looking for a leader.
+        """
+        if self.health.failure is None and self.corruption is not None:
+            raise ApiError(ErrorCode.CORRUPT_MESSAGE, str(self.corruption))
+        self.check_usable()
+
+    def report(self, corruption: Corruption) -> None:
+        """Make ``corruption`` known: once for each place."""
+        if corruption in self.corruptions:
+            return
+        self.corruptions.append(corruption)
+        _logger.error("corrupt data: %s", corruption)
+        if self.on_corruption is not None:
+            self.on_corruption(corruption)
+
+    def refuse_corrupt(self, corruption: Corruption) -> None:
+        """Refuse everything from now on: where the log ends, or what it holds, is not known."""
+        self.corruption = corruption
+        self.refusal = ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"corrupt data: {corruption}")
+        self.report(corruption)
+
+    def abandon(self) -> None:
+        """Refuse everything from now on: the log is closed or deleted."""
+        self.refusal = ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.directory} is closed")
+
+
+def _base_offset(segment: LogSegment) -> int:
+    return segment.base_offset

@@ -1,0 +1,90 @@
+"""Checking what is on disk: before it is served, and from time to time."""
+
+from qbus.records import HEADER_SIZE, CorruptBatch, read_header
+
+from .corruption import Corruption
+from .locate import Place
+from .recovery import check_epoch
+from .scan import BadBatch, scan
+from .segment import LogSegment
+from .state import LogState
+from .torn import next_batch
+
+
+class LogVerifier:
+    """Checks one log's batches: sums, order without gaps, leader epochs."""
+
+    __slots__ = ("_state",)
+
+    def __init__(self, state: LogState) -> None:
+        self._state = state
+
+    def verify(
+        self, segment: LogSegment, start: Place, end: int, *, file_end: int | None = None
+    ) -> Place:
+        """The boundary up to which the batches from ``start`` to position ``end`` are good.
+
+        ``end`` is a boundary, or lies anywhere before ``file_end``: then the batch that reaches it
+        is the last one. What is bad is reported. Raises CorruptBatch when the first batch is,
+        ApiError KAFKA_STORAGE_ERROR when the log is unusable.
+        """
+        self._state.check_usable()
+        good = start
+        try:
+            for placed in scan(segment.file, start.position, file_end or end, start.offset):
+                check_epoch(self._state.epochs, placed)
+                good = Place(placed.next_offset, placed.end)
+                if good.position >= end:
+                    break
+        except BadBatch as bad:
+            self._state.report(Corruption(segment.path, bad.position, bad.offset, bad.problem))
+        except OSError as error:
+            self._state.report(Corruption(segment.path, good.position, good.offset, str(error)))
+        segment.verified.add(start.position, good.position)
+        if good == start:
+            raise CorruptBatch(f"{segment.path}: the batch of offset {start.offset} is corrupt")
+        return good
+
+
+class Scrubber:
+    """Checks all of one log again and again, a step at a time, oldest segment first."""
+
+    __slots__ = ("_base_offset", "_place", "_state", "_verifier")
+
+    def __init__(self, state: LogState, verifier: LogVerifier) -> None:
+        self._state = state
+        self._verifier = verifier
+        self._base_offset = -1
+        self._place = Place(0, 0)
+
+    def step(self, max_bytes: int) -> bool:
+        """Check about ``max_bytes`` more; whether that was the end of the log.
+
+        Raises ApiError when the log is unusable, OSError.
+        """
+        self._state.check_usable()
+        segment = self._state.segment_of(self._place.offset)
+        if segment.base_offset != self._base_offset:
+            self._base_offset = segment.base_offset
+            self._place = Place(segment.base_offset, 0)
+        end = Place(*segment.end)
+        if self._place.position < end.position:
+            self._place = self._check(segment, max_bytes, end)
+        if self._place.position < end.position:
+            return False
+        done = segment is self._state.active
+        self._base_offset = -1
+        self._place = Place(0 if done else end.offset, 0)
+        return done
+
+    def _check(self, segment: LogSegment, max_bytes: int, end: Place) -> Place:
+        start = self._place
+        stop = min(start.position + max_bytes, end.position)
+        try:
+            return self._verifier.verify(segment, start, stop, file_end=end.position)
+        except CorruptBatch:
+            position = next_batch(segment.file, start.position, end.position, start.offset)
+        if position is None:
+            return end
+        header = read_header(segment.file.read_at(position, HEADER_SIZE))
+        return Place(header.base_offset, position)
