@@ -12,6 +12,7 @@ from .file_cache import FileCache
 from .files import File, write_all
 
 _WRITE_AT = 1024  # bytes collected before they are written
+_BLOCK = 512  # entries that a search reads at once
 
 
 class EntryFile:
@@ -21,7 +22,7 @@ class EntryFile:
     what is stored and what is collected change in one step.
     """
 
-    __slots__ = ("_cache", "_entry", "_state", "_width", "path")
+    __slots__ = ("_cache", "_entry", "_fences", "_state", "_width", "path")
 
     def __init__(self, cache: FileCache, path: str, entry: struct.Struct) -> None:
         self.path = path
@@ -29,6 +30,7 @@ class EntryFile:
         self._entry = entry
         self._width = entry.size
         self._state: tuple[int, bytes] | None = None  # entries in the file, bytes to be written
+        self._fences: dict[int, tuple[int, int]] = {}
 
     def _load(self) -> tuple[int, bytes]:
         state = self._state
@@ -59,11 +61,41 @@ class EntryFile:
         return self.get(count - 1) if count else None
 
     def floor(self, target: int, *, field: int = 0, wait: bool = True) -> int:
-        """The index of the last entry whose field is at most ``target``, or -1."""
-        count = len(self)
-        if count and self.get(count - 1, wait=wait)[field] <= target:
-            return count - 1
-        return bisect_right(range(count), target, key=lambda i: self.get(i, wait=wait)[field]) - 1
+        """The index of the last entry whose field is at most ``target``, or -1.
+
+        Raises BlockingIOError when it would wait for a disk.
+        """
+        stored, pending = self._load()
+        found = self._floor_in(pending, target, field)
+        if found >= 0:
+            return stored + found
+        fence = bisect_right(
+            range(0, stored, _BLOCK), target, key=lambda index: self._fence(index, wait=wait)[field]
+        )
+        if not fence:
+            return -1
+        first = (fence - 1) * _BLOCK
+        length = min(_BLOCK, stored - first) * self._width
+        block = self._cache.get(self.path).read_at(first * self._width, length, wait=wait)
+        return first + self._floor_in(block, target, field)
+
+    def _floor_in(self, entries: bytes, target: int, field: int) -> int:
+        width, unpack = self._width, self._entry.unpack_from
+        return (
+            bisect_right(
+                range(0, len(entries) - width + 1, width),
+                target,
+                key=lambda at: unpack(entries, at)[field],
+            )
+            - 1
+        )
+
+    def _fence(self, index: int, *, wait: bool) -> tuple[int, int]:
+        """The first entry of a block; these are kept, because every search asks for the same."""
+        entry = self._fences.get(index)
+        if entry is None:
+            entry = self._fences[index] = self.get(index, wait=wait)
+        return entry
 
     def append(self, first: int, second: int) -> None:
         """Add an entry. Raises OSError from writing collected ones; the entry is kept even so."""
@@ -89,6 +121,7 @@ class EntryFile:
         stored, pending = self._load()
         if count < stored:
             self._open().truncate(count * self._width)
+        self._fences = {}
         self._state = min(count, stored), pending[: max(count - stored, 0) * self._width]
 
     def ascending(self, *, strict_second: bool) -> int:

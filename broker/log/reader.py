@@ -79,13 +79,14 @@ class LogReader:
         wait: bool,
     ) -> LogSlice | None:
         start = place_of(segment, offset, wait=wait)
-        end = boundary_before(segment, start.position + max_bytes, limit, wait=wait)
+        end = boundary_before(segment, start, start.position + max_bytes, limit, wait=wait)
         if end.position <= start.position:
             if not min_one_batch:
                 return None
             end = batch_end(segment, start, wait=wait)
             if end.offset > limit:
                 return None
+        segment.remember_place(*start)
         segment.remember_place(*end)
         return LogSlice(segment, self._verifier, start, end)
 
