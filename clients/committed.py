@@ -66,7 +66,7 @@ async def commit(
         )
         for topic in response.topics:
             for partition in topic.partitions:
-                check(partition.error_code)
+                check(partition.error_code, of=f"{topic.name}-{partition.partition_index}")
 
     await asking_coordinator(cluster, group, attempt)
 
@@ -88,11 +88,11 @@ async def fetch_committed(
             group, ApiKey.OFFSET_FETCH, request
         )
         (found,) = response.groups
-        check(found.error_code)
+        check(found.error_code, of=f"group {group}")
         committed = {}
         for topic in found.topics:
             for partition in topic.partitions:
-                check(partition.error_code)
+                check(partition.error_code, of=f"{topic.name}-{partition.partition_index}")
                 if partition.committed_offset >= 0:
                     committed[TopicPartition(topic.name, partition.partition_index)] = (
                         OffsetAndMetadata(

@@ -15,6 +15,7 @@ from .frames import FrameReader
 from .versions import SPOKEN, highest_common
 
 MAX_FRAME_BYTES = 100 * 1024 * 1024
+_CLOSE_TIMEOUT = 5.0
 _MAX_CORRELATION_ID = 0x7FFFFFFF
 
 
@@ -92,16 +93,20 @@ class Connection(asyncio.BufferedProtocol):
         self._check_open()
 
     async def close(self) -> None:
-        """Close at once; what is still unanswered fails."""
-        self.abort()
-        await self._lost.wait()
+        """Send what is written, then close; what is still unanswered fails."""
+        self._fail("closed")
+        if self._transport is not None:
+            self._transport.close()
+            try:
+                async with asyncio.timeout(_CLOSE_TIMEOUT):
+                    await self._lost.wait()
+            except TimeoutError:
+                self._transport.abort()
 
     def abort(self, reason: str = "closed") -> None:
         """Close without waiting; what is still unanswered fails."""
         self._fail(reason)
-        if self._transport is None:
-            self._lost.set()
-        else:
+        if self._transport is not None:
             self._transport.abort()
 
     async def _agree_on_versions(self, timeout: float) -> None:

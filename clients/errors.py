@@ -28,18 +28,24 @@ class NoOffset(ApiError):  # noqa: N818 - what is missing
         super().__init__(ErrorCode.OFFSET_OUT_OF_RANGE, message)
 
 
-def check(error_code: int, message: str | None = None) -> None:
+def check(error_code: int, message: str | None = None, *, of: str | None = None) -> None:
     """Raise the :class:`~qbus.errors.ApiError` that a response's error code stands for, if any.
+
+    ``of`` is what the code is about, for the message when the broker sent none.
+    """
+    if error_code != ErrorCode.NONE:
+        raise api_error(error_code, message, of=of)
+
+
+def api_error(error_code: int, message: str | None = None, *, of: str | None = None) -> ApiError:
+    """The exception for an error code that a broker sent.
 
     Codes of a later protocol than ours become UNKNOWN_SERVER_ERROR.
     """
-    if error_code != ErrorCode.NONE:
-        raise api_error(error_code, message)
-
-
-def api_error(error_code: int, message: str | None = None) -> ApiError:
-    """The exception for an error code that a broker sent."""
     try:
-        return ApiError(ErrorCode(error_code), message)
+        code = ErrorCode(error_code)
     except ValueError:
         return ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, message or f"error code {error_code}")
+    if message is None and of is not None:
+        message = f"{of}: {code.name}"
+    return ApiError(code, message)

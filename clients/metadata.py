@@ -40,7 +40,7 @@ class ClusterMetadata:
         if topic.error_code == ErrorCode.NONE:
             self.topics[name] = describe(topic)
         else:
-            self.errors[name] = api_error(topic.error_code, f"{name}: {topic.error_code}")
+            self.errors[name] = api_error(topic.error_code, of=f"topic {name}")
 
     def topic(self, name: str) -> TopicDescription:
         """A topic; raises :class:`~qbus.errors.ApiError` with what the broker said of it."""

@@ -47,7 +47,7 @@ def _found(response: ListOffsetsResponse) -> dict[TopicPartition, OffsetAndTimes
     found = {}
     for topic in response.topics:
         for partition in topic.partitions:
-            check(partition.error_code, f"{topic.name}-{partition.partition_index}")
+            check(partition.error_code, of=f"{topic.name}-{partition.partition_index}")
             found[TopicPartition(topic.name, partition.partition_index)] = OffsetAndTimestamp(
                 partition.offset, partition.timestamp
             )

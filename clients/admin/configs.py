@@ -36,7 +36,7 @@ async def describe(cluster: Cluster, kind: ConfigKind, name: str) -> list[Config
     )
     entries = []
     for result in response.results:
-        check(result.error_code, result.error_message)
+        check(result.error_code, result.error_message, of=f"{kind.name.lower()} {name}")
         entries += [_entry(config) for config in result.configs]
     return sorted(entries, key=lambda entry: entry.name)
 
@@ -63,7 +63,7 @@ async def alter(
         cluster, kind, name, ApiKey.INCREMENTAL_ALTER_CONFIGS, request
     )
     for result in response.responses:
-        check(result.error_code, result.error_message)
+        check(result.error_code, result.error_message, of=f"{kind.name.lower()} {name}")
 
 
 async def _ask(cluster: Cluster, kind: ConfigKind, name: str, api: ApiKey, request: Any) -> Any:

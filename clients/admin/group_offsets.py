@@ -63,9 +63,9 @@ async def delete(cluster: Cluster, group: str, partitions: Iterable[TopicPartiti
         response: OffsetDeleteResponse = await cluster.ask_coordinator(
             group, ApiKey.OFFSET_DELETE, request
         )
-        check(response.error_code)
+        check(response.error_code, of=f"group {group}")
         for topic in response.topics:
             for partition in topic.partitions:
-                check(partition.error_code)
+                check(partition.error_code, of=f"{topic.name}-{partition.partition_index}")
 
     await asking_coordinator(cluster, group, attempt)

@@ -52,7 +52,7 @@ async def describe(cluster: Cluster, group: str) -> GroupDescription:
             group, ApiKey.DESCRIBE_GROUPS, DescribeGroupsRequest(groups=[group])
         )
         (found,) = response.groups
-        check(found.error_code, found.error_message)
+        check(found.error_code, found.error_message, of=f"group {group}")
         if found.group_state == _DEAD:  # how brokers before DescribeGroups v6 say "no such group"
             raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group}")
         return GroupDescription(
@@ -75,7 +75,7 @@ async def delete(cluster: Cluster, group: str) -> None:
             group, ApiKey.DELETE_GROUPS, DeleteGroupsRequest(groups_names=[group])
         )
         for result in response.results:
-            check(result.error_code)
+            check(result.error_code, of=f"group {group}")
 
     await asking_coordinator(cluster, group, attempt)
 

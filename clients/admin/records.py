@@ -47,6 +47,6 @@ def _deleted(response: DeleteRecordsResponse) -> dict[TopicPartition, int]:
     deleted = {}
     for topic in response.topics:
         for partition in topic.partitions:
-            check(partition.error_code, f"{topic.name}-{partition.partition_index}")
+            check(partition.error_code, of=f"{topic.name}-{partition.partition_index}")
             deleted[TopicPartition(topic.name, partition.partition_index)] = partition.low_watermark
     return deleted

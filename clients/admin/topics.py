@@ -63,7 +63,7 @@ async def create(
     async def attempt() -> None:
         response: CreateTopicsResponse = await cluster.ask_controller(ApiKey.CREATE_TOPICS, request)
         for topic in response.topics:
-            check(topic.error_code, topic.error_message)
+            check(topic.error_code, topic.error_message, of=f"topic {name}")
 
     await retrying(attempt, cluster.request_timeout)
 
@@ -76,7 +76,7 @@ async def delete(cluster: Cluster, name: str) -> None:
     # "There is no such topic" counts as retriable elsewhere; here it is the answer.
     response: DeleteTopicsResponse = await cluster.ask_controller(ApiKey.DELETE_TOPICS, request)
     for topic in response.responses:
-        check(topic.error_code, topic.error_message or f"cannot delete topic {name}")
+        check(topic.error_code, topic.error_message, of=f"topic {name}")
     cluster.metadata.forget([name])
 
 
@@ -104,13 +104,14 @@ async def describe(cluster: Cluster, name: str) -> TopicDescription:
 async def create_partitions(cluster: Cluster, topic: str, total: int) -> None:
     """Let a topic have ``total`` partitions."""
     request = CreatePartitionsRequest(
-        topics=[CreatePartitionsTopic(name=topic, count=total)], timeout_ms=_milliseconds(cluster)
+        topics=[CreatePartitionsTopic(name=topic, count=total, assignments=None)],
+        timeout_ms=_milliseconds(cluster),
     )
     response: CreatePartitionsResponse = await cluster.ask_controller(
         ApiKey.CREATE_PARTITIONS, request
     )
     for result in response.results:
-        check(result.error_code, result.error_message)
+        check(result.error_code, result.error_message, of=f"topic {topic}")
     cluster.metadata.forget([topic])
 
 

@@ -178,7 +178,7 @@ class Fetcher:
             else:
                 state.position, state.reset_to = None, reset_to
             return
-        error = api_error(data.error_code, f"{topic}-{index}: {data.error_code}")
+        error = api_error(data.error_code, of=f"{topic}-{index}")
         if error.retriable:
             self._cluster.metadata.forget([topic])
         else:

@@ -122,7 +122,7 @@ class Member:
         )
         if joined.error_code == ErrorCode.MEMBER_ID_REQUIRED:
             self._member_id = joined.member_id
-        check(joined.error_code)
+        check(joined.error_code, of=f"group {self._options.group}")
         self._member_id = joined.member_id
         self._generation = joined.generation_id
         assignments = await self._assign(joined)
@@ -144,7 +144,7 @@ class Member:
             ),
             timeout=self._options.rebalance_timeout + _ANSWER_MARGIN,
         )
-        check(synced.error_code)
+        check(synced.error_code, of=f"group {self._options.group}")
         return decode_assignment(bytes(synced.assignment))
 
     async def _assign(self, joined: JoinGroupResponse) -> Mapping[str, list[TopicPartition]]:
@@ -176,7 +176,7 @@ class Member:
             )
             try:
                 response: HeartbeatResponse = await self._ask(ApiKey.HEARTBEAT, request)
-                check(response.error_code)
+                check(response.error_code, of=f"group {self._options.group}")
             except ApiError as error:
                 if error.code in _JOIN_AGAIN:
                     self._note(error.code)

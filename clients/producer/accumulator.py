@@ -42,45 +42,50 @@ class Accumulator:
         self._grow(batch, size)
         return batch.add(key, value, headers, timestamp)
 
-    def add_values(
+    def add_many(
         self,
         topic: TopicDescription,
         values: Sequence[Buffer],
+        keys: Sequence[Buffer | None] | None,
         *,
         partition: int | None,
         timestamp: int | None,
         bulk: BulkDelivery,
     ) -> Iterator[None]:
-        """Put values into batches, as parts of ``bulk``; pauses after each batch."""
+        """Put many records into batches, as parts of ``bulk``; pauses after each batch."""
+        if keys is None or partition is not None:
+            yield from self._add_run(topic, values, keys, partition, timestamp, bulk)
+            return
+        runs: dict[int | None, tuple[list[Buffer], list[Buffer | None]]] = {}
+        count = len(topic.partitions)
+        for key, value in zip(keys, values, strict=True):
+            chosen = None if key is None else partition_for_key(key, count)
+            run_values, run_keys = runs.setdefault(chosen, ([], []))
+            run_values.append(value)
+            run_keys.append(key)
+        for chosen, (run_values, run_keys) in runs.items():
+            yield from self._add_run(topic, run_values, run_keys, chosen, timestamp, bulk)
+
+    def _add_run(
+        self,
+        topic: TopicDescription,
+        values: Sequence[Buffer],
+        keys: Sequence[Buffer | None] | None,
+        partition: int | None,
+        timestamp: int | None,
+        bulk: BulkDelivery,
+    ) -> Iterator[None]:
+        """Put records for one partition, or for the sticky one, into batches."""
+        sizes = [len(value) + RECORD_OVERHEAD for value in values]
+        if keys is not None:
+            sizes = [size + len(key or b"") for size, key in zip(sizes, keys, strict=True)]
         start = 0
         while start < len(values):
-            first = len(values[start]) + RECORD_OVERHEAD
-            batch = self._batch(topic, partition, first)
-            end, size = self._fit(values, start, self._options.batch_bytes - batch.size)
-            batch.add_bulk(values[start:end], None, timestamp, bulk)
+            batch = self._batch(topic, partition, sizes[start])
+            end, size = _fit(sizes, start, self._options.batch_bytes - batch.size)
+            batch.add_bulk(values[start:end], keys and keys[start:end], timestamp, bulk)
             self._grow(batch, size)
             start = end
-            yield
-
-    def add_keyed(
-        self,
-        topic: TopicDescription,
-        values: Sequence[Buffer],
-        keys: Sequence[Buffer | None],
-        *,
-        partition: int | None,
-        timestamp: int | None,
-        bulk: BulkDelivery,
-    ) -> Iterator[None]:
-        """Put values with keys into batches, as parts of ``bulk``; pauses after each record."""
-        for key, value in zip(keys, values, strict=True):
-            chosen = partition
-            if key is not None and partition is None:
-                chosen = partition_for_key(key, len(topic.partitions))
-            size = item_size(key, value, ())
-            batch = self._batch(topic, chosen, size)
-            batch.add_bulk((value,), (key,), timestamp, bulk)
-            self._grow(batch, size)
             yield
 
     def release(self, batch: Batch) -> None:
@@ -122,13 +127,12 @@ class Accumulator:
             )
         return queue
 
-    @staticmethod
-    def _fit(values: Sequence[Buffer], start: int, room: int) -> tuple[int, int]:
-        """The end of the values from ``start`` that fit, at least one, and their size."""
-        size = 0
-        for end in range(start, len(values)):
-            more = len(values[end]) + RECORD_OVERHEAD
-            if size and size + more > room:
-                return end, size
-            size += more
-        return len(values), size
+
+def _fit(sizes: Sequence[int], start: int, room: int) -> tuple[int, int]:
+    """The end of the records from ``start`` that fit, at least one, and their size together."""
+    total = sizes[start]
+    for end in range(start + 1, len(sizes)):
+        if total + sizes[end] > room:
+            return end, total
+        total += sizes[end]
+    return len(sizes), total

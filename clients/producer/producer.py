@@ -124,14 +124,9 @@ class Producer:
             raise ValueError(f"{len(keys)} keys for {len(values)} values")
         description = await self._ready(topic)
         bulk = BulkDelivery()
-        if keys is None:
-            steps = self._accumulator.add_values(
-                description, values, partition=partition, timestamp=timestamp, bulk=bulk
-            )
-        else:
-            steps = self._accumulator.add_keyed(
-                description, values, keys, partition=partition, timestamp=timestamp, bulk=bulk
-            )
+        steps = self._accumulator.add_many(
+            description, values, keys, partition=partition, timestamp=timestamp, bulk=bulk
+        )
         for _ in steps:
             self._sender.wake()
             await self._room()

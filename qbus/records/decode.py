@@ -78,8 +78,8 @@ def iter_records(batch: Buffer, *, max_size: int = MAX_RECORDS_SIZE) -> Iterator
 
 
 def _records(payload: bytes, header: BatchHeader) -> Iterator[Record]:  # noqa: C901, PLR0912, PLR0915
-    # The hot loop: a call costs more than the arithmetic, so integers of one byte, and lengths of
-    # two, are decoded in place, and everything is local.
+    # The hot loop: a call costs more than the arithmetic, so integers of one or two bytes are mostly
+    # decoded in place, and everything is local.
     new_record = tuple.__new__
     base_offset, base_timestamp = header.base_offset, header.base_timestamp
     fixed_timestamp = header.max_timestamp if header.is_log_append_time else None
@@ -112,11 +112,14 @@ def _records(payload: bytes, header: BatchHeader) -> Iterator[Record]:  # noqa: 
                 timestamp = fixed_timestamp
 
             delta = payload[pos]
-            if delta > 0x7F or delta & 1:
-                delta, pos = decode_varint(payload, pos)
-            else:
+            if delta < 0x80 and not delta & 1:
                 delta >>= 1
                 pos += 1
+            elif delta > 0x7F and payload[pos + 1] < 0x80 and not delta & 1:
+                delta = (delta & 0x7F | payload[pos + 1] << 7) >> 1
+                pos += 2
+            else:
+                delta, pos = decode_varint(payload, pos)
             if not last_delta < delta <= max_delta:
                 raise CorruptBatch(f"offset delta {delta} after {last_delta}, of {max_delta}")
             last_delta = delta
