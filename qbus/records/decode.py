@@ -78,7 +78,7 @@ def iter_records(batch: Buffer, *, max_size: int = MAX_RECORDS_SIZE) -> Iterator
 
 
 def _records(payload: bytes, header: BatchHeader) -> Iterator[Record]:  # noqa: C901, PLR0912, PLR0915
-    # The hot loop: a call costs more than the arithmetic, so integers of one or two bytes are mostly
+    # The hot loop: calls cost more than arithmetic, so integers of one or two bytes are mostly
     # decoded in place, and everything is local.
     new_record = tuple.__new__
     base_offset, base_timestamp = header.base_offset, header.base_timestamp
