@@ -1,0 +1,258 @@
+"""The nodes of the embedded store in a SQLite file. Blocking; used by one thread.
+
+One table, keyed by parent and name, so that a node and a node's children are each one look-up. The
+file is in WAL mode with ``synchronous=FULL``: a commit that returned is on stable storage. It is
+locked as long as it is open, which makes whoever has it open the only session there is: all
+ephemeral nodes found on opening belong to a session that ended.
+"""
+
+import sqlite3
+from collections.abc import Sequence
+from pathlib import Path
+
+from .errors import (
+    NoChildrenForEphemerals,
+    NodeExists,
+    NoNode,
+    NotEmpty,
+    StoreUnusable,
+    VersionConflict,
+)
+from .operations import ANY_VERSION, Check, Create, Delete, Node, Operation, Result, Set
+from .paths import ROOT, join, split
+
+SCHEMA_VERSION = 1
+_APPLICATION_ID = 0x51627573  # "Qbus"
+_LOCK_WAIT_SECONDS = 1.0
+_WAL_BYTES = 4 * 1024 * 1024
+
+_SCHEMA = (
+    """
+    CREATE TABLE nodes (
+        parent TEXT NOT NULL,
+        name TEXT NOT NULL,
+        data BLOB NOT NULL,
+        version INTEGER NOT NULL DEFAULT 0,
+        ephemeral INTEGER NOT NULL DEFAULT 0,
+        next_child INTEGER NOT NULL DEFAULT 0,
+        PRIMARY KEY (parent, name)
+    ) WITHOUT ROWID
+    """,
+    "CREATE INDEX ephemerals ON nodes (parent, name) WHERE ephemeral",
+    "INSERT INTO nodes (parent, name, data) VALUES ('', '', x'')",
+    f"PRAGMA application_id = {_APPLICATION_ID}",
+    f"PRAGMA user_version = {SCHEMA_VERSION}",
+)
+
+
+class Database:
+    """An open file."""
+
+    def __init__(self, path: Path) -> None:
+        """Open or create the file.
+
+        Raises:
+            StoreUnusable: it is locked, corrupt, not ours, or from a newer Qbus.
+        """
+        self._path = path
+        self.touched: set[str] = set()  # nodes whose children changed since last asked
+        try:
+            self._db = sqlite3.connect(path, timeout=_LOCK_WAIT_SECONDS, isolation_level=None)
+            try:
+                self._open()
+            except BaseException:
+                self._db.close()
+                raise
+        except sqlite3.Error as error:
+            raise StoreUnusable(f"cannot open {path}: {explain(error)}") from error
+
+    def _open(self) -> None:
+        run = self._db.execute
+        run("PRAGMA locking_mode = EXCLUSIVE")
+        run("PRAGMA journal_mode = WAL")
+        run("PRAGMA synchronous = FULL")
+        run(f"PRAGMA journal_size_limit = {_WAL_BYTES}")
+        run("BEGIN IMMEDIATE")
+        version = run("PRAGMA user_version").fetchone()[0]
+        application = run("PRAGMA application_id").fetchone()[0]
+        if version == 0 and application == 0 and not run("SELECT 1 FROM sqlite_schema").fetchone():
+            for statement in _SCHEMA:
+                run(statement)
+        elif application != _APPLICATION_ID:
+            raise StoreUnusable(f"{self._path} is a database of something else")
+        elif version != SCHEMA_VERSION:
+            raise StoreUnusable(f"{self._path} was written by a newer Qbus (format {version})")
+        elif (problem := run("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
+            raise StoreUnusable(f"{self._path} is damaged: {problem}")
+        self.end_session()
+        run("COMMIT")
+
+    def close(self) -> None:
+        """Close the file, which gives up its lock."""
+        self._db.close()
+
+    def begin(self) -> None:
+        """Begin what becomes durable, or does not, as one."""
+        self._db.execute("BEGIN")
+
+    def commit(self) -> None:
+        """Return when all since ``begin`` is on stable storage."""
+        self._db.execute("COMMIT")
+
+    def rollback(self) -> bool:
+        """Undo all since ``begin``; whether that worked."""
+        self.touched.clear()
+        try:
+            if self._db.in_transaction:  # if not, SQLite did it
+                self._db.execute("ROLLBACK")
+        except sqlite3.Error:
+            return False
+        return True
+
+    def end_session(self) -> None:
+        """Delete the ephemeral nodes."""
+        for (parent,) in self._db.execute("SELECT DISTINCT parent FROM nodes WHERE ephemeral"):
+            self.touched.add(parent)
+        self._db.execute("DELETE FROM nodes WHERE ephemeral")
+
+    def get(self, path: str) -> Node | None:
+        """The node at ``path``."""
+        row = self._db.execute(
+            "SELECT data, version FROM nodes WHERE parent = ? AND name = ?", split(path)
+        ).fetchone()
+        return Node(*row) if row else None
+
+    def children(self, path: str) -> list[str]:
+        """The sorted names of the nodes below ``path``."""
+        rows = self._db.execute(
+            "SELECT name FROM nodes WHERE parent = ? AND name > '' ORDER BY name", (path,)
+        )
+        return [name for (name,) in rows]
+
+    def tree(self, path: str) -> dict[str, Node]:
+        """The node at ``path`` and all below it."""
+        node = self.get(path)
+        if node is None:
+            return {}
+        # Below /a are the parents /a and /a/...; "0" is the character after "/".
+        prefix = "" if path == ROOT else path
+        rows = self._db.execute(
+            "SELECT parent, name, data, version FROM nodes"
+            " WHERE (parent = ? OR (parent > ? AND parent < ?)) AND name > ''",
+            (path, prefix + "/", prefix + "0"),
+        )
+        below = {join(parent, name): Node(data, version) for parent, name, data, version in rows}
+        return {path: node, **below}
+
+    def apply(self, operations: Sequence[Operation]) -> list[Result]:
+        """Apply all of a transaction's operations, or none.
+
+        Raises:
+            NodeError: one does not apply.
+        """
+        touched = set(self.touched)
+        self._db.execute("SAVEPOINT one")
+        try:
+            results = [self._apply(operation) for operation in operations]
+        except BaseException:
+            self.touched = touched
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK TO one")
+                self._db.execute("RELEASE one")
+            raise
+        self._db.execute("RELEASE one")
+        return results
+
+    def _apply(self, operation: Operation) -> Result:
+        match operation:
+            case Create():
+                return self._create(operation)
+            case Set(path, data, version):
+                current = self._check(path, version)
+                self._db.execute(
+                    "UPDATE nodes SET data = ?, version = ? WHERE parent = ? AND name = ?",
+                    (data, current + 1, *split(path)),
+                )
+                return current + 1
+            case Delete(path, version):
+                self._check(path, version)
+                self._delete(path)
+            case Check(path, version):
+                self._check(path, version)
+        return None
+
+    def _check(self, path: str, version: int) -> int:
+        row = self._db.execute(
+            "SELECT version FROM nodes WHERE parent = ? AND name = ?", split(path)
+        ).fetchone()
+        if row is None:
+            raise NoNode(path)
+        current: int = row[0]
+        if version not in {ANY_VERSION, current}:
+            raise VersionConflict(path)
+        return current
+
+    def _create(self, create: Create) -> str:
+        path = create.path
+        parent, name = split(path)
+        sequence = self._require_parent(parent)
+        if create.sequential:
+            name = f"{name}{sequence:010}"
+            path = join(parent, name)
+            self._db.execute(
+                "UPDATE nodes SET next_child = ? WHERE parent = ? AND name = ?",
+                (sequence + 1, *split(parent)),
+            )
+        try:
+            self._db.execute(
+                "INSERT INTO nodes (parent, name, data, ephemeral) VALUES (?, ?, ?, ?)",
+                (parent, name, create.data, create.ephemeral),
+            )
+        except sqlite3.IntegrityError:
+            raise NodeExists(path) from None
+        self.touched.add(parent)
+        return path
+
+    def _require_parent(self, path: str) -> int:
+        """The sequence number of the next child of ``path``, which is created if needed."""
+        row = self._db.execute(
+            "SELECT ephemeral, next_child FROM nodes WHERE parent = ? AND name = ?", split(path)
+        ).fetchone()
+        if row is None:
+            self._create(Create(path))
+            return 0
+        ephemeral, next_child = row
+        if ephemeral:
+            raise NoChildrenForEphemerals(path)
+        return int(next_child)
+
+    def _delete(self, path: str) -> None:
+        if (
+            path == ROOT
+            or self._db.execute("SELECT 1 FROM nodes WHERE parent = ? LIMIT 1", (path,)).fetchone()
+        ):
+            raise NotEmpty(path)
+        parent, name = split(path)
+        self._db.execute("DELETE FROM nodes WHERE parent = ? AND name = ?", (parent, name))
+        self.touched.add(parent)
+
+
+def explain(error: sqlite3.Error) -> str:
+    """What a failure of SQLite means to an operator."""
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    return _MEANINGS.get(code, "") + str(error)
+
+
+def is_full(error: sqlite3.Error) -> bool:
+    """Whether there is no space left; then the file is as it was before."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_FULL
+
+
+_MEANINGS: dict[int, str] = {
+    sqlite3.SQLITE_BUSY: "another broker has it open: ",
+    sqlite3.SQLITE_CORRUPT: "it is damaged: ",
+    sqlite3.SQLITE_NOTADB: "it is damaged, or no metadata store: ",
+    sqlite3.SQLITE_CANTOPEN: "its directory is missing or not accessible: ",
+    sqlite3.SQLITE_READONLY: "it cannot be written: ",
+    sqlite3.SQLITE_FULL: "the disk is full: ",
+}

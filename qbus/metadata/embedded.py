@@ -1,0 +1,233 @@
+"""The embedded store: for one broker, in one SQLite file.
+
+One thread has the file. Whatever waits for it is done together: each transaction applies or fails
+by itself, in a savepoint; then one commit makes all that applied durable (group commit), and only
+then is anyone answered.
+"""
+
+import asyncio
+import logging
+import sqlite3
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import Any, NamedTuple, TypeVar
+
+from . import paths
+from .database import Database, explain, is_full
+from .errors import StoreUnavailable, StoreUnusable
+from .operations import Create, Node, Operation, Result, Set
+from .store import MetadataStore, SessionState
+
+_log = logging.getLogger(__name__)
+
+_BATCH = 1000
+
+T = TypeVar("T")
+
+
+class _Request(NamedTuple):
+    """A piece of work, and who waits for it."""
+
+    work: Callable[[Database], Any]
+    future: asyncio.Future[Any]
+
+
+class _Outcome(NamedTuple):
+    """What became of a request."""
+
+    future: asyncio.Future[Any]
+    result: Any
+    error: BaseException | None
+
+
+class EmbeddedStore(MetadataStore):
+    """The nodes in the file ``path``, which is created when missing."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._state = SessionState.SUSPENDED
+        self._callbacks: list[Callable[[SessionState], None]] = []
+        self._watches: dict[str, list[Callable[[], None]]] = {}
+        self._queue: SimpleQueue[_Request | None] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._loop: asyncio.AbstractEventLoop
+        self._closed: asyncio.Future[None]
+
+    @property
+    def state(self) -> SessionState:
+        """CONNECTED from start to close, unless the file fails."""
+        return self._state
+
+    def on_state(self, callback: Callable[[SessionState], None]) -> None:
+        """Call back when the state changes."""
+        self._callbacks.append(callback)
+
+    async def start(self) -> None:
+        """Open the file, and start the thread that has it."""
+        if self._thread is not None:
+            raise StoreUnavailable(f"{self.path} was opened already")
+        self._loop = asyncio.get_running_loop()
+        opened = self._loop.create_future()
+        self._closed = self._loop.create_future()
+        # A daemon: a process that ends without closing the store is a crash, which it survives.
+        self._thread = threading.Thread(
+            target=self._run, args=(opened,), name="metadata-store", daemon=True
+        )
+        self._thread.start()
+        try:
+            await opened
+        except StoreUnusable:
+            self._enter(SessionState.LOST)
+            raise
+        self._enter(SessionState.CONNECTED)
+
+    async def close(self) -> None:
+        """Finish what waits, delete the ephemeral nodes, close the file."""
+        if self._thread is None:
+            return
+        if self._state is not SessionState.LOST:
+            ended = self._submit(Database.end_session)
+            self._enter(SessionState.LOST)
+            try:
+                await ended
+            except StoreUnavailable as error:
+                _log.warning("closing the metadata store: %s", error)
+        self._queue.put(None)
+        await self._closed
+        self._thread.join()
+
+    async def get(self, path: str) -> Node | None:
+        """The node at ``path``."""
+        paths.check(path)
+        return await self._submit(lambda database: database.get(path))
+
+    async def children(self, path: str, watch: Callable[[], None] | None = None) -> list[str]:
+        """The names below ``path``."""
+        paths.check(path)
+        names = self._submit(lambda database: database.children(path))
+        if watch is not None:
+            self._watches.setdefault(path, []).append(watch)
+        return await names
+
+    async def tree(self, path: str) -> dict[str, Node]:
+        """The nodes from ``path`` down."""
+        paths.check(path)
+        return await self._submit(lambda database: database.tree(path))
+
+    async def transaction(self, operations: Sequence[Operation]) -> list[Result]:
+        """Apply the operations together."""
+        wanted = tuple(operations)
+        for operation in wanted:
+            _check(operation)
+        return await self._submit(lambda database: database.apply(wanted))
+
+    # In the event loop
+
+    def _submit(self, work: Callable[[Database], T]) -> asyncio.Future[T]:
+        if self._state is not SessionState.CONNECTED:
+            raise StoreUnavailable(f"the metadata store {self.path} is not open")
+        future: asyncio.Future[T] = self._loop.create_future()
+        self._queue.put(_Request(work, future))
+        return future
+
+    def _deliver(self, outcomes: list[_Outcome], touched: Iterable[str], broken: bool) -> None:
+        for future, result, error in outcomes:
+            if future.done():  # cancelled: nobody waits
+                continue
+            if error is None:
+                future.set_result(result)
+            else:
+                future.set_exception(error)
+        for path in touched:
+            for watch in self._watches.pop(path, ()):
+                watch()
+        if broken:
+            self._enter(SessionState.LOST)
+
+    def _enter(self, state: SessionState) -> None:
+        if state is self._state:
+            return
+        self._state = state
+        if state is SessionState.LOST:
+            watches, self._watches = self._watches, {}
+            for watch in (watch for some in watches.values() for watch in some):
+                watch()
+        for callback in self._callbacks:
+            callback(state)
+
+    # In the thread
+
+    def _run(self, opened: asyncio.Future[None]) -> None:
+        try:
+            database = Database(self.path)
+        except BaseException as error:  # noqa: BLE001 - told to whoever waits for the start
+            self._tell([_Outcome(opened, None, error), _Outcome(self._closed, None, None)])
+            return
+        self._tell([_Outcome(opened, None, None)])
+        failure: StoreUnavailable | None = None
+        while batch := self._next_batch():
+            if failure is None:
+                failure = self._serve(database, batch)
+            else:
+                self._tell([_Outcome(request.future, None, failure) for request in batch])
+        database.close()
+        self._tell([_Outcome(self._closed, None, None)])
+
+    def _next_batch(self) -> list[_Request]:
+        """What waits, at least one; nothing at the end."""
+        batch = []
+        request = self._queue.get()
+        while request is not None:
+            batch.append(request)
+            if len(batch) == _BATCH:
+                return batch
+            try:
+                request = self._queue.get_nowait()
+            except Empty:
+                return batch
+        if batch:
+            self._queue.put(None)
+        return batch
+
+    def _serve(self, database: Database, batch: list[_Request]) -> StoreUnavailable | None:
+        """Do all of a batch in one commit; why the file cannot be used any more, if so."""
+        failure = None
+        try:
+            database.begin()
+            outcomes = [_attempt(database, request) for request in batch]
+            database.commit()
+        except sqlite3.Error as error:
+            reason = StoreUnavailable(f"the metadata store {self.path} failed: {explain(error)}")
+            if not (is_full(error) and database.rollback()):
+                failure = reason
+            outcomes = [_Outcome(request.future, None, reason) for request in batch]
+        touched, database.touched = database.touched, set()
+        self._tell(outcomes, touched, broken=failure is not None)
+        return failure
+
+    def _tell(
+        self, outcomes: list[_Outcome], touched: Iterable[str] = (), *, broken: bool = False
+    ) -> None:
+        try:
+            self._loop.call_soon_threadsafe(self._deliver, outcomes, touched, broken)
+        except RuntimeError:  # the loop is closed: nobody waits
+            _log.debug("nobody waits for %d answers of the metadata store", len(outcomes))
+
+
+def _attempt(database: Database, request: _Request) -> _Outcome:
+    """Do one request: its own failure is its own, that of the file is everybody's."""
+    try:
+        return _Outcome(request.future, request.work(database), None)
+    except sqlite3.Error:
+        raise
+    except Exception as error:  # noqa: BLE001 - told to whoever asked
+        return _Outcome(request.future, None, error)
+
+
+def _check(operation: Operation) -> None:
+    """Refuse here what SQLite would refuse together with everything else in the batch."""
+    paths.check(operation.path)
+    if isinstance(operation, Create | Set) and not isinstance(operation.data, bytes):
+        raise TypeError(f"{operation.path}: a node's data is bytes, not {type(operation.data)}")

@@ -1,0 +1,49 @@
+"""How a store fails."""
+
+# ruff: noqa: N818 - the names say what was found, as ZooKeeper's do
+
+from qbus.errors import QbusError
+
+
+class StoreError(QbusError):
+    """A transaction or a read failed."""
+
+
+class StoreUnavailable(StoreError):
+    """The store cannot be used: not now, or not any more. A write may have happened or not."""
+
+
+class StoreUnusable(StoreUnavailable):
+    """The store cannot be opened: corrupt, locked, or of a version that is not known here."""
+
+
+class NodeError(StoreError):
+    """A transaction did not apply, none of it; ``path`` says where."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(f"{type(self).__name__}: {path}")
+        self.path = path
+
+
+class VersionConflict(NodeError):
+    """The node was changed since the version that was checked."""
+
+
+class NodeExists(NodeError):
+    """The node to create is there already."""
+
+
+class NoNode(NodeError):
+    """The node is not there."""
+
+
+class NotEmpty(NodeError):
+    """The node to delete has children."""
+
+
+class NoChildrenForEphemerals(NodeError):
+    """The parent of the node to create is ephemeral."""
+
+
+class ChangesLost(StoreError):
+    """Changes were pruned that were not seen: everything has to be read anew."""

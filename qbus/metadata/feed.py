@@ -1,0 +1,80 @@
+"""The feed of changes: an ordered list of what transactions changed, which brokers follow.
+
+Each transaction that changes a broker, a topic, a partition's state or a configuration also creates
+the next ``/brokers/changes/change-<sequence>``, which names what it changed. A follower reads the
+named nodes anew, so it does not matter how many changes it sees at once. Old changes are pruned,
+the newest never; so a follower that does not find the last one it saw knows that it missed some.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, NamedTuple
+
+from .errors import ChangesLost, NodeError
+from .operations import Create, Delete
+
+if TYPE_CHECKING:
+    from .store import MetadataStore
+
+PATH = "/brokers/changes"
+KEPT = 128
+_PREFIX = "change-"
+
+
+class Change(NamedTuple):
+    """One entry of the feed."""
+
+    sequence: int
+    data: bytes
+
+
+def announce(data: bytes) -> Create:
+    """The operation that puts ``data`` at the end of the feed."""
+    return Create(f"{PATH}/{_PREFIX}", data, sequential=True)
+
+
+def sequence_of(name: str) -> int:
+    """The sequence number in the name or the path of a change."""
+    return int(name.rpartition(_PREFIX)[2])
+
+
+async def newest(store: "MetadataStore") -> int:
+    """The sequence number of the newest change; an empty feed gets its first one."""
+    names = await store.children(PATH)
+    if not names:
+        (path,) = await store.transaction([announce(b"{}")])
+        names = [str(path)]
+    return sequence_of(names[-1])
+
+
+async def prune(store: "MetadataStore", keep: int = KEPT) -> int:
+    """Delete all but the newest ``keep`` changes, in one transaction; how many those were."""
+    names = await store.children(PATH)
+    old = names[: -max(keep, 1)]
+    if not old:
+        return 0
+    try:
+        await store.transaction([Delete(f"{PATH}/{name}") for name in old])
+    except NodeError:  # another broker prunes as well
+        return 0
+    return len(old)
+
+
+async def follow(store: "MetadataStore", after: int) -> AsyncIterator[Change]:
+    """The changes after ``after``, as they come; ends with StoreUnavailable at the latest.
+
+    Raises:
+        ChangesLost: the change ``after``, or one since, was pruned before it was seen here.
+    """
+    while True:
+        changed = asyncio.Event()
+        sequences = sorted(sequence_of(name) for name in await store.children(PATH, changed.set))
+        if after not in sequences:
+            raise ChangesLost(f"the changes after {after} were pruned")
+        for sequence in sequences[sequences.index(after) + 1 :]:
+            node = await store.get(f"{PATH}/{_PREFIX}{sequence:010}")
+            if node is None:
+                raise ChangesLost(f"the change {sequence} was pruned")
+            yield Change(sequence, node.data)
+            after = sequence
+        await changed.wait()
