@@ -18,7 +18,7 @@ from .errors import (
     StoreUnusable,
     VersionConflict,
 )
-from .operations import ANY_VERSION, Check, Create, Delete, Node, Operation, Result, Set
+from .operations import ANY_VERSION, Check, Create, Delete, Node, Op, Result, Set
 from .paths import ROOT, join, split
 
 SCHEMA_VERSION = 1
@@ -144,7 +144,7 @@ class Database:
         below = {join(parent, name): Node(data, version) for parent, name, data, version in rows}
         return {path: node, **below}
 
-    def apply(self, operations: Sequence[Operation]) -> list[Result]:
+    def apply(self, operations: Sequence[Op]) -> list[Result]:
         """Apply all of a transaction's operations, or none.
 
         Raises:
@@ -163,7 +163,7 @@ class Database:
         self._db.execute("RELEASE one")
         return results
 
-    def _apply(self, operation: Operation) -> Result:
+    def _apply(self, operation: Op) -> Result:
         match operation:
             case Create():
                 return self._create(operation)

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, TypeVar
 from . import paths
 from .database import Database, explain, is_full
 from .errors import StoreUnavailable, StoreUnusable
-from .operations import Create, Node, Operation, Result, Set
+from .operations import Create, Node, Op, Result, Set
 from .store import MetadataStore, SessionState
 
 _log = logging.getLogger(__name__)
@@ -116,7 +116,7 @@ class EmbeddedStore(MetadataStore):
         paths.check(path)
         return await self._submit(lambda database: database.tree(path))
 
-    async def transaction(self, operations: Sequence[Operation]) -> list[Result]:
+    async def transaction(self, operations: Sequence[Op]) -> list[Result]:
         """Apply the operations together."""
         wanted = tuple(operations)
         for operation in wanted:
@@ -226,7 +226,7 @@ def _attempt(database: Database, request: _Request) -> _Outcome:
         return _Outcome(request.future, None, error)
 
 
-def _check(operation: Operation) -> None:
+def _check(operation: Op) -> None:
     """Refuse here what SQLite would refuse together with everything else in the batch."""
     paths.check(operation.path)
     if isinstance(operation, Create | Set) and not isinstance(operation.data, bytes):

@@ -47,6 +47,6 @@ class Check(NamedTuple):
     version: int = ANY_VERSION
 
 
-Operation = Create | Set | Delete | Check
+Op = Create | Set | Delete | Check
 Result = str | int | None
 """Of Create the path, of Set the new version, else None."""

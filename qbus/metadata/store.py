@@ -22,7 +22,7 @@ from .errors import (
     VersionConflict,
 )
 from .feed import Change, follow
-from .operations import ANY_VERSION, Check, Create, Delete, Node, Operation, Result, Set
+from .operations import ANY_VERSION, Check, Create, Delete, Node, Op, Result, Set
 
 __all__ = [
     "ANY_VERSION",
@@ -38,7 +38,7 @@ __all__ = [
     "NodeError",
     "NodeExists",
     "NotEmpty",
-    "Operation",
+    "Op",
     "Result",
     "SessionState",
     "Set",
@@ -105,7 +105,7 @@ class MetadataStore(ABC):
         """The node at ``path`` and all below it, by their paths; empty when there is none."""
 
     @abstractmethod
-    async def transaction(self, operations: Sequence[Operation]) -> list[Result]:
+    async def transaction(self, operations: Sequence[Op]) -> list[Result]:
         """Apply all of the operations in their order and durably, or none of them.
 
         Parents that were created on the way may stay when the transaction fails.
