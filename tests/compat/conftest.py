@@ -7,9 +7,10 @@ from typing import cast
 import pytest
 
 from tests.support.server_process import ServerProcess
+from tests.support.waiting import wait_until
 
 from . import targets
-from .clients import Client
+from .clients import Client, ClientError
 from .clients.confluent import Confluent
 
 _numbers = itertools.count()
@@ -46,8 +47,19 @@ def client(request: pytest.FixtureRequest, bootstrap: str) -> Iterator[Client]:
 def reference(bootstrap: str) -> Iterator[Client]:
     """Return the driver that sets up what other clients are tested with."""
     driver = Confluent(bootstrap)
+    wait_until(lambda: _serves_groups(driver), "the group coordinator")
     yield cast("Client", driver)
     driver.close()
+
+
+def _serves_groups(driver: Confluent) -> bool:
+    """Tell whether the coordinator has loaded its groups; Kafka's does so when first asked."""
+    try:
+        driver.committed("none", 0, "none")
+    except ClientError as error:
+        assert error.code.retriable
+        return False
+    return True
 
 
 @pytest.fixture

@@ -1,0 +1,53 @@
+"""What clients were told is still true after the broker was stopped, or killed, and started."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.server_process import ServerProcess
+
+from . import targets
+from .clients import Client
+from .clients.confluent import Confluent
+from .records import numbered
+from .selection import clients_with
+
+pytestmark = pytest.mark.compat
+
+
+@pytest.fixture(scope="module")
+def server(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ServerProcess]:
+    """Return a server that a test may end."""
+    directory = tmp_path_factory.mktemp("restarted")
+    with targets.server(request.config.getoption("--target"), directory) as running:
+        yield running
+
+
+@pytest.mark.parametrize("end", ["stopped", "killed"])
+@clients_with("produce", "consume", "consume_group")
+def test_records_groups_and_topics_survive(
+    client: Client, end: str, server: ServerProcess, name: str
+) -> None:
+    survivor: Client = type(client)(server.bootstrap)  # type: ignore[call-arg]
+    keeper = Confluent(server.bootstrap)
+    keeper.create_topic(name, 2, {"retention.ms": "3600000"})
+    survivor.produce(name, numbered(10), partition=1, idempotent=True)
+    survivor.consume_group(name, name, 4)
+
+    if end == "stopped":
+        server.stop()
+    else:
+        server.kill()
+    server.start()
+
+    found = survivor.consume(name, 1, 0, 10)
+    assert [one.record.value for one in found] == [record.value for record in numbered(10)]
+    resumed = survivor.consume_group(name, name, 6)
+    assert [one.offset for one in resumed] == [4, 5, 6, 7, 8, 9]
+    survivor.produce(name, numbered(1), partition=1, idempotent=True)
+    assert keeper.bounds(name, 1) == (0, 11)
+    assert keeper.config(name)["retention.ms"] == "3600000"
+    survivor.close()
+    keeper.close()
