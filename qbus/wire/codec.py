@@ -5,8 +5,9 @@ from typing import Any, TypeVar
 
 from qbus.errors import WireError
 
-from .compiler import decoder, encoder
 from .declare import Struct
+from .decoder import Decoder, compile_decoder
+from .encoder import Encoder, compile_encoder
 from .primitives import Buffer
 
 M = TypeVar("M", bound=Struct)
@@ -25,7 +26,7 @@ def decode(cls: type[M], version: int, buf: Buffer, pos: int = 0) -> M:
     view = memoryview(buf)
     end = len(view)
     try:
-        message, pos = decoder(cls, version, version >= cls.first_flexible)(view, pos, end)
+        message, pos = _decoder(cls, version)(view, pos, end)
     except (struct.error, IndexError):
         raise WireError(f"{cls.__name__} v{version} is truncated") from None
     except UnicodeDecodeError as error:
@@ -49,9 +50,25 @@ def encode_onto(out: bytearray, message: Struct, version: int) -> list[Part]:
     cls = type(message)
     parts: list[Part] = []
     try:
-        out = encoder(cls, version, version >= cls.first_flexible)(message, parts, out)
+        out = _encoder(cls, version)(message, parts, out)
     except (struct.error, TypeError, AttributeError, UnicodeEncodeError) as error:
         raise WireError(f"{cls.__name__} v{version} cannot be written: {error}") from error
     if out or not parts:
         parts.append(out)
     return parts
+
+
+def _decoder(cls: type[Struct], version: int) -> Decoder:
+    """The decoder of a version, compiled when it is first used."""
+    decoder: Decoder | None = cls.decoders.get(version)
+    if decoder is None:
+        decoder = cls.decoders[version] = compile_decoder(cls, version)
+    return decoder
+
+
+def _encoder(cls: type[Struct], version: int) -> Encoder:
+    """The encoder of a version, compiled when it is first used."""
+    encoder: Encoder | None = cls.encoders.get(version)
+    if encoder is None:
+        encoder = cls.encoders[version] = compile_encoder(cls, version)
+    return encoder

@@ -9,6 +9,7 @@ may be ``None`` is nullable on the wire, in all versions or in those that ``null
 Creating such a class costs next to nothing; what is needed of it is compiled at first use.
 """
 
+from functools import cache
 from types import NoneType, UnionType
 from typing import (
     Annotated,
@@ -134,6 +135,8 @@ class Field(NamedTuple):
 @dataclass_transform(kw_only_default=True)
 class _StructType(type):
     first_flexible: int
+    decoders: dict[int, Any]  # by version, as they are compiled
+    encoders: dict[int, Any]
     __slots__: tuple[str, ...]  # the names of the fields
 
     def __new__(
@@ -150,6 +153,7 @@ class _StructType(type):
         namespace["__slots__"] = tuple(options)
         cls = super().__new__(mcs, name, bases, namespace)
         cls.first_flexible = LATEST if flexible is None else versions(flexible).low
+        cls.decoders, cls.encoders = {}, {}
         return cls
 
 
@@ -160,7 +164,7 @@ class Struct(metaclass=_StructType):
     """
 
     def __init__(self, **values: Any) -> None:
-        from .compiler import compile_init  # noqa: PLC0415 - compiled at first use
+        from .construct import compile_init  # noqa: PLC0415 - compiled at first use
 
         cls = type(self)
         cls.__init__ = compile_init(cls)  # type: ignore[method-assign]
@@ -178,6 +182,7 @@ class Struct(metaclass=_StructType):
         return f"{type(self).__name__}({inside})"
 
 
+@cache
 def fields(cls: type[Struct]) -> tuple[Field, ...]:
     """The fields of a struct, in the order in which they travel."""
     hints = get_type_hints(cls, include_extras=True)

@@ -14,7 +14,7 @@ from qbus.errors import WireError
 from .api import API, ApiKey
 from .codec import Part, decode, encode_onto
 from .declare import Struct
-from .primitives import Buffer, read_uvarint, skip_tags
+from .primitives import Buffer, skip_tags
 
 _REQUEST = Packer(">hhih")  # key, version, correlation id, length of the client id
 _RESPONSE = Packer(">ii")  # frame length, correlation id
@@ -46,8 +46,7 @@ def decode_request_header(buf: Buffer) -> tuple[RequestHeader, int]:
             raise WireError("a request ends within its client id")
         client_id = None if length < 0 else str(buf[_REQUEST.size : stop], "utf-8")
         if _is_flexible(key, version):
-            count, stop = read_uvarint(buf, stop)
-            stop = skip_tags(buf, stop, len(buf), count)
+            stop = skip_tags(buf, stop, len(buf))
     except UnicodeDecodeError as error:
         raise WireError("a client id is not UTF-8") from error
     except (IndexError, struct.error) as error:
@@ -98,8 +97,7 @@ def decode_response(api_key: int, version: int, buf: Buffer) -> tuple[int, Any]:
     pos = _LENGTH.size
     if version >= api.first_flexible and api_key != ApiKey.API_VERSIONS:
         try:
-            count, pos = read_uvarint(view, pos)
-            pos = skip_tags(view, pos, len(view), count)
+            pos = skip_tags(view, pos, len(view))
         except IndexError as error:
             raise WireError("a response ends within its header") from error
     return correlation_id, decode(api.response, version, view, pos)

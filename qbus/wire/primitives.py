@@ -1,36 +1,26 @@
-"""What compiled functions call: the varints and the checks of lengths."""
+"""What generated functions call: variable-length integers, number arrays, and refusals.
 
-from typing import Any, NoReturn
+Lengths and counts of flexible versions are unsigned varints, seven bits a byte, least significant
+first (KIP-482). Those of one byte are read and written in line; these functions take the others.
+"""
+
+from struct import pack, unpack_from
+from typing import Any, Final, NoReturn
 
 from qbus.errors import WireError
 
 Buffer = bytes | bytearray | memoryview
 
+MAX_STRING: Final = 0x7FFF
+"""The most bytes of a string, in every version."""
 
-def truncated() -> NoReturn:
-    """Raise for a field that is longer than the bytes that remain."""
-    raise WireError("a field ends beyond the message")
-
-
-def lying_count(count: int) -> NoReturn:
-    """Raise for an array that cannot fit into the bytes that remain."""
-    raise WireError(f"an array of {count} items does not fit into what remains of the message")
+_COPY_BELOW: Final = 1024
 
 
-def unexpected_null(name: str) -> NoReturn:
-    """Raise for a null where none may be."""
-    raise WireError(f"{name} is null")
-
-
-def not_in_version(name: str, version: int) -> NoReturn:
-    """Raise for a field that is set although the version cannot carry it."""
-    raise WireError(f"version {version} cannot carry {name}")
-
-
-def uvarint_rest(buf: Buffer, pos: int, first: int) -> tuple[int, int]:
-    """Finish an unsigned varint of at most 32 bits whose ``first`` byte is read already."""
-    value = first & 0x7F
-    for shift in (7, 14, 21, 28):
+def read_uvarint(buf: Buffer, pos: int) -> tuple[int, int]:
+    """Read an unsigned varint of at most 32 bits; return it and where it ends."""
+    value = 0
+    for shift in (0, 7, 14, 21, 28):
         byte = buf[pos]
         pos += 1
         value |= (byte & 0x7F) << shift
@@ -41,18 +31,8 @@ def uvarint_rest(buf: Buffer, pos: int, first: int) -> tuple[int, int]:
     raise WireError("a varint is longer than 32 bits")
 
 
-def read_uvarint(buf: Buffer, pos: int) -> tuple[int, int]:
-    """Read an unsigned varint; return it and where it ends."""
-    first = buf[pos]
-    if first < 0x80:
-        return first, pos + 1
-    return uvarint_rest(buf, pos + 1, first)
-
-
 def uvarint(value: int) -> bytes:
     """Encode an unsigned varint."""
-    if value < 0x80:
-        return _SMALL[value]
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)
@@ -61,31 +41,82 @@ def uvarint(value: int) -> bytes:
     return bytes(out)
 
 
-def skip_tags(buf: Buffer, pos: int, end: int, count: int) -> int:
-    """Skip ``count`` tagged fields; return where they end."""
+def read_string_length(buf: Buffer, pos: int) -> tuple[int, int]:
+    """Read the length of a compact string, one too high; return it and where it ends."""
+    n, pos = read_uvarint(buf, pos)
+    if n > MAX_STRING + 1:
+        raise WireError(f"a string of {n - 1} bytes, more than {MAX_STRING}")
+    return n, pos
+
+
+def string_length(n: int) -> bytes:
+    """Encode the length of a compact string, one too high."""
+    if n > MAX_STRING + 1:
+        raise WireError(f"a string of {n - 1} bytes, more than {MAX_STRING}")
+    return uvarint(n)
+
+
+def read_numbers(letter: str, count: int, buf: Buffer, pos: int) -> list[Any]:
+    """Read ``count`` values of one fixed width."""
+    return list(unpack_from(f">{count}{letter}", buf, pos)) if count else []
+
+
+def write_numbers(letter: str, values: list[Any]) -> bytes:
+    """Encode values of one fixed width."""
+    return pack(f">{len(values)}{letter}", *values)
+
+
+def checked_uuid(value: bytes) -> bytes:
+    """``value``, which must be 16 bytes: ``struct`` would cut or fill any other."""
+    if len(value) != 16:
+        raise WireError(f"a uuid of {len(value)} bytes")
+    return value
+
+
+def is_small(records: Any) -> bool:
+    """Whether copying ``records`` into the message is cheaper than passing them on beside it."""
+    return isinstance(records, bytes | bytearray | memoryview) and len(records) < _COPY_BELOW
+
+
+def skip_tags(buf: Buffer, pos: int, end: int) -> int:
+    """Skip a section of tagged fields; return where it ends."""
+    count, pos = read_uvarint(buf, pos)
     for _ in range(count):
         _, pos = read_uvarint(buf, pos)
         size, pos = read_uvarint(buf, pos)
+        if size > end - pos:
+            wrong_length("tagged field", size, end - pos)
         pos += size
-        if pos > end:
-            truncated()
     return pos
 
 
-def put_tags(tags: list[tuple[int, bytearray]]) -> bytearray:
-    """Encode tagged fields, which are in the order of their tags."""
-    out = bytearray(uvarint(len(tags)))
-    for tag, data in tags:
-        out += uvarint(tag)
-        out += uvarint(len(data))
-        out += data
+def tagged(out: bytearray, tag: int, data: bytearray) -> bytearray:
+    """``out`` with one tagged field more."""
+    out += uvarint(tag)
+    out += uvarint(len(data))
+    out += data
     return out
 
 
-def is_small(value: Any) -> bool:
-    """Whether copying ``value`` into the message is cheaper than passing it on beside it."""
-    return isinstance(value, (bytes, bytearray, memoryview)) and len(value) < _COPY_BELOW
+def wrong_length(name: str, length: int, remaining: int) -> NoReturn:
+    """Refuse a null where none may be, a negative length, or one beyond the message."""
+    if length == -1:
+        raise WireError(f"{name} is null")
+    raise WireError(f"{name} has {length} bytes, {remaining} remain")
 
 
-_COPY_BELOW = 1024
-_SMALL = [bytes([value]) for value in range(0x80)]
+def wrong_count(name: str, count: int, remaining: int) -> NoReturn:
+    """Refuse a null where none may be, or an array that what remains cannot hold."""
+    if count == -1:
+        raise WireError(f"{name} is null")
+    raise WireError(f"{name} has {count} items, {remaining} bytes remain")
+
+
+def wrong_tag(tag: int) -> NoReturn:
+    """Refuse a tagged field that does not fill its length, or overruns it."""
+    raise WireError(f"tagged field {tag} is not as long as it says")
+
+
+def not_in_version(name: str, version: int) -> NoReturn:
+    """Refuse a field that is set although the version cannot carry it."""
+    raise WireError(f"version {version} cannot carry {name}")

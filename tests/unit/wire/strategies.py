@@ -23,7 +23,7 @@ _SCALARS: dict[str, st.SearchStrategy[Any]] = {
 
 
 def messages(cls: type[Struct], version: int, **scalars: st.SearchStrategy[Any]) -> Any:
-    """Values of ``cls`` that ``version`` can carry whole; ``scalars`` replaces scalar strategies."""
+    """Values of ``cls`` that ``version`` carries whole; ``scalars`` replaces scalar strategies."""
     known = {**_SCALARS, **scalars}
     return st.builds(
         cls,
