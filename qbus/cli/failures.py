@@ -14,6 +14,7 @@ from qbus.errors import ApiError, ErrorCode, QbusError
 
 INTERRUPTED = 130  # 128 + SIGINT, as a shell reports it
 CLOSED_PIPE = 141  # 128 + SIGPIPE
+TERMINATED = 143  # 128 + SIGTERM
 
 
 class Failure(click.ClickException):
@@ -65,12 +66,13 @@ def describe(error: BaseException) -> str:
 
 
 def describe_code(code: int, message: str | None) -> str:
-    """An answer of the broker: its own words if it has any, and the code's name."""
+    """An answer of the broker: its own words, or the code's, and the code's name."""
     try:
         name = ErrorCode(code).name
     except ValueError:
-        name = f"error {code}"
-    return f"{message} ({name})" if message and message != name else name
+        return message or f"error {code}"
+    words = (message or name).replace(name, name.lower().replace("_", " "))
+    return f"{words} ({name})"
 
 
 def _usage_line(error: click.UsageError) -> str:

@@ -5,7 +5,11 @@ A carriage return, a NUL or an empty line is data; a last line without a newline
 
 import asyncio
 import os
+import stat
+import sys
 from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 
 CHUNK = 1024 * 1024
 
@@ -52,6 +56,28 @@ class LineSplitter:
         self._unfinished_size += len(piece)
         if self._unfinished_size > MAX_LINE:
             raise LineTooLongError(f"line {self.count + 1} is longer than {MAX_LINE} bytes")
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """An open file, pipe or terminal; ``size`` is None unless it is a regular file."""
+
+    descriptor: int
+    size: int | None
+    is_terminal: bool
+
+
+@contextmanager
+def opened(path: str) -> Iterator[Source]:
+    """Open ``path``, or stdin for ``-``; OSError when that is impossible."""
+    descriptor = sys.stdin.fileno() if path == "-" else os.open(path, os.O_RDONLY)
+    try:
+        status = os.fstat(descriptor)
+        size = status.st_size if stat.S_ISREG(status.st_mode) else None
+        yield Source(descriptor, size, os.isatty(descriptor))
+    finally:
+        if path != "-":
+            os.close(descriptor)
 
 
 async def read_lines(descriptor: int) -> AsyncIterator[list[bytes]]:

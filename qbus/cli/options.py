@@ -1,41 +1,62 @@
-"""Options that many commands share."""
+"""Options that many commands share, and how a command runs a coroutine."""
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+from collections.abc import Callable, Coroutine
+from functools import wraps
+from typing import Any, ParamSpec
 
 import click
 
-from .parameters import endpoint, key_value
+from . import bootstrap
+from .parameters import key_value
 
-F = TypeVar("F", bound=Callable[..., Any])
-
-DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
+P = ParamSpec("P")
 
 json_option = click.option(
     "--json", "as_json", is_flag=True, help="Print JSON on stdout, and nothing else there."
 )
 
-_bootstrap_option = click.option(
-    "--bootstrap",
-    type=endpoint,
-    metavar="HOST:PORT",
-    envvar="QBUS_BOOTSTRAP",
-    default=DEFAULT_BOOTSTRAP,
-    show_default=True,
-    show_envvar=True,
-    help="A broker to start from.",
-)
-
 config_option = click.option(
     "--config",
-    "config",
     type=key_value,
     multiple=True,
     metavar="KEY=VALUE",
     help="A topic setting, such as retention.ms=3600000; may be repeated.",
 )
 
+_set_option = click.option(
+    "--set", "to_set", type=key_value, multiple=True, metavar="KEY=VALUE", help="Change a setting."
+)
+_unset_option = click.option(
+    "--unset", multiple=True, metavar="KEY", help="Return a setting to its default."
+)
+_all_option = click.option(
+    "--all", "show_all", is_flag=True, help="Show settings that have their default too."
+)
 
-def client_command(function: F) -> F:
-    """Give a command that talks to a broker ``--bootstrap`` and ``--json``."""
-    return _bootstrap_option(json_option(function))
+_bootstrap_option = click.option(
+    "--bootstrap",
+    type=bootstrap.bootstrap,
+    metavar="HOST:PORT",
+    envvar="QBUS_BOOTSTRAP",
+    default=bootstrap.DEFAULT,
+    show_default=True,
+    show_envvar=True,
+    help="A broker to start from.",
+)
+
+
+def setting_options(function: Callable[P, None]) -> Callable[P, None]:
+    """Give a command ``--set``, ``--unset`` and ``--all``."""
+    return _set_option(_unset_option(_all_option(function)))
+
+
+def client_command(function: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
+    """Give a coroutine that talks to a broker ``--bootstrap`` and ``--json``, and run it."""
+
+    @wraps(function)
+    def run(*args: P.args, **kwargs: P.kwargs) -> None:
+        from .running import run_to_end
+
+        run_to_end(function(*args, **kwargs))
+
+    return _bootstrap_option(json_option(run))

@@ -35,7 +35,7 @@ def emit(
 def json_line(document: Any) -> bytes:
     """Return one line of JSON in UTF-8."""
     text = json.dumps(document, ensure_ascii=False, separators=(", ", ": "))
-    return text.encode("utf-8", "surrogateescape")
+    return text.encode("utf-8", "replace")
 
 
 def stdout_console() -> "Console":

@@ -39,6 +39,17 @@ def key_value(text: str) -> tuple[str, str]:
     return key.strip(), value.strip()
 
 
+def separator(text: str) -> bytes:
+    r"""Read a separator; ``\t`` and other escapes stand for what they do in Python."""
+    try:
+        escaped = text.encode("latin-1", "backslashreplace").decode("unicode_escape")
+    except UnicodeDecodeError as error:
+        raise click.BadParameter(f"{text!r}: {error.reason}.") from None
+    if not escaped or "\n" in escaped:
+        raise click.BadParameter("a separator is not empty and holds no newline.")
+    return escaped.encode("utf-8", "surrogateescape")
+
+
 def endpoint(text: str) -> str:
     """Read ``HOST:PORT`` or ``[IPV6]:PORT``, kept as text."""
     split_endpoint(text)

@@ -1,6 +1,6 @@
 """Whether what was consumed is what was produced, byte for byte and in order.
 
-The producer sends pieces of the file to partitions in turn and notes, in the `Plan`, which piece went
+The producer sends pieces of the file to partitions in turn and notes in the `Plan` which piece went
 where. Each partition's values, one a line in the order of their offsets, come back as one stream;
 read in the order of the plan, those streams must give the file again.
 """

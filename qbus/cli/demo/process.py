@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from ..failures import Failure
+from qbus.cli.failures import Failure
 
 _START_TIMEOUT_S = 30.0
 _STOP_TIMEOUT_S = 30.0
@@ -25,6 +25,7 @@ class BrokerProcess:
         self.data_dir = data_dir
         self.port = _free_port()
         self.start_seconds = 0.0
+        self.exit_code: int | None = None
         self._options = options
         self._log = data_dir / "broker.log"
 
@@ -50,7 +51,7 @@ class BrokerProcess:
         command = [sys.executable, "-m", "qbus", "broker", "--data-dir", str(self.data_dir)]
         started = time.perf_counter()
         with self._log.open("wb") as log:
-            self._process = subprocess.Popen(
+            self._process = subprocess.Popen(  # noqa: S603 - our own command
                 [*command, "--listen", self.bootstrap, *self._options],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -72,7 +73,7 @@ class BrokerProcess:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._stop()
+        self.exit_code = self._stop()
 
     def _wait_until_it_listens(self) -> None:
         deadline = time.monotonic() + _START_TIMEOUT_S
@@ -85,14 +86,14 @@ class BrokerProcess:
             time.sleep(_POLL_S)
         raise Failure(f"the broker does not listen after {_START_TIMEOUT_S:.0f} s")
 
-    def _stop(self) -> None:
+    def _stop(self) -> int:
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGTERM)
         try:
-            self._process.wait(_STOP_TIMEOUT_S)
+            return self._process.wait(_STOP_TIMEOUT_S)
         except subprocess.TimeoutExpired:
             self._process.kill()
-            self._process.wait()
+            return self._process.wait()
 
     def _log_tail(self) -> str:
         return self._log.read_text(errors="replace")[-_LOG_TAIL:].strip()

@@ -1,0 +1,82 @@
+"""`qbus broker`."""
+
+from pathlib import Path
+
+import click
+
+
+@click.command()
+@click.option(
+    "--data-dir",
+    "data_dirs",
+    multiple=True,
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="Where everything is kept; may be repeated, to spread partitions over disks.",
+)
+@click.option("--listen", metavar="HOST:PORT", help="Default: 127.0.0.1:9092.")
+@click.option(
+    "--advertise", metavar="HOST:PORT", help="What clients connect to, if not what is listened on."
+)
+@click.option("--node-id", type=click.IntRange(0), metavar="N", help="Default: 1.")
+@click.option("--metrics-listen", metavar="HOST:PORT", help="Serve Prometheus metrics there.")
+@click.option(
+    "--config",
+    "config_file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Settings in TOML.",
+)
+@click.option(
+    "-o",
+    "--option",
+    "options",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="A setting, such as num.partitions=3; may be repeated, and goes before FILE.",
+)
+@click.option(
+    "--log-level",
+    type=click.Choice(["debug", "info", "warning", "error"]),
+    default="info",
+    show_default=True,
+)
+@click.option("--json", "as_json", is_flag=True, help="Log JSON objects.")
+@click.pass_context
+def broker(
+    context: click.Context,
+    /,
+    *,
+    data_dirs: tuple[Path, ...],
+    listen: str | None,
+    advertise: str | None,
+    node_id: int | None,
+    metrics_listen: str | None,
+    config_file: Path | None,
+    options: tuple[str, ...],
+    log_level: str,
+    as_json: bool,
+) -> None:
+    """Run a broker until SIGTERM or Ctrl-C, which let it finish what it has begun.
+
+    Settings have Kafka's names. A flag goes before -o, -o before FILE; the log goes to stderr.
+    """
+    from qbus.broker.logging import configure
+    from qbus.broker.server import run
+    from qbus.config import load_broker_config
+
+    config = load_broker_config(
+        config_file,
+        options,
+        {
+            "log.dirs": tuple(map(str, data_dirs)) or None,
+            "listeners": listen,
+            "advertised.listeners": advertise,
+            "node.id": node_id,
+            "metrics.listen": metrics_listen,
+        },
+    )
+    if not config.log_dirs:
+        raise click.UsageError("Missing option '--data-dir'.", context)
+    configure("json" if as_json else "human", log_level)
+    context.exit(run(config))

@@ -1,0 +1,48 @@
+"""`qbus demo`."""
+
+from pathlib import Path
+
+import click
+
+from qbus.cli.options import json_option
+
+
+@click.command()
+@click.option(
+    "--log",
+    type=click.Path(exists=True, dir_okay=False, readable=True, path_type=Path),
+    metavar="FILE",
+    help="What to ship. Default: the largest text log below /var/log.",
+)
+@click.option(
+    "--keep",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Leave the broker's data there, in a new directory.",
+)
+@json_option
+@click.pass_context
+def demo(context: click.Context, /, *, log: Path | None, keep: Path | None, as_json: bool) -> None:
+    """Ship a log file through a broker of its own, and compare every byte.
+
+    The broker is a process with a temporary directory and a free port; a group of two members
+    reads what was produced. Ends with throughput, latency and files on disk.
+    """
+    from qbus.cli.output import emit, note
+    from qbus.cli.running import run_to_end
+
+    from .report import next_steps, report
+    from .steps import ship
+
+    accounts: list[dict[str, object]] = []
+
+    async def run() -> None:
+        accounts.append(await ship(log, keep))
+
+    run_to_end(run())
+    (account,) = accounts
+    emit(account, report, as_json=as_json)
+    if not as_json:
+        note("\n" + next_steps(str(keep or "./data"), str(account["file"])))
+    if account["difference"] is not None or account["broker_exit_code"] != 0:
+        context.exit(1)

@@ -1,0 +1,110 @@
+"""The demo from beginning to end: a broker, a file through it, a comparison, an account."""
+
+import shutil
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from qbus.cli.failures import Failure
+from qbus.clients import Admin
+
+from . import latency
+from .comparison import Comparison, Plan, compare
+from .disk import partition_files
+from .process import BrokerProcess
+from .progress import Progress
+from .source import Source
+from .transfer import PARTITIONS, Group, produce
+
+TOPIC = "demo"
+PROBE_TOPIC = "demo-latency"
+GROUP = "demo-readers"
+
+#: A group of two that start together need not wait for a third.
+_BROKER_OPTIONS = ("-o", "group.initial.rebalance.delay.ms=500")
+
+#: A file may have long lines.
+_TOPIC_CONFIG = {"max.message.bytes": str(64 * 1024 * 1024)}
+
+#: What is written for each byte shipped: the log, and the consumers' copy.
+_COPIES = 2.2
+
+
+async def run(source: Source, work_dir: Path, data_dir: Path, progress: Progress) -> dict[str, Any]:
+    """Do it all; return the account. Its ``difference`` is None when every byte is the same.
+
+    The broker keeps its data in ``data_dir``, the rest is in ``work_dir``.
+    """
+    _check_space(source, work_dir)
+    progress.begin("Starting a broker")
+    with BrokerProcess(data_dir, _BROKER_OPTIONS) as broker:
+        async with Admin(broker.bootstrap) as admin:
+            await admin.create_topic(TOPIC, partitions=PARTITIONS, config=_TOPIC_CONFIG)
+            await admin.create_topic(PROBE_TOPIC, partitions=1)
+        idle_bytes = broker.memory_bytes()
+        progress.begin("Producing", source.total_size)
+        with source.open() as stream:
+            plan, produce_seconds = await produce(broker.bootstrap, TOPIC, stream, progress.advance)
+        with ExitStack() as stack:
+            files = [stack.enter_context(_copy(work_dir, index)) for index in range(PARTITIONS)]
+            progress.begin("Consuming", plan.lines)
+            group = Group(broker.bootstrap, TOPIC, GROUP, files)
+            consumed = await group.consume(plan.lines, progress.advance)
+            progress.begin("Comparing")
+            comparison = _compare(source, plan, files)
+        progress.begin("Measuring latency")
+        latencies = await latency.measure(broker.bootstrap, PROBE_TOPIC)
+        loaded_bytes = broker.memory_bytes()
+        progress.begin("Stopping the broker")
+    return {
+        "file": str(source.path),
+        "file_bytes": source.size,
+        "times": source.times,
+        "records": plan.lines,
+        "bytes": plan.size,
+        "partitions": PARTITIONS,
+        "produce_seconds": produce_seconds,
+        "consume_seconds": consumed.seconds,
+        "consumed_records": consumed.records,
+        "members": consumed.shares,
+        "latency_ms": {
+            "acknowledged": latencies.acknowledged._asdict(),
+            "delivered": latencies.delivered._asdict(),
+        },
+        "latency_records": latency.RECORDS,
+        "sent_sha256": comparison.sent_sha256,
+        "received_sha256": comparison.received_sha256,
+        "difference": _difference(plan, consumed.records, comparison),
+        "broker_start_seconds": broker.start_seconds,
+        "broker_idle_bytes": idle_bytes,
+        "broker_loaded_bytes": loaded_bytes,
+        "broker_exit_code": broker.exit_code,
+        "files": partition_files(data_dir),
+    }
+
+
+def _check_space(source: Source, work_dir: Path) -> None:
+    needed = int(source.total_size * _COPIES)
+    free = shutil.disk_usage(work_dir).free
+    if free < needed:
+        raise Failure(
+            f"{work_dir} has {free:,} bytes free, of the {needed:,} that {source.path} needs:"
+            " name a smaller file, or another place in $TMPDIR"
+        )
+
+
+def _copy(work_dir: Path, partition: int) -> BinaryIO:
+    return (work_dir / f"received-{partition}").open("w+b")
+
+
+def _compare(source: Source, plan: Plan, files: list[BinaryIO]) -> Comparison:
+    for file in files:
+        file.seek(0)
+    with source.open() as stream:
+        return compare(plan, stream.read, files)
+
+
+def _difference(plan: Plan, records: int, comparison: Comparison) -> str | None:
+    if comparison.difference is None and records != plan.lines:
+        return f"{plan.lines} records were sent, {records} received"
+    return comparison.difference

@@ -1,0 +1,69 @@
+"""What the demo ships: a log file, several times over when it is small."""
+
+import io
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+#: Less than this is gone before a throughput could be measured.
+WORTH_MEASURING = 64_000_000
+
+_MAX_TIMES = 100
+
+
+class Source(NamedTuple):
+    """The first ``size`` bytes of ``path``, ``times`` over. A log may grow while it is read."""
+
+    path: Path
+    size: int
+    times: int
+
+    @property
+    def total_size(self) -> int:
+        """Bytes in all, but for the newlines that the file's end may lack."""
+        return self.size * self.times
+
+    def open(self) -> BinaryIO:
+        """Open the whole as one stream, in which every line ends with a newline."""
+        return io.BufferedReader(_Repeated(self), 1024 * 1024)
+
+
+def choose_times(size: int) -> int:
+    """How many times a file of ``size`` bytes is shipped, to have something to measure."""
+    return max(1, min(WORTH_MEASURING // size, _MAX_TIMES))
+
+
+class _Repeated(io.RawIOBase):
+    def __init__(self, source: Source) -> None:
+        self._file = source.path.open("rb")
+        self._size = source.size
+        self._rounds_left = source.times
+        self._left = 0
+        self._ends_line = True
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: "memoryview | bytearray") -> int:  # type: ignore[override]
+        data = self._next(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
+
+    def _next(self, count: int) -> bytes:
+        data = self._file.read(min(count, self._left))
+        if data:
+            self._left -= len(data)
+            self._ends_line = data.endswith(b"\n")
+            return data
+        if not self._ends_line:
+            self._ends_line = True
+            return b"\n"
+        if self._rounds_left == 0:
+            return b""
+        self._rounds_left -= 1
+        self._left = self._size
+        self._file.seek(0)
+        return self._next(count)

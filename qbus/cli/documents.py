@@ -1,0 +1,157 @@
+"""The documents that `--json` prints, made from what the clients return.
+
+Their keys are a public interface: they are added to, never renamed. No offset, no time and no node
+are null.
+"""
+
+from base64 import urlsafe_b64encode
+from collections.abc import Iterable, Mapping
+from typing import Any
+from uuid import UUID
+
+from qbus.clients.types import (
+    ConfigEntry,
+    GroupDescription,
+    GroupListing,
+    GroupOffset,
+    PartitionDescription,
+    TopicDescription,
+    TopicPartition,
+)
+
+Document = dict[str, Any]
+
+_OFFSET_FIELDS = ("committed", "metadata", "start_offset", "end_offset", "lag")
+
+
+def topic_summary(topic: TopicDescription) -> Document:
+    """A topic in a list."""
+    return {
+        "name": topic.name,
+        "id": _topic_id(topic.topic_id),
+        "internal": topic.is_internal,
+        "partitions": len(topic.partitions),
+        "replication_factor": len(topic.partitions[0].replicas) if topic.partitions else 0,
+    }
+
+
+def topic_description(
+    topic: TopicDescription,
+    config: Iterable[ConfigEntry],
+    offsets: Mapping[int, tuple[int, int]],
+    sizes: Mapping[int, int],
+) -> Document:
+    """A topic whole: settings that are not the default, and each partition.
+
+    ``offsets`` holds the start and end offset, ``sizes`` the bytes on disk, of each partition that
+    told them.
+    """
+    return {
+        "name": topic.name,
+        "id": _topic_id(topic.topic_id),
+        "internal": topic.is_internal,
+        "config": {entry.name: entry.value for entry in config if not entry.is_default},
+        "partitions": [
+            _partition(
+                partition,
+                offsets.get(partition.index, (None, None)),
+                sizes.get(partition.index),
+            )
+            for partition in topic.partitions
+        ],
+    }
+
+
+def _partition(
+    partition: PartitionDescription, ends: tuple[int | None, int | None], size: int | None
+) -> Document:
+    return {
+        "partition": partition.index,
+        "leader": _node(partition.leader),
+        "leader_epoch": partition.leader_epoch,
+        "replicas": list(partition.replicas),
+        "isr": list(partition.isr),
+        "offline_replicas": list(partition.offline_replicas),
+        "start_offset": ends[0],
+        "end_offset": ends[1],
+        "size": size,
+    }
+
+
+def setting(entry: ConfigEntry) -> Document:
+    """One key of a configuration."""
+    return {
+        "name": entry.name,
+        "value": entry.value,
+        "source": entry.source.name.lower(),
+        "default": entry.is_default,
+        "read_only": entry.is_read_only,
+        "sensitive": entry.is_sensitive,
+        "documentation": entry.documentation,
+    }
+
+
+def group_summary(group: GroupListing) -> Document:
+    """A group in a list."""
+    return {
+        "group": group.group,
+        "state": group.state,
+        "protocol_type": group.protocol_type,
+    }
+
+
+def group_description(group: GroupDescription, offsets: Iterable[GroupOffset]) -> Document:
+    """A group whole: its members, and how far it has come in each partition."""
+    owners = {partition: m.member_id for m in group.members for partition in m.assignment}
+    committed = {(offset.topic, offset.partition): offset for offset in offsets}
+    return {
+        "group": group.group,
+        "state": group.state,
+        "protocol_type": group.protocol_type,
+        "protocol": group.protocol,
+        "coordinator": _node(group.coordinator.id),
+        "members": [
+            {
+                "member_id": member.member_id,
+                "instance_id": member.instance_id,
+                "client_id": member.client_id,
+                "host": member.host,
+                "partitions": [
+                    {"topic": topic, "partition": partition}
+                    for topic, partition in member.assignment
+                ],
+            }
+            for member in group.members
+        ],
+        "offsets": [
+            _group_offset(
+                TopicPartition(*key), committed.get(key), owners.get(TopicPartition(*key))
+            )
+            for key in sorted({*committed, *owners})
+        ],
+    }
+
+
+def _group_offset(
+    partition: TopicPartition, offset: GroupOffset | None, owner: str | None
+) -> Document:
+    document = {"topic": partition.topic, "partition": partition.partition, "member_id": owner}
+    if offset is None:
+        return document | dict.fromkeys(_OFFSET_FIELDS)
+    values = (
+        offset.committed_offset if offset.committed_offset >= 0 else None,
+        offset.metadata,
+        offset.start_offset,
+        offset.end_offset,
+        offset.lag,
+    )
+    return document | dict(zip(_OFFSET_FIELDS, values, strict=True))
+
+
+def _node(node_id: int) -> int | None:
+    return None if node_id < 0 else node_id
+
+
+def _topic_id(topic_id: UUID) -> str:
+    """As Kafka's tools print it: URL-safe base64 without padding."""
+    return urlsafe_b64encode(topic_id.bytes).decode().rstrip("=")

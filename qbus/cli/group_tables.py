@@ -1,0 +1,92 @@
+"""How documents about groups look to people."""
+
+from typing import TYPE_CHECKING, Any
+
+from .output import table
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+
+def group_list(groups: list[dict[str, Any]]) -> "RenderableType":
+    """One line a group."""
+    if not groups:
+        return "No groups yet: 'qbus consume TOPIC --group NAME' makes one."
+    return table(
+        "group",
+        "state",
+        "protocol type",
+        rows=((g["group"], g["state"], g["protocol_type"] or None) for g in groups),
+    )
+
+
+def group_descriptions(groups: list[dict[str, Any]]) -> "RenderableType":
+    """A table of offsets with their lag for each group, then one of its members."""
+    from rich.console import Group
+
+    parts: list[RenderableType] = []
+    for group in groups:
+        if parts:
+            parts.append("")
+        parts.append(_headline(group))
+        if group["offsets"]:
+            parts.append(_offsets(group["offsets"]))
+        if group["members"]:
+            parts += ["", _members(group["members"])]
+    return Group(*parts)
+
+
+def _headline(group: dict[str, Any]) -> "RenderableType":
+    from rich.text import Text
+
+    count = len(group["members"])
+    lag = sum(offset["lag"] or 0 for offset in group["offsets"])
+    line = Text.assemble(
+        (group["group"], "bold"),
+        f"  {group['state']}, {count} member{'s' * (count != 1)}, lag {lag:,}",
+    )
+    if group["protocol"]:
+        line.append(f", assignor {group['protocol']}")
+    return line
+
+
+def _offsets(offsets: list[dict[str, Any]]) -> "RenderableType":
+    return table(
+        "topic",
+        "#partition",
+        "#committed",
+        "#end offset",
+        "#lag",
+        "member",
+        rows=(
+            (o["topic"], o["partition"], o["committed"], o["end_offset"], o["lag"], o["member_id"])
+            for o in offsets
+        ),
+    )
+
+
+def _members(members: list[dict[str, Any]]) -> "RenderableType":
+    return table(
+        "member",
+        "client",
+        "host",
+        "#partitions",
+        rows=((m["member_id"], m["client_id"], m["host"], len(m["partitions"])) for m in members),
+    )
+
+
+def reset(document: dict[str, Any]) -> "RenderableType":
+    """One line a partition: from where to where."""
+    from rich.console import Group
+
+    verb = "continues as follows" if document["applied"] else "would continue as follows"
+    return Group(
+        f"Group {document['group']} {verb}:",
+        table(
+            "topic",
+            "#partition",
+            "#from",
+            "#to",
+            rows=((c["topic"], c["partition"], c["from"], c["to"]) for c in document["changes"]),
+        ),
+    )

@@ -1,0 +1,98 @@
+"""`qbus produce`."""
+
+from typing import TYPE_CHECKING
+
+import click
+
+from .options import client_command
+from .output import emit, note
+from .parameters import separator
+
+if TYPE_CHECKING:
+    from qbus.clients.producer.options import Acks
+
+    from .documents import Document
+
+_ACKS: "dict[str, Acks]" = {"all": "all", "1": 1, "0": 0}
+
+#: How long a record is retried, by a command that somebody waits for.
+_DELIVERY_TIMEOUT_MS = 30_000
+
+
+@click.command()
+@click.argument("topic")
+@click.argument(
+    "file",
+    type=click.Path(exists=True, dir_okay=False, readable=True, allow_dash=True),
+    default="-",
+)
+@click.option(
+    "--key-separator",
+    type=separator,
+    metavar="S",
+    help="What stands before the first S in a line is the key; a line without S has none.",
+)
+@click.option("--partition", type=click.IntRange(0), help="Send everything to this partition.")
+@click.option(
+    "--compression",
+    type=click.Choice(["none", "gzip", "snappy", "lz4", "zstd"]),
+    default="none",
+    show_default=True,
+)
+@click.option(
+    "--acks",
+    type=click.Choice(tuple(_ACKS)),
+    default="all",
+    show_default=True,
+    help="Who has a record before it counts as sent: all in-sync replicas, the leader, nobody.",
+)
+@client_command
+async def produce(
+    *,
+    topic: str,
+    file: str,
+    key_separator: bytes | None,
+    partition: int | None,
+    compression: str,
+    acks: str,
+    bootstrap: str,
+    as_json: bool,
+) -> None:
+    """Send the lines of FILE, or of stdin, to TOPIC: one record a line, byte for byte."""
+    from qbus.clients import Producer
+
+    from .line_producer import LineProducer
+    from .lines import opened, read_lines
+    from .progress import bytes_bar
+    from .session import REQUEST_TIMEOUT_MS, ensure_reachable
+
+    await ensure_reachable(bootstrap)
+    with opened(file) as source:
+        if source.is_terminal:
+            note("Each line is a record; Ctrl-D ends.")
+        async with Producer(
+            bootstrap,
+            acks=_ACKS[acks],
+            compression=compression,
+            request_timeout_ms=REQUEST_TIMEOUT_MS,
+            delivery_timeout_ms=_DELIVERY_TIMEOUT_MS,
+            client_id="qbus-produce",
+        ) as producer:
+            sending = LineProducer(producer, topic, key_separator, partition)
+            with bytes_bar("Producing", source.size) as advance:
+                async for lines in read_lines(source.descriptor):
+                    advance(await sending.send(lines))
+                document = await sending.finish()
+    emit(document, _summary, as_json=as_json)
+
+
+def _summary(document: "Document") -> str:
+    from .moments import format_size
+
+    seconds = max(document["seconds"], 1e-6)
+    return (
+        f"Produced {document['records']:,} records ({format_size(document['bytes'])})"
+        f" to {document['topic']} in {seconds:.2f} s:"
+        f" {document['records'] / seconds:,.0f} records/s,"
+        f" {format_size(document['bytes'] / seconds)}/s."
+    )

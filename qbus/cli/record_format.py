@@ -1,0 +1,70 @@
+"""How consumed records are written: as lines of bytes, or as JSON objects."""
+
+import json
+from base64 import b64encode
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from qbus.clients.types import PartitionRecords
+
+Format = Callable[["PartitionRecords"], bytes]
+
+
+def raw_values(batch: "PartitionRecords") -> bytes:
+    """Each value and a newline; no value is an empty line."""
+    lines = [record.value or b"" for record in batch.records]
+    lines.append(b"")
+    return b"\n".join(lines)
+
+
+def raw_with_keys(separator: bytes) -> Format:
+    """Each key, ``separator``, value and a newline; without a key, value and newline."""
+
+    def format_records(batch: "PartitionRecords") -> bytes:
+        lines = [
+            record.value or b""
+            if record.key is None
+            else b"".join((record.key, separator, record.value or b""))
+            for record in batch.records
+        ]
+        lines.append(b"")
+        return b"\n".join(lines)
+
+    return format_records
+
+
+def json_objects(batch: "PartitionRecords") -> bytes:
+    """Each record as one JSON object a line.
+
+    Bytes are text; where they are not UTF-8 they are base64, and a field of the same name and
+    ``_encoding`` says ``base64``.
+    """
+    lines = [
+        json.dumps(
+            {
+                "topic": batch.topic,
+                "partition": batch.partition,
+                "offset": record.offset,
+                "timestamp": record.timestamp,
+                "timestamp_type": record.timestamp_type.name.lower(),
+                **_text("key", record.key),
+                **_text("value", record.value),
+                "headers": [{"key": key, **_text("value", value)} for key, value in record.headers],
+            },
+            ensure_ascii=False,
+        )
+        for record in batch.records
+    ]
+    lines.append("")
+    return "\n".join(lines).encode("utf-8", "replace")
+
+
+def _text(name: str, value: Any) -> dict[str, str | None]:
+    if value is None:
+        return {name: None}
+    data = bytes(value)
+    try:
+        return {name: data.decode()}
+    except UnicodeDecodeError:
+        return {name: b64encode(data).decode(), f"{name}_encoding": "base64"}

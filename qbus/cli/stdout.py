@@ -1,0 +1,54 @@
+"""Bytes to stdout from a coroutine, without stopping the event loop when the reader is slow."""
+
+import asyncio
+import os
+import queue
+import threading
+
+STDOUT = 1
+
+_Job = tuple[bytes, "asyncio.Future[None]"]
+
+
+class StdoutWriter:
+    """Writes in a thread of its own.
+
+    The thread is a daemon, and writes past Python's buffers: one that is stuck in a full pipe can
+    neither be cancelled nor waited for when the command is interrupted.
+    """
+
+    def __init__(self, descriptor: int = STDOUT) -> None:
+        self._descriptor = descriptor
+        self._jobs: queue.SimpleQueue[_Job] = queue.SimpleQueue()
+        self._loop = asyncio.get_running_loop()
+        threading.Thread(target=self._run, name="stdout", daemon=True).start()
+
+    async def write(self, data: bytes) -> None:
+        """Return when all of ``data`` is written; BrokenPipeError when nobody reads any more."""
+        written: asyncio.Future[None] = self._loop.create_future()
+        self._jobs.put((data, written))
+        await written
+
+    def _run(self) -> None:
+        while True:
+            data, written = self._jobs.get()
+            error = self._write(data)
+            self._loop.call_soon_threadsafe(_settle, written, error)
+
+    def _write(self, data: bytes) -> OSError | None:
+        rest = memoryview(data)
+        try:
+            while rest:
+                rest = rest[os.write(self._descriptor, rest) :]
+        except OSError as error:
+            return error
+        return None
+
+
+def _settle(written: "asyncio.Future[None]", error: OSError | None) -> None:
+    if written.done():  # cancelled meanwhile
+        return
+    if error is None:
+        written.set_result(None)
+    else:
+        written.set_exception(error)
