@@ -2,8 +2,10 @@
 
 A partition has one flush under way at a time; what is appended meanwhile goes into the next one. So
 the flushes of many partitions overlap up to the number of threads, and those of a single partition
-carry the more records the slower the disk is. Measured against an executor of the standard library:
-a hand-over costs half as much, which at 0.2 ms for an ``fdatasync`` is a tenth of the latency.
+carry the more records the slower the disk is.
+
+Measured against an executor of the standard library, there and back: 35 to 55 us instead of 90 to
+115, which beside the 200 us of an ``fdatasync`` is worth having.
 """
 
 import asyncio
@@ -32,7 +34,7 @@ class Flusher:
         self._unreported = 0
 
     def submit(self, flush: Flush, done: Done) -> None:
-        """Run ``flush`` in a thread, then ``done`` in the event loop with its result or its error."""
+        """Run ``flush`` in a thread, then ``done`` in the event loop with its result or error."""
         self._unreported += 1
         if self._unreported > len(self._threads) < self._limit:
             self._start_thread()

@@ -1,0 +1,117 @@
+"""Batches to append, and files that fail or wait when a test says so."""
+
+import errno
+import threading
+from collections.abc import Iterable
+
+from qbus.broker.log import File, OsFiles
+from qbus.broker.log.files import Data
+from qbus.records import Compression, build_batch
+
+NOW_MS = 1_700_000_000_000
+
+
+def batch(
+    *values: bytes,
+    timestamp: int = NOW_MS,
+    compression: Compression = Compression.NONE,
+    producer_id: int = -1,
+    producer_epoch: int = -1,
+    base_sequence: int = -1,
+    attributes: int = 0,
+) -> memoryview:
+    """One batch of ``values``, as a request's records arrive."""
+    return memoryview(
+        build_batch(
+            [(None, value, (), timestamp) for value in values],
+            compression=compression,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            base_sequence=base_sequence,
+            attributes=attributes,
+        )
+    )
+
+
+class DiskControl:
+    """What the disk below :class:`ControlledFiles` does."""
+
+    def __init__(self) -> None:
+        self.syncs = 0
+        self.sync_error: int | None = None
+        self.write_error: int | None = None
+        self._go_on = threading.Event()
+        self._go_on.set()
+        self.syncing = threading.Semaphore(0)
+
+    def hold_syncs(self) -> None:
+        """Let no sync finish from now on."""
+        self.syncing = threading.Semaphore(0)
+        self._go_on.clear()
+
+    def release_syncs(self) -> None:
+        """Let syncs finish again."""
+        self._go_on.set()
+
+    def fill(self) -> None:
+        """Be full: writes fail."""
+        self.write_error = errno.ENOSPC
+
+    def empty(self) -> None:
+        """Have space again."""
+        self.write_error = None
+
+    def sync(self) -> None:
+        """What each sync goes through."""
+        self.syncs += 1
+        self.syncing.release()
+        assert self._go_on.wait(30)
+        if self.sync_error is not None:
+            raise OSError(self.sync_error, "Input/output error")
+
+    def write(self) -> None:
+        """What each write goes through."""
+        if self.write_error is not None:
+            raise OSError(self.write_error, "No space left on device")
+
+
+class ControlledFile:
+    """A file whose data writes and syncs pass through a :class:`DiskControl`."""
+
+    def __init__(self, file: File, disk: DiskControl) -> None:
+        self._file = file
+        self._disk = disk
+
+    def fileno(self) -> int:
+        return self._file.fileno()
+
+    def size(self) -> int:
+        return self._file.size()
+
+    def read_at(self, position: int, length: int, *, wait: bool = True) -> bytes:
+        return self._file.read_at(position, length, wait=wait)
+
+    def write_at(self, position: int, data: Data) -> int:
+        self._disk.write()
+        return self._file.write_at(position, data)
+
+    def truncate(self, size: int) -> None:
+        self._file.truncate(size)
+
+    def sync(self) -> None:
+        self._disk.sync()
+        self._file.sync()
+
+
+class ControlledFiles(OsFiles):
+    """The real file system, where segments (``.log``) are under a test's control."""
+
+    def __init__(self, disk: DiskControl, suffixes: Iterable[str] = (".log",)) -> None:
+        self._disk = disk
+        self._suffixes = tuple(suffixes)
+
+    def open(self, path: str, *, write: bool = False) -> File:  # type: ignore[override]
+        file = super().open(path, write=write)
+        if path.endswith(self._suffixes):
+            return ControlledFile(file, self._disk)
+        return file
