@@ -112,7 +112,7 @@ class Cluster:
         """An open connection to a broker that is known from the metadata."""
         node = self.metadata.nodes.get(node_id)
         if node is None:
-            raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, f"no broker {node_id} is known")
+            raise ConnectionFailed(f"no broker {node_id} is known")
         return await self._connect((node.host, node.port), lane)
 
     # Metadata.
@@ -129,6 +129,13 @@ class Cluster:
         response: MetadataResponse = await self.ask_any(ApiKey.METADATA, request)
         self.metadata.update(response)
         return response
+
+    async def need_node(self, node_id: int) -> None:
+        """Raise :class:`~qbus.errors.ApiError` BROKER_NOT_AVAILABLE for a broker unknown to all."""
+        if node_id not in self.metadata.nodes:
+            await self.refresh(())
+        if node_id not in self.metadata.nodes:
+            raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, f"there is no broker {node_id}")
 
     async def need(self, topics: Iterable[str], *, create: bool = False) -> None:
         """See to it that something is known of each of ``topics``, be it an error."""

@@ -72,8 +72,7 @@ async def _ask(cluster: Cluster, kind: ConfigKind, name: str, api: ApiKey, reque
     async def attempt() -> Any:
         if kind is not ConfigKind.BROKER or not name:
             return await cluster.ask_any(api, request)
-        if int(name) not in cluster.metadata.nodes:
-            await cluster.refresh(())
+        await cluster.need_node(int(name))
         return await cluster.ask(int(name), api, request)
 
     return await retrying(attempt, cluster.request_timeout)

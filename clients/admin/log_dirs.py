@@ -23,6 +23,7 @@ async def describe(cluster: Cluster, nodes: Iterable[int] | None) -> list[LogDir
         await cluster.refresh(())
         found = []
         for node_id in sorted(cluster.metadata.nodes) if wanted is None else wanted:
+            await cluster.need_node(node_id)
             response: DescribeLogDirsResponse = await cluster.ask(
                 node_id, ApiKey.DESCRIBE_LOG_DIRS, DescribeLogDirsRequest(topics=None)
             )

@@ -115,16 +115,17 @@ class Fetcher:
                 lane=Lane.FETCH,
                 timeout=self._cluster.request_timeout + self._options.fetch_max_wait,
             )
-            check(response.error_code)
-            needs_pause = self._arrived(positions, response)
+            check(response.error_code, of="fetch")
+            has_failed = self._arrived(positions, response)
         except QbusError as error:
-            needs_pause = True
+            has_failed = True
             self._cluster.metadata.forget({partition.topic for partition in positions})
             if not (isinstance(error, ApiError) and error.retriable):
                 self._failure = error
-        if needs_pause:
+        self._changed.set()
+        if has_failed:
             await asyncio.sleep(_RETRY_DELAY)
-        del self._fetches[leader]
+        self._fetches.pop(leader, None)
         self._changed.set()
 
     def _request(self, positions: Mapping[TopicPartition, int]) -> FetchRequest:

@@ -13,6 +13,7 @@ from ..cluster import Cluster, retrying
 from ..types import BatchMetadata, RecordMetadata, TopicDescription
 from .accumulator import Accumulator
 from .batch import BulkDelivery
+from .checks import check_item, check_many
 from .options import Acks, ProducerOptions, parse_acks, parse_compression
 from .sender import Sender
 
@@ -95,10 +96,13 @@ class Producer:
 
         ``partition``: by default the key's, or without a key one that changes from batch to batch.
         ``timestamp``: milliseconds since the Unix epoch, by default the time its batch began.
+        Buffers must not be changed before the record is delivered.
 
         The future tells where the record went, or raises :class:`~qbus.errors.ApiError`. This
-        method raises it too, for a topic or partition that does not exist.
+        method raises it too, for a topic or partition that does not exist, and TypeError or
+        ValueError for what cannot be a record.
         """
+        check_item(key, value, headers, timestamp)
         description = await self._ready(topic)
         delivery = self._accumulator.add(
             description, key, value, headers, partition=partition, timestamp=timestamp
@@ -117,11 +121,10 @@ class Producer:
     ) -> asyncio.Future[list[BatchMetadata]]:
         """Put many values on their way, with or without ``keys``: much quicker than one by one.
 
-        Otherwise as :meth:`send`; the future tells where each run of records went, and raises when
+        Otherwise as :meth:`send`. The future tells where each run of records went, and raises when
         one of them could not be delivered.
         """
-        if keys is not None and len(keys) != len(values):
-            raise ValueError(f"{len(keys)} keys for {len(values)} values")
+        check_many(values, keys, timestamp)
         description = await self._ready(topic)
         bulk = BulkDelivery()
         steps = self._accumulator.add_many(

@@ -5,6 +5,8 @@ Pure: it is told what happened and says what may be sent. How an idempotent prod
 
 - A batch gets an identity and a sequence when it is first sent, and keeps them when it is sent
   again, so the broker recognizes what it already has.
+- A broker that has never met an identity takes any first sequence: until one batch is delivered,
+  only one is in flight, or the second could be taken for the first.
 - After a failure nothing is sent until all that is in flight is answered; then what failed goes
   again, oldest first.
 - If then the oldest of them was refused as out of sequence, nothing before it is missing an answer:
@@ -37,6 +39,7 @@ class PartitionQueue:
         self._batch_bytes = batch_bytes
         self._max_in_flight = max_in_flight
         self._next_sequence = 0
+        self._is_established = False
         self._open: Batch | None = None
         self._waiting: deque[Batch] = deque()
         self._in_flight: list[Batch] = []
@@ -71,7 +74,8 @@ class PartitionQueue:
 
     def next_at(self, linger: float) -> float | None:
         """When :meth:`take` will have a batch, if nothing happens until then; None: not at all."""
-        if len(self._in_flight) >= self._max_in_flight or self._failed:
+        limit = self._max_in_flight if self._is_established else 1
+        if len(self._in_flight) >= limit or self._failed:
             return None
         if self._waiting:
             return self._retry_at
@@ -101,6 +105,7 @@ class PartitionQueue:
         """Number what was never sent from 0, as ``identity``."""
         self.identity = identity
         self._next_sequence = 0
+        self._is_established = False
 
     def number(self, batch: Batch) -> None:
         """Give ``batch`` its identity and sequence, unless it has them."""
@@ -109,8 +114,14 @@ class PartitionQueue:
             batch.sequence = self._next_sequence
             self._next_sequence = (self._next_sequence + batch.count) & _MAX_SEQUENCE
 
-    def settled(self, batch: Batch) -> None:
-        """``batch`` was delivered, or given up."""
+    def delivered(self, batch: Batch) -> None:
+        """``batch`` is stored."""
+        if batch.identity == self.identity:
+            self._is_established = True
+        self.given_up(batch)
+
+    def given_up(self, batch: Batch) -> None:
+        """``batch`` is not sent again."""
         self._in_flight.remove(batch)
         self._recover()
 

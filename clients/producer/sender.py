@@ -93,6 +93,9 @@ class Sender:
             except QbusError as error:
                 self._failed(batch, error)
                 continue
+            except Exception as error:  # noqa: BLE001 - the sender outlives what it cannot encode
+                self._give_up(batch, error)
+                continue
             request = requests.setdefault(leader, [])
             request.append(batch)
             if sum(part.size for part in request) > _MAX_REQUEST_BYTES:
@@ -145,7 +148,8 @@ class Sender:
         except QbusError as error:
             for batch in batches:
                 self._failed(batch, error)
-        self.wake()
+        finally:
+            self.wake()
 
     def _request(self, batches: Mapping[TopicPartition, Batch]) -> ProduceRequest:
         return ProduceRequest(
@@ -185,7 +189,7 @@ class Sender:
             self._failed(batch, api_error(answer.error_code, answer.error_message))
 
     def _delivered(self, batch: Batch, base_offset: int, log_append_time: int) -> None:
-        self._queue(batch).settled(batch)
+        self._queue(batch).delivered(batch)
         batch.delivered(base_offset, log_append_time)
         self._release(batch)
 
@@ -199,7 +203,10 @@ class Sender:
             batch.attempts += 1
             self._queue(batch).failed(batch, error.code, now + delay)
             return
-        self._queue(batch).settled(batch)
+        self._give_up(batch, error)
+
+    def _give_up(self, batch: Batch, error: Exception) -> None:
+        self._queue(batch).given_up(batch)
         batch.failed(error)
         self._release(batch)
 
