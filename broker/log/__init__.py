@@ -3,9 +3,11 @@
 from .appender import AppendInfo
 from .config import LogConfig
 from .corruption import Corruption
+from .data_directory import DataDirectory
 from .epochs import EpochEnd, EpochStart, LeaderEpochCache
 from .files import File, Files, OsFiles
 from .log import Log
+from .manager import LogManager
 from .names import TopicPartition
 from .producers import Producer, ProducerState
 from .slices import LogSlice
@@ -14,6 +16,7 @@ from .timestamps import TimestampOffset
 __all__ = [
     "AppendInfo",
     "Corruption",
+    "DataDirectory",
     "EpochEnd",
     "EpochStart",
     "File",
@@ -21,6 +24,7 @@ __all__ = [
     "LeaderEpochCache",
     "Log",
     "LogConfig",
+    "LogManager",
     "LogSlice",
     "OsFiles",
     "Producer",

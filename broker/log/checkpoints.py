@@ -92,6 +92,11 @@ def write_offsets(files: Files, path: str, offsets: Mapping[TopicPartition, int]
     write_atomically(files, path, encode_offsets(offsets))
 
 
+def read_topic_id(files: Files, path: str) -> bytes | None:
+    """The topic id that a ``partition.metadata`` holds. Raises OSError, BadCheckpoint."""
+    return decode_partition_metadata(read_file(files, path)) if files.exists(path) else None
+
+
 def _encode(lines: list[str]) -> bytes:
     return "".join(f"{line}\n" for line in [str(_VERSION), str(len(lines)), *lines]).encode()
 

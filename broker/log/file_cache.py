@@ -13,7 +13,7 @@ class FileCache:
     Thread-safe.
     """
 
-    def __init__(self, files: Files, limit: int = 1024) -> None:
+    def __init__(self, files: Files, limit: int = 256) -> None:
         self.files = files
         self._limit = limit
         self._open: OrderedDict[str, File] = OrderedDict()
@@ -35,6 +35,12 @@ class FileCache:
         """Let go of a file that has another name now, or none."""
         with self._lock:
             self._open.pop(path, None)
+
+    def forget_directory(self, path: str) -> None:
+        """Let go of all files in a directory."""
+        with self._lock:
+            for known in [known for known in self._open if known.startswith(f"{path}/")]:
+                del self._open[known]
 
     def __len__(self) -> int:
         return len(self._open)

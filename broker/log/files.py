@@ -71,6 +71,9 @@ class Files(Protocol):
     def remove_directory(self, path: str) -> None:
         """Remove an empty directory."""
 
+    def space(self, path: str) -> tuple[int, int]:
+        """Bytes of the file system that ``path`` is on: all of them, and those free to use."""
+
     def sync_directory(self, path: str) -> None:
         """Return when the names in a directory are on stable storage."""
 
@@ -166,6 +169,10 @@ class OsFiles:
 
     def remove_directory(self, path: str) -> None:
         os.rmdir(path)  # noqa: PTH106
+
+    def space(self, path: str) -> tuple[int, int]:
+        found = os.statvfs(path)
+        return found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize
 
     def sync_directory(self, path: str) -> None:
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

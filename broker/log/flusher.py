@@ -22,11 +22,12 @@ class Flusher:
     and leader epochs are, too, so that after a crash nothing below it need be read.
     """
 
-    def __init__(self, state: LogState, unsynced: list[LogSegment], *, new_names: bool) -> None:
+    def __init__(self, state: LogState, unsynced: list[LogSegment], *, clean: bool) -> None:
         self._state = state
         self._unsynced = [segment for segment in unsynced if segment is not state.active]
         self._unfinished = list(self._unsynced)
-        self._new_names = new_names
+        self._new_names = not clean
+        self._closed_at = state.end_offset if clean else -1
         self.flushed_offset = unsynced[0].base_offset if unsynced else state.end_offset
         self.recovery_point = self.flushed_offset
         self.flushed_at = state.clock.monotonic()
@@ -82,8 +83,10 @@ class Flusher:
 
     def close(self) -> int:
         """Flush, and leave everything so that opening needs to read nothing. Raises likewise."""
-        self.flush()
-        return self._checkpoint(full=True)
+        point = self.flush()
+        if point != self._closed_at or self._unfinished or self._state.epochs.dirty:
+            point = self._checkpoint(full=True)
+        return point
 
     def _checkpoint(self, *, full: bool) -> int:
         state = self._state

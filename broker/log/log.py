@@ -42,6 +42,7 @@ class Log:
         self._scrubber = Scrubber(state, verifier)
         self._appender = Appender(state, flusher)
         partition = parse_partition(state.directory.rpartition("/")[2])
+        self.topic_id: bytes | None = None
         self.topic_partition = partition or TopicPartition(state.directory, 0)
 
     @classmethod
@@ -72,8 +73,7 @@ class Log:
         state = LogState(directory, opened, config, clock, shared)
         if opened.corruption is not None:
             state.refuse_corrupt(opened.corruption)
-        new_names = not clean or not state.end_offset
-        log = cls(state, Flusher(state, opened.unsynced, new_names=new_names))
+        log = cls(state, Flusher(state, opened.unsynced, clean=opened.clean))
         if opened.unsynced and opened.corruption is None:
             log.flush()
         return log
@@ -94,6 +94,11 @@ class Log:
     def log_start_offset(self) -> int:
         """The first offset that may be read."""
         return self._state.log_start_offset
+
+    @property
+    def first_segment_offset(self) -> int:
+        """The base offset of the oldest segment; the log may start behind it."""
+        return self._state.segments[0].base_offset
 
     @property
     def log_end_offset(self) -> int:

@@ -22,13 +22,18 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class OpenedLog:
-    """What a log begins its life with. ``unsynced``: segments that may not be stable yet."""
+    """What a log begins its life with.
+
+    ``unsynced`` are segments that may not be stable yet; ``clean`` says that nothing on disk was,
+    or may have been, changed since the log was closed.
+    """
 
     segments: list[LogSegment]
     log_start_offset: int
     epochs: LeaderEpochCache
     producers: ProducerState
     unsynced: list[LogSegment] = field(default_factory=list)
+    clean: bool = True
     corruption: Corruption | None = None
 
 
@@ -90,6 +95,7 @@ class LogOpener:
         return True
 
     def _recover(self, opened: OpenedLog, recovery_point: int) -> None:
+        opened.clean = False
         recovery = Recovery(
             self._cache, recovery_point, opened.epochs, self._config.index_interval_bytes
         )
@@ -112,14 +118,17 @@ class LogOpener:
         if not segments:
             base = opened.log_start_offset
             new = LogSegment(self._cache, self._directory, base, size=0, created_ms=self._now_ms)
-            new.hold_open()
+            new.hold_open()  # which makes the file
+            new.release()
             segments = [new]
+            opened.clean = False
         opened.segments = segments
         opened.log_start_offset = max(opened.log_start_offset, segments[0].base_offset)
 
     def _complete_epochs(self, opened: OpenedLog, *, known: bool) -> None:
         epochs = opened.epochs
         if not known:
+            opened.clean = False
             for segment in opened.segments:
                 for placed in segment.batches_from(segment.base_offset):
                     epochs.assign(placed.header.partition_leader_epoch, placed.header.base_offset)

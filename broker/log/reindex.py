@@ -31,5 +31,6 @@ def reindex(state: LogState, segment: LogSegment) -> bool:
         except BadBatch:
             return False
         copy.write_indexes(full=not active)
+        copy.sync_indexes()
         segment.adopt_indexes(copy)
     return True

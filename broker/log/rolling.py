@@ -28,7 +28,7 @@ def must_roll(
     return (
         position + size > config.segment_bytes
         or end_offset + records - 1 - segment.base_offset > _MAX_RELATIVE_OFFSET
-        or _age(segment, timestamp, now_ms) > config.segment_ms - config.segment_jitter_ms
+        or _age(segment, timestamp, now_ms) > _limit(segment, config)
         or _indexes_are_full(segment, config)
     )
 
@@ -39,7 +39,13 @@ def is_due(segment: LogSegment, config: LogConfig, now_ms: int) -> bool:
     Records may carry timestamps of long ago: the segment's own age counts as well.
     """
     begun = max(segment.first_timestamp, segment.created_ms)
-    return segment.size > 0 and now_ms - begun > config.segment_ms - config.segment_jitter_ms
+    return segment.size > 0 and now_ms - begun > _limit(segment, config)
+
+
+def _limit(segment: LogSegment, config: LogConfig) -> int:
+    """``segment.ms``, for each segment less a part of the jitter, so that not all roll at once."""
+    jitter = min(config.segment_jitter_ms, config.segment_ms)
+    return config.segment_ms - int(jitter * segment.jitter)
 
 
 def _age(segment: LogSegment, timestamp: int, now_ms: int) -> int:

@@ -1,5 +1,6 @@
 """A stretch of a log: one ``.log`` file of batches and its two indexes."""
 
+import random
 from collections.abc import Iterator
 
 from .file_cache import FileCache
@@ -35,6 +36,7 @@ class LogSegment:
         "created_ms",
         "directory",
         "end",
+        "jitter",
         "path",
         "verified",
     )
@@ -54,6 +56,7 @@ class LogSegment:
         self.path = f"{directory}/{numbered(base_offset, LOG_SUFFIX)}"
         self.end = (base_offset, size)
         self.created_ms = created_ms
+        self.jitter = random.random()  # noqa: S311 - spreads work, hides nothing
         self.verified = VerifiedRanges(size)
         self._cache = cache
         self._file: File | None = None

@@ -116,6 +116,7 @@ class LogState:
 
     def abandon(self) -> None:
         """Refuse everything from now on: the log is closed or deleted."""
+        self.cache.forget_directory(self.directory)
         self.refusal = ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.directory} is closed")
 
 

@@ -1,0 +1,171 @@
+"""All logs of a broker, in one or more data directories."""
+
+import logging
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Self
+
+from qbus.clock import Clock
+from qbus.errors import ApiError, ConfigError, ErrorCode
+
+from .config import LogConfig
+from .data_directory import DataDirectory
+from .file_cache import FileCache
+from .files import Files, OsFiles
+from .log import Log
+from .names import TopicPartition
+
+_logger = logging.getLogger(__name__)
+
+_THREADS = 8
+
+
+class LogManager:
+    """Opens, creates, deletes and closes logs, and keeps their checkpoints.
+
+    ``get``, ``logs`` and ``directories`` do no IO; everything else waits for disks and is for
+    threads. What fails takes its directory offline: see :class:`DirectoryHealth`.
+    """
+
+    def __init__(self, directories: list[DataDirectory], threads: int) -> None:
+        """Use :meth:`open`."""
+        self.directories = tuple(directories)
+        self._threads = threads
+        self._some_missing = any(directory.offline for directory in directories)
+
+    @classmethod
+    def open(
+        cls,
+        data_dirs: Sequence[str],
+        config_for: Callable[[str], LogConfig],
+        clock: Clock,
+        files: Files | None = None,
+        *,
+        node_id: int,
+        cluster_id: str,
+        threads: int = _THREADS,
+    ) -> Self:
+        """Open every log found in ``data_dirs``, ``threads`` at a time.
+
+        ``config_for`` gives a topic's settings. A directory that cannot be used is offline. Raises
+        ConfigError when one is in use by, or belongs to, another broker or cluster, ApiError
+        KAFKA_STORAGE_ERROR when none can be used.
+        """
+        begun = clock.monotonic()
+        cache = FileCache(files or OsFiles())
+        directories = [DataDirectory(path.rstrip("/"), clock, cache) for path in data_dirs]
+        found = [
+            (directory, partition)
+            for directory in directories
+            for partition in directory.acquire(cluster_id, node_id)
+        ]
+        _check_unique(found)
+        with ThreadPoolExecutor(threads, "open-log") as pool:
+            list(pool.map(lambda item: _open_log(item[0], item[1], config_for), found))
+        manager = cls(directories, threads)
+        manager.checkpoint()
+        seconds = clock.monotonic() - begun
+        _logger.info("opened %d logs in %.3f s", len(manager.logs()), seconds)
+        manager.check_online()
+        return manager
+
+    def check_online(self) -> None:
+        """Raise ApiError KAFKA_STORAGE_ERROR when every directory is offline."""
+        if all(directory.offline for directory in self.directories):
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "no data directory can be used")
+
+    def get(self, topic: str, partition: int) -> Log | None:
+        """The log of a partition, if this broker has it."""
+        key = TopicPartition(topic, partition)
+        for directory in self.directories:
+            log = directory.logs.get(key)
+            if log is not None:
+                return log
+        return None
+
+    def logs(self) -> dict[TopicPartition, Log]:
+        """Every log."""
+        return {key: log for directory in self.directories for key, log in directory.logs.items()}
+
+    def create(
+        self,
+        topic: str,
+        partition: int,
+        topic_id: bytes,
+        config: LogConfig,
+        *,
+        is_new: bool = False,
+    ) -> Log:
+        """Begin the log of a partition, in the directory that has fewest; stable on return.
+
+        A partition that is not known to be new may be in a directory that could not be opened:
+        without ``is_new``, such a directory means refusal. Raises ApiError KAFKA_STORAGE_ERROR.
+        """
+        online = [directory for directory in self.directories if not directory.offline]
+        if self._some_missing and not is_new:
+            raise ApiError(
+                ErrorCode.KAFKA_STORAGE_ERROR,
+                f"{topic}-{partition} may be in a data directory that is offline",
+            )
+        self.check_online()
+        directory = min(online, key=lambda directory: len(directory.logs))
+        return directory.create_log(TopicPartition(topic, partition), topic_id, config)
+
+    def delete(self, topic: str, partition: int) -> None:
+        """Delete a partition: gone at once, its files later. Raises ApiError."""
+        self._directory_of(topic, partition).remove_log(TopicPartition(topic, partition))
+
+    def truncate(self, topic: str, partition: int, offset: int) -> int:
+        """Cut a log back to ``offset``, its checkpoint first; where it ends. Raises ApiError."""
+        directory = self._directory_of(topic, partition)
+        return directory.truncate_log(TopicPartition(topic, partition), offset)
+
+    def checkpoint(self) -> None:
+        """Write down recovery points and log starts: a crash then costs reading what came later."""
+        for directory in self.directories:
+            _try(directory, directory.checkpoint)
+
+    def checkpoint_log_starts(self) -> None:
+        """Write down where logs start, so that deleted records stay deleted after a crash."""
+        for directory in self.directories:
+            _try(directory, directory.checkpoint_log_starts)
+
+    def empty_trash(self) -> int:
+        """Remove files deleted ``file.delete.delay.ms`` ago; how many."""
+        return sum(directory.shared.trash.empty() for directory in self.directories)
+
+    def close(self) -> None:
+        """Close every log, leaving each directory marked as clean where all went well."""
+        with ThreadPoolExecutor(self._threads, "close-log") as pool:
+            for directory in self.directories:
+                directory.close(pool)
+
+    def _directory_of(self, topic: str, partition: int) -> DataDirectory:
+        key = TopicPartition(topic, partition)
+        for directory in self.directories:
+            if key in directory.logs:
+                return directory
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no log of {key}")
+
+
+def _open_log(
+    directory: DataDirectory, partition: TopicPartition, config_for: Callable[[str], LogConfig]
+) -> None:
+    _try(directory, lambda: directory.open_log(partition, config_for(partition.topic)))
+
+
+def _try(directory: DataDirectory, work: Callable[[], object]) -> None:
+    """One directory's failure is its own: it is offline or full, and the others go on."""
+    try:
+        if not directory.offline:
+            work()
+    except ApiError as error:
+        _logger.warning("%s: %s", directory.path, error)
+
+
+def _check_unique(found: list[tuple[DataDirectory, TopicPartition]]) -> None:
+    seen: dict[TopicPartition, DataDirectory] = {}
+    for directory, partition in found:
+        if partition in seen:
+            raise ConfigError(f"{partition} is in {seen[partition].path} and in {directory.path}")
+        seen[partition] = directory
