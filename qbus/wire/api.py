@@ -98,7 +98,7 @@ _APIS: Final = (
     Api(ApiKey.SYNC_GROUP, 0, 5),
     Api(ApiKey.DESCRIBE_GROUPS, 0, 6),
     Api(ApiKey.LIST_GROUPS, 0, 5),
-    Api(ApiKey.API_VERSIONS, 0, 4),
+    Api(ApiKey.API_VERSIONS, 0, 5),
     Api(ApiKey.CREATE_TOPICS, 2, 7),
     Api(ApiKey.DELETE_TOPICS, 1, 6),
     Api(ApiKey.DELETE_RECORDS, 0, 2),

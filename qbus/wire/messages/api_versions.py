@@ -6,6 +6,8 @@ from ..declare import Bool, Int16, Int32, Int64, String, Struct, field
 class ApiVersionsRequest(Struct, flexible="3+"):
     client_software_name: String = field("3+")
     client_software_version: String = field("3+")
+    cluster_id: String | None = field("5+", default=None)
+    node_id: Int32 = field("5+", default=-1)
 
 
 class ApiVersion(Struct):

@@ -14,14 +14,14 @@ class DescribeClusterBroker(Struct):
     host: String = field()
     port: Int32 = field()
     rack: String | None = field(default=None)
-    is_fenced: Bool = field("2+")
+    is_fenced: Bool = field("2+", ignorable=False)
 
 
 class DescribeClusterResponse(Struct, flexible="0+"):
     throttle_time_ms: Int32 = field()
     error_code: Int16 = field()
     error_message: String | None = field(default=None)
-    endpoint_type: Int8 = field("1+", default=1)
+    endpoint_type: Int8 = field("1+", default=1, ignorable=False)
     cluster_id: String = field()
     controller_id: Int32 = field(default=-1)
     brokers: list[DescribeClusterBroker] = field()

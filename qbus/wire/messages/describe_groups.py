@@ -19,13 +19,13 @@ class DescribedGroupMember(Struct):
 
 class DescribedGroup(Struct):
     error_code: Int16 = field()
-    error_message: String | None = field("6+", default=None)
+    error_message: String | None = field("6+", default=None, ignorable=False)
     group_id: String = field()
     group_state: String = field()
     protocol_type: String = field()
     protocol_data: String = field()
     members: list[DescribedGroupMember] = field()
-    authorized_operations: Int32 = field("3+", default=-2147483648)
+    authorized_operations: Int32 = field("3+", default=-2147483648, ignorable=False)
 
 
 class DescribeGroupsResponse(Struct, flexible="5+"):

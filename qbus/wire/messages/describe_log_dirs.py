@@ -30,7 +30,6 @@ class DescribeLogDirsResult(Struct):
     topics: list[DescribeLogDirsTopic] = field()
     total_bytes: Int64 = field("4+", default=-1)
     usable_bytes: Int64 = field("4+", default=-1)
-    is_cordoned: Bool = field("5+")
 
 
 class DescribeLogDirsResponse(Struct, flexible="2+"):

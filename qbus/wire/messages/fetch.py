@@ -72,11 +72,11 @@ class PartitionData(Struct):
     high_watermark: Int64 = field()
     last_stable_offset: Int64 = field(default=-1)
     log_start_offset: Int64 = field("5+", default=-1)
-    diverging_epoch: EpochEndOffset = field("12+", tag=0)
-    current_leader: LeaderIdAndEpoch = field("12+", tag=1)
-    snapshot_id: SnapshotId = field("12+", tag=2)
+    diverging_epoch: EpochEndOffset = field("12+", tag=0, ignorable=False)
+    current_leader: LeaderIdAndEpoch = field("12+", tag=1, ignorable=False)
+    snapshot_id: SnapshotId = field("12+", tag=2, ignorable=False)
     aborted_transactions: list[AbortedTransaction] | None = field()
-    preferred_read_replica: Int32 = field("11+", default=-1)
+    preferred_read_replica: Int32 = field("11+", default=-1, ignorable=False)
     records: Records | None = field()
 
 
@@ -96,6 +96,6 @@ class NodeEndpoint(Struct):
 class FetchResponse(Struct, flexible="12+"):
     throttle_time_ms: Int32 = field()
     error_code: Int16 = field("7+")
-    session_id: Int32 = field("7+")
+    session_id: Int32 = field("7+", ignorable=False)
     responses: list[FetchableTopicResponse] = field()
-    node_endpoints: list[NodeEndpoint] = field("16+", tag=0)
+    node_endpoints: list[NodeEndpoint] = field("16+", tag=0, ignorable=False)

@@ -20,9 +20,9 @@ class Coordinator(Struct):
 
 class FindCoordinatorResponse(Struct, flexible="3+"):
     throttle_time_ms: Int32 = field("1+")
-    error_code: Int16 = field("0-3")
+    error_code: Int16 = field("0-3", ignorable=False)
     error_message: String | None = field("1-3")
-    node_id: Int32 = field("0-3")
-    host: String = field("0-3")
-    port: Int32 = field("0-3")
-    coordinators: list[Coordinator] = field("4+")
+    node_id: Int32 = field("0-3", ignorable=False)
+    host: String = field("0-3", ignorable=False)
+    port: Int32 = field("0-3", ignorable=False)
+    coordinators: list[Coordinator] = field("4+", ignorable=False)

@@ -1,6 +1,6 @@
 """InitProducerId (API 22)."""
 
-from ..declare import Bool, Int16, Int32, Int64, String, Struct, field
+from ..declare import Int16, Int32, Int64, String, Struct, field
 
 
 class InitProducerIdRequest(Struct, flexible="2+"):
@@ -8,8 +8,6 @@ class InitProducerIdRequest(Struct, flexible="2+"):
     transaction_timeout_ms: Int32 = field()
     producer_id: Int64 = field("3+", default=-1, ignorable=False)
     producer_epoch: Int16 = field("3+", default=-1, ignorable=False)
-    enable2_pc: Bool = field("6+", ignorable=False)
-    keep_prepared_txn: Bool = field("6+", ignorable=False)
 
 
 class InitProducerIdResponse(Struct, flexible="2+"):
@@ -17,5 +15,3 @@ class InitProducerIdResponse(Struct, flexible="2+"):
     error_code: Int16 = field()
     producer_id: Int64 = field(default=-1)
     producer_epoch: Int16 = field()
-    ongoing_txn_producer_id: Int64 = field("6+", default=-1)
-    ongoing_txn_producer_epoch: Int16 = field("6+", default=-1)

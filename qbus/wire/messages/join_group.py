@@ -32,6 +32,6 @@ class JoinGroupResponse(Struct, flexible="6+"):
     protocol_type: String | None = field("7+", default=None)
     protocol_name: String | None = field(nullable="7+")
     leader: String = field()
-    skip_assignment: Bool = field("9+")
+    skip_assignment: Bool = field("9+", ignorable=False)
     member_id: String = field()
     members: list[JoinGroupResponseMember] = field()

@@ -24,4 +24,4 @@ class MemberResponse(Struct):
 class LeaveGroupResponse(Struct, flexible="4+"):
     throttle_time_ms: Int32 = field("1+")
     error_code: Int16 = field()
-    members: list[MemberResponse] = field("3+")
+    members: list[MemberResponse] = field("3+", ignorable=False)

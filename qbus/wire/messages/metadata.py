@@ -38,7 +38,7 @@ class MetadataResponseTopic(Struct):
     topic_id: Uuid = field("10+")
     is_internal: Bool = field("1+")
     partitions: list[MetadataResponsePartition] = field()
-    topic_authorized_operations: Int32 = field("8+", default=-2147483648)
+    topic_authorized_operations: Int32 = field("8+", default=-2147483648, ignorable=False)
 
 
 class MetadataResponse(Struct, flexible="9+"):
@@ -47,5 +47,5 @@ class MetadataResponse(Struct, flexible="9+"):
     cluster_id: String | None = field("2+", default=None)
     controller_id: Int32 = field("1+", default=-1)
     topics: list[MetadataResponseTopic] = field()
-    cluster_authorized_operations: Int32 = field("8-10", default=-2147483648)
+    cluster_authorized_operations: Int32 = field("8-10", default=-2147483648, ignorable=False)
     error_code: Int16 = field("13+")

@@ -63,6 +63,6 @@ class OffsetFetchResponseGroup(Struct):
 
 class OffsetFetchResponse(Struct, flexible="6+"):
     throttle_time_ms: Int32 = field("3+")
-    topics: list[OffsetFetchResponseTopic] = field("0-7")
+    topics: list[OffsetFetchResponseTopic] = field("0-7", ignorable=False)
     error_code: Int16 = field("2-7")
-    groups: list[OffsetFetchResponseGroup] = field("8+")
+    groups: list[OffsetFetchResponseGroup] = field("8+", ignorable=False)

@@ -39,7 +39,7 @@ class PartitionProduceResponse(Struct):
     log_start_offset: Int64 = field("5+", default=-1)
     record_errors: list[BatchIndexAndErrorMessage] = field("8+")
     error_message: String | None = field("8+", default=None)
-    current_leader: LeaderIdAndEpoch = field("10+", tag=0)
+    current_leader: LeaderIdAndEpoch = field("10+", tag=0, ignorable=False)
 
 
 class TopicProduceResponse(Struct):
@@ -58,4 +58,4 @@ class NodeEndpoint(Struct):
 class ProduceResponse(Struct, flexible="9+"):
     responses: list[TopicProduceResponse] = field()
     throttle_time_ms: Int32 = field()
-    node_endpoints: list[NodeEndpoint] = field("10+", tag=0)
+    node_endpoints: list[NodeEndpoint] = field("10+", tag=0, ignorable=False)
