@@ -47,3 +47,7 @@ class NoChildrenForEphemerals(NodeError):
 
 class ChangesLost(StoreError):
     """Changes were pruned that were not seen: everything has to be read anew."""
+
+
+class MalformedNode(StoreError):
+    """A node holds something else than belongs there."""

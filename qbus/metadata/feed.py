@@ -60,21 +60,30 @@ async def prune(store: "MetadataStore", keep: int = KEPT) -> int:
     return len(old)
 
 
-async def follow(store: "MetadataStore", after: int) -> AsyncIterator[Change]:
-    """The changes after ``after``, as they come; ends with StoreUnavailable at the latest.
+async def follow(store: "MetadataStore", after: int) -> AsyncIterator[list[Change]]:
+    """The changes after ``after``, all that there are at a time, as they come.
 
     Raises:
         ChangesLost: the change ``after``, or one since, was pruned before it was seen here.
+        StoreUnavailable: at the latest when the session ends.
     """
     while True:
         changed = asyncio.Event()
         sequences = sorted(sequence_of(name) for name in await store.children(PATH, changed.set))
         if after not in sequences:
             raise ChangesLost(f"the changes after {after} were pruned")
-        for sequence in sequences[sequences.index(after) + 1 :]:
-            node = await store.get(f"{PATH}/{_PREFIX}{sequence:010}")
-            if node is None:
-                raise ChangesLost(f"the change {sequence} was pruned")
-            yield Change(sequence, node.data)
-            after = sequence
-        await changed.wait()
+        new = sequences[sequences.index(after) + 1 :]
+        if new:
+            yield await _read(store, new)
+            after = new[-1]
+        else:
+            await changed.wait()
+
+
+async def _read(store: "MetadataStore", sequences: list[int]) -> list[Change]:
+    paths = [f"{PATH}/{_PREFIX}{sequence:010}" for sequence in sequences]
+    nodes = await asyncio.gather(*(store.get(path) for path in paths))
+    changes = [Change(n, node.data) for n, node in zip(sequences, nodes, strict=True) if node]
+    if len(changes) < len(sequences):
+        raise ChangesLost("changes were pruned while they were read")
+    return changes

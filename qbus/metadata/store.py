@@ -115,11 +115,12 @@ class MetadataStore(ABC):
                 operation that does not apply.
         """
 
-    def changes(self, after: int) -> AsyncIterator[Change]:
+    def changes(self, after: int) -> AsyncIterator[list[Change]]:
         """The changes after the one with sequence number ``after``, as they come.
 
         Raises:
             ChangesLost: some were pruned already; read everything anew, then follow from there.
+            StoreUnavailable: at the latest when the session ends.
         """
         return follow(self, after)
 

@@ -1,0 +1,146 @@
+"""What a broker knows of the cluster, as values that do not change, and how two of them differ."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from qbus.metadata import Node
+from qbus.metadata.znodes import NO_LEADER, ConfigNode, PartitionStateNode, TopicNode
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerInfo:
+    """A broker that lives, and where clients reach it."""
+
+    id: int
+    host: str
+    port: int
+    rack: str | None = None
+    epoch: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionInfo:
+    """A partition's replicas and their state; ``version`` is that of the state's node."""
+
+    leader: int
+    leader_epoch: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    version: int = 0
+
+    @property
+    def has_leader(self) -> bool:
+        """Whether somebody leads it."""
+        return self.leader != NO_LEADER
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A topic: 16 bytes of id, partitions from 0 on, and what is configured for it.
+
+    ``version`` and ``config_version`` are those of its nodes; -1 where there is no configuration.
+    """
+
+    name: str
+    id: bytes
+    partitions: tuple[PartitionInfo, ...]
+    config: Mapping[str, str] = field(default_factory=dict)
+    version: int = 0
+    config_version: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class TopicCreated:
+    """A topic is new."""
+
+    topic: Topic
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDeleted:
+    """A topic is gone; one of the same name and another id may follow."""
+
+    topic: Topic
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionsChanged:
+    """A topic has more partitions, or other leaders, replicas or in-sync replicas than before."""
+
+    topic: Topic
+    before: Topic
+
+
+@dataclass(frozen=True, slots=True)
+class TopicConfigChanged:
+    """Something else is configured for a topic."""
+
+    topic: Topic
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerConfigChanged:
+    """Something else is configured for this broker, and with that, maybe, for any topic."""
+
+
+@dataclass(frozen=True, slots=True)
+class BrokersChanged:
+    """Brokers came or went, or another one is the controller."""
+
+
+Event = (
+    TopicCreated
+    | TopicDeleted
+    | PartitionsChanged
+    | TopicConfigChanged
+    | BrokerConfigChanged
+    | BrokersChanged
+)
+
+
+def read_topic(name: str, nodes: Mapping[str, Node], config: Node | None) -> Topic | None:
+    """The topic that ``nodes``, its tree in the store, and its configuration's node make.
+
+    Raises:
+        MalformedNode: a node holds something else.
+    """
+    root = nodes.get(TopicNode.path(name))
+    if root is None:
+        return None
+    decoded = TopicNode.decode(root.data)
+    return Topic(
+        name,
+        decoded.topic_id,
+        tuple(
+            _read_partition(
+                decoded.assignment[index], nodes.get(PartitionStateNode.path(name, index))
+            )
+            for index in range(len(decoded.assignment))
+        ),
+        ConfigNode.decode(config.data).config if config else {},
+        root.version,
+        config.version if config else -1,
+    )
+
+
+def _read_partition(replicas: tuple[int, ...], node: Node | None) -> PartitionInfo:
+    if node is None:  # assigned, but nobody has led it yet
+        return PartitionInfo(NO_LEADER, -1, replicas, (), -1)
+    state = PartitionStateNode.decode(node.data)
+    return PartitionInfo(state.leader, state.leader_epoch, replicas, state.isr, node.version)
+
+
+def differences(before: Topic | None, after: Topic | None) -> Iterator[Event]:
+    """What has to happen for ``before`` to become ``after``."""
+    if before is not None and (after is None or before.id != after.id):
+        yield TopicDeleted(before)
+        before = None
+    if after is None:
+        return
+    if before is None:
+        yield TopicCreated(after)
+        return
+    if before.partitions != after.partitions:
+        yield PartitionsChanged(after, before)
+    if before.config != after.config:
+        yield TopicConfigChanged(after)

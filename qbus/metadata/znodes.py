@@ -1,0 +1,312 @@
+"""The layout of the store: of each node its path, and its data in both directions.
+
+Where Apache Kafka kept the same in ZooKeeper, paths and JSON are Kafka's (its ``ZkData``, as of
+3.x), so that its operators' tools read them; the rest is in the same style. Fields that Kafka's
+tools expect but nothing here needs are written and not read.
+
+Every ``decode`` raises MalformedNode.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, ClassVar, Self
+
+from .errors import MalformedNode
+from .ids import decode_id, encode_id
+
+ALL_BROKERS = "<default>"
+"""In place of a broker's id: what is configured for every broker."""
+
+NO_LEADER = -1
+
+_dump = partial(json.dumps, separators=(",", ":"))
+
+
+@contextmanager
+def _decoding(what: str, data: bytes) -> Iterator[Any]:
+    """The JSON in ``data``, for a block in which whatever is missing or of a wrong type tells."""
+    try:
+        yield json.loads(data)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise MalformedNode(f"no {what}: {data[:200]!r}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterIdNode:
+    """The cluster's id, given once."""
+
+    PATH: ClassVar = "/cluster/id"
+
+    cluster_id: str
+
+    def encode(self) -> bytes:
+        """Kafka's JSON, version 1."""
+        return _dump({"version": "1", "id": self.cluster_id}).encode()
+
+    @classmethod
+    def decode(cls, data: bytes) -> Self:
+        """Read what :meth:`encode` wrote."""
+        with _decoding("cluster id", data) as json_:
+            return cls(str(json_["id"]))
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerNode:
+    """A broker that lives: an ephemeral node of its session."""
+
+    PARENT: ClassVar = "/brokers/ids"
+
+    host: str
+    port: int
+    epoch: int
+    rack: str | None = None
+    timestamp_ms: int = 0
+
+    @classmethod
+    def path(cls, node_id: int) -> str:
+        """Where the broker ``node_id`` is registered."""
+        return f"{cls.PARENT}/{node_id}"
+
+    @staticmethod
+    def id_of(path: str) -> int:
+        """Which broker is registered at ``path``."""
+        name = path.rpartition("/")[2]
+        if not name.isdecimal():
+            raise MalformedNode(f"no broker id: {path}")
+        return int(name)
+
+    def encode(self) -> bytes:
+        """Kafka's JSON, version 5, with the epoch beside it."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        registration = {
+            "version": 5,
+            "host": self.host,
+            "port": self.port,
+            "jmx_port": -1,
+            "timestamp": str(self.timestamp_ms),
+            "endpoints": [f"PLAINTEXT://{host}:{self.port}"],
+            "listener_security_protocol_map": {"PLAINTEXT": "PLAINTEXT"},
+            "features": {},
+            "epoch": self.epoch,
+        }
+        if self.rack is not None:
+            registration["rack"] = self.rack
+        return _dump(registration).encode()
+
+    @classmethod
+    def decode(cls, data: bytes) -> Self:
+        """Read what :meth:`encode` wrote."""
+        with _decoding("broker", data) as json_:
+            return cls(
+                host=str(json_["host"]),
+                port=int(json_["port"]),
+                epoch=int(json_["epoch"]),
+                rack=json_.get("rack"),
+                timestamp_ms=int(json_["timestamp"]),
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerEpochNode:
+    """Bumped at each registration of a broker: the node's version is the broker's epoch."""
+
+    timestamp_ms: int
+
+    @staticmethod
+    def path(node_id: int) -> str:
+        """Where the epoch of the broker ``node_id`` is."""
+        return f"/brokers/epochs/{node_id}"
+
+    def encode(self) -> bytes:
+        """When the broker was registered last, for people."""
+        return _dump({"version": 1, "timestamp": str(self.timestamp_ms)}).encode()
+
+
+@dataclass(frozen=True, slots=True)
+class TopicNode:
+    """A topic's id, and the replicas of each partition, the preferred leader first."""
+
+    PARENT: ClassVar = "/brokers/topics"
+
+    topic_id: bytes
+    assignment: Mapping[int, tuple[int, ...]]
+
+    @classmethod
+    def path(cls, topic: str) -> str:
+        """Where ``topic`` is."""
+        return f"{cls.PARENT}/{topic}"
+
+    def encode(self) -> bytes:
+        """Kafka's JSON, version 3."""
+        topic = {
+            "version": 3,
+            "topic_id": encode_id(self.topic_id),
+            "partitions": {str(index): replicas for index, replicas in self.assignment.items()},
+            "adding_replicas": {},
+            "removing_replicas": {},
+        }
+        return _dump(topic).encode()
+
+    @classmethod
+    def decode(cls, data: bytes) -> Self:
+        """Read what :meth:`encode` wrote; partitions are numbered from 0 without a gap."""
+        with _decoding("topic", data) as json_:
+            partitions = json_["partitions"].items()
+            assignment = {int(index): tuple(map(int, replicas)) for index, replicas in partitions}
+            if sorted(assignment) != list(range(len(assignment))):
+                raise ValueError
+            return cls(decode_id(json_["topic_id"]), assignment)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionStateNode:
+    """Who leads a partition since when, and which replicas are in sync."""
+
+    leader: int
+    leader_epoch: int
+    isr: tuple[int, ...]
+    controller_epoch: int
+
+    @staticmethod
+    def path(topic: str, partition: int) -> str:
+        """Where the state of a partition is."""
+        return f"{TopicNode.path(topic)}/partitions/{partition}/state"
+
+    def encode(self) -> bytes:
+        """Kafka's JSON, version 1."""
+        state = {
+            "controller_epoch": self.controller_epoch,
+            "leader": self.leader,
+            "version": 1,
+            "leader_epoch": self.leader_epoch,
+            "isr": self.isr,
+        }
+        return _dump(state).encode()
+
+    @classmethod
+    def decode(cls, data: bytes) -> Self:
+        """Read what :meth:`encode` wrote."""
+        with _decoding("partition state", data) as json_:
+            return cls(
+                leader=int(json_["leader"]),
+                leader_epoch=int(json_["leader_epoch"]),
+                isr=tuple(map(int, json_["isr"])),
+                controller_epoch=int(json_["controller_epoch"]),
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigNode:
+    """Dynamic configuration of a topic, of a broker, or of all brokers."""
+
+    TOPICS: ClassVar = "/config/topics"
+    BROKERS: ClassVar = "/config/brokers"
+
+    config: Mapping[str, str]
+
+    @classmethod
+    def topic_path(cls, topic: str) -> str:
+        """Where the configuration of ``topic`` is."""
+        return f"{cls.TOPICS}/{topic}"
+
+    @classmethod
+    def broker_path(cls, broker: str) -> str:
+        """Where the configuration of the broker with this id, or of ALL_BROKERS, is."""
+        return f"{cls.BROKERS}/{broker}"
+
+    def encode(self) -> bytes:
+        """Kafka's JSON, version 1."""
+        return _dump({"version": 1, "config": dict(self.config)}).encode()
+
+    @classmethod
+    def decode(cls, data: bytes) -> Self:
+        """Read what :meth:`encode` wrote."""
+        with _decoding("configuration", data) as json_:
+            return cls({str(name): str(value) for name, value in json_["config"].items()})
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerNode:
+    """The broker that decides: an ephemeral node of its session."""
+
+    PATH: ClassVar = "/controller"
+
+    broker: int
+    timestamp_ms: int = 0
+
+    def encode(self) -> bytes:
+        """Kafka's JSON, version 2."""
+        controller = {
+            "version": 2,
+            "brokerid": self.broker,
+            "timestamp": str(self.timestamp_ms),
+            "kraftControllerEpoch": -1,
+        }
+        return _dump(controller).encode()
+
+    @classmethod
+    def decode(cls, data: bytes) -> Self:
+        """Read what :meth:`encode` wrote."""
+        with _decoding("controller", data) as json_:
+            return cls(int(json_["brokerid"]), int(json_["timestamp"]))
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerEpochNode:
+    """How many controllers there were. Each checks the node's version with all that it writes."""
+
+    PATH: ClassVar = "/controller_epoch"
+
+    epoch: int
+
+    def encode(self) -> bytes:
+        """Kafka's plain number."""
+        return str(self.epoch).encode()
+
+    @classmethod
+    def decode(cls, data: bytes) -> Self:
+        """Read what :meth:`encode` wrote."""
+        with _decoding("controller epoch", data) as number:
+            return cls(int(number))
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeNode:
+    """What a transaction changed, by name: an entry of the feed.
+
+    ``topics``: created, deleted, or changed in their partitions' states. ``configs``: topics whose
+    configuration changed. ``brokers``: brokers, or ALL_BROKERS, whose configuration changed.
+    ``cluster``: brokers came or went, or the controller changed.
+    """
+
+    topics: tuple[str, ...] = field(default=())
+    configs: tuple[str, ...] = field(default=())
+    brokers: tuple[str, ...] = field(default=())
+    cluster: bool = field(default=False)
+
+    def encode(self) -> bytes:
+        """JSON of our own."""
+        change: dict[str, Any] = {"version": 1}
+        if self.topics:
+            change["topics"] = self.topics
+        if self.configs:
+            change["configs"] = self.configs
+        if self.brokers:
+            change["brokers"] = self.brokers
+        if self.cluster:
+            change["cluster"] = True
+        return _dump(change).encode()
+
+    @classmethod
+    def decode(cls, data: bytes) -> Self:
+        """Read what :meth:`encode` wrote."""
+        with _decoding("change", data) as json_:
+            return cls(
+                topics=tuple(map(str, json_.get("topics", ()))),
+                configs=tuple(map(str, json_.get("configs", ()))),
+                brokers=tuple(map(str, json_.get("brokers", ()))),
+                cluster=bool(json_.get("cluster", False)),
+            )
