@@ -1,0 +1,85 @@
+"""What a fetch brought is handed out in order, once, and only if it is sound."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from qbus.clients.consumer.fetched import Fetched
+from qbus.records import CorruptBatch, build_batch
+
+CONTROL = 0x20
+
+
+def batch(base_offset: int, count: int, attributes: int = 0) -> bytes:
+    records = [(None, b"%d" % (base_offset + i), (), 0) for i in range(count)]
+    return bytes(build_batch(records, base_offset=base_offset, attributes=attributes))
+
+
+def fetched(position: int, *batches: bytes, check_crcs: bool = True) -> Fetched:
+    return Fetched(position, memoryview(b"".join(batches)), check_crcs=check_crcs)
+
+
+def offsets(found: Fetched, limit: int = 1000) -> list[int]:
+    return [record.offset for record in found.take(limit)]
+
+
+@given(st.lists(st.integers(1, 9), max_size=5), st.integers(1, 7), st.integers(0, 12))
+def test_everything_from_the_position_on_comes_once(
+    sizes: list[int], limit: int, position: int
+) -> None:
+    batches, end = [], 0
+    for size in sizes:
+        batches.append(batch(end, size))
+        end += size
+    found = fetched(position, *batches)
+    taken = []
+    while not found.is_exhausted:
+        some = offsets(found, limit)
+        assert len(some) <= limit
+        if some:
+            assert found.position == some[-1] + 1
+        taken += some
+    assert taken == list(range(position, end))
+    assert found.position == max(position, end)
+
+
+def test_a_cut_last_batch_is_left_for_the_next_fetch() -> None:
+    found = fetched(0, batch(0, 3), batch(3, 3)[:-1])
+    assert offsets(found) == [0, 1, 2]
+    assert (found.position, found.is_exhausted) == (3, True)
+
+
+def test_control_batches_are_passed_over() -> None:
+    found = fetched(0, batch(0, 2), batch(2, 1, CONTROL), batch(3, 1))
+    assert offsets(found) == [0, 1, 3]
+    found = fetched(2, batch(2, 1, CONTROL))
+    assert offsets(found) == []
+    assert (found.position, found.is_exhausted) == (3, True)
+
+
+def test_the_end_of_a_compacted_batch_is_the_batchs() -> None:
+    compacted = bytearray(batch(0, 2))
+    compacted[23:27] = (9).to_bytes(4, "big")  # last offset delta
+    found = fetched(0, bytes(compacted), check_crcs=False)
+    assert offsets(found) == [0, 1]
+    assert found.position == 10
+
+
+def test_damage_is_told_after_the_records_before_it_and_stays_where_it_is() -> None:
+    damaged = bytearray(batch(3, 3))
+    damaged[-1] ^= 1
+    found = fetched(0, batch(0, 3), bytes(damaged))
+    assert offsets(found) == [0, 1, 2]
+    with pytest.raises(CorruptBatch, match="CRC"):
+        found.take(10)
+    assert (found.position, found.is_exhausted) == (3, True)
+
+
+def test_without_checksums_damage_within_a_batch_is_still_no_record() -> None:
+    damaged = bytearray(batch(0, 3))
+    damaged[-1] = 0x7F  # the last record's headers count
+    found = fetched(0, bytes(damaged), check_crcs=False)
+    assert offsets(found) == [0, 1]
+    with pytest.raises(CorruptBatch):
+        found.take(10)
+    assert found.position == 2

@@ -1,0 +1,93 @@
+"""Subscriptions and assignments: Kafka's bytes, and nobody else's."""
+
+import contextlib
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from qbus.clients.consumer_protocol import (
+    Subscription,
+    decode_assignment,
+    decode_subscription,
+    encode_assignment,
+    encode_subscription,
+)
+from qbus.clients.types import TopicPartition
+from qbus.errors import WireError
+
+names = st.text(min_size=1, max_size=10)
+partitions = st.lists(
+    st.tuples(names, st.integers(0, 1000)).map(lambda pair: TopicPartition(*pair)),
+    max_size=10,
+    unique=True,
+).map(lambda found: tuple(sorted(found)))
+
+
+def test_golden_subscription() -> None:
+    data = encode_subscription(Subscription(("b", "a"), (TopicPartition("a", 3),)))
+    assert (
+        data.hex()
+        == (
+            "0001"  # version
+            "00000002" + "000161" + "000162"  # topics
+            "ffffffff"  # user data: null
+            "00000001" + "000161" + "00000001" + "00000003"  # owned
+        )
+    )
+
+
+def test_golden_assignment() -> None:
+    data = encode_assignment([TopicPartition("a", 3), TopicPartition("a", 1)])
+    assert data.hex() == "000100000001000161000000020000000100000003ffffffff"
+
+
+@given(st.lists(names, max_size=5, unique=True).map(sorted).map(tuple), partitions)
+def test_subscription_round_trip(
+    topics: tuple[str, ...], owned: tuple[TopicPartition, ...]
+) -> None:
+    subscription = Subscription(topics, owned)
+    assert decode_subscription(encode_subscription(subscription)) == subscription
+
+
+@given(partitions)
+def test_assignment_round_trip(assigned: tuple[TopicPartition, ...]) -> None:
+    assert decode_assignment(encode_assignment(assigned)) == assigned
+
+
+def test_no_bytes_are_no_partitions() -> None:
+    assert decode_assignment(b"") == ()
+
+
+def test_version_0_owns_nothing() -> None:
+    data = bytes.fromhex("000000000001000161000000020102")
+    assert decode_subscription(data) == Subscription(("a",))
+
+
+def test_later_versions_only_add() -> None:
+    later = (
+        struct.pack(">h", 3) + encode_subscription(Subscription(("a",)))[2:] + b"\0\0\0\5\xff\xff"
+    )
+    assert decode_subscription(later) == Subscription(("a",))
+    later = struct.pack(">h", 3) + encode_assignment([TopicPartition("a", 0)])[2:] + b"more"
+    assert decode_assignment(later) == (TopicPartition("a", 0),)
+
+
+@given(st.binary(max_size=60))
+def test_garbage_is_refused_and_nothing_else_happens(data: bytes) -> None:
+    for decode in (decode_subscription, decode_assignment):
+        with contextlib.suppress(WireError):
+            decode(data)
+
+
+@pytest.mark.parametrize("cut", range(1, 19))
+def test_a_cut_assignment_is_refused(cut: int) -> None:
+    with pytest.raises(WireError):
+        decode_assignment(encode_assignment([TopicPartition("abc", 3)])[:cut])
+
+
+@pytest.mark.parametrize("count", [-1, 2**31 - 1])
+def test_a_lying_count_is_refused(count: int) -> None:
+    with pytest.raises(WireError, match="array"):
+        decode_assignment(struct.pack(">hi", 1, count))
