@@ -139,6 +139,24 @@ class DataDirectory:
         self.logs[partition] = log
         return log
 
+    def claim_log(self, partition: TopicPartition, topic_id: bytes) -> Log:
+        """The log that is there, if it is this topic's, or nobody's because creating it was cut.
+
+        Raises ApiError INCONSISTENT_TOPIC_ID, KAFKA_STORAGE_ERROR.
+        """
+        log = self.logs[partition]
+        if log.topic_id is None:
+            try:
+                self._write_topic_id(log.directory, topic_id)
+            except OSError as error:
+                raise self._failed(f"write to {log.directory}", error) from error
+            log.topic_id = topic_id
+        if log.topic_id != topic_id:
+            raise ApiError(
+                ErrorCode.INCONSISTENT_TOPIC_ID, f"{log.directory} belongs to another topic"
+            )
+        return log
+
     def remove_log(self, partition: TopicPartition) -> None:
         """Delete a partition: out of the way at once, its files later.
 

@@ -32,6 +32,11 @@ class EntryFile:
         self._state: tuple[int, bytes] | None = None  # entries in the file, bytes to be written
         self._fences: dict[int, tuple[int, int]] = {}
 
+    @property
+    def width(self) -> int:
+        """The bytes of an entry."""
+        return self._width
+
     def _load(self) -> tuple[int, bytes]:
         state = self._state
         if state is None:

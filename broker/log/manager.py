@@ -99,8 +99,10 @@ class LogManager:
         """Begin the log of a partition, in the directory that has fewest; stable on return.
 
         A partition that is not known to be new may be in a directory that could not be opened:
-        without ``is_new``, such a directory means refusal. Raises ApiError KAFKA_STORAGE_ERROR.
+        without ``is_new``, such a directory means refusal. A log that is there already is returned.
+        Raises ApiError KAFKA_STORAGE_ERROR, INCONSISTENT_TOPIC_ID.
         """
+        key = TopicPartition(topic, partition)
         online = [directory for directory in self.directories if not directory.offline]
         if self._some_missing and not is_new:
             raise ApiError(
@@ -108,8 +110,11 @@ class LogManager:
                 f"{topic}-{partition} may be in a data directory that is offline",
             )
         self.check_online()
+        for directory in online:
+            if key in directory.logs:
+                return directory.claim_log(key, topic_id)
         directory = min(online, key=lambda directory: len(directory.logs))
-        return directory.create_log(TopicPartition(topic, partition), topic_id, config)
+        return directory.create_log(key, topic_id, config)
 
     def delete(self, topic: str, partition: int) -> None:
         """Delete a partition: gone at once, its files later. Raises ApiError."""

@@ -13,6 +13,7 @@ from .file_cache import FileCache
 from .files import Files, read_file
 from .producers import ProducerState
 from .recovery import Recovery, find_end, find_segments, remove_segments
+from .reindex import reindex
 from .scan import BadBatch
 from .segment import LogSegment
 from .snapshot_files import SnapshotFiles
@@ -52,6 +53,7 @@ class LogOpener:
 
         Raises OSError.
         """
+        self._files.make_directory(self._directory)
         epochs = self._load_epochs()
         segments = find_segments(self._cache, self._directory, self._now_ms)
         opened = OpenedLog(
@@ -65,6 +67,7 @@ class LogOpener:
                 self._recover(opened, recovery_point)
             self._check_reaches(opened, recovery_point)
             if opened.corruption is None:
+                self._complete_indexes(opened)
                 self._find_start(opened)
                 self._complete_epochs(opened, known=epochs is not None)
                 opened.producers = load_producers(
@@ -118,12 +121,21 @@ class LogOpener:
         if not segments:
             base = opened.log_start_offset
             new = LogSegment(self._cache, self._directory, base, size=0, created_ms=self._now_ms)
-            new.hold_open()  # which makes the file
+            new.create()
             new.release()
             segments = [new]
             opened.clean = False
         opened.segments = segments
         opened.log_start_offset = max(opened.log_start_offset, segments[0].base_offset)
+
+    def _complete_indexes(self, opened: OpenedLog) -> None:
+        """Make anew what somebody removed: without indexes every read would walk the segment."""
+        for segment in opened.segments:
+            if segment.size > self._config.index_interval_bytes and not segment.has_indexes():
+                _logger.warning("%s: making its indexes anew", segment.path)
+                full = segment is not opened.segments[-1]
+                reindex(segment, self._config.index_interval_bytes, full=full)
+                opened.clean = False
 
     def _complete_epochs(self, opened: OpenedLog, *, known: bool) -> None:
         epochs = opened.epochs

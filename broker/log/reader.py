@@ -2,6 +2,7 @@
 
 import errno
 from collections.abc import Callable
+from contextlib import nullcontext
 
 from qbus.errors import ApiError, ErrorCode
 from qbus.records import CorruptBatch
@@ -96,10 +97,20 @@ class LogReader:
             if not wait:
                 raise BlockingIOError(errno.EAGAIN, "the index must be made anew")
             self._reindexed.add(segment.base_offset)
-            if reindex(self._state, segment):
+            if self._reindex(segment):
                 return
         self._state.report(Corruption(segment.path, -1, offset, str(bad)))
         raise bad
+
+    def _reindex(self, segment: LogSegment) -> bool:
+        state = self._state
+        active = segment is state.active
+        with state.lock if active else nullcontext():
+            try:
+                reindex(segment, state.config.index_interval_bytes, full=not active)
+            except BadBatch:
+                return False
+        return True
 
     def _failed(self, segment: LogSegment, offset: int, error: OSError) -> ApiError:
         if offset < self._state.log_start_offset:

@@ -1,36 +1,19 @@
 """Making a segment's indexes anew from its batches."""
 
-from contextlib import nullcontext
-
 from .names import TEMPORARY_SUFFIX
-from .scan import BadBatch, scan
+from .scan import scan
 from .segment import LogSegment
-from .state import LogState
 
 
-def reindex(state: LogState, segment: LogSegment) -> bool:
-    """Replace the indexes of ``segment``; False, changing nothing, if batches are bad.
+def reindex(segment: LogSegment, index_interval_bytes: int, *, full: bool) -> None:
+    """Replace the indexes of ``segment``, which nobody may append to meanwhile.
 
-    For a thread: appending waits meanwhile only when it is the active segment's. Raises OSError.
+    ``full`` says that nothing more will be. Raises BadBatch, changing nothing, when its batches do
+    not follow one another, and OSError.
     """
-    active = segment is state.active
-    with state.lock if active else nullcontext():
-        copy = LogSegment(
-            state.cache,
-            segment.directory,
-            segment.base_offset,
-            size=segment.size,
-            created_ms=segment.created_ms,
-            index_suffix=TEMPORARY_SUFFIX,
-        )
-        copy.trim_indexes(segment.base_offset)
-        interval = state.config.index_interval_bytes
-        try:
-            for placed in scan(segment.file, 0, segment.size, segment.base_offset, crc=False):
-                copy.account(placed, interval)
-        except BadBatch:
-            return False
-        copy.write_indexes(full=not active)
-        copy.sync_indexes()
-        segment.adopt_indexes(copy)
-    return True
+    copy = segment.copy_for_index(TEMPORARY_SUFFIX)
+    for placed in scan(segment.file, 0, segment.size, segment.base_offset, crc=False):
+        copy.account(placed, index_interval_bytes)
+    copy.write_indexes(full=full)
+    copy.sync_indexes()
+    segment.adopt_indexes(copy)

@@ -11,12 +11,14 @@ from qbus.errors import ApiError, ErrorCode
 from qbus.records import CorruptBatch
 
 from .config import LogConfig
+from .corruption import Corruption
 from .flusher import Flusher
 from .locate import place_of
 from .names import DELETED_SUFFIX, LOG_SUFFIX, SEGMENT_SUFFIXES, numbered
 from .opening import load_producers
 from .recovery import remove_segments
 from .rolling import roll
+from .scan import BadBatch
 from .segment import LogSegment
 from .state import LogState
 
@@ -33,7 +35,7 @@ def count_expired(
 
     By time: while the greatest timestamp is older than ``retention.ms``. By size: while what is
     left is still at least ``retention.bytes``. Whatever lies before ``start_offset``, except in the
-    active segment. An empty active segment stays. Raises OSError, BadBatch.
+    active segment. An empty active segment stays.
     """
     excess = sum(segment.size for segment in segments) - config.retention_bytes
     count = 0
@@ -65,10 +67,11 @@ class Remover:
         self._flusher = flusher
 
     def apply_retention(self, max_offset: int) -> int:
-        """Remove what retention says; the number of segments removed. Raises ApiError, BadBatch."""
+        """Remove what retention says; the number of segments removed. Raises ApiError."""
         state = self._state
         with state.sync_lock:
             try:
+                self._learn_timestamps()
                 with state.lock:
                     state.check_usable()
                     now_ms = state.clock.time_ms()
@@ -86,6 +89,16 @@ class Remover:
             except OSError as error:
                 raise state.health.fail(f"retention of {state.directory}", error) from error
             return count
+
+    def _learn_timestamps(self) -> None:
+        """Read what is not known yet, before appending has to wait for it."""
+        for segment in self._state.segments:
+            try:
+                _ = segment.max_timestamp
+            except BadBatch as bad:
+                corruption = Corruption(segment.path, bad.position, bad.offset, bad.problem)
+                self._state.report(corruption)
+                segment.assume_max_timestamp(segment.created_ms)
 
     def _remove_front(self, count: int) -> None:
         state = self._state
@@ -174,7 +187,7 @@ class Remover:
         state = self._state
         now_ms = state.clock.time_ms()
         new = LogSegment(state.cache, state.directory, offset, size=0, created_ms=now_ms)
-        new.hold_open()
+        new.create()
         state.cache.files.sync_directory(state.directory)
         remove_segments(state.cache, state.segments)
         state.segments = [new]

@@ -68,7 +68,7 @@ def roll(state: LogState, flusher: Flusher, now_ms: int) -> LogSegment:
     full = state.active
     offset = full.end_offset
     new = LogSegment(state.cache, state.directory, offset, size=0, created_ms=now_ms)
-    new.hold_open()
+    new.create()
     try:
         state.snapshots.write(offset, encode_snapshot(state.producers), sync=False)
         full.write_indexes(full=True)

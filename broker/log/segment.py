@@ -106,16 +106,32 @@ class LogSegment:
     def max_timestamp(self) -> MaxTimestamp:
         """The greatest timestamp, -1 in an empty segment. Raises OSError, BadBatch.
 
-        The time index is complete wherever it is trusted; only where it is gone the batches tell.
+        The last entry of the time index says it; if the batch that it speaks of does not say the
+        same, all batches are asked.
         """
         if self._max_timestamp is None:
             last = self.time_index.last()
-            known = last.timestamp != NO_TIMESTAMP
-            self._max_timestamp = last if known else self._scan_max_timestamp()
+            self._max_timestamp = (
+                last
+                if self._confirms(last)
+                else self._scan_max_timestamp(MaxTimestamp(NO_TIMESTAMP, self.base_offset))
+            )
         return self._max_timestamp
 
-    def _scan_max_timestamp(self) -> MaxTimestamp:
-        greatest = self.time_index.last()
+    def _confirms(self, last: MaxTimestamp) -> bool:
+        if last.timestamp == NO_TIMESTAMP:
+            return not self.size
+        for placed in self.batches_from(last.offset):
+            if placed.header.last_offset >= last.offset:
+                found = MaxTimestamp(placed.header.max_timestamp, placed.header.last_offset)
+                return found == last
+        return False
+
+    def assume_max_timestamp(self, timestamp: int) -> None:
+        """Take ``timestamp`` for the greatest, because the batches cannot be read."""
+        self._max_timestamp = MaxTimestamp(timestamp, self.base_offset)
+
+    def _scan_max_timestamp(self, greatest: MaxTimestamp) -> MaxTimestamp:
         for placed in self.batches_from(greatest.offset):
             if placed.header.max_timestamp > greatest.timestamp:
                 greatest = MaxTimestamp(placed.header.max_timestamp, placed.header.last_offset)
@@ -131,6 +147,10 @@ class LogSegment:
             else:
                 return NO_TIMESTAMP
         return self._first_timestamp
+
+    def has_indexes(self) -> bool:
+        """Whether both index files are there, or entries for them in memory."""
+        return bool(len(self.offset_index.entries)) and bool(len(self.time_index.entries))
 
     def batches_from(self, offset: int, *, crc: bool = False) -> Iterator[PlacedBatch]:
         """Batches to the end, from an indexed one before ``offset`` or the first on.
@@ -225,7 +245,7 @@ class LogSegment:
         self.time_index.truncate_to(end_offset)
         self._places = {}
         self._first_timestamp = None
-        self._max_timestamp = self._scan_max_timestamp()
+        self._max_timestamp = self._scan_max_timestamp(self.time_index.last())
 
     def write_indexes(self, *, full: bool) -> None:
         """Write what the indexes hold in memory; ``full``: also the last word on timestamps."""
@@ -238,6 +258,34 @@ class LogSegment:
         """Wait until what was written of the indexes is stable."""
         self.time_index.entries.sync()
         self.offset_index.entries.sync()
+
+    def copy_for_index(self, suffix: str) -> "LogSegment":
+        """The same file with nothing in its indexes, which have ``suffix``. Raises OSError."""
+        copy = LogSegment(
+            self._cache,
+            self.directory,
+            self.base_offset,
+            size=self.size,
+            created_ms=self.created_ms,
+            index_suffix=suffix,
+        )
+        copy.remove_indexes()
+        copy._max_timestamp = MaxTimestamp(NO_TIMESTAMP, self.base_offset)
+        return copy
+
+    def remove_indexes(self) -> None:
+        """Remove the index files, if there are any. Raises OSError."""
+        for suffix in (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+            self._cache.files.remove(self._index_path(suffix))
+            self._cache.forget(self._index_path(suffix))
+        self._offset_index = self._time_index = None
+
+    def create(self) -> None:
+        """Make the file, empty, and keep it open. Raises OSError."""
+        self.hold_open()
+        if self.file.size():
+            self.file.truncate(0)
+        self.remove_indexes()
 
     def adopt_indexes(self, other: "LogSegment") -> None:
         """Take over the index files of ``other``, of the same batches. Raises OSError."""

@@ -35,19 +35,27 @@ class SnapshotFiles:
         Removes those above it, which speak of records that are gone, and damaged ones. Without
         any the state is empty, and ends with ``start_offset``. Raises OSError.
         """
+        self._remove_above(end_offset)
         for offset in reversed(self.offsets()):
-            if offset <= end_offset:
-                try:
-                    entries = decode_snapshot(read_file(self._files, self._path(offset)))
-                except BadSnapshot as bad:
-                    _logger.warning("%s is passed over: %s", self._path(offset), bad)
-                else:
-                    state = ProducerState(limit, offset)
-                    for producer_id, epoch, batch in entries:
-                        state.add(producer_id, epoch, batch, now_ms)
-                    return state
-            self._files.remove(self._path(offset))
+            try:
+                entries = decode_snapshot(read_file(self._files, self._path(offset)))
+            except BadSnapshot as bad:
+                _logger.warning("%s is passed over: %s", self._path(offset), bad)
+                self._files.remove(self._path(offset))
+            else:
+                state = ProducerState(limit, offset)
+                for producer_id, epoch, batch in entries:
+                    state.add(producer_id, epoch, batch, now_ms)
+                return state
         return ProducerState(limit, start_offset)
+
+    def _remove_above(self, end_offset: int) -> None:
+        """For good, before other records get the same offsets."""
+        above = [offset for offset in self.offsets() if offset > end_offset]
+        for offset in above:
+            self._files.remove(self._path(offset))
+        if above:
+            self._files.sync_directory(self._directory)
 
     def write(self, offset: int, content: bytes, *, sync: bool) -> None:
         """Write the snapshot of ``offset``. Raises OSError."""

@@ -20,6 +20,8 @@ from .trash import Trash
 
 _logger = logging.getLogger(__name__)
 
+_MAX_CORRUPTIONS = 100  # the latest
+
 
 class SharedState:
     """What the logs of one data directory share; files may be cached for several of them."""
@@ -103,6 +105,7 @@ class LogState:
         """Make ``corruption`` known: once for each place."""
         if corruption in self.corruptions:
             return
+        del self.corruptions[: -_MAX_CORRUPTIONS + 1]
         self.corruptions.append(corruption)
         _logger.error("corrupt data: %s", corruption)
         if self.on_corruption is not None:

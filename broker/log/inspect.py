@@ -1,0 +1,274 @@
+"""Reading a log's files to show what is in them, and everything that is wrong with them.
+
+Nothing is changed, and nothing is expected to be in order: where a batch is damaged, reading goes
+on with the next good one. No broker is needed, nor disturbed.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import PurePath
+from typing import Generic, TypeVar
+
+from qbus.records import HEADER_SIZE, BatchHeader, CorruptBatch, check_crc, read_header
+
+from .checkpoints import decode_epochs, decode_offsets, decode_partition_metadata
+from .epochs import EpochStart
+from .file_cache import FileCache
+from .files import File, Files, OsFiles, read_file
+from .names import (
+    LOG_SUFFIX,
+    TopicPartition,
+    numbered,
+    parse_numbered,
+)
+from .offset_index import OffsetIndex
+from .producers import RetainedBatch
+from .snapshots import decode_snapshot
+from .time_index import TimeIndex
+from .torn import next_batch
+
+Entry = TypeVar("Entry")
+
+
+class ProblemKind(StrEnum):
+    """What can be wrong."""
+
+    BAD_HEADER = "bad header"
+    BAD_CRC = "bad CRC"
+    BAD_COUNT = "bad count"
+    GAP = "gap"
+    OVERLAP = "overlap"
+    TRUNCATED = "truncated"
+    NOT_ASCENDING = "not ascending"
+    MISMATCH = "mismatch"
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing that is wrong, and a sentence about it."""
+
+    kind: ProblemKind
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class BatchReport:
+    """What is at ``position`` of a ``.log`` file: a batch, or ``size`` bytes that are none."""
+
+    position: int
+    size: int
+    header: BatchHeader | None
+    problems: tuple[Problem, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetEntryReport:
+    """An entry of an ``.index``: the batch at ``position`` ends with ``offset``."""
+
+    offset: int
+    position: int
+    problems: tuple[Problem, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TimeEntryReport:
+    """An entry of a ``.timeindex``: no record up to ``offset`` is later than ``timestamp``."""
+
+    timestamp: int
+    offset: int
+    problems: tuple[Problem, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class IndexReport(Generic[Entry]):
+    """All entries of an index file, and what is wrong with the file as a whole."""
+
+    entries: list[Entry]
+    problems: tuple[Problem, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerReport:
+    """An entry of a ``.snapshot``: one of a producer's last batches."""
+
+    producer_id: int
+    epoch: int
+    batch: RetainedBatch
+
+
+def inspect_log(path: str, files: Files | None = None) -> Iterator[BatchReport]:
+    """Every batch of a ``.log`` file, in order, and what lies between them if anything does.
+
+    The first offset must be the one in the file's name. Raises OSError, and ValueError when the
+    name is not a segment's.
+    """
+    file = (files or OsFiles()).open(path)
+    position, end, expected = 0, file.size(), _base_offset(path)
+    while position < end:
+        report = _batch_at(file, position, end, expected)
+        yield report
+        position += report.size
+        if report.header is not None:
+            expected = report.header.last_offset + 1
+
+
+def _batch_at(file: File, position: int, end: int, expected: int) -> BatchReport:
+    try:
+        header = read_header(file.read_at(position, HEADER_SIZE))
+    except CorruptBatch as bad:
+        kind = ProblemKind.TRUNCATED if end - position < HEADER_SIZE else ProblemKind.BAD_HEADER
+        return _damage(file, position, end, Problem(kind, str(bad)))
+    if position + header.size > end:
+        message = f"a batch of {header.size} bytes has only {end - position}"
+        return _damage(file, position, end, Problem(ProblemKind.TRUNCATED, message))
+    problems = [*_order_problems(header, expected)]
+    try:
+        check_crc(file.read_at(position, header.size), header)
+    except CorruptBatch as bad:
+        problems.append(Problem(ProblemKind.BAD_CRC, str(bad)))
+        if not _batch_follows(file, position + header.size, end):
+            return _damage(file, position, end, problems[-1])
+    return BatchReport(position, header.size, header, tuple(problems))
+
+
+def _order_problems(header: BatchHeader, expected: int) -> Iterator[Problem]:
+    base = header.base_offset
+    if base != expected:
+        kind = ProblemKind.GAP if base > expected else ProblemKind.OVERLAP
+        yield Problem(kind, f"the batch begins with offset {base}, not {expected}")
+    if header.records_count != header.last_offset_delta + 1:
+        yield Problem(
+            ProblemKind.BAD_COUNT,
+            f"{header.records_count} records, last offset delta {header.last_offset_delta}",
+        )
+
+
+def _batch_follows(file: File, position: int, end: int) -> bool:
+    """Whether a batch with a bad sum has the length it says: another, or the end, comes after."""
+    if position >= end:
+        return position == end
+    try:
+        read_header(file.read_at(position, HEADER_SIZE))
+    except CorruptBatch:
+        return False
+    return True
+
+
+def _damage(file: File, position: int, end: int, problem: Problem) -> BatchReport:
+    good = next_batch(file, position, end, -1)
+    return BatchReport(position, (end if good is None else good) - position, None, (problem,))
+
+
+def inspect_offset_index(path: str, files: Files | None = None) -> IndexReport[OffsetEntryReport]:
+    """Every entry of an ``.index``, checked against the ``.log`` beside it if there is one.
+
+    Raises OSError, ValueError.
+    """
+    files = files or OsFiles()
+    base = _base_offset(path)
+    log_path = _log_beside(path, base)
+    log = files.open(log_path) if files.exists(log_path) else None
+    entries = OffsetIndex(FileCache(files), path, base).entries
+    reports: list[OffsetEntryReport] = []
+    last = (-1, -1)
+    for entry in entries.all():
+        problems = list(_order(entry, last, strict_second=True))
+        offset, position = base + entry[0], entry[1]
+        if log is not None:
+            problems += _offset_mismatch(log, offset, position)
+        reports.append(OffsetEntryReport(offset, position, tuple(problems)))
+        last = entry
+    return IndexReport(reports, _tail(files.size(path), len(reports), entries.width))
+
+
+def _offset_mismatch(log: File, offset: int, position: int) -> Iterator[Problem]:
+    try:
+        header = read_header(log.read_at(position, HEADER_SIZE))
+    except (CorruptBatch, OSError) as bad:
+        yield Problem(ProblemKind.MISMATCH, f"there is no batch at {position}: {bad}")
+        return
+    if header.last_offset != offset:
+        message = f"the batch at {position} ends with offset {header.last_offset}"
+        yield Problem(ProblemKind.MISMATCH, message)
+
+
+def inspect_time_index(path: str, files: Files | None = None) -> IndexReport[TimeEntryReport]:
+    """Every entry of a ``.timeindex``, checked against the ``.log`` beside it if there is one.
+
+    Raises OSError, ValueError.
+    """
+    files = files or OsFiles()
+    base = _base_offset(path)
+    greatest = _greatest_timestamps(path, base, files)
+    entries = TimeIndex(FileCache(files), path, base).entries
+    reports: list[TimeEntryReport] = []
+    last = (-1, -1)
+    for entry in entries.all():
+        problems = list(_order(entry, last, strict_second=False))
+        timestamp, offset = entry[0], base + entry[1]
+        if greatest is not None and greatest.get(offset) != timestamp:
+            message = f"the greatest timestamp up to offset {offset} is {greatest.get(offset)}"
+            problems.append(Problem(ProblemKind.MISMATCH, message))
+        reports.append(TimeEntryReport(timestamp, offset, tuple(problems)))
+        last = entry
+    return IndexReport(reports, _tail(files.size(path), len(reports), entries.width))
+
+
+def _greatest_timestamps(path: str, base: int, files: Files) -> dict[int, int] | None:
+    """The greatest timestamp up to each batch's last offset."""
+    log_path = _log_beside(path, base)
+    if not files.exists(log_path):
+        return None
+    greatest: dict[int, int] = {}
+    highest = -1
+    for report in inspect_log(log_path, files):
+        if report.header is not None:
+            highest = max(highest, report.header.max_timestamp)
+            greatest[report.header.last_offset] = highest
+    return greatest
+
+
+def inspect_snapshot(path: str, files: Files | None = None) -> list[ProducerReport]:
+    """Every entry of a ``.snapshot``. Raises OSError, BadSnapshot."""
+    entries = decode_snapshot(read_file(files or OsFiles(), path))
+    return [ProducerReport(producer_id, epoch, batch) for producer_id, epoch, batch in entries]
+
+
+def inspect_epochs(path: str, files: Files | None = None) -> list[EpochStart]:
+    """The entries of a ``leader-epoch-checkpoint``. Raises OSError, BadCheckpoint."""
+    return decode_epochs(read_file(files or OsFiles(), path))
+
+
+def inspect_offsets(path: str, files: Files | None = None) -> dict[TopicPartition, int]:
+    """The offsets in a data directory's checkpoint. Raises OSError, BadCheckpoint."""
+    return decode_offsets(read_file(files or OsFiles(), path))
+
+
+def inspect_partition_metadata(path: str, files: Files | None = None) -> bytes:
+    """The topic id in a ``partition.metadata``: 16 bytes. Raises OSError, BadCheckpoint."""
+    return decode_partition_metadata(read_file(files or OsFiles(), path))
+
+
+def _order(
+    entry: tuple[int, int], last: tuple[int, int], *, strict_second: bool
+) -> Iterator[Problem]:
+    if entry[0] <= last[0] or entry[1] < last[1] + strict_second:
+        yield Problem(ProblemKind.NOT_ASCENDING, "the entry is not above the one before it")
+
+
+def _tail(size: int, count: int, width: int) -> tuple[Problem, ...]:
+    rest = size - count * width
+    message = f"{rest} bytes at the end are no entry"
+    return (Problem(ProblemKind.TRUNCATED, message),) if rest else ()
+
+
+def _log_beside(path: str, base: int) -> str:
+    return str(PurePath(path).with_name(numbered(base, LOG_SUFFIX)))
+
+
+def _base_offset(path: str) -> int:
+    number = parse_numbered(PurePath(path).name)
+    if number is None:
+        raise ValueError(f"{path} is not named for an offset")
+    return number[0]
