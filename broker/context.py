@@ -1,18 +1,8 @@
 """Who asks: what a handler may know of a request besides its body."""
 
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
-
-class Endpoint(NamedTuple):
-    """An address that clients connect to."""
-
-    host: str
-    port: int
-
-    def __str__(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{host}:{self.port}"
+from qbus.config import Address
 
 
 @dataclass(slots=True, eq=False)
@@ -24,7 +14,7 @@ class Peer:
 
     connection_id: int
     host: str
-    listener: Endpoint
+    listener: Address
     software: str = field(default="unknown")
 
 
@@ -55,6 +45,6 @@ class RequestContext:
         return self.peer.connection_id
 
     @property
-    def listener(self) -> Endpoint:
+    def listener(self) -> Address:
         """The address that the client connected to."""
         return self.peer.listener

@@ -7,8 +7,10 @@ import socket
 from collections import Counter
 from typing import NamedTuple
 
+from qbus.config import Address
+
 from .connection import Connection, Dispatch, TimeLimits
-from .context import Endpoint, Peer
+from .context import Peer
 from .frames import FrameReader
 from .memory import MemoryBudget
 
@@ -37,7 +39,7 @@ class Listener:
     """Accepts clients on one address until it is closed."""
 
     def __init__(
-        self, address: Endpoint, dispatch: Dispatch, limits: ListenerLimits, budget: MemoryBudget
+        self, address: Address, dispatch: Dispatch, limits: ListenerLimits, budget: MemoryBudget
     ) -> None:
         self.address = address
         self._dispatch = dispatch
@@ -67,7 +69,7 @@ class Listener:
             message = f"cannot listen on {self.address}: {error.strerror}"
             raise OSError(error.errno, message) from error
         self._sock.setblocking(False)
-        self.address = Endpoint(self.address.host, self._sock.getsockname()[1])
+        self.address = Address(self.address.host, self._sock.getsockname()[1])
 
     def start(self) -> None:
         """Let clients in."""

@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 
 from qbus.broker.connection import MAX_OPEN_REPLIES, CloseConnection, Dispatch, Reply, TimeLimits
-from qbus.broker.context import Endpoint, Peer
+from qbus.broker.context import Peer
 from qbus.broker.dispatch import PendingReply
 from qbus.broker.listener import Listener, ListenerLimits
 from qbus.broker.memory import MemoryBudget
 from qbus.broker.output import Part
+from qbus.config import Address
 from qbus.errors import WireError
 
 PATIENT = TimeLimits(idle=60, frame=60, stall=60)
@@ -38,7 +39,7 @@ def limits(**changes: Any) -> ListenerLimits:
 @asynccontextmanager
 async def listening(dispatch: Dispatch, budget: MemoryBudget | None = None, **changes: Any) -> Any:
     listener = Listener(
-        Endpoint("127.0.0.1", 0), dispatch, limits(**changes), budget or MemoryBudget(64 << 20)
+        Address("127.0.0.1", 0), dispatch, limits(**changes), budget or MemoryBudget(64 << 20)
     )
     listener.bind()
     listener.start()
