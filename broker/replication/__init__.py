@@ -5,6 +5,8 @@ from .delayed_produce import DelayedProduce
 from .fetch_reader import NO_OFFSET, NO_RECORDS, FetchReader, FetchTarget
 from .flusher import Flusher
 from .partition import ACKS_ALL, NO_EPOCH, Partition
+from .replica_manager import ReplicaManager
+from .settings import log_config
 
 __all__ = [
     "ACKS_ALL",
@@ -17,4 +19,6 @@ __all__ = [
     "FetchTarget",
     "Flusher",
     "Partition",
+    "ReplicaManager",
+    "log_config",
 ]

@@ -8,7 +8,6 @@ in threads, one at a time for each partition, and report back to the loop.
 
 import logging
 from collections import deque
-from collections.abc import Callable
 from typing import Protocol
 
 from qbus.errors import ApiError, ErrorCode
@@ -53,7 +52,6 @@ class Partition:
         "_acks",
         "_flusher",
         "_flushing",
-        "_on_storage_error",
         "_unstable",
         "bytes_in",
         "bytes_out",
@@ -70,14 +68,7 @@ class Partition:
         "watchers",
     )
 
-    def __init__(
-        self,
-        topic: str,
-        index: int,
-        log: Log,
-        flusher: Flusher,
-        on_storage_error: Callable[["Partition"], None],
-    ) -> None:
+    def __init__(self, topic: str, index: int, log: Log, flusher: Flusher) -> None:
         self.topic = topic
         self.index = index
         self.log = log
@@ -92,7 +83,6 @@ class Partition:
         self.bytes_out = 0
         self.messages_in = 0
         self._flusher = flusher
-        self._on_storage_error = on_storage_error
         self._flushing = False
         self._unstable: deque[tuple[int, int]] = deque()  # end offset and bytes of each append
         self._acks: deque[tuple[int, AckWaiter, object]] = deque()
@@ -159,12 +149,7 @@ class Partition:
                 ErrorCode.NOT_ENOUGH_REPLICAS,
                 f"{self} has {len(self.isr)} in-sync replicas, {self.min_insync_replicas} needed",
             )
-        try:
-            info = self.log.append(batch, self.leader_epoch)
-        except ApiError:
-            if not self.log.is_usable:
-                self._on_storage_error(self)
-            raise
+        info = self.log.append(batch, self.leader_epoch)
         if not info.duplicate:
             self._appended(info, len(batch))
         return info
@@ -210,7 +195,7 @@ class Partition:
             return
         if isinstance(result, BaseException):
             _log.error("flushing %s failed: %s", self, result)
-            self._on_storage_error(self)
+            self.refuse(ErrorCode.KAFKA_STORAGE_ERROR)
             return
         self._reach(result)
         if self._unstable:

@@ -50,12 +50,7 @@ class Bench:
         directory.mkdir()
         self.log = Log.open(str(directory), LogConfig(), ManualClock(), ControlledFiles(self.disk))
         self.flusher = Flusher(asyncio.get_running_loop())
-        self.failed: list[Partition] = []
-        self.partition = Partition("orders", 0, self.log, self.flusher, self.storage_error)
-
-    def storage_error(self, partition: Partition) -> None:
-        self.failed.append(partition)
-        partition.refuse(ErrorCode.KAFKA_STORAGE_ERROR)
+        self.partition = Partition("orders", 0, self.log, self.flusher)
 
     def lead(self, *, durable: bool = True, min_insync_replicas: int = 1) -> Partition:
         self.partition.configure(durable=durable, min_insync_replicas=min_insync_replicas)
@@ -135,7 +130,7 @@ class TestFsync:
         partition.append(batch(b"a"), ACKS_ALL)
         partition.when_acknowledged(1, acks, "a")
         await bench.syncing()
-        await eventually(lambda: bench.failed)
+        await eventually(lambda: partition.error)
         assert acks.settlements == [("a", ErrorCode.KAFKA_STORAGE_ERROR)]
         assert watcher.sizes == [0]
         assert partition.high_watermark == 0
@@ -194,7 +189,7 @@ class TestMemory:
         partition.append(batch(b"a"), 1)
         bench.disk.sync_error = errno.EIO
         partition.flush()
-        await eventually(lambda: bench.failed)
+        await eventually(lambda: partition.error)
         assert partition.check() is ErrorCode.KAFKA_STORAGE_ERROR
 
     async def test_turning_to_fsync_takes_nothing_back(self, bench: Bench) -> None:
@@ -310,16 +305,8 @@ class TestWaiting:
             partition.append(batch(b"b"), 1)
         assert refusal.value.code is ErrorCode.KAFKA_STORAGE_ERROR
         assert refusal.value.retriable
-        assert not bench.failed
+        assert not partition.error
         await bench.until(1)  # what was written is still flushed
         bench.disk.empty()
         assert partition.append(batch(b"b"), 1).first_offset == 1
         await bench.until(2)
-
-    async def test_a_disk_that_fails_takes_the_partition_down(self, bench: Bench) -> None:
-        partition = bench.lead()
-        bench.disk.write_error = errno.EIO
-        with pytest.raises(ApiError):
-            partition.append(batch(b"a"), 1)
-        assert bench.failed == [partition]
-        assert partition.check() is ErrorCode.KAFKA_STORAGE_ERROR
