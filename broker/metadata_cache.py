@@ -33,6 +33,7 @@ from .metadata_image import (
     BrokersChanged,
     Event,
     Topic,
+    by_topic,
     differences,
     read_topic,
 )
@@ -128,7 +129,7 @@ class MetadataCache:
         events: list[Event] = [BrokersChanged()]
         await self._read_broker_configs()
         events.append(BrokerConfigChanged())
-        trees = _by_topic(topics)
+        trees = by_topic(topics)
         for name in trees.keys() | self._topics.keys():
             events += self._read_topic(name, trees.get(name, {}), configs)
         await self._publish(position, events)
@@ -229,16 +230,6 @@ class MetadataCache:
         for _, future in waiting:
             if not future.done():
                 future.set_exception(error)
-
-
-def _by_topic(nodes: Mapping[str, Node]) -> dict[str, dict[str, Node]]:
-    """The tree of all topics, parted into those of each."""
-    start = len(TopicNode.PARENT) + 1
-    trees: dict[str, dict[str, Node]] = {}
-    for path, node in nodes.items():
-        if name := path[start:].partition("/")[0]:
-            trees.setdefault(name, {})[path] = node
-    return trees
 
 
 def _read_broker(path: str, data: bytes) -> BrokerInfo:

@@ -1,10 +1,14 @@
 """What a broker knows of the cluster, as values that do not change, and how two of them differ."""
 
+import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from qbus.metadata import Node
+from qbus.metadata.errors import MalformedNode
 from qbus.metadata.znodes import NO_LEADER, ConfigNode, PartitionStateNode, TopicNode
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +102,16 @@ Event = (
 )
 
 
+def by_topic(nodes: Mapping[str, Node]) -> dict[str, dict[str, Node]]:
+    """The tree of all topics, parted into those of each."""
+    start = len(TopicNode.PARENT) + 1
+    trees: dict[str, dict[str, Node]] = {}
+    for path, node in nodes.items():
+        if name := path[start:].partition("/")[0]:
+            trees.setdefault(name, {})[path] = node
+    return trees
+
+
 def read_topic(name: str, nodes: Mapping[str, Node], config: Node | None) -> Topic | None:
     """The topic that ``nodes``, its tree in the store, and its configuration's node make.
 
@@ -121,6 +135,18 @@ def read_topic(name: str, nodes: Mapping[str, Node], config: Node | None) -> Top
         root.version,
         config.version if config else -1,
     )
+
+
+def read_topics(nodes: Mapping[str, Node]) -> Iterator[Topic]:
+    """The topics of the whole tree, without those that cannot be read."""
+    for name, tree in by_topic(nodes).items():
+        try:
+            topic = read_topic(name, tree, None)
+        except MalformedNode:
+            _log.exception("the topic %s cannot be read", name)
+            continue
+        if topic is not None:
+            yield topic
 
 
 def _read_partition(replicas: tuple[int, ...], node: Node | None) -> PartitionInfo:

@@ -1,0 +1,86 @@
+"""What altering a configuration makes of it, and when it is refused."""
+
+from collections.abc import Iterable, Mapping
+from enum import IntEnum
+from typing import NamedTuple
+
+from qbus.config import ConfigType, Settings
+from qbus.errors import ApiError, ConfigError, ErrorCode
+
+
+class EditKind(IntEnum):
+    """What an edit does, by its number in IncrementalAlterConfigs (KIP-339)."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+class Edit(NamedTuple):
+    """One key's change; APPEND and SUBTRACT add items to a list, or take them away."""
+
+    name: str
+    kind: int
+    value: str | None
+
+
+def edit(keys: type[Settings], current: Mapping[str, str], edits: Iterable[Edit]) -> dict[str, str]:
+    """``current`` with the edits made; keys that are not edited stay.
+
+    Raises:
+        ApiError: INVALID_REQUEST, the edits make no sense whatever the keys.
+        ConfigError: a key is unknown, or would get a value that is not allowed.
+    """
+    edited = dict(current)
+    seen = set()
+    for name, kind, value in edits:
+        if name in seen:
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"{name} is edited twice")
+        seen.add(name)
+        if kind == EditKind.DELETE:
+            edited.pop(name, None)  # known or not: what an older Qbus stored has to go away somehow
+            continue
+        if kind not in EditKind.__members__.values():
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"{name}: unknown operation {kind}")
+        if value is None:
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"{name}: a value is needed, there is none")
+        text = value if kind == EditKind.SET else _edit_list(keys, edited, Edit(name, kind, value))
+        keys.key(name).parse(text)
+        edited[name] = text
+    return edited
+
+
+def replace(keys: type[Settings], config: Iterable[tuple[str, str | None]]) -> dict[str, str]:
+    """``config`` in place of whatever there was (KIP-133).
+
+    Raises:
+        ApiError: INVALID_REQUEST, a key comes twice or without a value.
+        ConfigError: a key is unknown, or a value not allowed.
+    """
+    return edit(keys, {}, (Edit(name, EditKind.SET, value) for name, value in config))
+
+
+def check_dynamic(keys: type[Settings], names: Iterable[str]) -> None:
+    """Check that the keys may be changed while the broker runs.
+
+    Raises:
+        ConfigError: one may not.
+    """
+    for name in names:
+        if name in keys.KEYS and keys.KEYS[name].static:
+            raise ConfigError(f"{name} takes effect only when the broker starts")
+
+
+def _edit_list(keys: type[Settings], current: Mapping[str, str], change: Edit) -> str:
+    key = keys.key(change.name)
+    if key.type is not ConfigType.LIST:
+        raise ConfigError(f"{key.name} is {key.type.noun}; only lists are appended to")
+    before = current.get(key.name)
+    items = list(ConfigType.LIST.parse(before) if before is not None else key.default or ())
+    for item in ConfigType.LIST.parse(change.value):
+        if change.kind == EditKind.APPEND and item not in items:
+            items.append(item)
+        elif change.kind == EditKind.SUBTRACT and item in items:
+            items.remove(item)
+    return ",".join(items)

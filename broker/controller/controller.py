@@ -1,0 +1,190 @@
+"""The controller: every decision about topics and configuration is one transaction.
+
+A decision is made from the metadata cache by pure planners, and its transaction checks the versions
+it was made from, and that this broker is still the controller. If somebody was faster, it is made
+anew. It is answered when this broker itself knows of it, and all who follow its metadata are done
+with it; so they must not wait for the controller.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from random import Random
+
+from qbus.clock import Clock
+from qbus.config import BrokerConfig, check_topic_config
+from qbus.errors import ApiError, ConfigError, ErrorCode
+from qbus.metadata import Create, MetadataStore, Op, Set
+from qbus.metadata.znodes import ChangeNode, ConfigNode, TopicNode
+from qbus.names import collision_key
+
+from ..metadata_cache import MetadataCache
+from ..metadata_image import Topic
+from .configs import check_dynamic
+from .decisions import Decision, Decisions
+from .office import Office
+from .restart import elect_again
+from .topics import DEFAULT, NewTopic, TopicPlan, TopicPlanner, check_count, delete
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """More partitions for a topic, ``count`` in all; of the added ones, maybe, the replicas."""
+
+    topic: str
+    count: int
+    assignment: Sequence[Sequence[int]] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigChange:
+    """A change of the configuration of ``name``: of what is set now, ``edited`` makes what will be.
+
+    ``edited`` raises ApiError or ConfigError.
+    """
+
+    name: str
+    edited: Callable[[Mapping[str, str]], dict[str, str]]
+
+
+class Controller:
+    """Creates, grows and deletes topics, and alters configurations.
+
+    Each item is carried out or refused for itself. Beside what is the item's own fault, a refusal
+    is NOT_CONTROLLER, or REQUEST_TIMED_OUT when nobody knows whether it was carried out.
+    """
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        metadata: MetadataCache,
+        config: BrokerConfig,
+        clock: Clock,
+        random: Random | None = None,
+    ) -> None:
+        self._store = store
+        self._metadata = metadata
+        self._config = config
+        self._office = Office(store, config.node_id, clock)
+        self._decisions = Decisions(store, metadata, self._office)
+        random = random or Random()  # noqa: S311 - it spreads partitions, and guards nothing
+        self._planner = TopicPlanner(metadata, config, random)
+
+    @property
+    def is_active(self) -> bool:
+        """Whether this broker is the controller, as far as it knows."""
+        return self._office.is_held
+
+    async def start(self) -> None:
+        """Become the controller if none is, and elect leaders for what this broker led before.
+
+        Call it when the broker is registered, and before the metadata cache is started.
+
+        Raises:
+            StoreUnavailable: the store cannot be used.
+        """
+        if await self._office.take():
+            await elect_again(self._store, self._config.node_id, self._office)
+
+    async def create_topics(
+        self, topics: Sequence[NewTopic], *, validate_only: bool = False
+    ) -> list[TopicPlan | ApiError]:
+        """Create topics; of each what was made, or why not."""
+        refused = self._refuse_together(topics)
+
+        async def decide(topic: NewTopic) -> Decision[TopicPlan]:
+            if topic.name in refused:
+                raise refused[topic.name]
+            plan = self._planner.create(topic, self._office.epoch)
+            return Decision(plan, plan.ops, ChangeNode(topics=(topic.name,)))
+
+        return await self._decisions.carry_out(decide, topics, dry=validate_only)
+
+    async def delete_topics(self, names: Sequence[str]) -> list[Topic | ApiError]:
+        """Delete topics; of each what it was, or why it was not deleted."""
+
+        async def decide(name: str) -> Decision[Topic]:
+            topic = self._planner.existing(name)
+            nodes = await self._store.tree(TopicNode.path(name))
+            return Decision(topic, delete(topic, nodes), ChangeNode(topics=(name,)))
+
+        return await self._decisions.carry_out(decide, names)
+
+    async def create_partitions(
+        self, growths: Sequence[Growth], *, validate_only: bool = False
+    ) -> list[ApiError | None]:
+        """Add partitions to topics."""
+
+        async def decide(growth: Growth) -> Decision[None]:
+            ops = self._planner.grow(
+                growth.topic, growth.count, growth.assignment, self._office.epoch
+            )
+            return Decision(None, ops, ChangeNode(topics=(growth.topic,)))
+
+        return await self._decisions.carry_out(decide, growths, dry=validate_only)
+
+    async def alter_topic_configs(
+        self, changes: Sequence[ConfigChange], *, validate_only: bool = False
+    ) -> list[ApiError | None]:
+        """Change what is configured for topics, which ``name`` names."""
+
+        async def decide(change: ConfigChange) -> Decision[None]:
+            topic = self._planner.existing(change.name)
+            try:
+                config = change.edited(topic.config)
+                check_topic_config(config)
+            except ConfigError as error:
+                raise ApiError(ErrorCode.INVALID_CONFIG, str(error)) from error
+            path = ConfigNode.topic_path(topic.name)
+            ops = _write_config(path, topic.config, config, topic.config_version)
+            return Decision(None, ops, ChangeNode(configs=(topic.name,)))
+
+        return await self._decisions.carry_out(decide, changes, dry=validate_only)
+
+    async def alter_broker_configs(
+        self, changes: Sequence[ConfigChange], *, validate_only: bool = False
+    ) -> list[ApiError | None]:
+        """Change what is configured dynamically for brokers: ``name`` is an id, or ALL_BROKERS."""
+
+        async def decide(change: ConfigChange) -> Decision[None]:
+            path = ConfigNode.broker_path(change.name)
+            node = await self._store.get(path)
+            current = ConfigNode.decode(node.data).config if node else {}
+            try:
+                config = change.edited(current)
+                check_dynamic(BrokerConfig, config)
+            except ConfigError as error:  # Kafka's code for brokers, other than for topics
+                raise ApiError(ErrorCode.INVALID_REQUEST, str(error)) from error
+            ops = _write_config(path, current, config, node.version if node else -1)
+            return Decision(None, ops, ChangeNode(brokers=(change.name,)))
+
+        return await self._decisions.carry_out(decide, changes, dry=validate_only)
+
+    def _refuse_together(self, topics: Iterable[NewTopic]) -> dict[str, ApiError]:
+        """Topics of one request that cannot be created because of the others in it."""
+        refused: dict[str, ApiError] = {}
+        names: dict[str, str] = {}
+        partitions = 0
+        for topic in topics:
+            other = names.setdefault(collision_key(topic.name), topic.name)
+            if other != topic.name:
+                refused[topic.name] = ApiError(
+                    ErrorCode.INVALID_TOPIC_EXCEPTION,
+                    f"{topic.name!r} collides with {other!r}: '.' and '_' count as the same",
+                )
+            count = self._config.num_partitions if topic.partitions == DEFAULT else topic.partitions
+            partitions += max(len(topic.assignment) or count, 0)
+            try:
+                check_count(partitions)
+            except ApiError as error:
+                refused.setdefault(topic.name, error)
+        return refused
+
+
+def _write_config(
+    path: str, current: Mapping[str, str], config: Mapping[str, str], version: int
+) -> list[Op]:
+    """Store ``config``. ``version`` is that of the node with ``current``; -1: there is none."""
+    if config == current:
+        return []
+    data = ConfigNode(config).encode()
+    return [Create(path, data) if version < 0 else Set(path, data, version)]

@@ -1,0 +1,103 @@
+"""Carries decisions out: each in a transaction of its own, those of one request together."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from qbus.errors import ApiError, ErrorCode
+from qbus.metadata import MetadataStore, NodeError, Op, StoreError
+from qbus.metadata.feed import KEPT, announce, newest, prune, sequence_of
+from qbus.metadata.znodes import ChangeNode, ControllerEpochNode
+
+from ..metadata_cache import MetadataCache
+from .office import Office
+
+_ATTEMPTS = 5
+
+T = TypeVar("T")
+Item = TypeVar("Item")
+
+
+@dataclass(frozen=True, slots=True)
+class Decision(Generic[T]):
+    """What to write, if anything, what that changes, and what the outcome is then."""
+
+    outcome: T
+    ops: Sequence[Op]
+    change: ChangeNode
+
+
+class Decisions:
+    """One request's decisions at a time."""
+
+    def __init__(self, store: MetadataStore, metadata: MetadataCache, office: Office) -> None:
+        self._store = store
+        self._metadata = metadata
+        self._office = office
+        self._lock = asyncio.Lock()
+        self._unpruned = 0
+
+    async def carry_out(
+        self,
+        decide: Callable[[Item], Awaitable[Decision[T]]],
+        items: Sequence[Item],
+        *,
+        dry: bool = False,
+    ) -> list[T | ApiError]:
+        """Decide on each item and write that; of each the outcome, or why it was refused.
+
+        ``dry``: decide only.
+        """
+        async with self._lock:
+            tries = [self._try(decide, item, dry=dry) for item in items]
+            done = await asyncio.gather(*tries)
+            written = [sequence for _, sequence in done if sequence is not None]
+            if written:
+                try:
+                    await self._metadata.applied(max(written))
+                    await self._prune(len(written))
+                except StoreError as error:
+                    lost = _unknown(error)
+                    return [lost if sequence is not None else outcome for outcome, sequence in done]
+            return [outcome for outcome, _ in done]
+
+    async def _try(
+        self, decide: Callable[[Item], Awaitable[Decision[T]]], item: Item, *, dry: bool
+    ) -> tuple[T | ApiError, int | None]:
+        """The outcome, and the sequence number of the change if something was written."""
+        try:
+            for _ in range(_ATTEMPTS):
+                fence = self._office.fence()
+                decision = await decide(item)
+                if dry or not decision.ops:
+                    return decision.outcome, None
+                change = announce(decision.change.encode())
+                try:
+                    results = await self._store.transaction([fence, *decision.ops, change])
+                except NodeError as error:
+                    await self._catch_up(error)
+                    continue
+                return decision.outcome, sequence_of(str(results[-1]))
+        except ApiError as error:
+            return error, None
+        except StoreError as error:
+            return _unknown(error), None
+        return ApiError(ErrorCode.NOT_CONTROLLER, "others change the same all the time"), None
+
+    async def _catch_up(self, conflict: NodeError) -> None:
+        """Somebody was faster: learn what they did."""
+        if conflict.path == ControllerEpochNode.PATH:
+            self._office.lose()
+        else:
+            await self._metadata.applied(await newest(self._store))
+
+    async def _prune(self, written: int) -> None:
+        self._unpruned += written
+        if self._unpruned >= KEPT:
+            self._unpruned = 0
+            await prune(self._store)
+
+
+def _unknown(error: StoreError) -> ApiError:
+    return ApiError(ErrorCode.REQUEST_TIMED_OUT, f"nobody knows whether it was done: {error}")

@@ -1,0 +1,213 @@
+"""What creating, growing and deleting a topic changes in the store, and when it is refused.
+
+The codes of the refusals are Kafka's (its ``ReplicationControlManager``).
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from random import Random
+
+from qbus.config import BrokerConfig, check_topic_config
+from qbus.errors import ApiError, ConfigError, ErrorCode
+from qbus.metadata import Create, Delete, Node, Op, Set
+from qbus.metadata.ids import new_id
+from qbus.metadata.znodes import ConfigNode, PartitionStateNode, TopicNode
+from qbus.names import check_topic_name
+
+from ..metadata_cache import MetadataCache
+from ..metadata_image import Topic
+from .election import first_state
+from .placement import Assignment, check_assignment, place
+
+DEFAULT = -1
+MAX_PARTITIONS = 10_000  # of one request, as in Kafka, so that a request costs bounded memory
+
+
+@dataclass(frozen=True, slots=True)
+class NewTopic:
+    """A topic to create; DEFAULT numbers are the broker's. ``assignment`` excludes both numbers."""
+
+    name: str
+    partitions: int = DEFAULT
+    replication_factor: int = DEFAULT
+    assignment: Mapping[int, Sequence[int]] = field(default_factory=dict)
+    config: Mapping[str, str | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicPlan:
+    """A topic as it will be, and the operations that make it."""
+
+    topic_id: bytes
+    assignment: Assignment
+    config: Mapping[str, str]
+    ops: list[Op]
+
+    @property
+    def replication_factor(self) -> int:
+        """How many replicas each partition has."""
+        return len(self.assignment[0])
+
+
+class TopicPlanner:
+    """Decides from what is known of the cluster now; the operations check those versions."""
+
+    def __init__(self, metadata: MetadataCache, config: BrokerConfig, random: Random) -> None:
+        self._metadata = metadata
+        self._config = config
+        self._random = random
+
+    def create(self, new: NewTopic, controller_epoch: int) -> TopicPlan:
+        """A topic that is not there yet.
+
+        Raises:
+            ApiError: it cannot be created; the code and the message say why.
+        """
+        self._check_name(new.name)
+        config = _check_config(new.config)
+        assignment = self._assign(new)
+        topic_id = new_id()
+        node = TopicNode(topic_id, assignment)
+        ops: list[Op] = [Create(TopicNode.path(new.name), node.encode())]
+        if config:
+            ops.append(Create(ConfigNode.topic_path(new.name), ConfigNode(config).encode()))
+        ops += _first_states(new.name, assignment, controller_epoch)
+        return TopicPlan(topic_id, assignment, config, ops)
+
+    def grow(
+        self,
+        name: str,
+        count: int,
+        assignment: Sequence[Sequence[int]] | None,
+        controller_epoch: int,
+    ) -> list[Op]:
+        """A topic that gets more partitions, ``count`` in all.
+
+        Raises:
+            ApiError: it cannot; the code and the message say why.
+        """
+        topic = self.existing(name)
+        current = len(topic.partitions)
+        if count <= current:
+            raise ApiError(
+                ErrorCode.INVALID_PARTITIONS,
+                f"the topic has {current} partitions already, and never gets fewer",
+            )
+        check_count(count - current)
+        added = self._assign_more(topic, count, assignment)
+        existing = {index: part.replicas for index, part in enumerate(topic.partitions)}
+        node = TopicNode(topic.id, {**existing, **added})
+        states = _first_states(name, added, controller_epoch)
+        return [Set(TopicNode.path(name), node.encode(), topic.version), *states]
+
+    def existing(self, name: str) -> Topic:
+        """The topic of that name.
+
+        Raises:
+            ApiError: UNKNOWN_TOPIC_OR_PARTITION.
+        """
+        topic = self._metadata.topics.get(name)
+        if topic is None:
+            raise ApiError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"the topic {name!r} does not exist"
+            )
+        return topic
+
+    def _check_name(self, name: str) -> None:
+        check_topic_name(name)
+        other = self._metadata.colliding(name)
+        if other == name:
+            raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"the topic {name!r} exists already")
+        if other is not None:
+            raise ApiError(
+                ErrorCode.INVALID_TOPIC_EXCEPTION,
+                f"{name!r} collides with the topic {other!r}: '.' and '_' count as the same",
+            )
+
+    def _assign(self, new: NewTopic) -> Assignment:
+        if new.assignment:
+            if new.partitions != DEFAULT or new.replication_factor != DEFAULT:
+                raise ApiError(
+                    ErrorCode.INVALID_REQUEST,
+                    "an assignment excludes numbers of partitions and replicas other than -1",
+                )
+            check_count(len(new.assignment))
+            return check_assignment(new.assignment, 0, self._metadata.brokers)
+        count, factor = new.partitions, new.replication_factor
+        if factor == DEFAULT:
+            factor = self._config.default_replication_factor
+        if count == DEFAULT:
+            count = self._config.num_partitions
+        if factor < 1:
+            raise ApiError(
+                ErrorCode.INVALID_REPLICATION_FACTOR,
+                f"a replication factor is at least 1, or -1 for the default, not {factor}",
+            )
+        if count < 1:
+            raise ApiError(
+                ErrorCode.INVALID_PARTITIONS,
+                f"a topic has at least 1 partition, or -1 for the default, not {count}",
+            )
+        check_count(count)
+        return place(self._metadata.brokers, 0, count, factor, self._random)
+
+    def _assign_more(
+        self, topic: Topic, count: int, assignment: Sequence[Sequence[int]] | None
+    ) -> Assignment:
+        current, factor = len(topic.partitions), len(topic.partitions[0].replicas)
+        brokers = self._metadata.brokers
+        if assignment is None:
+            return place(brokers, current, count - current, factor, self._random)
+        if len(assignment) != count - current:
+            raise ApiError(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                f"{count - current} partitions are added, {len(assignment)} are assigned",
+            )
+        checked = check_assignment(dict(enumerate(assignment, current)), current, brokers)
+        if len(checked[current]) != factor:
+            raise ApiError(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                f"the topic's partitions have {factor} replicas, not {len(checked[current])}",
+            )
+        return checked
+
+
+def delete(topic: Topic, nodes: Mapping[str, Node]) -> list[Op]:
+    """Delete a topic with all ``nodes`` of its tree, and its configuration."""
+    root = TopicNode.path(topic.name)
+    below = sorted((path for path in nodes if path != root), key=len, reverse=True)
+    ops: list[Op] = [Delete(path) for path in below]
+    ops.append(Delete(root, topic.version))
+    if topic.config_version >= 0:
+        ops.append(Delete(ConfigNode.topic_path(topic.name)))
+    return ops
+
+
+def check_count(partitions: int) -> None:
+    """Check how many partitions one request creates.
+
+    Raises:
+        ApiError: POLICY_VIOLATION, too many.
+    """
+    if partitions > MAX_PARTITIONS:
+        raise ApiError(
+            ErrorCode.POLICY_VIOLATION,
+            f"{partitions} partitions at once; at most {MAX_PARTITIONS} can be created",
+        )
+
+
+def _check_config(config: Mapping[str, str | None]) -> dict[str, str]:
+    try:
+        check_topic_config(config)
+    except ConfigError as error:
+        raise ApiError(ErrorCode.INVALID_CONFIG, str(error)) from error
+    return {name: text for name, text in config.items() if text is not None}
+
+
+def _first_states(name: str, assignment: Assignment, controller_epoch: int) -> Collection[Op]:
+    return [
+        Create(
+            PartitionStateNode.path(name, index), first_state(replicas, controller_epoch).encode()
+        )
+        for index, replicas in assignment.items()
+    ]
