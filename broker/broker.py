@@ -1,0 +1,110 @@
+"""The parts of one broker, put together; started and stopped in the order of their needs."""
+
+import asyncio
+import logging
+import socket
+from pathlib import Path
+
+from qbus.clock import Clock
+from qbus.config import Address, BrokerConfig, TopicConfig
+from qbus.metadata import EmbeddedStore, MetadataStore
+
+from .controller import Controller, ensure_cluster_id, register_broker
+from .group import GroupCoordinator
+from .log import LogConfig, LogManager
+from .metadata_cache import MetadataCache
+from .metadata_image import BrokerInfo
+from .metrics import Metrics
+from .producer_ids import ProducerIds
+from .replication.replica_manager import ReplicaManager
+from .replication.settings import log_config
+
+_log = logging.getLogger(__name__)
+
+STORE_FILE = "metadata.db"
+_EVERY_INTERFACE = {"", "0.0.0.0", "::"}  # noqa: S104 - compared with, not listened on
+
+
+class Broker:
+    """What handlers reach: the broker's configuration, metadata, partitions and groups.
+
+    ``cluster_id``, ``logs``, ``replicas`` are there from :meth:`start` on.
+    """
+
+    cluster_id: str
+    logs: LogManager
+    replicas: ReplicaManager
+
+    def __init__(self, config: BrokerConfig, clock: Clock) -> None:
+        self.config = config
+        self.node_id = config.node_id
+        self.clock = clock
+        self.metrics = Metrics()
+        self.store: MetadataStore = EmbeddedStore(Path(config.log_dirs[0]) / STORE_FILE)
+        self.metadata = MetadataCache(self.store, config)
+        self.controller = Controller(self.store, self.metadata, config, clock)
+        self.producer_ids = ProducerIds(self.store, self.node_id)
+        self.groups = GroupCoordinator(self.store, self.metadata, config, clock)
+
+    async def start(self, listening: Address) -> None:
+        """Open everything, and be ready to answer.
+
+        Raises:
+            ConfigError: a data directory, or the node id, is in use by another broker.
+            ApiError: no data directory can be used.
+            StoreUnusable: the metadata store cannot be opened.
+            OSError: the data directory cannot be made.
+        """
+        self._make_directory()
+        await self.store.start()
+        self.cluster_id = await ensure_cluster_id(self.store)
+        await register_broker(self.store, self._info(listening), self.clock)
+        await self.controller.start()
+        await self.metadata.start()
+        self.logs = await asyncio.to_thread(self._open_logs)
+        self.replicas = ReplicaManager(
+            self.config, self.node_id, self.logs, self.metadata, self.clock, self.metrics
+        )
+        await self.replicas.start()
+        await self.groups.start()
+
+    def drain(self) -> None:
+        """Answer those who wait for records or for a rebalance; let nobody wait any more."""
+        self.replicas.drain()
+        self.groups.drain()
+
+    async def stop(self) -> None:
+        """Stop what was started, the last first, and mark the logs as closed cleanly."""
+        await self.groups.close()
+        if hasattr(self, "replicas"):
+            await self.replicas.stop()
+        await self.metadata.close()
+        if hasattr(self, "logs"):
+            await asyncio.to_thread(self.logs.close)
+        await self.store.close()
+
+    def _make_directory(self) -> None:
+        Path(self.config.log_dirs[0]).mkdir(parents=True, exist_ok=True)
+
+    def _info(self, listening: Address) -> BrokerInfo:
+        address = self.config.advertised_address
+        if address is None:
+            host = socket.getfqdn() if listening.host in _EVERY_INTERFACE else listening.host
+            address = Address(host, listening.port)
+        return BrokerInfo(self.node_id, address.host, address.port, self.config.broker_rack)
+
+    def _open_logs(self) -> LogManager:
+        return LogManager.open(
+            self.config.log_dirs,
+            self._log_config,
+            self.clock,
+            node_id=self.node_id,
+            cluster_id=self.cluster_id,
+        )
+
+    def _log_config(self, name: str) -> LogConfig:
+        topic = self.metadata.topics.get(name)
+        settings = (
+            TopicConfig(self.config, {}) if topic is None else self.metadata.topic_config(topic)
+        )
+        return log_config(settings, self.config)

@@ -1,0 +1,130 @@
+"""The broker as a process: start, serve, drain, stop."""
+
+import asyncio
+import gc
+import logging
+import resource
+import signal
+from contextlib import AsyncExitStack
+from time import perf_counter
+
+from qbus.clock import Clock, SystemClock
+from qbus.config import BrokerConfig
+
+from . import metrics as metrics_server
+from .broker import Broker
+from .connection import TimeLimits
+from .dispatch import Dispatcher
+from .listener import Listener, ListenerLimits
+from .memory import MemoryBudget
+
+_log = logging.getLogger(__name__)
+
+_UNLIMITED = 1 << 62
+# Requests make no cycles: the collector need not look often.
+_GC_THRESHOLDS = (50_000, 20, 20)
+
+
+def run(config: BrokerConfig) -> int:
+    """Run a broker until SIGTERM or SIGINT; a second signal ends it at once. The exit code.
+
+    Raises:
+        ConfigError: a data directory belongs to another broker, or is in use.
+        ApiError: no data directory can be used.
+        StoreUnusable: the metadata store cannot be opened.
+        OSError: an address cannot be listened on.
+    """
+    started = perf_counter()
+    _raise_file_limit()
+    gc.set_threshold(*_GC_THRESHOLDS)
+    asyncio.run(serve(config, SystemClock(), started))
+    return 0
+
+
+async def serve(config: BrokerConfig, clock: Clock, started: float) -> None:
+    """Start a broker, serve until a signal, and stop it."""
+    stop = _on_signals()
+    budget = MemoryBudget(_budget(config))
+    async with AsyncExitStack() as cleanup:
+        # The address first: two brokers on one port is the mistake that should show at once.
+        broker = Broker(config, clock)
+        listener = Listener(config.listen_address, Dispatcher(broker), _limits(config), budget)
+        listener.bind()
+        cleanup.callback(listener.close)
+        cleanup.push_async_callback(broker.stop)
+        await broker.start(listener.address)
+        _show_network(broker, listener, budget)
+        if config.metrics_address is not None:
+            cleanup.callback(metrics_server.serve(broker.metrics, *config.metrics_address))
+        gc.collect()
+        gc.freeze()
+        listener.start()
+        _log.info(
+            "broker %d of cluster %s listens on %s, %.3f s after its start",
+            broker.node_id,
+            broker.cluster_id,
+            listener.address,
+            perf_counter() - started,
+        )
+        await stop.wait()
+        _log.info("stopping: finishing what was asked")
+        broker.drain()
+        await listener.drain(config.shutdown_drain_timeout_ms / 1000)
+    _log.info("stopped")
+
+
+def _on_signals() -> asyncio.Event:
+    """An event that the first SIGTERM or SIGINT sets; the second one has its usual effect."""
+    loop, stop = asyncio.get_running_loop(), asyncio.Event()
+
+    def on_signal() -> None:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.remove_signal_handler(number)
+        stop.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, on_signal)
+    return stop
+
+
+def _budget(config: BrokerConfig) -> int:
+    limit = config.queued_max_request_bytes
+    return _UNLIMITED if limit < 0 else limit
+
+
+def _limits(config: BrokerConfig) -> ListenerLimits:
+    return ListenerLimits(
+        max_frame=config.socket_request_max_bytes,
+        max_connections=config.max_connections,
+        max_connections_per_ip=config.max_connections_per_ip,
+        times=TimeLimits(
+            idle=config.connections_max_idle_ms / 1000,
+            frame=config.request_frame_timeout_ms / 1000,
+            stall=config.response_stall_timeout_ms / 1000,
+        ),
+        send_buffer=config.socket_send_buffer_bytes,
+        receive_buffer=config.socket_receive_buffer_bytes,
+    )
+
+
+def _show_network(broker: Broker, listener: Listener, budget: MemoryBudget) -> None:
+    metrics = broker.metrics
+    metrics.gauge("connections", "Open client connections", lambda: listener.connections)
+    metrics.gauge(
+        "request_memory_bytes", "Memory held for unfinished requests", lambda: budget.used
+    )
+    metrics.gauge(
+        "connections_waiting_for_memory",
+        "Connections that stand still until memory is free",
+        lambda: budget.waiting,
+    )
+    metrics.counter("connections_accepted", "Connections accepted", lambda: listener.accepted)
+    metrics.counter("connections_refused", "Connections above the limits", lambda: listener.refused)
+    metrics.counter("received_bytes", "Bytes from clients", lambda: listener.received_bytes)
+    metrics.counter("sent_bytes", "Bytes to clients", lambda: listener.sent_bytes)
+
+
+def _raise_file_limit() -> None:
+    """Take all the file descriptors that the system lets us have."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
