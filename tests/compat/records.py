@@ -22,7 +22,7 @@ class Stored(NamedTuple):
 
 
 #: Long enough ago that no clock calls it the future, recent enough that no retention deletes it.
-START_MS = int(time.time() * 1000) - 600_000
+START_MS = int(time.time() * 1000) - 3_300_000
 
 BINARY = (
     Record(b"key", b"value", (), START_MS),

@@ -1,6 +1,8 @@
 """What clients were told is still true after the broker was stopped, or killed, and started."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from typing import cast
 
 import pytest
 
@@ -30,24 +32,25 @@ def server(
 def test_records_groups_and_topics_survive(
     client: Client, end: str, server: ServerProcess, name: str
 ) -> None:
-    survivor: Client = type(client)(server.bootstrap)  # type: ignore[call-arg]
-    keeper = Confluent(server.bootstrap)
-    keeper.create_topic(name, 2, {"retention.ms": "3600000"})
-    survivor.produce(name, numbered(10), partition=1, idempotent=True)
-    survivor.consume_group(name, name, 4)
+    kind = cast("Callable[[str], Client]", type(client))
+    with (
+        closing(kind(server.bootstrap)) as survivor,
+        closing(Confluent(server.bootstrap)) as keeper,
+    ):
+        keeper.create_topic(name, 2, {"retention.ms": "86400000"})
+        survivor.produce(name, numbered(10), partition=1, idempotent=True)
+        survivor.consume_group(name, name, 4)
 
-    if end == "stopped":
-        server.stop()
-    else:
-        server.kill()
-    server.start()
+        if end == "stopped":
+            server.stop()
+        else:
+            server.kill()
+        server.start()
 
-    found = survivor.consume(name, 1, 0, 10)
-    assert [one.record.value for one in found] == [record.value for record in numbered(10)]
-    resumed = survivor.consume_group(name, name, 6)
-    assert [one.offset for one in resumed] == [4, 5, 6, 7, 8, 9]
-    survivor.produce(name, numbered(1), partition=1, idempotent=True)
-    assert keeper.bounds(name, 1) == (0, 11)
-    assert keeper.config(name)["retention.ms"] == "3600000"
-    survivor.close()
-    keeper.close()
+        found = survivor.consume(name, 1, 0, 10)
+        assert [one.record.value for one in found] == [record.value for record in numbered(10)]
+        resumed = survivor.consume_group(name, name, 6)
+        assert [one.offset for one in resumed] == [4, 5, 6, 7, 8, 9]
+        survivor.produce(name, numbered(1), partition=1, idempotent=True)
+        assert keeper.bounds(name, 1) == (0, 11)
+        assert keeper.config(name)["retention.ms"] == "86400000"

@@ -37,7 +37,6 @@ class Kafkajs:
             ["node", str(_SCRIPTS / "driver.js"), bootstrap],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
             env=_environment(),
             text=True,
         )

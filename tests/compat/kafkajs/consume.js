@@ -10,25 +10,21 @@ const WAIT = { maxWaitTimeInMs: 100 }
 const read = async (consumer, topic, count, wanted, started) => {
   const found = []
   await consumer.connect()
-  try {
-    await consumer.subscribe({ topic, fromBeginning: true })
-    await new Promise((resolve, reject) => {
-      consumer.on('consumer.crash', ({ payload }) => reject(payload.error))
-      consumer
-        .run({
-          autoCommit: false,
-          eachMessage: async ({ partition, message }) => {
-            if (found.length === count || !wanted(partition, message)) return
-            found.push(fromMessage(partition, message))
-            if (found.length === count) resolve()
-          },
-        })
-        .then(started, reject)
-    })
-    return found
-  } finally {
-    consumer.pause([{ topic }])
-  }
+  await consumer.subscribe({ topic, fromBeginning: true })
+  await new Promise((resolve, reject) => {
+    consumer.on('consumer.crash', ({ payload }) => payload.restart || reject(payload.error))
+    consumer
+      .run({
+        autoCommit: false,
+        eachMessage: async ({ partition, message }) => {
+          if (found.length === count || !wanted(partition, message)) return
+          found.push(fromMessage(partition, message))
+          if (found.length === count) resolve()
+        },
+      })
+      .then(started, reject)
+  })
+  return found
 }
 
 const consume = async (kafka, { topic, partition, offset, count }) => {

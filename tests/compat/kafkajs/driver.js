@@ -11,7 +11,7 @@ const kafka = new Kafka({
   brokers: [process.argv[2]],
   clientId: 'kafkajs',
   logLevel: logLevel.NOTHING,
-  retry: { initialRetryTime: 50, retries: 6 },
+  retry: { initialRetryTime: 50, retries: 5 },
 })
 
 // The broker's code lies in the error, in its cause, or in one of the errors that it gathers.
