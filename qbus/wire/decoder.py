@@ -5,7 +5,7 @@
 The function is generated as source. Structs are read where they stand, in nested loops, for a call
 costs more than most structs have fields; neighbouring values of fixed width, with the length or
 count behind them, are one ``struct`` call. No length is trusted: each is held against the bytes
-that remain before anything is allocated for it.
+that remain, and each count against the items that a message may have, before anything is allocated.
 """
 
 from collections.abc import Callable
@@ -51,6 +51,7 @@ class _Writer:
     def write(self, cls: type[Struct]) -> Source:
         """Write the whole function."""
         with self._block("def decode(buf, pos, end)"):
+            self._line("room = MAX_ITEMS")
             self._struct(cls, "message")
             self._flush()
             self._line("return message, pos")
@@ -135,7 +136,10 @@ class _Writer:
         least = least_size(kind, self._version, self._flexible)
         with self._block(f"if not 0 <= {n} * {least} <= end - pos"):
             self._line(f"wrong_count({field.name!r}, {n}, end - pos)")
-        if isinstance(kind, Scalar) and kind.letter:
+        self._line(f"room -= {n}")
+        with self._block("if room < 0"):
+            self._line("too_many_items()")
+        if isinstance(kind, Scalar) and len(kind.letter) == 1:
             self._line(f"{target} = read_numbers({kind.letter!r}, {n}, buf, pos)")
             self._line(f"pos += {n} * {least}")
             return

@@ -133,7 +133,7 @@ class _Writer:
 
     def _items(self, field: Field, items: str) -> None:
         kind = field.kind
-        if isinstance(kind, Scalar) and kind.letter:
+        if isinstance(kind, Scalar) and len(kind.letter) == 1:
             self._line(f"out += write_numbers({kind.letter!r}, {items})")
             return
         item = self._source.name("item")

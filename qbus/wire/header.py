@@ -41,16 +41,21 @@ def decode_request_header(buf: Buffer) -> tuple[RequestHeader, int]:
     """
     try:
         key, version, correlation_id, length = _REQUEST.unpack_from(buf)
-        stop = _REQUEST.size + max(length, 0)
-        if stop > len(buf):
-            raise WireError("a request ends within its client id")
-        client_id = None if length < 0 else str(buf[_REQUEST.size : stop], "utf-8")
+        stop = _REQUEST.size
+        client_id = None
+        if length >= 0:
+            stop += length
+            client_id = str(buf[_REQUEST.size : stop], "utf-8")
+        elif length != -1:
+            raise WireError(f"a client id of {length} bytes")
         if _is_flexible(key, version):
             stop = skip_tags(buf, stop, len(buf))
     except UnicodeDecodeError as error:
         raise WireError("a client id is not UTF-8") from error
     except (IndexError, struct.error) as error:
         raise WireError("a request ends within its header") from error
+    if stop > len(buf):
+        raise WireError("a request ends within its client id")
     return RequestHeader(key, version, correlation_id, client_id), stop
 
 
@@ -60,12 +65,16 @@ def encode_request(
     """A whole request frame, its length in front.
 
     Raises:
-        WireError: as ``encode``.
+        WireError: as ``encode``, or the client id fits into no header.
     """
-    name = None if client_id is None else client_id.encode()
     out = bytearray(_LENGTH.size)
-    out += _REQUEST.pack(api_key, version, correlation_id, -1 if name is None else len(name))
-    out += name or b""
+    try:
+        name = b"" if client_id is None else client_id.encode()
+        length = -1 if client_id is None else len(name)
+        out += _REQUEST.pack(api_key, version, correlation_id, length)
+    except (struct.error, UnicodeEncodeError) as error:
+        raise WireError(f"a request header cannot be written: {error}") from error
+    out += name
     if version >= type(message).first_flexible:
         out += b"\0"
     return _with_length(encode_onto(out, message, version))

@@ -14,6 +14,9 @@ Buffer = bytes | bytearray | memoryview
 MAX_STRING: Final = 0x7FFF
 """The most bytes of a string, in every version."""
 
+MAX_ITEMS: Final = 2_000_000
+"""The most array items of a message that is read: three bytes may become an object of 120."""
+
 _COPY_BELOW: Final = 1024
 
 
@@ -110,6 +113,11 @@ def wrong_count(name: str, count: int, remaining: int) -> NoReturn:
     if count == -1:
         raise WireError(f"{name} is null")
     raise WireError(f"{name} has {count} items, {remaining} bytes remain")
+
+
+def too_many_items() -> NoReturn:
+    """Refuse a message whose arrays have more than ``MAX_ITEMS`` items in all."""
+    raise WireError(f"more than {MAX_ITEMS} items")
 
 
 def wrong_tag(tag: int) -> NoReturn:

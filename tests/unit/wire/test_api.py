@@ -1,0 +1,72 @@
+"""The table of APIs."""
+
+import subprocess
+import sys
+
+import pytest
+
+from qbus.wire import API, ApiKey
+from qbus.wire.messages import API as SAME
+
+# What clients in use need to see; the names and numbers are the protocol guide's.
+VERSIONS = {
+    "PRODUCE": (0, 0, 13, 9),
+    "FETCH": (1, 4, 18, 12),
+    "LIST_OFFSETS": (2, 1, 11, 6),
+    "METADATA": (3, 0, 13, 9),
+    "OFFSET_COMMIT": (8, 2, 10, 8),
+    "OFFSET_FETCH": (9, 1, 10, 6),
+    "FIND_COORDINATOR": (10, 0, 6, 3),
+    "JOIN_GROUP": (11, 0, 9, 6),
+    "HEARTBEAT": (12, 0, 4, 4),
+    "LEAVE_GROUP": (13, 0, 5, 4),
+    "SYNC_GROUP": (14, 0, 5, 4),
+    "DESCRIBE_GROUPS": (15, 0, 6, 5),
+    "LIST_GROUPS": (16, 0, 5, 3),
+    "API_VERSIONS": (18, 0, 5, 3),
+    "CREATE_TOPICS": (19, 2, 7, 5),
+    "DELETE_TOPICS": (20, 1, 6, 4),
+    "DELETE_RECORDS": (21, 0, 2, 2),
+    "INIT_PRODUCER_ID": (22, 0, 5, 2),
+    "OFFSET_FOR_LEADER_EPOCH": (23, 2, 4, 4),
+    "DESCRIBE_CONFIGS": (32, 1, 4, 4),
+    "ALTER_CONFIGS": (33, 0, 2, 2),
+    "DESCRIBE_LOG_DIRS": (35, 1, 4, 2),
+    "CREATE_PARTITIONS": (37, 0, 3, 2),
+    "DELETE_GROUPS": (42, 0, 2, 2),
+    "INCREMENTAL_ALTER_CONFIGS": (44, 0, 1, 1),
+    "OFFSET_DELETE": (47, 0, 0, 32767),
+    "DESCRIBE_CLUSTER": (60, 0, 2, 0),
+    "DESCRIBE_PRODUCERS": (61, 0, 0, 0),
+    "DESCRIBE_TOPIC_PARTITIONS": (75, 0, 0, 0),
+}
+
+
+@pytest.mark.parametrize("name", VERSIONS)
+def test_versions(name: str) -> None:
+    number, first, last, flexible = VERSIONS[name]
+    api = API[ApiKey[name]]
+    assert api.key == number
+    assert (api.advertised_min, api.max_version) == (first, last)
+    assert api.first_flexible == api.response.first_flexible == flexible
+
+
+def test_the_table_has_no_others() -> None:
+    assert {key.name for key in API} == set(VERSIONS)
+    assert SAME is API
+
+
+def test_produce_advertises_versions_that_it_does_not_serve() -> None:
+    assert API[ApiKey.PRODUCE].min_version == 3
+    assert all(api.min_version == api.advertised_min for api in API.values() if api.key)
+
+
+def test_messages_are_imported_at_first_use() -> None:
+    code = (
+        "import sys, qbus.wire as wire\n"
+        "loaded = lambda: [m for m in sys.modules if m.startswith('qbus.wire.messages.')]\n"
+        "assert not loaded(), loaded()\n"
+        "wire.API[wire.ApiKey.HEARTBEAT].request\n"
+        "assert loaded() == ['qbus.wire.messages.heartbeat'], loaded()\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
