@@ -16,14 +16,15 @@ from .office import Office
 _ATTEMPTS = 5
 
 T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 Item = TypeVar("Item")
 
 
 @dataclass(frozen=True, slots=True)
-class Decision(Generic[T]):
+class Decision(Generic[T_co]):
     """What to write, if anything, what that changes, and what the outcome is then."""
 
-    outcome: T
+    outcome: T_co
     ops: Sequence[Op]
     change: ChangeNode
 

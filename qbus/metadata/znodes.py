@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
+from functools import lru_cache
 from typing import Any, ClassVar, Self
 
 from .errors import MalformedNode
@@ -22,14 +22,14 @@ ALL_BROKERS = "<default>"
 
 NO_LEADER = -1
 
-_dump = partial(json.dumps, separators=(",", ":"))
+_dump = json.JSONEncoder(separators=(",", ":")).encode
 
 
 @contextmanager
 def _decoding(what: str, data: bytes) -> Iterator[Any]:
     """The JSON in ``data``, for a block in which whatever is missing or of a wrong type tells."""
     try:
-        yield json.loads(data)
+        yield json.loads(str(data, "utf-8"))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise MalformedNode(f"no {what}: {data[:200]!r}") from error
 
@@ -187,6 +187,7 @@ class PartitionStateNode:
         return _dump(state).encode()
 
     @classmethod
+    @lru_cache(maxsize=1024)  # partitions are many, and most are in the same state as others
     def decode(cls, data: bytes) -> Self:
         """Read what :meth:`encode` wrote."""
         with _decoding("partition state", data) as json_:
