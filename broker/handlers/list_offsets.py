@@ -1,0 +1,109 @@
+"""ListOffsets (key 2): the offset of a point in time, or of a place in the log.
+
+The places: -1 the end (the last stable offset, here the high watermark), -2 the start, -3 the
+record with the greatest timestamp (version 7 on), -4 the start of what is kept locally, which is
+all (8), -5 the end of what lies in tiered storage and -6 the first record that waits to be moved
+there, of which there is nothing: -1 (9, 11). A place that a version does not know is
+UNSUPPORTED_VERSION.
+
+A timestamp finds the first record that is not older; when there is none, offset and timestamp are
+-1, without an error. Version 4 adds leader epochs. Clients see what lies below the high watermark;
+whoever asks as a replica or a debugger (replica id -2), all that is written.
+"""
+
+import asyncio
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from qbus.errors import ApiError, ErrorCode
+from qbus.wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+    ListOffsetsTopicResponse,
+)
+
+from ..context import RequestContext
+from ..replication import Partition
+
+if TYPE_CHECKING:
+    from ..broker import Broker
+
+_LATEST = -1
+_EARLIEST = -2
+_MAX_TIMESTAMP = -3
+_EARLIEST_LOCAL = -4
+_LATEST_TIERED = -5
+_EARLIEST_PENDING_UPLOAD = -6
+_PLACE_SINCE = {
+    _LATEST: 1,
+    _EARLIEST: 1,
+    _MAX_TIMESTAMP: 7,
+    _EARLIEST_LOCAL: 8,
+    _LATEST_TIERED: 9,
+    _EARLIEST_PENDING_UPLOAD: 11,
+}
+_CONSUMER = -1
+
+
+async def handle(
+    broker: "Broker", context: RequestContext, request: ListOffsetsRequest
+) -> ListOffsetsResponse:
+    """Answer partition by partition; what has to be looked up in files, in a thread."""
+    asked = Counter((t.name, p.partition_index) for t in request.topics for p in t.partitions)
+    topics = []
+    for topic in request.topics:
+        answers = []
+        for wanted in topic.partitions:
+            answer = ListOffsetsPartitionResponse(partition_index=wanted.partition_index)
+            try:
+                if asked[topic.name, wanted.partition_index] > 1:
+                    raise ApiError(ErrorCode.INVALID_REQUEST, "a partition is asked for twice")
+                _check_place(wanted.timestamp, context.api_version)
+                await _find(broker, topic, wanted, answer, request.replica_id == _CONSUMER)
+            except ApiError as error:
+                answer.error_code = error.code
+            answers.append(answer)
+        topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
+    return ListOffsetsResponse(topics=topics)
+
+
+def _check_place(timestamp: int, version: int) -> None:
+    if timestamp < 0 and version < _PLACE_SINCE.get(timestamp, version + 1):
+        raise ApiError(ErrorCode.UNSUPPORTED_VERSION)
+
+
+async def _find(
+    broker: "Broker",
+    topic: ListOffsetsTopic,
+    wanted: ListOffsetsPartition,
+    answer: ListOffsetsPartitionResponse,
+    is_consumer: bool,
+) -> None:
+    partition = broker.replicas.leader_of(
+        topic.name, wanted.partition_index, wanted.current_leader_epoch
+    )
+    end = partition.high_watermark if is_consumer else partition.log.log_end_offset
+    timestamp = wanted.timestamp
+    if timestamp == _LATEST:
+        answer.offset = end
+        answer.leader_epoch = partition.leader_epoch
+    elif timestamp in {_EARLIEST, _EARLIEST_LOCAL}:
+        answer.offset = partition.log.log_start_offset
+        answer.leader_epoch = partition.log.epoch_cache.epoch_at(answer.offset)
+    elif timestamp == _MAX_TIMESTAMP or timestamp >= 0:
+        await _look_up(partition, timestamp, end, answer)
+
+
+async def _look_up(
+    partition: Partition, timestamp: int, end: int, answer: ListOffsetsPartitionResponse
+) -> None:
+    log = partition.log
+    if timestamp == _MAX_TIMESTAMP:
+        found = await asyncio.to_thread(log.offset_of_max_timestamp)
+    else:
+        found = await asyncio.to_thread(log.offset_for_timestamp, timestamp)
+    if found is not None and found.offset < end:
+        answer.timestamp, answer.offset, answer.leader_epoch = found
