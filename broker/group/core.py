@@ -37,8 +37,8 @@ class InitialDelay:
 class GroupCore:
     """State and primitives of a group.
 
-    For reading: ``state``, ``generation``, ``protocol_type``, ``protocol``, ``leader``, ``members``,
-    and ``wake_at``, the monotonic time in seconds at which time has to be let pass.
+    For reading: ``state``, ``generation``, ``protocol_type``, ``protocol``, ``leader``,
+    ``members``, and ``wake_at``, the monotonic time in seconds at which time must be let pass.
     """
 
     def __init__(self, group_id: str, limits: GroupLimits | None = None) -> None:

@@ -64,11 +64,16 @@ class Group(GroupCore):
 
     def dissolve(self, error: ErrorCode) -> list[Effect]:
         """Turn everyone away: the group is deleted, or no longer served from this memory."""
+        self.turn_away(error)
+        self.move(GroupState.DEAD, f"dissolved with {error.name}")
+        self.phase_ends = self.wake_at = math.inf
+        return self.effects
+
+    def turn_away(self, error: ErrorCode) -> list[Effect]:
+        """Turn down whatever is parked; the members stay."""
         self.effects = []
         for member_id in [*self.joining, *self.syncing]:
             self.refuse_parked(member_id, error)
-        self.move(GroupState.DEAD, f"dissolved with {error.name}")
-        self.phase_ends = self.wake_at = math.inf
         return self.effects
 
     @property

@@ -1,0 +1,124 @@
+"""Writes what groups want stored, as few transactions as keep up.
+
+One transaction is in flight at a time; all that gathers meanwhile goes into the next one (DESIGN:
+one at a time a store takes 1,200 sets a second, in transactions of hundreds 50,000). A transaction
+fails as a whole: when a version check did it, each group is tried alone, so that only the one that
+someone else has written fails. After any other failure nobody knows what is stored, and all its
+groups are given up for their owner to load again. (A store does what it is asked in order, so what
+is read then is what came of the write.)
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from qbus.errors import ErrorCode
+from qbus.metadata import MetadataStore, NodeError, Op
+
+from .hosted import HostedGroup
+from .stored import MAX_OPS
+from .timers import Timers
+
+_log = logging.getLogger(__name__)
+
+GiveUp = Callable[[HostedGroup, ErrorCode], None]
+
+
+class Writer:
+    """The only one who writes groups. ``give_up`` hears of groups whose writing failed."""
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        timers: Timers,
+        now: Callable[[], float],
+        patience: float,
+        give_up: GiveUp,
+    ) -> None:
+        self._store = store
+        self._timers = timers
+        self._now = now
+        self._patience = patience
+        self._give_up = give_up
+        self._waiting: dict[str, HostedGroup] = {}
+        self._writing: list[HostedGroup] = []
+        self._task: asyncio.Task[None] | None = None
+        self._is_stuck = False
+
+    def write(self, hosted: HostedGroup) -> None:
+        """Have what ``hosted`` gathered stored soon."""
+        if self._is_stuck:
+            self._give_up(hosted, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            return
+        self._waiting[hosted.group_id] = hosted
+        if self._task is None:
+            self._task = asyncio.create_task(self._run(), name="group writer")
+
+    async def drain(self) -> None:
+        """Wait until all that was handed in is stored; no longer than patience allows."""
+        if self._task is not None:
+            await asyncio.wait({self._task}, timeout=self._patience)
+
+    async def _run(self) -> None:
+        try:
+            while self._waiting:
+                await self._write_some()
+        finally:
+            self._task = None
+
+    async def _write_some(self) -> None:
+        batch: list[tuple[HostedGroup, list[list[Op]]]] = []
+        size = 0
+        while self._waiting and size < MAX_OPS:
+            hosted = self._waiting.pop(next(iter(self._waiting)))
+            if not hosted.is_abandoned:
+                plan = hosted.take_off()
+                batch.append((hosted, plan))
+                size += sum(len(ops) for ops in plan)
+        self._writing = [hosted for hosted, _ in batch]
+        alarm = self._timers.call_at(self._now() + self._patience, self._lose_patience)
+        try:
+            await self._write_batch(batch)
+        finally:
+            alarm.cancel()
+            self._is_stuck = False
+            self._writing = []
+
+    async def _write_batch(self, batch: list[tuple[HostedGroup, list[list[Op]]]]) -> None:
+        together = [(hosted, plan) for hosted, plan in batch if len(plan) <= 1]
+        apart = [(hosted, plan) for hosted, plan in batch if len(plan) > 1]
+        ops = [op for _, plan in together for transaction in plan for op in transaction]
+        error = await self._transact([ops])
+        if error is not ErrorCode.NOT_COORDINATOR or len(together) == 1:
+            for hosted, _ in together:
+                self._finish(hosted, error)
+        else:
+            apart = together + apart
+        for hosted, plan in apart:
+            self._finish(hosted, await self._transact(plan))
+
+    async def _transact(self, transactions: list[list[Op]]) -> ErrorCode:
+        try:
+            for ops in transactions:
+                if ops:
+                    await self._store.transaction(ops)
+        except NodeError as error:
+            _log.warning("groups are not stored as they were left: %r", error)
+            return ErrorCode.NOT_COORDINATOR
+        except Exception as error:  # noqa: BLE001 - whatever it was, it is not known to be stored
+            _log.warning("cannot store groups: %r", error)
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        return ErrorCode.NONE
+
+    def _finish(self, hosted: HostedGroup, error: ErrorCode) -> None:
+        if error:
+            self._give_up(hosted, error)
+        elif not hosted.is_abandoned:
+            hosted.land()
+
+    def _lose_patience(self) -> None:
+        """The store does not answer. It may yet do what it was asked, but nobody waits for it."""
+        self._is_stuck = True
+        waiting, self._waiting = self._waiting, {}
+        for hosted in [*self._writing, *waiting.values()]:
+            self._give_up(hosted, ErrorCode.COORDINATOR_NOT_AVAILABLE)

@@ -1,0 +1,237 @@
+"""Offsets that expire, and those whose topic is deleted."""
+
+import pytest
+
+from qbus.broker.group import GroupState, Leave, Leaver
+from qbus.broker.group.requests import GroupProtocol
+from qbus.broker.metadata_image import TopicConfigChanged, TopicDeleted
+from qbus.errors import ErrorCode
+from qbus.metadata import Set, StoreUnavailable
+
+from .shell import TOPIC_ID, Shell, at, settle
+
+MINUTE = 60.0
+RETENTION = 100 * MINUTE  # so times of commit are rounded to a minute
+SUBSCRIBED_TO_T = (GroupProtocol("range", b"\0\0\0\0\0\1\0\1t\xff\xff\xff\xff"),)
+LONG_SESSION_MS = 1_800_000
+
+
+async def started(**config: object) -> Shell:
+    defaults = {"offsets_retention_minutes": 100, "offsets_retention_check_interval_ms": 60_000}
+    shell = Shell(**(defaults | config))
+    await shell.groups.start()
+    await settle()
+    return shell
+
+
+class TestExpiry:
+    async def test_of_an_emptied_group_counts_from_when_it_emptied(self) -> None:
+        shell = await started()
+        await shell.settle_group("g", "a", session_timeout_ms=LONG_SESSION_MS)
+        await shell.groups.commit("g", {("t", 0): at(1)}, member_id="a", generation=1)
+        await shell.timers.advance(20 * MINUTE)
+        await shell.groups.leave("g", Leave((Leaver("a", None),)))
+
+        await shell.timers.advance(RETENTION - 1)
+        assert await shell.offset("g", "t", 0) == 1
+        await shell.timers.advance(MINUTE + 1)
+
+        assert await shell.offset("g", "t", 0) is None
+        assert await shell.groups.describe("g") is None
+        assert shell.groups.expired_offsets == 1
+
+    async def test_of_a_simple_consumer_counts_from_each_commit(self) -> None:
+        shell = await started()
+        await shell.groups.commit("g", {("t", 0): at(1), ("t", 1): at(1)})
+        await shell.timers.advance(50 * MINUTE)
+        await shell.groups.commit("g", {("t", 1): at(2)})
+
+        await shell.timers.advance(60 * MINUTE)
+
+        assert await shell.offset("g", "t", 0) is None
+        assert await shell.offset("g", "t", 1) == 2
+
+    async def test_never_comes_early_and_not_much_later(self) -> None:
+        shell = await started()
+        await shell.timers.advance(12.34)
+        await shell.groups.commit("g", {("t", 0): at(1)})
+
+        await shell.timers.advance(RETENTION - 1)
+        assert await shell.offset("g", "t", 0) == 1
+        await shell.timers.advance(2 * MINUTE + 1)
+
+        assert await shell.offset("g", "t", 0) is None
+
+    async def test_spares_what_a_stable_group_subscribes_to_and_not_the_rest(self) -> None:
+        shell = await started()
+        both = {("t", 0): at(1), ("u", 0): at(2)}
+        await shell.settle_group(
+            "g", "a", session_timeout_ms=LONG_SESSION_MS, protocols=SUBSCRIBED_TO_T
+        )
+        await shell.groups.commit("g", both, member_id="a", generation=1)
+
+        for _ in range(6):
+            await shell.timers.advance(20 * MINUTE)
+            await shell.heartbeat("g", "a", 1)
+
+        assert await shell.offset("g", "t", 0) == 1
+        assert await shell.offset("g", "u", 0) is None
+        group = await shell.groups.describe("g")
+        assert group is not None
+        assert group.state is GroupState.STABLE
+
+    async def test_goes_on_after_a_restart_where_it_was(self) -> None:
+        shell = await started()
+        await shell.groups.commit("g", {("t", 0): at(1)})
+        await shell.timers.advance(90 * MINUTE)
+        shell.restart()
+        await shell.groups.start()
+
+        await shell.timers.advance(13 * MINUTE)
+
+        assert await shell.offset("g", "t", 0) is None
+
+    async def test_may_be_set_by_old_clients_for_each_commit(self) -> None:
+        shell = await started()
+        await shell.groups.commit("g", {("t", 0): at(1)}, retention_ms=10 * 60_000)
+        await shell.groups.commit("g", {("t", 1): at(1)}, retention_ms=200 * 60_000)
+
+        await shell.timers.advance(13 * MINUTE)
+        assert await shell.offset("g", "t", 0) is None
+        await shell.timers.advance(120 * MINUTE)
+
+        assert await shell.offset("g", "t", 1) == 1
+
+    async def test_removes_an_emptied_group_without_offsets_at_the_next_check(self) -> None:
+        shell = await started()
+        await shell.settle_group("g", "a")
+        await shell.groups.leave("g", Leave((Leaver("a", None),)))
+
+        await shell.timers.advance(MINUTE)
+
+        assert await shell.groups.describe("g") is None
+
+    async def test_does_not_touch_what_is_being_committed(self) -> None:
+        shell = await started(offsets_retention_check_interval_ms=101 * 60_000)
+        await shell.groups.commit("g", {("t", 0): at(1)})
+        await shell.timers.advance(RETENTION + MINUTE - 1)
+        shell.store.gate.clear()
+        commit = await shell.soon(shell.groups.commit("g", {("t", 0): at(2)}))
+        await shell.timers.advance(2)  # the check comes while the commit is on its way
+        shell.store.gate.set()
+        await commit
+        await settle()
+
+        assert await shell.offset("g", "t", 0) == 2
+
+    async def test_that_cannot_be_stored_is_tried_again(self) -> None:
+        shell = await started()
+        await shell.groups.commit("g", {("t", 0): at(1), ("t", 1): at(1)}, retention_ms=1)
+        await shell.groups.commit("g", {("u", 0): at(1)})
+        shell.store.failures.append(StoreUnavailable("disk"))
+
+        await shell.timers.advance(MINUTE)
+        assert await shell.offset("g", "t", 0) == 1
+        await shell.timers.advance(MINUTE)
+
+        assert await shell.offset("g", "t", 0) is None
+        assert await shell.offset("g", "u", 0) == 1
+
+
+class TestTopicDeletion:
+    async def test_deletes_what_all_groups_committed_for_it(self) -> None:
+        shell = Shell()
+        topic = shell.metadata.add("t")
+        await shell.groups.commit("g", {("t", 0): at(1), ("u", 0): at(2)})
+        await shell.groups.commit("h", {("t", 1): at(3)})
+        shell.restart()
+
+        await shell.metadata.publish(TopicConfigChanged(topic), TopicDeleted(topic))
+        shell.restart()
+
+        assert await shell.offset("g", "t", 0) is None
+        assert await shell.offset("g", "u", 0) == 2
+        assert await shell.offset("h", "t", 1) is None
+
+    async def test_spares_a_namesake_that_was_created_meanwhile(self) -> None:
+        shell = Shell()
+        old = shell.metadata.add("t", topic_id=b"1" * 16)
+        shell.metadata.add("t", topic_id=b"2" * 16)
+        await shell.groups.commit("g", {("t", 0): at(1, b"1" * 16), ("t", 1): at(9, b"2" * 16)})
+
+        await shell.metadata.publish(TopicDeleted(old))
+
+        assert await shell.offset("g", "t", 0) is None
+        assert await shell.offset("g", "t", 1) == 9
+
+    async def test_deletes_a_commit_that_was_on_its_way(self) -> None:
+        shell = Shell()
+        topic = shell.metadata.add("t")
+        await shell.groups.commit("g", {("u", 0): at(0)})
+        shell.store.gate.clear()
+        commit = await shell.soon(shell.groups.commit("g", {("t", 0): at(1)}))
+        deletion = await shell.soon(shell.metadata.publish(TopicDeleted(topic)))
+        shell.store.gate.set()
+        await commit
+        await deletion
+
+        assert await shell.offset("g", "t", 0) is None
+
+    @pytest.mark.parametrize("seconds", [10, 25])
+    async def test_that_cannot_be_stored_is_tried_until_it_can(self, seconds: int) -> None:
+        shell = await started()
+        topic = shell.metadata.add("t")
+        await shell.groups.commit("g", {("t", 0): at(1)})
+        shell.store.failures += [StoreUnavailable("disk")] * (seconds // 10)
+
+        await shell.metadata.publish(TopicDeleted(topic))
+        await shell.timers.advance(seconds + 10)
+
+        assert await shell.offset("g", "t", 0) is None
+
+    async def test_missed_by_a_broker_that_was_down_is_made_up_for(self) -> None:
+        shell = Shell()
+        shell.metadata.add("t", topic_id=TOPIC_ID)
+        await shell.groups.commit("g", {("t", 0): at(1), ("u", 0): at(2)})
+        shell.metadata.add("t", topic_id=b"new" + bytes(13))
+        shell.restart()
+
+        assert await shell.offset("g", "t", 0) is None
+        assert await shell.offset("g", "u", 0) == 2
+        assert shell.store.data("/consumers/g/offsets/t/0") is None
+
+
+async def test_offsets_written_by_hand_are_taken_as_they_are() -> None:
+    shell = await started()
+    topic = shell.metadata.add("t")
+    await shell.groups.commit("g", {("u", 0): at(1)})
+    shell.store.database.begin()
+    from qbus.metadata import Create
+
+    shell.store.database.apply([Create("/consumers/g/offsets/t/0", b"1030430")])
+    shell.store.database.commit()
+    shell.restart()
+
+    assert await shell.offset("g", "t", 0) == 1030430
+    await shell.groups.commit("g", {("t", 0): at(1030431)})
+    assert await shell.groups.delete_offsets("g", [("t", 0)]) == {("t", 0): ErrorCode.NONE}
+    shell.store.database.begin()
+    shell.store.database.apply([Create("/consumers/g/offsets/t/0", b"7")])
+    shell.store.database.commit()
+    shell.restart()
+    await shell.metadata.publish(TopicDeleted(topic))
+
+    assert await shell.offset("g", "t", 0) is None
+
+
+async def test_an_offset_changed_by_hand_beneath_a_running_broker_is_no_harm() -> None:
+    shell = await started()
+    await shell.groups.commit("g", {("t", 0): at(1)})
+    shell.store.database.begin()
+    shell.store.database.apply([Set("/consumers/g/offsets/t/0", b"5")])
+    shell.store.database.commit()
+
+    await shell.groups.commit("g", {("t", 0): at(2)})
+    shell.restart()
+
+    assert await shell.offset("g", "t", 0) == 2

@@ -1,0 +1,257 @@
+"""The znodes of a group, and the transactions that lead from one state of them to another."""
+
+import json
+import struct
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import given, settings
+
+from qbus.broker.group.image import EMPTY_IMAGE, GroupImage, MemberImage
+from qbus.broker.group.layout import MalformedGroupError
+from qbus.broker.group.loader import Loader
+from qbus.broker.group.offsets import Offset
+from qbus.broker.group.requests import GroupProtocol
+from qbus.broker.group.state import GroupState
+from qbus.broker.group.stored import MAX_OPS, Change, StoredGroup
+from qbus.metadata import Check, Set, VersionConflict
+
+from .shell import DirectStore
+
+NAMES = st.text(max_size=8)
+
+
+def assignment(*partitions: int) -> bytes:
+    count = len(partitions)
+    return struct.pack(f">hih1si{count}i", 0, 1, 1, b"t", count, *partitions) + b"\xff\xff\xff\xff"
+
+
+def member(name: str, *partitions: int) -> MemberImage:
+    protocols = (GroupProtocol("range", b"\0\xff"),)
+    given = assignment(*partitions) if partitions else b""
+    return MemberImage(name, None, "client", "10.0.0.1", 10_000, 60_000, protocols, given)
+
+
+def image(*members: MemberImage, generation: int = 1) -> GroupImage:
+    if not members:
+        return EMPTY_IMAGE._replace(generation=generation)
+    leader = members[0].member_id
+    return GroupImage(GroupState.STABLE, generation, "consumer", "range", leader, members)
+
+
+def apply(store: DirectStore, stored: StoredGroup, change: Change) -> None:
+    for operations in stored.plan(change):
+        store.database.begin()
+        try:
+            store.database.apply(operations)
+        finally:
+            store.database.commit()
+    stored.apply(change)
+
+
+async def load(store: DirectStore, group_id: str = "g") -> tuple[StoredGroup, GroupImage, int]:
+    return await Loader(store, {}).load(group_id, 0)
+
+
+@pytest.fixture
+def store() -> DirectStore:
+    return DirectStore()
+
+
+class TestLayout:
+    def test_is_readable_by_people(self, store: DirectStore) -> None:
+        offset = Offset(1030430, 3, "note", 1_000, None, b"\1" * 16)
+        change = Change(image(member("a", 0, 1)), 77, {("t", 0): offset})
+        apply(store, StoredGroup("my group"), change)
+
+        tree = {path: node.data for path, node in store.database.tree("/consumers").items()}
+        texts = {path: data.decode() for path, data in tree.items() if data}
+        group = json.loads(texts.pop("/consumers/my%20group"))
+        stored_member = json.loads(texts.pop("/consumers/my%20group/ids/a"))
+        commit = json.loads(texts.pop("/consumers/my%20group/offsets/t/0/commit"))
+
+        assert texts == {
+            "/consumers/my%20group/offsets/t/0": "1030430",
+            "/consumers/my%20group/owners/t/0": "a",
+            "/consumers/my%20group/owners/t/1": "a",
+        }
+        assert group == {
+            "version": 1,
+            "state": "Stable",
+            "generation": 1,
+            "protocol_type": "consumer",
+            "protocol": "range",
+            "leader": "a",
+            "timestamp": 77,
+        }
+        assert stored_member["client_id"] == "client"
+        assert stored_member["protocols"] == [{"name": "range", "metadata": "AP8="}]
+        assert commit == {
+            "version": 1,
+            "leader_epoch": 3,
+            "metadata": "note",
+            "timestamp": 1_000,
+            "expires": None,
+            "topic_id": "01" * 16,
+        }
+
+    def test_of_a_steady_commit_is_one_check_and_one_set(self, store: DirectStore) -> None:
+        stored = StoredGroup("g")
+        apply(store, stored, Change(image(), 0, {("t", 0): Offset(1)}))
+
+        (operations,) = stored.plan(Change(offsets={("t", 0): Offset(2)}))
+
+        assert operations == [
+            Check("/consumers/g", 0),
+            Set("/consumers/g/offsets/t/0", b"2"),
+        ]
+
+    def test_shows_no_owners_of_groups_that_are_no_consumers(self, store: DirectStore) -> None:
+        connect = image(member("a", 0))._replace(protocol_type="connect")
+        apply(store, StoredGroup("g"), Change(connect))
+
+        assert store.database.children("/consumers/g/owners") == []
+
+    def test_shows_no_owners_where_there_are_too_many(self, store: DirectStore) -> None:
+        apply(store, StoredGroup("g"), Change(image(member("a", *range(10_001)))))
+
+        assert store.database.children("/consumers/g/owners") == []
+
+    @pytest.mark.parametrize(
+        ("path", "data"),
+        [
+            ("/consumers/g", b"\xff"),
+            ("/consumers/g", b"[]"),
+            ("/consumers/g", b'{"version":2}'),
+            ("/consumers/g", b'{"version":1}'),
+            ("/consumers/g", b'{"version":1,"state":"Dead"}'),
+            ("/consumers/g/ids/a", b"{}"),
+            ("/consumers/g/ids/a", b'{"version":1,"protocols":[1]}'),
+            ("/consumers/g/offsets/t/0", b"many"),
+            ("/consumers/g/offsets/t/0/commit", b"{"),
+            ("/consumers/g/owners/t/0", b"\xff"),
+        ],
+    )
+    async def test_of_another_making_is_told_apart(
+        self, store: DirectStore, path: str, data: bytes
+    ) -> None:
+        change = Change(image(member("a", 0)), 0, {("t", 0): Offset(1)})
+        apply(store, StoredGroup("g"), change)
+        store.database.begin()
+        store.database.apply([Set(path, data)])
+        store.database.commit()
+
+        with pytest.raises(MalformedGroupError):
+            await load(store)
+
+    async def test_that_contradicts_itself_is_told_apart(self, store: DirectStore) -> None:
+        apply(store, StoredGroup("g"), Change(image(member("a"))._replace(leader="b")))
+        apply(store, StoredGroup("h"), Change(image(member("a"))._replace(state=GroupState.EMPTY)))
+        apply(store, StoredGroup("i"), Change(image()._replace(state=GroupState.STABLE)))
+
+        for group_id in ("g", "h", "i"):
+            with pytest.raises(MalformedGroupError):
+                await load(store, group_id)
+
+
+class TestFencing:
+    def test_every_write_checks_the_groups_version(self, store: DirectStore) -> None:
+        zombie, live = StoredGroup("g"), StoredGroup("g")
+        apply(store, zombie, Change(image()))
+        live.apply(Change(image()))
+        apply(store, live, Change(image(generation=2)))
+
+        for change in (
+            Change(offsets={("t", 0): Offset(1)}),
+            Change(image(generation=2)),
+            Change(remove=True),
+        ):
+            with pytest.raises(VersionConflict):
+                apply(store, zombie, change)
+
+    def test_every_part_of_a_large_write_does(self) -> None:
+        stored = StoredGroup("g")
+        stored.apply(Change(image()))
+        offsets = {("t", i): Offset(i) for i in range(2_000)}
+
+        parts = stored.plan(Change(image(generation=2), 0, dict(offsets)))
+        stored.apply(Change(image(generation=2), 0, dict(offsets)))
+        removal = stored.plan(Change(remove=True))
+
+        assert [part[0] for part in parts[1:]] == [Check("/consumers/g", 1)] * (len(parts) - 1)
+        assert isinstance(parts[0][0], Set)
+        assert [part[0] for part in removal[:-1]] == [Check("/consumers/g", 1)] * (len(removal) - 1)
+        assert max(map(len, [*parts, *removal])) <= MAX_OPS
+
+    def test_a_group_and_its_members_change_in_one_transaction(self) -> None:
+        stored = StoredGroup("g")
+        members = [member(f"m{i:04}", i) for i in range(1_500)]
+
+        first, *rest = stored.plan(Change(image(*members)))
+
+        assert len(first) == 4 + len(members)
+        assert all("/owners" in operation.path for part in rest for operation in part[1:])
+
+
+members = st.lists(
+    st.builds(
+        MemberImage,
+        NAMES,
+        st.none() | NAMES,
+        NAMES,
+        NAMES,
+        st.integers(0, 10**6),
+        st.integers(-1, 10**6),
+        st.lists(st.builds(GroupProtocol, NAMES, st.binary(max_size=5)), max_size=2).map(tuple),
+        st.binary(max_size=5)
+        | st.lists(st.integers(0, 5), max_size=3).map(lambda p: assignment(*p)),
+    ),
+    max_size=3,
+    unique_by=lambda item: item.member_id,
+)
+offsets = st.dictionaries(
+    st.tuples(st.sampled_from(["t", "u/..", ".", ""]), st.integers(0, 3)),
+    st.none()
+    | st.builds(
+        Offset,
+        st.integers(-1, 2**63 - 1),
+        st.integers(-1, 5),
+        NAMES,
+        st.integers(0, 10**13),
+        st.none() | st.integers(0, 10**13),
+        st.binary(min_size=16, max_size=16),
+    ),
+    max_size=4,
+)
+changes = st.lists(
+    st.one_of(
+        st.builds(lambda some, at: Change(image(*some), at), members, st.integers(0, 10**13)),
+        st.builds(lambda some: Change(image(), 0, some), offsets),
+        st.just(Change(remove=True)),
+    ),
+    max_size=8,
+)
+
+
+@settings(max_examples=80, deadline=None)
+@given(NAMES, changes)
+async def test_what_is_stored_is_what_was_last_said_and_nothing_else(
+    group_id: str, history: list[Change]
+) -> None:
+    store = DirectStore()
+    stored, said = StoredGroup(group_id), EMPTY_IMAGE
+    for change in history:
+        apply(store, stored, change)
+        said = EMPTY_IMAGE if change.remove else change.image or said
+
+    loaded, found, _ = await load(store, group_id)
+
+    assert found._replace(members=()) == said._replace(members=())
+    assert set(found.members) == set(said.members)
+    assert loaded.version == stored.version
+    assert loaded.members == stored.members
+    assert loaded.owners == stored.owners
+    assert loaded.offsets == stored.offsets
+    if stored.version is None:
+        assert store.database.children("/consumers") == []
+    await store.close()
