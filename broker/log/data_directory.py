@@ -3,7 +3,6 @@
 import logging
 import threading
 import uuid
-from concurrent.futures import Executor
 
 from qbus.clock import Clock
 from qbus.errors import ApiError, ConfigError, ErrorCode
@@ -25,6 +24,7 @@ from .log import Log
 from .names import DELETED_DIRECTORY_SUFFIX, TopicPartition, parse_partition
 from .properties import MetaProperties, check_owner
 from .state import SharedState
+from .threads import in_threads
 from .trash import remove_path
 
 _logger = logging.getLogger(__name__)
@@ -69,7 +69,9 @@ class DataDirectory:
             return []
 
     def _acquire(self, cluster_id: str, node_id: int) -> list[TopicPartition]:
-        self._files.make_directory(self.path)
+        if not self._files.exists(self.path):
+            self._files.make_directory(self.path)
+            self._files.sync_directory(f"{self.path}/..")
         self._lock = self._files.lock(f"{self.path}/{LOCK}")
         if self._lock is None:
             raise ConfigError(f"{self.path} is in use by another broker")
@@ -131,10 +133,11 @@ class DataDirectory:
         try:
             self._files.make_directory(directory)
             self._write_topic_id(directory, topic_id)
+            log = Log.open(directory, config, self._clock, self._files, shared=self.shared)
+            log.flush()  # the first segment's name: a log never begins with a later one
             self._files.sync_directory(self.path)
         except OSError as error:
             raise self._failed(f"create {directory}", error) from error
-        log = Log.open(directory, config, self._clock, self._files, shared=self.shared)
         log.topic_id = topic_id
         self.logs[partition] = log
         return log
@@ -181,7 +184,7 @@ class DataDirectory:
         """Cut a log back to ``offset``; where it ends then. Raises ApiError."""
         with self._checkpoint_lock:
             log = self.logs[partition]
-            point = min(offset, self._recovery_points.get(partition, 0))
+            point = min(log.truncation_point(offset), self._recovery_points.get(partition, 0))
             self._save(RECOVERY_POINTS, self._recovery_points | {partition: point})
             return log.truncate_to(offset)
 
@@ -235,12 +238,12 @@ class DataDirectory:
             return ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"cannot {doing}: {error.strerror}")
         return self.shared.health.fail(doing, error)
 
-    def close(self, pool: Executor) -> None:
-        """Close all logs and let go of the directory; if all went well, say so on disk.
+    def close(self, threads: int) -> None:
+        """Close all logs, ``threads`` at a time, and let go of the directory; if all went well, say so on disk.
 
         After anything else, the next open recovers from the last checkpoint.
         """
-        closed = list(pool.map(_close, self.logs.values()))
+        closed = in_threads(threads, _close, list(self.logs.values()))
         if not self.offline and all(closed):
             try:
                 self._mark_clean()

@@ -263,6 +263,10 @@ class Log:
             expiration_ms = state.config.producer_id_expiration_ms
             state.producers.expire(state.clock.time_ms(), expiration_ms)
 
+    def truncation_point(self, offset: int) -> int:
+        """Where :meth:`truncate_to` would let the log end. For a thread. Raises ApiError."""
+        return self._remover.truncation_point(offset)
+
     def truncate_to(self, offset: int) -> int:
         """Remove the batches that have ``offset`` or later ones; the end offset then. For a thread.
 

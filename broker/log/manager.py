@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Self
 
 from qbus.clock import Clock
@@ -14,6 +13,7 @@ from .file_cache import FileCache
 from .files import Files, OsFiles
 from .log import Log
 from .names import TopicPartition
+from .threads import in_threads
 
 _logger = logging.getLogger(__name__)
 
@@ -60,8 +60,7 @@ class LogManager:
             for partition in directory.acquire(cluster_id, node_id)
         ]
         _check_unique(found)
-        with ThreadPoolExecutor(threads, "open-log") as pool:
-            list(pool.map(lambda item: _open_log(item[0], item[1], config_for), found))
+        in_threads(threads, lambda item: _open_log(item[0], item[1], config_for), found)
         manager = cls(directories, threads)
         manager.checkpoint()
         seconds = clock.monotonic() - begun
@@ -141,9 +140,8 @@ class LogManager:
 
     def close(self) -> None:
         """Close every log, leaving each directory marked as clean where all went well."""
-        with ThreadPoolExecutor(self._threads, "close-log") as pool:
-            for directory in self.directories:
-                directory.close(pool)
+        for directory in self.directories:
+            directory.close(self._threads)
 
     def _directory_of(self, topic: str, partition: int) -> DataDirectory:
         key = TopicPartition(topic, partition)

@@ -129,12 +129,17 @@ class LogOpener:
         opened.log_start_offset = max(opened.log_start_offset, segments[0].base_offset)
 
     def _complete_indexes(self, opened: OpenedLog) -> None:
-        """Make anew what somebody removed: without indexes every read would walk the segment."""
+        """Make anew what somebody removed: without indexes every read would walk the segment.
+
+        A segment of a batch or two has no entries, and needs none.
+        """
+        config = self._config
+        small = config.index_interval_bytes + 2 * config.max_message_bytes
         for segment in opened.segments:
-            if segment.size > self._config.index_interval_bytes and not segment.has_indexes():
+            if segment.size > small and not segment.has_indexes():
                 _logger.warning("%s: making its indexes anew", segment.path)
                 full = segment is not opened.segments[-1]
-                reindex(segment, self._config.index_interval_bytes, full=full)
+                reindex(segment, config.index_interval_bytes, full=full)
                 opened.clean = False
 
     def _complete_epochs(self, opened: OpenedLog, *, known: bool) -> None:

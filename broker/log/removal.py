@@ -141,6 +141,21 @@ class Remover:
                 state.epochs.truncate_from_start(offset)
             return state.log_start_offset
 
+    def truncation_point(self, offset: int) -> int:
+        """Where the log would end if it were truncated to ``offset``: before a whole batch.
+
+        Raises ApiError.
+        """
+        state = self._state
+        if not state.segments[0].base_offset <= offset < state.end_offset:
+            return min(offset, state.end_offset)
+        try:
+            return place_of(state.segment_of(offset), offset, wait=True).offset
+        except CorruptBatch as bad:
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, bad.message) from bad
+        except OSError as error:
+            raise state.health.fail(f"truncate {state.directory}", error) from error
+
     def truncate_to(self, offset: int) -> int:
         """Remove the batches that have ``offset`` or later ones; where the log ends now.
 

@@ -1,0 +1,205 @@
+"""What a log must hold after a crash, told to it step by step before the crash."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from qbus.broker.log import Log, LogConfig, LogManager
+from qbus.clock import ManualClock
+from qbus.records import build_batch, iter_batches, iter_records
+
+from .simulated_files import Choice, SimulatedFiles
+
+TOPIC_ID = bytes(range(16))
+PRODUCER = 7
+
+
+@dataclass(frozen=True)
+class Sent:
+    """A batch of the idempotent producer."""
+
+    first_offset: int
+    sequence: int
+    values: tuple[bytes, ...]
+
+
+@dataclass
+class Expectation:
+    """Bounds of what may be found: ``stable`` was acknowledged, the rest may be there or not."""
+
+    created: bool = False
+    stable: int = 0
+    least_start: int = 0
+    greatest_start: int = 0
+    values: dict[int, set[bytes]] = field(default_factory=dict)
+    sent: list[Sent] = field(default_factory=list)
+
+    @property
+    def greatest_end(self) -> int:
+        return max(self.values, default=-1) + 1
+
+
+class Subject:
+    """A log under test: does things to it and keeps its expectation true at every instant."""
+
+    def __init__(self, files: SimulatedFiles, config: LogConfig, clock: ManualClock) -> None:
+        self.files = files
+        self.config = config
+        self.clock = clock
+        self.expected = Expectation()
+        self._sequence = 0
+        self._number = 0
+        self.manager = self._open()
+
+    def _open(self) -> LogManager:
+        return open_manager(self.files, self.config, self.clock)
+
+    @property
+    def log(self) -> Log:
+        log = self.manager.get("topic", 0)
+        assert log is not None
+        return log
+
+    def create(self) -> None:
+        self.manager.create("topic", 0, TOPIC_ID, self.config, is_new=True)
+        self.expected.created = True
+
+    def append(self, *sizes: int, epoch: int = 0) -> None:
+        """One idempotent batch with values of these sizes."""
+        values = tuple(self._value(size) for size in sizes)
+        first = self.log.log_end_offset
+        for offset, value in enumerate(values, first):
+            self.expected.values.setdefault(offset, set()).add(value)
+        batch = build(values, self.clock.time_ms(), self._sequence)
+        info = self.log.append(batch, epoch)
+        assert (info.first_offset, info.duplicate) == (first, False)
+        self.expected.sent.append(Sent(first, self._sequence, values))
+        self._sequence += len(values)
+
+    def _value(self, size: int) -> bytes:
+        self._number += 1
+        return b"%06d" % self._number + b"v" * size
+
+    def flush(self) -> None:
+        self.expected.stable = max(self.expected.stable, self.log.flush())
+
+    def checkpoint(self) -> None:
+        self.manager.checkpoint()
+        self.expected.least_start = self.log.log_start_offset
+
+    def delete_records_before(self, offset: int) -> None:
+        self.expected.greatest_start = offset
+        self.log.delete_records_before(offset)
+        self.manager.checkpoint_log_starts()
+        self.expected.least_start = offset
+
+    def apply_retention(self) -> None:
+        self.expected.greatest_start = self.log.log_end_offset
+        self.log.apply_retention()
+        start = self.log.log_start_offset
+        self.expected.least_start = self.expected.greatest_start = start
+
+    def empty_trash(self) -> None:
+        self.clock.advance(120)
+        self.manager.empty_trash()
+
+    def truncate(self, offset: int) -> None:
+        point = self.log.truncation_point(offset)
+        self.expected.stable = min(self.expected.stable, point)
+        end = self.manager.truncate("topic", 0, offset)
+        assert end == point
+        self.expected.values = {o: v for o, v in self.expected.values.items() if o < end}
+        self.expected.sent = [
+            sent for sent in self.expected.sent if sent.first_offset + len(sent.values) <= end
+        ]
+        last = self.expected.sent[-1] if self.expected.sent else Sent(0, 0, ())
+        self._sequence = last.sequence + len(last.values)
+
+    def close(self) -> None:
+        self.manager.close()
+        self.expected.stable = self.expected.greatest_end
+
+    def reopen(self) -> None:
+        self.manager = self._open()
+
+
+def open_manager(files: SimulatedFiles, config: LogConfig, clock: ManualClock) -> LogManager:
+    return LogManager.open(
+        ["/data"], lambda topic: config, clock, files, node_id=1, cluster_id="cluster", threads=1
+    )
+
+
+def build(values: tuple[bytes, ...], timestamp: int, sequence: int) -> bytearray:
+    return build_batch(
+        [(None, value, (), timestamp) for value in values],
+        producer_id=PRODUCER,
+        producer_epoch=0,
+        base_sequence=sequence,
+    )
+
+
+def check_survives(subject: Subject, choice: Choice) -> None:
+    """Crash now, open what is left, and hold it against what was promised."""
+    expected = subject.expected
+    files = subject.files.after_crash(choice)
+    clock = ManualClock(subject.clock.time_ms())
+    manager = open_manager(files, subject.config, clock)
+    log = manager.get("topic", 0)
+    if log is None:
+        assert not expected.created, "an acknowledged partition is there"
+        return
+    assert log.corruptions == (), "a crash is not corruption"
+    assert log.is_usable
+    assert expected.stable <= log.log_end_offset <= expected.greatest_end
+    assert expected.least_start <= log.log_start_offset <= expected.greatest_start
+    check_content(log, expected)
+    check_duplicates(log, expected, clock)
+    check_goes_on(manager, log, clock)
+
+
+def check_content(log: Log, expected: Expectation) -> None:
+    """Every offset has a value that was appended there, densely and in order."""
+    offset = log.log_start_offset
+    for found, value in read_all(log):
+        if found >= offset:
+            assert found == offset
+            assert value in expected.values[found]
+            offset += 1
+    assert offset == log.log_end_offset
+
+
+def read_all(log: Log) -> list[tuple[int, bytes | None]]:
+    records = []
+    offset = log.log_start_offset
+    while (found := log.read(offset, 1000, wait=True)) is not None:
+        with found:
+            if found.needs_verification:
+                found.verify()
+            for _, batch in iter_batches(found.read()):
+                records += [(record.offset, record.value) for record in iter_records(batch)]
+            offset = found.next_offset
+    return records
+
+
+def check_duplicates(log: Log, expected: Expectation, clock: ManualClock) -> None:
+    """The last batches that are there, sent again, are recognised."""
+    end = log.log_end_offset
+    there = [sent for sent in expected.sent if sent.first_offset + len(sent.values) <= end]
+    for sent in there[-5:]:
+        if sent.first_offset >= log.first_segment_offset:
+            info = log.append(build(sent.values, clock.time_ms(), sent.sequence), 9)
+            assert (info.first_offset, info.duplicate) == (sent.first_offset, True)
+    assert log.log_end_offset == end
+
+
+def check_goes_on(manager: LogManager, log: Log, clock: ManualClock) -> None:
+    """The log takes, keeps and returns more, and closes and opens cleanly."""
+    end = log.log_end_offset
+    log.append(build_batch([(None, b"more", (), clock.time_ms())]), 9)
+    assert log.flush() == end + 1
+    assert read_all(log)[-1] == (end, b"more")
+    manager.close()
+
+
+Step = Callable[[Subject], None]
