@@ -27,6 +27,7 @@ SCRIPT_OPTIONS = (
 )
 #: For a tool that ends at once: less compiling halves what it costs.
 SHORT_RUN_OPTIONS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+_FETCH_SECONDS = 150
 _LOGGING = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
 
 
@@ -91,11 +92,16 @@ def _fetch(jars: Path) -> None:
     with tempfile.TemporaryDirectory(dir=jars.parent) as work:
         Path(work, "pom.xml").write_text(_pom())
         goal = ["dependency:copy-dependencies", "-DincludeScope=runtime", "-DoutputDirectory=jars"]
-        result = subprocess.run(
-            ["mvn", "-q", "-B", *goal], cwd=work, capture_output=True, text=True, check=False
-        )
-        if result.returncode != 0:
-            raise Unavailable(f"mvn cannot fetch Kafka {KAFKA_VERSION}: {result.stdout[-500:]}")
+        try:
+            subprocess.run(
+                ["mvn", "-q", "-B", *goal],
+                cwd=work,
+                capture_output=True,
+                check=True,
+                timeout=_FETCH_SECONDS,
+            )
+        except subprocess.SubprocessError as error:
+            raise Unavailable(f"mvn cannot fetch Kafka {KAFKA_VERSION}") from error
         # Whole or not at all; of two processes that fetch at once the first one's jars stay.
         if not jars.is_dir():
             Path(work, "jars").rename(jars)

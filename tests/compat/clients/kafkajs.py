@@ -191,7 +191,9 @@ def _packages() -> Path | None:
         with tempfile.TemporaryDirectory(dir=target.parent) as work:
             Path(work, "package.json").write_bytes(wanted)
             npm = ["npm", "install", "--no-audit", "--no-fund", "--no-package-lock"]
-            if subprocess.run(npm, cwd=work, capture_output=True, check=False).returncode != 0:
+            try:
+                subprocess.run(npm, cwd=work, capture_output=True, check=True, timeout=150)
+            except subprocess.SubprocessError:
                 return None
             # Whole or not at all; of two processes that install at once the first one's stays.
             if not target.is_dir():
