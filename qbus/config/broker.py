@@ -63,6 +63,15 @@ class BrokerConfig(NetworkKeys, LogKeys, GroupKeys):
         source = next((item.source for item in synonyms if item.key is key), ConfigSource.DEFAULT)
         return ConfigEntry(key, self.values[name], source, synonyms)
 
+    def describe_for_all(self) -> list[ConfigEntry]:
+        """What is set dynamically for all brokers, in force here or not."""
+        source = ConfigSource.DEFAULT_BROKER
+        stated = (
+            Stated(self.KEYS[name], value, source)
+            for name, value in self._layers.get(source, {}).items()
+        )
+        return [ConfigEntry(item.key, item.value, source, (item,)) for item in stated]
+
     @property
     def topic_defaults(self) -> Mapping[str, Any]:
         """What is in force for a topic that sets nothing itself. Not to be changed."""
