@@ -23,10 +23,11 @@ def decode(cls: type[M], version: int, buf: Buffer, pos: int = 0) -> M:
     Raises:
         WireError: the bytes are not such a message: truncated, malformed, or followed by others.
     """
-    view = memoryview(buf)
+    view = buf if isinstance(buf, memoryview) else memoryview(buf)
     end = len(view)
+    decoder = cls.decoders.get(version) or _new_decoder(cls, version)
     try:
-        message, pos = _decoder(cls, version)(view, pos, end)
+        message, pos = decoder(view, pos, end)
     except (struct.error, IndexError):
         raise WireError(f"{cls.__name__} v{version} is truncated") from None
     except UnicodeDecodeError as error:
@@ -49,8 +50,9 @@ def encode_onto(out: bytearray, message: Struct, version: int) -> list[Part]:
     """As ``encode``, with what is in ``out`` in front."""
     cls = type(message)
     parts: list[Part] = []
+    encoder = cls.encoders.get(version) or _new_encoder(cls, version)
     try:
-        out = _encoder(cls, version)(message, parts, out)
+        out = encoder(message, parts, out)
     except (struct.error, TypeError, AttributeError, UnicodeEncodeError) as error:
         raise WireError(f"{cls.__name__} v{version} cannot be written: {error}") from error
     if out or not parts:
@@ -58,17 +60,11 @@ def encode_onto(out: bytearray, message: Struct, version: int) -> list[Part]:
     return parts
 
 
-def _decoder(cls: type[Struct], version: int) -> Decoder:
-    """The decoder of a version, compiled when it is first used."""
-    decoder: Decoder | None = cls.decoders.get(version)
-    if decoder is None:
-        decoder = cls.decoders[version] = compile_decoder(cls, version)
+def _new_decoder(cls: type[Struct], version: int) -> Decoder:
+    decoder = cls.decoders[version] = compile_decoder(cls, version)
     return decoder
 
 
-def _encoder(cls: type[Struct], version: int) -> Encoder:
-    """The encoder of a version, compiled when it is first used."""
-    encoder: Encoder | None = cls.encoders.get(version)
-    if encoder is None:
-        encoder = cls.encoders[version] = compile_encoder(cls, version)
+def _new_encoder(cls: type[Struct], version: int) -> Encoder:
+    encoder = cls.encoders[version] = compile_encoder(cls, version)
     return encoder

@@ -12,10 +12,9 @@ from collections.abc import Callable
 from typing import Any
 
 from . import primitives
-from .construct import fresh_default
 from .declare import Field, Scalar, Struct, fields
 from .sizes import LENGTHS, least_size
-from .source import Source, big_endian
+from .source import FEW, Source, big_endian, few, named
 
 Decoder = Callable[[memoryview, int, int], tuple[Any, int]]
 
@@ -71,7 +70,14 @@ class _Writer:
             self._tags(tagged, target)
 
     def _default(self, field: Field, target: str) -> None:
-        self._line(f"{target}.{field.name} = {fresh_default(self._source, field)}")
+        default = field.make_default()
+        if not isinstance(default, Struct):
+            self._line(f"{target}.{field.name} = {default!r}")
+            return
+        cls, name = type(default), self._source.name("item")
+        self._line(f"{target}.{field.name} = {name} = new({self._source.bind(cls.__name__, cls)})")
+        for inner in fields(cls):
+            self._default(inner, name)
 
     def _field(self, field: Field, target: str) -> None:
         nullable = self._version in field.nullable
@@ -140,8 +146,7 @@ class _Writer:
         with self._block("if room < 0"):
             self._line("too_many_items()")
         if isinstance(kind, Scalar) and len(kind.letter) == 1:
-            self._line(f"{target} = read_numbers({kind.letter!r}, {n}, buf, pos)")
-            self._line(f"pos += {n} * {least}")
+            self._numbers(kind.letter, target, n)
             return
         items = self._source.name("items")
         self._line(f"{target} = {items} = []")
@@ -153,6 +158,15 @@ class _Writer:
                 self._struct(kind, item)
             self._flush()
             self._line(f"{items}.append({item})")
+
+    def _numbers(self, letter: str, target: str, n: str) -> None:
+        unpackers = [numbers.unpack_from for numbers in few(letter)]
+        unpack = self._source.bind(f"read_few_{named(letter)}", unpackers)
+        with self._block(f"if {n} < {FEW}"):
+            self._line(f"{target} = [*{unpack}[{n}](buf, pos)]")
+        with self._block("else"):
+            self._line(f"{target} = read_numbers({letter!r}, {n}, buf, pos)")
+        self._line(f"pos += {n} * {big_endian(letter).size}")
 
     def _tags(self, tagged: list[Field], target: str) -> None:
         n = self._source.name("n")
@@ -202,9 +216,7 @@ class _Writer:
         if letters == "B":
             self._line(f"{targets} = buf[pos]")
         else:
-            unpack = self._source.bind(
-                f"read_{letters.replace('?', 'z')}", big_endian(letters).unpack_from
-            )
+            unpack = self._source.bind(f"read_{named(letters)}", big_endian(letters).unpack_from)
             self._line(f"{targets}{',' if len(self._run) == 1 else ''} = {unpack}(buf, pos)")
         self._line(f"pos += {big_endian(letters).size}")
         self._run.clear()

@@ -14,7 +14,7 @@ from typing import Any
 from . import primitives
 from .declare import Field, Scalar, Struct, fields
 from .sizes import LENGTHS
-from .source import Source, big_endian
+from .source import FEW, Source, big_endian, few, named
 
 Encoder = Callable[[Any, list[Any], bytearray], bytearray]
 
@@ -134,7 +134,7 @@ class _Writer:
     def _items(self, field: Field, items: str) -> None:
         kind = field.kind
         if isinstance(kind, Scalar) and len(kind.letter) == 1:
-            self._line(f"out += write_numbers({kind.letter!r}, {items})")
+            self._numbers(kind.letter, items)
             return
         item = self._source.name("item")
         with self._block(f"for {item} in {items}"):
@@ -143,6 +143,14 @@ class _Writer:
             else:
                 self._struct(kind, item)
             self._flush()
+
+    def _numbers(self, letter: str, items: str) -> None:
+        packers = [numbers.pack for numbers in few(letter)]
+        pack = self._source.bind(f"write_few_{named(letter)}", packers)
+        with self._block(f"if len({items}) < {FEW}"):
+            self._line(f"out += {pack}[len({items})](*{items})")
+        with self._block("else"):
+            self._line(f"out += write_numbers({letter!r}, {items})")
 
     def _tags(self, tagged: list[Field], value: str) -> None:
         """Write the fields that are not at their default; there are never more than 127."""
@@ -204,6 +212,6 @@ class _Writer:
         elif not values:
             self._line(f"out += {bytes(len(letters))!r}")
         else:
-            pack = self._source.bind(f"write_{letters.replace('?', 'z')}", big_endian(letters).pack)
+            pack = self._source.bind(f"write_{named(letters)}", big_endian(letters).pack)
             self._line(f"out += {pack}({values})")
         self._run.clear()

@@ -114,14 +114,10 @@ def decode_response(api_key: int, version: int, buf: Buffer) -> tuple[int, Any]:
 
 def _is_flexible(key: int, version: int) -> bool:
     api = API.get(key)  # type: ignore[call-overload] # an int finds its ApiKey
-    return (
-        api is not None
-        and api.min_version <= version <= api.max_version
-        and version >= api.first_flexible
-    )
+    return api is not None and api.first_flexible <= version <= api.max_version
 
 
 def _with_length(parts: list[Part]) -> list[Part]:
-    size = sum(len(part) for part in parts) - _LENGTH.size
+    size = sum(map(len, parts)) - _LENGTH.size
     _LENGTH.pack_into(parts[0], 0, size)
     return parts

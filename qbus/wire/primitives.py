@@ -17,6 +17,7 @@ MAX_STRING: Final = 0x7FFF
 MAX_ITEMS: Final = 2_000_000
 """The most array items of a message that is read: three bytes may become an object of 120."""
 
+_BYTES_LIKE: Final = (bytes, bytearray, memoryview)
 _COPY_BELOW: Final = 1024
 
 
@@ -61,7 +62,7 @@ def string_length(n: int) -> bytes:
 
 def read_numbers(letter: str, count: int, buf: Buffer, pos: int) -> list[Any]:
     """Read ``count`` values of one fixed width."""
-    return list(unpack_from(f">{count}{letter}", buf, pos)) if count else []
+    return [*unpack_from(f">{count}{letter}", buf, pos)]
 
 
 def write_numbers(letter: str, values: list[Any]) -> bytes:
@@ -78,7 +79,7 @@ def checked_uuid(value: bytes) -> bytes:
 
 def is_small(records: Any) -> bool:
     """Whether copying ``records`` into the message is cheaper than passing them on beside it."""
-    return isinstance(records, bytes | bytearray | memoryview) and len(records) < _COPY_BELOW
+    return isinstance(records, _BYTES_LIKE) and len(records) < _COPY_BELOW
 
 
 def skip_tags(buf: Buffer, pos: int, end: int) -> int:

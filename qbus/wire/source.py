@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from struct import Struct as Format
-from typing import Any
+from typing import Any, Final
 
 
 class Source:
@@ -45,7 +45,22 @@ class Source:
         return self._values[name]
 
 
+FEW: Final = 8
+"""Arrays of fewer numbers than this, as the replicas of a partition, have formats of their own."""
+
+
+@cache
+def few(letter: str) -> list[Format]:
+    """The formats of 0, 1, 2 ... of the same number."""
+    return [big_endian(f"{count}{letter}") for count in range(FEW)]
+
+
 @cache
 def big_endian(letters: str) -> Format:
     """The ``struct`` format of a run of fixed-width values."""
     return Format(">" + letters)
+
+
+def named(letters: str) -> str:
+    """The letters of a format, as part of a name."""
+    return letters.replace("?", "z")
