@@ -28,7 +28,7 @@ def topic_summary(topic: TopicDescription) -> Document:
     """A topic in a list."""
     return {
         "name": topic.name,
-        "id": _topic_id(topic.topic_id),
+        "id": topic_id(topic.topic_id),
         "internal": topic.is_internal,
         "partitions": len(topic.partitions),
         "replication_factor": len(topic.partitions[0].replicas) if topic.partitions else 0,
@@ -48,7 +48,7 @@ def topic_description(
     """
     return {
         "name": topic.name,
-        "id": _topic_id(topic.topic_id),
+        "id": topic_id(topic.topic_id),
         "internal": topic.is_internal,
         "config": {entry.name: entry.value for entry in config if not entry.is_default},
         "partitions": [
@@ -152,6 +152,6 @@ def _node(node_id: int) -> int | None:
     return None if node_id < 0 else node_id
 
 
-def _topic_id(topic_id: UUID) -> str:
+def topic_id(identifier: UUID) -> str:
     """As Kafka's tools print it: URL-safe base64 without padding."""
-    return urlsafe_b64encode(topic_id.bytes).decode().rstrip("=")
+    return urlsafe_b64encode(identifier.bytes).decode().rstrip("=")

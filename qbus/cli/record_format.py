@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from qbus.clients.types import PartitionRecords
+    from qbus.records import Record
 
 Format = Callable[["PartitionRecords"], bytes]
 
@@ -35,29 +36,30 @@ def raw_with_keys(separator: bytes) -> Format:
 
 
 def json_objects(batch: "PartitionRecords") -> bytes:
-    """Each record as one JSON object a line.
-
-    Bytes are text; where they are not UTF-8 they are base64, and a field of the same name and
-    ``_encoding`` says ``base64``.
-    """
+    """Each record as one JSON object a line."""
+    place = {"topic": batch.topic, "partition": batch.partition}
     lines = [
-        json.dumps(
-            {
-                "topic": batch.topic,
-                "partition": batch.partition,
-                "offset": record.offset,
-                "timestamp": record.timestamp,
-                "timestamp_type": record.timestamp_type.name.lower(),
-                **_text("key", record.key),
-                **_text("value", record.value),
-                "headers": [{"key": key, **_text("value", value)} for key, value in record.headers],
-            },
-            ensure_ascii=False,
-        )
+        json.dumps({**place, **record_fields(record)}, ensure_ascii=False)
         for record in batch.records
     ]
     lines.append("")
     return "\n".join(lines).encode("utf-8", "replace")
+
+
+def record_fields(record: "Record") -> dict[str, Any]:
+    """A record as JSON can hold it.
+
+    Bytes are text; where they are not UTF-8 they are base64, and a field of the same name and
+    ``_encoding`` says ``base64``.
+    """
+    return {
+        "offset": record.offset,
+        "timestamp": record.timestamp,
+        "timestamp_type": record.timestamp_type.name.lower(),
+        **_text("key", record.key),
+        **_text("value", record.value),
+        "headers": [{"key": key, **_text("value", value)} for key, value in record.headers],
+    }
 
 
 def _text(name: str, value: Any) -> dict[str, str | None]:

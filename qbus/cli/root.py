@@ -14,7 +14,7 @@ COMMANDS = {
     "produce": Entry("produce:produce", "Send the lines of a file or of stdin to a topic."),
     "consume": Entry("consume:consume", "Print the records of a topic."),
     "broker-config": Entry("broker_config:broker_config", "Show or change a broker's settings."),
-    "dump-log": Entry("dump_log:dump_log", "Show what is in a log's files, and what is wrong."),
+    "dump-log": Entry("dump.command:dump_log", "Show what is in a log's files, and what is wrong."),
     "demo": Entry("demo.command:demo", "Ship a log file through a broker of its own, and compare."),
     "completion": Entry("completion:completion", "Print the completion script of a shell."),
     "version": Entry("version:version", "Print the version."),

@@ -1,0 +1,1 @@
+"""`qbus demo`: a log file through a broker of its own, and every byte compared."""

@@ -24,7 +24,6 @@ class BrokerProcess:
     def __init__(self, data_dir: Path, options: Sequence[str] = ()) -> None:
         self.data_dir = data_dir
         self.port = _free_port()
-        self.start_seconds = 0.0
         self.exit_code: int | None = None
         self._options = options
         self._log = data_dir / "broker.log"
@@ -39,6 +38,10 @@ class BrokerProcess:
         """The process id."""
         return self._process.pid
 
+    def age_seconds(self) -> float:
+        """How long ago the process was started."""
+        return time.perf_counter() - self._started
+
     def memory_bytes(self) -> int:
         """Resident memory, as the kernel counts it now."""
         for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
@@ -49,7 +52,7 @@ class BrokerProcess:
     def __enter__(self) -> Self:
         self.data_dir.mkdir(parents=True, exist_ok=True)
         command = [sys.executable, "-m", "qbus", "broker", "--data-dir", str(self.data_dir)]
-        started = time.perf_counter()
+        self._started = time.perf_counter()
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(  # noqa: S603 - our own command
                 [*command, "--listen", self.bootstrap, *self._options],
@@ -64,7 +67,6 @@ class BrokerProcess:
         except BaseException:
             self._stop()
             raise
-        self.start_seconds = time.perf_counter() - started
         return self
 
     def __exit__(

@@ -39,6 +39,8 @@ async def run(source: Source, work_dir: Path, data_dir: Path, progress: Progress
     progress.begin("Starting a broker")
     with BrokerProcess(data_dir, _BROKER_OPTIONS) as broker:
         async with Admin(broker.bootstrap) as admin:
+            await admin.describe_cluster()
+            start_seconds = broker.age_seconds()
             await admin.create_topic(TOPIC, partitions=PARTITIONS, config=_TOPIC_CONFIG)
             await admin.create_topic(PROBE_TOPIC, partitions=1)
         idle_bytes = broker.memory_bytes()
@@ -75,7 +77,7 @@ async def run(source: Source, work_dir: Path, data_dir: Path, progress: Progress
         "sent_sha256": comparison.sent_sha256,
         "received_sha256": comparison.received_sha256,
         "difference": _difference(plan, consumed.records, comparison),
-        "broker_start_seconds": broker.start_seconds,
+        "broker_start_seconds": start_seconds,
         "broker_idle_bytes": idle_bytes,
         "broker_loaded_bytes": loaded_bytes,
         "broker_exit_code": broker.exit_code,

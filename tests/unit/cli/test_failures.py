@@ -4,7 +4,7 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
-from qbus.cli.failures import Failure, describe, reported
+from qbus.cli.failures import Failure, describe, describe_code, reported
 from qbus.cli.root import qbus
 from qbus.errors import ApiError, ConfigError, ErrorCode
 
@@ -37,7 +37,18 @@ def test_wrong_usage_is_one_line_and_exit_code_2(arguments: tuple[str, ...], lin
 def test_an_answer_of_the_broker_shows_its_words_and_its_code() -> None:
     error = ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, "topic 'a' exists")
     assert describe(error) == "topic 'a' exists (TOPIC_ALREADY_EXISTS)"
-    assert describe(ApiError(ErrorCode.TOPIC_ALREADY_EXISTS)) == "TOPIC_ALREADY_EXISTS"
+
+
+def test_without_words_the_code_is_spelled_out() -> None:
+    error = ApiError(ErrorCode.TOPIC_ALREADY_EXISTS)
+    assert describe(error) == "topic already exists (TOPIC_ALREADY_EXISTS)"
+    error = ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, "topic a: TOPIC_ALREADY_EXISTS")
+    assert describe(error) == "topic a: topic already exists (TOPIC_ALREADY_EXISTS)"
+
+
+def test_a_code_of_a_later_protocol() -> None:
+    assert describe_code(9999, None) == "error 9999"
+    assert describe_code(9999, "too new") == "too new"
 
 
 def test_a_missing_file_is_named() -> None:

@@ -4,7 +4,6 @@ import json
 import subprocess
 import sys
 
-import click
 import pytest
 from click.testing import CliRunner
 
@@ -33,14 +32,6 @@ def test_every_command_explains_itself(name: str) -> None:
     result = CliRunner().invoke(qbus, [name, "--help"])
     assert result.exit_code == 0, result.stderr
     assert result.stdout.startswith("Usage: qbus " + name)
-
-
-@pytest.mark.parametrize("name", COMMANDS)
-def test_the_listed_summary_is_the_start_of_the_command_s_own_help(name: str) -> None:
-    command = qbus.get_command(click.Context(qbus), name)
-    assert command is not None
-    assert command.help
-    assert command.help.startswith(COMMANDS[name].summary.removesuffix("."))
 
 
 def test_help_imports_neither_tables_nor_clients_nor_the_broker() -> None:

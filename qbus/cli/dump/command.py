@@ -1,0 +1,77 @@
+"""`qbus dump-log`: which files, and how the entries are printed."""
+
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from qbus.cli.options import json_option
+
+if TYPE_CHECKING:
+    from .entries import Entry
+
+
+@click.command("dump-log")
+@click.argument(
+    "files",
+    nargs=-1,
+    required=True,
+    metavar="FILE...",
+    type=click.Path(exists=True, readable=True, path_type=Path),
+)
+@click.option("--records", is_flag=True, help="Show each batch's records too.")
+@click.option("--problems", "only_problems", is_flag=True, help="Show only what is wrong.")
+@json_option
+@click.pass_context
+def dump_log(
+    context: click.Context,
+    /,
+    *,
+    files: tuple[Path, ...],
+    records: bool,
+    only_problems: bool,
+    as_json: bool,
+) -> None:
+    """Show what is in each FILE of a log, and what is wrong with it.
+
+    FILE is a segment (.log), an index (.index, .timeindex), a snapshot of producers (.snapshot), a
+    checkpoint, or a partition's directory, which stands for all of its files. Nothing is changed;
+    a running broker is not disturbed. The exit code is 1 when something is wrong. --json prints an
+    object a line.
+    """
+    from qbus.cli.output import note
+
+    from .entries import expand, read_entries
+
+    count = 0
+    for path in expand(files):
+        entries = read_entries(path, with_records=records)
+        count += _print_file(path, entries, only_problems=only_problems, as_json=as_json)
+    if count:
+        note(f"qbus: {count} problem{'s' * (count != 1)}")
+        context.exit(1)
+
+
+def _print_file(
+    path: Path, entries: "Iterable[Entry]", *, only_problems: bool, as_json: bool
+) -> int:
+    """Print the entries of one file as they are read; return how many problems they have."""
+    from qbus.cli.output import json_line
+
+    from .text import heading, line, summary
+
+    if not as_json:
+        click.echo(heading(path))
+    kinds: Counter[str] = Counter()
+    problems = 0
+    for entry in entries:
+        kinds[entry["type"]] += 1
+        problems += len(entry["problems"])
+        if only_problems and not entry["problems"]:
+            continue
+        click.echo(json_line(entry) if as_json else line(entry))
+    if not as_json:
+        click.echo(summary(kinds, problems))
+    return problems

@@ -1,0 +1,217 @@
+"""What is in a log's files, entry by entry, as documents."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+from qbus.broker.log import inspect
+from qbus.broker.log.checkpoints import (
+    LEADER_EPOCHS,
+    LOG_STARTS,
+    PARTITION_METADATA,
+    RECOVERY_POINTS,
+)
+from qbus.cli.documents import topic_id
+from qbus.cli.failures import Failure
+from qbus.cli.record_format import record_fields
+from qbus.records import BatchHeader, CorruptBatch, iter_records
+
+Entry = dict[str, Any]
+
+
+def expand(paths: Iterable[Path]) -> Iterator[Path]:
+    """Yield files as they are, and for a directory the files in it that can be shown."""
+    for path in paths:
+        if not path.is_dir():
+            yield path
+            continue
+        found = sorted(child for child in path.iterdir() if _reader(child) and child.is_file())
+        if not found:
+            raise Failure(f"{path}: there are no files of a log in this directory")
+        yield from found
+
+
+def read_entries(path: Path, *, with_records: bool) -> Iterator[Entry]:
+    """Return the entries of one file, read as they are asked for.
+
+    Each has a ``type``, and ``problems`` that may be empty. Raises Failure for a file of another
+    kind, OSError when it cannot be read.
+    """
+    reader = _reader(path)
+    if reader is None:
+        raise Failure(f"{path} is no segment, index, snapshot or checkpoint of a log")
+    return _read(path, reader, with_records=with_records)
+
+
+def _read(
+    path: Path, reader: Callable[[Path], Iterator[Entry]], *, with_records: bool
+) -> Iterator[Entry]:
+    try:
+        for entry in reader(path):
+            if with_records and entry["type"] == "batch":
+                _add_records(path, entry)
+            yield {"file": str(path), **entry}
+    except ValueError as error:
+        problem = {"kind": "unreadable", "message": str(error)}
+        size = path.stat().st_size
+        yield {"file": str(path), "type": "file", "size": size, "problems": [problem]}
+
+
+def _reader(path: Path) -> Callable[[Path], Iterator[Entry]] | None:
+    return _READERS.get(path.suffix) or _READERS.get(path.name)
+
+
+def _batches(path: Path) -> Iterator[Entry]:
+    for report in inspect.inspect_log(str(path)):
+        place = {"position": report.position, "size": report.size}
+        problems = _problems(report.problems)
+        if report.header is None:
+            yield {"type": "damage", **place, "problems": problems}
+        else:
+            yield {"type": "batch", **place, **_header(report.header), "problems": problems}
+
+
+def _header(header: BatchHeader) -> Entry:
+    try:
+        compression = header.compression.name.lower()
+    except CorruptBatch:
+        compression = None
+    return {
+        "base_offset": header.base_offset,
+        "last_offset": header.last_offset,
+        "records_count": header.records_count,
+        "leader_epoch": header.partition_leader_epoch,
+        "crc": header.crc,
+        "compression": compression,
+        "timestamp_type": header.timestamp_type.name.lower(),
+        "base_timestamp": header.base_timestamp,
+        "max_timestamp": header.max_timestamp,
+        "producer_id": header.producer_id,
+        "producer_epoch": header.producer_epoch,
+        "base_sequence": header.base_sequence,
+        "last_sequence": header.last_sequence,
+        "transactional": header.is_transactional,
+        "control": header.is_control,
+    }
+
+
+def _add_records(path: Path, entry: Entry) -> None:
+    with path.open("rb") as file:
+        file.seek(entry["position"])
+        batch = file.read(entry["size"])
+    records: list[Entry] = []
+    try:
+        records.extend(map(record_fields, iter_records(batch)))
+    except CorruptBatch as error:
+        entry["problems"].append({"kind": "bad records", "message": str(error)})
+    entry["records"] = records
+
+
+def _offset_index(path: Path) -> Iterator[Entry]:
+    index = inspect.inspect_offset_index(str(path))
+    base = int(path.stem)
+    used = _used([(report.offset - base, report.position) for report in index.entries])
+    for report in index.entries[:used]:
+        yield {
+            "type": "offset",
+            "offset": report.offset,
+            "position": report.position,
+            "problems": _problems(report.problems),
+        }
+    yield from _unused(len(index.entries) - used)
+    yield from _whole_file(path, index.problems)
+
+
+def _time_index(path: Path) -> Iterator[Entry]:
+    index = inspect.inspect_time_index(str(path))
+    base = int(path.stem)
+    used = _used([(report.timestamp, report.offset - base) for report in index.entries])
+    for report in index.entries[:used]:
+        yield {
+            "type": "time",
+            "timestamp": report.timestamp,
+            "offset": report.offset,
+            "problems": _problems(report.problems),
+        }
+    yield from _unused(len(index.entries) - used)
+    yield from _whole_file(path, index.problems)
+
+
+def _snapshot(path: Path) -> Iterator[Entry]:
+    for report in inspect.inspect_snapshot(str(path)):
+        yield {
+            "type": "producer",
+            "producer_id": report.producer_id,
+            "producer_epoch": report.epoch,
+            "first_sequence": report.batch.first_sequence,
+            "last_sequence": report.batch.last_sequence,
+            "last_offset": report.batch.last_offset,
+            "timestamp": report.batch.timestamp,
+            "problems": [],
+        }
+
+
+def _epochs(path: Path) -> Iterator[Entry]:
+    for epoch, start_offset in inspect.inspect_epochs(str(path)):
+        yield {
+            "type": "epoch",
+            "leader_epoch": epoch,
+            "start_offset": start_offset,
+            "problems": [],
+        }
+
+
+def _checkpoint(path: Path) -> Iterator[Entry]:
+    for (topic, partition), offset in sorted(inspect.inspect_offsets(str(path)).items()):
+        yield {
+            "type": "checkpoint",
+            "topic": topic,
+            "partition": partition,
+            "offset": offset,
+            "problems": [],
+        }
+
+
+def _partition_metadata(path: Path) -> Iterator[Entry]:
+    found = UUID(bytes=inspect.inspect_partition_metadata(str(path)))
+    yield {"type": "topic", "topic_id": topic_id(found), "problems": []}
+
+
+def _problems(problems: Iterable[inspect.Problem]) -> list[Entry]:
+    return [{"kind": str(problem.kind), "message": problem.message} for problem in problems]
+
+
+def _used(entries: Sequence[tuple[int, int]]) -> int:
+    """How many entries there are before the zeros that a broker may have reserved for more."""
+    used = len(entries)
+    while used and entries[used - 1] == (0, 0):
+        used -= 1
+    return used
+
+
+def _unused(count: int) -> Iterator[Entry]:
+    if count:
+        yield {"type": "reserved", "entries": count, "problems": []}
+
+
+def _whole_file(path: Path, problems: Sequence[inspect.Problem]) -> Iterator[Entry]:
+    """One entry for what is wrong with a file as a whole, if anything is."""
+    if problems:
+        yield {
+            "type": "file",
+            "size": path.stat().st_size,
+            "problems": _problems(problems),
+        }
+
+
+_READERS: dict[str, Callable[[Path], Iterator[Entry]]] = {
+    ".log": _batches,
+    ".index": _offset_index,
+    ".timeindex": _time_index,
+    ".snapshot": _snapshot,
+    LEADER_EPOCHS: _epochs,
+    RECOVERY_POINTS: _checkpoint,
+    LOG_STARTS: _checkpoint,
+    PARTITION_METADATA: _partition_metadata,
+}

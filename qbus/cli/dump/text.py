@@ -1,0 +1,104 @@
+"""How a log's entries look to people: a line each, with what is wrong below it."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from qbus.cli.moments import format_moment
+
+_PLURALS = {
+    "batch": ("batch", "batches"),
+    "damage": ("damaged range", "damaged ranges"),
+    "offset": ("entry", "entries"),
+    "time": ("entry", "entries"),
+    "producer": ("producer's batch", "producers' batches"),
+    "epoch": ("epoch", "epochs"),
+    "checkpoint": ("partition", "partitions"),
+    "topic": ("topic", "topics"),
+}
+
+
+def heading(path: Path) -> str:
+    """The line above a file's entries."""
+    return click.style(str(path), bold=True)
+
+
+def line(entry: Mapping[str, Any]) -> str:
+    """An entry, its records and its problems."""
+    lines = ["  " + _LINES[entry["type"]](entry)]
+    lines += [f"    {_record(record)}" for record in entry.get("records", ())]
+    lines += [
+        click.style(f"    ! {problem['kind']}: {problem['message']}", fg="red")
+        for problem in entry["problems"]
+    ]
+    return "\n".join(lines)
+
+
+def summary(kinds: Mapping[str, int], problems: int) -> str:
+    """The line below a file's entries."""
+    counts = ", ".join(
+        f"{count:,} {_PLURALS[kind][count != 1]}" for kind, count in kinds.items() if kind != "file"
+    )
+    if problems:
+        what = click.style(f"{problems} problem{'s' * (problems != 1)}", fg="red", bold=True)
+    else:
+        what = "nothing wrong"
+    return f"  {counts or 'empty'}: {what}"
+
+
+def _batch(entry: Mapping[str, Any]) -> str:
+    parts = [
+        f"at {entry['position']:<10} offsets {entry['base_offset']}-{entry['last_offset']}",
+        f"{entry['records_count']} records",
+        f"{entry['size']} bytes",
+        f"compression {entry['compression'] or '?'}",
+        f"{entry['timestamp_type'].replace('_', ' ')} {format_moment(entry['max_timestamp'])}",
+        f"leader epoch {entry['leader_epoch']}",
+    ]
+    if entry["producer_id"] >= 0:
+        parts.append(
+            f"producer {entry['producer_id']} epoch {entry['producer_epoch']}"
+            f" sequences {entry['base_sequence']}-{entry['last_sequence']}"
+        )
+    parts += [flag for flag in ("transactional", "control") if entry[flag]]
+    return ", ".join(parts)
+
+
+def _record(record: Mapping[str, Any]) -> str:
+    parts = [f"{record['offset']}: {format_moment(record['timestamp'])}"]
+    if record["key"] is not None:
+        parts.append(f"key {_text(record, 'key')}")
+    parts += [f"header {header['key']}={_text(header, 'value')}" for header in record["headers"]]
+    parts.append(_text(record, "value"))
+    return " ".join(parts)
+
+
+def _text(fields: Mapping[str, Any], name: str) -> str:
+    value = fields[name]
+    if value is None:
+        return "(null)"
+    if f"{name}_encoding" in fields:
+        return f"base64:{value}"
+    return "".join(
+        character if character.isprintable() else repr(character)[1:-1] for character in value
+    )
+
+
+_LINES: dict[str, Callable[[Mapping[str, Any]], str]] = {
+    "batch": _batch,
+    "damage": lambda e: f"at {e['position']:<10} {e['size']} bytes that are no batch",
+    "file": lambda e: f"{e['size']} bytes in all",
+    "reserved": lambda e: f"room for {e['entries']:,} more entries",
+    "offset": lambda e: f"offset {e['offset']} at {e['position']}",
+    "time": lambda e: f"{format_moment(e['timestamp'])} up to offset {e['offset']}",
+    "producer": lambda e: (
+        f"producer {e['producer_id']} epoch {e['producer_epoch']}"
+        f" sequences {e['first_sequence']}-{e['last_sequence']}"
+        f" last offset {e['last_offset']} {format_moment(e['timestamp'])}"
+    ),
+    "epoch": lambda e: f"leader epoch {e['leader_epoch']} from offset {e['start_offset']}",
+    "checkpoint": lambda e: f"{e['topic']}-{e['partition']} offset {e['offset']}",
+    "topic": lambda e: f"topic id {e['topic_id']}",
+}

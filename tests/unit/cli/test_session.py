@@ -1,0 +1,46 @@
+"""Reaching a broker, or saying at once why not."""
+
+import socket
+from collections.abc import Iterator
+
+import pytest
+
+from qbus.cli.failures import Failure
+from qbus.cli.session import ensure_reachable
+
+
+@pytest.fixture
+def closed_port() -> Iterator[int]:
+    """A port that is taken and refuses connections."""
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        yield bound.getsockname()[1]
+
+
+@pytest.fixture
+def open_port() -> Iterator[int]:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        yield listening.getsockname()[1]
+
+
+async def test_a_broker_that_listens(open_port: int) -> None:
+    await ensure_reachable(f"127.0.0.1:{open_port}")
+
+
+async def test_one_of_several_is_enough(open_port: int, closed_port: int) -> None:
+    await ensure_reachable(f"127.0.0.1:{closed_port},127.0.0.1:{open_port}")
+
+
+async def test_a_refusal_says_what_to_do(closed_port: int) -> None:
+    with pytest.raises(Failure) as failure:
+        await ensure_reachable(f"127.0.0.1:{closed_port}")
+    assert failure.value.message == (
+        f"cannot reach a broker at 127.0.0.1:{closed_port}: connection refused."
+        " Start one with 'qbus broker --data-dir DIR',"
+        " or name another with --bootstrap HOST:PORT."
+    )
+
+
+async def test_every_broker_that_was_tried_is_named(closed_port: int) -> None:
+    with pytest.raises(Failure, match=rf"127.0.0.1:{closed_port}.*; localhost:{closed_port}"):
+        await ensure_reachable(f"127.0.0.1:{closed_port},localhost:{closed_port}")
