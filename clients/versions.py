@@ -27,7 +27,7 @@ SPOKEN: Mapping[int, tuple[int, int]] = {
     ApiKey.DELETE_TOPICS: (6, 6),
     ApiKey.DELETE_RECORDS: (1, 2),
     ApiKey.INIT_PRODUCER_ID: (1, 5),
-    ApiKey.DESCRIBE_CONFIGS: (1, 4),
+    ApiKey.DESCRIBE_CONFIGS: (3, 4),
     ApiKey.INCREMENTAL_ALTER_CONFIGS: (0, 1),
     ApiKey.DESCRIBE_LOG_DIRS: (1, 4),
     ApiKey.CREATE_PARTITIONS: (1, 3),

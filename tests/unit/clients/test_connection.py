@@ -1,0 +1,182 @@
+"""A connection: answers in order, versions agreed on, nothing waits for ever."""
+
+import asyncio
+import socket
+
+import pytest
+
+from qbus.clients import ConnectionFailed, RequestTimedOut
+from qbus.clients.connection import Connection
+from qbus.errors import ApiError, ErrorCode, WireError
+from qbus.wire import ApiKey, encode_response
+from qbus.wire.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from qbus.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
+from qbus.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from qbus.wire.messages.produce import ProduceRequest
+from tests.unit.clients.fake_broker import FakeBroker, Hangup, eventually
+
+
+async def connect(broker: FakeBroker, timeout: float = 5.0) -> Connection:
+    return await Connection.open("127.0.0.1", broker.port, "test", timeout)
+
+
+async def ask(connection: Connection, topic: str = "t", timeout: float = 5.0) -> str | None:
+    request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)])
+    response = await connection.request(ApiKey.METADATA, request, timeout)
+    name: str | None = response.topics[0].name
+    return name
+
+
+async def test_pipelined_requests_get_their_own_answers() -> None:
+    async with FakeBroker() as broker:
+        connection = await connect(broker)
+        names = [f"topic-{number}" for number in range(50)]
+        assert await asyncio.gather(*(ask(connection, name) for name in names)) == names
+        assert [request.topics[0].name for request in broker.asked(ApiKey.METADATA)] == names
+        await connection.close()
+
+
+async def test_the_client_introduces_itself() -> None:
+    async with FakeBroker() as broker:
+        await (await connect(broker)).close()
+        (request,) = broker.asked(ApiKey.API_VERSIONS)
+        assert request.client_software_name == "qbus-python"
+        assert request.client_software_version
+
+
+async def test_the_highest_common_version_is_spoken() -> None:
+    async with FakeBroker(
+        versions={ApiKey.METADATA: (0, 7), ApiKey.API_VERSIONS: (0, 0)}
+    ) as broker:
+        connection = await connect(broker)
+        await ask(connection)
+        assert broker.requests[-1][:2] == (ApiKey.METADATA, 7)
+        with pytest.raises(ApiError) as caught:
+            connection.version(ApiKey.FETCH)
+        assert caught.value.code is ErrorCode.UNSUPPORTED_VERSION
+        await connection.close()
+
+
+async def test_a_broker_that_knows_only_old_api_versions_is_asked_again() -> None:
+    async with FakeBroker() as broker:
+        served = [ApiVersion(api_key=ApiKey.METADATA, min_version=5, max_version=9)]
+
+        def answer(request: ApiVersionsRequest) -> bytes | ApiVersionsResponse:
+            if len(broker.requests) > 1:
+                assert broker.requests[-1][1] == 0
+                return ApiVersionsResponse(api_keys=served)
+            refusal = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=served)
+            parts = encode_response(ApiKey.API_VERSIONS, 0, 1, refusal)
+            return b"".join(bytes(part) for part in parts)
+
+        broker.handlers[ApiKey.API_VERSIONS] = answer
+        connection = await connect(broker)
+        assert connection.version(ApiKey.METADATA) == 9
+        await connection.close()
+
+
+async def test_a_large_answer() -> None:
+    async with FakeBroker() as broker:
+        groups = [ListedGroup(group_id="g" * 1000) for _ in range(2000)]
+        broker.handlers[ApiKey.LIST_GROUPS] = lambda _: ListGroupsResponse(groups=groups)
+        connection = await connect(broker)
+        answers = await asyncio.gather(
+            ask(connection),
+            connection.request(ApiKey.LIST_GROUPS, ListGroupsRequest(), 5.0),
+            ask(connection, "after"),
+        )
+        assert len(answers[1].groups) == 2000
+        assert answers[2] == "after"
+        await connection.close()
+
+
+async def test_no_answer_in_time_closes_the_connection_for_all() -> None:
+    async with FakeBroker() as broker:
+        connection = await connect(broker)
+        broker.handlers[ApiKey.METADATA] = lambda _: asyncio.sleep(60)
+        late, behind = await asyncio.gather(
+            ask(connection, timeout=0.05), ask(connection, timeout=60.0), return_exceptions=True
+        )
+        assert isinstance(late, RequestTimedOut)
+        assert isinstance(behind, ConnectionFailed)
+        assert late.retriable
+        assert behind.retriable
+        assert not connection.is_open
+        with pytest.raises(ConnectionFailed):
+            await ask(connection)
+        await connection.close()
+
+
+async def test_a_hang_up_fails_what_is_unanswered() -> None:
+    async with FakeBroker() as broker:
+        connection = await connect(broker)
+
+        def hang_up(_: object) -> None:
+            raise Hangup
+
+        broker.handlers[ApiKey.METADATA] = hang_up
+        answers = await asyncio.gather(ask(connection), ask(connection), return_exceptions=True)
+        assert all(isinstance(answer, ConnectionFailed) for answer in answers)
+        await connection.close()
+
+
+async def test_who_gave_up_waiting_does_not_take_the_next_answer() -> None:
+    async with FakeBroker() as broker:
+        connection = await connect(broker)
+        first = asyncio.create_task(ask(connection, "first"))
+        await asyncio.sleep(0)
+        first.cancel()
+        assert await ask(connection, "second") == "second"
+        await connection.close()
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        b"\xff\xff\xff\xff",  # a negative length
+        b"\x7f\xff\xff\xff",  # two gigabytes
+        b"\0\0\0\0",  # no correlation id
+        b"\0\0\0\x04\0\0\0\x63",  # another request's
+    ],
+)
+async def test_an_answer_that_is_none_closes_the_connection(bad: bytes) -> None:
+    async with FakeBroker() as broker:
+        connection = await connect(broker)
+        broker.handlers[ApiKey.METADATA] = lambda _: bad
+        with pytest.raises(ConnectionFailed):
+            await ask(connection)
+        assert not connection.is_open
+        await connection.close()
+
+
+async def test_a_malformed_body_is_a_wire_error() -> None:
+    async with FakeBroker() as broker:
+        connection = await connect(broker)
+        broker.handlers[ApiKey.METADATA] = lambda _: b"\0\0\0\x06\0\0\0\x02\xff\xff"
+        with pytest.raises(WireError):
+            await ask(connection)
+        await connection.close()
+
+
+async def test_an_answer_to_no_request_closes_the_connection() -> None:
+    async with FakeBroker() as broker:
+        connection = await connect(broker)
+        broker.handlers[ApiKey.PRODUCE] = lambda _: b"\0\0\0\x04\0\0\0\x02"
+        await connection.send(ApiKey.PRODUCE, ProduceRequest(acks=0))
+        await eventually(lambda: not connection.is_open)
+        await connection.close()
+
+
+async def test_nobody_listens() -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        port = unused.getsockname()[1]
+        with pytest.raises(ConnectionFailed, match=str(port)):
+            await Connection.open("127.0.0.1", port, "test", 5.0)
+
+
+async def test_a_listener_that_says_nothing() -> None:
+    async with FakeBroker() as broker:
+        broker.handlers[ApiKey.API_VERSIONS] = lambda _: asyncio.sleep(60)
+        with pytest.raises(RequestTimedOut):
+            await connect(broker, timeout=0.05)
