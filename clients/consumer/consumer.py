@@ -5,7 +5,7 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Self
 
-from qbus.errors import ConfigError
+from qbus.errors import ApiError, ConfigError
 
 from ..cluster import Cluster
 from ..committed import commit, fetch_committed
@@ -210,7 +210,11 @@ class Consumer:
         group = self._needed_group()
         if offsets is None:
             offsets = self._assignment.to_commit()
-        await commit(self._cluster, group.group, offsets, self._upkeep.membership)
+        try:
+            await commit(self._cluster, group.group, offsets, self._upkeep.membership)
+        except ApiError as error:
+            self._upkeep.commit_refused(error)
+            raise
         self._assignment.committed(offsets)
 
     async def committed(

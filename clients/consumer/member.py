@@ -44,8 +44,8 @@ _log = logging.getLogger(__name__)
 _PROTOCOL_TYPE = "consumer"
 _ANSWER_MARGIN = 5.0
 """Seconds that the coordinator may take beyond the rebalance it waits for."""
-EXPELLED = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION})
-_JOIN_AGAIN = EXPELLED | {ErrorCode.MEMBER_ID_REQUIRED, ErrorCode.REBALANCE_IN_PROGRESS}
+_EXPELLED = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION})
+_JOIN_AGAIN = _EXPELLED | {ErrorCode.MEMBER_ID_REQUIRED, ErrorCode.REBALANCE_IN_PROGRESS}
 
 
 class Member:
@@ -98,9 +98,10 @@ class Member:
         self._member_id = ""
         await self._ask(ApiKey.LEAVE_GROUP, request)
 
-    def expelled(self, code: ErrorCode) -> None:
-        """A commit was refused with ``code``, one of EXPELLED."""
-        self._note(code)
+    def refused(self, code: ErrorCode) -> None:
+        """A commit was refused with ``code``, which may say that we have lost our place."""
+        if code in _JOIN_AGAIN:
+            self._note(code)
 
     async def _join_once(self, topics: tuple[str, ...]) -> tuple[TopicPartition, ...]:
         joined: JoinGroupResponse = await self._ask(
@@ -183,7 +184,7 @@ class Member:
                 elif not error.retriable:
                     self.failure = error
                 self._changed.set()
-                if self.failure is not None or error.code in EXPELLED:
+                if self.failure is not None or error.code in _EXPELLED:
                     return
             except WireError as error:
                 self.failure = error
@@ -193,7 +194,7 @@ class Member:
     def _note(self, code: ErrorCode) -> None:
         """The group says that we have to join (again)."""
         self.needs_join = True
-        if code in EXPELLED:
+        if code in _EXPELLED:
             _log.warning("expelled from group %s: %s", self._options.group, code.name)
             self._generation = -1
         if code == ErrorCode.UNKNOWN_MEMBER_ID:

@@ -19,7 +19,7 @@ from ..retry import backoff
 from ..types import OffsetAndMetadata, TopicPartition
 from .assignment import Assignment
 from .fetcher import RESETS
-from .member import EXPELLED, Member
+from .member import Member
 from .options import ConsumerOptions, GroupOptions
 
 _log = logging.getLogger(__name__)
@@ -75,6 +75,11 @@ class Upkeep:
         """Raise :class:`~qbus.errors.QbusError` when partitions come from a subscription."""
         if self._topics:
             raise QbusError("the consumer is subscribed to topics; partitions cannot be assigned")
+
+    def commit_refused(self, error: ApiError) -> None:
+        """A commit failed, which may mean that the group goes on without us."""
+        if self._member is not None:
+            self._member.refused(error.code)
 
     def run(self) -> None:
         """Start what is due; raises what stopped the last of it."""
@@ -155,8 +160,7 @@ class Upkeep:
         except ApiError as error:
             # The partitions go to another member, or the next commit covers this one.
             _log.warning("offsets not committed in group %s: %s", self._group.group, error)
-            if self._member is not None and error.code in EXPELLED:
-                self._member.expelled(error.code)
+            self.commit_refused(error)
 
     async def _refresh(self) -> None:
         """See what has become of the subscribed topics."""

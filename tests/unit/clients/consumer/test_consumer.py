@@ -1,0 +1,311 @@
+"""The consumer: everything from the position on, once, in order, wherever the broker fails."""
+
+import asyncio
+import contextlib
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+from qbus.clients import (
+    EARLIEST,
+    LATEST,
+    Consumer,
+    ConsumerRecord,
+    NoOffset,
+    OffsetAndMetadata,
+    TopicPartition,
+)
+from qbus.errors import ApiError, ConfigError, ErrorCode, QbusError
+from qbus.records import CorruptBatch, TimestampType, build_batch
+from qbus.wire import ApiKey
+from tests.unit.clients.fake_broker import FakeBroker, Hangup
+
+P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+def store(broker: FakeBroker, values: Iterable[bytes], partition: int = 0) -> None:
+    batch = build_batch([(None, value, (), 5) for value in values])
+    broker.logs["t", partition].append(bytes(batch))
+    broker._appended.set()
+
+
+def numbers(count: int) -> list[bytes]:
+    return [b"%d" % number for number in range(count)]
+
+
+async def read(consumer: Consumer, count: int) -> list[bytes | None]:
+    found: list[bytes | None] = []
+    for _ in range(500):
+        found += [record.value for record in await consumer.poll(0.05)]
+        if len(found) >= count:
+            return found
+    raise AssertionError(f"{len(found)} of {count} records")
+
+
+def consumer_of(broker: FakeBroker, **options: Any) -> Consumer:
+    options.setdefault("fetch_max_wait_ms", 20)
+    return Consumer(broker.bootstrap, **options)
+
+
+async def test_a_record_has_everything() -> None:
+    async with FakeBroker() as broker, consumer_of(broker) as consumer:
+        broker.logs["t", 0].append(bytes(build_batch([(b"k", b"v", (("h", None),), 5)])))
+        consumer.assign([("t", 0, 0)])
+        records: list[ConsumerRecord] = []
+        while not records:
+            records = await consumer.poll(0.05)
+        assert records == [("t", 0, 0, 5, b"k", b"v", (("h", None),), TimestampType.CREATE_TIME)]
+        assert consumer.position("t", 0) == 1
+
+
+@pytest.mark.parametrize(
+    ("offset", "expected"), [(0, 5), (3, 2), (EARLIEST, 5), (LATEST, 0), (5, 0), (None, 5)]
+)
+async def test_assigned_partitions_are_read_from_where_they_should(
+    offset: int | None, expected: int
+) -> None:
+    async with FakeBroker() as broker, consumer_of(broker, offset_reset="earliest") as consumer:
+        store(broker, numbers(5))
+        consumer.assign([("t", 0, offset)])
+        assert await read(consumer, expected) == numbers(5)[5 - expected :]
+        while consumer.position("t", 0) is None:
+            await consumer.poll(0.01)
+        store(broker, [b"new"])
+        assert await read(consumer, 1) == [b"new"]
+
+
+async def test_every_partition_of_a_topic_and_records_that_come_later() -> None:
+    async with FakeBroker({"t": 3}) as broker, consumer_of(broker) as consumer:
+        consumer.subscribe(["t"])
+        while len(consumer.assignment) < 3 or None in [consumer.position("t", i) for i in range(3)]:
+            await consumer.poll(0.02)
+        assert consumer.assignment == [("t", 0), ("t", 1), ("t", 2)]
+        for partition in range(3):
+            store(broker, numbers(10), partition)
+        assert sorted(map(str, await read(consumer, 30))) == sorted(map(str, numbers(10) * 3))
+        store(broker, [b"later"], 2)
+        assert await read(consumer, 1) == [b"later"]
+
+
+async def test_batches_by_partition() -> None:
+    async with FakeBroker({"t": 2}) as broker, consumer_of(broker) as consumer:
+        store(broker, numbers(3), 0)
+        store(broker, numbers(4), 1)
+        consumer.assign([("t", 0, 0), ("t", 1, 0)])
+        found: dict[int, list[bytes | None]] = {0: [], 1: []}
+        while sum(map(len, found.values())) < 7:
+            for topic, partition, records in await consumer.poll_batches(0.05):
+                assert topic == "t"
+                found[partition] += [record.value for record in records]
+        assert found == {0: numbers(3), 1: numbers(4)}
+
+
+async def test_a_poll_returns_no_more_than_it_may_and_loses_nothing() -> None:
+    async with FakeBroker({"t": 2}) as broker, consumer_of(broker, max_poll_records=7) as consumer:
+        for partition in range(2):
+            store(broker, numbers(50), partition)
+        consumer.assign([("t", 0, 0), ("t", 1, 0)])
+        seen: dict[int, list[bytes | None]] = {0: [], 1: []}
+        while sum(map(len, seen.values())) < 100:
+            records = await consumer.poll(0.05)
+            assert len(records) <= 7
+            for record in records:
+                seen[record.partition].append(record.value)
+        assert seen == {0: numbers(50), 1: numbers(50)}
+
+
+async def test_a_poll_keeps_to_its_time_out() -> None:
+    async with FakeBroker() as broker, consumer_of(broker) as consumer:
+        broker.handlers[ApiKey.METADATA] = lambda _: asyncio.sleep(60)
+        consumer.assign([("t", 0, 0)])
+        async with asyncio.timeout(1.0):
+            assert await consumer.poll(0.02) == []
+            assert await consumer.poll(0) == []
+
+
+async def test_seeking_drops_what_was_fetched() -> None:
+    async with FakeBroker() as broker, consumer_of(broker, max_poll_records=1) as consumer:
+        store(broker, numbers(5))
+        consumer.assign([("t", 0, 3)])
+        assert await read(consumer, 1) == [b"3"]
+        consumer.seek("t", 0, 1)
+        assert await read(consumer, 1) == [b"1"]
+        consumer.seek("t", 0, EARLIEST)
+        assert await read(consumer, 2) == [b"0", b"1"]
+        with pytest.raises(QbusError):
+            consumer.seek("t", 9, 0)
+
+
+@pytest.mark.parametrize(("reset", "expected"), [("earliest", b"0"), ("latest", b"new")])
+async def test_an_offset_that_is_gone_is_reset(reset: Any, expected: bytes) -> None:
+    async with FakeBroker() as broker, consumer_of(broker, offset_reset=reset) as consumer:
+        store(broker, numbers(5))
+        consumer.assign([("t", 0, 100)])
+        for _ in range(20):
+            if (consumer.position("t", 0) or 100) < 100:
+                break
+            records = await consumer.poll(0.02)
+            if records:
+                assert records[0].value == expected
+                return
+        store(broker, [b"new"])
+        assert (await read(consumer, 1))[0] == expected
+
+
+async def test_without_a_reset_an_offset_that_is_gone_is_an_error() -> None:
+    async with FakeBroker() as broker, consumer_of(broker, offset_reset="none") as consumer:
+        consumer.assign([("t", 0, 100)])
+        with pytest.raises(NoOffset, match="t-0"):
+            await read(consumer, 1)
+        consumer.assign([("t", 0, None)])
+        with pytest.raises(NoOffset):
+            await read(consumer, 1)
+
+
+async def test_the_records_before_damage_are_read_and_the_damage_never() -> None:
+    async with FakeBroker() as broker, consumer_of(broker) as consumer:
+        store(broker, numbers(2))
+        store(broker, numbers(2))
+        damaged = bytearray(broker.logs["t", 0].batches[1])
+        damaged[-1] ^= 1
+        broker.logs["t", 0].batches[1] = bytes(damaged)
+        consumer.assign([("t", 0, 0)])
+        assert await read(consumer, 2) == numbers(2)
+        for _ in range(2):
+            with pytest.raises(CorruptBatch, match="t-0 at 2"):
+                await read(consumer, 1)
+        assert consumer.position("t", 0) == 2
+
+
+@pytest.mark.parametrize("what", ["hang up", ErrorCode.NOT_LEADER_OR_FOLLOWER])
+async def test_what_passes_is_tried_again(what: str | ErrorCode) -> None:
+    async with FakeBroker() as broker, consumer_of(broker) as consumer:
+        store(broker, numbers(5))
+        honest = broker.fetch
+        failures = 3
+
+        async def fetch(request: Any) -> Any:
+            nonlocal failures
+            failures -= 1
+            if failures < 0:
+                return await honest(request)
+            if what == "hang up":
+                raise Hangup
+            response = broker._fetched(request)
+            response.responses[0].partitions[0].error_code = int(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            return response
+
+        broker.handlers[ApiKey.FETCH] = fetch
+        consumer.assign([("t", 0, 0)])
+        assert await read(consumer, 5) == numbers(5)
+        assert len(broker.asked(ApiKey.METADATA)) > 1, "the leader may have moved"
+
+
+async def test_what_does_not_pass_is_told() -> None:
+    async with FakeBroker() as broker, consumer_of(broker) as consumer:
+
+        def refuse(request: Any) -> Any:
+            response = broker._fetched(request)
+            code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            response.responses[0].partitions[0].error_code = int(code)
+            return response
+
+        broker.handlers[ApiKey.FETCH] = refuse
+        consumer.assign([("t", 0, 0)])
+        with pytest.raises(ApiError, match="t-0") as caught:
+            await read(consumer, 1)
+        assert caught.value.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+
+async def test_fetching_goes_on_while_the_user_works() -> None:
+    async with FakeBroker() as broker, consumer_of(broker) as consumer:
+        store(broker, numbers(5))
+        consumer.assign([("t", 0, 0)])
+        await read(consumer, 5)
+        store(broker, [b"next"])
+        await asyncio.sleep(0.1)
+        assert [record.value for record in await consumer.poll(0)] == [b"next"]
+
+
+async def test_offsets_are_committed_and_found_again() -> None:
+    async with FakeBroker() as broker:
+        store(broker, numbers(5))
+        async with consumer_of(broker, group="g", auto_commit=False) as consumer:
+            consumer.assign([("t", 0, 0)])
+            await read(consumer, 5)
+            await consumer.commit({P0: OffsetAndMetadata(3)})
+            assert await consumer.committed() == {P0: OffsetAndMetadata(3)}
+            assert await consumer.committed([P1]) == {}
+        async with consumer_of(broker, group="g", auto_commit=False) as consumer:
+            consumer.assign([("t", 0, None)])
+            assert await read(consumer, 2) == [b"3", b"4"]
+            await consumer.commit()
+        assert broker.committed == {("g", "t", 0): 5}
+
+
+async def test_automatic_commits_cover_what_polls_returned() -> None:
+    async with FakeBroker() as broker:
+        store(broker, numbers(5))
+        consumer = consumer_of(broker, group="g", auto_commit_interval_ms=10, max_poll_records=2)
+        async with consumer:
+            consumer.assign([("t", 0, 0)])
+            assert len(await read(consumer, 2)) == 2
+            await asyncio.sleep(0.02)
+            assert len(await consumer.poll(0)) == 2
+            await asyncio.sleep(0.02)
+            assert broker.committed == {("g", "t", 0): 2}, "not what is still being worked on"
+        assert broker.committed == {("g", "t", 0): 4}
+
+
+async def test_an_error_inside_the_block_commits_nothing() -> None:
+    async with FakeBroker() as broker:
+        store(broker, numbers(5))
+        with contextlib.suppress(RuntimeError):
+            async with consumer_of(broker, group="g") as consumer:
+                consumer.assign([("t", 0, 0)])
+                await read(consumer, 5)
+                raise RuntimeError
+        assert broker.committed == {}
+
+
+async def test_without_a_group_there_is_nothing_to_commit_to() -> None:
+    async with FakeBroker() as broker, consumer_of(broker) as consumer:
+        with pytest.raises(ConfigError):
+            await consumer.commit()
+        with pytest.raises(ConfigError):
+            await consumer.committed([P0])
+
+
+async def test_ends_of_partitions() -> None:
+    async with FakeBroker({"t": 2}) as broker, consumer_of(broker) as consumer:
+        store(broker, numbers(5), 1)
+        assert await consumer.partitions("t") == [P0, P1]
+        assert await consumer.end_offsets([P0, P1]) == {P0: 0, P1: 5}
+        assert await consumer.beginning_offsets([P1]) == {P1: 0}
+        with pytest.raises(ApiError):
+            await consumer.partitions("missing")
+
+
+async def test_a_subscription_and_an_assignment_exclude_each_other() -> None:
+    async with FakeBroker() as broker, consumer_of(broker) as consumer:
+        consumer.subscribe(["t"])
+        with pytest.raises(QbusError, match="subscribed"):
+            consumer.assign([("t", 0, 0)])
+
+
+async def test_a_topic_that_appears_later_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("qbus.clients.consumer.upkeep._REFRESH_INTERVAL", 0.02)
+    async with FakeBroker({}) as broker, consumer_of(broker, offset_reset="earliest") as consumer:
+        broker.topics.clear()
+        consumer.subscribe(["t"])
+        assert await consumer.poll(0.05) == []
+        broker.topics["t"] = 1
+        store(broker, numbers(3))
+        assert await read(consumer, 3) == numbers(3)
+
+
+def test_options_are_checked() -> None:
+    reset: Any = "middle"
+    with pytest.raises(ConfigError):
+        Consumer("127.0.0.1:1", offset_reset=reset)

@@ -1,0 +1,154 @@
+"""Members of a group: they share the partitions, follow every rebalance, and leave."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from qbus.clients import Consumer
+from qbus.errors import ApiError, ErrorCode
+from qbus.wire import ApiKey
+from qbus.wire.messages.heartbeat import HeartbeatResponse
+from tests.unit.clients.consumer.fake_group import FakeGroup
+from tests.unit.clients.consumer.test_consumer import numbers, store
+from tests.unit.clients.fake_broker import FakeBroker
+
+
+def member(broker: FakeBroker, **options: Any) -> Consumer:
+    defaults: dict[str, Any] = {
+        "group": "g",
+        "offset_reset": "earliest",
+        "heartbeat_interval_ms": 10,
+        "fetch_max_wait_ms": 20,
+    }
+    consumer = Consumer(broker.bootstrap, **defaults | options)
+    consumer.subscribe(["t"])
+    return consumer
+
+
+async def polled(consumers: list[Consumer], wanted: list[list[int]]) -> None:
+    """Let all poll until each has the partitions ``wanted`` of it."""
+    for _ in range(500):
+        await asyncio.gather(*(consumer.poll(0.02) for consumer in consumers))
+        if [[p.partition for p in consumer.assignment] for consumer in consumers] == wanted:
+            return
+    raise AssertionError([consumer.assignment for consumer in consumers])
+
+
+async def test_one_member_has_everything_and_starts_where_the_group_left_off() -> None:
+    async with FakeBroker({"t": 2}) as broker:
+        group = FakeGroup(broker)
+        store(broker, numbers(5), 1)
+        broker.committed["g", "t", 1] = 3
+        async with member(broker) as consumer:
+            found: list[bytes | None] = []
+            while len(found) < 2:
+                found += [record.value for record in await consumer.poll(0.05)]
+            assert found == [b"3", b"4"]
+            assert [p.partition for p in consumer.assignment] == [0, 1]
+        assert group.left == ["m1"]
+        assert broker.committed["g", "t", 1] == 5
+
+
+async def test_members_share_and_take_over() -> None:
+    async with FakeBroker({"t": 4}) as broker:
+        group = FakeGroup(broker)
+        first, second = member(broker), member(broker)
+        await polled([first], [[0, 1, 2, 3]])
+        await polled([first, second], [[0, 1], [2, 3]])
+        await second.close()
+        group.generation += 1  # as a coordinator does when a member leaves
+        await polled([first], [[0, 1, 2, 3]])
+        await first.close()
+
+
+async def test_what_was_returned_is_committed_before_the_partitions_go() -> None:
+    async with FakeBroker({"t": 2}) as broker:
+        FakeGroup(broker)
+        store(broker, numbers(5), 1)
+        first, second = member(broker), member(broker)
+        while len(await first.poll(0.05)) < 5:
+            pass
+        await polled([first, second], [[0], [1]])
+        assert broker.committed["g", "t", 1] == 5
+        assert second.position("t", 1) in {None, 5}
+        await asyncio.gather(first.close(), second.close())
+
+
+async def test_an_expelled_member_joins_again_and_its_commit_is_refused() -> None:
+    async with FakeBroker({"t": 1}) as broker:
+        group = FakeGroup(broker)
+        store(broker, numbers(3))
+        async with member(broker, auto_commit=False, heartbeat_interval_ms=60_000) as consumer:
+            while not await consumer.poll(0.05):
+                pass
+            group.expel("m1")
+            with pytest.raises(ApiError) as caught:
+                await consumer.commit()
+            assert caught.value.code is ErrorCode.UNKNOWN_MEMBER_ID
+            while not await consumer.poll(0.05):
+                pass
+            assert list(group.members) == ["m2"]
+            await consumer.commit()
+        assert broker.committed["g", "t", 0] == 3
+
+
+async def test_heartbeats_notice_an_expulsion() -> None:
+    async with FakeBroker({"t": 1}) as broker:
+        group = FakeGroup(broker)
+        async with member(broker) as consumer:
+            await polled([consumer], [[0]])
+            group.expel("m1")
+            while list(group.members) != ["m2"]:
+                await consumer.poll(0.02)
+
+
+async def test_a_fenced_member_stops() -> None:
+    async with FakeBroker({"t": 1}) as broker:
+        FakeGroup(broker)
+        consumer = member(broker, instance_id="i")
+        await polled([consumer], [[0]])
+        broker.handlers[ApiKey.HEARTBEAT] = lambda _: HeartbeatResponse(
+            error_code=ErrorCode.FENCED_INSTANCE_ID
+        )
+        with pytest.raises(ApiError) as caught:
+            await polled([consumer], [[1]])
+        assert caught.value.code is ErrorCode.FENCED_INSTANCE_ID
+        await consumer.close()
+
+
+async def test_a_static_member_does_not_leave() -> None:
+    async with FakeBroker({"t": 1}) as broker:
+        group = FakeGroup(broker)
+        async with member(broker, instance_id="i") as consumer:
+            await polled([consumer], [[0]])
+            assert broker.asked(ApiKey.JOIN_GROUP)[-1].group_instance_id == "i"
+        assert group.left == []
+
+
+async def test_a_coordinator_that_moved_is_looked_up_again() -> None:
+    async with FakeBroker({"t": 1}) as broker:
+        group = FakeGroup(broker)
+        honest, refusals = group.heartbeat, [ErrorCode.NOT_COORDINATOR]
+
+        def heartbeat(request: Any) -> HeartbeatResponse:
+            if refusals:
+                return HeartbeatResponse(error_code=refusals.pop())
+            return honest(request)
+
+        broker.handlers[ApiKey.HEARTBEAT] = heartbeat
+        async with member(broker) as consumer:
+            await polled([consumer], [[0]])
+            while len(broker.asked(ApiKey.FIND_COORDINATOR)) < 2:
+                await consumer.poll(0.02)
+            assert group.generation == 1, "no rebalance"
+
+
+async def test_new_partitions_are_shared_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("qbus.clients.consumer.upkeep._REFRESH_INTERVAL", 0.02)
+    async with FakeBroker({"t": 1}) as broker:
+        FakeGroup(broker)
+        async with member(broker) as consumer:
+            await polled([consumer], [[0]])
+            broker.topics["t"] = 3
+            await polled([consumer], [[0, 1, 2]])
