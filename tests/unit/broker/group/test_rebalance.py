@@ -171,7 +171,7 @@ class TestLateSyncs:
             scene.join("", new_member_id=name, needs_known_id=False, session_timeout_ms=300_000)
         scene.pass_time(6)
         leader = scene.sync("a")
-        assert scene.synced(leader)
+        assert scene.synced(leader).error is ErrorCode.NONE
 
         keep_alive(scene, "b", REBALANCE_MS / 1000)
 
