@@ -16,6 +16,7 @@ from .broker import Broker
 from .connection import TimeLimits
 from .dispatch import Dispatcher
 from .listener import Listener, ListenerLimits
+from .malloc import give_back_early
 from .memory import MemoryBudget
 
 _log = logging.getLogger(__name__)
@@ -36,6 +37,7 @@ def run(config: BrokerConfig) -> int:
     """
     started = perf_counter()
     _raise_file_limit()
+    give_back_early()
     gc.set_threshold(*_GC_THRESHOLDS)
     asyncio.run(serve(config, SystemClock(), started))
     return 0

@@ -89,7 +89,8 @@ class _Appends:
                     raise ApiError(self._replicas.why_missing(key, data.index))
                 answers.append(self._append(partition, data))
             except ApiError as error:
-                self.failed = error
+                # Its traceback leads back here: a cycle that would keep the request's memory.
+                self.failed = error.with_traceback(None)
                 answers.append(_refused(data.index, error))
         return TopicProduceResponse(
             name=topic.name, topic_id=topic.topic_id, partition_responses=answers
