@@ -53,35 +53,26 @@ Bytes = Annotated[bytes, Scalar("bytes", "", b"")]
 Records = Annotated[Any, Scalar("records", "", b"")]
 
 
-class Versions(NamedTuple):
-    """A range of versions, both ends included."""
-
-    low: int
-    high: int
-
-    def __contains__(self, version: object) -> bool:
-        return isinstance(version, int) and self.low <= version <= self.high
+NEVER: Final = range(0)
 
 
-NEVER: Final = Versions(1, 0)
-
-
-def versions(text: str) -> Versions:
+@cache
+def versions(text: str) -> range:
     """Read a range: ``"3+"``, ``"0-12"``, ``"5"``."""
     if text.endswith("+"):
-        return Versions(int(text[:-1]), LATEST)
+        return range(int(text[:-1]), LATEST + 1)
     low, _, high = text.partition("-")
-    return Versions(int(low), int(high or low))
+    return range(int(low), int(high or low) + 1)
 
 
 class Options(NamedTuple):
     """What a declaration says of a field besides its type."""
 
-    versions: Versions
-    nullable: Versions | None
+    versions: range
+    nullable: range | None
     default: Any
     tag: int | None
-    tagged: Versions
+    tagged: range
     ignorable: bool
 
 
@@ -116,11 +107,11 @@ class Field(NamedTuple):
     name: str
     kind: "Scalar | type[Struct]"
     is_array: bool
-    versions: Versions
-    nullable: Versions
+    versions: range
+    nullable: range
     default: Any
     tag: int | None
-    tagged: Versions
+    tagged: range
     ignorable: bool
 
     def make_default(self) -> Any:
@@ -152,7 +143,7 @@ class _StructType(type):
         namespace["_options"] = options
         namespace["__slots__"] = tuple(options)
         cls = super().__new__(mcs, name, bases, namespace)
-        cls.first_flexible = LATEST if flexible is None else versions(flexible).low
+        cls.first_flexible = LATEST if flexible is None else versions(flexible).start
         cls.decoders, cls.encoders = {}, {}
         return cls
 

@@ -1,4 +1,7 @@
-"""AlterConfigs (API 33)."""
+"""AlterConfigs (API 33): replace the whole configuration of topics and brokers (KIP-133).
+
+Version 2 is flexible.
+"""
 
 from ..declare import Bool, Int8, Int16, Int32, String, Struct, field
 

@@ -1,4 +1,9 @@
-"""ApiVersions (API 18)."""
+"""ApiVersions (API 18): which APIs a broker serves, and in which versions.
+
+Version 3 is flexible, but for the header of its response, and tells the client's software
+(KIP-511) and features (KIP-584); 4 may tell features whose least version is 0; 5 says which
+broker the client takes this one for (KIP-1242).
+"""
 
 from ..declare import Bool, Int16, Int32, Int64, String, Struct, field
 

@@ -1,4 +1,7 @@
-"""CreatePartitions (API 37)."""
+"""CreatePartitions (API 37): give topics more partitions (KIP-195).
+
+Version 2 is flexible; 3 may answer that a quota is used up (KIP-599).
+"""
 
 from ..declare import Bool, Int16, Int32, String, Struct, field
 

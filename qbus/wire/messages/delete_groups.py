@@ -1,4 +1,7 @@
-"""DeleteGroups (API 42)."""
+"""DeleteGroups (API 42): forget groups and their offsets (KIP-229).
+
+Version 2 is flexible.
+"""
 
 from ..declare import Int16, Int32, String, Struct, field
 

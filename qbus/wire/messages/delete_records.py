@@ -1,4 +1,7 @@
-"""DeleteRecords (API 21)."""
+"""DeleteRecords (API 21): move the start of partitions forward (KIP-107).
+
+Version 2 is flexible.
+"""
 
 from ..declare import Int16, Int32, Int64, String, Struct, field
 

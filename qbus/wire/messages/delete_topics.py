@@ -1,4 +1,8 @@
-"""DeleteTopics (API 20)."""
+"""DeleteTopics (API 20): remove topics with all that is in them.
+
+Version 4 is flexible; 5 answers messages with its errors (KIP-599); 6 names topics by id or by
+name (KIP-516).
+"""
 
 from ..declare import Int16, Int32, String, Struct, Uuid, field
 

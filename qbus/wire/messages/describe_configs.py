@@ -1,4 +1,7 @@
-"""DescribeConfigs (API 32)."""
+"""DescribeConfigs (API 32): the configuration of topics and brokers, and where it is from.
+
+Version 1 adds sources and synonyms (KIP-226); 3 types and documentation (KIP-569); 4 is flexible.
+"""
 
 from ..declare import Bool, Int8, Int16, Int32, String, Struct, field
 

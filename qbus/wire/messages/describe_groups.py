@@ -1,4 +1,8 @@
-"""DescribeGroups (API 15)."""
+"""DescribeGroups (API 15): the state and the members of groups.
+
+Version 3 tells allowed operations (KIP-430); 4 static members (KIP-345); 5 is flexible; 6 tells
+groups that are not there from those that are dead (KIP-1043).
+"""
 
 from ..declare import Bool, Bytes, Int16, Int32, String, Struct, field
 

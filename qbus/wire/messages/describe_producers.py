@@ -1,4 +1,4 @@
-"""DescribeProducers (API 61)."""
+"""DescribeProducers (API 61): the producers that a partition remembers (KIP-664)."""
 
 from ..declare import Int16, Int32, Int64, String, Struct, field
 

@@ -1,4 +1,4 @@
-"""DescribeTopicPartitions (API 75)."""
+"""DescribeTopicPartitions (API 75): topics and partitions, page by page (KIP-966)."""
 
 from ..declare import Bool, Int16, Int32, String, Struct, Uuid, field
 

@@ -1,4 +1,7 @@
-"""Heartbeat (API 12)."""
+"""Heartbeat (API 12): a member of a group is alive, and learns whether the group rebalances.
+
+Version 3 adds static members (KIP-345); 4 is flexible.
+"""
 
 from ..declare import Int16, Int32, String, Struct, field
 

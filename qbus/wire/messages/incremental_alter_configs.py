@@ -1,4 +1,7 @@
-"""IncrementalAlterConfigs (API 44)."""
+"""IncrementalAlterConfigs (API 44): change some values of a configuration (KIP-339).
+
+Version 1 is flexible.
+"""
 
 from ..declare import Bool, Int8, Int16, Int32, String, Struct, field
 

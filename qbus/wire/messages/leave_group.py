@@ -1,4 +1,7 @@
-"""LeaveGroup (API 13)."""
+"""LeaveGroup (API 13): take members out of a group.
+
+Version 3 takes several, static ones among them (KIP-345); 4 is flexible; 5 says why (KIP-800).
+"""
 
 from ..declare import Int16, Int32, String, Struct, field
 

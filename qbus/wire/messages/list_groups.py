@@ -1,4 +1,8 @@
-"""ListGroups (API 16)."""
+"""ListGroups (API 16): the groups that a broker looks after.
+
+Version 3 is flexible; 4 tells states and filters by them (KIP-518); 5 does so with types
+(KIP-848).
+"""
 
 from ..declare import Int16, Int32, String, Struct, field
 

@@ -1,4 +1,11 @@
-"""Metadata (API 3)."""
+"""Metadata (API 3): which brokers there are, and who leads which partition.
+
+Null topics mean all of them; in version 0 an empty list does. Version 1 tells racks, the
+controller and internal topics; 2 the cluster's id (KIP-78); 4 lets a client forbid auto-creation
+(KIP-204); 5 tells replicas that are offline (KIP-112); 7 leader epochs (KIP-320); 8 allowed
+operations (KIP-430); 9 is flexible; 10 and 12 name topics by id (KIP-516); 13 can say that a
+client should start over (KIP-1102).
+"""
 
 from ..declare import Bool, Int16, Int32, String, Struct, Uuid, field
 

@@ -1,4 +1,10 @@
-"""Produce (API 0)."""
+"""Produce (API 0): append record batches to partitions.
+
+Version 3 is the first with today's record batches and carries a transactional id (KIP-98); 5
+answers with the start of the log; 7 allows zstd (KIP-110); 8 answers which records were refused
+(KIP-467); 9 is flexible (KIP-482); 10 answers who leads instead, and where (KIP-951); 13 names
+topics by id (KIP-516).
+"""
 
 from ..declare import Int16, Int32, Int64, Records, String, Struct, Uuid, field
 

@@ -1,4 +1,7 @@
-"""SyncGroup (API 14)."""
+"""SyncGroup (API 14): the leader hands out what it assigned, and each member gets its part.
+
+Version 3 adds static members (KIP-345); 4 is flexible; 5 names the protocol (KIP-559).
+"""
 
 from ..declare import Bytes, Int16, Int32, String, Struct, field
 
