@@ -9,12 +9,13 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
+from typing import Protocol
 
 from qbus.config import BrokerConfig, TopicConfig
 from qbus.errors import ApiError, ErrorCode
 
 from ..log import Log, LogManager
-from ..metadata_cache import MetadataCache
+from ..metadata_cache import Subscriber
 from ..metadata_image import (
     BrokerConfigChanged,
     BrokersChanged,
@@ -32,6 +33,24 @@ _log = logging.getLogger(__name__)
 NOTHING: Mapping[int, Partition] = MappingProxyType({})
 
 
+class Metadata(Protocol):
+    """What the replicas need of the cluster's metadata."""
+
+    @property
+    def topics(self) -> Mapping[str, Topic]:
+        """Those that exist now, by name."""
+
+    @property
+    def topics_by_id(self) -> Mapping[bytes, Topic]:
+        """The same, by id."""
+
+    def subscribe(self, subscriber: Subscriber) -> None:
+        """Tell ``subscriber`` what becomes different, and wait for what it returns."""
+
+    def topic_config(self, topic: Topic) -> TopicConfig:
+        """The configuration in force for a topic."""
+
+
 class Hosting:
     """Holds partitions as the metadata says. ``topics`` finds them by topic name and topic id."""
 
@@ -40,7 +59,7 @@ class Hosting:
         config: BrokerConfig,
         node_id: int,
         logs: LogManager,
-        metadata: MetadataCache,
+        metadata: Metadata,
         make_partition: Callable[[str, int, Log], Partition],
     ) -> None:
         """``make_partition`` is given a topic's name, the partition's index, and its log."""
@@ -136,7 +155,8 @@ class Hosting:
             topic = self._metadata.topics.get(name)
             if topic is not None:
                 missing += [(topic, index, name in new) for index in self._update(topic)]
-        await asyncio.gather(*(self._create(wanted) for wanted in missing))
+        for topic, index, is_new in missing:  # one after the other: so directories fill evenly
+            await self._create(topic, index, is_new)
 
     def _update(self, topic: Topic) -> list[int]:
         """Bring the partitions that are open up to date, open those that have logs.
@@ -183,8 +203,7 @@ class Hosting:
 
     # Disks
 
-    async def _create(self, wanted: tuple[Topic, int, bool]) -> None:
-        topic, index, is_new = wanted
+    async def _create(self, topic: Topic, index: int, is_new: bool) -> None:
         try:
             log = await asyncio.to_thread(self._create_log, topic, index, is_new)
         except ApiError as error:

@@ -9,11 +9,10 @@ from qbus.config import BrokerConfig
 from qbus.errors import ApiError, ErrorCode
 
 from ..log import Log, LogManager
-from ..metadata_cache import MetadataCache
 from ..metrics import Metrics
 from ..purgatory import Purgatory
 from .flusher import Flusher
-from .hosting import NOTHING, Hosting
+from .hosting import NOTHING, Hosting, Metadata
 from .partition import NO_EPOCH, Partition
 from .upkeep import Upkeep
 
@@ -33,7 +32,7 @@ class ReplicaManager:
         config: BrokerConfig,
         node_id: int,
         logs: LogManager,
-        metadata: MetadataCache,
+        metadata: Metadata,
         clock: Clock,
         metrics: Metrics,
     ) -> None:

@@ -1,0 +1,196 @@
+"""The part of a broker that keeps partitions, without sockets and without a metadata store."""
+
+import asyncio
+from collections.abc import Awaitable, Mapping
+from importlib import import_module
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, TypeVar
+
+from qbus.broker.context import Peer, RequestContext
+from qbus.broker.log import LogConfig, LogManager
+from qbus.broker.metadata_cache import Subscriber
+from qbus.broker.metadata_image import BrokerInfo, Event, PartitionInfo, Topic, differences
+from qbus.broker.metrics import Metrics
+from qbus.broker.replication import Partition, ReplicaManager, log_config
+from qbus.clock import ManualClock
+from qbus.config import Address, BrokerConfig, TopicConfig
+from qbus.records import iter_batches, iter_records
+from qbus.wire import (
+    API,
+    ApiKey,
+    Struct,
+    decode,
+    decode_request_header,
+    decode_response,
+    encode_request,
+    encode_response,
+)
+
+from .logs import ControlledFiles, DiskControl
+
+NODE = 1
+CLUSTER = "cluster-of-tests"
+
+R = TypeVar("R", bound=Struct)
+
+
+class Metadata:
+    """What the cluster's metadata says, as a test wants it."""
+
+    def __init__(self, config: BrokerConfig) -> None:
+        self.topics: dict[str, Topic] = {}
+        self.topics_by_id: dict[bytes, Topic] = {}
+        self.brokers: dict[int, BrokerInfo] = {NODE: BrokerInfo(NODE, "127.0.0.1", 9092)}
+        self._config = config
+        self._subscribers: list[Subscriber] = []
+        self._created = 0
+
+    def subscribe(self, subscriber: Subscriber) -> None:
+        self._subscribers.append(subscriber)
+
+    def forget_subscribers(self) -> None:
+        """Tell nobody any more."""
+        self._subscribers.clear()
+
+    def topic_config(self, topic: Topic) -> TopicConfig:
+        return TopicConfig(self._config, topic.config)
+
+    def new_topic(
+        self,
+        name: str,
+        partitions: int = 1,
+        config: Mapping[str, str] | None = None,
+        leader: int = NODE,
+    ) -> Topic:
+        """A topic with an id that no other has; not put anywhere."""
+        self._created += 1
+        info = PartitionInfo(leader, 0, (leader,), (leader,))
+        return Topic(name, self._created.to_bytes(16), (info,) * partitions, config or {})
+
+    async def put(self, topic: Topic) -> Topic:
+        """Create a topic, or change the one of its name; returns when everyone followed."""
+        before = self.topics.get(topic.name)
+        if before is not None:
+            del self.topics_by_id[before.id]
+        self.topics[topic.name] = self.topics_by_id[topic.id] = topic
+        await self.publish(*differences(before, topic))
+        return topic
+
+    async def remove(self, name: str) -> None:
+        """Delete a topic."""
+        topic = self.topics.pop(name)
+        del self.topics_by_id[topic.id]
+        await self.publish(*differences(topic, None))
+
+    async def publish(self, *events: Event) -> None:
+        """Tell the subscribers, one after the other."""
+        for subscriber in self._subscribers:
+            outcome = subscriber(events)
+            if outcome is not None:
+                await outcome
+
+
+class DataPlane:
+    """Partitions on disk, and the handlers in front of them."""
+
+    def __init__(self, directory: Path, **settings: object) -> None:
+        """``settings``: of the broker, with underscores for dots."""
+        self.directory = directory
+        stated = {name.replace("_", "."): value for name, value in settings.items()}
+        self.config = BrokerConfig({"log.dirs": [str(directory / "logs")], **stated})
+        self.clock = ManualClock()
+        self.disk = DiskControl()
+        self.metadata = Metadata(self.config)
+        self.metrics = Metrics()
+
+    async def start(self) -> None:
+        """Open what is on disk."""
+        self.logs = await asyncio.to_thread(
+            LogManager.open,
+            self.config.log_dirs,
+            self._log_config,
+            self.clock,
+            ControlledFiles(self.disk),
+            node_id=NODE,
+            cluster_id=CLUSTER,
+        )
+        self.replicas = ReplicaManager(
+            self.config, NODE, self.logs, self.metadata, self.clock, self.metrics
+        )
+        await self.replicas.start()
+        self.broker: Any = SimpleNamespace(
+            config=self.config,
+            node_id=NODE,
+            cluster_id=CLUSTER,
+            clock=self.clock,
+            metadata=self.metadata,
+            logs=self.logs,
+            replicas=self.replicas,
+        )
+
+    async def stop(self) -> None:
+        """Close everything cleanly."""
+        self.disk.release_syncs()
+        await self.replicas.stop()
+        await asyncio.to_thread(self.logs.close)
+        self.metadata.forget_subscribers()
+
+    async def restart(self) -> None:
+        """Stop, and start again with what is on disk and in the metadata."""
+        await self.stop()
+        await self.start()
+
+    def _log_config(self, name: str) -> LogConfig:
+        topic = self.metadata.topics.get(name) or Topic(name, b"", ())
+        return log_config(self.metadata.topic_config(topic), self.config)
+
+    async def create(self, name: str, partitions: int = 1, **config: object) -> Partition:
+        """Create a topic; its partition 0. ``config``: with underscores for dots."""
+        texts = {key.replace("_", "."): str(value) for key, value in config.items()}
+        await self.metadata.put(self.metadata.new_topic(name, partitions, texts))
+        return self.partition(name)
+
+    def partition(self, topic: str, index: int = 0) -> Partition:
+        """A partition that must be there."""
+        partition = self.replicas.get_partition(topic, index)
+        assert partition is not None
+        return partition
+
+    def begin(self, key: ApiKey, version: int, request: Struct) -> Any:
+        """What the handler returns for a request that came over the wire."""
+        frame = b"".join(map(bytes, encode_request(key, version, 7, "test", request)))[4:]
+        buffer = memoryview(bytearray(frame))
+        header, position = decode_request_header(buffer)
+        decoded = decode(API[key].request, header.api_version, buffer, position)
+        peer = Peer(1, "127.0.0.1", Address("127.0.0.1", 9092))
+        context = RequestContext(key, version, header.client_id, peer)
+        module = import_module(f"qbus.broker.handlers.{key.name.lower()}")
+        return module.handle(self.broker, context, decoded)
+
+    async def call(self, key: ApiKey, version: int, request: Struct) -> Any:
+        """The response as its client decodes it."""
+        return over_the_wire(key, version, await settled(self.begin(key, version, request)))
+
+
+async def settled(outcome: Any) -> Any:
+    """What a handler answers in the end."""
+    return await outcome if isinstance(outcome, Awaitable) else outcome
+
+
+def over_the_wire(key: ApiKey, version: int, response: R) -> R:
+    """Encode a response as a broker sends it, and decode it as a client does."""
+    sent = bytearray()
+    for part in encode_response(key, version, 7, response):
+        if isinstance(part, bytes | bytearray | memoryview):
+            sent += part
+        else:
+            sent += part.read()
+            part.close()
+    _, decoded = decode_response(key, version, memoryview(sent)[4:])
+    return decoded
+
+
+def values(records: memoryview) -> list[bytes | None]:
+    """The values in the batches of a fetch's answer."""
+    return [record.value for _, batch in iter_batches(records) for record in iter_records(batch)]
