@@ -1,0 +1,118 @@
+"""The broker's configuration in force: whoever is closest to the broker wins."""
+
+import pytest
+
+from qbus.config import BROKER_CONFIG, Address, BrokerConfig, ConfigSource
+from qbus.errors import ConfigError
+
+
+def sources(config: BrokerConfig, name: str) -> list[tuple[str, object, ConfigSource]]:
+    return [(item.key.name, item.value, item.source) for item in config.describe(name).synonyms]
+
+
+def test_is_kafkas_default_unless_somebody_says_otherwise() -> None:
+    config = BrokerConfig()
+    assert config.num_partitions == 1
+    assert config.auto_create_topics_enable is True
+    assert config.listen_address == Address("127.0.0.1", 9092)
+    assert config.advertised_address is None
+    assert config.metrics_address is None
+    assert config.describe("num.partitions").source is ConfigSource.DEFAULT
+
+
+def test_takes_what_the_operator_states() -> None:
+    config = BrokerConfig(
+        {
+            "num.partitions": "3",
+            "listeners": "PLAINTEXT://:0",
+            "advertised.listeners": "bus.example:9092",
+            "metrics.listen": "127.0.0.1:9404",
+            "log.dirs": ["/a", "/b"],
+        }
+    )
+    assert config.num_partitions == 3
+    assert config.listen_address == Address("", 0)
+    assert config.advertised_address == Address("bus.example", 9092)
+    assert config.metrics_address == Address("127.0.0.1", 9404)
+    assert config.log_dirs == ("/a", "/b")
+    assert config.describe("num.partitions").source is ConfigSource.STATIC_BROKER
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "why"),
+    [
+        ("num.partition", "1", "did you mean num.partitions?"),
+        ("num.partitions", "0", "from 1 to 100000"),
+        ("listeners", "a:1,b:2", "expected one listener"),
+        ("listeners", "SSL://a:1", "without encryption"),
+        ("listeners", "", "expected one listener"),
+        ("advertised.listeners", "0.0.0.0:9092", "clients can connect to"),
+        ("advertised.listeners", ":9092", "clients can connect to"),
+        ("metrics.listen", "9404", "host:port"),
+        ("durability", "yes", "one of fsync, memory"),
+        ("log.cleanup.policy", "compact", "compaction is not supported"),
+        ("log.dirs", "/a,/a", "different directories"),
+        ("group.min.session.timeout.ms", "2000000", "at most group.max.session.timeout.ms"),
+        ("queued.max.request.bytes", "1000", "room for one request"),
+        ("socket.request.max.bytes", "300000000", "room for one request"),
+    ],
+)
+def test_refuses_what_cannot_be(name: str, value: str, why: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        BrokerConfig({name: value})
+    assert why in str(refused.value)
+    assert name in str(refused.value) or "request" in name
+
+
+def test_no_memory_budget_is_no_contradiction() -> None:
+    assert BrokerConfig({"queued.max.request.bytes": "-1"}).queued_max_request_bytes == -1
+
+
+def test_what_is_set_for_this_broker_wins_over_all_brokers_and_the_file() -> None:
+    config = BrokerConfig({"message.max.bytes": "1000"})
+    config.set_dynamic({"message.max.bytes": "2000"}, {"message.max.bytes": "3000"})
+    assert config.message_max_bytes == 3000
+    assert sources(config, "message.max.bytes") == [
+        ("message.max.bytes", 3000, ConfigSource.BROKER),
+        ("message.max.bytes", 2000, ConfigSource.DEFAULT_BROKER),
+        ("message.max.bytes", 1000, ConfigSource.STATIC_BROKER),
+        ("message.max.bytes", 1048588, ConfigSource.DEFAULT),
+    ]
+    config.set_dynamic({"message.max.bytes": "2000"}, {})
+    assert config.message_max_bytes == 2000
+    config.set_dynamic({}, {})
+    assert config.message_max_bytes == 1000
+
+
+def test_what_cannot_be_read_of_what_is_stored_is_left_out() -> None:
+    config = BrokerConfig()
+    config.set_dynamic({"from.the.future": "1", "num.partitions": "many"}, {"log.roll.ms": "5"})
+    assert config.num_partitions == 1
+    assert config.log_roll_ms == 5
+
+
+def test_tells_what_is_set_for_all_brokers_in_force_or_not() -> None:
+    config = BrokerConfig()
+    config.set_dynamic({"num.partitions": "2", "durability": "memory"}, {"num.partitions": "5"})
+    told = {entry.key.name: (entry.value, entry.source) for entry in config.describe_for_all()}
+    assert told == {
+        "num.partitions": (2, ConfigSource.DEFAULT_BROKER),
+        "durability": ("memory", ConfigSource.DEFAULT_BROKER),
+    }
+
+
+def test_keys_of_one_meaning_are_synonyms() -> None:
+    config = BrokerConfig({"log.retention.minutes": "5"})
+    assert sources(config, "log.retention.ms") == [
+        ("log.retention.minutes", 5, ConfigSource.STATIC_BROKER),
+        ("log.retention.hours", 168, ConfigSource.DEFAULT),
+    ]
+    entry = config.describe("log.retention.ms")
+    assert (entry.value, entry.text, entry.source) == (None, None, ConfigSource.DEFAULT)
+
+
+@pytest.mark.parametrize("name", BROKER_CONFIG)
+def test_describes_every_key(name: str) -> None:
+    entry = BrokerConfig().describe(name)
+    assert entry.key is BROKER_CONFIG[name]
+    assert entry.text == entry.key.format(entry.key.default)
