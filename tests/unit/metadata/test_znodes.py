@@ -1,0 +1,131 @@
+"""The layout: paths and JSON as Apache Kafka has them, and refusals of anything else."""
+
+import json
+from typing import Any
+
+import pytest
+
+from qbus.metadata.errors import MalformedNode
+from qbus.metadata.ids import decode_id
+from qbus.metadata.znodes import (
+    ALL_BROKERS,
+    BrokerEpochNode,
+    BrokerNode,
+    ChangeNode,
+    ClusterIdNode,
+    ConfigNode,
+    ControllerEpochNode,
+    ControllerNode,
+    PartitionStateNode,
+    TopicNode,
+)
+
+ID = "vPeOCWypqUOSepEvx0cbog"
+
+# What Apache Kafka 3.x wrote to ZooKeeper.
+KAFKAS = [
+    (ClusterIdNode(ID), '{"version":"1","id":"vPeOCWypqUOSepEvx0cbog"}'),
+    (
+        TopicNode(decode_id(ID), {0: (1, 2), 1: (2, 1)}),
+        '{"partitions":{"0":[1,2],"1":[2,1]},"topic_id":"vPeOCWypqUOSepEvx0cbog",'
+        '"adding_replicas":{},"removing_replicas":{},"version":3}',
+    ),
+    (
+        PartitionStateNode(leader=1, leader_epoch=4, isr=(1, 2), controller_epoch=7),
+        '{"controller_epoch":7,"leader":1,"version":1,"leader_epoch":4,"isr":[1,2]}',
+    ),
+    (
+        ConfigNode({"retention.ms": "5", "cleanup.policy": "delete"}),
+        '{"version":1,"config":{"retention.ms":"5","cleanup.policy":"delete"}}',
+    ),
+    (
+        ControllerNode(3, 1_700_000_000_000),
+        '{"version":2,"brokerid":3,"timestamp":"1700000000000","kraftControllerEpoch":-1}',
+    ),
+    (ControllerEpochNode(12), "12"),
+]
+
+OURS = [
+    BrokerNode("bus.example", 9092, epoch=3, rack="r1", timestamp_ms=5),
+    BrokerNode("::1", 9092, epoch=0),
+    ChangeNode(),
+    ChangeNode(topics=("a", "b"), configs=("c",), brokers=(ALL_BROKERS, "1"), cluster=True),
+]
+
+
+@pytest.mark.parametrize(("node", "text"), KAFKAS, ids=lambda item: type(item).__name__)
+def test_speaks_kafkas_json(node: Any, text: str) -> None:
+    assert type(node).decode(text.encode()) == node
+    assert json.loads(node.encode()) == json.loads(text)
+
+
+@pytest.mark.parametrize("node", OURS, ids=repr)
+def test_reads_what_it_wrote(node: Any) -> None:
+    assert type(node).decode(node.encode()) == node
+
+
+def test_a_broker_is_registered_as_kafkas_tools_expect() -> None:
+    node = json.loads(BrokerNode("::1", 9092, epoch=3, timestamp_ms=5).encode())
+    assert node["endpoints"] == ["PLAINTEXT://[::1]:9092"]
+    assert node["listener_security_protocol_map"] == {"PLAINTEXT": "PLAINTEXT"}
+    assert (node["host"], node["port"], node["version"]) == ("::1", 9092, 5)
+    assert "rack" not in node
+
+
+def test_paths_are_kafkas() -> None:
+    assert ClusterIdNode.PATH == "/cluster/id"
+    assert BrokerNode.path(1) == "/brokers/ids/1"
+    assert BrokerEpochNode.path(1) == "/brokers/epochs/1"
+    assert TopicNode.path("t") == "/brokers/topics/t"
+    assert PartitionStateNode.path("t", 3) == "/brokers/topics/t/partitions/3/state"
+    assert ConfigNode.topic_path("t") == "/config/topics/t"
+    assert ConfigNode.broker_path("1") == "/config/brokers/1"
+    assert ConfigNode.broker_path(ALL_BROKERS) == "/config/brokers/<default>"
+    assert ControllerNode.PATH == "/controller"
+    assert ControllerEpochNode.PATH == "/controller_epoch"
+
+
+def test_a_registration_says_whose_it_is() -> None:
+    assert BrokerNode.id_of(BrokerNode.path(17)) == 17
+    for path in ("/brokers/ids/x", "/brokers/ids/-1", "/brokers/ids/"):
+        with pytest.raises(MalformedNode):
+            BrokerNode.id_of(path)
+
+
+READABLE = [
+    ClusterIdNode,
+    BrokerNode,
+    TopicNode,
+    PartitionStateNode,
+    ConfigNode,
+    ControllerNode,
+    ControllerEpochNode,
+    ChangeNode,
+]
+
+
+@pytest.mark.parametrize("kind", READABLE)
+@pytest.mark.parametrize("data", [b"", b"{", b"[]", b'"x"', b"null", b"\xff\xfe", b'{"topics":3}'])
+def test_anything_else_is_malformed(kind: Any, data: bytes) -> None:
+    with pytest.raises(MalformedNode):
+        kind.decode(data)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in READABLE if kind is not ChangeNode])
+def test_what_is_missing_is_malformed(kind: Any) -> None:
+    with pytest.raises(MalformedNode):
+        kind.decode(b'{"version":1}')
+
+
+@pytest.mark.parametrize(
+    "partitions",
+    ['{"1":[1]}', '{"0":[1],"2":[1]}', '{"x":[1]}', '{"0":["x"]}', '{"0":1}', "[]"],
+)
+def test_partitions_are_numbered_without_a_gap(partitions: str) -> None:
+    with pytest.raises(MalformedNode):
+        TopicNode.decode(f'{{"topic_id":"{ID}","partitions":{partitions}}}'.encode())
+
+
+def test_a_topic_has_an_id() -> None:
+    with pytest.raises(MalformedNode):
+        TopicNode.decode(b'{"topic_id":"short","partitions":{"0":[1]}}')
