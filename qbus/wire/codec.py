@@ -15,10 +15,10 @@ M = TypeVar("M", bound=Struct)
 Part = Any  # bytes, or what was given as records: anything with a length
 
 
-def decode(cls: type[M], version: int, buf: Buffer, pos: int = 0) -> M:
+def decode(cls: type[M], version: int, buf: Buffer, pos: int = 0, *, exact: bool = True) -> M:
     """Read a message of ``version`` that fills ``buf`` from ``pos`` to its end.
 
-    Records are not copied: they are views of ``buf``.
+    Records are not copied: they are views of ``buf``. Without ``exact``, more bytes may follow.
 
     Raises:
         WireError: the bytes are not such a message: truncated, malformed, or followed by others.
@@ -32,7 +32,7 @@ def decode(cls: type[M], version: int, buf: Buffer, pos: int = 0) -> M:
         raise WireError(f"{cls.__name__} v{version} is truncated") from None
     except UnicodeDecodeError as error:
         raise WireError(f"{cls.__name__} v{version} holds a string that is not UTF-8") from error
-    if pos != end:
+    if pos != end and exact:
         raise WireError(f"{end - pos} bytes follow a {cls.__name__} v{version}")
     return message  # type: ignore[no-any-return] # the decoder of cls makes a cls
 
