@@ -6,7 +6,6 @@ from qbus.errors import ApiError, ErrorCode
 from qbus.records import BatchHeader, set_base_offset, set_log_append_time
 
 from .corruption import Corruption
-from .files import NO_SPACE
 from .flusher import Flusher
 from .producers import RetainedBatch
 from .rolling import must_roll, roll
@@ -134,7 +133,7 @@ class Appender:
         try:
             self._ready = roll(self._state, self._flusher, now_ms)
         except OSError as error:
-            raise self._refuse_write("begin a segment", error) from error
+            raise self._state.health.judge("begin a segment", error) from error
         return self._ready
 
     def _write_failed(self, segment: LogSegment, error: OSError) -> ApiError:
@@ -142,10 +141,4 @@ class Appender:
             segment.cut_back()
         except OSError as cut_error:
             return self._state.health.fail(f"cut back {segment.path}", cut_error)
-        return self._refuse_write(f"write {segment.path}", error)
-
-    def _refuse_write(self, doing: str, error: OSError) -> ApiError:
-        """A full disk may have space again later; after anything else the directory is offline."""
-        if error.errno in NO_SPACE:
-            return ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"cannot {doing}: {error.strerror}")
-        return self._state.health.fail(doing, error)
+        return self._state.health.judge(f"write {segment.path}", error)

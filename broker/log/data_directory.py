@@ -19,7 +19,7 @@ from .checkpoints import (
 )
 from .config import LogConfig
 from .file_cache import FileCache
-from .files import NO_SPACE, Files, write_atomically
+from .files import Files, write_atomically
 from .log import Log
 from .names import DELETED_DIRECTORY_SUFFIX, TopicPartition, parse_partition
 from .properties import MetaProperties, check_owner
@@ -42,6 +42,7 @@ class DataDirectory:
     def __init__(self, path: str, clock: Clock, cache: FileCache) -> None:
         self.path = path
         self.logs: dict[TopicPartition, Log] = {}
+        self.unopened: set[TopicPartition] = set()
         self.properties: MetaProperties | None = None
         self.shared = SharedState(path, cache.files, clock, cache)
         self.was_clean = False
@@ -109,7 +110,11 @@ class DataDirectory:
         return found
 
     def open_log(self, partition: TopicPartition, config: LogConfig) -> Log:
-        """Open one of the partitions found. Raises ApiError KAFKA_STORAGE_ERROR."""
+        """Open one of the partitions found. Raises ApiError KAFKA_STORAGE_ERROR.
+
+        When it could not be opened for want of space, it stays in ``unopened``, to be tried again.
+        """
+        self.unopened.add(partition)
         directory = f"{self.path}/{partition}"
         log = Log.open(
             directory,
@@ -123,6 +128,7 @@ class DataDirectory:
         )
         log.topic_id = self._read_topic_id(directory)
         self.logs[partition] = log
+        self.unopened.discard(partition)
         return log
 
     def create_log(self, partition: TopicPartition, topic_id: bytes, config: LogConfig) -> Log:
@@ -137,7 +143,7 @@ class DataDirectory:
             log.flush()  # the first segment's name: a log never begins with a later one
             self._files.sync_directory(self.path)
         except OSError as error:
-            raise self._failed(f"create {directory}", error) from error
+            raise self.shared.health.judge(f"create {directory}", error) from error
         log.topic_id = topic_id
         self.logs[partition] = log
         return log
@@ -152,7 +158,7 @@ class DataDirectory:
             try:
                 self._write_topic_id(log.directory, topic_id)
             except OSError as error:
-                raise self._failed(f"write to {log.directory}", error) from error
+                raise self.shared.health.judge(f"write to {log.directory}", error) from error
             log.topic_id = topic_id
         if log.topic_id != topic_id:
             raise ApiError(
@@ -191,24 +197,24 @@ class DataDirectory:
     def checkpoint(self) -> None:
         """Write down how far each log is stable, and where it starts. Raises ApiError."""
         with self._checkpoint_lock:
-            points = {
-                partition: log.checkpoint()
-                if log.is_usable
-                else self._recovery_points.get(partition, 0)
-                for partition, log in dict(self.logs).items()
-            }
+            points = self._of_unopened(self._recovery_points)
+            for partition, log in dict(self.logs).items():
+                known = self._recovery_points.get(partition, 0)
+                points[partition] = log.checkpoint() if log.is_usable else known
             self._save(RECOVERY_POINTS, points)
             self.checkpoint_log_starts()
 
     def checkpoint_log_starts(self) -> None:
         """Write down where each log starts, if not with its first segment. Raises ApiError."""
         with self._checkpoint_lock:
-            starts = {
-                partition: log.log_start_offset
-                for partition, log in dict(self.logs).items()
-                if log.log_start_offset > log.first_segment_offset
-            }
+            starts = self._of_unopened(self._log_starts)
+            for partition, log in dict(self.logs).items():
+                if log.log_start_offset > log.first_segment_offset:
+                    starts[partition] = log.log_start_offset
             self._save(LOG_STARTS, starts)
+
+    def _of_unopened(self, offsets: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
+        return {known: offsets[known] for known in self.unopened if known in offsets}
 
     def _forget_checkpoints(self, partition: TopicPartition) -> None:
         with self._checkpoint_lock:
@@ -227,24 +233,19 @@ class DataDirectory:
         try:
             write_offsets(self._files, f"{self.path}/{name}", offsets)
         except OSError as error:
-            raise self._failed(f"write {name}", error) from error
+            raise self.shared.health.judge(f"write {name}", error) from error
         if points:
             self._recovery_points = offsets
         else:
             self._log_starts = offsets
 
-    def _failed(self, doing: str, error: OSError) -> ApiError:
-        if error.errno in NO_SPACE:
-            return ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"cannot {doing}: {error.strerror}")
-        return self.shared.health.fail(doing, error)
-
     def close(self, threads: int) -> None:
-        """Close all logs, ``threads`` at a time, and let go of the directory; if all went well, say so on disk.
+        """Close all logs, ``threads`` at a time, and let go of the directory.
 
-        After anything else, the next open recovers from the last checkpoint.
+        If all went well, the disk says so; else the next open recovers from the last checkpoint.
         """
         closed = in_threads(threads, _close, list(self.logs.values()))
-        if not self.offline and all(closed):
+        if not self.offline and not self.unopened and all(closed):
             try:
                 self._mark_clean()
             except ApiError as error:
@@ -260,7 +261,7 @@ class DataDirectory:
         try:
             write_atomically(self._files, marker, _CLEAN_SHUTDOWN_CONTENT)
         except OSError as error:
-            raise self._failed(f"write {marker}", error) from error
+            raise self.shared.health.judge(f"write {marker}", error) from error
 
     def _read_topic_id(self, directory: str) -> bytes | None:
         path = f"{directory}/{PARTITION_METADATA}"

@@ -27,6 +27,7 @@ class Flusher:
         self._unsynced = [segment for segment in unsynced if segment is not state.active]
         self._unfinished = list(self._unsynced)
         self._new_names = not clean
+        self._all_unsynced = bool(unsynced)  # even if no record is: what was cut may come back
         self._closed_at = state.end_offset if clean else -1
         self.flushed_offset = unsynced[0].base_offset if unsynced else state.end_offset
         self.recovery_point = self.flushed_offset
@@ -43,6 +44,11 @@ class Flusher:
         self._unfinished = [*self._unfinished, segment]
         self._new_names = True
 
+    def forget(self, segments: list[LogSegment]) -> None:
+        """``segments`` are no part of the log any more; under the log's lock."""
+        self._unsynced = [segment for segment in self._unsynced if segment not in segments]
+        self._unfinished = [segment for segment in self._unfinished if segment not in segments]
+
     def flush(self) -> int:
         """Sync what was appended so far; the offset that is stable now.
 
@@ -57,7 +63,7 @@ class Flusher:
                 segments = [*self._unsynced, state.active]
                 new_names, self._new_names = self._new_names, False
             try:
-                if end[0] != self.flushed_offset:
+                if end[0] != self.flushed_offset or self._all_unsynced:
                     for segment in segments:
                         segment.file.sync()
                 if new_names:
@@ -69,6 +75,7 @@ class Flusher:
                     segment.release()
                 self._unsynced = self._unsynced[len(segments) - 1 :]
                 segments[-1].remember_place(*end)
+                self._all_unsynced = False
                 self.flushed_offset = end[0]
                 self.flushed_at = state.clock.monotonic()
             return end[0]

@@ -10,6 +10,8 @@ from collections.abc import Callable
 
 from qbus.errors import ApiError, ErrorCode
 
+from .files import NO_SPACE
+
 _logger = logging.getLogger(__name__)
 
 
@@ -41,6 +43,12 @@ class DirectoryHealth:
             for listener in self._listeners:
                 listener(self.path)
         return ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.path} is offline: {self.failure}")
+
+    def judge(self, doing: str, error: OSError) -> ApiError:
+        """The error to raise: a full disk may have space later, anything else is as in ``fail``."""
+        if error.errno in NO_SPACE:
+            return ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"cannot {doing}: {error.strerror}")
+        return self.fail(doing, error)
 
     def on_failure(self, listener: Callable[[str], None]) -> None:
         """Have ``listener`` called with the path, in whichever thread met the failure."""

@@ -69,7 +69,7 @@ class Log:
             opener = LogOpener(shared.cache, directory, config, clock)
             opened = opener.open(recovery_point, log_start_offset, clean=clean)
         except OSError as error:
-            raise shared.health.fail(f"open {directory}", error) from error
+            raise shared.health.judge(f"open {directory}", error) from error
         state = LogState(directory, opened, config, clock, shared)
         if opened.corruption is not None:
             state.refuse_corrupt(opened.corruption)

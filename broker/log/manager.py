@@ -110,6 +110,8 @@ class LogManager:
             )
         self.check_online()
         for directory in online:
+            if key in directory.unopened:
+                directory.open_log(key, config)
             if key in directory.logs:
                 return directory.claim_log(key, topic_id)
         directory = min(online, key=lambda directory: len(directory.logs))

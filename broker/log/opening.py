@@ -10,7 +10,7 @@ from .config import LogConfig
 from .corruption import Corruption
 from .epochs import LeaderEpochCache
 from .file_cache import FileCache
-from .files import Files, read_file
+from .files import NO_SPACE, Files, read_file
 from .producers import ProducerState
 from .recovery import Recovery, find_end, find_segments, remove_segments
 from .reindex import reindex
@@ -66,7 +66,9 @@ class LogOpener:
             if not (clean and self._ends_well(segments)):
                 self._recover(opened, recovery_point)
             self._check_reaches(opened, recovery_point)
-            if opened.corruption is None:
+            if opened.corruption is not None:
+                opened.segments = opened.segments or [self._new_segment(log_start_offset)]
+            else:
                 self._complete_indexes(opened)
                 self._find_start(opened)
                 self._complete_epochs(opened, known=epochs is not None)
@@ -103,7 +105,8 @@ class LogOpener:
             self._cache, recovery_point, opened.epochs, self._config.index_interval_bytes
         )
         opened.segments, opened.corruption = recovery.recover(opened.segments)
-        opened.unsynced = [s for s in opened.segments if s.end_offset > recovery_point]
+        # The one that ends there as well: a truncation may have been cut short.
+        opened.unsynced = [s for s in opened.segments if s.end_offset >= recovery_point]
 
     def _check_reaches(self, opened: OpenedLog, recovery_point: int) -> None:
         end_offset = opened.segments[-1].end_offset if opened.segments else 0
@@ -119,14 +122,18 @@ class LogOpener:
             remove_segments(self._cache, segments)
             segments = []
         if not segments:
-            base = opened.log_start_offset
-            new = LogSegment(self._cache, self._directory, base, size=0, created_ms=self._now_ms)
+            new = self._new_segment(opened.log_start_offset)
             new.create()
             new.release()
             segments = [new]
             opened.clean = False
         opened.segments = segments
         opened.log_start_offset = max(opened.log_start_offset, segments[0].base_offset)
+
+    def _new_segment(self, base_offset: int) -> LogSegment:
+        return LogSegment(
+            self._cache, self._directory, base_offset, size=0, created_ms=self._now_ms
+        )
 
     def _complete_indexes(self, opened: OpenedLog) -> None:
         """Make anew what somebody removed: without indexes every read would walk the segment.
@@ -138,8 +145,12 @@ class LogOpener:
         for segment in opened.segments:
             if segment.size > small and not segment.has_indexes():
                 _logger.warning("%s: making its indexes anew", segment.path)
-                full = segment is not opened.segments[-1]
-                reindex(segment, config.index_interval_bytes, full=full)
+                try:
+                    full = segment is not opened.segments[-1]
+                    reindex(segment, config.index_interval_bytes, full=full)
+                except OSError as error:
+                    if error.errno not in NO_SPACE:
+                        raise
                 opened.clean = False
 
     def _complete_epochs(self, opened: OpenedLog, *, known: bool) -> None:

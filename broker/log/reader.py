@@ -110,6 +110,8 @@ class LogReader:
                 reindex(segment, state.config.index_interval_bytes, full=not active)
             except BadBatch:
                 return False
+            except OSError as error:
+                raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
         return True
 
     def _failed(self, segment: LogSegment, offset: int, error: OSError) -> ApiError:

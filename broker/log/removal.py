@@ -12,6 +12,7 @@ from qbus.records import CorruptBatch
 
 from .config import LogConfig
 from .corruption import Corruption
+from .files import NO_SPACE
 from .flusher import Flusher
 from .locate import place_of
 from .names import DELETED_SUFFIX, LOG_SUFFIX, SEGMENT_SUFFIXES, numbered
@@ -82,13 +83,22 @@ class Remover:
                         start_offset=state.log_start_offset,
                         max_offset=max_offset,
                     )
-                    if count == len(state.segments):
-                        roll(state, self._flusher, now_ms)
+                    if count == len(state.segments) and not self._can_roll(now_ms):
+                        count -= 1  # a full disk: removing the others makes space
                 if count:
                     self._remove_front(count)
             except OSError as error:
                 raise state.health.fail(f"retention of {state.directory}", error) from error
             return count
+
+    def _can_roll(self, now_ms: int) -> bool:
+        try:
+            roll(self._state, self._flusher, now_ms)
+        except OSError as error:
+            if error.errno in NO_SPACE:
+                return False
+            raise
+        return True
 
     def _learn_timestamps(self) -> None:
         """Read what is not known yet, before appending has to wait for it."""
@@ -108,6 +118,7 @@ class Remover:
             first = state.segments[0].base_offset
             state.log_start_offset = max(state.log_start_offset, first)
             state.epochs.truncate_from_start(state.log_start_offset)
+            self._flusher.forget(gone)
         for segment in gone:
             self._discard(segment)
 

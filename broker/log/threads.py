@@ -8,10 +8,8 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-def in_threads(
-    threads: int, work: Callable[[Item], Result], items: Sequence[Item]
-) -> list[Result]:
-    """``work`` on each item, ``threads`` at a time; with one, in the caller's. Raises what it does."""
+def in_threads(threads: int, work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
+    """``work`` on each item, ``threads`` at a time, one being the caller's; raises what it does."""
     if threads == 1 or len(items) < 2:
         return [work(item) for item in items]
     with ThreadPoolExecutor(min(threads, len(items)), "qbus-log") as pool:

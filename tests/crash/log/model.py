@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from qbus.broker.log import Log, LogConfig, LogManager
 from qbus.clock import ManualClock
+from qbus.errors import ApiError, ErrorCode
 from qbus.records import build_batch, iter_batches, iter_records
 
 from .simulated_files import Choice, SimulatedFiles
@@ -35,93 +37,145 @@ class Expectation:
     values: dict[int, set[bytes]] = field(default_factory=dict)
     sent: list[Sent] = field(default_factory=list)
 
+    def cut(self, end: int) -> None:
+        """What lies at ``end`` or later is gone for good."""
+        self.values = {offset: values for offset, values in self.values.items() if offset < end}
+        self.sent = [sent for sent in self.sent if sent.first_offset + len(sent.values) <= end]
+
     @property
     def greatest_end(self) -> int:
         return max(self.values, default=-1) + 1
 
 
 class Subject:
-    """A log under test: does things to it and keeps its expectation true at every instant."""
+    """A log under test: does things to it and keeps its expectation true at every instant.
 
-    def __init__(self, files: SimulatedFiles, config: LogConfig, clock: ManualClock) -> None:
+    A ``tolerant`` one takes note of refusals and goes on.
+    """
+
+    def __init__(
+        self,
+        files: SimulatedFiles,
+        config: LogConfig,
+        clock: ManualClock,
+        *,
+        tolerant: bool = False,
+    ) -> None:
         self.files = files
         self.config = config
         self.clock = clock
         self.expected = Expectation()
+        self.refusals: list[ApiError] = []
+        self._tolerant = tolerant
         self._sequence = 0
         self._number = 0
-        self.manager = self._open()
-
-    def _open(self) -> LogManager:
-        return open_manager(self.files, self.config, self.clock)
+        self.manager = open_manager(files, config, clock)
 
     @property
     def log(self) -> Log:
         log = self.manager.get("topic", 0)
-        assert log is not None
+        if log is None:
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return log
 
+    @contextmanager
+    def _trying(self) -> Iterator[None]:
+        try:
+            yield
+        except ApiError as error:
+            if not self._tolerant:
+                raise
+            self.refusals.append(error)
+
     def create(self) -> None:
-        self.manager.create("topic", 0, TOPIC_ID, self.config, is_new=True)
-        self.expected.created = True
+        with self._trying():
+            self.manager.create("topic", 0, TOPIC_ID, self.config, is_new=True)
+            self.expected.created = True
 
     def append(self, *sizes: int, epoch: int = 0) -> None:
         """One idempotent batch with values of these sizes."""
-        values = tuple(self._value(size) for size in sizes)
-        first = self.log.log_end_offset
-        for offset, value in enumerate(values, first):
-            self.expected.values.setdefault(offset, set()).add(value)
-        batch = build(values, self.clock.time_ms(), self._sequence)
-        info = self.log.append(batch, epoch)
-        assert (info.first_offset, info.duplicate) == (first, False)
-        self.expected.sent.append(Sent(first, self._sequence, values))
-        self._sequence += len(values)
+        with self._trying():
+            values = tuple(self._value(size) for size in sizes)
+            first = self.log.log_end_offset
+            self._expect(first, values)
+            batch = build(values, self.clock.time_ms(), self._sequence)
+            try:
+                info = self.log.append(batch, epoch)
+            except ApiError:
+                self._expect_not(first, values)
+                raise
+            assert (info.first_offset, info.duplicate) == (first, False)
+            self.expected.sent.append(Sent(first, self._sequence, values))
+            self._sequence += len(values)
 
     def _value(self, size: int) -> bytes:
         self._number += 1
         return b"%06d" % self._number + b"v" * size
 
+    def _expect(self, first: int, values: tuple[bytes, ...]) -> None:
+        for offset, value in enumerate(values, first):
+            self.expected.values.setdefault(offset, set()).add(value)
+
+    def _expect_not(self, first: int, values: tuple[bytes, ...]) -> None:
+        """What was refused must never be found."""
+        for offset, value in enumerate(values, first):
+            self.expected.values[offset].discard(value)
+            if not self.expected.values[offset]:
+                del self.expected.values[offset]
+
     def flush(self) -> None:
-        self.expected.stable = max(self.expected.stable, self.log.flush())
+        with self._trying():
+            self.expected.stable = max(self.expected.stable, self.log.flush())
 
     def checkpoint(self) -> None:
-        self.manager.checkpoint()
-        self.expected.least_start = self.log.log_start_offset
+        with self._trying():
+            self.manager.checkpoint()
 
     def delete_records_before(self, offset: int) -> None:
-        self.expected.greatest_start = offset
-        self.log.delete_records_before(offset)
-        self.manager.checkpoint_log_starts()
-        self.expected.least_start = offset
+        with self._trying():
+            self.expected.greatest_start = max(self.expected.greatest_start, offset)
+            self.log.delete_records_before(offset)
+            for directory in self.manager.directories:
+                directory.checkpoint_log_starts()
+            self.expected.least_start = offset
 
     def apply_retention(self) -> None:
-        self.expected.greatest_start = self.log.log_end_offset
-        self.log.apply_retention()
-        start = self.log.log_start_offset
-        self.expected.least_start = self.expected.greatest_start = start
+        with self._trying():
+            self.expected.greatest_start = self.log.log_end_offset
+            self.log.apply_retention()
+            self.expected.greatest_start = self.log.log_start_offset
+            first = self.log.first_segment_offset
+            self.expected.least_start = max(self.expected.least_start, first)
 
     def empty_trash(self) -> None:
-        self.clock.advance(120)
-        self.manager.empty_trash()
+        with self._trying():
+            self.clock.advance(120)
+            self.manager.empty_trash()
 
     def truncate(self, offset: int) -> None:
-        point = self.log.truncation_point(offset)
-        self.expected.stable = min(self.expected.stable, point)
-        end = self.manager.truncate("topic", 0, offset)
-        assert end == point
-        self.expected.values = {o: v for o, v in self.expected.values.items() if o < end}
-        self.expected.sent = [
-            sent for sent in self.expected.sent if sent.first_offset + len(sent.values) <= end
-        ]
+        with self._trying():
+            point = self.log.truncation_point(offset)
+            self.expected.stable = min(self.expected.stable, point)
+            self.expected.least_start = min(self.expected.least_start, point)
+            end = self.manager.truncate("topic", 0, offset)
+            assert end == point
+            self._cut(end)
+
+    def restart(self) -> None:
+        end = self.expected.greatest_end
+        self.manager.close()
+        clean = all(not directory.offline for directory in self.manager.directories)
+        self.manager = open_manager(self.files, self.config, self.clock)
+        if clean and not self._tolerant:
+            self.expected.stable = end
+        with self._trying():
+            assert self.expected.stable <= self.log.log_end_offset
+            self._cut(self.log.log_end_offset)
+
+    def _cut(self, end: int) -> None:
+        self.expected.cut(end)
         last = self.expected.sent[-1] if self.expected.sent else Sent(0, 0, ())
         self._sequence = last.sequence + len(last.values)
-
-    def close(self) -> None:
-        self.manager.close()
-        self.expected.stable = self.expected.greatest_end
-
-    def reopen(self) -> None:
-        self.manager = self._open()
 
 
 def open_manager(files: SimulatedFiles, config: LogConfig, clock: ManualClock) -> LogManager:
@@ -202,4 +256,4 @@ def check_goes_on(manager: LogManager, log: Log, clock: ManualClock) -> None:
     manager.close()
 
 
-Step = Callable[[Subject], None]
+Scenario = Callable[[Subject], None]

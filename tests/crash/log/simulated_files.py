@@ -118,11 +118,11 @@ class Inode:
 class Directory:
     """A directory's names, those that were synced, and the changes since."""
 
-    names: dict[str, Inode | Directory] = field(default_factory=dict)
-    synced: dict[str, Inode | Directory] = field(default_factory=dict)
-    changes: list[Callable[[dict[str, Inode | Directory]], None]] = field(default_factory=list)
+    names: Names = field(default_factory=dict)
+    synced: Names = field(default_factory=dict)
+    changes: list[Change] = field(default_factory=list)
 
-    def change(self, change: Callable[[dict[str, Inode | Directory]], None]) -> None:
+    def change(self, change: Change) -> None:
         change(self.names)
         self.changes.append(change)
 
@@ -137,6 +137,24 @@ class Directory:
                 change(names)
         left = {name: node.after_crash(choice) for name, node in names.items()}
         return Directory(left, dict(left))
+
+
+Names = dict[str, Inode | Directory]
+Change = Callable[[Names], None]
+
+
+def _adding(name: str, node: Inode | Directory) -> Change:
+    def add(names: Names) -> None:
+        names[name] = node
+
+    return add
+
+
+def _removing(name: str) -> Change:
+    def remove(names: Names) -> None:
+        names.pop(name, None)
+
+    return remove
 
 
 class SimulatedFile:
@@ -199,8 +217,7 @@ class SimulatedFiles:
         if node is None and write:
             self.before("create", path)
             node = Inode()
-            inode = node
-            directory.change(lambda names: names.update({name: inode}))
+            directory.change(_adding(name, node))
         if node is None:
             raise FileNotFoundError(errno.ENOENT, "no such file", path)
         if isinstance(node, Directory):
@@ -228,8 +245,7 @@ class SimulatedFiles:
         for name in path.strip("/").split("/"):
             if name not in directory.names:
                 self.before("mkdir", path)
-                made = Directory()
-                directory.change(lambda names, name=name, made=made: names.update({name: made}))
+                directory.change(_adding(name, Directory()))
             node = directory.names[name]
             assert isinstance(node, Directory)
             directory = node
@@ -243,17 +259,17 @@ class SimulatedFiles:
         self.before("rename", source)
         node = directory.names[name]
 
-        def change(names: dict[str, Inode | Directory]) -> None:
+        def move(names: Names) -> None:
             names.pop(name, None)
             names[new_name] = node
 
-        directory.change(change)
+        directory.change(move)
 
     def remove(self, path: str) -> None:
         directory, name = self._place(path)
         if name in directory.names:
             self.before("remove", path)
-            directory.change(lambda names: names.pop(name, None))  # type: ignore[arg-type, return-value]
+            directory.change(_removing(name))
 
     def remove_directory(self, path: str) -> None:
         self.remove(path)
@@ -286,7 +302,7 @@ class SimulatedFiles:
 
 @dataclass
 class Failure:
-    """The ``at``-th change fails with ``error``, and all of ``kind`` after it while ``lasting``.
+    """The ``at``-th change fails with ``error``, or from then on all of the ``lasting`` kinds.
 
     A write may first write a ``part`` of its bytes, as a disk that is nearly full does; without an
     error the rest succeeds.
@@ -295,11 +311,12 @@ class Failure:
     at: int
     error: int | None
     part: float = 0.0
-    lasting: bool = False
+    lasting: frozenset[str] = frozenset()
     struck: str = ""
 
     def strike(self, operation: int, kind: str, path: str, length: int) -> int:
-        if operation != self.at and not (self.lasting and self.struck and operation > self.at):
+        strikes = operation >= self.at and kind in self.lasting
+        if not strikes and (self.lasting or operation != self.at):
             return length
         self.struck = self.struck or f"{kind} {path}"
         if kind == "write" and self.part and length > 1:

@@ -6,10 +6,10 @@ tried in several ways, and what is left is opened and examined.
 
 import pytest
 
-from qbus.broker.log import LogConfig
 from qbus.clock import ManualClock
 
-from .model import Subject, check_survives
+from .model import Scenario, Subject, check_survives
+from .scenarios import CONFIG, SCENARIOS
 from .simulated_files import (
     Choice,
     DataKept,
@@ -22,127 +22,13 @@ from .simulated_files import (
 
 pytestmark = pytest.mark.crash
 
-_CONFIG = LogConfig(
-    segment_bytes=2200,
-    index_interval_bytes=300,
-    retention_ms=60_000,
-    file_delete_delay_ms=60_000,
-)
-_RANDOM_CRASHES = 8
-
-
-def append_and_flush(subject: Subject) -> None:
-    subject.create()
-    subject.append(10)
-    subject.append(700, 20)
-    subject.flush()
-    subject.append(300)
-    subject.append(5, 5, 5)
-    subject.append(900)
-    subject.flush()
-    subject.append(40)
-
-
-def roll(subject: Subject) -> None:
-    subject.create()
-    for _ in range(3):
-        subject.append(400)
-        subject.append(300, 200)
-    subject.flush()
-    for _ in range(7):
-        subject.append(600)
-    subject.flush()
-    subject.append(600)
-
-
-def checkpoint(subject: Subject) -> None:
-    subject.create()
-    for size in (300, 400, 350):
-        subject.append(size)
-        subject.flush()
-        subject.checkpoint()
-    for size in (700, 900, 500):
-        subject.append(size, epoch=1)
-    subject.flush()
-    subject.checkpoint()
-    subject.append(100, epoch=2)
-    subject.checkpoint()
-
-
-def retention(subject: Subject) -> None:
-    subject.create()
-    for _ in range(9):
-        subject.append(700)
-    subject.flush()
-    subject.clock.advance(50)
-    subject.append(800)
-    subject.append(800)
-    subject.clock.advance(20)
-    subject.flush()
-    subject.apply_retention()
-    subject.empty_trash()
-    subject.clock.advance(120)
-    subject.apply_retention()
-    subject.append(10)
-    subject.flush()
-    subject.checkpoint()
-
-
-def delete_records(subject: Subject) -> None:
-    subject.create()
-    for _ in range(8):
-        subject.append(500, 100)
-    subject.flush()
-    subject.delete_records_before(7)
-    subject.checkpoint()
-    subject.apply_retention()
-    subject.delete_records_before(16)
-    subject.apply_retention()
-    subject.append(50)
-    subject.flush()
-
-
-def truncation(subject: Subject) -> None:
-    subject.create()
-    for _ in range(9):
-        subject.append(300, 300)
-    subject.flush()
-    subject.checkpoint()
-    subject.truncate(15)
-    subject.append(250, epoch=1)
-    subject.flush()
-    subject.truncate(3)
-    subject.append(260, 20, epoch=2)
-    subject.append(900, epoch=2)
-    subject.append(900, epoch=2)
-    subject.checkpoint()
-    subject.flush()
-    subject.truncate(0)
-    subject.append(10, epoch=3)
-    subject.flush()
-
-
-def restart(subject: Subject) -> None:
-    subject.create()
-    subject.append(300)
-    subject.append(500)
-    subject.close()
-    subject.reopen()
-    subject.append(700)
-    subject.append(900)
-    subject.flush()
-    subject.close()
-    subject.reopen()
-    subject.close()
-
-
-SCENARIOS = [append_and_flush, roll, checkpoint, retention, delete_records, truncation, restart]
+_RANDOM_CRASHES = 4
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
-def test_every_state_opens_with_all_that_was_acknowledged(scenario):
+def test_every_state_opens_with_all_that_was_acknowledged(scenario: Scenario) -> None:
     files = SimulatedFiles()
-    subject = Subject(files, _CONFIG, ManualClock())
+    subject = Subject(files, CONFIG, ManualClock())
     points = 0
 
     def crash(kind: str, path: str) -> None:
