@@ -86,7 +86,7 @@ class Dispatcher:
         api, handler = self._handlers.get(header.api_key) or self._load(header.api_key)
         if not api.min_version <= header.api_version <= api.max_version:
             return self._unsupported(api, header)
-        # librdkafka 2.16 sends more than it should with Metadata for all topics: Kafka lets it pass.
+        # librdkafka 2.16 sends some bytes too many with Metadata for all topics: Kafka ignores them.
         request = decode(api.request, header.api_version, frame, position, exact=False)
         context = RequestContext(header.api_key, header.api_version, header.client_id, peer)
 

@@ -7,10 +7,13 @@ import pytest
 from .clients import ALL
 
 
-def clients_with(*methods: str) -> pytest.MarkDecorator:
+def clients_with(*methods: str, but_not: tuple[str, ...] = ()) -> pytest.MarkDecorator:
     """Run the test with each client whose driver has these methods; the fixture is ``client``."""
     return pytest.mark.parametrize(
-        "client", _able(methods), indirect=True, ids=lambda one: one.name
+        "client",
+        [one for one in _able(methods) if one.name not in but_not],
+        indirect=True,
+        ids=lambda one: one.name,
     )
 
 
