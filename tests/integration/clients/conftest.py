@@ -1,0 +1,49 @@
+"""One broker for all of these tests: ours, or with ``--target kafka`` Apache Kafka's."""
+
+import itertools
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+import pytest_asyncio
+
+from qbus.clients import Admin
+from tests.compat import targets
+from tests.support.server_process import ServerProcess
+
+_numbers = itertools.count()
+
+
+@pytest.fixture(scope="session")
+def cluster(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ServerProcess]:
+    """The running broker."""
+    directory = tmp_path_factory.mktemp("clients")
+    with targets.server(request.config.getoption("--target"), directory) as running:
+        yield running
+
+
+@pytest.fixture
+def bootstrap(cluster: ServerProcess) -> str:
+    """The broker's address."""
+    return cluster.bootstrap
+
+
+@pytest_asyncio.fixture
+async def admin(bootstrap: str) -> AsyncIterator[Admin]:
+    """An admin client."""
+    async with Admin(bootstrap, request_timeout_ms=10_000) as connected:
+        yield connected
+
+
+@pytest.fixture
+def name(request: pytest.FixtureRequest) -> str:
+    """A fresh name, for a topic or a group."""
+    return f"{request.function.__name__}-{next(_numbers)}"
+
+
+@pytest_asyncio.fixture
+async def topic(admin: Admin, name: str) -> str:
+    """A fresh topic of three partitions."""
+    await admin.create_topic(name, partitions=3)
+    return name
