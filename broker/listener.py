@@ -51,6 +51,7 @@ class Listener:
         self._next_id = 0
         self._closed_sent = 0
         self._closed_received = 0
+        self._sweep_timer: asyncio.TimerHandle | None = None
         self.refused = 0
         self.accepted = 0
 
@@ -105,8 +106,10 @@ class Listener:
             await asyncio.sleep(_DRAIN_STEP_SECONDS)
 
     def close(self) -> None:
-        """Close every connection."""
-        self._sweep_timer.cancel()
+        """Close every connection, and the address if it was not drained."""
+        if self._sweep_timer is not None:
+            self._sweep_timer.cancel()
+        self._sock.close()
         for connection in list(self._connections):
             connection.close("the broker is shutting down")
 
