@@ -66,9 +66,8 @@ def boundary_before(
 def batch_end(segment: LogSegment, start: Place, *, wait: bool) -> Place:
     """The boundary after the batch that begins at ``start``. Raises likewise."""
     for _, following in _walk(segment, start.position, start.offset, wait=wait):
-        if following.position <= segment.size:
-            return following
-    raise CorruptBatch(f"{segment.path} ends within the batch of offset {start.offset}")
+        return following
+    raise CorruptBatch(f"{segment.path} ends before offset {start.offset}")
 
 
 def _walk_from_entry(
@@ -90,8 +89,8 @@ def _walk(
     last_offset: int = 0,
 ) -> Iterator[tuple[Place, Place]]:
     """Likewise from ``position`` on; the batch there has this base offset, or else last offset."""
+    end_offset, size = segment.end
     file = segment.file
-    size = segment.size
     window, start = b"", 0
     while position < size:
         at = position - start
@@ -107,4 +106,6 @@ def _walk(
         place = Place(base_offset, position)
         position += length + _LENGTH_PREFIX
         offset = base_offset + delta + 1
+        if position > size or offset > end_offset:
+            raise CorruptBatch(f"{segment.path}: the batch of offset {place.offset} is too large")
         yield place, Place(offset, position)

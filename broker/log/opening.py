@@ -5,12 +5,12 @@ from dataclasses import dataclass, field
 
 from qbus.clock import Clock
 
-from .checkpoints import LEADER_EPOCHS, BadCheckpoint, decode_epochs
 from .config import LogConfig
 from .corruption import Corruption
+from .epoch_loading import load_epochs
 from .epochs import LeaderEpochCache
 from .file_cache import FileCache
-from .files import NO_SPACE, Files, read_file
+from .files import NO_SPACE, Files
 from .producers import ProducerState
 from .recovery import Recovery, find_end, find_segments, remove_segments
 from .reindex import reindex
@@ -54,12 +54,11 @@ class LogOpener:
         Raises OSError.
         """
         self._files.make_directory(self._directory)
-        epochs = self._load_epochs()
         segments = find_segments(self._cache, self._directory, self._now_ms)
         opened = OpenedLog(
             segments,
             log_start_offset,
-            epochs or LeaderEpochCache(),
+            load_epochs(self._files, self._directory, segments),
             ProducerState(self._config.max_producers),
         )
         try:
@@ -71,24 +70,15 @@ class LogOpener:
             else:
                 self._complete_indexes(opened)
                 self._find_start(opened)
-                self._complete_epochs(opened, known=epochs is not None)
+                opened.epochs.truncate_from_end(opened.segments[-1].end_offset)
+                opened.epochs.truncate_from_start(opened.log_start_offset)
                 opened.producers = load_producers(
                     self._files, self._directory, opened.segments, self._config, self._now_ms
                 )
         except BadBatch as bad:
-            path = f"{self._directory} (a segment below the recovery point)"
-            opened.corruption = Corruption(path, bad.position, bad.offset, bad.problem)
+            where = bad.position, bad.offset, bad.problem
+            opened.corruption = Corruption(self._directory, *where)
         return opened
-
-    def _load_epochs(self) -> LeaderEpochCache | None:
-        path = f"{self._directory}/{LEADER_EPOCHS}"
-        if not self._files.exists(path):
-            return None
-        try:
-            return LeaderEpochCache(decode_epochs(read_file(self._files, path)))
-        except BadCheckpoint as bad:
-            _logger.warning("%s is made anew from the log: %s", path, bad)
-            return None
 
     def _ends_well(self, segments: list[LogSegment]) -> bool:
         try:
@@ -152,16 +142,6 @@ class LogOpener:
                     if error.errno not in NO_SPACE:
                         raise
                 opened.clean = False
-
-    def _complete_epochs(self, opened: OpenedLog, *, known: bool) -> None:
-        epochs = opened.epochs
-        if not known:
-            opened.clean = False
-            for segment in opened.segments:
-                for placed in segment.batches_from(segment.base_offset):
-                    epochs.assign(placed.header.partition_leader_epoch, placed.header.base_offset)
-        epochs.truncate_from_end(opened.segments[-1].end_offset)
-        epochs.truncate_from_start(opened.log_start_offset)
 
 
 def load_producers(

@@ -134,13 +134,14 @@ class Recovery:
         return None
 
     def _check_epoch(self, placed: PlacedBatch) -> None:
+        """Above the recovery point a batch may begin an epoch, below it epochs are known."""
         header = placed.header
-        if header.partition_leader_epoch > self._epochs.latest_epoch:
+        if header.base_offset >= self._recovery_point:
             self._epochs.assign(header.partition_leader_epoch, header.base_offset)
         check_epoch(self._epochs, placed)
 
     def _is_corrupt(self, bad: BadBatch, segment: LogSegment, following: list[LogSegment]) -> bool:
-        if bad.offset < self._recovery_point or bad.position < 0:
+        if bad.offset < self._recovery_point or bad.intact:
             return True
         good = next_batch(segment.file, bad.position, segment.size, bad.offset)
         if good is not None:
@@ -171,6 +172,7 @@ def check_epoch(epochs: LeaderEpochCache, placed: PlacedBatch) -> None:
             placed.position,
             header.base_offset,
             f"leader epoch is {header.partition_leader_epoch}, not {expected}",
+            intact=True,
         )
 
 
@@ -180,4 +182,4 @@ def _gap(segment: LogSegment, following: list[LogSegment]) -> BadBatch | None:
         return None
     problem = f"the next segment begins with offset {following[0].base_offset}"
     overlap = segment.end_offset > following[0].base_offset
-    return BadBatch(-1 if overlap else segment.size, segment.end_offset, problem)
+    return BadBatch(segment.size, segment.end_offset, problem, intact=overlap)

@@ -1,7 +1,6 @@
 """One batch after another in a file: the walk that recovery, verification and indexing share."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from qbus.records import HEADER_SIZE, BatchHeader, CorruptBatch, check_crc, read_header
@@ -29,13 +28,18 @@ class PlacedBatch(NamedTuple):
         return self.header.last_offset + 1
 
 
-@dataclass(slots=True)
 class BadBatch(Exception):  # noqa: N818 - what was found, as in CorruptBatch
-    """What stands at ``position``, where the batch of ``offset`` should be, is no such batch."""
+    """What stands at ``position``, where the batch of ``offset`` should be, is no such batch.
 
-    position: int
-    offset: int
-    problem: str
+    ``intact`` says that it is a whole batch, its sum right, but of another place in the log.
+    """
+
+    def __init__(self, position: int, offset: int, problem: str, *, intact: bool = False) -> None:
+        super().__init__(problem)
+        self.position = position
+        self.offset = offset
+        self.problem = problem
+        self.intact = intact
 
 
 def scan(
@@ -50,9 +54,16 @@ def scan(
     window = _Window(file, end, _CHUNK if crc else _HEADERS_CHUNK)
     while position < end:
         try:
-            placed = _read(window, position, end, offset, crc=crc)
+            header = _read(window, position, end, crc=crc)
         except CorruptBatch as error:
             raise BadBatch(position, -1 if offset is None else offset, str(error)) from error
+        if offset is None:
+            offset = header.base_offset
+        try:
+            _check_place(header, offset)
+        except CorruptBatch as error:
+            raise BadBatch(position, offset, str(error), intact=crc) from error
+        placed = PlacedBatch(position, header)
         yield placed
         position = placed.end
         offset = placed.next_offset
@@ -79,21 +90,18 @@ class _Window:
         return position - self._start
 
 
-def _read(
-    window: _Window, position: int, end: int, offset: int | None, *, crc: bool
-) -> PlacedBatch:
+def _read(window: _Window, position: int, end: int, *, crc: bool) -> BatchHeader:
     at = window.seek(position, HEADER_SIZE)
     header = read_header(window.data, at)
-    check_place(header, header.base_offset if offset is None else offset)
     if position + header.size > end:
         raise CorruptBatch(f"batch of {header.size} bytes is cut at {end - position}")
     if crc:
         at = window.seek(position, header.size)
         check_crc(window.data, header, at)
-    return PlacedBatch(position, header)
+    return header
 
 
-def check_place(header: BatchHeader, offset: int) -> None:
+def _check_place(header: BatchHeader, offset: int) -> None:
     """Raise CorruptBatch unless the batch begins with ``offset`` and its counts agree."""
     if header.base_offset != offset:
         raise CorruptBatch(f"batch begins with offset {header.base_offset}, not {offset}")
