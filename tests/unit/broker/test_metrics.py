@@ -1,0 +1,40 @@
+"""What the broker counts, as Prometheus reads it."""
+
+from time import perf_counter
+
+from prometheus_client import CollectorRegistry, generate_latest
+
+from qbus.broker.metrics import Metrics
+from qbus.wire import ApiKey
+
+
+def exposition(metrics: Metrics) -> str:
+    registry = CollectorRegistry()
+    registry.register(metrics)
+    return generate_latest(registry).decode()
+
+
+def test_gauges_and_counters_are_read_when_asked() -> None:
+    metrics, value = Metrics(), 1
+    metrics.gauge("things", "How many", lambda: value)
+    metrics.counter("events", "How many so far", lambda: 2 * value)
+    value = 21
+    text = exposition(metrics)
+    assert "qbus_things 21.0" in text
+    assert "qbus_events_total 42.0" in text
+
+
+def test_requests_are_counted_by_api_and_time() -> None:
+    metrics = Metrics()
+    now = perf_counter()
+    metrics.requests.observe(ApiKey.FETCH, now)
+    metrics.requests.observe(ApiKey.FETCH, now - 3)
+    text = exposition(metrics)
+    assert 'qbus_request_seconds_bucket{api="FETCH",le="1"} 1.0' in text
+    assert 'qbus_request_seconds_bucket{api="FETCH",le="5"} 2.0' in text
+    assert 'qbus_request_seconds_bucket{api="FETCH",le="+Inf"} 2.0' in text
+    assert 'qbus_request_seconds_count{api="FETCH"} 2.0' in text
+
+
+def test_an_api_that_was_not_used_is_not_shown() -> None:
+    assert "PRODUCE" not in exposition(Metrics())
