@@ -1,8 +1,18 @@
-"""Reading with a deadline."""
+"""Waiting and reading with a deadline."""
 
+import asyncio
 import time
+from collections.abc import Awaitable, Callable
 
 from qbus.clients import Consumer, ConsumerRecord
+
+
+async def eventually(holds: Callable[[], Awaitable[bool]], within: float = 20.0) -> None:
+    """Return when it holds; fail if it does not in time."""
+    deadline = time.monotonic() + within
+    while not await holds():
+        assert time.monotonic() < deadline, "it never happened"
+        await asyncio.sleep(0.02)
 
 
 async def read(consumer: Consumer, count: int, within: float = 20.0) -> list[ConsumerRecord]:

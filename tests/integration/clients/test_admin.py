@@ -16,7 +16,7 @@ from qbus.clients import (
 from qbus.errors import ApiError, ErrorCode
 from tests.support.server_process import ServerProcess
 
-from .reading import read
+from .reading import eventually, read
 
 pytestmark = pytest.mark.integration
 
@@ -48,7 +48,11 @@ async def test_the_life_of_a_topic(admin: Admin, name: str) -> None:
     ]
     assert described.topic_id.int != 0
     await admin.create_partitions(name, 5)
-    assert len((await admin.describe_topic(name)).partitions) == 5
+
+    async def has_grown() -> bool:
+        return len((await admin.describe_topic(name)).partitions) == 5
+
+    await eventually(has_grown)
     assert await code_of(admin.create_partitions(name, 5)) is ErrorCode.INVALID_PARTITIONS
     assert name in [topic.name for topic in await admin.list_topics()]
     await admin.delete_topic(name)
