@@ -171,6 +171,12 @@ class TestRecords:
         assert records.obj is frame
         assert bytes(records) == b"x" * 5000
 
+    def test_are_copied_when_a_part_of_their_own_would_cost_more(self) -> None:
+        for size, parts in ((0, 1), (1023, 1), (1024, 3)):
+            partition = PartitionData(records=bytes(size))
+            response = FetchResponse(responses=[FetchableTopicResponse(partitions=[partition])])
+            assert len(encode_response(ApiKey.FETCH, 13, 1, response)) == parts
+
     def test_are_passed_on_as_they_are(self) -> None:
         records = memoryview(bytearray(5000))
         response = FetchResponse(
