@@ -188,7 +188,8 @@ def over_the_wire(key: ApiKey, version: int, response: R) -> R:
             sent += part.read()
             part.close()
     _, decoded = decode_response(key, version, memoryview(sent)[4:])
-    return decoded
+    answer: R = decoded
+    return answer
 
 
 def values(records: memoryview) -> list[bytes | None]:

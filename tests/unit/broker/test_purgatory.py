@@ -16,8 +16,10 @@ class Answer(Delayed[str]):
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(loop)
         self.withdrawn = 0
+        self.completed = 0
 
     def complete(self) -> None:
+        self.completed += 1
         self.answer("complete")
 
     def expire(self) -> None:
@@ -25,6 +27,14 @@ class Answer(Delayed[str]):
 
     def withdraw(self) -> None:
         self.withdrawn += 1
+
+
+class Slow(Answer):
+    """Completes in two steps, as one that has to wait for a disk."""
+
+    def complete(self) -> None:
+        self.completed += 1
+        self.get_loop().call_soon(self.answer, "complete")
 
 
 class Defect(Answer):
@@ -55,10 +65,11 @@ async def test_an_answer_that_is_ready_completes_before_its_time(purgatory: Purg
 
 
 async def test_scheduling_twice_in_a_turn_completes_once(purgatory: Purgatory) -> None:
-    answer = delayed(purgatory)
+    answer = delayed(purgatory, kind=Slow)
     purgatory.schedule(answer)
     purgatory.schedule(answer)
     assert await answer == "complete"
+    assert answer.completed == 1
 
 
 async def test_without_progress_the_time_runs_out(purgatory: Purgatory) -> None:

@@ -208,6 +208,7 @@ class TestFailures:
             patch.setattr(plane.logs, "create", full)
             await plane.metadata.put(plane.metadata.new_topic("orders"))
         await plane.metadata.remove("orders")
+        assert plane.metrics.gauges["offline_partitions"][1]() == 0
         await plane.replicas._hosting.retry()
         assert directories(plane) == set()
 

@@ -51,6 +51,7 @@ class TestRetention:
         assert partition.log.log_start_offset == 0
         plane.disk.release_syncs()
         await retention
+        assert partition.log.log_start_offset == 0
 
     async def test_a_segment_is_closed_by_age(self, plane: DataPlane) -> None:
         partition = await plane.create("orders", qbus_durability="memory", segment_ms=1000)
