@@ -69,8 +69,7 @@ async def consume(
     else:
         formatted = record_format.raw_values
     await ensure_reachable(bootstrap)
-    writer = StdoutWriter()
-    async with Reading(bootstrap, topic, group, start) as reading:
+    async with StdoutWriter() as writer, Reading(bootstrap, topic, group, start) as reading:
         await reading.open(partitions)
         async for batch in reading.batches(count=count, exit_at_end=exit_at_end):
             await writer.write(formatted(batch))

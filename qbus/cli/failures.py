@@ -56,6 +56,8 @@ def describe(error: BaseException) -> str:
     """One line that says what happened, and what to do where that is known."""
     if isinstance(error, BaseExceptionGroup):
         return describe(error.exceptions[0])
+    if isinstance(error, click.ClickException):
+        return error.format_message()
     if isinstance(error, ApiError):
         return describe_code(error.code, str(error))
     if isinstance(error, QbusError):

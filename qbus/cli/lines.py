@@ -96,25 +96,36 @@ async def read_chunks(descriptor: int) -> AsyncIterator[bytes]:
     A thread that blocks in a read of a terminal cannot be cancelled, so pipes and terminals are
     read when they are readable; files always are, and cannot be polled.
     """
-    loop = asyncio.get_running_loop()
-    readable = asyncio.Event()
-    try:
-        loop.add_reader(descriptor, readable.set)
-    except PermissionError:
-        for chunk in _read_file(descriptor):
-            yield chunk
-            await asyncio.sleep(0)
-        return
     try:
         while True:
-            await readable.wait()
+            await _readable(descriptor)
             chunk = os.read(descriptor, CHUNK)
-            readable.clear()
             if not chunk:
                 return
             yield chunk
+    except PermissionError:  # of epoll, which takes no files
+        for chunk in _read_file(descriptor):
+            yield chunk
+            await asyncio.sleep(0)
+
+
+async def _readable(descriptor: int) -> None:
+    """Return when a read would not block.
+
+    The reader is there for one notice only: a second one, of the same bytes, would outlive them.
+    """
+    loop = asyncio.get_running_loop()
+    noticed: asyncio.Future[None] = loop.create_future()
+    loop.add_reader(descriptor, _notice, noticed)
+    try:
+        await noticed
     finally:
         loop.remove_reader(descriptor)
+
+
+def _notice(noticed: "asyncio.Future[None]") -> None:
+    if not noticed.done():
+        noticed.set_result(None)
 
 
 def _read_file(descriptor: int) -> Iterator[bytes]:

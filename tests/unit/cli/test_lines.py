@@ -1,5 +1,6 @@
 """Lines: every byte survives, wherever the chunks are cut."""
 
+import asyncio
 import os
 import threading
 from pathlib import Path
@@ -86,6 +87,25 @@ async def test_a_pipe_yields_lines_while_the_writer_still_has_it_open() -> None:
         assert await anext(batches) == [b"one", b"two"]
         os.write(writer, b"shed\n")
         assert await anext(batches) == [b"unfinished"]
+        os.close(writer)
+        assert [batch async for batch in batches] == []
+    finally:
+        os.close(reader)
+
+
+@pytest.mark.timeout(20)
+async def test_waiting_for_a_pipe_never_blocks_the_loop() -> None:
+    reader, writer = os.pipe()
+    try:
+        os.write(writer, b"one\n")
+        batches = read_lines(reader)
+        assert await anext(batches) == [b"one"]
+        following = asyncio.ensure_future(anext(batches))
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert not following.done()
+        os.write(writer, b"two\n")
+        assert await following == [b"two"]
         os.close(writer)
         assert [batch async for batch in batches] == []
     finally:

@@ -1,7 +1,10 @@
 """Writing to a reader that is slow, or gone."""
 
 import asyncio
+import contextlib
 import os
+import threading
+from collections.abc import AsyncIterator
 
 import pytest
 
@@ -20,45 +23,54 @@ async def read_all(descriptor: int, size: int) -> bytes:
     return await asyncio.to_thread(read)
 
 
-async def test_all_of_it_is_written() -> None:
+@pytest.fixture
+async def pipe() -> AsyncIterator[tuple[int, int]]:
     reader, writer = os.pipe()
+    yield reader, writer
+    for descriptor in (reader, writer):
+        with contextlib.suppress(OSError):
+            os.close(descriptor)
+
+
+async def test_all_of_it_is_written(pipe: tuple[int, int]) -> None:
     data = os.urandom(PIPE_BYTES)
-    writing = asyncio.create_task(StdoutWriter(writer).write(data))
-    assert await read_all(reader, len(data)) == data
-    await writing
-    os.close(reader)
-    os.close(writer)
+    async with StdoutWriter(pipe[1]) as out:
+        writing = asyncio.create_task(out.write(data))
+        assert await read_all(pipe[0], len(data)) == data
+        await writing
 
 
-async def test_a_reader_that_does_not_read_stops_only_the_write() -> None:
-    reader, writer = os.pipe()
-    writing = asyncio.create_task(StdoutWriter(writer).write(bytes(PIPE_BYTES)))
-    for _ in range(20):
+async def test_a_reader_that_does_not_read_stops_only_the_write(pipe: tuple[int, int]) -> None:
+    async with StdoutWriter(pipe[1]) as out:
+        writing = asyncio.create_task(out.write(bytes(PIPE_BYTES)))
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert not writing.done()
+        await read_all(pipe[0], PIPE_BYTES)
+        await writing
+
+
+async def test_a_closed_pipe_is_told(pipe: tuple[int, int]) -> None:
+    os.close(pipe[0])
+    async with StdoutWriter(pipe[1]) as out:
+        with pytest.raises(BrokenPipeError):
+            await out.write(b"data")
+
+
+async def test_a_write_that_nobody_waits_for_any_more_does_no_harm(pipe: tuple[int, int]) -> None:
+    async with StdoutWriter(pipe[1]) as out:
+        writing = asyncio.create_task(out.write(bytes(PIPE_BYTES)))
         await asyncio.sleep(0)
-    assert not writing.done()
-    await read_all(reader, PIPE_BYTES)
-    await writing
-    os.close(reader)
-    os.close(writer)
+        writing.cancel()
+        await read_all(pipe[0], PIPE_BYTES)
+        next_write = asyncio.create_task(out.write(b"next"))
+        assert await read_all(pipe[0], 4) == b"next"
+        await next_write
 
 
-async def test_a_closed_pipe_is_told() -> None:
-    reader, writer = os.pipe()
-    os.close(reader)
-    with pytest.raises(BrokenPipeError):
-        await StdoutWriter(writer).write(b"data")
-    os.close(writer)
-
-
-async def test_a_write_that_nobody_waits_for_any_more_does_no_harm() -> None:
-    reader, writer = os.pipe()
-    out = StdoutWriter(writer)
-    writing = asyncio.create_task(out.write(bytes(PIPE_BYTES)))
-    await asyncio.sleep(0)
-    writing.cancel()
-    await read_all(reader, PIPE_BYTES)
-    next_write = asyncio.create_task(out.write(b"next"))
-    assert await read_all(reader, 4) == b"next"
-    await next_write
-    os.close(reader)
-    os.close(writer)
+async def test_its_thread_ends_with_it(pipe: tuple[int, int]) -> None:
+    async with StdoutWriter(pipe[1]) as out:
+        await out.write(b"data")
+        (thread,) = [thread for thread in threading.enumerate() if thread.name == "stdout"]
+    await asyncio.to_thread(thread.join, 10)
+    assert not thread.is_alive()

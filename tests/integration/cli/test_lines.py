@@ -1,0 +1,192 @@
+"""`qbus produce` and `qbus consume`: what goes in comes out, byte for byte."""
+
+import json
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.waiting import wait_until
+
+from .conftest import Qbus
+
+pytestmark = pytest.mark.integration
+
+AWKWARD = b"one\r\n\n\0binary \xff\xfe\nlast without newline"
+
+
+def objects(output: bytes) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in output.splitlines()]
+
+
+def consume(qbus: Qbus, topic: str, *options: str) -> bytes:
+    return qbus("consume", topic, "--exit-at-end", *options)
+
+
+def test_awkward_bytes_come_back(qbus: Qbus, topic: str) -> None:
+    account = qbus.json("produce", topic, "--partition", "1", stdin=AWKWARD)
+    assert account["partitions"] == [
+        {"partition": 1, "records": 4, "first_offset": 0, "last_offset": 3}
+    ]
+    assert consume(qbus, topic) == AWKWARD + b"\n"
+
+
+def test_a_large_file_comes_back_in_order(qbus: Qbus, topic: str, tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(
+        b"".join(b"line %d %s\n" % (n, os.urandom(20).hex().encode()) for n in range(200_000))
+    )
+    account = qbus.json("produce", topic, str(path), "--compression", "lz4")
+    assert account["records"] == 200_000
+    assert account["bytes"] == path.stat().st_size
+    lines = consume(qbus, topic).splitlines(keepends=True)
+    assert sorted(lines) == sorted(path.read_bytes().splitlines(keepends=True))
+    for partition in range(3):
+        numbers = [
+            int(line.split()[1])
+            for line in consume(qbus, topic, "--partition", str(partition)).splitlines()
+        ]
+        assert numbers == sorted(numbers)
+
+
+def test_nothing_is_nothing(qbus: Qbus, topic: str) -> None:
+    assert qbus.json("produce", topic)["records"] == 0
+    assert consume(qbus, topic) == b""
+
+
+@pytest.mark.parametrize("compression", ["none", "gzip", "snappy", "lz4", "zstd"])
+@pytest.mark.parametrize("acks", ["all", "1", "0"])
+def test_every_compression_and_acknowledgement(
+    qbus: Qbus, topic: str, compression: str, acks: str
+) -> None:
+    lines = b"".join(b"line %d\n" % n for n in range(1000))
+    options = ("--compression", compression, "--acks", acks, "--partition", "0")
+    assert qbus.json("produce", topic, *options, stdin=lines)["records"] == 1000
+    assert wait_until(lambda: consume(qbus, topic) == lines, "all the lines")
+
+
+def test_keys(qbus: Qbus, topic: str) -> None:
+    qbus("produce", topic, "--key-separator", r"\t", stdin=b"k\tv\nno key\n\tempty key\n")
+    assert sorted(consume(qbus, topic, "--key-separator", "=").splitlines()) == [
+        b"=empty key",
+        b"k=v",
+        b"no key",
+    ]
+    found = {record["value"]: record["key"] for record in objects(consume(qbus, topic, "--json"))}
+    assert found == {"v": "k", "no key": None, "empty key": ""}
+
+
+def test_json_tells_everything(qbus: Qbus, topic: str) -> None:
+    before = time.time_ns() // 1_000_000
+    qbus("produce", topic, "--partition", "2", stdin=b"text\n\xff\n")
+    first, second = objects(consume(qbus, topic, "--format", "json"))
+    assert before - 1 <= first.pop("timestamp") <= time.time_ns() // 1_000_000 + 1
+    assert first == {
+        "topic": topic,
+        "partition": 2,
+        "offset": 0,
+        "timestamp_type": "create_time",
+        "key": None,
+        "value": "text",
+        "headers": [],
+    }
+    assert (second["value"], second["value_encoding"]) == ("/w==", "base64")
+
+
+def test_where_reading_starts(qbus: Qbus, topic: str) -> None:
+    qbus("produce", topic, "--partition", "0", stdin=b"0\n1\n2\n")
+    middle = time.time()
+    qbus("produce", topic, "--partition", "0", stdin=b"3\n4\n")
+    assert consume(qbus, topic, "--from", "earliest") == b"0\n1\n2\n3\n4\n"
+    assert consume(qbus, topic, "--from", "latest") == b""
+    assert consume(qbus, topic, "--from", "2") == b"2\n3\n4\n"
+    assert consume(qbus, topic, "--from", "99") == b""
+    assert consume(qbus, topic, "--from", f"@{middle:.3f}") == b"3\n4\n"
+    assert consume(qbus, topic, "--from", "1h") == b"0\n1\n2\n3\n4\n"
+    assert qbus("consume", topic, "--count", "2", "--from", "1") == b"1\n2\n"
+
+
+def test_a_group_goes_on_where_it_was(qbus: Qbus, topic: str, group: str) -> None:
+    qbus("produce", topic, "--partition", "0", stdin=b"0\n1\n2\n3\n")
+    assert qbus("consume", topic, "--group", group, "--count", "1") == b"0\n"
+    assert qbus("consume", topic, "--group", group, "--count", "2") == b"1\n2\n"
+    assert consume(qbus, topic, "--group", group) == b"3\n"
+    assert consume(qbus, topic, "--group", group) == b""
+
+
+def test_where_a_new_group_starts(qbus: Qbus, topic: str, group: str) -> None:
+    qbus("produce", topic, "--partition", "0", stdin=b"0\n1\n2\n3\n")
+    assert qbus("consume", topic, "--group", group, "--from", "2", "--count", "1") == b"2\n"
+    assert consume(qbus, topic, "--group", group, "--from", "0") == b"3\n"
+
+
+def test_a_reader_that_has_enough_ends_it_quietly(qbus: Qbus, topic: str) -> None:
+    qbus("produce", topic, stdin=b"line of text\n" * 100_000)
+    with qbus.start("consume", topic, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as reading:
+        assert reading.stdout is not None
+        assert reading.stderr is not None
+        assert reading.stdout.readline() == b"line of text\n"
+        reading.stdout.close()
+        assert reading.wait(30) == 141
+        assert reading.stderr.read() == b""
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_an_interrupted_member_commits_and_leaves(
+    qbus: Qbus, topic: str, group: str, number: int, code: int
+) -> None:
+    qbus("produce", topic, stdin=b"one\n")
+    command = ("consume", topic, "--group", group)
+    with qbus.start(*command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as member:
+        assert member.stdout is not None
+        assert member.stderr is not None
+        assert member.stdout.readline() == b"one\n"
+        member.send_signal(number)
+        assert member.wait(30) == code
+        assert member.stderr.read() == b""
+    (described,) = qbus.json("group", "describe", group)
+    assert described["members"] == []
+    assert sum(offset["lag"] or 0 for offset in described["offsets"]) == 0
+
+
+def test_lines_go_out_while_the_pipe_stays_open(qbus: Qbus, topic: str) -> None:
+    with qbus.start(
+        "produce", topic, "--json", stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as sending:
+        assert sending.stdin is not None
+        sending.stdin.write(b"early\nunfinished")
+        sending.stdin.flush()
+        assert qbus("consume", topic, "--count", "1") == b"early\n"
+        sending.stdin.close()
+        assert sending.wait(30) == 0
+    assert consume(qbus, topic) in {b"early\nunfinished\n", b"unfinished\nearly\n"}
+
+
+def test_what_cannot_be_produced(qbus: Qbus, topic: str, tmp_path: Path) -> None:
+    assert "is a directory" in qbus.failure("produce", topic, str(tmp_path), code=2)
+    assert "does not exist" in qbus.failure("produce", topic, str(tmp_path / "absent"), code=2)
+    assert "partition 7" in qbus.failure("produce", topic, "--partition", "7", stdin=b"x\n")
+    assert "INVALID_TOPIC" in qbus.failure("produce", "bad/name", stdin=b"x\n")
+    error = qbus.failure("produce", topic, stdin=b"small\n" + bytes(3_000_000))
+    assert "MESSAGE_TOO_LARGE" in error
+
+
+def test_what_cannot_be_consumed(qbus: Qbus, topic: str) -> None:
+    assert "UNKNOWN_TOPIC" in qbus.failure("consume", "absent")
+    assert "has no partition 7" in qbus.failure("consume", topic, "--partition", "7")
+    assert "earliest, latest or an offset" in qbus.failure(
+        "consume", topic, "--from", "sometime", code=2
+    )
+    qbus.failure("consume", topic, "--count", "0", code=2)
+    qbus.failure("consume", topic, "--json", "--key-separator", ":", code=2)
+
+
+def test_a_broker_that_is_not_there(qbus: Qbus) -> None:
+    for command in (("produce", "t"), ("consume", "t"), ("topic", "list"), ("group", "list")):
+        error = qbus.failure(*command, "--bootstrap", "127.0.0.1:1", stdin=b"x\n")
+        assert "connection refused" in error
+        assert "qbus broker" in error
