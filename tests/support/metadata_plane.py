@@ -1,0 +1,80 @@
+"""A broker's metadata without its network and its disks: a real store, cache and controller."""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from random import Random
+from typing import Any, cast
+
+from qbus.broker.broker import Broker
+from qbus.broker.context import Peer, RequestContext
+from qbus.broker.controller import Controller, ensure_cluster_id, register_broker
+from qbus.broker.metadata_cache import MetadataCache
+from qbus.broker.metadata_image import BrokerInfo
+from qbus.clock import ManualClock
+from qbus.config import Address, BrokerConfig
+from qbus.metadata import EmbeddedStore, MetadataStore
+from qbus.wire import API, ApiKey, decode, encode
+
+HERE = BrokerInfo(1, "bus.example", 9092, "rack-1")
+
+
+@dataclass
+class MetadataPlane:
+    """What handlers of metadata need of a broker."""
+
+    config: BrokerConfig
+    clock: ManualClock
+    store: MetadataStore
+    metadata: MetadataCache
+    controller: Controller
+    cluster_id: str = ""
+    node_id: int = 1
+
+    async def join(self, *others: BrokerInfo) -> None:
+        """Have other brokers register as well; they stay until the store is closed."""
+        for other in others:
+            await register_broker(self.store, other, self.clock)
+
+    async def ask(self, key: ApiKey, version: int, request: Any) -> Any:
+        """Send ``request`` over the wire to its handler, and read the response from the wire."""
+        api = API[key]
+        sent = memoryview(b"".join(bytes(part) for part in encode(request, version)))
+        peer = Peer(1, "127.0.0.1", Address("127.0.0.1", 9092))
+        module = import_module(f"qbus.broker.handlers.{key.name.lower()}")
+        response = module.handle(
+            cast("Broker", self),
+            RequestContext(key, version, "test", peer),
+            decode(api.request, version, sent),
+        )
+        if hasattr(response, "__await__"):
+            response = await response
+        answered = memoryview(b"".join(bytes(part) for part in encode(response, version)))
+        return decode(api.response, version, answered)
+
+
+@asynccontextmanager
+async def metadata_plane(
+    directory: Path,
+    static: Mapping[str, object] | None = None,
+    *,
+    others: tuple[BrokerInfo, ...] = (),
+) -> AsyncIterator[MetadataPlane]:
+    """Start over the store in ``directory`` as a broker does, with broker 1 registered."""
+    config, clock = BrokerConfig(static), ManualClock()
+    store = EmbeddedStore(directory / "metadata.db")
+    await store.start()
+    metadata = MetadataCache(store, config)
+    controller = Controller(store, metadata, config, clock, Random(1))
+    plane = MetadataPlane(config, clock, store, metadata, controller)
+    try:
+        plane.cluster_id = await ensure_cluster_id(store)
+        await plane.join(HERE, *others)
+        await controller.start()
+        await metadata.start()
+        yield plane
+    finally:
+        await metadata.close()
+        await store.close()
