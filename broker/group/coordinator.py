@@ -151,8 +151,8 @@ class GroupCoordinator:
         committed_at = self._retention.round(now_ms)
         expires_at = self._retention.round(now_ms + retention_ms) if retention_ms >= 0 else None
         return {
-            key: offset._replace(committed_at=committed_at, expires_at=expires_at)
-            for key, offset in offsets.items()
+            key: Offset(position, leader_epoch, metadata, committed_at, expires_at, topic_id)
+            for key, (position, leader_epoch, metadata, _, _, topic_id) in offsets.items()
         }
 
     async def offsets(self, group_id: str) -> Offsets:

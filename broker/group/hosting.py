@@ -31,7 +31,8 @@ from .writer import Writer
 _log = logging.getLogger(__name__)
 
 PATIENCE: Final = 5.0  # seconds for the store to answer, then clients are told to try again
-_LOADS_AT_ONCE: Final = 64
+_LOADS_AT_ONCE: Final = 16
+_MAX_REASON: Final = 500  # characters in the log
 
 T = TypeVar("T")
 
@@ -145,7 +146,7 @@ class Hosting:
         """Forget a group of which nobody knows what is stored; all who wait are told ``error``."""
         if hosted.is_abandoned:
             return
-        _log.warning("gave up group %r in memory: %s", hosted.group_id, error.name)
+        _log.info("gave up group %r in memory: %s", hosted.group_id, error.name)
         hosted.abandon(error)
         self.forget(hosted, error)
 
@@ -226,7 +227,8 @@ class Hosting:
     def _note(self, hosted: HostedGroup, move: Moved) -> None:
         hosted.since_ms = self._clock.time_ms()
         self.rebalances += move.new == GroupState.STABLE.value
-        _log.info("group %r: %s -> %s: %s", hosted.group_id, *move)
+        reason = _printable(move.reason[:_MAX_REASON])
+        _log.info("group %r: %s -> %s: %s", hosted.group_id, move.old, move.new, reason)
 
     def _refuse(self, effects: list[Effect]) -> None:
         for effect in effects:
@@ -252,6 +254,11 @@ class Hosting:
     def _wake(self, hosted: HostedGroup) -> None:
         hosted.timer = None
         self._perform(hosted, hosted.group.tick(self._clock.monotonic()))
+
+
+def _printable(text: str) -> str:
+    """Without what clients could forge lines of the log with."""
+    return "".join(character if character.isprintable() else "?" for character in text)
 
 
 def _resolve(future: asyncio.Future[T], result: T) -> None:

@@ -145,6 +145,17 @@ class TestMembership:
         assert shell.timers.set == []
 
 
+async def test_clients_cannot_forge_lines_of_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    shell = Shell()
+
+    await shell.join("g\n", new_member_id="a\nFORGED", reason="x\nFORGED", needs_known_id=False)
+    await shell.timers.advance(6)
+
+    assert caplog.messages
+    assert not any("\n" in message for message in caplog.messages)
+
+
 class TestRestart:
     async def test_changes_nothing_for_the_members(self) -> None:
         shell = Shell()
@@ -324,6 +335,15 @@ class TestFailures:
 
         assert error is ErrorCode.COORDINATOR_NOT_AVAILABLE
         await shell.groups.commit("g", {("t", 0): at(3)})
+
+    async def test_a_group_that_is_given_up_is_not_woken_any_more(self) -> None:
+        shell = Shell()
+        await shell.settle_group("g", "a")
+        shell.store.failures.append(StoreUnavailable("disk"))
+
+        await refused(shell.groups.commit("g", {("t", 0): at(2)}, member_id="a", generation=1))
+
+        assert shell.timers.set == []
 
     @pytest.mark.parametrize("done_all_the_same", [False, True])
     async def test_a_new_generation_is_not_told(self, done_all_the_same: bool) -> None:
