@@ -116,6 +116,11 @@ class EntryFile:
             write_all(self._open(), stored * self._width, pending)
             self._state = stored + len(pending) // self._width, b""
 
+    def create(self) -> None:
+        """Make the file if it is not there. Raises OSError."""
+        if not self._load()[0] and not self._cache.files.exists(self.path):
+            self._open()
+
     def sync(self) -> None:
         """Wait until all that was written is on stable storage."""
         if self._load()[0]:

@@ -253,6 +253,9 @@ class LogSegment:
             self.time_index.maybe_append(*self.max_timestamp)
         self.time_index.entries.write()
         self.offset_index.entries.write()
+        if full and self.size:
+            # Kafka's tools read a time index only with an offset index beside it, empty or not.
+            self.offset_index.entries.create()
 
     def sync_indexes(self) -> None:
         """Wait until what was written of the indexes is stable."""
