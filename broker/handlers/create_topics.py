@@ -75,6 +75,7 @@ def _describe(broker: "Broker", name: str, plan: TopicPlan) -> CreatableTopicRes
     return CreatableTopicResult(
         name=name,
         topic_id=plan.topic_id,
+        error_message=None,
         num_partitions=len(plan.assignment),
         replication_factor=plan.replication_factor,
         configs=list(_describe_config(TopicConfig(broker.config, plan.config))),

@@ -35,7 +35,9 @@ def handle(
     results = []
     for resource in request.resources:
         result = DescribeConfigsResult(
-            resource_type=resource.resource_type, resource_name=resource.resource_name
+            error_message=None,
+            resource_type=resource.resource_type,
+            resource_name=resource.resource_name,
         )
         try:
             entries = _entries(broker, resource)
@@ -82,6 +84,7 @@ def _result(entry: ConfigEntry, request: DescribeConfigsRequest) -> DescribeConf
         config_source=entry.source,
         is_sensitive=key.sensitive,
         config_type=key.type,
+        documentation=None,
     )
     if request.include_synonyms:
         result.synonyms = [_synonym(stated) for stated in entry.synonyms]

@@ -1,0 +1,147 @@
+"""IncrementalAlterConfigs: what is named changes, the rest stays."""
+
+from collections.abc import AsyncIterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from qbus.broker.controller import NewTopic
+from qbus.errors import ErrorCode
+from qbus.wire import API, ApiKey
+from qbus.wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    AlterConfigsResourceResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+from tests.support.metadata_plane import MetadataPlane, metadata_plane
+
+ALL_VERSIONS = range(2)
+TOPIC, BROKER, BROKER_LOGGER = 2, 4, 8
+SET, DELETE, APPEND, SUBTRACT = range(4)
+BEFORE = {"retention.ms": "5", "flush.ms": "6"}
+
+
+@pytest.fixture
+async def plane(tmp_path: Path) -> AsyncIterator[MetadataPlane]:
+    async with metadata_plane(tmp_path) as plane:
+        await plane.controller.create_topics([NewTopic("t", config=BEFORE)])
+        yield plane
+
+
+async def alter(
+    plane: MetadataPlane,
+    *resources: AlterConfigsResource,
+    version: int = 1,
+    validate_only: bool = False,
+) -> list[AlterConfigsResourceResponse]:
+    request = IncrementalAlterConfigsRequest(resources=list(resources), validate_only=validate_only)
+    response = await plane.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, version, request)
+    assert isinstance(response, IncrementalAlterConfigsResponse)
+    answered = [(answer.resource_type, answer.resource_name) for answer in response.responses]
+    assert answered == [(resource.resource_type, resource.resource_name) for resource in resources]
+    return response.responses
+
+
+def resource(kind: int, name: str, *edits: tuple[str, int, str | None]) -> AlterConfigsResource:
+    configs = [
+        AlterableConfig(name=key, config_operation=operation, value=value)
+        for key, operation, value in edits
+    ]
+    return AlterConfigsResource(resource_type=kind, resource_name=name, configs=configs)
+
+
+topic = partial(resource, TOPIC, "t")
+broker = partial(resource, BROKER)
+
+
+def test_serves_what_kafka_serves() -> None:
+    api = API[ApiKey.INCREMENTAL_ALTER_CONFIGS]
+    assert range(api.min_version, api.max_version + 1) == ALL_VERSIONS
+
+
+@pytest.mark.parametrize("version", ALL_VERSIONS)
+async def test_sets_and_sets_back_and_leaves_the_rest(plane: MetadataPlane, version: int) -> None:
+    edits = topic(("segment.ms", SET, "7"), ("retention.ms", DELETE, None))
+    (answer,) = await alter(plane, edits, version=version)
+    assert (answer.error_code, answer.error_message) == (ErrorCode.NONE, None)
+    assert plane.metadata.topics["t"].config == {"flush.ms": "6", "segment.ms": "7"}
+    config = plane.metadata.topic_config(plane.metadata.topics["t"])
+    assert (config.segment_ms, config.retention_ms) == (7, 604_800_000)
+
+
+async def test_lists_are_extended_within_what_is_allowed(plane: MetadataPlane) -> None:
+    (answer,) = await alter(plane, topic(("cleanup.policy", APPEND, "delete")))
+    assert answer.error_code == ErrorCode.NONE
+    (answer,) = await alter(plane, topic(("cleanup.policy", APPEND, "compact")))
+    assert answer.error_code == ErrorCode.INVALID_CONFIG
+    assert "compaction is not supported" in (answer.error_message or "")
+    (answer,) = await alter(plane, topic(("cleanup.policy", SUBTRACT, "delete")))
+    assert answer.error_code == ErrorCode.INVALID_CONFIG
+
+
+async def test_a_broker_goes_by_its_own_settings_before_those_for_all(
+    plane: MetadataPlane,
+) -> None:
+    await alter(
+        plane,
+        broker("", ("num.partitions", SET, "2"), ("message.max.bytes", SET, "20")),
+        broker("1", ("num.partitions", SET, "3")),
+    )
+    assert (plane.config.num_partitions, plane.config.message_max_bytes) == (3, 20)
+    await alter(plane, broker("1", ("num.partitions", DELETE, None)))
+    assert plane.config.num_partitions == 2
+    await alter(plane, broker("", ("num.partitions", DELETE, None)))
+    assert (plane.config.num_partitions, plane.config.message_max_bytes) == (1, 20)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "expected"),
+    [
+        (topic(("flush.ms", SET, "x")), ErrorCode.INVALID_CONFIG),
+        (topic(("no.such.key", SET, "1")), ErrorCode.INVALID_CONFIG),
+        (topic(("segment.ms", SET, "1"), ("flush.ms", SET, "-1")), ErrorCode.INVALID_CONFIG),
+        (topic(("flush.ms", APPEND, "1")), ErrorCode.INVALID_CONFIG),
+        (topic(("flush.ms", SET, None)), ErrorCode.INVALID_REQUEST),
+        (topic(("flush.ms", SET, "1"), ("flush.ms", SET, "2")), ErrorCode.INVALID_REQUEST),
+        (topic(("flush.ms", 9, "1")), ErrorCode.INVALID_REQUEST),
+        (
+            resource(TOPIC, "nothing", ("flush.ms", SET, "1")),
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ),
+        (broker("1", ("node.id", SET, "1")), ErrorCode.INVALID_REQUEST),
+        (broker("", ("listeners", SET, "a:1")), ErrorCode.INVALID_REQUEST),
+        (broker("1", ("durability", SET, "x")), ErrorCode.INVALID_REQUEST),
+        (broker("7", ("num.partitions", SET, "1")), ErrorCode.INVALID_REQUEST),
+        (resource(BROKER_LOGGER, "1"), ErrorCode.INVALID_REQUEST),
+    ],
+    ids=repr,
+)
+async def test_refuses_as_kafka_does_and_changes_nothing(
+    plane: MetadataPlane, wanted: AlterConfigsResource, expected: ErrorCode
+) -> None:
+    before = await plane.store.tree("/config")
+    for validate_only in (True, False):
+        (answer,) = await alter(plane, wanted, validate_only=validate_only)
+        assert answer.error_code == expected
+        assert answer.error_message
+    assert await plane.store.tree("/config") == before
+
+
+async def test_a_resource_that_comes_twice_is_not_altered(plane: MetadataPlane) -> None:
+    edit = topic(("flush.ms", SET, "1"))
+    answers = await alter(plane, edit, broker("1", ("num.partitions", SET, "2")), edit)
+    assert [answer.error_code for answer in answers] == [
+        ErrorCode.INVALID_REQUEST,
+        ErrorCode.NONE,
+        ErrorCode.INVALID_REQUEST,
+    ]
+    assert plane.metadata.topics["t"].config == BEFORE
+
+
+async def test_validating_alters_nothing(plane: MetadataPlane) -> None:
+    (answer,) = await alter(plane, topic(("flush.ms", SET, "1")), validate_only=True)
+    assert answer.error_code == ErrorCode.NONE
+    assert plane.metadata.topics["t"].config == BEFORE
