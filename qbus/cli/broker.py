@@ -61,9 +61,12 @@ def broker(
 
     Settings have Kafka's names. A flag goes before -o, -o before FILE; the log goes to stderr.
     """
+    import logging
+
     from qbus.broker.logging import configure
     from qbus.broker.server import run
     from qbus.config import load_broker_config
+    from qbus.errors import QbusError
 
     config = load_broker_config(
         config_file,
@@ -79,4 +82,12 @@ def broker(
     if not config.log_dirs:
         raise click.UsageError("Missing option '--data-dir'.", context)
     configure("json" if as_json else "human", log_level)
-    context.exit(run(config))
+    try:
+        code = run(config)
+    except (QbusError, OSError):
+        raise
+    except Exception:
+        # A defect: whoever reads the log needs to know where.
+        logging.getLogger(__name__).exception("the broker has failed")
+        code = 1
+    context.exit(code)
