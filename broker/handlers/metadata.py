@@ -112,7 +112,9 @@ def _find(
 ) -> MetadataResponseTopic:
     name, topic_id = wanted.name, wanted.topic_id
     if topic_id != ZERO_UUID or name is None:
-        if not by_id or name is not None:  # Kafka: one of the two, and ids only where they work
+        if not by_id:  # and an answer without a name cannot be written either
+            return _refuse(name or "", topic_id, ErrorCode.INVALID_REQUEST)
+        if name is not None:
             return _refuse(name, topic_id, ErrorCode.INVALID_REQUEST)
         found = broker.metadata.topics_by_id.get(topic_id)
         if found is None:

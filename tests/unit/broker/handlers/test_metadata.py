@@ -136,7 +136,9 @@ async def test_a_topic_is_named_one_way_and_by_id_only_where_that_works(
     assert await refusal(plane, 12, both) is ErrorCode.INVALID_REQUEST
     neither = by_id(ZERO_UUID)
     assert await refusal(plane, 12, neither) is ErrorCode.UNKNOWN_TOPIC_ID
-    assert await refusal(plane, 11, both) is ErrorCode.INVALID_REQUEST
+    for version in (10, 11):
+        for request in (both, by_id(known), neither):
+            assert await refusal(plane, version, request) is ErrorCode.INVALID_REQUEST
 
 
 @pytest.mark.parametrize("version", ALL_VERSIONS)
