@@ -110,22 +110,27 @@ def _answer(
 def _find(
     broker: "Broker", wanted: MetadataRequestTopic, failed: dict[str, ErrorCode], *, by_id: bool
 ) -> MetadataResponseTopic:
-    name, topic_id = wanted.name, wanted.topic_id
-    if topic_id != ZERO_UUID or name is None:
-        if not by_id:  # and an answer without a name cannot be written either
-            return _refuse(name or "", topic_id, ErrorCode.INVALID_REQUEST)
-        if name is not None:
-            return _refuse(name, topic_id, ErrorCode.INVALID_REQUEST)
-        found = broker.metadata.topics_by_id.get(topic_id)
-        if found is None:
-            return _refuse(None, topic_id, ErrorCode.UNKNOWN_TOPIC_ID)
-        return _describe(broker, found)
+    name = wanted.name
+    if name is None or wanted.topic_id != ZERO_UUID:
+        if by_id:
+            return _find_by_id(broker, wanted)
+        # An answer without a name cannot be written in these versions either.
+        return _refuse(name or "", wanted.topic_id, ErrorCode.INVALID_REQUEST)
     found = broker.metadata.topics.get(name)
     if found is not None:
         return _describe(broker, found)
     if not is_topic_name(name):
-        return _refuse(name, topic_id, ErrorCode.INVALID_TOPIC_EXCEPTION)
-    return _refuse(name, topic_id, failed.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+        return _refuse(name, ZERO_UUID, ErrorCode.INVALID_TOPIC_EXCEPTION)
+    return _refuse(name, ZERO_UUID, failed.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+
+
+def _find_by_id(broker: "Broker", wanted: MetadataRequestTopic) -> MetadataResponseTopic:
+    if wanted.name is not None:
+        return _refuse(wanted.name, wanted.topic_id, ErrorCode.INVALID_REQUEST)
+    found = broker.metadata.topics_by_id.get(wanted.topic_id)
+    if found is None:
+        return _refuse(None, wanted.topic_id, ErrorCode.UNKNOWN_TOPIC_ID)
+    return _describe(broker, found)
 
 
 def _refuse(name: str | None, topic_id: bytes, code: ErrorCode) -> MetadataResponseTopic:
