@@ -16,8 +16,10 @@ async with Admin("127.0.0.1:9092") as admin:
 
 from .admin import Admin
 from .consumer import Consumer
+from .consumer.options import OffsetReset
 from .errors import ConnectionFailed, NoOffset, RequestTimedOut
 from .producer import Producer
+from .producer.options import Acks
 from .types import (
     EARLIEST,
     LATEST,
@@ -48,6 +50,7 @@ __all__ = [
     "EARLIEST",
     "LATEST",
     "MAX_TIMESTAMP",
+    "Acks",
     "Admin",
     "BatchMetadata",
     "ClusterDescription",
@@ -66,6 +69,7 @@ __all__ = [
     "Node",
     "OffsetAndMetadata",
     "OffsetAndTimestamp",
+    "OffsetReset",
     "PartitionDescription",
     "PartitionRecords",
     "Producer",

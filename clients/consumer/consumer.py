@@ -24,6 +24,9 @@ from .fetcher import Fetcher
 from .options import ConsumerOptions, GroupOptions, OffsetReset
 from .upkeep import Upkeep
 
+_LOOK_AROUND = 1.0
+"""Seconds after which a waiting poll sees whether something is due that no event tells of."""
+
 
 class Consumer:
     """Reads records: of chosen partitions, of whole topics, or of a group's share of them.
@@ -155,7 +158,7 @@ class Consumer:
             if found or remaining <= 0:
                 return found
             try:
-                async with asyncio.timeout(min(remaining, self._upkeep.pause())):
+                async with asyncio.timeout(min(remaining, _LOOK_AROUND)):
                     await self._changed.wait()
             except TimeoutError:
                 continue

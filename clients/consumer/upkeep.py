@@ -26,7 +26,6 @@ _log = logging.getLogger(__name__)
 
 _REFRESH_INTERVAL = 10.0
 """Seconds between looks for new topics and partitions of a subscription."""
-_LOOK_AROUND = 1.0
 
 Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 
@@ -93,10 +92,6 @@ class Upkeep:
         if is_joining:  # from here on no poll returns what may be another member's
             self._assignment.replace(())
         self._task = asyncio.create_task(self._work(offsets))
-
-    def pause(self) -> float:
-        """Seconds until something may be due that no event tells of."""
-        return _LOOK_AROUND
 
     async def close(self, may_commit: bool) -> None:
         """Commit what polls have returned, if wanted, and leave the group."""

@@ -46,11 +46,6 @@ class PartitionQueue:
         self._failed: dict[Batch, ErrorCode] = {}
         self._retry_at = 0.0
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether everything that came in has been answered for."""
-        return not (self._open or self._waiting or self._in_flight)
-
     def room_in_open(self, size: int) -> Batch | None:
         """The batch that takes ``size`` more bytes, unless a new one has to be opened."""
         batch = self._open

@@ -15,9 +15,6 @@ from .varint import encode_varint
 RecordItem = tuple[Buffer | None, Buffer | None, Iterable[tuple[str, Buffer | None]], int]
 """Key, value, headers, timestamp in milliseconds since the Unix epoch (-1: unknown)."""
 
-MAX_RECORD_OVERHEAD = 36
-"""Bytes that a record may take beyond its key, value and headers."""
-
 _NULL = encode_varint(-1)
 _NO_HEADERS = encode_varint(0)
 _TABLE_SIZE = 1 << 16

@@ -21,7 +21,6 @@ from qbus.records import (
     iter_records,
     read_header,
 )
-from qbus.records.encode import MAX_RECORD_OVERHEAD
 from qbus.records.header import write_header
 from qbus.records.varint import encode_varint
 
@@ -107,13 +106,6 @@ def test_attributes_are_kept_beside_the_codec() -> None:
     assert header.is_control
     assert header.is_transactional
     assert header.compression is Compression.LZ4
-
-
-@given(record_items)
-def test_overhead_is_bounded(item: Item) -> None:
-    key, value, _, timestamp = item
-    size = len(build_batch([(None, None, (), 0), (key, value, (), timestamp)])) - 61 - 7
-    assert size <= len(key or b"") + len(value or b"") + MAX_RECORD_OVERHEAD
 
 
 def test_batches_are_iterated_in_place() -> None:

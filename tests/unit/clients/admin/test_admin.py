@@ -1,0 +1,151 @@
+"""What the admin client makes of answers that a healthy broker of ours does not give."""
+
+import pytest
+
+from qbus.clients import Admin, ConfigKind, ConfigSource, GroupOffset
+from qbus.errors import ApiError, ErrorCode
+from qbus.wire import ApiKey
+from qbus.wire.messages.create_topics import (
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from qbus.wire.messages.describe_configs import (
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+)
+from qbus.wire.messages.describe_groups import (
+    DescribedGroup,
+    DescribedGroupMember,
+    DescribeGroupsResponse,
+)
+from qbus.wire.messages.describe_log_dirs import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
+from qbus.wire.messages.list_groups import ListedGroup, ListGroupsResponse
+from tests.unit.clients.fake_broker import FakeBroker
+
+
+async def test_a_controller_that_moved_is_asked_again() -> None:
+    async with FakeBroker() as broker, Admin(broker.bootstrap) as admin:
+        codes = [ErrorCode.NOT_CONTROLLER, ErrorCode.NONE]
+
+        def answer(request: CreateTopicsRequest) -> CreateTopicsResponse:
+            result = CreatableTopicResult(name=request.topics[0].name, error_code=codes.pop(0))
+            return CreateTopicsResponse(topics=[result])
+
+        broker.handlers[ApiKey.CREATE_TOPICS] = answer
+        await admin.create_topic("new", partitions=3, config={"a": "b"})
+        assert codes == []
+        (topic,) = broker.asked(ApiKey.CREATE_TOPICS)[-1].topics
+        assert (topic.num_partitions, topic.replication_factor) == (3, -1)
+        assert [(config.name, config.value) for config in topic.configs] == [("a", "b")]
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"), [("no such key", "no such key"), (None, "topic t: INVALID_CONFIG")]
+)
+async def test_the_brokers_words_reach_the_user(words: str | None, expected: str) -> None:
+    async with FakeBroker() as broker, Admin(broker.bootstrap) as admin:
+        result = CreatableTopicResult(
+            name="t", error_code=ErrorCode.INVALID_CONFIG, error_message=words
+        )
+        broker.handlers[ApiKey.CREATE_TOPICS] = lambda _: CreateTopicsResponse(topics=[result])
+        with pytest.raises(ApiError, match=expected):
+            await admin.create_topic("t")
+
+
+async def test_codes_and_sources_of_a_later_protocol() -> None:
+    async with FakeBroker() as broker, Admin(broker.bootstrap) as admin:
+        config = DescribeConfigsResourceResult(name="key", value="1", config_source=99)
+        result = DescribeConfigsResult(configs=[config])
+        broker.handlers[ApiKey.DESCRIBE_CONFIGS] = lambda _: DescribeConfigsResponse(
+            results=[result]
+        )
+        (entry,) = await admin.describe_config(ConfigKind.TOPIC, "t")
+        assert entry.source is ConfigSource.UNKNOWN
+        result.error_code = 9999
+        with pytest.raises(ApiError, match="9999") as caught:
+            await admin.describe_config(ConfigKind.TOPIC, "t")
+        assert caught.value.code is ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+async def test_a_dead_group_does_not_exist() -> None:
+    async with FakeBroker() as broker, Admin(broker.bootstrap) as admin:
+        broker.handlers[ApiKey.DESCRIBE_GROUPS] = lambda _: DescribeGroupsResponse(
+            groups=[DescribedGroup(group_id="g", group_state="Dead")]
+        )
+        with pytest.raises(ApiError) as caught:
+            await admin.describe_group("g")
+        assert caught.value.code is ErrorCode.GROUP_ID_NOT_FOUND
+
+
+async def test_groups_that_are_not_of_consumers_keep_their_secrets() -> None:
+    async with FakeBroker() as broker, Admin(broker.bootstrap) as admin:
+        member = DescribedGroupMember(member_id="m", member_assignment=b"\xff\xff\xff\xff")
+        broker.handlers[ApiKey.DESCRIBE_GROUPS] = lambda _: DescribeGroupsResponse(
+            groups=[DescribedGroup(group_id="g", protocol_type="connect", members=[member])]
+        )
+        (described,) = (await admin.describe_group("g")).members
+        assert described.assignment == ()
+
+
+async def test_groups_are_listed_by_name() -> None:
+    async with FakeBroker() as broker, Admin(broker.bootstrap) as admin:
+        broker.handlers[ApiKey.LIST_GROUPS] = lambda _: ListGroupsResponse(
+            groups=[ListedGroup(group_id="b"), ListedGroup(group_id="a")]
+        )
+        assert [listing.group for listing in await admin.list_groups()] == ["a", "b"]
+
+
+async def test_an_offline_log_directory_is_shown_as_such() -> None:
+    async with FakeBroker() as broker, Admin(broker.bootstrap) as admin:
+        offline = DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir="/broken")
+        healthy = DescribeLogDirsResult(
+            log_dir="/data",
+            topics=[
+                DescribeLogDirsTopic(
+                    name="t",
+                    partitions=[
+                        DescribeLogDirsPartition(partition_index=index, partition_size=index * 10)
+                        for index in (1, 0)
+                    ],
+                )
+            ],
+        )
+        broker.handlers[ApiKey.DESCRIBE_LOG_DIRS] = lambda _: DescribeLogDirsResponse(
+            results=[offline, healthy]
+        )
+        broken, good = await admin.describe_log_dirs()
+        assert (broken.is_online, broken.path) == (False, "/broken")
+        assert [(r.partition, r.size) for r in good.replicas] == [(0, 0), (1, 10)]
+
+
+async def test_topics_are_listed_without_the_internal_ones() -> None:
+    async with FakeBroker({"b": 1, "a": 2, "__internal": 1}) as broker:
+        honest = broker.metadata
+
+        def metadata(request: object) -> object:
+            response = honest(request)  # type: ignore[arg-type]
+            for topic in response.topics:
+                topic.is_internal = topic.name == "__internal"
+            return response
+
+        broker.handlers[ApiKey.METADATA] = metadata
+        async with Admin(broker.bootstrap) as admin:
+            assert [topic.name for topic in await admin.list_topics()] == ["a", "b"]
+            everything = await admin.list_topics(internal=True)
+            assert [topic.name for topic in everything] == ["__internal", "a", "b"]
+            assert [len(topic.partitions) for topic in everything] == [1, 2, 1]
+
+
+@pytest.mark.parametrize(
+    ("committed", "start", "end", "lag"),
+    [(3, 0, 10, 7), (3, 5, 10, 5), (10, 0, 10, 0), (12, 0, 10, 0)],
+)
+def test_lag_counts_what_can_still_be_read(committed: int, start: int, end: int, lag: int) -> None:
+    assert GroupOffset("t", 0, committed, "", start, end).lag == lag
