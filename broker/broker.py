@@ -67,6 +67,7 @@ class Broker:
         )
         await self.replicas.start()
         await self.groups.start()
+        self._show_groups()
 
     def drain(self) -> None:
         """Answer those who wait for records or for a rebalance; let nobody wait any more."""
@@ -82,6 +83,13 @@ class Broker:
         if hasattr(self, "logs"):
             await asyncio.to_thread(self.logs.close)
         await self.store.close()
+
+    def _show_groups(self) -> None:
+        groups, metrics = self.groups, self.metrics
+        metrics.gauge("groups", "Consumer groups in memory", lambda: groups.states().total())
+        metrics.counter("group_rebalances", "Rebalances completed", lambda: groups.rebalances)
+        metrics.counter("offset_commits", "Offsets committed", lambda: groups.commits)
+        metrics.counter("offsets_expired", "Offsets expired", lambda: groups.expired_offsets)
 
     def _make_directory(self) -> None:
         Path(self.config.log_dirs[0]).mkdir(parents=True, exist_ok=True)
