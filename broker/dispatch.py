@@ -6,9 +6,10 @@ is asked for produce and fetch alone never loads the rest, and starts the faster
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from importlib import import_module
 from time import perf_counter
+from types import CoroutineType
 from typing import TYPE_CHECKING, Any
 
 from qbus.errors import ApiError, ErrorCode
@@ -86,7 +87,7 @@ class Dispatcher:
         api, handler = self._handlers.get(header.api_key) or self._load(header.api_key)
         if not api.min_version <= header.api_version <= api.max_version:
             return self._unsupported(api, header)
-        # librdkafka 2.16 sends some bytes too many with Metadata for all topics: Kafka ignores them.
+        # librdkafka 2.16 sends some bytes too many with Metadata for all topics; Kafka lets it.
         request = decode(api.request, header.api_version, frame, position, exact=False)
         context = RequestContext(header.api_key, header.api_version, header.client_id, peer)
 
@@ -101,7 +102,7 @@ class Dispatcher:
         if response is None:
             self._requests.observe(header.api_key, started)
             return None
-        if isinstance(response, Coroutine):
+        if isinstance(response, CoroutineType):
             return PendingReply(asyncio.ensure_future(response), to_parts, exclusive=True)
         if isinstance(response, asyncio.Future):
             return PendingReply(response, to_parts, exclusive=False)
