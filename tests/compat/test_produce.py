@@ -8,7 +8,7 @@ import pytest
 from qbus.errors import ErrorCode
 
 from .clients import Client, ClientError
-from .records import Record, Stored, numbered
+from .records import START_MS, Record, Stored, numbered
 from .selection import clients_with, with_each_compression
 
 pytestmark = pytest.mark.compat
@@ -59,11 +59,13 @@ def test_idempotence(client: Client, compression: str, topic: str, reference: Cl
     assert_stored(reference.consume(topic, 0, 0, 1000), [*sent, *sent])
 
 
+@pytest.mark.parametrize("size", [900_000, 5_000_000])
 @clients_with("produce", "consume")
-def test_large_record(client: Client, topic: str) -> None:
-    sent = [Record(b"large", b"x" * 900_000)]
-    client.produce(topic, sent)
-    assert_stored(client.consume(topic, 0, 0, 1), sent)
+def test_large_record(client: Client, size: int, name: str, reference: Client) -> None:
+    reference.create_topic(name, config={"max.message.bytes": "10000000"})
+    sent = [Record(b"large", b"x" * size), Record(b"small", b"behind it")]
+    client.produce(name, sent)
+    assert_stored(client.consume(name, 0, 0, 2), sent)
 
 
 @clients_with("produce")
@@ -74,6 +76,16 @@ def test_too_large_record_is_refused(client: Client, name: str, reference: Clien
     assert refusal.value.code == ErrorCode.MESSAGE_TOO_LARGE
     client.produce(name, [Record(None, b"small")])
     assert reference.bounds(name, 0) == (0, 1)
+
+
+# kcat cannot give a timestamp.
+@clients_with("produce", but_not=("kcat",))
+def test_timestamp_out_of_bounds_is_refused(client: Client, name: str, reference: Client) -> None:
+    reference.create_topic(name, config={"message.timestamp.before.max.ms": "60000"})
+    with pytest.raises(ClientError) as refusal:
+        client.produce(name, [Record(None, b"old", (), START_MS)])
+    assert refusal.value.code == ErrorCode.INVALID_TIMESTAMP
+    assert reference.bounds(name, 0) == (0, 0)
 
 
 @clients_with("produce")

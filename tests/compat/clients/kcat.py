@@ -66,7 +66,13 @@ class Kcat:
         acks: str = "all",
         idempotent: bool = False,
     ) -> None:
-        settings = _settings({"acks": acks, "enable.idempotence": str(idempotent).lower()})
+        settings = _settings(
+            {
+                "acks": acks,
+                "enable.idempotence": str(idempotent).lower(),
+                "message.max.bytes": "10000000",
+            }
+        )
         # The headers of a run of kcat are those of all its records.
         for headers, group in itertools.groupby(records, lambda record: record.headers):
             self._run(
