@@ -1,6 +1,6 @@
 """Produce (key 0): append one record batch to each of some partitions.
 
-Version 7 allows zstd, 8 adds messages to errors, 10 says who leads instead (KIP-951), 13 names
+Version 7 allows zstd, 8 says which records are to blame, 10 who leads instead (KIP-951), 13 names
 topics by id. Versions 0 to 2 are advertised, for clients that match exact numbers, but not served:
 they carry older record formats.
 
@@ -25,8 +25,9 @@ from qbus.wire.messages.produce import (
 )
 
 from ..context import RequestContext
-from ..replication import ACKS_ALL, DelayedProduce, Partition, ReplicaManager
+from ..replication import ACKS_ALL, DelayedProduce, Partition
 from .leaders import leader_of, reachable
+from .record_errors import bad_timestamps
 
 if TYPE_CHECKING:
     from ..broker import Broker
@@ -50,11 +51,11 @@ def handle(
     """
     if request.acks not in _ACKS:
         return _refuse_acks(request)
-    appends = _Appends(broker.replicas, context.api_version, request.acks)
+    appends = _Appends(broker, context.api_version, request.acks)
     response = ProduceResponse(responses=[appends.topic(topic) for topic in request.topic_data])
-    if appends.failed is not None:
+    if appends.failed:
         if request.acks == 0:
-            raise appends.failed
+            raise ApiError(appends.failed)
         if context.api_version >= _FIRST_WITH_LEADERS:
             _name_leaders(broker, response)
     if request.acks == 0:
@@ -67,13 +68,14 @@ def handle(
 class _Appends:
     """The appends of one request."""
 
-    __slots__ = ("_acks", "_replicas", "_version", "failed", "pending")
+    __slots__ = ("_acks", "_broker", "_replicas", "_version", "failed", "pending")
 
-    def __init__(self, replicas: ReplicaManager, version: int, acks: int) -> None:
-        self._replicas = replicas
+    def __init__(self, broker: "Broker", version: int, acks: int) -> None:
+        self._broker = broker
+        self._replicas = broker.replicas
         self._version = version
         self._acks = acks
-        self.failed: ApiError | None = None
+        self.failed = ErrorCode.NONE
         # What acks=all waits for: the partition, the offset after the batch, and its answer.
         self.pending: list[tuple[Partition, int, PartitionProduceResponse]] = []
 
@@ -83,15 +85,16 @@ class _Appends:
         partitions = self._replicas.partitions_of(key)
         answers = []
         for data in topic.partition_data:
+            partition = partitions.get(data.index)
             try:
-                partition = partitions.get(data.index)
                 if partition is None:
                     raise ApiError(self._replicas.why_missing(key, data.index))
                 answers.append(self._append(partition, data))
             except ApiError as error:
-                # Its traceback leads back here: a cycle that would keep the request's memory.
-                self.failed = error.with_traceback(None)
-                answers.append(_refused(data.index, error))
+                # Not the error itself: its traceback leads back here, a cycle that would keep the
+                # request's memory.
+                self.failed = error.code
+                answers.append(self._refusal(partition, data, error))
         return TopicProduceResponse(
             name=topic.name, topic_id=topic.topic_id, partition_responses=answers
         )
@@ -113,6 +116,16 @@ class _Appends:
         )
         if self._acks == ACKS_ALL and partition.high_watermark <= info.last_offset:
             self.pending.append((partition, info.last_offset + 1, answer))
+        return answer
+
+    def _refusal(
+        self, partition: Partition | None, data: PartitionProduceData, error: ApiError
+    ) -> PartitionProduceResponse:
+        answer = _refused(data.index, error)
+        records = data.records
+        if error.code is ErrorCode.INVALID_TIMESTAMP and partition and records:
+            now_ms = self._broker.clock.time_ms()
+            answer.record_errors = bad_timestamps(records, partition.log.config, now_ms)
         return answer
 
     def acknowledgement(

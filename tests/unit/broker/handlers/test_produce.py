@@ -2,13 +2,16 @@
 
 import asyncio
 import errno
+import gc
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
+from qbus.broker.context import RequestContext
+from qbus.broker.handlers.produce import handle
 from qbus.errors import ApiError, ErrorCode
-from qbus.records import Compression
+from qbus.records import Compression, build_batch
 from qbus.wire import API, ApiKey
 from qbus.wire.messages.produce import (
     PartitionProduceData,
@@ -195,6 +198,42 @@ class TestRefusals:
         assert answer.base_offset == -1
         assert answer.error_message
         assert partition.log.log_end_offset == 0
+
+    @pytest.mark.parametrize("version", [7, 8, LATEST])
+    async def test_the_records_to_blame_are_named(self, plane: DataPlane, version: int) -> None:
+        await plane.create("orders")
+        late = NOW_MS + 10**9
+        data = build_batch([(None, b"a", (), t) for t in (NOW_MS, late, NOW_MS, late)])
+        answer = await produce(plane, memoryview(data), version=version)
+        assert answer.error_code == ErrorCode.INVALID_TIMESTAMP
+        blamed = [error.batch_index for error in answer.record_errors]
+        assert blamed == ([1, 3] if version >= 8 else [])
+        for error in answer.record_errors:
+            assert str(late) in (error.batch_index_error_message or "")
+
+    async def test_blame_is_bounded(self, plane: DataPlane) -> None:
+        await plane.create("orders")
+        data = build_batch([(None, b"a", (), NOW_MS + 10**9)] * 5_000)
+        assert len((await produce(plane, memoryview(data))).record_errors) == 10
+        packed = batch(b"a", timestamp=NOW_MS + 10**9, compression=Compression.GZIP)
+        assert (await produce(plane, packed)).record_errors == []
+
+    async def test_a_refused_request_keeps_no_memory(self, plane: DataPlane) -> None:
+        """Its records are a view of a buffer that is used again."""
+        await plane.create("orders")
+        gc.disable()
+        try:
+            buffer = bytearray(bytes(batch(b"a", attributes=0x20)))
+            sent = request(plane, LATEST, None)
+            sent.topic_data[0].partition_data[0].records = memoryview(buffer)
+            context = RequestContext(ApiKey.PRODUCE, LATEST, None, None)  # type: ignore[arg-type]
+            response = handle(plane.broker, context, sent)
+            assert isinstance(response, ProduceResponse)
+            assert response.responses[0].partition_responses[0].error_code
+            del sent
+            buffer.append(0)  # BufferError: some view of it is left
+        finally:
+            gc.enable()
 
     async def test_zstd_needs_version_7(self, plane: DataPlane) -> None:
         await plane.create("orders")
