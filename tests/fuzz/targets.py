@@ -1,0 +1,79 @@
+"""What the fuzzer drives: ``python -m tests.fuzz.targets NAME [libFuzzer options]``.
+
+Each target takes any bytes and may end in no error but the ones it names.
+"""
+
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+
+import atheris
+
+with atheris.instrument_imports(include=["qbus"]):
+    from qbus.broker.frames import FrameReader
+    from qbus.errors import WireError
+    from qbus.records import CorruptBatch, iter_batches, iter_records
+    from qbus.wire import API, decode, decode_request_header, encode
+
+_MAX_FRAME = 1 << 16
+_MAX_DECOMPRESSED = 1 << 20
+
+
+def request(data: bytes) -> None:
+    """A request frame: its header, then its body; what was read can be written again."""
+    with suppress(WireError):
+        header, position = decode_request_header(data)
+        api = API.get(header.api_key)  # type: ignore[call-overload] # any int may be asked for
+        if api is None or not api.min_version <= header.api_version <= api.max_version:
+            return
+        message = decode(api.request, header.api_version, data, position)
+        again = b"".join(bytes(part) for part in encode(message, header.api_version))
+        assert decode(api.request, header.api_version, again) == message
+
+
+def response(data: bytes) -> None:
+    """A response of any API and version."""
+    if len(data) < 2:
+        return
+    api = list(API.values())[data[0] % len(API)]
+    version = api.min_version + data[1] % (api.max_version - api.min_version + 1)
+    with suppress(WireError):
+        decode(api.response, version, data[2:])
+
+
+def records(data: bytes) -> None:
+    """Record batches from somebody who lies about everything."""
+    with suppress(CorruptBatch):
+        for _, batch in iter_batches(data):
+            for _ in iter_records(batch, max_size=_MAX_DECOMPRESSED):
+                pass
+
+
+def frames(data: bytes) -> None:
+    """A stream cut anywhere; memory stays within what was sent and the limit."""
+    reader = FrameReader(memoryview(bytearray(64)), _MAX_FRAME)
+    position = 0
+    with suppress(WireError):
+        while position < len(data):
+            target = reader.target()
+            assert len(target)
+            taken = data[position : position + len(target)]
+            target[: len(taken)] = taken
+            position += len(taken)
+            reader.received(len(taken))
+            for _ in reader.frames():
+                pass
+            reader.keep(reader.wanted())
+            assert reader.held <= 4 * (position + _MAX_FRAME)
+
+
+TARGETS: dict[str, Callable[[bytes], None]] = {
+    "request": request,
+    "response": response,
+    "records": records,
+    "frames": frames,
+}
+
+if __name__ == "__main__":
+    atheris.Setup([sys.argv[0], *sys.argv[2:]], TARGETS[sys.argv[1]])
+    atheris.Fuzz()
