@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from perf import backlog, footprint, latency, partitions, throughput
+from perf import abuse, backlog, footprint, latency, partitions, throughput
 from perf.report import Figure, show, write_json
 
 CLAIMS: dict[str, Callable[[int, float], list[Figure]]] = {
@@ -16,6 +16,7 @@ CLAIMS: dict[str, Callable[[int, float], list[Figure]]] = {
     "memory": footprint.run_memory,
     "backlog": backlog.run,
     "partitions": partitions.run,
+    "abuse": abuse.run,
 }
 
 
