@@ -1,5 +1,6 @@
 """The partitions of a broker: opened, changed and deleted as the metadata says."""
 
+import asyncio
 import errno
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -126,6 +127,25 @@ class TestDeleting:
         await plane.start()
         assert plane.replicas.get_partition("orders", 0) is None
         assert directories(plane) == {"orders-0"}
+
+    async def test_a_flush_under_way_finishes_before_its_files_go(self, plane: DataPlane) -> None:
+        """It would find them gone, and take the whole data directory for failed."""
+        doomed = await plane.create("doomed", qbus_durability="memory", segment_bytes=1024)
+        other = await plane.create("other")
+        for _ in range(3):
+            doomed.append(batch(b"x" * 600), 1)
+        plane.disk.hold_syncs()
+        doomed.flush()
+        assert await asyncio.to_thread(plane.disk.syncing.acquire, timeout=10)
+        removal = asyncio.create_task(plane.metadata.remove("doomed"))
+        await asyncio.sleep(0.02)
+        assert plane.replicas.get_partition("doomed", 0) is None
+        plane.disk.release_syncs()
+        await removal
+        assert directories(plane) == {"other-0"}
+        other.append(batch(b"a"), 1)
+        await eventually(lambda: other.high_watermark == 1)
+        assert not plane.logs.directories[0].offline
 
     async def test_what_a_deleted_topic_counted_stays_counted(self, plane: DataPlane) -> None:
         partition = await plane.create("orders", qbus_durability="memory")
