@@ -125,6 +125,7 @@ async def test_follows_what_happens_to_a_topic(store: MetadataStore, cache: Meta
     named = ChangeNode(topics=("t",))
     assert await see(named, *topic_ops("t")) == [TopicCreated(topics[0])]
 
+    assert cache.topic_config(topics[0]).flush_ms == 2**63 - 1
     config = ConfigNode({"flush.ms": "1"}).encode()
     events = await see(ChangeNode(configs=("t",)), Create(ConfigNode.topic_path("t"), config))
     assert events == [TopicConfigChanged(topics[1])]

@@ -83,11 +83,12 @@ async def test_the_root_has_children(store: MetadataStore) -> None:
 
 
 async def test_a_tree_is_everything_below_and_nothing_beside(store: MetadataStore) -> None:
-    paths = ["/t", "/t/a", "/t/a/b", "/t/z", "/t-beside", "/t.x", "/t0", "/u/t/a"]
-    await store.transaction([Create(path, path.encode()) for path in paths])
-    tree = await store.tree("/t")
-    assert tree == {path: Node(path.encode(), 0) for path in paths[:4]}
-    assert set(paths) <= (await store.tree("/")).keys()
+    inside = ["/t", "/t/a", "/t/a/b", "/t/z", "/t/~/x", "/t/-/x"]
+    outside = ["/t-/x", "/t./x", "/t0/x", "/tt/x", "/t~/x", "/u/t/a", "/s"]
+    await store.transaction([Create(path, b"x") for path in inside + outside])
+    assert (await store.tree("/t")).keys() == {*inside, "/t/~", "/t/-"}
+    assert (await store.tree("/t"))["/t/a/b"] == Node(b"x", 0)
+    assert {*inside, *outside} <= (await store.tree("/")).keys()
 
 
 # Transactions

@@ -171,10 +171,13 @@ async def test_topics_of_one_request_may_not_collide(plane: MetadataPlane) -> No
     ]
 
 
-async def test_a_request_creates_a_bounded_number_of_partitions(plane: MetadataPlane) -> None:
-    outcomes = await plane.controller.create_topics(
-        [NewTopic("a", 6_000), NewTopic("b", 6_000)], validate_only=True
-    )
+@pytest.mark.parametrize("partitions", [6_000, -1])
+async def test_a_request_creates_a_bounded_number_of_partitions(
+    plane: MetadataPlane, partitions: int
+) -> None:
+    plane.config.set_dynamic({"num.partitions": "6000"}, {})
+    topics = [NewTopic("a", partitions), NewTopic("b", partitions)]
+    outcomes = await plane.controller.create_topics(topics, validate_only=True)
     assert [code(outcome) for outcome in outcomes] == [
         ErrorCode.NONE,
         ErrorCode.POLICY_VIOLATION,
@@ -423,6 +426,22 @@ async def test_a_decision_that_was_overtaken_is_made_anew(
     _overtake(plane, monkeypatch, theirs)
     assert await plane.controller.create_partitions([Growth("t", 3)]) == [None]
     assert len(plane.metadata.topics["t"].partitions) == 3
+
+
+async def test_what_was_changed_meanwhile_is_not_written_over(
+    three: MetadataPlane, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between decision and transaction another controller moves a replica."""
+    await create(three, NewTopic("t", assignment={0: [1]}))
+    node = TopicNode(three.metadata.topics["t"].id, {0: (3,)})
+    theirs: list[Op] = [
+        Set(TopicNode.path("t"), node.encode()),
+        announce(ChangeNode(topics=("t",)).encode()),
+    ]
+    _overtake(three, monkeypatch, theirs)
+    assert await three.controller.create_partitions([Growth("t", 2)]) == [None]
+    assert three.metadata.topics["t"].partitions[0].replicas == (3,)
+    assert len(three.metadata.topics["t"].partitions) == 2
 
 
 async def test_a_name_that_was_taken_meanwhile_exists_already(
