@@ -76,6 +76,7 @@ class Batch:
         "done",
         "encoded",
         "identity",
+        "ordinal",
         "partition",
         "sequence",
         "size",
@@ -92,6 +93,7 @@ class Batch:
         self.encoded: bytearray | None = None
         self.identity: ProducerIdentity | None = None
         self.sequence = -1
+        self.ordinal = -1
         self._values: list[Buffer] = []
         self._items: list[RecordItem] | None = None
         self._singles: list[tuple[int, asyncio.Future[RecordMetadata]]] = []

@@ -7,6 +7,8 @@ Pure: it is told what happened and says what may be sent. How an idempotent prod
   again, so the broker recognizes what it already has.
 - A broker that has never met an identity takes any first sequence: until one batch is delivered,
   only one is in flight, or the second could be taken for the first.
+- A broker recognizes a producer's last five batches, so of any five in a row the first is answered
+  for before a sixth is sent, even when those between are delivered already.
 - After a failure nothing is sent until all that is in flight is answered; then what failed goes
   again, oldest first.
 - If then the oldest of them was refused as out of sequence, nothing before it is missing an answer:
@@ -39,6 +41,7 @@ class PartitionQueue:
         self._batch_bytes = batch_bytes
         self._max_in_flight = max_in_flight
         self._next_sequence = 0
+        self._next_ordinal = 0
         self._is_established = False
         self._open: Batch | None = None
         self._waiting: deque[Batch] = deque()
@@ -69,8 +72,7 @@ class PartitionQueue:
 
     def next_at(self, linger: float) -> float | None:
         """When :meth:`take` will have a batch, if nothing happens until then; None: not at all."""
-        limit = self._max_in_flight if self._is_established else 1
-        if len(self._in_flight) >= limit or self._failed:
+        if self._failed or not self._has_room():
             return None
         if self._waiting:
             return self._retry_at
@@ -89,6 +91,9 @@ class PartitionQueue:
         else:
             assert self._open is not None
             batch, self._open = self._open, None
+        if batch.ordinal < 0:
+            batch.ordinal = self._next_ordinal
+            self._next_ordinal += 1
         self._in_flight.append(batch)
         return batch
 
@@ -135,6 +140,16 @@ class PartitionQueue:
             old.append(self._open)
             self._open = None
         return old
+
+    def _has_room(self) -> bool:
+        """Whether one more may be in flight."""
+        if not self._in_flight:
+            return True
+        oldest = self._in_flight[0].ordinal
+        ordinal = self._waiting[0].ordinal if self._waiting else -1
+        if ordinal < 0:
+            ordinal = self._next_ordinal
+        return self._is_established and ordinal - oldest < self._max_in_flight
 
     def _recover(self) -> None:
         """Once nothing is on its way, let what failed go first."""

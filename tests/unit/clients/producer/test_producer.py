@@ -5,7 +5,7 @@ import random
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from qbus.clients import Producer, RequestTimedOut
@@ -187,7 +187,8 @@ FAULTS = st.lists(
 )
 
 
-@settings(max_examples=25, deadline=None)
+@example(faults=["none", "time out", "none", "lose the request", "time out"], partitions=1, seed=0)
+@settings(max_examples=100, deadline=None)
 @given(faults=FAULTS, partitions=st.integers(1, 3), seed=st.integers(0, 2**32))
 async def test_whatever_fails_each_record_is_stored_once_and_in_order(
     faults: list[str | ErrorCode], partitions: int, seed: int
@@ -195,19 +196,22 @@ async def test_whatever_fails_each_record_is_stored_once_and_in_order(
     pauses = random.Random(seed)
     async with FakeBroker({"t": partitions}) as broker:
         Faults(broker, *faults)
-        async with Producer(broker.bootstrap, linger_ms=0, batch_bytes=60) as producer:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("qbus.clients.producer.sender._FIRST_RETRY", 0.001)
             deliveries = []
-            for number in range(60):
-                deliveries.append(
-                    await producer.send("t", b"%d" % number, partition=number % partitions)
-                )
-                if pauses.random() < 0.3:
-                    await asyncio.sleep(0)
-            delivered = await asyncio.gather(*deliveries)
+            async with Producer(broker.bootstrap, linger_ms=0, batch_bytes=60) as producer:
+                for number in range(60):
+                    deliveries.append(
+                        await producer.send("t", b"%d" % number, partition=number % partitions)
+                    )
+                    if pauses.random() < 0.3:
+                        await asyncio.sleep(0)
         for partition in range(partitions):
             sent = [b"%d" % number for number in range(partition, 60, partitions)]
             assert broker.logs["t", partition].values() == sent
-        assert [metadata.offset for metadata in delivered] == [n // partitions for n in range(60)]
+        assert [(await delivery).offset for delivery in deliveries] == [
+            number // partitions for number in range(60)
+        ]
 
 
 async def test_a_leader_that_moved_is_found_again() -> None:

@@ -107,8 +107,21 @@ async def test_in_flight_is_bounded() -> None:
     sending = Sending(max_in_flight=2).established()
     first, second, third = (sending.put() for _ in range(3))
     assert sending.take_all() == [first, second]
-    sending.queue.delivered(second)
+    sending.queue.delivered(first)
     assert sending.take_all() == [third]
+
+
+async def test_none_gets_further_ahead_of_the_oldest_than_a_broker_remembers() -> None:
+    sending = Sending(max_in_flight=3).established()
+    unknown, second, third, fourth = (sending.put() for _ in range(4))
+    assert sending.take_all() == [unknown, second, third]
+    sending.queue.delivered(second)
+    sending.queue.delivered(third)
+    assert sending.take_all() == [], "the fourth might push the first out of the broker's memory"
+    sending.queue.failed(unknown, ErrorCode.REQUEST_TIMED_OUT, 0.0)
+    assert sending.take_all() == [unknown]
+    sending.queue.delivered(unknown)
+    assert sending.take_all() == [fourth]
 
 
 async def test_sequences_wrap_to_zero() -> None:
