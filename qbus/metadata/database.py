@@ -168,12 +168,9 @@ class Database:
             case Create():
                 return self._create(operation)
             case Set(path, data, version):
-                current = self._check(path, version)
-                self._db.execute(
-                    "UPDATE nodes SET data = ?, version = ? WHERE parent = ? AND name = ?",
-                    (data, current + 1, *split(path)),
-                )
-                return current + 1
+                if version == ANY_VERSION:
+                    version = self._check(path, version)
+                return self._set(path, data, version)
             case Delete(path, version):
                 self._check(path, version)
                 self._delete(path)
@@ -191,6 +188,15 @@ class Database:
         if version not in {ANY_VERSION, current}:
             raise VersionConflict(path)
         return current
+
+    def _set(self, path: str, data: bytes, version: int) -> int:
+        done = self._db.execute(
+            "UPDATE nodes SET data = ?, version = ? WHERE parent = ? AND name = ? AND version = ?",
+            (data, version + 1, *split(path), version),
+        )
+        if not done.rowcount:
+            self._check(path, version)  # says which it is
+        return version + 1
 
     def _create(self, create: Create) -> str:
         path = create.path

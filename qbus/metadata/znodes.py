@@ -22,6 +22,8 @@ ALL_BROKERS = "<default>"
 
 NO_LEADER = -1
 
+_STATES = 1024  # partitions are many, and most are in the same state as others
+
 _dump = json.JSONEncoder(separators=(",", ":")).encode
 
 
@@ -175,6 +177,7 @@ class PartitionStateNode:
         """Where the state of a partition is."""
         return f"{TopicNode.path(topic)}/partitions/{partition}/state"
 
+    @lru_cache(maxsize=_STATES)  # noqa: B019 - a few hundred small values, kept on purpose
     def encode(self) -> bytes:
         """Kafka's JSON, version 1."""
         state = {
@@ -187,7 +190,7 @@ class PartitionStateNode:
         return _dump(state).encode()
 
     @classmethod
-    @lru_cache(maxsize=1024)  # partitions are many, and most are in the same state as others
+    @lru_cache(maxsize=_STATES)
     def decode(cls, data: bytes) -> Self:
         """Read what :meth:`encode` wrote."""
         with _decoding("partition state", data) as json_:
