@@ -8,7 +8,7 @@ LINTED := . qbus/broker/ qbus/clients/ qbus/agent/
 PACKAGING := setup.cfg pyproject.toml $(wildcard setup.py)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check perf clean
+.PHONY: help demo test check perf docs clean
 
 help:  ## say what there is
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s%s\n", $$1, $$2 }' Makefile
@@ -28,6 +28,9 @@ check: .venv/.dev-ready  ## lint, formatting, types, import contracts
 
 perf: .venv/.dev-ready  ## measure every claim about speed, beside its peers
 	@$(BIN)/python -m perf $(ARGS)
+
+docs: .venv/.dev-ready  ## write those parts of the documentation anew that are made from the code
+	@$(BIN)/python -m tests.unit.docs.generated
 
 clean:  ## remove .venv, caches and build results
 	rm -rf .venv build dist *.egg-info .*_cache .hypothesis

@@ -7,7 +7,9 @@ from .output import emit
 
 
 @click.command("broker-config")
-@click.option("--broker", "broker_id", type=click.IntRange(0), help="Default: the only broker.")
+@click.option(
+    "--broker", "broker_id", type=click.IntRange(0), metavar="N", help="Default: the only broker."
+)
 @setting_options
 @client_command
 async def broker_config(

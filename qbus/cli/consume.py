@@ -23,6 +23,7 @@ from .parameters import Position, position, separator
     "--partition",
     "partitions",
     type=click.IntRange(0),
+    metavar="N",
     multiple=True,
     help="Only this one; may be repeated.",
 )

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from .lazy import OrderedGroup
 from .options import client_command
 from .output import emit
 from .parameters import Position, position
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
     from .documents import Document
 
 
-@click.group()
+@click.group(cls=OrderedGroup)
 def group() -> None:
     """List, describe, rewind and delete consumer groups."""
 
@@ -34,7 +35,10 @@ async def list_groups(*, bootstrap: str, as_json: bool) -> None:
 @click.argument("names", metavar="[NAME]...", nargs=-1)
 @client_command
 async def describe(*, names: tuple[str, ...], bootstrap: str, as_json: bool) -> None:
-    """Show each NAME (default: every group): members, committed offsets and lag."""
+    """Show groups: members, committed offsets and lag.
+
+    Without a NAME: every group.
+    """
     from .documents import group_description
     from .group_tables import group_descriptions
     from .session import administration
@@ -76,7 +80,10 @@ async def reset_offsets(
     bootstrap: str,
     as_json: bool,
 ) -> None:
-    """Let the group NAME, which must have no members, go on from somewhere else."""
+    """Let the group NAME go on from somewhere else.
+
+    The group must have no members. What is asked for stays within what is stored.
+    """
     from .group_reset import apply_reset, plan_reset
     from .group_tables import reset
     from .session import administration
@@ -95,7 +102,10 @@ async def reset_offsets(
 @click.argument("names", metavar="NAME...", nargs=-1, required=True)
 @client_command
 async def delete(*, names: tuple[str, ...], bootstrap: str, as_json: bool) -> None:
-    """Delete each NAME, which must have no members, with its offsets."""
+    """Delete groups with their offsets.
+
+    A group that has members is not deleted.
+    """
     from .session import administration
 
     async with administration(bootstrap) as admin:

@@ -36,3 +36,10 @@ class LazyGroup(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(name, entry.summary) for name, entry in self._entries.items()])
+
+
+class OrderedGroup(click.Group):
+    """A group that shows its commands in the order of their definition."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.commands)

@@ -32,7 +32,9 @@ _DELIVERY_TIMEOUT_MS = 30_000
     metavar="S",
     help="What stands before the first S in a line is the key; a line without S has none.",
 )
-@click.option("--partition", type=click.IntRange(0), help="Send everything to this partition.")
+@click.option(
+    "--partition", type=click.IntRange(0), metavar="N", help="Send everything to this partition."
+)
 @click.option(
     "--compression",
     type=click.Choice(["none", "gzip", "snappy", "lz4", "zstd"]),

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from .lazy import OrderedGroup
 from .options import client_command, config_option, setting_options
 from .output import emit
 
@@ -13,15 +14,22 @@ if TYPE_CHECKING:
     from .documents import Document
 
 
-@click.group()
+@click.group(cls=OrderedGroup)
 def topic() -> None:
     """Create, list, describe, alter and delete topics."""
 
 
 @topic.command()
 @click.argument("name")
-@click.option("--partitions", type=click.IntRange(1), help="Default: the broker's num.partitions.")
-@click.option("--replication-factor", type=click.IntRange(1), help="Default: the broker's.")
+@click.option(
+    "--partitions",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Default: the broker's num.partitions.",
+)
+@click.option(
+    "--replication-factor", type=click.IntRange(1), metavar="N", help="Default: the broker's."
+)
 @config_option
 @click.option("--if-not-exists", is_flag=True, help="An existing topic is no error.")
 @click.option("--dry-run", is_flag=True, help="Only say whether it could be created.")
@@ -81,7 +89,10 @@ async def list_topics(*, internal: bool, bootstrap: str, as_json: bool) -> None:
 @click.argument("names", metavar="[NAME]...", nargs=-1)
 @client_command
 async def describe(*, names: tuple[str, ...], bootstrap: str, as_json: bool) -> None:
-    """Show each NAME (default: every topic): settings, partitions, offsets, sizes."""
+    """Show topics: settings, partitions, offsets and sizes.
+
+    Without a NAME: every topic.
+    """
     from .session import administration
     from .topic_details import describe_topics
     from .topic_tables import topic_descriptions
@@ -93,7 +104,7 @@ async def describe(*, names: tuple[str, ...], bootstrap: str, as_json: bool) -> 
 
 @topic.command()
 @click.argument("name")
-@click.option("--partitions", type=click.IntRange(1), help="Grow to this many.")
+@click.option("--partitions", type=click.IntRange(1), metavar="N", help="Grow to this many.")
 @config_option
 @click.option("--delete-config", metavar="KEY", multiple=True, help="Back to its default.")
 @client_command
@@ -124,32 +135,6 @@ async def alter(
     emit(documents, topic_descriptions, as_json=as_json)
 
 
-@topic.command()
-@click.argument("names", metavar="NAME...", nargs=-1, required=True)
-@click.option("--if-exists", is_flag=True, help="A missing topic is no error.")
-@client_command
-async def delete(*, names: tuple[str, ...], if_exists: bool, bootstrap: str, as_json: bool) -> None:
-    """Delete each NAME with all its records."""
-    from qbus.errors import ApiError, ErrorCode
-
-    from .failures import Failure
-    from .failures import describe as describe_error
-    from .session import administration
-
-    documents = []
-    async with administration(bootstrap) as admin:
-        for name in names:
-            try:
-                await admin.delete_topic(name)
-            except ApiError as error:
-                if not (if_exists and error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
-                    raise Failure(f"cannot delete topic {name}: {describe_error(error)}") from error
-                documents.append({"name": name, "deleted": False})
-            else:
-                documents.append({"name": name, "deleted": True})
-    emit(documents, _deleted, as_json=as_json)
-
-
 @topic.command("config")
 @click.argument("name")
 @setting_options
@@ -175,6 +160,32 @@ async def topic_config(
             admin, ConfigKind.TOPIC, name, to_set=to_set, unset=unset, show_all=show_all
         )
     emit(documents, settings, as_json=as_json)
+
+
+@topic.command()
+@click.argument("names", metavar="NAME...", nargs=-1, required=True)
+@click.option("--if-exists", is_flag=True, help="A missing topic is no error.")
+@client_command
+async def delete(*, names: tuple[str, ...], if_exists: bool, bootstrap: str, as_json: bool) -> None:
+    """Delete each NAME with all its records."""
+    from qbus.errors import ApiError, ErrorCode
+
+    from .failures import Failure
+    from .failures import describe as describe_error
+    from .session import administration
+
+    documents = []
+    async with administration(bootstrap) as admin:
+        for name in names:
+            try:
+                await admin.delete_topic(name)
+            except ApiError as error:
+                if not (if_exists and error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
+                    raise Failure(f"cannot delete topic {name}: {describe_error(error)}") from error
+                documents.append({"name": name, "deleted": False})
+            else:
+                documents.append({"name": name, "deleted": True})
+    emit(documents, _deleted, as_json=as_json)
 
 
 async def _summary(admin: "Admin", name: str) -> "Document":

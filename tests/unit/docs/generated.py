@@ -1,0 +1,116 @@
+"""The parts of the documentation that are made from the code.
+
+A part stands between ``<!-- generated: NAME -->`` and ``<!-- end -->``. ``make docs`` writes them
+all anew; the test beside this file says when that is due.
+"""
+
+import ast
+import re
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import click
+
+from qbus.cli.root import qbus
+from qbus.config import BROKER_CONFIG, TOPIC_CONFIG, ConfigKey
+from qbus.wire import API, ApiKey
+
+ROOT = Path(__file__).parents[3]
+DOCS = ROOT / "docs"
+
+_PART = re.compile(r"(<!-- generated: (.+?) -->\n).*?(<!-- end -->)", re.DOTALL)
+_ROLE = re.compile(r":[a-z]+:`~?([^`]+)`")
+_WIDTH = 96
+
+
+def generated(text: str) -> str:
+    """Return a page with its generated parts as they should be."""
+    return _PART.sub(lambda part: f"{part[1]}\n{_content(part[2])}\n{part[3]}", text)
+
+
+def pages() -> Iterator[Path]:
+    """Yield the pages that have generated parts."""
+    for page in [ROOT / "ARCHITECTURE.md", *sorted(DOCS.glob("*.md"))]:
+        if _PART.search(page.read_text()):
+            yield page
+
+
+def _content(name: str) -> str:
+    kind, _, argument = name.partition(" ")
+    return _KINDS[kind](argument)
+
+
+def _apis(_: str) -> str:
+    rows = ["| key | API | versions |", "|---|---|---|"]
+    for key, api in sorted(API.items()):
+        low = 0 if key is ApiKey.PRODUCE else api.min_version
+        name = "".join(word.capitalize() for word in key.name.split("_"))
+        rows.append(f"| {int(key)} | {name} | {low}-{api.max_version} |")
+    return "\n".join([*rows, ""])
+
+
+def _settings(which: str) -> str:
+    keys: Mapping[str, ConfigKey] = {"topic": TOPIC_CONFIG, "broker": BROKER_CONFIG}[which]
+    rows = ["| setting | default | values | what it is |", "|---|---|---|---|"]
+    for name, key in sorted(keys.items()):
+        fixed = " Takes effect at start only." if key.static else ""
+        rows.append(f"| `{name}` | {_default(key)} | {key.allowed} | {key.doc}{fixed} |")
+    return "\n".join([*rows, ""])
+
+
+def _default(key: ConfigKey) -> str:
+    if key.default is None:
+        return "not set"
+    text = key.format(key.default)
+    return f"`{text}`" if text else "empty"
+
+
+def _help(path: str) -> str:
+    command: click.Command = qbus
+    context = click.Context(
+        command,
+        info_name="qbus",
+        terminal_width=_WIDTH,
+        max_content_width=_WIDTH,
+        help_option_names=["-h", "--help"],
+    )
+    for name in path.split():
+        assert isinstance(command, click.Group)
+        found = command.get_command(context, name)
+        assert found is not None, f"there is no command {path}"
+        command = found
+        context = click.Context(command, info_name=name, parent=context)
+    return f"```\n{command.get_help(context)}\n```\n"
+
+
+def _files(folder: str) -> str:
+    """A line for each module of a folder: what its docstring says first."""
+    rows = ["| file | what it is |", "|---|---|"]
+    for path in sorted((ROOT / folder).glob("*.py")):
+        docstring = ast.get_docstring(ast.parse(path.read_text()))
+        if docstring:
+            rows.append(f"| `{path.name}` | {_first_sentence(docstring)} |")
+    return "\n".join([*rows, ""])
+
+
+def _first_sentence(docstring: str) -> str:
+    first = docstring.split("\n\n", maxsplit=1)[0].replace("\n", " ").replace("|", "\\|")
+    return _ROLE.sub(r"`\1`", first).replace("``", "`")
+
+
+_KINDS: dict[str, Callable[[str], str]] = {
+    "apis": _apis,
+    "settings": _settings,
+    "help": _help,
+    "files": _files,
+}
+
+
+def main() -> None:
+    """Write every page anew."""
+    for page in pages():
+        page.write_text(generated(page.read_text()))
+
+
+if __name__ == "__main__":
+    main()
