@@ -94,4 +94,5 @@ def _console(*, stderr: bool) -> "Console":
 
     stream = sys.stderr if stderr else sys.stdout
     width = None if stream.isatty() or "COLUMNS" in os.environ else _UNBOUNDED
-    return Console(stderr=stderr, width=width, highlight=False, soft_wrap=False)
+    # Names of groups may hold anything: nothing of what is printed is markup.
+    return Console(stderr=stderr, width=width, highlight=False, markup=False, emoji=False)

@@ -1,6 +1,7 @@
 """The demo's account, for people."""
 
 import shlex
+import shutil
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -141,10 +142,9 @@ def _verdict(account: dict[str, Any]) -> "RenderableType":
 
 def _command() -> str:
     """How this command was called, as it can be typed again."""
-    called = Path(sys.argv[0])
+    called = Path(sys.argv[0]).absolute()
     if called.name == "__main__.py":
         return f"{shlex.quote(sys.executable)} -m qbus"
-    try:
-        return shlex.quote(str(called.resolve().relative_to(Path.cwd())))
-    except ValueError:
-        return "qbus"
+    if called.is_relative_to(Path.cwd()):
+        return shlex.quote(str(called.relative_to(Path.cwd())))
+    return "qbus" if shutil.which("qbus") == str(called) else shlex.quote(str(called))

@@ -1,0 +1,52 @@
+"""JSON for machines, tables for people."""
+
+import json
+
+import pytest
+
+from qbus.cli.output import emit, json_line, note, table
+
+
+def test_json_is_one_line_of_utf8() -> None:
+    assert (
+        json_line({"name": "журнал", "value": None}) == '{"name": "журнал", "value": null}'.encode()
+    )
+
+
+def test_what_is_no_unicode_is_still_json() -> None:
+    assert json.loads(json_line({"name": "\udcff"})) == {"name": "?"}
+
+
+def test_json_and_nothing_else(capsys: pytest.CaptureFixture[str]) -> None:
+    emit({"a": 1}, lambda _: "for people", as_json=True)
+    note("a remark")
+    captured = capsys.readouterr()
+    assert captured.out == '{"a": 1}\n'
+    assert captured.err == "a remark\n"
+
+
+def test_people_get_what_is_made_of_the_same_document(capsys: pytest.CaptureFixture[str]) -> None:
+    emit({"a": 1}, lambda document: f"a is {document['a']}", as_json=False)
+    assert capsys.readouterr().out == "a is 1\n"
+
+
+def test_a_table_that_is_piped_is_never_cut(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    wide = "x" * 500
+    emit(None, lambda _: table("name", "#count", rows=[(wide, 5), ("y", None)]), as_json=False)
+    header, first, second = capsys.readouterr().out.splitlines()
+    assert header.split() == ["name", "count"]
+    assert first.split() == [wide, "5"]
+    assert second.split() == ["y", "-"]
+
+
+def test_cells_say_yes_no_and_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    emit(None, lambda _: table("a", "b", "c", "d", rows=[(True, False, [], [1, 2])]), as_json=False)
+    assert capsys.readouterr().out.splitlines()[1].split() == ["yes", "no", "-", "1,2"]
+
+
+def test_names_are_no_markup(capsys: pytest.CaptureFixture[str]) -> None:
+    emit(None, lambda _: "Deleted group [red]x[/] :smile:.", as_json=False)
+    assert capsys.readouterr().out == "Deleted group [red]x[/] :smile:.\n"
