@@ -63,14 +63,16 @@ def find_end(segment: LogSegment) -> None:
 
 
 def remove_segments(cache: FileCache, segments: list[LogSegment]) -> None:
-    """Remove the files of ``segments``, newest first, so that a crash leaves no gap.
+    """Remove the files of ``segments``, the last ones; stable on return. Raises OSError.
 
-    Raises OSError.
+    They are above the recovery point: a crash that lets some come back leaves a gap, which tells
+    that they are no part of the log.
     """
     for segment in reversed(segments):
         for suffix in SEGMENT_SUFFIXES:
             cache.files.remove(f"{segment.directory}/{numbered(segment.base_offset, suffix)}")
         cache.forget(segment.path)
+    for segment in segments[:1]:
         cache.files.sync_directory(segment.directory)
 
 
@@ -92,7 +94,7 @@ class Recovery:
     def recover(self, segments: list[LogSegment]) -> tuple[list[LogSegment], Corruption | None]:
         """Check ``segments``; those that are left after cutting what was torn, or what is corrupt.
 
-        Raises OSError.
+        The caller syncs them. Raises OSError.
         """
         for i, segment in enumerate(segments):
             following = segments[i + 1 :]
@@ -160,7 +162,6 @@ class Recovery:
         )
         remove_segments(self._cache, following)
         segment.cut_to(bad.offset, bad.position)
-        segment.file.sync()
 
 
 def check_epoch(epochs: LeaderEpochCache, placed: PlacedBatch) -> None:

@@ -1,8 +1,8 @@
 """Taking records away: from the front by retention and DeleteRecords, from the end by truncation.
 
-Segments go one at a time, each removal stable before the next, so that a crash leaves no gap: from
-the oldest on when the front goes, from the newest on when the end does. A new active segment is
-stable before the last old one goes.
+At the front segments go one at a time, the oldest first, each removal stable before the next, so
+that a crash leaves no gap; a new active segment is stable before the last old one goes. At the end
+the recovery point goes first, which the caller writes down; what a crash leaves above it is cut.
 """
 
 import contextlib

@@ -35,11 +35,13 @@ class Expectation:
     least_start: int = 0
     greatest_start: int = 0
     values: dict[int, set[bytes]] = field(default_factory=dict)
+    timestamps: dict[int, int] = field(default_factory=dict)
     sent: list[Sent] = field(default_factory=list)
 
     def cut(self, end: int) -> None:
         """What lies at ``end`` or later is gone for good."""
         self.values = {offset: values for offset, values in self.values.items() if offset < end}
+        self.timestamps = {first: ms for first, ms in self.timestamps.items() if first < end}
         self.sent = [sent for sent in self.sent if sent.first_offset + len(sent.values) <= end]
 
     @property
@@ -94,6 +96,7 @@ class Subject:
 
     def append(self, *sizes: int, epoch: int = 0) -> None:
         """One idempotent batch with values of these sizes."""
+        self.clock.advance(0.001)
         with self._trying():
             values = tuple(self._value(size) for size in sizes)
             first = self.log.log_end_offset
@@ -105,6 +108,7 @@ class Subject:
                 self._expect_not(first, values)
                 raise
             assert (info.first_offset, info.duplicate) == (first, False)
+            self.expected.timestamps[first] = self.clock.time_ms()
             self.expected.sent.append(Sent(first, self._sequence, values))
             self._sequence += len(values)
 
@@ -172,6 +176,13 @@ class Subject:
             assert self.expected.stable <= self.log.log_end_offset
             self._cut(self.log.log_end_offset)
 
+    def kill(self) -> None:
+        """The process dies; the next one says what is stable, and must be right."""
+        self.manager = open_manager(self.files, self.config, self.clock)
+        assert self.expected.stable <= self.log.flushed_offset
+        self.expected.stable = self.log.flushed_offset
+        self._cut(self.log.log_end_offset)
+
     def _cut(self, end: int) -> None:
         self.expected.cut(end)
         last = self.expected.sent[-1] if self.expected.sent else Sent(0, 0, ())
@@ -208,6 +219,7 @@ def check_survives(subject: Subject, choice: Choice) -> None:
     assert expected.stable <= log.log_end_offset <= expected.greatest_end
     assert expected.least_start <= log.log_start_offset <= expected.greatest_start
     check_content(log, expected)
+    check_timestamps(log, expected)
     check_duplicates(log, expected, clock)
     check_goes_on(manager, log, clock)
 
@@ -234,6 +246,15 @@ def read_all(log: Log) -> list[tuple[int, bytes | None]]:
                 records += [(record.offset, record.value) for record in iter_records(batch)]
             offset = found.next_offset
     return records
+
+
+def check_timestamps(log: Log, expected: Expectation) -> None:
+    """Every batch is found by its time."""
+    for first, timestamp in expected.timestamps.items():
+        if log.log_start_offset <= first < log.log_end_offset:
+            found = log.offset_for_timestamp(timestamp)
+            assert found is not None
+            assert (found.timestamp, found.offset) == (timestamp, first)
 
 
 def check_duplicates(log: Log, expected: Expectation, clock: ManualClock) -> None:

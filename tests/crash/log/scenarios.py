@@ -66,6 +66,10 @@ def retention(subject: Subject) -> None:
     subject.apply_retention()
     subject.append(10)
     subject.flush()
+    subject.clock.advance(120)
+    subject.apply_retention()
+    subject.append(10)
+    subject.flush()
     subject.checkpoint()
 
 
@@ -115,6 +119,21 @@ def restart(subject: Subject) -> None:
     subject.restart()
 
 
+def killing(subject: Subject) -> None:
+    subject.create()
+    for size in (300, 500, 600, 700, 200):
+        subject.append(size)
+    subject.kill()
+    subject.append(800)
+    subject.flush()
+    subject.checkpoint()
+    subject.append(100, epoch=1)
+    subject.append(900, epoch=1)
+    subject.kill()
+    subject.append(50, epoch=1)
+    subject.kill()
+
+
 def everything(subject: Subject) -> None:
     subject.create()
     for _ in range(5):
@@ -139,4 +158,13 @@ def everything(subject: Subject) -> None:
     subject.checkpoint()
 
 
-SCENARIOS = [append_and_flush, roll, checkpoint, retention, delete_records, truncation, restart]
+SCENARIOS = [
+    append_and_flush,
+    roll,
+    checkpoint,
+    retention,
+    delete_records,
+    truncation,
+    restart,
+    killing,
+]

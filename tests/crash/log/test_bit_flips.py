@@ -15,8 +15,8 @@ from .simulated_files import Directory, EverythingKept, Inode, SimulatedFiles
 
 pytestmark = pytest.mark.crash
 
-_CONFIG = LogConfig(segment_bytes=700, index_interval_bytes=150)
-_RECORDS = 14
+_CONFIG = LogConfig(segment_bytes=400, index_interval_bytes=150)
+_RECORDS = 8
 
 
 @pytest.fixture(scope="module")

@@ -22,7 +22,7 @@ from .simulated_files import (
 
 pytestmark = pytest.mark.crash
 
-_RANDOM_CRASHES = 4
+_RANDOM_CRASHES = 3
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
