@@ -104,6 +104,8 @@ class Upkeep:
                 partition.log.roll_if_due()
                 partition.log.apply_retention(partition.high_watermark)
                 partition.log.expire_producers()
+            except ApiError as error:  # it was deleted just now, or its disk failed
+                _log.info("no retention of %s: %s", partition, error)
             except Exception:  # noqa: BLE001 - one partition's trouble is no other's
                 _log.exception("retention of %s failed", partition)
 
