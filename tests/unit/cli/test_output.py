@@ -9,7 +9,7 @@ from qbus.cli.output import emit, json_line, note, table
 
 def test_json_is_one_line_of_utf8() -> None:
     assert (
-        json_line({"name": "журнал", "value": None}) == '{"name": "журнал", "value": null}'.encode()
+        json_line({"name": "журнал"}) == '{"name": "журнал"}'.encode()
     )
 
 
