@@ -19,6 +19,10 @@ from qbus.metadata.errors import MalformedNode
 from qbus.metadata.feed import newest
 from qbus.metadata.znodes import (
     ALL_BROKERS,
+    BROKERS,
+    CONTROLLER,
+    TOPIC_CONFIGS,
+    TOPICS,
     BrokerNode,
     ChangeNode,
     ConfigNode,
@@ -122,8 +126,8 @@ class MetadataCache:
     async def _load(self) -> None:
         position = await newest(self._store)
         topics, configs, _ = await asyncio.gather(
-            self._store.tree(TopicNode.PARENT),
-            self._store.tree(ConfigNode.TOPICS),
+            self._store.tree(TOPICS),
+            self._store.tree(TOPIC_CONFIGS),
             self._read_cluster(),
         )
         events: list[Event] = [BrokersChanged()]
@@ -166,9 +170,9 @@ class MetadataCache:
 
     async def _read_cluster(self) -> None:
         nodes, controller = await asyncio.gather(
-            self._store.tree(BrokerNode.PARENT), self._store.get(ControllerNode.PATH)
+            self._store.tree(BROKERS), self._store.get(CONTROLLER)
         )
-        nodes.pop(BrokerNode.PARENT, None)
+        nodes.pop(BROKERS, None)
         self._brokers.clear()
         for path, node in nodes.items():
             if broker := _readable(partial(_read_broker, path), node):

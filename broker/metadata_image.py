@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from qbus.metadata import Node
 from qbus.metadata.errors import MalformedNode
-from qbus.metadata.znodes import NO_LEADER, ConfigNode, PartitionStateNode, TopicNode
+from qbus.metadata.znodes import NO_LEADER, TOPICS, ConfigNode, PartitionStateNode, TopicNode
 
 _log = logging.getLogger(__name__)
 
@@ -104,7 +104,7 @@ Event = (
 
 def by_topic(nodes: Mapping[str, Node]) -> dict[str, dict[str, Node]]:
     """The tree of all topics, parted into those of each."""
-    start = len(TopicNode.PARENT) + 1
+    start = len(TOPICS) + 1
     trees: dict[str, dict[str, Node]] = {}
     for path, node in nodes.items():
         if name := path[start:].partition("/")[0]:

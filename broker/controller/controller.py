@@ -7,8 +7,8 @@ with it; so they must not wait for the controller.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from random import Random
+from typing import NamedTuple
 
 from qbus.clock import Clock
 from qbus.config import BrokerConfig, check_topic_config
@@ -26,17 +26,15 @@ from .restart import elect_again
 from .topics import DEFAULT, NewTopic, TopicPlan, TopicPlanner, check_count, delete
 
 
-@dataclass(frozen=True, slots=True)
-class Growth:
-    """More partitions for a topic, ``count`` in all; of the added ones, maybe, the replicas."""
+class Growth(NamedTuple):
+    """More partitions for a topic, ``total`` with those it has; the added ones' replicas, maybe."""
 
     topic: str
-    count: int
+    total: int
     assignment: Sequence[Sequence[int]] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigChange:
+class ConfigChange(NamedTuple):
     """A change of the configuration of ``name``: of what is set now, ``edited`` makes what will be.
 
     ``edited`` raises ApiError or ConfigError.
@@ -116,7 +114,7 @@ class Controller:
 
         async def decide(growth: Growth) -> Decision[None]:
             ops = self._planner.grow(
-                growth.topic, growth.count, growth.assignment, self._office.epoch
+                growth.topic, growth.total, growth.assignment, self._office.epoch
             )
             return Decision(None, ops, ChangeNode(topics=(growth.topic,)))
 

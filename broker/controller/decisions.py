@@ -2,13 +2,12 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from qbus.errors import ApiError, ErrorCode
 from qbus.metadata import MetadataStore, NodeError, Op, StoreError
 from qbus.metadata.feed import KEPT, announce, newest, prune, sequence_of
-from qbus.metadata.znodes import ChangeNode, ControllerEpochNode
+from qbus.metadata.znodes import CONTROLLER_EPOCH, ChangeNode
 
 from ..metadata_cache import MetadataCache
 from .office import Office
@@ -20,8 +19,7 @@ T_co = TypeVar("T_co", covariant=True)
 Item = TypeVar("Item")
 
 
-@dataclass(frozen=True, slots=True)
-class Decision(Generic[T_co]):
+class Decision(NamedTuple, Generic[T_co]):
     """What to write, if anything, what that changes, and what the outcome is then."""
 
     outcome: T_co
@@ -88,7 +86,7 @@ class Decisions:
 
     async def _catch_up(self, conflict: NodeError) -> None:
         """Somebody was faster: learn what they did."""
-        if conflict.path == ControllerEpochNode.PATH:
+        if conflict.path == CONTROLLER_EPOCH:
             self._office.lose()
         else:
             await self._metadata.applied(await newest(self._store))

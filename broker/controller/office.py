@@ -4,7 +4,13 @@ from qbus.clock import Clock
 from qbus.errors import ApiError, ErrorCode
 from qbus.metadata import Check, Create, MetadataStore, NodeExists, Op, Set, VersionConflict
 from qbus.metadata.feed import announce
-from qbus.metadata.znodes import ChangeNode, ControllerEpochNode, ControllerNode
+from qbus.metadata.znodes import (
+    CONTROLLER,
+    CONTROLLER_EPOCH,
+    ChangeNode,
+    ControllerEpochNode,
+    ControllerNode,
+)
 
 
 class Office:
@@ -29,22 +35,22 @@ class Office:
             StoreUnavailable: the store cannot be used.
         """
         while not self.is_held:
-            node = await self._store.get(ControllerEpochNode.PATH)
+            node = await self._store.get(CONTROLLER_EPOCH)
             epoch = 1 if node is None else ControllerEpochNode.decode(node.data).epoch + 1
             data = ControllerEpochNode(epoch).encode()
-            path = ControllerEpochNode.PATH
+            path = CONTROLLER_EPOCH
             bump = Create(path, data) if node is None else Set(path, data, node.version)
             holder = ControllerNode(self._node_id, self._clock.time_ms())
             try:
                 await self._store.transaction(
                     [
                         bump,
-                        Create(ControllerNode.PATH, holder.encode(), ephemeral=True),
+                        Create(CONTROLLER, holder.encode(), ephemeral=True),
                         announce(ChangeNode(cluster=True).encode()),
                     ]
                 )
             except (VersionConflict, NodeExists) as error:
-                if error.path == ControllerNode.PATH:
+                if error.path == CONTROLLER:
                     return False
                 continue
             self.epoch = epoch
@@ -63,4 +69,4 @@ class Office:
         """
         if self._version is None:
             raise ApiError(ErrorCode.NOT_CONTROLLER, "another broker is the controller")
-        return Check(ControllerEpochNode.PATH, self._version)
+        return Check(CONTROLLER_EPOCH, self._version)

@@ -5,7 +5,7 @@ from qbus.errors import ConfigError
 from qbus.metadata import Create, MetadataStore, NodeExists, Set, VersionConflict
 from qbus.metadata.feed import announce
 from qbus.metadata.ids import encode_id, new_id
-from qbus.metadata.znodes import BrokerEpochNode, BrokerNode, ChangeNode, ClusterIdNode
+from qbus.metadata.znodes import CLUSTER_ID, BrokerEpochNode, BrokerNode, ChangeNode, ClusterIdNode
 
 from ..metadata_image import BrokerInfo
 
@@ -18,12 +18,12 @@ async def ensure_cluster_id(store: MetadataStore) -> str:
         MalformedNode: the store holds something else there.
     """
     while True:
-        node = await store.get(ClusterIdNode.PATH)
+        node = await store.get(CLUSTER_ID)
         if node is not None:
             return ClusterIdNode.decode(node.data).cluster_id
         try:
             await store.transaction(
-                [Create(ClusterIdNode.PATH, ClusterIdNode(encode_id(new_id())).encode())]
+                [Create(CLUSTER_ID, ClusterIdNode(encode_id(new_id())).encode())]
             )
         except NodeExists:  # another broker was first
             continue

@@ -2,13 +2,7 @@
 
 from qbus.metadata import MetadataStore, Set
 from qbus.metadata.feed import announce
-from qbus.metadata.znodes import (
-    NO_LEADER,
-    BrokerNode,
-    ChangeNode,
-    PartitionStateNode,
-    TopicNode,
-)
+from qbus.metadata.znodes import BROKERS, NO_LEADER, TOPICS, ChangeNode, PartitionStateNode
 
 from ..metadata_image import read_topics
 from .election import elect
@@ -25,8 +19,8 @@ async def elect_again(store: MetadataStore, node_id: int, office: Office) -> int
         StoreUnavailable: the store cannot be used.
         NodeError: somebody else elects leaders at the same time.
     """
-    live = {int(name) for name in await store.children(BrokerNode.PARENT)}
-    topics = read_topics(await store.tree(TopicNode.PARENT))
+    live = {int(name) for name in await store.children(BROKERS)}
+    topics = read_topics(await store.tree(TOPICS))
     waiting = [
         (topic.name, index, partition)
         for topic in topics

@@ -4,8 +4,9 @@ The codes of the refusals are Kafka's (its ``ReplicationControlManager``).
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
 from random import Random
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from qbus.config import BrokerConfig, check_topic_config
 from qbus.errors import ApiError, ConfigError, ErrorCode
@@ -22,20 +23,20 @@ from .placement import Assignment, check_assignment, place
 DEFAULT = -1
 MAX_PARTITIONS = 10_000  # of one request, as in Kafka, so that a request costs bounded memory
 
+_NOTHING: Mapping[Any, Any] = MappingProxyType({})
 
-@dataclass(frozen=True, slots=True)
-class NewTopic:
+
+class NewTopic(NamedTuple):
     """A topic to create; DEFAULT numbers are the broker's. ``assignment`` excludes both numbers."""
 
     name: str
     partitions: int = DEFAULT
     replication_factor: int = DEFAULT
-    assignment: Mapping[int, Sequence[int]] = field(default_factory=dict)
-    config: Mapping[str, str | None] = field(default_factory=dict)
+    assignment: Mapping[int, Sequence[int]] = _NOTHING
+    config: Mapping[str, str | None] = _NOTHING
 
 
-@dataclass(frozen=True, slots=True)
-class TopicPlan:
+class TopicPlan(NamedTuple):
     """A topic as it will be, and the operations that make it."""
 
     topic_id: bytes

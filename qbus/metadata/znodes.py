@@ -10,12 +10,20 @@ Every ``decode`` raises MalformedNode.
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, ClassVar, Self
+from typing import Any, NamedTuple, Self
 
 from .errors import MalformedNode
 from .ids import decode_id, encode_id
+
+CLUSTER_ID = "/cluster/id"
+BROKERS = "/brokers/ids"
+BROKER_EPOCHS = "/brokers/epochs"
+TOPICS = "/brokers/topics"
+TOPIC_CONFIGS = "/config/topics"
+BROKER_CONFIGS = "/config/brokers"
+CONTROLLER = "/controller"
+CONTROLLER_EPOCH = "/controller_epoch"
 
 ALL_BROKERS = "<default>"
 """In place of a broker's id: what is configured for every broker."""
@@ -36,11 +44,8 @@ def _decoding(what: str, data: bytes) -> Iterator[Any]:
         raise MalformedNode(f"no {what}: {data[:200]!r}") from error
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterIdNode:
+class ClusterIdNode(NamedTuple):
     """The cluster's id, given once."""
-
-    PATH: ClassVar = "/cluster/id"
 
     cluster_id: str
 
@@ -55,11 +60,8 @@ class ClusterIdNode:
             return cls(str(json_["id"]))
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerNode:
+class BrokerNode(NamedTuple):
     """A broker that lives: an ephemeral node of its session."""
-
-    PARENT: ClassVar = "/brokers/ids"
 
     host: str
     port: int
@@ -67,10 +69,10 @@ class BrokerNode:
     rack: str | None = None
     timestamp_ms: int = 0
 
-    @classmethod
-    def path(cls, node_id: int) -> str:
+    @staticmethod
+    def path(node_id: int) -> str:
         """Where the broker ``node_id`` is registered."""
-        return f"{cls.PARENT}/{node_id}"
+        return f"{BROKERS}/{node_id}"
 
     @staticmethod
     def id_of(path: str) -> int:
@@ -111,8 +113,7 @@ class BrokerNode:
             )
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerEpochNode:
+class BrokerEpochNode(NamedTuple):
     """Bumped at each registration of a broker: the node's version is the broker's epoch."""
 
     timestamp_ms: int
@@ -120,26 +121,23 @@ class BrokerEpochNode:
     @staticmethod
     def path(node_id: int) -> str:
         """Where the epoch of the broker ``node_id`` is."""
-        return f"/brokers/epochs/{node_id}"
+        return f"{BROKER_EPOCHS}/{node_id}"
 
     def encode(self) -> bytes:
         """When the broker was registered last, for people."""
         return _dump({"version": 1, "timestamp": str(self.timestamp_ms)}).encode()
 
 
-@dataclass(frozen=True, slots=True)
-class TopicNode:
+class TopicNode(NamedTuple):
     """A topic's id, and the replicas of each partition, the preferred leader first."""
-
-    PARENT: ClassVar = "/brokers/topics"
 
     topic_id: bytes
     assignment: Mapping[int, tuple[int, ...]]
 
-    @classmethod
-    def path(cls, topic: str) -> str:
+    @staticmethod
+    def path(topic: str) -> str:
         """Where ``topic`` is."""
-        return f"{cls.PARENT}/{topic}"
+        return f"{TOPICS}/{topic}"
 
     def encode(self) -> bytes:
         """Kafka's JSON, version 3."""
@@ -163,8 +161,7 @@ class TopicNode:
             return cls(decode_id(json_["topic_id"]), assignment)
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionStateNode:
+class PartitionStateNode(NamedTuple):
     """Who leads a partition since when, and which replicas are in sync."""
 
     leader: int
@@ -202,24 +199,20 @@ class PartitionStateNode:
             )
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigNode:
+class ConfigNode(NamedTuple):
     """Dynamic configuration of a topic, of a broker, or of all brokers."""
-
-    TOPICS: ClassVar = "/config/topics"
-    BROKERS: ClassVar = "/config/brokers"
 
     config: Mapping[str, str]
 
-    @classmethod
-    def topic_path(cls, topic: str) -> str:
+    @staticmethod
+    def topic_path(topic: str) -> str:
         """Where the configuration of ``topic`` is."""
-        return f"{cls.TOPICS}/{topic}"
+        return f"{TOPIC_CONFIGS}/{topic}"
 
-    @classmethod
-    def broker_path(cls, broker: str) -> str:
+    @staticmethod
+    def broker_path(broker: str) -> str:
         """Where the configuration of the broker with this id, or of ALL_BROKERS, is."""
-        return f"{cls.BROKERS}/{broker}"
+        return f"{BROKER_CONFIGS}/{broker}"
 
     def encode(self) -> bytes:
         """Kafka's JSON, version 1."""
@@ -232,11 +225,8 @@ class ConfigNode:
             return cls({str(name): str(value) for name, value in json_["config"].items()})
 
 
-@dataclass(frozen=True, slots=True)
-class ControllerNode:
+class ControllerNode(NamedTuple):
     """The broker that decides: an ephemeral node of its session."""
-
-    PATH: ClassVar = "/controller"
 
     broker: int
     timestamp_ms: int = 0
@@ -258,11 +248,8 @@ class ControllerNode:
             return cls(int(json_["brokerid"]), int(json_["timestamp"]))
 
 
-@dataclass(frozen=True, slots=True)
-class ControllerEpochNode:
+class ControllerEpochNode(NamedTuple):
     """How many controllers there were. Each checks the node's version with all that it writes."""
-
-    PATH: ClassVar = "/controller_epoch"
 
     epoch: int
 
@@ -277,8 +264,7 @@ class ControllerEpochNode:
             return cls(int(number))
 
 
-@dataclass(frozen=True, slots=True)
-class ChangeNode:
+class ChangeNode(NamedTuple):
     """What a transaction changed, by name: an entry of the feed.
 
     ``topics``: created, deleted, or changed in their partitions' states. ``configs``: topics whose
@@ -286,10 +272,10 @@ class ChangeNode:
     ``cluster``: brokers came or went, or the controller changed.
     """
 
-    topics: tuple[str, ...] = field(default=())
-    configs: tuple[str, ...] = field(default=())
-    brokers: tuple[str, ...] = field(default=())
-    cluster: bool = field(default=False)
+    topics: tuple[str, ...] = ()
+    configs: tuple[str, ...] = ()
+    brokers: tuple[str, ...] = ()
+    cluster: bool = False
 
     def encode(self) -> bytes:
         """JSON of our own."""

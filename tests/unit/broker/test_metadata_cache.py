@@ -24,6 +24,7 @@ from qbus.metadata import Create, Delete, EmbeddedStore, MetadataStore, Op, Set,
 from qbus.metadata.feed import announce, newest, prune, sequence_of
 from qbus.metadata.znodes import (
     ALL_BROKERS,
+    CONTROLLER,
     BrokerNode,
     ChangeNode,
     ConfigNode,
@@ -88,7 +89,7 @@ async def test_knows_everything_that_is_there_at_the_start(store: MetadataStore)
             *topic_ops("t", b"1" * 16, 2),
             Create(ConfigNode.topic_path("t"), ConfigNode({"flush.ms": "7"}).encode()),
             Create(BrokerNode.path(1), BrokerNode("h", 1, 0, "r").encode(), ephemeral=True),
-            Create(ControllerNode.PATH, ControllerNode(1).encode(), ephemeral=True),
+            Create(CONTROLLER, ControllerNode(1).encode(), ephemeral=True),
             Create(ConfigNode.broker_path("1"), ConfigNode({"log.roll.ms": "9"}).encode()),
             Create(
                 ConfigNode.broker_path(ALL_BROKERS), ConfigNode({"num.partitions": "5"}).encode()
@@ -172,7 +173,7 @@ async def test_follows_brokers_and_the_controller(
         cache,
         ChangeNode(cluster=True),
         Create(BrokerNode.path(7), BrokerNode("h", 1, 3).encode()),
-        Create(ControllerNode.PATH, ControllerNode(7).encode()),
+        Create(CONTROLLER, ControllerNode(7).encode()),
     )
     assert cache.brokers == {7: BrokerInfo(7, "h", 1, None, 3)}
     assert cache.controller_id == 7
@@ -182,7 +183,7 @@ async def test_follows_brokers_and_the_controller(
         cache,
         ChangeNode(cluster=True),
         Delete(BrokerNode.path(7)),
-        Delete(ControllerNode.PATH),
+        Delete(CONTROLLER),
     )
     assert cache.brokers == {}
     assert cache.controller_id == NO_CONTROLLER
@@ -285,7 +286,7 @@ async def test_who_falls_behind_reads_everything_anew(
         [Create(ConfigNode.broker_path("1"), b"?")],
         [Create(BrokerNode.path(5), b"?")],
         [Create("/brokers/ids/no-number", BrokerNode("h", 1, 0).encode())],
-        [Create(ControllerNode.PATH, b"?")],
+        [Create(CONTROLLER, b"?")],
         [announce(b"?")],
         [announce(b"")],
     ],

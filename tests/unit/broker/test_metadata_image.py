@@ -18,7 +18,7 @@ from qbus.broker.metadata_image import (
 )
 from qbus.metadata import Node
 from qbus.metadata.errors import MalformedNode
-from qbus.metadata.znodes import NO_LEADER, ConfigNode, PartitionStateNode, TopicNode
+from qbus.metadata.znodes import NO_LEADER, TOPICS, ConfigNode, PartitionStateNode, TopicNode
 
 LED = PartitionInfo(1, 0, (1, 2), (1, 2))
 TOPIC = Topic("t", b"1" * 16, (LED,))
@@ -82,7 +82,7 @@ def test_a_malformed_topic_is_no_topic_and_costs_no_other() -> None:
     bad = {TopicNode.path("bad"): Node(b"?", 0)}
     with pytest.raises(MalformedNode):
         read_topic("bad", bad, None)
-    everything = {TopicNode.PARENT: Node(b"", 0), **bad, **nodes("a"), **nodes("b")}
+    everything = {TOPICS: Node(b"", 0), **bad, **nodes("a"), **nodes("b")}
     assert [topic.name for topic in read_topics(everything)] == ["a", "b"]
 
 

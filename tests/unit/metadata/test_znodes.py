@@ -9,6 +9,9 @@ from qbus.metadata.errors import MalformedNode
 from qbus.metadata.ids import decode_id
 from qbus.metadata.znodes import (
     ALL_BROKERS,
+    CLUSTER_ID,
+    CONTROLLER,
+    CONTROLLER_EPOCH,
     BrokerEpochNode,
     BrokerNode,
     ChangeNode,
@@ -73,7 +76,7 @@ def test_a_broker_is_registered_as_kafkas_tools_expect() -> None:
 
 
 def test_paths_are_kafkas() -> None:
-    assert ClusterIdNode.PATH == "/cluster/id"
+    assert CLUSTER_ID == "/cluster/id"
     assert BrokerNode.path(1) == "/brokers/ids/1"
     assert BrokerEpochNode.path(1) == "/brokers/epochs/1"
     assert TopicNode.path("t") == "/brokers/topics/t"
@@ -81,8 +84,8 @@ def test_paths_are_kafkas() -> None:
     assert ConfigNode.topic_path("t") == "/config/topics/t"
     assert ConfigNode.broker_path("1") == "/config/brokers/1"
     assert ConfigNode.broker_path(ALL_BROKERS) == "/config/brokers/<default>"
-    assert ControllerNode.PATH == "/controller"
-    assert ControllerEpochNode.PATH == "/controller_epoch"
+    assert CONTROLLER == "/controller"
+    assert CONTROLLER_EPOCH == "/controller_epoch"
 
 
 def test_a_registration_says_whose_it_is() -> None:

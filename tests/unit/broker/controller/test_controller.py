@@ -25,10 +25,10 @@ from qbus.metadata import Create, Delete, Op, Set, StoreUnavailable
 from qbus.metadata.feed import KEPT, PATH, announce
 from qbus.metadata.znodes import (
     ALL_BROKERS,
+    CONTROLLER,
+    CONTROLLER_EPOCH,
     ChangeNode,
     ConfigNode,
-    ControllerEpochNode,
-    ControllerNode,
     PartitionStateNode,
     TopicNode,
 )
@@ -460,7 +460,7 @@ async def test_a_name_that_was_taken_meanwhile_exists_already(
 async def test_a_former_controller_changes_nothing(
     plane: MetadataPlane, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _overtake(plane, monkeypatch, [Set(ControllerEpochNode.PATH, b"99")])
+    _overtake(plane, monkeypatch, [Set(CONTROLLER_EPOCH, b"99")])
     (outcome,) = await create(plane, NewTopic("t"))
     assert code(outcome) is ErrorCode.NOT_CONTROLLER
     assert not plane.controller.is_active
@@ -552,7 +552,7 @@ async def test_a_second_controller_decides_nothing_until_the_first_is_gone(
     assert [plane.controller.is_active, second.is_active] == [True, False]
     (outcome,) = await second.create_topics([NewTopic("t")])
     assert code(outcome) is ErrorCode.NOT_CONTROLLER
-    await plane.store.transaction([Delete(ControllerNode.PATH)])
+    await plane.store.transaction([Delete(CONTROLLER)])
     await second.start()
     assert [code(outcome) for outcome in await second.create_topics([NewTopic("t")])] == [0]
     await eventually(lambda: plane.metadata.controller_id == 2)

@@ -8,7 +8,7 @@ from qbus.broker.controller.office import Office
 from qbus.clock import ManualClock
 from qbus.errors import ApiError, ErrorCode
 from qbus.metadata import Create, Delete, EmbeddedStore, VersionConflict
-from qbus.metadata.znodes import ControllerEpochNode, ControllerNode
+from qbus.metadata.znodes import CONTROLLER, CONTROLLER_EPOCH, ControllerEpochNode, ControllerNode
 
 
 async def test_the_first_to_ask_gets_it(tmp_path: Path) -> None:
@@ -19,7 +19,7 @@ async def test_the_first_to_ask_gets_it(tmp_path: Path) -> None:
         assert first.is_held
         assert not second.is_held
         assert await first.take(), "it has it already"
-        node = await store.get(ControllerNode.PATH)
+        node = await store.get(CONTROLLER)
         assert node is not None
         assert ControllerNode.decode(node.data).broker == 1
 
@@ -30,7 +30,7 @@ async def test_each_holder_counts(tmp_path: Path) -> None:
             office = Office(store, 1, ManualClock())
             await office.take()
             assert office.epoch == expected
-            node = await store.get(ControllerEpochNode.PATH)
+            node = await store.get(CONTROLLER_EPOCH)
             assert node is not None
             assert ControllerEpochNode.decode(node.data).epoch == expected
 
@@ -40,11 +40,11 @@ async def test_a_former_holder_is_fenced(tmp_path: Path) -> None:
         former, present = Office(store, 1, ManualClock()), Office(store, 2, ManualClock())
         await former.take()
         await store.transaction([former.fence(), Create("/a")])
-        await store.transaction([Delete(ControllerNode.PATH)])  # its session ended
+        await store.transaction([Delete(CONTROLLER)])  # its session ended
         assert await present.take()
         with pytest.raises(VersionConflict) as refused:
             await store.transaction([former.fence(), Create("/b")])
-        assert refused.value.path == ControllerEpochNode.PATH
+        assert refused.value.path == CONTROLLER_EPOCH
         await store.transaction([present.fence(), Create("/b")])
 
 

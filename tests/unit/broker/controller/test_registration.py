@@ -12,7 +12,7 @@ from qbus.metadata import Create, EmbeddedStore
 from qbus.metadata.errors import MalformedNode
 from qbus.metadata.feed import newest
 from qbus.metadata.ids import decode_id
-from qbus.metadata.znodes import BrokerEpochNode, BrokerNode, ChangeNode, ClusterIdNode
+from qbus.metadata.znodes import CLUSTER_ID, BrokerEpochNode, BrokerNode, ChangeNode
 
 BROKER = BrokerInfo(3, "bus.example", 9092, "r1")
 
@@ -28,7 +28,7 @@ async def test_the_cluster_keeps_the_id_it_was_given(tmp_path: Path) -> None:
 
 async def test_a_cluster_id_that_cannot_be_read_is_not_replaced(tmp_path: Path) -> None:
     async with EmbeddedStore(tmp_path / "m.db") as store:
-        await store.transaction([Create(ClusterIdNode.PATH, b"?")])
+        await store.transaction([Create(CLUSTER_ID, b"?")])
         with pytest.raises(MalformedNode):
             await ensure_cluster_id(store)
 
