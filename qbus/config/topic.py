@@ -28,6 +28,11 @@ def _not_empty(policies: tuple[str, ...]) -> None:
         raise ValueError("delete")
 
 
+def _gzip_level(level: int) -> None:
+    if level == 0:
+        raise ValueError("-1, or a level from 1 to 9")
+
+
 class TopicKeys(Settings):
     """The keys of a topic."""
 
@@ -144,6 +149,7 @@ class TopicKeys(Settings):
         "Level of gzip, were the broker to compress. -1: gzip's default.",
         at_least=-1,
         at_most=9,
+        check=_gzip_level,
     )
     compression_lz4_level = integer(
         9, "Level of lz4, were the broker to compress.", at_least=1, at_most=17

@@ -116,6 +116,7 @@ def test_a_broker_default_is_of_its_topic_keys_type(name: str) -> None:
         ("cleanup.policy", "", "expected delete"),
         ("compression.type", "zstd", "only producer is supported"),
         ("compression.type", "brotli", "expected producer"),
+        ("compression.gzip.level", "0", "from 1 to 9"),
         ("preallocate", "true", "not preallocated"),
         ("message.timestamp.type", "createtime", "expected one of CreateTime, LogAppendTime"),
         ("qbus.durability", "none", "expected one of fsync, memory"),

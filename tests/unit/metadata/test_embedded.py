@@ -94,6 +94,18 @@ def test_a_file_that_is_not_ours_whole_is_refused_and_left_alone(
     assert path.read_bytes()[100:] == before[100:]  # the header counts who opened it
 
 
+@pytest.mark.parametrize(
+    ("pragma", "value"),
+    [("journal_mode", "wal"), ("synchronous", 2), ("locking_mode", "exclusive")],
+)
+async def test_a_commit_is_on_stable_storage_and_the_file_is_ours(
+    tmp_path: Path, pragma: str, value: str | int
+) -> None:
+    async with EmbeddedStore(tmp_path / "m.db") as store:
+        row = await store._submit(lambda db: db._db.execute(f"PRAGMA {pragma}").fetchone())
+        assert row == (value,)
+
+
 async def test_transactions_that_wait_share_a_commit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
