@@ -15,7 +15,7 @@ class MemoryBudget:
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.used = 0
-        self._waiting: deque[Callable[[], None]] = deque()
+        self._waiting: deque[Callable[[], object]] = deque()
         self._privileged: object | None = None
 
     def try_acquire(self, count: int, owner: object) -> bool:
@@ -31,7 +31,7 @@ class MemoryBudget:
         """Account for ``count`` bytes that are held already."""
         self.used += count
 
-    def wait(self, resume: Callable[[], None]) -> None:
+    def wait(self, resume: Callable[[], object]) -> None:
         """Have ``resume`` called when trying again may succeed."""
         self._waiting.append(resume)
 
@@ -46,7 +46,7 @@ class MemoryBudget:
             self._privileged = None
             self._wake()
 
-    def forget(self, resume: Callable[[], None]) -> None:
+    def forget(self, resume: Callable[[], object]) -> None:
         """Stop waiting."""
         if resume in self._waiting:
             self._waiting.remove(resume)
