@@ -8,9 +8,7 @@ from qbus.cli.output import emit, json_line, note, table
 
 
 def test_json_is_one_line_of_utf8() -> None:
-    assert (
-        json_line({"name": "журнал"}) == '{"name": "журнал"}'.encode()
-    )
+    assert json_line({"name": "журнал"}) == '{"name": "журнал"}'.encode()
 
 
 def test_what_is_no_unicode_is_still_json() -> None:
