@@ -6,12 +6,14 @@ const { fromMessage } = require('./records')
 
 const WAIT = { maxWaitTimeInMs: 100 }
 
-// Run a consumer until it has read `count` messages that `wanted` accepts.
-const read = async (consumer, topic, count, wanted, started) => {
+// Run a consumer until it has read `count` messages that `wanted` accepts; it is `joined` when it
+// has its assignment.
+const read = async (consumer, topic, count, wanted, joined) => {
   const found = []
   await consumer.connect()
   await consumer.subscribe({ topic, fromBeginning: true })
   await new Promise((resolve, reject) => {
+    consumer.on('consumer.group_join', joined)
     consumer.on('consumer.crash', ({ payload }) => payload.restart || reject(payload.error))
     consumer
       .run({
@@ -22,7 +24,7 @@ const read = async (consumer, topic, count, wanted, started) => {
           if (found.length === count) resolve()
         },
       })
-      .then(started, reject)
+      .catch(reject)
   })
   return found
 }
