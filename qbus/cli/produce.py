@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
 _ACKS: "dict[str, Acks]" = {"all": "all", "1": 1, "0": 0}
 
+#: Fewer records say more about connecting than about sending.
+_WORTH_A_RATE = 10_000
+
 #: How long a record is retried, by a command that somebody waits for.
 _DELIVERY_TIMEOUT_MS = 30_000
 
@@ -91,10 +94,11 @@ async def produce(
 def _summary(document: "Document") -> str:
     from .moments import format_size
 
-    seconds = max(document["seconds"], 1e-6)
-    return (
-        f"Produced {document['records']:,} records ({format_size(document['bytes'])})"
-        f" to {document['topic']} in {seconds:.2f} s:"
-        f" {document['records'] / seconds:,.0f} records/s,"
-        f" {format_size(document['bytes'] / seconds)}/s."
+    count, size, seconds = document["records"], document["bytes"], document["seconds"]
+    text = (
+        f"Produced {count:,} record{'s' * (count != 1)} ({format_size(size)})"
+        f" to {document['topic']} in {seconds:.2f} s"
     )
+    if count < _WORTH_A_RATE:
+        return f"{text}."
+    return f"{text}: {count / seconds:,.0f} records/s, {format_size(size / seconds)}/s."
