@@ -10,6 +10,7 @@ from time import perf_counter
 
 from qbus.clock import Clock, SystemClock
 from qbus.config import BrokerConfig
+from qbus.metadata import MetadataStore, SessionState
 
 from . import metrics as metrics_server
 from .broker import Broker
@@ -27,7 +28,9 @@ _GC_THRESHOLDS = (50_000, 20, 20)
 
 
 def run(config: BrokerConfig) -> int:
-    """Run a broker until SIGTERM or SIGINT; a second signal ends it at once. The exit code.
+    """Run a broker until SIGTERM or SIGINT; a second signal ends it at once.
+
+    The exit code is 1 when it stopped by itself, because its metadata store was lost.
 
     Raises:
         ConfigError: a data directory belongs to another broker, or is in use.
@@ -39,12 +42,11 @@ def run(config: BrokerConfig) -> int:
     _raise_file_limit()
     give_back_early()
     gc.set_threshold(*_GC_THRESHOLDS)
-    asyncio.run(serve(config, SystemClock(), started))
-    return 0
+    return asyncio.run(serve(config, SystemClock(), started))
 
 
-async def serve(config: BrokerConfig, clock: Clock, started: float) -> None:
-    """Start a broker, serve until a signal, and stop it."""
+async def serve(config: BrokerConfig, clock: Clock, started: float) -> int:
+    """Start a broker, serve until a signal, and stop it; the exit code."""
     stop = _on_signals()
     budget = MemoryBudget(_budget(config))
     async with AsyncExitStack() as cleanup:
@@ -55,6 +57,7 @@ async def serve(config: BrokerConfig, clock: Clock, started: float) -> None:
         cleanup.callback(listener.close)
         cleanup.push_async_callback(broker.stop)
         await broker.start(listener.address)
+        lost = _on_store_lost(broker.store, stop)
         _show_network(broker, listener, budget)
         if config.metrics_address is not None:
             cleanup.callback(metrics_server.serve(broker.metrics, *config.metrics_address))
@@ -73,6 +76,7 @@ async def serve(config: BrokerConfig, clock: Clock, started: float) -> None:
         broker.drain()
         await listener.drain(config.shutdown_drain_timeout_ms / 1000)
     _log.info("stopped")
+    return 1 if lost.is_set() else 0
 
 
 def _on_signals() -> asyncio.Event:
@@ -87,6 +91,20 @@ def _on_signals() -> asyncio.Event:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, on_signal)
     return stop
+
+
+def _on_store_lost(store: MetadataStore, stop: asyncio.Event) -> asyncio.Event:
+    """Stop when the store is lost while serving: what is decided could not be kept any more."""
+    lost = asyncio.Event()
+
+    def on_state(state: SessionState) -> None:
+        if state is SessionState.LOST and not stop.is_set():
+            _log.critical("the metadata store is lost")
+            lost.set()
+            stop.set()
+
+    store.on_state(on_state)
+    return lost
 
 
 def _budget(config: BrokerConfig) -> int:
