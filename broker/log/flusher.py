@@ -106,6 +106,7 @@ class Flusher:
                 self.save_epochs()
                 self._finish_segments()
                 self._save_active(full=full)
+                state.cache.files.sync_directory(state.directory)
             except OSError as error:
                 if error.errno not in NO_SPACE:
                     raise state.health.fail(f"checkpoint {state.directory}", error) from error

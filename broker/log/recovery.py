@@ -63,17 +63,15 @@ def find_end(segment: LogSegment) -> None:
 
 
 def remove_segments(cache: FileCache, segments: list[LogSegment]) -> None:
-    """Remove the files of ``segments``, the last ones; stable on return. Raises OSError.
+    """Remove the files of ``segments``, the last ones; the caller syncs. Raises OSError.
 
-    They are above the recovery point: a crash that lets some come back leaves a gap, which tells
+    They are above the recovery point: if a crash lets some come back, the gap before them tells
     that they are no part of the log.
     """
     for segment in reversed(segments):
         for suffix in SEGMENT_SUFFIXES:
             cache.files.remove(f"{segment.directory}/{numbered(segment.base_offset, suffix)}")
         cache.forget(segment.path)
-    for segment in segments[:1]:
-        cache.files.sync_directory(segment.directory)
 
 
 class Recovery:

@@ -16,6 +16,8 @@ from .simulated_files import Choice, SimulatedFiles
 TOPIC_ID = bytes(range(16))
 PRODUCER = 7
 
+_DISORDER = (5, 0, 40, 20, 30, 10)  # how late records come, in milliseconds
+
 
 @dataclass(frozen=True)
 class Sent:
@@ -41,7 +43,7 @@ class Expectation:
     def cut(self, end: int) -> None:
         """What lies at ``end`` or later is gone for good."""
         self.values = {offset: values for offset, values in self.values.items() if offset < end}
-        self.timestamps = {first: ms for first, ms in self.timestamps.items() if first < end}
+        self.timestamps = {offset: ms for offset, ms in self.timestamps.items() if offset < end}
         self.sent = [sent for sent in self.sent if sent.first_offset + len(sent.values) <= end]
 
     @property
@@ -101,14 +103,15 @@ class Subject:
             values = tuple(self._value(size) for size in sizes)
             first = self.log.log_end_offset
             self._expect(first, values)
-            batch = build(values, self.clock.time_ms(), self._sequence)
+            timestamp = self.clock.time_ms() - _DISORDER[self._number % len(_DISORDER)]
+            batch = build(values, timestamp, self._sequence)
             try:
                 info = self.log.append(batch, epoch)
             except ApiError:
                 self._expect_not(first, values)
                 raise
             assert (info.first_offset, info.duplicate) == (first, False)
-            self.expected.timestamps[first] = self.clock.time_ms()
+            self.expected.timestamps |= dict.fromkeys(range(first, info.last_offset + 1), timestamp)
             self.expected.sent.append(Sent(first, self._sequence, values))
             self._sequence += len(values)
 
@@ -249,12 +252,17 @@ def read_all(log: Log) -> list[tuple[int, bytes | None]]:
 
 
 def check_timestamps(log: Log, expected: Expectation) -> None:
-    """Every batch is found by its time."""
-    for first, timestamp in expected.timestamps.items():
-        if log.log_start_offset <= first < log.log_end_offset:
-            found = log.offset_for_timestamp(timestamp)
-            assert found is not None
-            assert (found.timestamp, found.offset) == (timestamp, first)
+    """For every record's time, the first record of that time or a later one is found."""
+    there = {
+        offset: timestamp
+        for offset, timestamp in expected.timestamps.items()
+        if log.log_start_offset <= offset < log.log_end_offset
+    }
+    for timestamp in set(there.values()):
+        first = min(offset for offset, known in there.items() if known >= timestamp)
+        found = log.offset_for_timestamp(timestamp)
+        assert found is not None
+        assert (found.timestamp, found.offset) == (there[first], first)
 
 
 def check_duplicates(log: Log, expected: Expectation, clock: ManualClock) -> None:

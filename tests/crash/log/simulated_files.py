@@ -283,7 +283,7 @@ class SimulatedFiles:
 
     def _directory(self, path: str) -> Directory:
         node: Inode | Directory = self._root
-        for name in posixpath.normpath(path).strip("/").split("/"):
+        for name in posixpath.normpath(f"/{path}").strip("/").split("/"):
             if not name:
                 continue
             if not isinstance(node, Directory):
