@@ -50,7 +50,8 @@ class _Writer:
     def write(self, cls: type[Struct]) -> Source:
         """Write the whole function."""
         with self._block("def decode(buf, pos, end)"):
-            self._line("room = MAX_ITEMS")
+            is_request = cls.__name__.endswith("Request")
+            self._line(f"room = {'MAX_REQUEST_ITEMS' if is_request else 'MAX_ITEMS'}")
             self._struct(cls, "message")
             self._flush()
             self._line("return message, pos")
@@ -173,10 +174,13 @@ class _Writer:
         self._run.append(("B", n))
         self._flush()
         with self._block(f"if {n}"):
-            if not tagged:
-                self._line("pos = skip_tags(buf, pos - 1, end)")
-                return
             self._line(f"{n}, pos = read_uvarint(buf, pos - 1)")
+            self._line(f"room -= {n}")
+            with self._block("if room < 0"):
+                self._line("too_many_items()")
+            if not tagged:
+                self._line(f"pos = skip_tags(buf, pos, end, {n})")
+                return
             with self._block(f"for _ in range({n})"):
                 self._tag(tagged, target)
 

@@ -14,7 +14,7 @@ from qbus.errors import WireError
 from .api import API, ApiKey
 from .codec import Part, decode, encode_onto
 from .declare import Struct
-from .primitives import Buffer, skip_tags
+from .primitives import Buffer, skip_header_tags
 
 _REQUEST = Packer(">hhih")  # key, version, correlation id, length of the client id
 _RESPONSE = Packer(">ii")  # frame length, correlation id
@@ -49,7 +49,7 @@ def decode_request_header(buf: Buffer) -> tuple[RequestHeader, int]:
         elif length != -1:
             raise WireError(f"a client id of {length} bytes")
         if _is_flexible(key, version):
-            stop = skip_tags(buf, stop, len(buf))
+            stop = skip_header_tags(buf, stop, len(buf))
     except UnicodeDecodeError as error:
         raise WireError("a client id is not UTF-8") from error
     except (IndexError, struct.error) as error:
@@ -106,7 +106,7 @@ def decode_response(api_key: int, version: int, buf: Buffer) -> tuple[int, Any]:
     pos = _LENGTH.size
     if version >= api.first_flexible and api_key != ApiKey.API_VERSIONS:
         try:
-            pos = skip_tags(view, pos, len(view))
+            pos = skip_header_tags(view, pos, len(view))
         except IndexError as error:
             raise WireError("a response ends within its header") from error
     return correlation_id, decode(api.response, version, view, pos)

@@ -15,7 +15,13 @@ MAX_STRING: Final = 0x7FFF
 """The most bytes of a string, in every version."""
 
 MAX_ITEMS: Final = 2_000_000
-"""The most array items of a message that is read: three bytes may become an object of 120."""
+"""The most array items and tags of a response: three bytes may become an object of 120."""
+
+MAX_REQUEST_ITEMS: Final = 100_000
+"""The same of a request, which everybody else waits for while it is read and answered."""
+
+MAX_HEADER_TAGS: Final = 100
+"""The most tagged fields of a header; no known one has any."""
 
 _BYTES_LIKE: Final = (bytes, bytearray, memoryview)
 _COPY_BELOW: Final = 1024
@@ -82,9 +88,16 @@ def is_small(records: Any) -> bool:
     return isinstance(records, _BYTES_LIKE) and len(records) < _COPY_BELOW
 
 
-def skip_tags(buf: Buffer, pos: int, end: int) -> int:
-    """Skip a section of tagged fields; return where it ends."""
+def skip_header_tags(buf: Buffer, pos: int, end: int) -> int:
+    """Skip the tagged fields of a header; return where they end."""
     count, pos = read_uvarint(buf, pos)
+    if count > MAX_HEADER_TAGS:
+        raise WireError(f"a header with {count} tagged fields")
+    return skip_tags(buf, pos, end, count)
+
+
+def skip_tags(buf: Buffer, pos: int, end: int, count: int) -> int:
+    """Skip ``count`` tagged fields; return where they end."""
     for _ in range(count):
         _, pos = read_uvarint(buf, pos)
         size, pos = read_uvarint(buf, pos)
@@ -117,8 +130,8 @@ def wrong_count(name: str, count: int, remaining: int) -> NoReturn:
 
 
 def too_many_items() -> NoReturn:
-    """Refuse a message whose arrays have more than ``MAX_ITEMS`` items in all."""
-    raise WireError(f"more than {MAX_ITEMS} items")
+    """Refuse a message with more array items and tags, in all, than it may have."""
+    raise WireError("more items than a message may have")
 
 
 def wrong_tag(tag: int) -> NoReturn:

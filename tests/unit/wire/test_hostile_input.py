@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from qbus.errors import WireError
-from qbus.wire import API, ApiKey, Struct, decode, encode, primitives
+from qbus.wire import API, ApiKey, Struct, decode, decode_request_header, encode, primitives
 from qbus.wire.messages.api_versions import ApiVersionsResponse
 from qbus.wire.messages.fetch import FetchRequest
 from qbus.wire.messages.heartbeat import HeartbeatRequest
@@ -186,7 +186,7 @@ class TestCounts:
         assert peak < 200_000
 
     def test_items_of_all_arrays_are_limited(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(primitives, "MAX_ITEMS", 5)
+        monkeypatch.setattr(primitives, "MAX_REQUEST_ITEMS", 5)
         monkeypatch.setattr(ProduceRequest, "decoders", {})
 
         def request(topics: int) -> bytes:
@@ -197,6 +197,20 @@ class TestCounts:
 
         decode(ProduceRequest, 9, memoryview(request(topics=2)))
         refused(ProduceRequest, 9, request(topics=3))
+
+    def test_tags_count_as_items(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(primitives, "MAX_REQUEST_ITEMS", 5)
+        monkeypatch.setattr(ProduceRequest, "decoders", {})
+        whole = written(ProduceRequest(), 9)
+        assert whole[-1:] == b"\0"
+        decode(ProduceRequest, 9, memoryview(whole[:-1] + b"\5" + b"\x63\0" * 5))
+        refused(ProduceRequest, 9, whole[:-1] + b"\6" + b"\x63\0" * 6)
+
+    def test_the_tags_of_a_header_are_limited(self) -> None:
+        head = struct.pack(">hhih", 18, 3, 1, -1)
+        decode_request_header(memoryview(head + b"\x64" + b"\x63\0" * 100))
+        with pytest.raises(WireError, match="101 tagged fields"):
+            decode_request_header(memoryview(head + b"\x65" + b"\x63\0" * 101))
 
     def test_nested_counts_bring_the_bytes_for_what_they_promise(self) -> None:
         """Memory stays in proportion to the frame, however arrays are nested in arrays."""

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from qbus.wire import API, Struct, decode, encode
 from qbus.wire.messages.api_versions import ApiVersionsResponse
 from qbus.wire.messages.produce import ProduceRequest
-from qbus.wire.primitives import skip_tags, uvarint
+from qbus.wire.primitives import skip_header_tags, uvarint
 
 from .strategies import messages
 
@@ -80,4 +80,4 @@ def test_only_those_that_are_not_at_their_default_are_written(
 @given(UNKNOWN)
 def test_a_section_is_skipped_as_a_whole(tags: list[tuple[int, bytes]]) -> None:
     data = section(tags)
-    assert skip_tags(data + b"rest", 0, len(data) + 4) == len(data)
+    assert skip_header_tags(data + b"rest", 0, len(data) + 4) == len(data)
