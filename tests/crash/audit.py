@@ -2,6 +2,7 @@
 
 import threading
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
@@ -66,17 +67,20 @@ class Load:
 
     def _run(self) -> None:
         while not self._stop.is_set():
-            for _ in range(50):
-                partition = self.sent % self._partitions
-                self._producer.produce(
-                    self._topic,
-                    b"%d" % self.sent,
-                    partition=partition,
-                    on_delivery=self.acknowledged.on_delivery,
-                )
-                self.sent += 1
+            with suppress(BufferError):  # the queue is full while the broker is away
+                self._send(50)
             self._producer.poll(0)
             self._stop.wait(0.005)
+
+    def _send(self, count: int) -> None:
+        for _ in range(count):
+            self._producer.produce(
+                self._topic,
+                b"%d" % self.sent,
+                partition=self.sent % self._partitions,
+                on_delivery=self.acknowledged.on_delivery,
+            )
+            self.sent += 1
 
 
 def read_all(bootstrap: str, topic: str, partitions: int) -> dict[int, list[tuple[int, bytes]]]:
