@@ -210,7 +210,7 @@ def write_atomically(files: Files, path: str, data: bytes) -> None:
 def replace_file(files: Files, path: str, data: bytes, *, sync: bool) -> None:
     """Replace a file in one step, not stable yet; without ``sync``, it may be found torn."""
     # A roll and a checkpoint, each in its thread, may write the same snapshot at the same time.
-    temporary = f"{path}.tmp"
+    temporary = f"{path}.sync.tmp" if sync else f"{path}.tmp"
     files.remove(temporary)
     file = files.open(temporary, write=True)
     write_all(file, 0, data)

@@ -1,6 +1,7 @@
 """What is done to partitions from time to time."""
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -155,6 +156,30 @@ class TestScrubbing:
         plane.clock.advance(SCRUB_ROUND_S)
         upkeep(plane).scrub()
         assert steps == 2
+
+
+async def test_checkpoints_and_new_segments_do_not_get_in_each_others_way(
+    plane: DataPlane,
+) -> None:
+    partition = await plane.create("orders", qbus_durability="memory", segment_bytes=1024)
+    done = threading.Event()
+
+    def checkpoint() -> None:
+        while not done.is_set():
+            plane.logs.checkpoint()
+
+    checkpointing = asyncio.create_task(asyncio.to_thread(checkpoint))
+    try:
+        for sequence in range(300):
+            data = batch(b"x" * 600, producer_id=1, producer_epoch=0, base_sequence=sequence)
+            partition.append(data, 1)
+            partition.flush()
+            await asyncio.sleep(0)
+    finally:
+        done.set()
+        await checkpointing
+    assert not plane.logs.directories[0].offline
+    assert partition.log.segment_count == 300
 
 
 async def test_it_runs_by_itself_and_survives_failures(
