@@ -290,8 +290,8 @@ class Log:
     def abandon(self) -> None:
         """Refuse everything from now on, for the files are someone else's or gone. For a thread.
 
-        A flush, checkpoint or retention that is under way finishes first: it must not find the
-        files gone and take that for a failed disk.
+        A flush, checkpoint, retention or new segment that is under way finishes first: it must not
+        find the files gone and take that for a failed disk.
         """
-        with self._state.sync_lock:
+        with self._state.sync_lock, self._state.lock:
             self._state.abandon()
