@@ -202,10 +202,21 @@ class EmbeddedStore(MetadataStore):
             reason = StoreUnavailable(f"the metadata store {self.path} failed: {explain(error)}")
             if not (is_full(error) and database.rollback()):
                 failure = reason
+            elif len(batch) > 1:
+                return self._serve_singly(database, batch)
             outcomes = [_Outcome(request.future, None, reason) for request in batch]
         touched, database.touched = database.touched, set()
         self._tell(outcomes, touched, broken=failure is not None)
         return failure
+
+    def _serve_singly(self, database: Database, batch: list[_Request]) -> StoreUnavailable | None:
+        """Commit each request by itself: what is too large for the disk fails alone."""
+        for number, request in enumerate(batch, 1):
+            failure = self._serve(database, [request])
+            if failure is not None:
+                self._tell([_Outcome(rest.future, None, failure) for rest in batch[number:]])
+                return failure
+        return None
 
     def _tell(
         self, outcomes: list[_Outcome], touched: Iterable[str] = (), *, broken: bool = False

@@ -6,6 +6,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,6 +15,7 @@ import pytest
 from qbus.metadata import (
     Create,
     EmbeddedStore,
+    Node,
     SessionState,
     Set,
     StoreUnavailable,
@@ -159,6 +161,51 @@ async def test_a_full_disk_refuses_writes_and_goes_on_when_there_is_room(tmp_pat
         assert (await store.get("/a") or (b"",))[0] == b"old"
         await store._submit(lambda database: database._db.execute("PRAGMA max_page_count = 9999"))
         await store.transaction([Create("/large", b"x" * 100_000)])
+
+
+async def test_only_what_does_not_fit_on_a_full_disk_is_refused(tmp_path: Path) -> None:
+    """Reads and small writes that share the batch of a large one go on."""
+    async with EmbeddedStore(tmp_path / "m.db") as store:
+        await store.transaction([Create("/a", b"old")])
+        await store._submit(lambda database: database._db.execute("PRAGMA max_page_count = 10"))
+        go_on = threading.Event()
+        busy = store._submit(lambda _: go_on.wait(10))
+        together = asyncio.gather(
+            store.get("/a"),
+            store.transaction([Create("/large", b"x" * 100_000)]),
+            store.transaction([Set("/a", b"new")]),
+            store.get("/a"),
+            return_exceptions=True,
+        )
+        await asyncio.sleep(0)
+        go_on.set()
+        assert await busy
+        before, large, changed, after = await together
+        assert isinstance(large, StoreUnavailable)
+        assert before == Node(b"old", 0)
+        assert changed == [1]
+        assert after == Node(b"new", 1)
+
+
+async def test_a_file_that_fails_while_the_disk_is_full_answers_everybody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with EmbeddedStore(tmp_path / "m.db") as store:
+        await store._submit(lambda database: database._db.execute("PRAGMA max_page_count = 10"))
+        go_on = threading.Event()
+        busy = store._submit(lambda _: go_on.wait(10))
+        large = store.transaction([Create("/large", b"x" * 100_000)])
+        together = asyncio.gather(large, store.get("/"), store.get("/"), return_exceptions=True)
+        await asyncio.sleep(0)
+        monkeypatch.setattr(Database, "get", fail_to_read)
+        go_on.set()
+        assert await busy
+        assert [type(outcome) for outcome in await together] == [StoreUnavailable] * 3
+        assert store.state is SessionState.LOST
+
+
+def fail_to_read(_: Database, path: str) -> None:
+    raise sqlite3.OperationalError(f"disk I/O error at {path}")
 
 
 async def test_a_bug_in_one_request_is_its_own(tmp_path: Path) -> None:
