@@ -8,13 +8,12 @@ after the other; only when they are done does a change count as applied.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from functools import partial
 from types import MappingProxyType
 from typing import TypeVar
 
 from qbus.config import BrokerConfig, TopicConfig
-from qbus.metadata import ChangesLost, MetadataStore, Node, StoreUnavailable
+from qbus.metadata import ChangesLost, MetadataStore, Node, SessionState, StoreUnavailable
 from qbus.metadata.errors import MalformedNode
 from qbus.metadata.feed import newest
 from qbus.metadata.znodes import (
@@ -46,6 +45,8 @@ _log = logging.getLogger(__name__)
 
 NO_CONTROLLER = -1
 
+_RETRY_S = 1.0
+
 T = TypeVar("T")
 
 Subscriber = Callable[[Sequence[Event]], Awaitable[None] | None]
@@ -58,8 +59,12 @@ class MetadataCache:
     from the event loop; ``config`` gets what is configured dynamically for this broker.
     """
 
-    def __init__(self, store: MetadataStore, config: BrokerConfig) -> None:
+    def __init__(
+        self, store: MetadataStore, config: BrokerConfig, *, retry_s: float = _RETRY_S
+    ) -> None:
+        """``retry_s``: how long to wait, in seconds, before a store that failed is read again."""
         self._store = store
+        self._retry_s = retry_s
         self._config = config
         self._topics: dict[str, Topic] = {}
         self._by_id: dict[bytes, Topic] = {}
@@ -92,8 +97,7 @@ class MetadataCache:
         """Stop following."""
         if self._following is not None:
             self._following.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._following
+            await asyncio.wait([self._following])  # closing goes on, however it ended
         self._stop_waiting(StoreUnavailable("the broker is shutting down"))
 
     async def applied(self, sequence: int) -> None:
@@ -139,16 +143,30 @@ class MetadataCache:
         await self._publish(position, events)
 
     async def _follow(self) -> None:
-        try:
-            while True:
-                with suppress(ChangesLost):
-                    async for changes in self._store.changes(self._applied):
-                        await self._apply(changes[-1].sequence, [c.data for c in changes])
+        """Follow as long as the session lasts, whatever fails meanwhile: as on a full disk."""
+        loaded = True
+        while True:
+            try:
+                if not loaded:
+                    await self._load()
+                    loaded = True
+                async for changes in self._store.changes(self._applied):
+                    await self._apply(changes[-1].sequence, [c.data for c in changes])
+            except ChangesLost:
                 _log.warning("fell behind the changes of the metadata; reading everything anew")
-                await self._load()
-        except StoreUnavailable as error:
-            _log.info("the metadata is not followed any more: %s", error)
-            self._stop_waiting(error)
+            except Exception as error:  # noqa: BLE001 - without the metadata the broker is no use
+                if not loaded or self._is_over:
+                    self._stop_waiting(StoreUnavailable(f"the metadata is not followed: {error}"))
+                if self._is_over:
+                    _log.info("the metadata is not followed any more: %s", error)
+                    return
+                _log.error("the metadata could not be followed; trying again", exc_info=error)
+                await asyncio.sleep(self._retry_s)
+            loaded = False
+
+    @property
+    def _is_over(self) -> bool:
+        return self._store.state is SessionState.LOST
 
     async def _apply(self, sequence: int, encoded: Iterable[bytes]) -> None:
         changes = [change for data in encoded if (change := _readable(ChangeNode.decode, data))]

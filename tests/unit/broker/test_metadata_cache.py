@@ -20,7 +20,16 @@ from qbus.broker.metadata_image import (
     TopicDeleted,
 )
 from qbus.config import BrokerConfig
-from qbus.metadata import Create, Delete, EmbeddedStore, MetadataStore, Op, Set, StoreUnavailable
+from qbus.metadata import (
+    Create,
+    Delete,
+    EmbeddedStore,
+    MetadataStore,
+    Node,
+    Op,
+    Set,
+    StoreUnavailable,
+)
 from qbus.metadata.feed import announce, newest, prune, sequence_of
 from qbus.metadata.znodes import (
     ALL_BROKERS,
@@ -32,6 +41,7 @@ from qbus.metadata.znodes import (
     PartitionStateNode,
     TopicNode,
 )
+from tests.support.eventually import eventually
 
 
 @pytest.fixture
@@ -326,6 +336,54 @@ async def test_without_a_store_nothing_is_awaited_for_ever(
     with pytest.raises(StoreUnavailable):
         await cache.applied(10_000)
     assert "not followed any more" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "failure", [StoreUnavailable("the disk is full"), RuntimeError("whatever")], ids=repr
+)
+async def test_a_failure_while_the_session_lasts_is_survived(
+    store: MetadataStore,
+    failure: Exception,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    cache = MetadataCache(store, BrokerConfig(), retry_s=0.01)
+    await cache.start()
+    before = await change(store, ChangeNode(topics=("a",)), *topic_ops("a"))
+    await cache.applied(before)
+    tree, failing = EmbeddedStore.tree, [failure]
+
+    async def fail_once(self: EmbeddedStore, path: str) -> dict[str, Node]:
+        if failing:
+            raise failing.pop()
+        return await tree(self, path)
+
+    monkeypatch.setattr(EmbeddedStore, "tree", fail_once)
+    sequence = await change(store, ChangeNode(topics=("t",)), *topic_ops("t", b"2" * 16))
+    await asyncio.wait_for(cache.applied(sequence), 10)
+    assert cache.topics.keys() == {"a", "t"}
+    assert str(failure) in caplog.text
+    last = await change(store, ChangeNode(topics=("u",)), *topic_ops("u", b"3" * 16))
+    await asyncio.wait_for(cache.applied(last), 10)
+    await cache.close()
+
+
+async def test_nobody_waits_for_a_store_that_keeps_failing(
+    store: MetadataStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = MetadataCache(store, BrokerConfig(), retry_s=0.01)
+    await cache.start()
+
+    async def fail(_: EmbeddedStore, path: str) -> dict[str, Node]:
+        raise RuntimeError(path)
+
+    monkeypatch.setattr(EmbeddedStore, "tree", fail)
+    sequence = await change(store, ChangeNode(topics=("t",)), *topic_ops("t"))
+    with pytest.raises(StoreUnavailable, match="not followed"):
+        await asyncio.wait_for(cache.applied(sequence), 10)
+    monkeypatch.undo()
+    await eventually(lambda: "t" in cache.topics)
+    await cache.close()
 
 
 async def test_closing_lets_nobody_wait(store: MetadataStore, cache: MetadataCache) -> None:
