@@ -125,7 +125,7 @@ class Appender:
             self._state.refuse_corrupt(corruption)
             self._state.check_usable()
         except OSError as error:
-            raise self._state.health.fail(f"open {segment.path}", error) from error
+            raise self._state.health.judge(f"open {segment.path}", error) from error
         self._ready = segment
 
     def roll(self, now_ms: int) -> LogSegment:

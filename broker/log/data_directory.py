@@ -271,7 +271,7 @@ class DataDirectory:
             _logger.error("%s is passed over: %s", path, bad)  # noqa: TRY400 - no place of ours
             return None
         except OSError as error:
-            raise self.shared.health.fail(f"read {path}", error) from error
+            raise self.shared.health.judge(f"read {path}", error) from error
 
     def _write_topic_id(self, directory: str, topic_id: bytes) -> None:
         content = encode_partition_metadata(topic_id)

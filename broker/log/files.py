@@ -14,6 +14,9 @@ from typing import Protocol
 Data = bytes | bytearray | memoryview
 
 NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
+NO_DESCRIPTOR = frozenset({errno.EMFILE, errno.ENFILE})
+PASSING = NO_SPACE | NO_DESCRIPTOR | {errno.ENOMEM}
+"""Errors that say nothing about the disk's health: what is short now may be there later."""
 
 
 class File(Protocol):

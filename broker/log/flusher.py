@@ -7,7 +7,7 @@ a flush began is stable when it returns, whoever appended it: that is the group 
 import logging
 
 from .checkpoints import LEADER_EPOCHS, encode_epochs
-from .files import NO_SPACE, write_atomically
+from .files import NO_DESCRIPTOR, PASSING, write_atomically
 from .segment import LogSegment
 from .snapshots import encode_snapshot
 from .state import LogState
@@ -53,7 +53,7 @@ class Flusher:
         """Sync what was appended so far; the offset that is stable now.
 
         Raises ApiError KAFKA_STORAGE_ERROR when it fails, which takes the directory offline for
-        good.
+        good, unless it was only that no more files can be opened.
         """
         state = self._state
         with state.sync_lock:
@@ -69,6 +69,9 @@ class Flusher:
                 if new_names:
                     state.cache.files.sync_directory(state.directory)
             except OSError as error:
+                self._new_names = self._new_names or new_names
+                if error.errno in NO_DESCRIPTOR:  # from opening: no sync failed
+                    raise state.health.judge(f"sync {state.directory}", error) from error
                 raise state.health.fail(f"sync {state.directory}", error) from error
             with state.lock:
                 for segment in segments[:-1]:
@@ -83,7 +86,7 @@ class Flusher:
     def checkpoint(self) -> int:
         """Bring the recovery point up to the flushed offset, for the caller to write down.
 
-        When the disk is full it stays as it is. Raises ApiError KAFKA_STORAGE_ERROR when syncing
+        When the disk is full, or files cannot be opened, it stays as it is. Raises ApiError KAFKA_STORAGE_ERROR when syncing
         fails, which takes the directory offline.
         """
         return self._checkpoint(full=False)
@@ -108,9 +111,9 @@ class Flusher:
                 self._save_active(full=full)
                 state.cache.files.sync_directory(state.directory)
             except OSError as error:
-                if error.errno not in NO_SPACE:
+                if error.errno not in PASSING:
                     raise state.health.fail(f"checkpoint {state.directory}", error) from error
-                _logger.warning("%s: no space for a checkpoint", state.directory)
+                _logger.warning("%s: no checkpoint: %s", state.directory, error.strerror)
                 return self.recovery_point
             self.recovery_point = point
             return point

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from qbus.errors import ApiError, ErrorCode
 
-from .files import NO_SPACE
+from .files import PASSING
 
 _logger = logging.getLogger(__name__)
 
@@ -45,8 +45,8 @@ class DirectoryHealth:
         return ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.path} is offline: {self.failure}")
 
     def judge(self, doing: str, error: OSError) -> ApiError:
-        """The error to raise: a full disk may have space later, anything else is as in ``fail``."""
-        if error.errno in NO_SPACE:
+        """The error to raise: what is short may be there later, anything else is as in ``fail``."""
+        if error.errno in PASSING:
             return ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"cannot {doing}: {error.strerror}")
         return self.fail(doing, error)
 

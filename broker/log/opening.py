@@ -10,7 +10,7 @@ from .corruption import Corruption
 from .epoch_loading import load_epochs
 from .epochs import LeaderEpochCache
 from .file_cache import FileCache
-from .files import NO_SPACE, Files
+from .files import PASSING, Files
 from .producers import ProducerState
 from .recovery import Recovery, find_end, find_segments, remove_segments
 from .reindex import reindex
@@ -139,7 +139,7 @@ class LogOpener:
                     full = segment is not opened.segments[-1]
                     reindex(segment, config.index_interval_bytes, full=full)
                 except OSError as error:
-                    if error.errno not in NO_SPACE:
+                    if error.errno not in PASSING:
                         raise
                 opened.clean = False
 

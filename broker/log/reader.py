@@ -8,6 +8,7 @@ from qbus.errors import ApiError, ErrorCode
 from qbus.records import CorruptBatch
 
 from .corruption import Corruption
+from .files import PASSING
 from .locate import batch_end, boundary_before, place_of
 from .reindex import reindex
 from .scan import BadBatch
@@ -117,7 +118,8 @@ class LogReader:
     def _failed(self, segment: LogSegment, offset: int, error: OSError) -> ApiError:
         if offset < self._state.log_start_offset:
             return _out_of_range(self._state, offset)  # its file went away just now
-        self._state.report(Corruption(segment.path, -1, offset, str(error)))
+        if error.errno not in PASSING:
+            self._state.report(Corruption(segment.path, -1, offset, str(error)))
         return ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"cannot read {segment.path}: {error}")
 
 

@@ -1,8 +1,10 @@
 """Checking what is on disk: before it is served, and from time to time."""
 
+from qbus.errors import ApiError, ErrorCode
 from qbus.records import HEADER_SIZE, CorruptBatch, read_header
 
 from .corruption import Corruption
+from .files import PASSING
 from .locate import Place
 from .recovery import check_epoch
 from .scan import BadBatch, scan
@@ -26,7 +28,7 @@ class LogVerifier:
 
         ``end`` is a boundary, or lies anywhere before ``file_end``: then the batch that reaches it
         is the last one. What is bad is reported. Raises CorruptBatch when the first batch is,
-        ApiError KAFKA_STORAGE_ERROR when the log is unusable.
+        ApiError KAFKA_STORAGE_ERROR when the log is unusable or cannot be read just now.
         """
         self._state.check_usable()
         good = start
@@ -39,6 +41,9 @@ class LogVerifier:
         except BadBatch as bad:
             self._state.report(Corruption(segment.path, bad.position, bad.offset, bad.problem))
         except OSError as error:
+            if error.errno in PASSING:
+                message = f"cannot read {segment.path}: {error}"
+                raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, message) from error
             self._state.report(Corruption(segment.path, good.position, good.offset, str(error)))
         segment.verified.add(start.position, good.position)
         if good == start:

@@ -1,15 +1,17 @@
 """What a failing, full or busy system does to logs: no more than it must."""
 
+import errno
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from qbus.broker.log import Log, LogConfig, LogManager
 from qbus.clock import ManualClock
 from qbus.errors import ApiError, ErrorCode
-from tests.support.failing_files import FailingFiles
+from tests.support.failing_files import FailingFiles, failing, healthy
 from tests.support.logs import batch
 
 TOPIC_ID = b"t" * 16
@@ -34,8 +36,21 @@ class Bench:
             cluster_id="cluster",
         )
 
-    def create(self, topic: str = "topic", **config: int) -> Log:
+    def create(self, topic: str = "topic", **config: Any) -> Log:
         return self.manager.create(topic, 0, TOPIC_ID, LogConfig(**config), is_new=True)
+
+    def restart(self) -> None:
+        self.manager.close()
+        self.start()
+
+    def log(self, topic: str = "topic") -> Log:
+        log = self.manager.get(topic, 0)
+        assert log is not None
+        return log
+
+    def close_files(self) -> None:
+        """Keep no file open that is read only."""
+        self.manager.directories[0].shared.cache.forget_directory(str(self.path))
 
     @property
     def offline(self) -> bool:
@@ -76,3 +91,72 @@ def test_a_log_deleted_while_it_begins_a_segment_is_no_failed_disk(bench: Bench)
     deleting.join()
     assert deleted.is_set()
     assert not bench.offline
+
+
+class TestShortOfFilesOrMemory:
+    """The system may have some again later: refused, and the directory stays online."""
+
+    pytestmark = pytest.mark.parametrize("error", [errno.EMFILE, errno.ENFILE, errno.ENOMEM])
+
+    def test_an_append_that_cannot_open_its_segment(self, bench: Bench, error: int) -> None:
+        bench.create().append(batch(b"a"), 1)
+        bench.restart()
+        log = bench.log()
+        bench.files.before = failing(error, "open", path=".log")
+        assert refused(lambda: log.append(batch(b"b"), 1)) is ErrorCode.KAFKA_STORAGE_ERROR
+        bench.files.before = healthy
+        assert log.append(batch(b"b"), 1).first_offset == 1
+
+    def test_a_new_segment(self, bench: Bench, error: int) -> None:
+        log = bench.create(segment_bytes=200)
+        log.append(batch(b"a" * 60), 1)
+        bench.files.before = failing(error, "open")
+        assert refused(lambda: log.append(batch(b"b" * 60), 1)) is ErrorCode.KAFKA_STORAGE_ERROR
+        bench.files.before = healthy
+        assert log.append(batch(b"b" * 60), 1).first_offset == 1
+
+    def test_a_checkpoint(self, bench: Bench, error: int) -> None:
+        log = bench.create()
+        log.append(batch(b"a"), 1)
+        log.flush()
+        bench.files.before = failing(error, "open", "sync directory")
+        assert log.checkpoint() == 0
+        assert not bench.offline
+        bench.files.before = healthy
+        assert log.checkpoint() == 1
+
+    def test_a_read(self, bench: Bench, error: int) -> None:
+        log = bench.create()
+        log.append(batch(b"a"), 1)
+        bench.restart()
+        log = bench.log()
+        bench.close_files()
+        bench.files.before = failing(error, "open", path=".log")
+        assert refused(lambda: log.read(0, 1000)) is ErrorCode.KAFKA_STORAGE_ERROR
+        bench.files.before = healthy
+        found = log.read(0, 1000)
+        assert found is not None
+        bench.files.before = failing(error, "read", path=".log")
+        assert refused(found.verify) is ErrorCode.KAFKA_STORAGE_ERROR
+        assert log.corruptions == ()
+
+
+@pytest.mark.parametrize("error", [errno.EMFILE, errno.ENFILE])
+def test_a_flush_that_cannot_open_the_directory_is_done_later(bench: Bench, error: int) -> None:
+    log = bench.create(segment_bytes=200)
+    log.append(batch(b"a" * 60), 1)
+    log.append(batch(b"b" * 60), 1)
+    bench.files.before = failing(error, "sync directory")
+    assert refused(log.flush) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert refused(log.flush) is ErrorCode.KAFKA_STORAGE_ERROR  # the new name is not forgotten
+    assert log.flushed_offset == 0
+    bench.files.before = healthy
+    assert log.flush() == 2
+
+
+def test_a_sync_that_fails_for_want_of_memory_takes_the_directory_offline(bench: Bench) -> None:
+    log = bench.create()
+    log.append(batch(b"a"), 1)
+    bench.files.before = failing(errno.ENOMEM, "sync")
+    assert refused(log.flush) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert bench.offline
