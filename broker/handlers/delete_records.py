@@ -40,8 +40,19 @@ async def handle(
             for topic in request.topics
         ]
     )
-    await asyncio.to_thread(broker.logs.checkpoint_log_starts)
+    failed = await asyncio.to_thread(broker.logs.checkpoint_log_starts)
+    for directory in failed:
+        _refuse(response, {(log.topic, log.partition) for log in directory.logs})
     return response
+
+
+def _refuse(response: DeleteRecordsResponse, unstable: set[tuple[str, int]]) -> None:
+    """Acknowledge no start that a crash would undo."""
+    for topic in response.topics:
+        for result in topic.partitions:
+            if not result.error_code and (topic.name, result.partition_index) in unstable:
+                result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+                result.low_watermark = _UNKNOWN
 
 
 def _delete(

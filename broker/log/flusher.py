@@ -86,8 +86,8 @@ class Flusher:
     def checkpoint(self) -> int:
         """Bring the recovery point up to the flushed offset, for the caller to write down.
 
-        When the disk is full, or files cannot be opened, it stays as it is. Raises ApiError KAFKA_STORAGE_ERROR when syncing
-        fails, which takes the directory offline.
+        When the disk is full, or files cannot be opened, it stays as it is. Raises ApiError
+        KAFKA_STORAGE_ERROR when syncing fails, which takes the directory offline.
         """
         return self._checkpoint(full=False)
 

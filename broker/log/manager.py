@@ -131,10 +131,16 @@ class LogManager:
         for directory in self.directories:
             _try(directory, directory.checkpoint)
 
-    def checkpoint_log_starts(self) -> None:
-        """Write down where logs start, so that deleted records stay deleted after a crash."""
-        for directory in self.directories:
-            _try(directory, directory.checkpoint_log_starts)
+    def checkpoint_log_starts(self) -> list[DataDirectory]:
+        """Write down where logs start, so that deleted records stay deleted after a crash.
+
+        Returns the directories where that failed.
+        """
+        return [
+            directory
+            for directory in self.directories
+            if not _try(directory, directory.checkpoint_log_starts)
+        ]
 
     def empty_trash(self) -> int:
         """Remove files deleted ``file.delete.delay.ms`` ago; how many."""
@@ -159,13 +165,16 @@ def _open_log(
     _try(directory, lambda: directory.open_log(partition, config_for(partition.topic)))
 
 
-def _try(directory: DataDirectory, work: Callable[[], object]) -> None:
-    """One directory's failure is its own: it is offline or full, and the others go on."""
+def _try(directory: DataDirectory, work: Callable[[], object]) -> bool:
+    """Whether it worked. One directory's failure is its own: the others go on."""
+    if directory.offline:
+        return False
     try:
-        if not directory.offline:
-            work()
+        work()
     except ApiError as error:
         _logger.warning("%s: %s", directory.path, error)
+        return False
+    return True
 
 
 def _check_unique(found: list[tuple[DataDirectory, TopicPartition]]) -> None:

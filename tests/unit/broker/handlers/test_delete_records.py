@@ -1,7 +1,11 @@
 """DeleteRecords: the log's start moves forward, for good."""
 
+import errno
+import os
+
 import pytest
 
+from qbus.broker.log import data_directory
 from qbus.broker.replication import Partition
 from qbus.errors import ErrorCode
 from qbus.wire import ApiKey
@@ -62,6 +66,22 @@ async def test_the_start_survives_a_restart(plane: DataPlane, orders: Partition)
     await delete(plane, 3)
     await plane.restart()
     assert plane.partition("orders").log.log_start_offset == 3
+
+
+@pytest.mark.parametrize("error", [errno.ENOSPC, errno.EIO])
+async def test_a_start_that_a_crash_would_undo_is_not_acknowledged(
+    plane: DataPlane, orders: Partition, error: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(error, os.strerror(error))
+
+    monkeypatch.setattr(data_directory, "write_offsets", fail)
+    result = await delete(plane, 3)
+    assert ErrorCode(result.error_code) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert result.low_watermark == -1
+    monkeypatch.undo()
+    repeated = await delete(plane, 3)
+    assert (repeated.error_code == 0) is (error == errno.ENOSPC)
 
 
 @pytest.mark.parametrize("offset", [5, -2])
