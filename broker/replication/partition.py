@@ -20,6 +20,10 @@ _log = logging.getLogger(__name__)
 ACKS_ALL = -1
 NO_EPOCH = -1
 
+# What a client is told to be refused was not written, for all it knows; this says "perhaps".
+_PERHAPS_WRITTEN = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+_NOT_HERE = frozenset({ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NOT_LEADER_OR_FOLLOWER})
+
 
 class AckWaiter(Protocol):
     """Waits for the high watermark to pass what it appended."""
@@ -100,12 +104,16 @@ class Partition:
         self._follow_log()
 
     def refuse(self, code: ErrorCode) -> None:
-        """Answer ``code`` from now on, also to those who wait: it is not led here any more."""
+        """Answer ``code`` from now on: it is not led here any more.
+
+        Those who wait hear the same of a topic that is gone. Otherwise what they appended may be
+        kept, so they must not be told that it was refused: NOT_ENOUGH_REPLICAS_AFTER_APPEND.
+        """
         self.error = code
         self._unstable.clear()
         while self._acks:
             _, waiter, token = self._acks.popleft()
-            waiter.settled(token, code)
+            waiter.settled(token, self._after_append)
         self.wake()
 
     def configure(self, *, durable: bool, min_insync_replicas: int) -> None:
@@ -160,7 +168,7 @@ class Partition:
         while acks and acks[0][1].done():  # it gave up: time-outs leave in the order they came
             acks.popleft()
         if self.error:
-            waiter.settled(token, self.error)
+            waiter.settled(token, self._after_append)
         else:
             acks.append((end_offset, waiter, token))
 
@@ -174,6 +182,10 @@ class Partition:
         """Have those who wait for records look again."""
         for watcher in self.watchers:
             watcher.advanced(0)
+
+    @property
+    def _after_append(self) -> ErrorCode:
+        return _PERHAPS_WRITTEN if self.error in _NOT_HERE else self.error
 
     # What follows from the log
 

@@ -334,7 +334,7 @@ class TestDisks:
         plane.disk.release_syncs()
         response = over_the_wire(ApiKey.PRODUCE, LATEST, await waiting)
         failed = response.responses[0].partition_responses[0]
-        assert ErrorCode(failed.error_code) is ErrorCode.KAFKA_STORAGE_ERROR
+        assert ErrorCode(failed.error_code) is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
         plane.disk.sync_error = None
         for topic in ("orders", "other"):
             refused = await produce(plane, batch(b"b"), topic=topic)

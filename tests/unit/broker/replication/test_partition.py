@@ -131,7 +131,7 @@ class TestFsync:
         partition.when_acknowledged(1, acks, "a")
         await bench.syncing()
         await eventually(lambda: partition.error)
-        assert acks.settlements == [("a", ErrorCode.KAFKA_STORAGE_ERROR)]
+        assert acks.settlements == [("a", ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)]
         assert watcher.sizes == [0]
         assert partition.high_watermark == 0
         bench.disk.sync_error = None
@@ -142,12 +142,27 @@ class TestFsync:
         await asyncio.sleep(0.02)
         assert bench.disk.syncs == syncs
 
-    async def test_whoever_comes_after_the_failure_hears_of_it_at_once(self, bench: Bench) -> None:
+    @pytest.mark.parametrize(
+        ("refused", "told"),
+        [
+            (ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND),
+            (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND),
+            (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        ],
+    )
+    async def test_what_was_appended_is_called_refused_only_when_it_is_gone(
+        self, bench: Bench, refused: ErrorCode, told: ErrorCode
+    ) -> None:
         partition = bench.lead()
-        partition.refuse(ErrorCode.KAFKA_STORAGE_ERROR)
-        acks = Acks()
-        partition.when_acknowledged(1, acks, "late")
-        assert acks.settlements == [("late", ErrorCode.KAFKA_STORAGE_ERROR)]
+        bench.disk.hold_syncs()
+        partition.append(batch(b"a"), ACKS_ALL)
+        waiting, late = Acks(), Acks()
+        partition.when_acknowledged(1, waiting, "a")
+        partition.refuse(refused)
+        partition.when_acknowledged(1, late, "late")
+        assert waiting.settlements == [("a", told)]
+        assert late.settlements == [("late", told)]
+        assert partition.check() is refused
 
     async def test_records_found_at_the_start_become_visible_once_flushed(
         self, bench: Bench
