@@ -42,7 +42,7 @@ async def handle(
     )
     failed = await asyncio.to_thread(broker.logs.checkpoint_log_starts)
     for directory in failed:
-        _refuse(response, {(log.topic, log.partition) for log in directory.logs})
+        _refuse(response, {(log.topic, log.partition) for log in dict(directory.logs)})
     return response
 
 

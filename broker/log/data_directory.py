@@ -179,11 +179,11 @@ class DataDirectory:
         log.abandon()
         try:
             self._files.rename(directory, grave)
+            del self.logs[partition]
+            self.shared.trash.add(grave, log.config.file_delete_delay_ms)
             self._files.sync_directory(self.path)
         except OSError as error:
-            raise self.shared.health.fail(f"delete {directory}", error) from error
-        del self.logs[partition]
-        self.shared.trash.add(grave, log.config.file_delete_delay_ms)
+            raise self.shared.health.judge(f"delete {directory}", error) from error
         self._forget_checkpoints(partition)
 
     def truncate_log(self, partition: TopicPartition, offset: int) -> int:

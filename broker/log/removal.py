@@ -88,7 +88,7 @@ class Remover:
                 if count:
                     self._remove_front(count)
             except OSError as error:
-                raise state.health.fail(f"retention of {state.directory}", error) from error
+                raise state.health.judge(f"retention of {state.directory}", error) from error
             return count
 
     def _can_roll(self, now_ms: int) -> bool:
@@ -119,8 +119,19 @@ class Remover:
             state.log_start_offset = max(state.log_start_offset, first)
             state.epochs.truncate_from_start(state.log_start_offset)
             self._flusher.forget(gone)
-        for segment in gone:
-            self._discard(segment)
+        for at, segment in enumerate(gone):
+            try:
+                self._discard(segment)
+            except OSError:
+                self._put_back(gone[at:])
+                raise
+
+    def _put_back(self, segments: list[LogSegment]) -> None:
+        """Let the next retention try again; what they hold stays out of reach."""
+        state = self._state
+        there = [segment for segment in segments if state.cache.files.exists(segment.path)]
+        with state.lock:
+            state.segments = [*there, *state.segments]
 
     def _discard(self, segment: LogSegment) -> None:
         files = self._state.cache.files

@@ -160,3 +160,32 @@ def test_a_sync_that_fails_for_want_of_memory_takes_the_directory_offline(bench:
     bench.files.before = failing(errno.ENOMEM, "sync")
     assert refused(log.flush) is ErrorCode.KAFKA_STORAGE_ERROR
     assert bench.offline
+
+
+class TestRemovingOnAFullDisk:
+    """What would make space must not end in a failed directory."""
+
+    @pytest.mark.parametrize("operation", ["rename", "sync directory"])
+    def test_retention_is_tried_again(self, bench: Bench, operation: str) -> None:
+        log = bench.create(segment_bytes=200, retention_bytes=0)
+        for _ in range(4):
+            log.append(batch(b"a" * 60), 1)
+        log.flush()
+        bench.files.before = failing(errno.ENOSPC, operation)
+        assert refused(log.apply_retention) is ErrorCode.KAFKA_STORAGE_ERROR
+        assert not bench.offline
+        bench.files.before = healthy
+        log.apply_retention()
+        left = sorted(path.name for path in Path(log.directory).glob("*.log"))
+        assert left == [f"{log.first_segment_offset:020}.log"]
+
+    @pytest.mark.parametrize("operation", ["rename", "sync directory"])
+    def test_a_partition_can_be_deleted_and_begin_anew(self, bench: Bench, operation: str) -> None:
+        bench.create().append(batch(b"a"), 1)
+        bench.files.before = failing(errno.ENOSPC, operation)
+        assert refused(lambda: bench.manager.delete("topic", 0)) is ErrorCode.KAFKA_STORAGE_ERROR
+        assert not bench.offline
+        bench.files.before = healthy
+        if bench.manager.get("topic", 0) is not None:
+            bench.manager.delete("topic", 0)
+        assert bench.create().log_end_offset == 0
