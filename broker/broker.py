@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import socket
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 from qbus.clock import Clock
@@ -75,14 +76,18 @@ class Broker:
         self.groups.drain()
 
     async def stop(self) -> None:
-        """Stop what was started, the last first, and mark the logs as closed cleanly."""
-        await self.groups.close()
-        if hasattr(self, "replicas"):
-            await self.replicas.stop()
-        await self.metadata.close()
-        if hasattr(self, "logs"):
-            await asyncio.to_thread(self.logs.close)
-        await self.store.close()
+        """Stop what was started, the last first, and mark the logs as closed cleanly.
+
+        What one part fails with is raised when the others are stopped, too.
+        """
+        async with AsyncExitStack() as parts:
+            parts.push_async_callback(self.store.close)
+            if hasattr(self, "logs"):
+                parts.push_async_callback(asyncio.to_thread, self.logs.close)
+            parts.push_async_callback(self.metadata.close)
+            if hasattr(self, "replicas"):
+                parts.push_async_callback(self.replicas.stop)
+            parts.push_async_callback(self.groups.close)
 
     def _show_groups(self) -> None:
         groups, metrics = self.groups, self.metrics

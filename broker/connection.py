@@ -73,6 +73,7 @@ class Connection:
         "_exclusive",
         "_fd",
         "_frames",
+        "_held",
         "_loop",
         "_on_close",
         "_output",
@@ -110,6 +111,7 @@ class Connection:
         self._on_close = on_close
         self._output = OutputQueue()
         self._replies: deque[list[Part] | Reply] = deque()
+        self._held = 0  # bytes of the replies that are there but not next
         self._exclusive = False
         self._reading = False
         self._writing = False
@@ -160,7 +162,9 @@ class Connection:
         if self._writing:
             self._loop.remove_writer(self._fd)
         for reply in self._replies:
-            if not isinstance(reply, list):
+            if isinstance(reply, list):
+                self._output.add(reply)  # which lets go of its files, below
+            else:
                 reply.cancel()
         self._replies.clear()
         self._output.close()
@@ -194,18 +198,26 @@ class Connection:
         """Start what is whole, keep the rest, and read on or pause."""
         try:
             self.last_active = self._loop.time()
-            if not self._is_blocked():
-                for frame in self._frames.frames():
-                    self.frame_since = None
-                    self._accept(self._dispatch(self.peer, frame))
-                    if self._is_blocked():
-                        break
+            # Sending may end what blocked: what is whole then must not wait for more to come.
+            while self._dispatch_frames():
+                self._flush()
             self._flush()
             self._keep_rest()
         except WireError as error:
             self.close(f"malformed request: {error}")
         except CloseConnection as error:
             self.close(str(error))
+
+    def _dispatch_frames(self) -> bool:
+        """Start the requests that are whole; whether it stopped before the last one of them."""
+        if self._is_blocked():
+            return False
+        for frame in self._frames.frames():
+            self.frame_since = None
+            self._accept(self._dispatch(self.peer, frame))
+            if self._is_blocked():
+                return True
+        return False
 
     def _keep_rest(self) -> None:
         if self._closed:
@@ -259,7 +271,7 @@ class Connection:
         return (
             self._exclusive
             or len(self._replies) >= MAX_OPEN_REPLIES
-            or self._output.pending > MAX_UNSENT_BYTES
+            or self._output.pending + self._held > MAX_UNSENT_BYTES
             or self._closed
         )
 
@@ -283,6 +295,7 @@ class Connection:
         if isinstance(reply, list):
             if self._replies:
                 self._replies.append(reply)
+                self._held += sum(map(len, reply))
             else:
                 self._output.add(reply)
             return
@@ -306,9 +319,11 @@ class Connection:
         replies = self._replies
         while replies:
             first = replies[0]
-            if not isinstance(first, list):
-                if not first.done():
-                    break
+            if isinstance(first, list):
+                self._held -= sum(map(len, first))
+            elif not first.done():
+                break
+            else:
                 if first.exclusive:
                     self._exclusive = False
                 first = first.result()

@@ -12,7 +12,7 @@ from time import perf_counter
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any
 
-from qbus.errors import ApiError, ErrorCode
+from qbus.errors import ApiError, ErrorCode, WireError
 from qbus.wire import ApiKey, RequestHeader, decode, decode_request_header, encode_response
 from qbus.wire.messages import API, Api
 
@@ -109,8 +109,14 @@ class Dispatcher:
         return self._finish(header, response, started)
 
     def _finish(self, header: RequestHeader, response: Any, started: float) -> list[Part]:
-        parts = encode_response(header.api_key, header.api_version, header.correlation_id, response)
-        self._requests.observe(header.api_key, started)
+        key, version, correlation_id, _ = header
+        try:
+            parts = encode_response(key, version, correlation_id, response)
+        except WireError as error:  # a defect of ours: there is no response that could say so
+            _log.exception("a response cannot be written")
+            self._requests.failures += 1
+            raise CloseConnection(f"no response can be written: {error}") from error
+        self._requests.observe(key, started)
         return parts
 
     def _load(self, key: int) -> tuple[Api, Handler]:

@@ -23,6 +23,7 @@ from .memory import MemoryBudget
 _log = logging.getLogger(__name__)
 
 _UNLIMITED = 1 << 62
+_FILES_OF_LOGS = 4096
 # Requests make no cycles: the collector need not look often.
 _GC_THRESHOLDS = (50_000, 20, 20)
 
@@ -54,8 +55,8 @@ async def serve(config: BrokerConfig, clock: Clock, started: float) -> int:
         broker = Broker(config, clock)
         listener = Listener(config.listen_address, Dispatcher(broker), _limits(config), budget)
         listener.bind()
-        cleanup.callback(listener.close)
         cleanup.push_async_callback(broker.stop)
+        cleanup.callback(listener.close)
         await broker.start(listener.address)
         lost = _on_store_lost(broker.store, stop)
         _show_network(broker, listener, budget)
@@ -115,7 +116,7 @@ def _budget(config: BrokerConfig) -> int:
 def _limits(config: BrokerConfig) -> ListenerLimits:
     return ListenerLimits(
         max_frame=config.socket_request_max_bytes,
-        max_connections=config.max_connections,
+        max_connections=min(config.max_connections, _connections_that_fit()),
         max_connections_per_ip=config.max_connections_per_ip,
         times=TimeLimits(
             idle=config.connections_max_idle_ms / 1000,
@@ -142,6 +143,14 @@ def _show_network(broker: Broker, listener: Listener, budget: MemoryBudget) -> N
     metrics.counter("connections_refused", "Connections above the limits", lambda: listener.refused)
     metrics.counter("received_bytes", "Bytes from clients", lambda: listener.received_bytes)
     metrics.counter("sent_bytes", "Bytes to clients", lambda: listener.sent_bytes)
+
+
+def _connections_that_fit() -> int:
+    """Leave descriptors to the logs: a flood of clients must not stop a segment from rolling."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY:
+        return _UNLIMITED
+    return max(soft - min(soft // 2, _FILES_OF_LOGS), 1)
 
 
 def _raise_file_limit() -> None:

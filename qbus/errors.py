@@ -188,6 +188,10 @@ class QbusError(Exception):
     """The base of every error that Qbus raises on purpose."""
 
 
+MAX_MESSAGE = 1000
+"""The most characters of an error's message: what a client sent may be part of it."""
+
+
 class ApiError(QbusError):
     """A request that is answered with an error code.
 
@@ -195,6 +199,8 @@ class ApiError(QbusError):
     """
 
     def __init__(self, code: ErrorCode, message: str | None = None) -> None:
+        if message is not None and len(message) > MAX_MESSAGE:
+            message = f"{message[: MAX_MESSAGE - 3]}..."
         super().__init__(message or code.name)
         self.code = code
         self.message = message

@@ -136,6 +136,18 @@ async def test_a_defect_is_logged_counted_and_answered(
     assert "a defect" in caplog.text
 
 
+@pytest.mark.parametrize("later", [False, True])
+async def test_a_response_that_cannot_be_written_closes_the_connection(
+    dispatcher: Dispatcher, monkeypatch: pytest.MonkeyPatch, metrics: Metrics, *, later: bool
+) -> None:
+    future: asyncio.Future[HeartbeatResponse] = asyncio.get_running_loop().create_future()
+    future.set_result(HeartbeatResponse(error_code=1 << 20))
+    heartbeats(monkeypatch, lambda *_: future if later else future.result())
+    with pytest.raises(CloseConnection):
+        ask(dispatcher, ApiKey.HEARTBEAT, 4, HeartbeatRequest()).result()
+    assert metrics.requests.failures == 1
+
+
 def test_an_error_that_the_response_has_no_room_for_closes_the_connection(
     dispatcher: Dispatcher, monkeypatch: pytest.MonkeyPatch
 ) -> None:

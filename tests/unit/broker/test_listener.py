@@ -160,6 +160,24 @@ async def test_too_many_open_replies_stop_the_reading() -> None:
             await asyncio.sleep(0)
 
 
+async def test_answers_behind_an_open_one_are_bounded() -> None:
+    waiting = Deferred()
+    asked = 0
+
+    def dispatch(peer: Peer, frame: memoryview) -> list[Part] | Reply:
+        nonlocal asked
+        asked += 1
+        return waiting(peer, frame) if asked == 1 else [framed(bytes(1 << 20))]
+
+    async with listening(dispatch) as listener, connected(listener) as client:
+        client.send(*(b"x" for _ in range(50)))
+        await settle()
+        assert asked < 5
+        waiting.futures[0].set_result(b"first")
+        assert await client.receive() == b"first"
+        assert [len(await client.receive()) for _ in range(49)] == [1 << 20] * 49
+
+
 async def test_a_client_that_does_not_read_is_not_read_from() -> None:
     asked = 0
 
