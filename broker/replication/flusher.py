@@ -32,22 +32,32 @@ class Flusher:
         self._jobs: SimpleQueue[tuple[Flush, Done] | None] = SimpleQueue()
         self._results: deque[tuple[Done, int | BaseException]] = deque()
         self._unreported = 0
+        self._idle = asyncio.Event()
+        self._stopped = False
 
     def submit(self, flush: Flush, done: Done) -> None:
-        """Run ``flush`` in a thread, then ``done`` in the event loop with its result or error."""
+        """Run ``flush`` in a thread, then ``done`` in the event loop with its result or error.
+
+        When it is stopped nothing happens: closing a log flushes what is left.
+        """
+        if self._stopped:
+            return
         self._unreported += 1
         if self._unreported > len(self._threads) < self._limit:
             self._start_thread()
         self._jobs.put((flush, done))
 
     async def stop(self) -> None:
-        """Finish what was submitted and end the threads."""
-        for _ in self._threads:
+        """Finish what was submitted, and what that leads to; then end the threads."""
+        while self._unreported:
+            self._idle.clear()
+            await self._idle.wait()
+        self._stopped = True
+        threads, self._threads = self._threads, []
+        for _ in threads:
             self._jobs.put(None)
-        for thread in self._threads:
+        for thread in threads:
             await asyncio.to_thread(thread.join)
-        self._threads.clear()
-        self._report()
 
     def _start_thread(self) -> None:
         # A daemon: a disk that hangs in a flush must not keep the broker from exiting.
@@ -67,7 +77,11 @@ class Flusher:
             self._loop.call_soon_threadsafe(self._report)
 
     def _report(self) -> None:
-        while self._results:
-            done, result = self._results.popleft()
-            self._unreported -= 1
-            done(result)
+        try:
+            while self._results:
+                done, result = self._results.popleft()
+                self._unreported -= 1
+                done(result)
+        finally:
+            if not self._unreported:
+                self._idle.set()

@@ -82,3 +82,50 @@ async def test_stopping_finishes_what_was_submitted_and_ends_the_threads() -> No
     await flusher.stop()
     assert results == [0, 1, 2]
     assert threads() == 0
+
+
+async def test_stopping_finishes_what_the_last_flushes_lead_to() -> None:
+    """More was appended while a flush was under way, which takes another one, or several."""
+    flusher = Flusher(asyncio.get_running_loop(), threads=3)
+    gate = threading.Event()
+    results: list[int | BaseException] = []
+
+    def first_done(result: int | BaseException) -> None:
+        results.append(result)
+        for number in (2, 3, 4):
+            flusher.submit(partial(int, number), results.append)
+
+    def held() -> int:
+        assert gate.wait(10)
+        return 1
+
+    flusher.submit(held, first_done)
+    stopping = asyncio.ensure_future(flusher.stop())
+    await asyncio.sleep(0)
+    gate.set()
+    async with asyncio.timeout(10):
+        await stopping
+    assert sorted(map(str, results)) == ["1", "2", "3", "4"]
+    assert threads() == 0
+
+
+async def test_a_failing_report_does_not_keep_it_from_stopping() -> None:
+    loop = asyncio.get_running_loop()
+    reported: list[str] = []
+    loop.set_exception_handler(lambda _, context: reported.append(str(context["exception"])))
+    flusher = Flusher(loop, threads=1)
+
+    def fail(_: int | BaseException) -> None:
+        raise RuntimeError("whatever")
+
+    flusher.submit(lambda: 0, fail)
+    async with asyncio.timeout(10):
+        await flusher.stop()
+    assert reported == ["whatever"]
+
+
+async def test_nothing_is_begun_once_it_is_stopped() -> None:
+    flusher = Flusher(asyncio.get_running_loop())
+    await flusher.stop()
+    flusher.submit(lambda: 0, print)
+    assert threads() == 0
