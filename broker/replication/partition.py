@@ -220,7 +220,7 @@ class Partition:
             self._reach(end)
             return
         self._reach(self.log.flushed_offset)
-        if self.high_watermark < end:
+        if self.log.flushed_offset < end:
             if not self._unstable:
                 self._unstable.append((end, 0))
             self.flush()

@@ -219,6 +219,15 @@ class TestMemory:
         bench.disk.release_syncs()
         await bench.until(2)
 
+    async def test_turning_to_fsync_flushes_what_was_acknowledged_before(
+        self, bench: Bench
+    ) -> None:
+        partition = bench.lead(durable=False)
+        partition.append(batch(b"a"), 1)
+        assert partition.log.flushed_offset == 0
+        partition.configure(durable=True, min_insync_replicas=1)
+        await eventually(lambda: partition.log.flushed_offset == 1)
+
     async def test_turning_to_memory_shows_what_is_written(self, bench: Bench) -> None:
         partition = bench.lead()
         bench.disk.hold_syncs()
