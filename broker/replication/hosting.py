@@ -102,9 +102,7 @@ class Hosting:
         self._metadata.subscribe(self.follow)
         async with self._changing:
             await self._bring(self._metadata.topics)
-        strays = [str(key) for key in self._logs.logs() if key.topic not in self._ids]
-        if strays:
-            _log.warning("left alone: %d logs of no topic, as %s", len(strays), min(strays))
+        self._name_strays()
 
     async def follow(self, events: Sequence[Event]) -> None:
         """Make changes of the metadata true; returns when they are."""
@@ -200,6 +198,19 @@ class Hosting:
             partition.refuse(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         elif (partition.leader_epoch, partition.isr) != (info.leader_epoch, info.isr):
             partition.lead(info.leader_epoch, info.isr)
+
+    def _name_strays(self) -> None:
+        """Never delete them: metadata that was lost or mixed up would take the data along."""
+        logs = self._logs.logs().items()
+        strays = sorted(log.directory for key, log in logs if key.topic not in self._ids)
+        if strays:
+            _log.warning(
+                "%d directories hold partitions of topics that do not exist and are left alone;"
+                " a crash while a topic is deleted leaves some."
+                " If nobody misses their data, stop the broker and delete them: %s",
+                len(strays),
+                " ".join(strays),
+            )
 
     # Disks
 

@@ -101,6 +101,20 @@ class TestDeleting:
         assert plane.replicas.why_missing("orders", 0) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         assert directories(plane) == set()
 
+    async def test_logs_of_no_topic_are_kept_and_named(
+        self, plane: DataPlane, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """A crash cut the deletion, or the metadata is not that of these logs."""
+        partitions = [await plane.create(name) for name in ("gone", "kept", "lost")]
+        gone, kept, lost = (partition.log.directory for partition in partitions)
+        plane.metadata.forget_subscribers()
+        await plane.metadata.remove("gone")
+        await plane.metadata.remove("lost")
+        await plane.restart()
+        assert f"delete them: {gone} {lost}" in caplog.text
+        assert kept not in caplog.text
+        assert directories(plane) == {"gone-0", "kept-0", "lost-0"}
+
     async def test_a_topic_of_the_same_name_begins_anew(self, plane: DataPlane) -> None:
         old = await plane.create("orders", qbus_durability="memory")
         old.append(batch(b"a"), 1)
