@@ -81,7 +81,6 @@ class Timeouts:
         self._tick_s = tick_s
         self._buckets: dict[int, set[Delayed[Any]]] = {}
         self._draining = False
-        self.expired = 0
 
     def __len__(self) -> int:
         return sum(map(len, self._buckets.values()))
@@ -106,7 +105,6 @@ class Timeouts:
 
     def _fire(self, tick: int) -> None:
         for delayed in list(self._buckets.pop(tick, ())):
-            self.expired += 1
             delayed.bucket = None
             _attempt(delayed, delayed.expire)
 
