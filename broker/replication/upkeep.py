@@ -120,6 +120,9 @@ class Upkeep:
                 self._scrubbing = None
         except ApiError:  # its log is closed, or corrupt as a whole, which was reported
             self._scrubbing = None
+        except OSError as error:
+            _log.warning("checking %s failed: %s", self._scrubbing, error)
+            self._scrubbing = None
 
     def _next_to_scrub(self) -> Partition | None:
         following = next(self._scrubbed, None)

@@ -1,6 +1,7 @@
 """What is done to partitions from time to time."""
 
 import asyncio
+import errno
 import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -156,6 +157,27 @@ class TestScrubbing:
         plane.clock.advance(SCRUB_ROUND_S)
         upkeep(plane).scrub()
         assert steps == 2
+
+    async def test_trouble_with_one_partition_does_not_end_it(
+        self, plane: DataPlane, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        first = await plane.create("a-first")
+        second = await plane.create("second")
+
+        def fail(_: int) -> bool:
+            raise OSError(errno.EIO, "Input/output error")
+
+        checked: list[int] = []
+
+        def succeed(size: int) -> bool:
+            checked.append(size)
+            return True
+
+        monkeypatch.setattr(first.log, "scrub", fail)
+        monkeypatch.setattr(second.log, "scrub", succeed)
+        for _ in range(2):
+            upkeep(plane).scrub()
+        assert len(checked) == 1
 
 
 async def test_checkpoints_and_new_segments_do_not_get_in_each_others_way(
