@@ -8,7 +8,6 @@ from qbus.errors import ApiError, ErrorCode
 from qbus.records import CorruptBatch
 
 from .corruption import Corruption
-from .files import PASSING
 from .locate import batch_end, boundary_before, place_of
 from .reindex import reindex
 from .scan import BadBatch
@@ -69,6 +68,7 @@ class LogReader:
             )
             raise CorruptBatch(bad.problem) from bad
         except OSError as error:
+            self._state.check_usable()  # it may be gone since it was looked at
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
 
     def _slice(
@@ -118,8 +118,10 @@ class LogReader:
     def _failed(self, segment: LogSegment, offset: int, error: OSError) -> ApiError:
         if offset < self._state.log_start_offset:
             return _out_of_range(self._state, offset)  # its file went away just now
-        if error.errno not in PASSING:
-            self._state.report(Corruption(segment.path, -1, offset, str(error)))
+        excuse = self._state.excuse(segment, error)
+        if excuse is not None:
+            return excuse
+        self._state.report(Corruption(segment.path, -1, offset, str(error)))
         return ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"cannot read {segment.path}: {error}")
 
 

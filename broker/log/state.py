@@ -11,7 +11,7 @@ from qbus.errors import ApiError, ErrorCode
 from .config import LogConfig
 from .corruption import Corruption
 from .file_cache import FileCache
-from .files import Files
+from .files import PASSING, Files
 from .health import DirectoryHealth
 from .opening import OpenedLog
 from .segment import LogSegment
@@ -100,6 +100,19 @@ class LogState:
         if self.health.failure is None and self.corruption is not None:
             raise ApiError(ErrorCode.CORRUPT_MESSAGE, str(self.corruption))
         self.check_usable()
+
+    def excuse(self, segment: LogSegment, error: OSError) -> ApiError | None:
+        """What to tell who could not read ``segment``, if ``error`` means no bad data.
+
+        The segment, or the whole log, may be gone since it was looked up.
+        """
+        if self.refusal is not None:
+            return ApiError(self.refusal.code, self.refusal.message)
+        if segment not in self.segments:
+            return ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, f"{segment.path} is gone")
+        if error.errno in PASSING:
+            return ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"cannot read {segment.path}: {error}")
+        return None
 
     def report(self, corruption: Corruption) -> None:
         """Make ``corruption`` known: once for each place."""

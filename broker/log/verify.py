@@ -1,10 +1,8 @@
 """Checking what is on disk: before it is served, and from time to time."""
 
-from qbus.errors import ApiError, ErrorCode
 from qbus.records import HEADER_SIZE, CorruptBatch, read_header
 
 from .corruption import Corruption
-from .files import PASSING
 from .locate import Place
 from .recovery import check_epoch
 from .scan import BadBatch, scan
@@ -28,7 +26,7 @@ class LogVerifier:
 
         ``end`` is a boundary, or lies anywhere before ``file_end``: then the batch that reaches it
         is the last one. What is bad is reported. Raises CorruptBatch when the first batch is,
-        ApiError KAFKA_STORAGE_ERROR when the log is unusable or cannot be read just now.
+        ApiError when the log is unusable, cannot be read just now, or ``segment`` is gone.
         """
         self._state.check_usable()
         good = start
@@ -41,9 +39,9 @@ class LogVerifier:
         except BadBatch as bad:
             self._state.report(Corruption(segment.path, bad.position, bad.offset, bad.problem))
         except OSError as error:
-            if error.errno in PASSING:
-                message = f"cannot read {segment.path}: {error}"
-                raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, message) from error
+            excuse = self._state.excuse(segment, error)
+            if excuse is not None:
+                raise excuse from error
             self._state.report(Corruption(segment.path, good.position, good.offset, str(error)))
         segment.verified.add(start.position, good.position)
         if good == start:
@@ -65,7 +63,8 @@ class Scrubber:
     def step(self, max_bytes: int) -> bool:
         """Check about ``max_bytes`` more; whether that was the end of the log.
 
-        Raises ApiError when the log is unusable, OSError.
+        Where the disk cannot be read, the rest of the segment is passed over. Raises ApiError when
+        the log is unusable.
         """
         self._state.check_usable()
         segment = self._state.segment_of(self._place.offset)
@@ -88,8 +87,21 @@ class Scrubber:
         try:
             return self._verifier.verify(segment, start, stop, file_end=end.position)
         except CorruptBatch:
-            position = next_batch(segment.file, start.position, end.position, start.offset)
-        if position is None:
+            pass
+        try:
+            return _next_place(segment, start, end)
+        except OSError as error:
+            excuse = self._state.excuse(segment, error)
+            if excuse is not None:
+                raise excuse from error
+            self._state.report(Corruption(segment.path, start.position, start.offset, str(error)))
             return end
-        header = read_header(segment.file.read_at(position, HEADER_SIZE))
-        return Place(header.base_offset, position)
+
+
+def _next_place(segment: LogSegment, start: Place, end: Place) -> Place:
+    """Where the first good batch behind ``start`` begins, or ``end``. Raises OSError."""
+    position = next_batch(segment.file, start.position, end.position, start.offset)
+    if position is None:
+        return end
+    header = read_header(segment.file.read_at(position, HEADER_SIZE))
+    return Place(header.base_offset, position)

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from qbus.broker.log import Log, LogConfig, LogManager
+from qbus.broker.log.segment import LogSegment
+from qbus.broker.log.state import LogState
 from qbus.clock import ManualClock
 from qbus.errors import ApiError, ErrorCode
 from tests.support.failing_files import FailingFiles, failing, healthy
@@ -190,3 +192,67 @@ class TestRemovingOnAFullDisk:
         if bench.manager.get("topic", 0) is not None:
             bench.manager.delete("topic", 0)
         assert bench.create().log_end_offset == 0
+
+
+def test_scrubbing_passes_over_what_the_disk_cannot_read(bench: Bench) -> None:
+    bench.create(segment_bytes=200)
+    for _ in range(2):
+        bench.log().append(batch(b"a" * 60), 1)
+    bench.restart()
+    log = bench.log()
+    bench.files.before = failing(errno.EIO, "read", path=f"{0:020}.log")
+    steps = 1
+    while not log.scrub():
+        steps += 1
+    assert steps == 2
+    assert {(found.position, found.offset) for found in log.corruptions} == {(0, 0)}
+
+
+class TestReadingWhatIsRemovedMeanwhile:
+    """It looked its segment up just before that went: no data is bad."""
+
+    @pytest.fixture
+    def log(self, bench: Bench) -> Log:
+        log = bench.create(segment_bytes=200, retention_bytes=200)
+        for _ in range(4):
+            log.append(batch(b"a" * 60), 1)
+        log.flush()
+        return log
+
+    def test_a_partition_that_is_deleted(
+        self, bench: Bench, log: Log, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        after_lookup(log, lambda: bench.manager.delete("topic", 0), monkeypatch)
+        assert refused(lambda: log.read(0, 1000)) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert log.corruptions == ()
+
+    def test_a_segment_that_is_verified(self, bench: Bench, log: Log) -> None:
+        found = log.read(0, 1000)
+        assert found is not None
+        log.apply_retention()
+        assert refused(found.verify) is ErrorCode.OFFSET_OUT_OF_RANGE
+        assert log.corruptions == ()
+
+    def test_segments_that_are_truncated(
+        self, bench: Bench, log: Log, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def truncate() -> None:
+            bench.manager.truncate("topic", 0, 1)
+
+        after_lookup(log, truncate, monkeypatch)
+        assert refused(lambda: log.read(2, 1000)) is ErrorCode.OFFSET_OUT_OF_RANGE
+        assert log.corruptions == ()
+
+
+def after_lookup(log: Log, remove: Callable[[], object], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have ``remove`` called when a read has just found its segment."""
+    state = type(log._state)
+    segment_of = state.segment_of
+
+    def found_and_removed(self: LogState, offset: int) -> LogSegment:
+        segment = segment_of(self, offset)
+        monkeypatch.undo()
+        remove()
+        return segment
+
+    monkeypatch.setattr(state, "segment_of", found_and_removed)
