@@ -77,6 +77,8 @@ def _walk_from_entry(
     if entry is None:
         return _walk(segment, 0, segment.base_offset, wait=wait)
     last_offset, position = entry
+    if not 0 <= position < segment.size:
+        raise CorruptBatch(f"{segment.path} does not reach to {position}")
     return _walk(segment, position, None, wait=wait, last_offset=last_offset)
 
 

@@ -110,7 +110,7 @@ class LogOpener:
         segments = opened.segments
         if segments and segments[-1].end_offset < opened.log_start_offset:
             remove_segments(self._cache, segments)
-            segments = []
+            segments = opened.unsynced = []
         if not segments:
             new = self._new_segment(opened.log_start_offset)
             new.create()

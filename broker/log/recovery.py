@@ -110,13 +110,6 @@ class Recovery:
     def _read(self, segment: LogSegment) -> BadBatch | None:
         """Check the batches behind the last trusted index entry, or all if that one lies."""
         segment.trim_indexes(self._recovery_point)
-        bad = self._check(segment)
-        if bad is not None and bad.offset < self._recovery_point:
-            segment.trim_indexes(segment.base_offset)
-            bad = self._check(segment)
-        return bad
-
-    def _check(self, segment: LogSegment) -> BadBatch | None:
         end = segment.end
         start: int | None = None
         try:

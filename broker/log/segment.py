@@ -3,11 +3,13 @@
 import random
 from collections.abc import Iterator
 
+from qbus.records import HEADER_SIZE, CorruptBatch, read_header
+
 from .file_cache import FileCache
 from .files import Data, File, write_all
 from .names import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, numbered
 from .offset_index import OffsetIndex
-from .scan import BadBatch, PlacedBatch, scan
+from .scan import PlacedBatch, scan
 from .time_index import NO_TIMESTAMP, MaxTimestamp, TimeIndex
 from .verified import VerifiedRanges
 
@@ -155,18 +157,25 @@ class LogSegment:
     def batches_from(self, offset: int, *, crc: bool = False) -> Iterator[PlacedBatch]:
         """Batches to the end, from an indexed one before ``offset`` or the first on.
 
-        Raises OSError, and BadBatch where index and batches, or one batch and the next, disagree.
+        Raises OSError, and BadBatch where one batch and the next disagree.
         """
         size = self.size
-        entry = self.offset_index.lookup(offset)
-        if entry is None:
-            yield from scan(self.file, 0, size, self.base_offset, crc=crc)
-            return
+        position, base_offset = self._confirmed(self.offset_index.lookup(offset)) or (
+            0,
+            self.base_offset,
+        )
+        yield from scan(self.file, position, size, base_offset, crc=crc)
+
+    def _confirmed(self, entry: tuple[int, int] | None) -> tuple[int, int] | None:
+        """Position and base offset of the batch of an index entry, if there is such a batch."""
+        if entry is None or not 0 <= entry[1] < self.size:
+            return None
         last_offset, position = entry
-        for placed in scan(self.file, position, size, None, crc=crc):
-            if placed.position == position and placed.header.last_offset != last_offset:
-                raise BadBatch(position, last_offset, "the index says another offset")
-            yield placed
+        try:
+            header = read_header(self.file.read_at(position, HEADER_SIZE))
+        except CorruptBatch:
+            return None
+        return (position, header.base_offset) if header.last_offset == last_offset else None
 
     def prepare_to_append(self) -> None:
         """Learn what appending needs to know. Raises OSError, BadBatch."""
@@ -230,8 +239,10 @@ class LogSegment:
         for index, strict in ((self.offset_index, True), (self.time_index, False)):
             index.entries.truncate(index.entries.ascending(strict_second=strict))
             index.truncate_to(offset)
-        positions = self.offset_index.entries
-        positions.truncate(positions.floor(self.size - 1, field=1) + 1)
+        last = self.offset_index.lookup(offset)
+        if last is not None and self._confirmed(last) is None:
+            self.offset_index.entries.truncate(0)
+            self.time_index.entries.truncate(0)
         self._max_timestamp = self.time_index.last()
         self._unindexed = 0
 
