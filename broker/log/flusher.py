@@ -144,7 +144,7 @@ class Flusher:
             for segment in finished:
                 segment.write_indexes(full=True)
         for segment in finished:
-            segment.sync_indexes()
+            segment.indexes.sync()
         with self._state.lock:
             self._unfinished = self._unfinished[len(finished) :]
 
@@ -154,7 +154,7 @@ class Flusher:
             active = state.active
             active.write_indexes(full=full)
             offset, snapshot = state.end_offset, encode_snapshot(state.producers)
-        active.sync_indexes()
+        active.indexes.sync()
         if state.snapshots.newest() != offset:
             state.snapshots.write(offset, snapshot, sync=True)
             bases = {segment.base_offset for segment in state.segments}

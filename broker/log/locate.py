@@ -31,7 +31,7 @@ def place_of(segment: LogSegment, offset: int, *, wait: bool) -> Place:
     known = segment.known_place(offset)
     if known is not None:
         return Place(offset, known)
-    entry = segment.offset_index.lookup(offset, wait=wait)
+    entry = segment.indexes.offsets.lookup(offset, wait=wait)
     for place, following in _walk_from_entry(segment, entry, wait=wait):
         if following.offset > offset:
             return place
@@ -52,9 +52,9 @@ def boundary_before(
     if position - start.position <= _NEAR:
         steps = _walk(segment, start.position, start.offset, wait=wait)
     else:
-        entry = segment.offset_index.lookup_position(position, wait=wait)
+        entry = segment.indexes.offsets.lookup_position(position, wait=wait)
         if offset < end.offset:
-            by_offset = segment.offset_index.lookup(offset - 1, wait=wait)
+            by_offset = segment.indexes.offsets.lookup(offset - 1, wait=wait)
             entry = min(entry, by_offset) if entry and by_offset else None
         steps = _walk_from_entry(segment, entry, wait=wait)
     for place, following in steps:

@@ -13,7 +13,6 @@ from .file_cache import FileCache
 from .files import PASSING, Files
 from .producers import ProducerState
 from .recovery import Recovery, find_end, find_segments, remove_segments
-from .reindex import reindex
 from .scan import BadBatch
 from .segment import LogSegment
 from .snapshot_files import SnapshotFiles
@@ -133,11 +132,11 @@ class LogOpener:
         config = self._config
         small = config.index_interval_bytes + 2 * config.max_message_bytes
         for segment in opened.segments:
-            if segment.size > small and not segment.has_indexes():
+            if segment.size > small and not segment.indexes.have_entries():
                 _logger.warning("%s: making its indexes anew", segment.path)
                 try:
                     full = segment is not opened.segments[-1]
-                    reindex(segment, config.index_interval_bytes, full=full)
+                    segment.reindex(config.index_interval_bytes, full=full)
                 except OSError as error:
                     if error.errno not in PASSING:
                         raise

@@ -9,7 +9,6 @@ from qbus.records import CorruptBatch
 
 from .corruption import Corruption
 from .locate import batch_end, boundary_before, place_of
-from .reindex import reindex
 from .scan import BadBatch
 from .segment import LogSegment
 from .slices import LogSlice, Verifier
@@ -108,7 +107,7 @@ class LogReader:
         active = segment is state.active
         with state.lock if active else nullcontext():
             try:
-                reindex(segment, state.config.index_interval_bytes, full=not active)
+                segment.reindex(state.config.index_interval_bytes, full=not active)
             except BadBatch:
                 return False
             except OSError as error:

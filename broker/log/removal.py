@@ -208,7 +208,7 @@ class Remover:
                 segment.cut_to(*place_of(segment, offset, wait=True))
             segment.hold_open()
             segment.file.sync()
-            segment.sync_indexes()
+            segment.indexes.sync()
             state.segments = kept
         end_offset = state.end_offset
         state.log_start_offset = min(state.log_start_offset, end_offset)

@@ -57,7 +57,7 @@ def _indexes_are_full(segment: LogSegment, config: LogConfig) -> bool:
     limit = config.segment_index_bytes // _TIME_ENTRY
     if segment.size // (config.index_interval_bytes + 1) < limit:
         return False  # there cannot be as many entries
-    return len(segment.offset_index.entries) >= limit
+    return len(segment.indexes.offsets.entries) >= limit
 
 
 def roll(state: LogState, flusher: Flusher, now_ms: int) -> LogSegment:

@@ -7,10 +7,10 @@ from qbus.records import HEADER_SIZE, CorruptBatch, read_header
 
 from .file_cache import FileCache
 from .files import Data, File, write_all
-from .names import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, numbered
-from .offset_index import OffsetIndex
+from .names import LOG_SUFFIX, TEMPORARY_SUFFIX, numbered
 from .scan import PlacedBatch, scan
-from .time_index import NO_TIMESTAMP, MaxTimestamp, TimeIndex
+from .segment_indexes import SegmentIndexes
+from .time_index import NO_TIMESTAMP, MaxTimestamp
 from .verified import VerifiedRanges
 
 _KNOWN_PLACES = 64
@@ -28,12 +28,9 @@ class LogSegment:
         "_cache",
         "_file",
         "_first_timestamp",
-        "_index_suffix",
+        "_indexes",
         "_max_timestamp",
-        "_offset_index",
         "_places",
-        "_time_index",
-        "_unindexed",
         "base_offset",
         "created_ms",
         "directory",
@@ -44,14 +41,7 @@ class LogSegment:
     )
 
     def __init__(
-        self,
-        cache: FileCache,
-        directory: str,
-        base_offset: int,
-        *,
-        size: int,
-        created_ms: int,
-        index_suffix: str = "",
+        self, cache: FileCache, directory: str, base_offset: int, *, size: int, created_ms: int
     ) -> None:
         self.directory = directory
         self.base_offset = base_offset
@@ -62,13 +52,10 @@ class LogSegment:
         self.verified = VerifiedRanges(size)
         self._cache = cache
         self._file: File | None = None
-        self._index_suffix = index_suffix
-        self._offset_index: OffsetIndex | None = None
-        self._time_index: TimeIndex | None = None
+        self._indexes: SegmentIndexes | None = None
         self._first_timestamp: int | None = None
         self._max_timestamp: MaxTimestamp | None = None
         self._places: dict[int, int] = {}
-        self._unindexed = 0
 
     @property
     def end_offset(self) -> int:
@@ -86,23 +73,11 @@ class LogSegment:
         return self._file or self._cache.get(self.path)
 
     @property
-    def offset_index(self) -> OffsetIndex:
-        """Offsets to positions."""
-        if self._offset_index is None:
-            path = self._index_path(OFFSET_INDEX_SUFFIX)
-            self._offset_index = OffsetIndex(self._cache, path, self.base_offset)
-        return self._offset_index
-
-    @property
-    def time_index(self) -> TimeIndex:
-        """Timestamps to offsets."""
-        if self._time_index is None:
-            path = self._index_path(TIME_INDEX_SUFFIX)
-            self._time_index = TimeIndex(self._cache, path, self.base_offset)
-        return self._time_index
-
-    def _index_path(self, suffix: str) -> str:
-        return f"{self.directory}/{numbered(self.base_offset, suffix)}{self._index_suffix}"
+    def indexes(self) -> SegmentIndexes:
+        """From offsets and timestamps to positions."""
+        if self._indexes is None:
+            self._indexes = SegmentIndexes(self._cache, self.directory, self.base_offset)
+        return self._indexes
 
     @property
     def max_timestamp(self) -> MaxTimestamp:
@@ -112,7 +87,7 @@ class LogSegment:
         same, all batches are asked.
         """
         if self._max_timestamp is None:
-            last = self.time_index.last()
+            last = self.indexes.times.last()
             self._max_timestamp = (
                 last
                 if self._confirms(last)
@@ -150,17 +125,13 @@ class LogSegment:
                 return NO_TIMESTAMP
         return self._first_timestamp
 
-    def has_indexes(self) -> bool:
-        """Whether both index files are there, or entries for them in memory."""
-        return bool(len(self.offset_index.entries)) and bool(len(self.time_index.entries))
-
     def batches_from(self, offset: int, *, crc: bool = False) -> Iterator[PlacedBatch]:
         """Batches to the end, from an indexed one before ``offset`` or the first on.
 
         Raises OSError, and BadBatch where one batch and the next disagree.
         """
         size = self.size
-        position, base_offset = self._confirmed(self.offset_index.lookup(offset)) or (
+        position, base_offset = self._confirmed(self.indexes.offsets.lookup(offset)) or (
             0,
             self.base_offset,
         )
@@ -219,32 +190,19 @@ class LogSegment:
     def _account(
         self, position: int, length: int, last_offset: int, timestamp: int, interval: int
     ) -> None:
-        if timestamp > self.max_timestamp.timestamp:
-            self._max_timestamp = MaxTimestamp(timestamp, last_offset)
-        if self._unindexed > interval:
-            self._unindexed = 0
-            self._add_to_indexes(last_offset, position)
-        self._unindexed += length
+        greatest = self.max_timestamp
+        if timestamp > greatest.timestamp:
+            greatest = self._max_timestamp = MaxTimestamp(timestamp, last_offset)
+        self.indexes.account(position, length, last_offset, greatest, interval)
         self.end = (last_offset + 1, position + length)
-
-    def _add_to_indexes(self, last_offset: int, position: int) -> None:
-        try:
-            self.time_index.maybe_append(*self.max_timestamp)
-            self.offset_index.append(last_offset, position)
-        except OSError:
-            pass  # the entry is kept in memory; writing it is tried again
 
     def trim_indexes(self, offset: int) -> None:
         """Keep only index entries that make sense and whose batches end before ``offset``."""
-        for index, strict in ((self.offset_index, True), (self.time_index, False)):
-            index.entries.truncate(index.entries.ascending(strict_second=strict))
-            index.truncate_to(offset)
-        last = self.offset_index.lookup(offset)
+        self.indexes.trim(offset)
+        last = self.indexes.offsets.lookup(offset)
         if last is not None and self._confirmed(last) is None:
-            self.offset_index.entries.truncate(0)
-            self.time_index.entries.truncate(0)
-        self._max_timestamp = self.time_index.last()
-        self._unindexed = 0
+            self.indexes.clear()
+        self._max_timestamp = self.indexes.times.last()
 
     def cut_to(self, end_offset: int, size: int) -> None:
         """Cut the file at a batch boundary. Raises OSError."""
@@ -252,66 +210,41 @@ class LogSegment:
         self.file.truncate(size)
         self.end = (end_offset, size)
         self.verified.truncate(size)
-        self.offset_index.truncate_to(end_offset)
-        self.time_index.truncate_to(end_offset)
+        self.indexes.truncate_to(end_offset)
         self._places = {}
         self._first_timestamp = None
-        self._max_timestamp = self._scan_max_timestamp(self.time_index.last())
+        self._max_timestamp = self._scan_max_timestamp(self.indexes.times.last())
 
     def write_indexes(self, *, full: bool) -> None:
         """Write what the indexes hold in memory; ``full``: also the last word on timestamps."""
-        if full and self.size:
-            self.time_index.maybe_append(*self.max_timestamp)
-        self.time_index.entries.write()
-        self.offset_index.entries.write()
-        if full and self.size:
-            # Kafka's tools read a time index only with an offset index beside it, empty or not.
-            self.offset_index.entries.create()
-
-    def sync_indexes(self) -> None:
-        """Wait until what was written of the indexes is stable."""
-        self.time_index.entries.sync()
-        self.offset_index.entries.sync()
-
-    def copy_for_index(self, suffix: str) -> "LogSegment":
-        """The same file with nothing in its indexes, which have ``suffix``. Raises OSError."""
-        copy = LogSegment(
-            self._cache,
-            self.directory,
-            self.base_offset,
-            size=self.size,
-            created_ms=self.created_ms,
-            index_suffix=suffix,
-        )
-        copy.remove_indexes()
-        copy._max_timestamp = MaxTimestamp(NO_TIMESTAMP, self.base_offset)
-        return copy
-
-    def remove_indexes(self) -> None:
-        """Remove the index files, if there are any. Raises OSError."""
-        for suffix in (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX):
-            self._cache.files.remove(self._index_path(suffix))
-            self._cache.forget(self._index_path(suffix))
-        self._offset_index = self._time_index = None
+        self.indexes.write(self.max_timestamp if full and self.size else None)
 
     def create(self) -> None:
         """Make the file, empty, and keep it open. Raises OSError."""
         self.hold_open()
         if self.file.size():
             self.file.truncate(0)
-        self.remove_indexes()
+        self.indexes.remove()
+        self._indexes = None
 
-    def adopt_indexes(self, other: "LogSegment") -> None:
-        """Take over the index files of ``other``, of the same batches. Raises OSError."""
-        files = self._cache.files
-        for suffix in (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX):
-            if files.exists(other._index_path(suffix)):
-                files.rename(other._index_path(suffix), self._index_path(suffix))
-            self._cache.forget(self._index_path(suffix))
-            self._cache.forget(other._index_path(suffix))
-        self._offset_index = self._time_index = None
-        self._max_timestamp = other.max_timestamp
-        self._unindexed = other._unindexed
+    def reindex(self, index_interval_bytes: int, *, full: bool) -> None:
+        """Make the indexes anew, while nobody appends; ``full`` says that nobody will.
+
+        Raises BadBatch, changing nothing, when the batches do not follow one another, and OSError.
+        """
+        made = SegmentIndexes(self._cache, self.directory, self.base_offset, TEMPORARY_SUFFIX)
+        made.remove()
+        greatest = MaxTimestamp(NO_TIMESTAMP, self.base_offset)
+        for position, header in scan(self.file, 0, self.size, self.base_offset, crc=False):
+            last_offset = header.last_offset
+            if header.max_timestamp > greatest.timestamp:
+                greatest = MaxTimestamp(header.max_timestamp, last_offset)
+            made.account(position, header.size, last_offset, greatest, index_interval_bytes)
+        made.write(greatest if full and self.size else None)
+        made.sync()
+        made.replace(self.indexes)
+        self._indexes = None
+        self._max_timestamp = greatest
 
     def known_place(self, offset: int) -> int | None:
         """The position of the batch that begins with ``offset``, if a read came by."""

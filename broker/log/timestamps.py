@@ -24,7 +24,7 @@ def first_at_or_after(state: LogState, timestamp: int) -> TimestampOffset | None
     """
     for segment in state.segments:
         if segment.max_timestamp.timestamp >= timestamp:
-            for placed in segment.batches_from(segment.time_index.lookup(timestamp)):
+            for placed in segment.batches_from(segment.indexes.times.lookup(timestamp)):
                 if placed.header.max_timestamp >= timestamp:
                     found = _first_in(segment, placed, timestamp, state.log_start_offset)
                     if found is not None:

@@ -76,7 +76,7 @@ def test_times_are_known_without_their_index(open_log: OpenLog) -> None:
     for time in (50, 90, 10):
         log.append(batch(b"v", timestamp=NOW_MS + time), 0)
     log.close()
-    log._state.active.remove_indexes()
+    log._state.active.indexes.remove()
     again = open_log(clean=True, recovery_point=3)
     assert again.offset_of_max_timestamp() == TimestampOffset(NOW_MS + 90, 1, 0)
 
