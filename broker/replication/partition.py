@@ -172,6 +172,11 @@ class Partition:
         else:
             acks.append((end_offset, waiter, token))
 
+    @property
+    def is_behind(self) -> bool:
+        """Whether something waits for a flush, and none is under way."""
+        return bool(self._unstable) and not self._flushing
+
     def flush(self) -> None:
         """Begin to flush what is written, unless a flush is under way."""
         if not self._flushing:
@@ -207,7 +212,9 @@ class Partition:
             return
         if isinstance(result, BaseException):
             _log.error("flushing %s failed: %s", self, result)
-            self.refuse(ErrorCode.KAFKA_STORAGE_ERROR)
+            # A shortage passes: upkeep begins the next flush, and whoever waits goes on waiting.
+            if not self.log.is_usable:
+                self.refuse(ErrorCode.KAFKA_STORAGE_ERROR)
             return
         self._reach(result)
         if self._unstable:

@@ -86,9 +86,9 @@ class Upkeep:
     # In the event loop
 
     def flush(self) -> None:
-        """Begin the flushes that flush.messages, flush.ms and finished segments ask for."""
+        """Begin the flushes that are due by configuration, or that could not be done before."""
         for partition in self._partitions:
-            if not partition.error and partition.log.flush_due():
+            if not partition.error and (partition.is_behind or partition.log.flush_due()):
                 partition.flush()
 
     # In threads

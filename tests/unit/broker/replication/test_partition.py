@@ -142,6 +142,23 @@ class TestFsync:
         await asyncio.sleep(0.02)
         assert bench.disk.syncs == syncs
 
+    async def test_a_flush_that_a_shortage_prevented_is_due_again(self, bench: Bench) -> None:
+        partition = bench.lead()
+        acks = Acks()
+        bench.disk.hold_syncs()
+        partition.append(batch(b"a"), ACKS_ALL)
+        partition.when_acknowledged(1, acks, "a")
+        await bench.syncing()
+        partition._flushed(ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "too many open files"))
+        assert partition.check() is ErrorCode.NONE
+        assert partition.is_behind
+        assert acks.settlements == []
+        partition.flush()
+        assert not partition.is_behind
+        bench.disk.release_syncs()
+        await bench.until(1)
+        assert acks.settlements == [("a", ErrorCode.NONE)]
+
     @pytest.mark.parametrize(
         ("refused", "told"),
         [
