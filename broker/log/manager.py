@@ -45,7 +45,7 @@ class LogManager:
         cluster_id: str,
         threads: int = _THREADS,
     ) -> Self:
-        """Open every log found in ``data_dirs``, ``threads`` at a time.
+        """Open every log found in ``data_dirs``, after a crash ``threads`` at a time.
 
         ``config_for`` gives a topic's settings. A directory that cannot be used is offline. Raises
         ConfigError when one is in use by, or belongs to, another broker or cluster, ApiError
@@ -60,7 +60,11 @@ class LogManager:
             for partition in directory.acquire(cluster_id, node_id)
         ]
         _check_unique(found)
-        in_threads(threads, lambda item: _open_log(item[0], item[1], config_for), found)
+        # Logs that were closed have little to read: there threads only get in each other's way.
+        clean = all(directory.was_clean for directory in directories)
+        in_threads(
+            1 if clean else threads, lambda item: _open_log(item[0], item[1], config_for), found
+        )
         manager = cls(directories, threads)
         manager.checkpoint()
         seconds = clock.monotonic() - begun

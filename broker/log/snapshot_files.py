@@ -35,8 +35,9 @@ class SnapshotFiles:
         Removes those above it, which speak of records that are gone, and damaged ones. Without
         any the state is empty, and ends with ``start_offset``. Raises OSError.
         """
-        self._remove_above(end_offset)
-        for offset in reversed(self.offsets()):
+        offsets = self.offsets()
+        self._remove_above(end_offset, offsets)
+        for offset in reversed([offset for offset in offsets if offset <= end_offset]):
             try:
                 entries = decode_snapshot(read_file(self._files, self._path(offset)))
             except BadSnapshot as bad:
@@ -49,9 +50,9 @@ class SnapshotFiles:
                 return state
         return ProducerState(limit, start_offset)
 
-    def _remove_above(self, end_offset: int) -> None:
+    def _remove_above(self, end_offset: int, offsets: list[int]) -> None:
         """For good, before other records get the same offsets."""
-        above = [offset for offset in self.offsets() if offset > end_offset]
+        above = [offset for offset in offsets if offset > end_offset]
         for offset in above:
             self._files.remove(self._path(offset))
         if above:

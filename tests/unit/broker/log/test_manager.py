@@ -70,14 +70,19 @@ def test_a_log_is_created_with_its_topics_id(open_manager: OpenManager, tmp_path
     assert metadata.read_text() == "version: 0\ntopic_id: aWlpaWlpaWlpaWlpaWlpaQ"
 
 
+@pytest.mark.parametrize("clean", [True, False])
 @pytest.mark.parametrize("threads", [1, 4])
-def test_logs_come_back_after_a_clean_stop(open_manager: OpenManager, threads: int) -> None:
+def test_logs_come_back(
+    open_manager: OpenManager, tmp_path: Path, clean: bool, threads: int
+) -> None:
     manager = open_manager()
     for partition in range(5):
         create(manager, "t", partition, count=partition)
     manager.close()
+    if not clean:
+        (tmp_path / "data" / ".kafka_cleanshutdown").unlink()
     again = open_manager(threads=threads)
-    assert again.directories[0].was_clean
+    assert again.directories[0].was_clean == clean
     ends = {key: log.log_end_offset for key, log in again.logs().items()}
     assert ends == {TopicPartition("t", number): number for number in range(5)}
     log = again.get("t", 4)
