@@ -38,13 +38,3 @@ class RequestContext:
     def client_software(self) -> str:
         """The client library and its version, as it calls itself."""
         return self.peer.software
-
-    @property
-    def connection_id(self) -> int:
-        """A number that no other connection of this process has."""
-        return self.peer.connection_id
-
-    @property
-    def listener(self) -> Address:
-        """The address that the client connected to."""
-        return self.peer.listener

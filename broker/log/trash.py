@@ -1,8 +1,7 @@
 """Deleted files, renamed at once and removed after a while, as ``file.delete.delay.ms`` says.
 
-A read that found a segment just before it was deleted can still open it, and removing a large
-file, which takes the disk a while, is not in anyone's way. What is left of it after a crash is
-removed when the directory is opened.
+A read that has a segment open finishes, and removing a large file, which takes the disk a while,
+is not in anyone's way. What is left of it after a crash is removed when the directory is opened.
 """
 
 import logging
