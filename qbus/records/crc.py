@@ -5,25 +5,39 @@ the same sums, some fifty times slower.
 """
 
 from collections.abc import Callable
-
-import crcmod.predefined
+from functools import cache
+from importlib.machinery import PathFinder
+from importlib.util import find_spec, module_from_spec
 
 Buffer = bytes | bytearray | memoryview
 
-_crcmod_sum: Callable[..., int] = crcmod.predefined.mkPredefinedCrcFun("crc-32c")
+
+@cache
+def _crcmod() -> Callable[..., int]:
+    import crcmod.predefined  # noqa: PLC0415 - builds tables that few machines need
+
+    sums: Callable[..., int] = crcmod.predefined.mkPredefinedCrcFun("crc-32c")
+    return sums
 
 
 def portable_crc32c(data: Buffer, crc: int = 0) -> int:
     """The same as :func:`crc32c`, on any machine."""
-    return _crcmod_sum(data, crc)
+    return _crcmod()(data, crc)
 
 
 def _fastest() -> Callable[[Buffer, int], int]:
-    try:
-        from crc32c import crc32c as hardware_crc32c  # noqa: PLC0415 - optional
-    except ImportError:
+    """The package's extension module, without the command line that the package imports too.
+
+    That would cost every start of a broker 20 ms.
+    """
+    package = find_spec("crc32c")
+    places = package and package.submodule_search_locations
+    spec = places and PathFinder.find_spec("_crc32c", list(places))
+    if not spec or spec.loader is None:
         return portable_crc32c
-    hardware: Callable[[Buffer, int], int] = hardware_crc32c
+    extension = module_from_spec(spec)
+    spec.loader.exec_module(extension)
+    hardware: Callable[[Buffer, int], int] = extension.crc32c
     return hardware
 
 

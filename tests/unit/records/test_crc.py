@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qbus.records import crc32c
+from qbus.records import crc, crc32c
 from qbus.records.crc import portable_crc32c
 
 # RFC 3720, appendix B.4, and the check value of the Rocksoft model.
@@ -36,3 +36,8 @@ def test_a_sum_continues(first: bytes, second: bytes) -> None:
 @pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
 def test_any_buffer(kind: type) -> None:
     assert crc32c(kind(b"123456789")) == portable_crc32c(kind(b"123456789")) == 0xE3069283
+
+
+def test_without_the_hardware_package_the_portable_sums_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(crc, "find_spec", lambda name: None)
+    assert crc._fastest() is portable_crc32c
