@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any, Self
 
-from qbus import __version__
+from qbus._version import __version__
 from qbus.errors import ErrorCode, WireError
 from qbus.wire import ApiKey, decode_response, encode_request
 from qbus.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse

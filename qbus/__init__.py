@@ -1,5 +1,74 @@
-"""Qbus: a partitioned commit-log message bus that every Kafka client can use."""
+"""Qbus: a partitioned commit-log message bus that every Kafka client can use.
+
+``from qbus import Producer, Consumer, Admin`` for programs that block, ``from qbus.aio import ...``
+for those that use asyncio.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from ._version import __version__
 
-__all__ = ["__version__"]
+if TYPE_CHECKING:
+    from .clients.errors import ConnectionFailed, NoOffset, RequestTimedOut
+    from .clients.types import (
+        EARLIEST,
+        LATEST,
+        MAX_TIMESTAMP,
+        BatchMetadata,
+        ConsumerRecord,
+        OffsetAndMetadata,
+        OffsetAndTimestamp,
+        PartitionRecords,
+        RecordMetadata,
+        TopicPartition,
+    )
+    from .errors import ApiError, ConfigError, ErrorCode, QbusError, WireError
+    from .records import CorruptBatch
+
+__all__ = [
+    "EARLIEST",
+    "LATEST",
+    "MAX_TIMESTAMP",
+    "ApiError",
+    "BatchMetadata",
+    "ConfigError",
+    "ConnectionFailed",
+    "ConsumerRecord",
+    "CorruptBatch",
+    "ErrorCode",
+    "NoOffset",
+    "OffsetAndMetadata",
+    "OffsetAndTimestamp",
+    "PartitionRecords",
+    "QbusError",
+    "RecordMetadata",
+    "RequestTimedOut",
+    "TopicPartition",
+    "WireError",
+    "__version__",
+]
+
+_FACES = {
+    "Admin": "clients.blocking.admin",
+    "Consumer": "clients.blocking.consumer",
+    "Producer": "clients.blocking.producer",
+}
+_HOMES = ("errors", "records", "clients")
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name when it is first used: a broker, which uses none, starts the faster."""
+    if name in _FACES:
+        value = getattr(import_module(f".{_FACES[name]}", __name__), name)
+    elif name in __all__:
+        homes = (import_module(f".{home}", __name__) for home in _HOMES)
+        value = next(getattr(home, name) for home in homes if hasattr(home, name))
+    else:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_FACES, *__all__})

@@ -35,7 +35,7 @@ class Root(LazyGroup):
 
 def _print_version(ctx: click.Context, _parameter: click.Parameter, wanted: bool) -> None:
     if wanted:
-        from qbus import __version__
+        from qbus._version import __version__
 
         click.echo(f"qbus {__version__}")
         ctx.exit()

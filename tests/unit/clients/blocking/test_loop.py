@@ -1,0 +1,177 @@
+"""The thread behind a blocking face: it serves every thread but its own, and hangs nobody."""
+
+import asyncio
+import gc
+import os
+import subprocess
+import sys
+import threading
+import time
+import weakref
+from collections.abc import Iterator
+
+import pytest
+
+from qbus.clients import RequestTimedOut
+from qbus.clients.blocking.loop import LoopThread
+from qbus.errors import ApiError, ErrorCode, QbusError
+
+
+@pytest.fixture
+def thread() -> Iterator[LoopThread]:
+    thread = LoopThread("test")
+    yield thread
+    thread.close()
+
+
+async def answer(value: object) -> object:
+    await asyncio.sleep(0)
+    return value
+
+
+def test_what_a_coroutine_returns_is_returned(thread: LoopThread) -> None:
+    assert thread.run(answer(7)) == 7
+    assert thread.call(threading.get_ident) != threading.get_ident()
+
+
+def test_what_it_raises_is_raised(thread: LoopThread) -> None:
+    async def refuse() -> None:
+        raise ApiError(ErrorCode.INVALID_CONFIG)
+
+    async def give_up() -> None:
+        raise TimeoutError("its own")
+
+    with pytest.raises(ApiError, match="INVALID_CONFIG"):
+        thread.run(refuse())
+    with pytest.raises(TimeoutError, match="its own"):
+        thread.run(give_up(), timeout=60)
+
+
+def test_many_threads_at_once(thread: LoopThread) -> None:
+    answers: list[object] = []
+    asking = [
+        threading.Thread(target=lambda n=n: answers.append(thread.run(answer(n))))
+        for n in range(20)
+    ]
+    for each in asking:
+        each.start()
+    for each in asking:
+        each.join()
+    assert sorted(map(str, answers)) == sorted(map(str, range(20)))
+
+
+def test_what_is_not_done_in_time_is_cancelled(thread: LoopThread) -> None:
+    cancelled = threading.Event()
+
+    async def forever() -> None:
+        try:
+            await asyncio.sleep(3600)
+        finally:
+            cancelled.set()
+
+    with pytest.raises(RequestTimedOut):
+        thread.run(forever(), timeout=0.01)
+    assert cancelled.wait(5)
+    assert thread.run(answer("goes on")) == "goes on"
+
+
+def test_a_posted_function_is_not_waited_for(thread: LoopThread) -> None:
+    called = threading.Event()
+    thread.post(called.set)
+    assert called.wait(5)
+
+
+def test_a_callback_that_would_wait_for_itself_is_told_so(thread: LoopThread) -> None:
+    def callback() -> None:
+        assert thread.is_current
+        thread.run(answer(1))
+
+    with pytest.raises(QbusError, match="callback"):
+        thread.call(callback)
+    assert not thread.is_current
+
+
+def test_close_cancels_what_runs_and_may_be_repeated() -> None:
+    thread = LoopThread("test")
+    ended: list[str] = []
+    running: list[object] = []
+
+    async def forever() -> None:
+        try:
+            await asyncio.sleep(3600)
+        finally:
+            ended.append("cleanly")
+
+    thread.call(lambda: running.append(asyncio.ensure_future(forever())))
+    thread.run(answer(None))
+    thread.close()
+    thread.close()
+    assert ended == ["cleanly"]
+    assert thread.loop.is_closed()
+    with pytest.raises(QbusError, match="closed"):
+        thread.run(answer(1))
+    with pytest.raises(QbusError, match="closed"):
+        thread.post(print)
+
+
+def test_a_waiting_thread_is_released_by_close() -> None:
+    thread = LoopThread("test")
+    outcome: list[QbusError] = []
+
+    def wait() -> None:
+        try:
+            thread.run(asyncio.sleep(3600))
+        except QbusError as error:
+            outcome.append(error)
+
+    waiting = threading.Thread(target=wait)
+    waiting.start()
+    while not thread.call(lambda: len(asyncio.all_tasks()) > 1):
+        time.sleep(0.001)
+    thread.close()
+    waiting.join(5)
+    assert not waiting.is_alive()
+    assert str(outcome[0]) == "the client is closed"
+
+
+def test_a_forgotten_thread_ends() -> None:
+    thread = LoopThread("forgotten")
+    gone = weakref.ref(thread)
+    loop = thread.loop
+    del thread
+    gc.collect()
+    assert gone() is None
+    assert loop.is_closed()
+
+
+def test_a_forgotten_client_does_not_hang_the_exit() -> None:
+    code = (
+        "import asyncio\n"
+        "from qbus.clients.blocking.loop import LoopThread\n"
+        "thread = LoopThread('forgotten')\n"
+        "thread.post(lambda: kept.append(asyncio.ensure_future(asyncio.sleep(3600))))\n"
+        "kept = []\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-X", "dev", "-c", code], capture_output=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_forked_process_is_told_to_make_its_own(thread: LoopThread) -> None:
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            thread.run(answer(1), timeout=5)
+        except BaseException as error:
+            os.write(writing, f"{type(error).__name__}: {error}".encode())
+        thread.close()
+        os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading) as pipe:
+        told = pipe.read()
+    assert os.waitpid(child, 0)[1] == 0
+    assert told.startswith(f"QbusError: the client belongs to process {os.getpid()}")
+    assert thread.run(answer("parent")) == "parent"

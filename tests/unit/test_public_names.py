@@ -1,0 +1,53 @@
+"""What users import, and what importing it costs."""
+
+import subprocess
+import sys
+
+import pytest
+
+import qbus
+
+
+def modules_after(code: str) -> set[str]:
+    script = f"import sys\n{code}\nprint('\\n'.join(sys.modules))"
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    return set(done.stdout.split())
+
+
+def test_importing_qbus_imports_neither_asyncio_nor_the_clients() -> None:
+    modules = modules_after("import qbus")
+    assert not modules & {"asyncio", "qbus.clients", "qbus.errors", "qbus.records"}
+
+
+def test_errors_come_without_the_clients() -> None:
+    modules = modules_after("from qbus import QbusError, ErrorCode")
+    assert not modules & {"asyncio", "qbus.clients"}
+
+
+@pytest.mark.parametrize("name", qbus.__all__)
+def test_every_public_name_is_there(name: str) -> None:
+    assert getattr(qbus, name) is not None
+    assert name in dir(qbus)
+
+
+def test_a_name_is_the_same_object_wherever_it_is_imported_from() -> None:
+    from qbus.clients.types import TopicPartition
+    from qbus.errors import ApiError
+
+    assert qbus.TopicPartition is TopicPartition
+    assert qbus.ApiError is ApiError
+
+
+def test_other_names_are_attribute_errors() -> None:
+    with pytest.raises(AttributeError, match="has no attribute 'Broker'"):
+        qbus.Broker  # noqa: B018 - asking is what is tested
+
+
+def test_asyncio_clients_have_a_module_of_their_own() -> None:
+    from qbus import aio, clients
+
+    assert aio.Producer is clients.Producer
+    assert aio.Consumer is clients.Consumer
+    assert aio.Admin is clients.Admin
