@@ -14,7 +14,9 @@ _SINGLE_NODE = {
     "process.roles": "broker,controller",
     "node.id": "1",
     "controller.listener.names": "CONTROLLER",
-    "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+    "listener.security.protocol.map": (
+        "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,PROXIED:PLAINTEXT"
+    ),
     "offsets.topic.replication.factor": "1",
     "transaction.state.log.replication.factor": "1",
     "transaction.state.log.min.isr": "1",
@@ -36,6 +38,7 @@ class KafkaProcess(ServerProcess):
     """A Kafka broker on 127.0.0.1 over ``data_dir``; ``properties`` go over its defaults.
 
     Raises java.Unavailable when Java or Maven is absent. ``heap`` is that of Kafka's start script.
+    ``proxied``: one more port to listen on, and what clients of it are told to connect to instead.
     """
 
     name = "kafka"
@@ -48,12 +51,14 @@ class KafkaProcess(ServerProcess):
         properties: Mapping[str, str] | None = None,
         port: int | None = None,
         heap: str = "1G",
+        proxied: tuple[int, int] | None = None,
     ) -> None:
         super().__init__(port)
         self.data_dir = data_dir
         self._controller_port = free_port()
         self._properties = properties or {}
         self._heap = heap
+        self._proxied = proxied
 
     @property
     def log_dir(self) -> Path:
@@ -69,10 +74,15 @@ class KafkaProcess(ServerProcess):
 
     def _write_settings(self) -> Path:
         controller = f"127.0.0.1:{self._controller_port}"
+        listeners = [f"PLAINTEXT://{self.bootstrap}"]
+        advertised = list(listeners)
+        if self._proxied is not None:
+            listeners.append(f"PROXIED://127.0.0.1:{self._proxied[0]}")
+            advertised.append(f"PROXIED://127.0.0.1:{self._proxied[1]}")
         settings = {
             **_SINGLE_NODE,
-            "listeners": f"PLAINTEXT://{self.bootstrap},CONTROLLER://{controller}",
-            "advertised.listeners": f"PLAINTEXT://{self.bootstrap}",
+            "listeners": ",".join([*listeners, f"CONTROLLER://{controller}"]),
+            "advertised.listeners": ",".join(advertised),
             "controller.quorum.voters": f"1@{controller}",
             "log.dirs": str(self.log_dir),
             **self._properties,
