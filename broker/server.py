@@ -62,8 +62,8 @@ async def serve(config: BrokerConfig, clock: Clock, started: float) -> int:
         _show_network(broker, listener, budget)
         if config.metrics_address is not None:
             cleanup.callback(metrics_server.serve(broker.metrics, *config.metrics_address))
-        gc.collect()
         gc.freeze()
+        gc.enable()
         listener.start()
         _log.info(
             "broker %d of cluster %s listens on %s, %.3f s after its start",

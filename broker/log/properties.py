@@ -4,7 +4,7 @@ A broker that finds another cluster's or another broker's directory must not tou
 """
 
 import base64
-import secrets
+import os
 from dataclasses import dataclass
 
 from qbus.errors import ConfigError
@@ -68,4 +68,4 @@ def decode_properties(data: bytes, path: str) -> MetaProperties:
 
 
 def _new_id() -> str:
-    return base64.urlsafe_b64encode(secrets.token_bytes(_ID_BYTES)).decode().rstrip("=")
+    return base64.urlsafe_b64encode(os.urandom(_ID_BYTES)).decode().rstrip("=")

@@ -61,7 +61,10 @@ def broker(
 
     Settings have Kafka's names. A flag goes before -o, -o before FILE; the log goes to stderr.
     """
+    import gc
     import logging
+
+    gc.disable()  # nothing that a start imports is garbage; serving enables it again
 
     from qbus.broker.logging import configure
     from qbus.broker.server import run

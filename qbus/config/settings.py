@@ -1,7 +1,6 @@
 """Values in force, where each came from, and what else was said."""
 
 from collections.abc import Mapping
-from difflib import get_close_matches
 from enum import IntEnum
 from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple
@@ -71,6 +70,8 @@ class Settings:
         """
         key = cls.KEYS.get(name)
         if key is None:
+            from difflib import get_close_matches  # noqa: PLC0415 - for mistakes alone
+
             close = get_close_matches(name, cls.KEYS, n=1)
             hint = f"; did you mean {close[0]}?" if close else ""
             raise ConfigError(f"unknown configuration {name[:200]!r}{hint}")

@@ -22,7 +22,9 @@ class BrokerProcess(ServerProcess):
         port: int | None = None,
         env: Mapping[str, str] | None = None,
     ) -> None:
-        super().__init__(port, {"PYTHONUNBUFFERED": "1", **(env or {})})
+        # As installed, so with compiled bytecode, whatever the tests run under.
+        ours = {"PYTHONUNBUFFERED": "1", "PYTHONDONTWRITEBYTECODE": ""}
+        super().__init__(port, {**ours, **(env or {})})
         self.data_dir = data_dir
         self.options = options
 
