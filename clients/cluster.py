@@ -15,7 +15,7 @@ from qbus.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, M
 from .addresses import parse_bootstrap
 from .connection import Connection
 from .errors import ConnectionFailed, check
-from .metadata import ClusterMetadata
+from .metadata import ClusterMetadata, Endpoint
 from .retry import backoff
 
 T = TypeVar("T")
@@ -130,6 +130,21 @@ class Cluster:
         self.metadata.update(response)
         return response
 
+    def apply_leader_hint(
+        self,
+        topic: str,
+        partition: int,
+        leader_id: int,
+        epoch: int,
+        endpoint: Endpoint | None = None,
+    ) -> bool:
+        """Take in who leads a partition now, as an error response told (KIP-951).
+
+        Whether that was news: then the request can be sent there at once, else the topic is to be
+        forgotten as after any other refusal.
+        """
+        return self.metadata.apply_leader_hint(topic, partition, leader_id, epoch, endpoint)
+
     async def need_node(self, node_id: int) -> None:
         """Raise :class:`~qbus.errors.ApiError` BROKER_NOT_AVAILABLE for a broker unknown to all."""
         if node_id not in self.metadata.nodes:
@@ -140,7 +155,7 @@ class Cluster:
     async def need(self, topics: Iterable[str], *, create: bool = False) -> None:
         """See to it that something is known of each of ``topics``, be it an error."""
         async with self._refreshing:
-            missing = [topic for topic in topics if topic not in self.metadata.topics]
+            missing = self.metadata.missing(topics)
             if missing:
                 await self.refresh(missing, create=create)
 

@@ -119,7 +119,7 @@ class Upkeep:
             or (bool(self._topics) and time.monotonic() >= self._refresh_at)
             or self._is_commit_due()
             or bool(self._assignment.without_position())
-            or not self._assignment.topics <= self._cluster.metadata.topics.keys()
+            or bool(self._cluster.metadata.missing(self._assignment.topics))
         )
 
     def _is_commit_due(self) -> bool:
