@@ -103,10 +103,13 @@ class DataDirectory:
         found = []
         for name in self._files.list(self.path):
             partition = parse_partition(name)
+            path = f"{self.path}/{name}"
             if name.endswith(DELETED_DIRECTORY_SUFFIX):
-                remove_path(self._files, f"{self.path}/{name}")
-            elif partition is not None:
+                remove_path(self._files, path)
+            elif partition is not None and self._files.is_directory(path):
                 found.append(partition)
+            elif partition is not None:
+                _logger.warning("%s is passed over: it is not a directory", path)
         return found
 
     def open_log(self, partition: TopicPartition, config: LogConfig) -> Log:
@@ -244,19 +247,28 @@ class DataDirectory:
 
         If all went well, the disk says so; else the next open recovers from the last checkpoint.
         """
-        closed = in_threads(threads, _close, list(self.logs.values()))
-        if not self.offline and not self.unopened and all(closed):
+        sound = in_threads(threads, _close, list(self.logs.values()))
+        if not self.offline:
             try:
-                self._mark_clean()
+                self._save_closed(sound)
+                if not self.unopened and all(sound):
+                    self._mark_clean()
             except ApiError as error:
                 _logger.warning("%s is not closed cleanly: %s", self.path, error)
         self.logs.clear()
         self._lock = None
 
-    def _mark_clean(self) -> None:
+    def _save_closed(self, sound: list[bool]) -> None:
+        """Write down where the ``sound`` ones of the closed logs are stable: at their ends."""
         with self._checkpoint_lock:
-            self._save(RECOVERY_POINTS, {tp: log.recovery_point for tp, log in self.logs.items()})
+            points = dict(self._recovery_points)
+            for (partition, log), is_sound in zip(self.logs.items(), sound, strict=True):
+                if is_sound:
+                    points[partition] = log.recovery_point
+            self._save(RECOVERY_POINTS, points)
             self.checkpoint_log_starts()
+
+    def _mark_clean(self) -> None:
         marker = f"{self.path}/{CLEAN_SHUTDOWN}"
         try:
             write_atomically(self._files, marker, _CLEAN_SHUTDOWN_CONTENT)

@@ -59,6 +59,9 @@ class Files(Protocol):
     def exists(self, path: str) -> bool:
         """Whether a file or directory is there."""
 
+    def is_directory(self, path: str) -> bool:
+        """Whether a directory is there."""
+
     def size(self, path: str) -> int:
         """The length of a file in bytes."""
 
@@ -156,6 +159,9 @@ class OsFiles:
 
     def exists(self, path: str) -> bool:
         return os.access(path, os.F_OK)
+
+    def is_directory(self, path: str) -> bool:
+        return os.path.isdir(path)  # noqa: PTH112
 
     def size(self, path: str) -> int:
         return os.stat(path).st_size  # noqa: PTH116 - paths are strings here

@@ -1,6 +1,7 @@
 """Opening a log: its segments, epochs, producers, and where it starts."""
 
 import logging
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 
 from qbus.clock import Clock
@@ -136,7 +137,7 @@ class LogOpener:
                 _logger.warning("%s: making its indexes anew", segment.path)
                 try:
                     full = segment is not opened.segments[-1]
-                    segment.reindex(config.index_interval_bytes, full=full)
+                    segment.reindex(config.index_interval_bytes, full=full, lock=nullcontext())
                 except OSError as error:
                     if error.errno not in PASSING:
                         raise

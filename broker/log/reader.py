@@ -105,13 +105,16 @@ class LogReader:
     def _reindex(self, segment: LogSegment) -> bool:
         state = self._state
         active = segment is state.active
-        with state.lock if active else nullcontext():
-            try:
-                segment.reindex(state.config.index_interval_bytes, full=not active)
-            except BadBatch:
-                return False
-            except OSError as error:
-                raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+        try:
+            segment.reindex(
+                state.config.index_interval_bytes,
+                full=not active,
+                lock=state.lock if active else nullcontext(),
+            )
+        except BadBatch:
+            return False
+        except OSError as error:
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
         return True
 
     def _failed(self, segment: LogSegment, offset: int, error: OSError) -> ApiError:

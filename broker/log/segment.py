@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 
 from qbus.records import HEADER_SIZE, CorruptBatch, read_header
 
@@ -26,6 +27,7 @@ class LogSegment:
 
     __slots__ = (
         "_cache",
+        "_cuts",
         "_file",
         "_first_timestamp",
         "_indexes",
@@ -56,6 +58,7 @@ class LogSegment:
         self._first_timestamp: int | None = None
         self._max_timestamp: MaxTimestamp | None = None
         self._places: dict[int, int] = {}
+        self._cuts = 0  # how often batches were taken away at the end
 
     @property
     def end_offset(self) -> int:
@@ -87,13 +90,16 @@ class LogSegment:
         same, all batches are asked.
         """
         if self._max_timestamp is None:
-            last = self.indexes.times.last()
-            self._max_timestamp = (
-                last
-                if self._confirms(last)
-                else self._scan_max_timestamp(MaxTimestamp(NO_TIMESTAMP, self.base_offset))
-            )
+            found = self._find_max_timestamp()
+            if self._max_timestamp is None:  # an append may have been quicker, and knows better
+                self._max_timestamp = found
         return self._max_timestamp
+
+    def _find_max_timestamp(self) -> MaxTimestamp:
+        last = self.indexes.times.last()
+        if self._confirms(last):
+            return last
+        return self._scan_max_timestamp(MaxTimestamp(NO_TIMESTAMP, self.base_offset))
 
     def _confirms(self, last: MaxTimestamp) -> bool:
         if last.timestamp == NO_TIMESTAMP:
@@ -207,6 +213,7 @@ class LogSegment:
     def cut_to(self, end_offset: int, size: int) -> None:
         """Cut the file at a batch boundary. Raises OSError."""
         self.hold_open()
+        self._cuts += 1
         self.file.truncate(size)
         self.end = (end_offset, size)
         self.verified.truncate(size)
@@ -227,24 +234,49 @@ class LogSegment:
         self.indexes.remove()
         self._indexes = None
 
-    def reindex(self, index_interval_bytes: int, *, full: bool) -> None:
-        """Make the indexes anew, while nobody appends; ``full`` says that nobody will.
+    def reindex(
+        self, index_interval_bytes: int, *, full: bool, lock: AbstractContextManager[object]
+    ) -> None:
+        """Make the indexes anew; ``full`` says that nobody will append any more.
 
+        ``lock`` keeps appends away: it is held for what came while the rest was read, not for long.
         Raises BadBatch, changing nothing, when the batches do not follow one another, and OSError.
         """
         made = SegmentIndexes(self._cache, self.directory, self.base_offset, TEMPORARY_SUFFIX)
         made.remove()
-        greatest = MaxTimestamp(NO_TIMESTAMP, self.base_offset)
-        for position, header in scan(self.file, 0, self.size, self.base_offset, crc=False):
+        nothing = (self.base_offset, 0), MaxTimestamp(NO_TIMESTAMP, self.base_offset)
+        done, greatest = nothing
+        cuts, end = self._cuts, self.end
+        greatest = self._index(made, done, end, greatest, index_interval_bytes)
+        made.write()
+        made.sync()
+        with lock:
+            if cuts == self._cuts:
+                done = end
+            else:
+                made.clear()
+                done, greatest = nothing
+            greatest = self._index(made, done, self.end, greatest, index_interval_bytes)
+            made.write(greatest if full and self.size else None)
+            made.replace(self.indexes)
+            self._indexes = None
+            self._max_timestamp = greatest
+
+    def _index(
+        self,
+        made: SegmentIndexes,
+        start: tuple[int, int],
+        end: tuple[int, int],
+        greatest: MaxTimestamp,
+        interval_bytes: int,
+    ) -> MaxTimestamp:
+        """Add the batches between two places (offset, position); the greatest timestamp now."""
+        for position, header in scan(self.file, start[1], end[1], start[0], crc=False):
             last_offset = header.last_offset
             if header.max_timestamp > greatest.timestamp:
                 greatest = MaxTimestamp(header.max_timestamp, last_offset)
-            made.account(position, header.size, last_offset, greatest, index_interval_bytes)
-        made.write(greatest if full and self.size else None)
-        made.sync()
-        made.replace(self.indexes)
-        self._indexes = None
-        self._max_timestamp = greatest
+            made.account(position, header.size, last_offset, greatest, interval_bytes)
+        return greatest
 
     def known_place(self, offset: int) -> int | None:
         """The position of the batch that begins with ``offset``, if a read came by."""

@@ -31,11 +31,11 @@ class Trash:
         with self._lock:
             self._waiting.append((self._clock.monotonic() + delay_ms / 1000, path))
 
-    def empty(self, *, everything: bool = False) -> int:
+    def empty(self) -> int:
         """Remove what is due; how many paths that were. What cannot be removed is tried again."""
         now = self._clock.monotonic()
         with self._lock:
-            due = [entry for entry in self._waiting if everything or entry[0] <= now]
+            due = [entry for entry in self._waiting if entry[0] <= now]
             self._waiting = [entry for entry in self._waiting if entry not in due]
         removed = 0
         for entry in due:

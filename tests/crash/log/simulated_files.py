@@ -237,6 +237,12 @@ class SimulatedFiles:
             return False
         return name in directory.names
 
+    def is_directory(self, path: str) -> bool:
+        if not self.exists(path):
+            return False
+        directory, name = self._place(path)
+        return isinstance(directory.names[name], Directory)
+
     def size(self, path: str) -> int:
         return self.open(path).size()
 

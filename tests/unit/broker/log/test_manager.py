@@ -275,6 +275,38 @@ def test_other_files_and_directories_are_left_alone(
     assert (tmp_path / "data" / "metadata.db").exists()
 
 
+def test_a_file_that_is_named_like_a_partition_is_passed_over(
+    open_manager: OpenManager, tmp_path: Path
+) -> None:
+    manager = open_manager()
+    create(manager, "t", 0, count=2)
+    manager.close()
+    stray = tmp_path / "data" / "stray-0"
+    stray.write_text("not ours")
+    again = open_manager()
+    assert list(again.logs()) == [TopicPartition("t", 0)]
+    assert not again.directories[0].offline
+    assert stray.read_text() == "not ours"
+
+
+def test_sound_logs_are_not_read_again_because_another_is_damaged(
+    open_manager: OpenManager, tmp_path: Path
+) -> None:
+    manager = open_manager()
+    create(manager, "damaged", 0, count=2)
+    create(manager, "sound", 0, count=3)
+    manager.checkpoint()
+    sound, damaged = manager.get("sound", 0), manager.get("damaged", 0)
+    assert sound is not None
+    assert damaged is not None
+    sound.append(batch(b"more"), 0)
+    damaged.abandon()
+    manager.close()
+    assert not (tmp_path / "data" / ".kafka_cleanshutdown").exists()
+    points = (tmp_path / "data" / "recovery-point-offset-checkpoint").read_text()
+    assert "sound 0 4" in points.splitlines()
+
+
 def test_a_corrupt_log_stays_corrupt_across_restarts(
     open_manager: OpenManager, tmp_path: Path
 ) -> None:
