@@ -242,25 +242,25 @@ class LogSegment:
         ``lock`` keeps appends away: it is held for what came while the rest was read, not for long.
         Raises BadBatch, changing nothing, when the batches do not follow one another, and OSError.
         """
-        made = SegmentIndexes(self._cache, self.directory, self.base_offset, TEMPORARY_SUFFIX)
-        made.remove()
-        nothing = (self.base_offset, 0), MaxTimestamp(NO_TIMESTAMP, self.base_offset)
-        done, greatest = nothing
+        start, nothing = (self.base_offset, 0), MaxTimestamp(NO_TIMESTAMP, self.base_offset)
         cuts, end = self._cuts, self.end
-        greatest = self._index(made, done, end, greatest, index_interval_bytes)
+        made = self._new_indexes()
+        greatest = self._index(made, start, end, nothing, index_interval_bytes)
         made.write()
         made.sync()
         with lock:
-            if cuts == self._cuts:
-                done = end
-            else:
-                made.clear()
-                done, greatest = nothing
-            greatest = self._index(made, done, self.end, greatest, index_interval_bytes)
+            if cuts != self._cuts:  # what was read is not what is there
+                made, end, greatest = self._new_indexes(), start, nothing
+            greatest = self._index(made, end, self.end, greatest, index_interval_bytes)
             made.write(greatest if full and self.size else None)
             made.replace(self.indexes)
             self._indexes = None
             self._max_timestamp = greatest
+
+    def _new_indexes(self) -> SegmentIndexes:
+        made = SegmentIndexes(self._cache, self.directory, self.base_offset, TEMPORARY_SUFFIX)
+        made.remove()
+        return made
 
     def _index(
         self,

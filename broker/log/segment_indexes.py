@@ -62,7 +62,6 @@ class SegmentIndexes:
         """Drop all entries. Raises OSError."""
         self.offsets.entries.truncate(0)
         self.times.entries.truncate(0)
-        self._unindexed = 0
 
     def write(self, last_word: MaxTimestamp | None = None) -> None:
         """Write the entries that are in memory; at the end of the segment, its ``last_word``.
