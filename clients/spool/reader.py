@@ -1,0 +1,133 @@
+"""Reading a spool: for whoever delivers what is in it, one process at a time."""
+
+import fcntl
+import os
+import shutil
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+
+from qbus.records import HEADER_SIZE, BatchHeader, CorruptBatch, check_crc, read_header
+
+from .disk import write_atomically
+from .layout import ACKNOWLEDGED, LOCK, UNFINISHED, QueueName, parse_queue, parse_segment
+
+
+class Spool:
+    """All queues of a spool."""
+
+    def __init__(self, directory: str | os.PathLike[str]) -> None:
+        self._directory = Path(directory)
+
+    def queues(self) -> list["SpoolQueue"]:
+        """Every queue there is, those of earlier writers first. Raises OSError."""
+        return [
+            SpoolQueue(path, name)
+            for writer in self._writers()
+            for path in sorted(writer.iterdir())
+            if path.is_dir() and (name := parse_queue(path.name)) is not None
+        ]
+
+    def clean(self) -> None:
+        """Remove what dead writers left and nobody needs. Raises OSError."""
+        for writer in self._writers():
+            queues = [path for path in writer.iterdir() if path.is_dir()]
+            if not queues and not is_live(writer):
+                shutil.rmtree(writer)
+
+    def _writers(self) -> list[Path]:
+        if not self._directory.exists():
+            return []
+        found = (path for path in self._directory.iterdir() if path.is_dir())
+        return sorted(path for path in found if not path.name.startswith(UNFINISHED))
+
+
+class SpoolQueue:
+    """What one writer kept for one partition, in order."""
+
+    def __init__(self, directory: Path, name: QueueName) -> None:
+        self.name = name
+        self._directory = directory
+
+    @property
+    def acknowledged(self) -> int:
+        """The offset of the first record that is not delivered. Raises OSError."""
+        try:
+            return int((self._directory / ACKNOWLEDGED).read_text())
+        except (FileNotFoundError, ValueError):
+            return 0
+
+    def batches(self) -> Iterator[tuple[BatchHeader, bytes]]:
+        """The batches that are not delivered, but for one that is being written.
+
+        Raises OSError, and :class:`~qbus.records.CorruptBatch` where one is damaged.
+        """
+        start = self.acknowledged
+        segments = self._segments()
+        ends = [*(first for first, _ in segments[1:]), None]
+        for (_, path), end in zip(segments, ends, strict=True):
+            if end is not None and end <= start:
+                continue
+            for header, batch in _whole_batches(path, is_last=end is None):
+                if header.last_offset >= start:
+                    yield header, batch
+
+    def acknowledge(self, end_offset: int) -> None:
+        """Everything before ``end_offset`` is delivered, and may go; stable on return.
+
+        Raises OSError.
+        """
+        write_atomically(self._directory / ACKNOWLEDGED, b"%d" % end_offset)
+        segments = self._segments()
+        for (_, path), (next_offset, _) in pairwise(segments):
+            if next_offset <= end_offset:
+                path.unlink()
+
+    def remove_if_done(self) -> bool:
+        """Remove the queue if its writer is dead and all is delivered.
+
+        Raises as :meth:`batches` does.
+        """
+        if is_live(self._directory.parent) or next(self.batches(), None) is not None:
+            return False
+        shutil.rmtree(self._directory)
+        return True
+
+    def _segments(self) -> list[tuple[int, Path]]:
+        found = [(parse_segment(path.name), path) for path in self._directory.iterdir()]
+        return sorted((first, path) for first, path in found if first is not None)
+
+
+def is_live(writer: Path) -> bool:
+    """Whether the writer of a directory may still write. Raises OSError."""
+    try:
+        file = os.open(writer / LOCK, os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(file)
+    return False
+
+
+def _whole_batches(path: Path, *, is_last: bool) -> Iterator[tuple[BatchHeader, bytes]]:
+    """The batches of a segment, in the last one up to a batch that was never finished.
+
+    Each batch is stable before the next is begun, so anything else that is not whole is damage.
+    """
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        while head := file.read(HEADER_SIZE):
+            place = file.tell() - len(head)
+            try:
+                header = read_header(head)
+                batch = head + file.read(header.size - HEADER_SIZE)
+                check_crc(batch, header)
+            except CorruptBatch as error:
+                if is_last and file.tell() >= size:
+                    return
+                raise CorruptBatch(f"{path}, at byte {place}: {error}") from error
+            yield header, batch
