@@ -1,38 +1,32 @@
 """The way to the right broker: any of them, a partition's leader, a group's coordinator."""
 
 import asyncio
+import contextlib
 import random
-import time
-from collections.abc import Awaitable, Callable, Container, Iterable, Sequence
-from enum import Enum
-from typing import Any, TypeVar
+from collections.abc import Iterable
+from functools import partial
+from typing import Any
 
-from qbus.errors import ApiError, ErrorCode
+from qbus.errors import ApiError, ErrorCode, QbusError, WireError
 from qbus.wire import ApiKey
 from qbus.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from qbus.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 
-from .addresses import parse_bootstrap
+from . import bootstrap as bootstraps
+from .bootstrap import Address
 from .connection import Connection
-from .errors import ConnectionFailed, check
+from .errors import ConnectionFailed, RequestTimedOut, check
+from .hedging import Attempts, first_answer
 from .metadata import ClusterMetadata, Endpoint
-from .retry import backoff
+from .pool import ConnectionPool, Lane
+from .retry import retrying
 
-T = TypeVar("T")
+__all__ = ["Cluster", "Lane", "retrying"]
 
 _GROUP_COORDINATOR = 0
-
-
-class Lane(Enum):
-    """What a connection is for.
-
-    A broker answers a connection's requests one after another, so those that wait (a long poll, a
-    rebalance) have connections of their own.
-    """
-
-    MAIN = "main"
-    FETCH = "fetch"
-    GROUP = "group"
+_LONGEST_CONNECT = 10.0
+_PATIENCE = 1 / 3
+"""The part of a request's time after which :meth:`Cluster.ask_any` asks another broker."""
 
 
 class Cluster:
@@ -42,38 +36,55 @@ class Cluster:
     :class:`~qbus.errors.ApiError`, or :class:`~qbus.errors.WireError` for an answer that is none.
     """
 
-    def __init__(self, bootstrap: str, client_id: str, request_timeout: float) -> None:
-        self._bootstrap = parse_bootstrap(bootstrap)
-        self._client_id = client_id
+    def __init__(
+        self,
+        bootstrap: str,
+        client_id: str,
+        request_timeout: float,
+        *,
+        connect_timeout: float | None = None,
+        reconnect_backoff: float = 0.05,
+        reconnect_backoff_max: float = 1.0,
+        metadata_max_age: float = 300.0,
+    ) -> None:
+        """``bootstrap``: ``host:port,...`` or ``zk://host:port,.../chroot``.
+
+        connect_timeout: for a TCP connection, by default ``request_timeout`` but no more than 10.
+        metadata_max_age: after how long topics in use are asked about even if nothing went wrong.
+
+        Raises :class:`~qbus.errors.ConfigError`.
+        """
+        self._bootstrap = bootstraps.parse(bootstrap)
+        self._pool = ConnectionPool(
+            client_id,
+            connect_timeout=connect_timeout or min(request_timeout, _LONGEST_CONNECT),
+            reconnect_backoff=reconnect_backoff,
+            reconnect_backoff_max=reconnect_backoff_max,
+        )
+        self._metadata_max_age = metadata_max_age
         self.request_timeout = request_timeout
         self.metadata = ClusterMetadata()
-        self._connections: dict[tuple[str, int, Lane], Connection] = {}
-        self._opening: dict[tuple[str, int, Lane], asyncio.Lock] = {}
-        self._coordinators: dict[str, tuple[str, int]] = {}
+        self._coordinators: dict[str, Address] = {}
         self._refreshing = asyncio.Lock()
-        self._is_closed = False
+        self._keeping_fresh: asyncio.Task[None] | None = None
 
     async def close(self) -> None:
         """Close every connection."""
-        self._is_closed = True
-        connections = list(self._connections.values())
-        self._connections.clear()
-        await asyncio.gather(*(connection.close() for connection in connections))
+        if self._keeping_fresh is not None:
+            self._keeping_fresh.cancel()
+            await asyncio.gather(self._keeping_fresh, return_exceptions=True)
+        await self._pool.close()
 
     # Who to ask.
 
-    async def ask_any(self, api: ApiKey, message: Any) -> Any:
-        """The answer of whichever broker can be reached."""
-        failure: ApiError = ConnectionFailed("no broker is known")
-        for address in self._addresses():
-            try:
-                connection = await self._connect(address, Lane.MAIN)
-                return await connection.request(api, message, self.request_timeout)
-            except ApiError as error:
-                if not error.retriable:
-                    raise
-                failure = error
-        raise failure
+    async def ask_any(self, api: ApiKey, message: Any, *, is_repeatable: bool = True) -> Any:
+        """The answer of whichever broker gives one: of those known, else of those to begin with.
+
+        What is repeatable is asked of another broker when one is slow.
+        """
+        patience = self.request_timeout * _PATIENCE if is_repeatable else None
+        attempts = self._attempts(api, message, patience)
+        return await first_answer(attempts, patience, ConnectionFailed("no broker is known"))
 
     async def ask(
         self,
@@ -93,18 +104,23 @@ class Cluster:
         if self.metadata.controller_id not in self.metadata.nodes:
             await self.refresh(())
         if self.metadata.controller_id not in self.metadata.nodes:
-            return await self.ask_any(api, message)
-        return await self.ask(self.metadata.controller_id, api, message)
+            return await self.ask_any(api, message, is_repeatable=False)
+        try:
+            return await self.ask(self.metadata.controller_id, api, message)
+        except ConnectionFailed:
+            self.metadata.forget_controller()
+            raise
 
     async def ask_coordinator(
         self, group: str, api: ApiKey, message: Any, *, timeout: float | None = None
     ) -> Any:
         """The answer of a group's coordinator. :meth:`forget_coordinator` when it is not that."""
-        address = await self._coordinator(group)
+        if group not in self._coordinators:
+            await self.coordinator(group)
         try:
-            connection = await self._connect(address, Lane.GROUP)
+            connection = await self._pool.connect(self._coordinators[group], Lane.GROUP)
             return await connection.request(api, message, timeout or self.request_timeout)
-        except ConnectionFailed:
+        except (ConnectionFailed, RequestTimedOut):
             self.forget_coordinator(group)
             raise
 
@@ -113,7 +129,33 @@ class Cluster:
         node = self.metadata.nodes.get(node_id)
         if node is None:
             raise ConnectionFailed(f"no broker {node_id} is known")
-        return await self._connect((node.host, node.port), lane)
+        return await self._pool.connect((node.host, node.port), lane)
+
+    async def _attempts(self, api: ApiKey, message: Any, patience: float | None) -> Attempts[Any]:
+        asked: set[Address] = set()
+        known = [(node.host, node.port) for node in self.metadata.nodes.values()]
+        random.shuffle(known)
+        for address in sorted(known, key=self._pool.rank):
+            asked.add(address)
+            yield partial(self._try, address, api, message, patience)
+        for address in await self._bootstrap.find(self.request_timeout):
+            if address not in asked:
+                asked.add(address)
+                yield partial(self._try, address, api, message, patience)
+
+    async def _try(
+        self, address: Address, api: ApiKey, message: Any, patience: float | None
+    ) -> Any:
+        connection = await self._pool.connect(address, Lane.MAIN)
+        slow = asyncio.get_running_loop().call_later(
+            patience or self.request_timeout, self._pool.failed, address
+        )
+        try:
+            answer = await connection.request(api, message, self.request_timeout)
+        finally:
+            slow.cancel()
+        self._pool.succeeded(address)
+        return answer
 
     # Metadata.
 
@@ -127,8 +169,32 @@ class Cluster:
         names = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
         request = MetadataRequest(topics=names, allow_auto_topic_creation=create)
         response: MetadataResponse = await self.ask_any(ApiKey.METADATA, request)
-        self.metadata.update(response)
+        if response.error_code == ErrorCode.REBOOTSTRAP_REQUIRED:  # KIP-1102
+            self.metadata.forget_nodes()
+        check(response.error_code)
+        if not response.brokers:  # of a broker that has just started, and knows nothing yet
+            raise ConnectionFailed("a broker answered that there are no brokers")
+        self.metadata.update(response, is_whole=topics is None)
         return response
+
+    async def need(self, topics: Iterable[str], *, create: bool = False) -> None:
+        """See to it that something is known of each of ``topics``, be it an error."""
+        wanted = list(topics)
+        if not self.metadata.missing(wanted):
+            return
+        async with self._refreshing:
+            missing = self.metadata.missing(wanted)
+            if missing:
+                await self.refresh(missing, create=create)
+        if self._keeping_fresh is None:
+            self._keeping_fresh = asyncio.create_task(self._keep_fresh())
+
+    async def need_node(self, node_id: int) -> None:
+        """Raise :class:`~qbus.errors.ApiError` BROKER_NOT_AVAILABLE for a broker unknown to all."""
+        if node_id not in self.metadata.nodes:
+            await self.refresh(())
+        if node_id not in self.metadata.nodes:
+            raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, f"there is no broker {node_id}")
 
     def apply_leader_hint(
         self,
@@ -145,19 +211,11 @@ class Cluster:
         """
         return self.metadata.apply_leader_hint(topic, partition, leader_id, epoch, endpoint)
 
-    async def need_node(self, node_id: int) -> None:
-        """Raise :class:`~qbus.errors.ApiError` BROKER_NOT_AVAILABLE for a broker unknown to all."""
-        if node_id not in self.metadata.nodes:
-            await self.refresh(())
-        if node_id not in self.metadata.nodes:
-            raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, f"there is no broker {node_id}")
-
-    async def need(self, topics: Iterable[str], *, create: bool = False) -> None:
-        """See to it that something is known of each of ``topics``, be it an error."""
-        async with self._refreshing:
-            missing = self.metadata.missing(topics)
-            if missing:
-                await self.refresh(missing, create=create)
+    async def _keep_fresh(self) -> None:
+        while True:
+            await asyncio.sleep(self._metadata_max_age * random.uniform(0.8, 1.0))  # noqa: S311
+            with contextlib.suppress(QbusError):  # what we know still holds as long as it works
+                await self.refresh(self.metadata.topics)
 
     # Coordinators.
 
@@ -166,6 +224,8 @@ class Cluster:
         request = FindCoordinatorRequest(key_type=_GROUP_COORDINATOR, coordinator_keys=[group])
         response: FindCoordinatorResponse = await self.ask_any(ApiKey.FIND_COORDINATOR, request)
         check(response.error_code, response.error_message)
+        if len(response.coordinators) != 1:
+            raise WireError(f"{len(response.coordinators)} coordinators for one group")
         (found,) = response.coordinators
         check(found.error_code, found.error_message)
         self._coordinators[group] = (found.host, found.port)
@@ -174,55 +234,3 @@ class Cluster:
     def forget_coordinator(self, group: str) -> None:
         """The broker that was asked does not coordinate ``group``."""
         self._coordinators.pop(group, None)
-
-    async def _coordinator(self, group: str) -> tuple[str, int]:
-        if group not in self._coordinators:
-            await self.coordinator(group)
-        return self._coordinators[group]
-
-    # Connections.
-
-    def _addresses(self) -> Sequence[tuple[str, int]]:
-        known = [(node.host, node.port) for node in self.metadata.nodes.values()]
-        random.shuffle(known)
-        known.sort(key=lambda address: (*address, Lane.MAIN) not in self._connections)
-        return list(dict.fromkeys([*known, *self._bootstrap]))
-
-    async def _connect(self, address: tuple[str, int], lane: Lane) -> Connection:
-        key = (*address, lane)
-        connection = self._connections.get(key)
-        if connection is not None and connection.is_open:
-            return connection
-        async with self._opening.setdefault(key, asyncio.Lock()):
-            connection = self._connections.get(key)
-            if connection is not None and connection.is_open:
-                return connection
-            self._connections.pop(key, None)
-            connection = await Connection.open(*address, self._client_id, self.request_timeout)
-            if self._is_closed:
-                await connection.close()
-                raise ConnectionFailed("the client is closed")
-            self._connections[key] = connection
-            return connection
-
-
-async def retrying(
-    attempt: Callable[[], Awaitable[T]],
-    timeout: float,
-    *,
-    final: Container[ErrorCode] = frozenset(),
-) -> T:
-    """What ``attempt`` returns, repeated for up to ``timeout`` seconds on retriable errors.
-
-    Not on those in ``final``, which are the answer for this caller.
-    """
-    deadline = time.monotonic() + timeout
-    for delay in backoff():
-        try:
-            return await attempt()
-        except ApiError as error:
-            is_final = not error.retriable or error.code in final
-            if is_final or time.monotonic() + delay > deadline:
-                raise
-        await asyncio.sleep(delay)
-    raise AssertionError("backoff never ends")

@@ -1,63 +1,83 @@
 """One connection to a broker: requests go out as they come, answers come back in that order."""
 
 import asyncio
-from collections import deque
+import os
 from collections.abc import Mapping
 from typing import Any, Self
 
 from qbus._version import __version__
 from qbus.errors import ErrorCode, WireError
-from qbus.wire import ApiKey, decode_response, encode_request
+from qbus.wire import ApiKey, Part, decode_response, encode_request
 from qbus.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 
-from .errors import ConnectionFailed, RequestTimedOut, check
+from .dial import dial
+from .errors import ConnectionFailed, check
 from .frames import FrameReader
+from .unanswered import Unanswered
 from .versions import SPOKEN, highest_common
 
 MAX_FRAME_BYTES = 100 * 1024 * 1024
 _CLOSE_TIMEOUT = 5.0
 _MAX_CORRELATION_ID = 0x7FFFFFFF
+_MAX_WRITE_PARTS = 1024  # IOV_MAX of every system in use
 
 
 class Connection(asyncio.BufferedProtocol):
     """A connection on which both sides know which versions they share.
 
-    A request that is not answered in time closes it, since nothing behind that answer can be
-    trusted to come.
+    A request that is not answered in time closes it, even when nobody waits for the answer any
+    more: nothing behind that answer can be trusted to come. So does anything but an answer to the
+    oldest request.
     """
 
-    def __init__(self, name: str, client_id: str) -> None:
+    def __init__(
+        self, name: str, client_id: str, *, max_frame_bytes: int = MAX_FRAME_BYTES
+    ) -> None:
         self._name = name
         self._client_id = client_id
-        self._frames = FrameReader(MAX_FRAME_BYTES)
+        self._frames = FrameReader(max_frame_bytes)
         self._transport: asyncio.Transport | None = None
-        self._pending: deque[tuple[int, asyncio.Future[memoryview]]] = deque()
+        self._fd = -1
+        self._unanswered = Unanswered(self.abort)
         self._correlation_id = 0
         self._versions: Mapping[int, tuple[int, int]] = {ApiKey.API_VERSIONS: (0, 3)}
+        self._agreed: dict[ApiKey, int] = {}
         self._failure: ConnectionFailed | None = None
         self._writable = asyncio.Event()
         self._writable.set()
         self._lost = asyncio.Event()
 
     @classmethod
-    async def open(cls, host: str, port: int, client_id: str, timeout: float) -> Self:
-        """Connect and agree on versions, in ``timeout`` seconds.
+    async def open(
+        cls,
+        host: str,
+        port: int,
+        client_id: str,
+        timeout: float,
+        *,
+        max_frame_bytes: int = MAX_FRAME_BYTES,
+    ) -> Self:
+        """Connect, in ``timeout`` seconds, and agree on versions, in as many again.
 
-        Raises :class:`ConnectionFailed`, or :class:`RequestTimedOut`.
+        Raises :class:`ConnectionFailed`, also for somebody who is no broker, or
+        :class:`RequestTimedOut`.
         """
         name = f"{host}:{port}"
-        loop = asyncio.get_running_loop()
+        sock = await dial(host, port, timeout)
         try:
-            async with asyncio.timeout(timeout):
-                _, connection = await loop.create_connection(
-                    lambda: cls(name, client_id), host, port
-                )
-        except TimeoutError:
-            raise RequestTimedOut(f"{name} does not accept a connection") from None
-        except OSError as error:
-            raise ConnectionFailed(f"{name}: {error}") from error
+            _, connection = await asyncio.get_running_loop().create_connection(
+                lambda: cls(name, client_id, max_frame_bytes=max_frame_bytes), sock=sock
+            )
+        except BaseException as error:
+            sock.close()
+            if isinstance(error, OSError):
+                raise ConnectionFailed(f"{name}: {error}") from error
+            raise
         try:
             await connection._agree_on_versions(timeout)
+        except WireError as error:
+            connection.abort(str(error))
+            raise ConnectionFailed(f"{name} does not answer as a broker does: {error}") from error
         except BaseException:
             connection.abort()
             raise
@@ -68,15 +88,23 @@ class Connection(asyncio.BufferedProtocol):
         """Whether requests can still be sent."""
         return self._failure is None
 
+    @property
+    def load(self) -> int:
+        """How many requests are unanswered."""
+        return len(self._unanswered)
+
     def version(self, api: ApiKey) -> int:
         """The highest version of ``api`` that both sides speak.
 
         Raises :class:`~qbus.errors.ApiError` UNSUPPORTED_VERSION.
         """
-        return highest_common(api, self._versions)
+        version = self._agreed.get(api)
+        if version is None:
+            version = self._agreed[api] = highest_common(api, self._versions)
+        return version
 
     async def request(self, api: ApiKey, message: Any, timeout: float) -> Any:
-        """The response to ``message``, within ``timeout`` seconds.
+        """The response to ``message``, within ``timeout`` seconds; records in it are not copied.
 
         Raises :class:`ConnectionFailed`, :class:`RequestTimedOut`,
         :class:`~qbus.errors.WireError` for an answer that is none, and
@@ -125,25 +153,36 @@ class Connection(asyncio.BufferedProtocol):
             served.api_key: (served.min_version, served.max_version) for served in response.api_keys
         }
 
-    async def _exchange(
+    def _exchange(
         self, api: ApiKey, version: int, message: Any, timeout: float
-    ) -> memoryview:
-        answer: asyncio.Future[memoryview] = asyncio.get_running_loop().create_future()
-        self._pending.append((self._write(api, version, message), answer))
-        try:
-            async with asyncio.timeout(timeout):
-                return await answer
-        except TimeoutError:
-            self.abort(f"no answer to {api.name} within {timeout} s")
-            raise RequestTimedOut(f"{self._name}: no answer to {api.name} in {timeout} s") from None
+    ) -> asyncio.Future[memoryview]:
+        return self._unanswered.add(self._write(api, version, message), api, timeout)
 
     def _write(self, api: ApiKey, version: int, message: Any) -> int:
         self._check_open()
-        assert self._transport is not None
         self._correlation_id = (self._correlation_id + 1) & _MAX_CORRELATION_ID
-        parts = encode_request(api, version, self._correlation_id, self._client_id, message)
-        self._transport.writelines(parts)
+        self._send(encode_request(api, version, self._correlation_id, self._client_id, message))
+        self._check_open()
         return self._correlation_id
+
+    def _send(self, parts: list[Part]) -> None:
+        """Pass the parts to the system as they are; what it does not take is queued."""
+        assert self._transport is not None
+        written = 0
+        if not self._transport.get_write_buffer_size():
+            try:
+                written = os.writev(self._fd, parts[:_MAX_WRITE_PARTS])
+            except (BlockingIOError, InterruptedError):
+                pass
+            except OSError as error:
+                self.abort(str(error))
+                return
+        for part in parts:
+            if written >= len(part):
+                written -= len(part)
+            else:
+                self._transport.write(memoryview(part)[written:])
+                written = 0
 
     def _check_open(self) -> None:
         if self._failure is not None:
@@ -152,17 +191,15 @@ class Connection(asyncio.BufferedProtocol):
     def _fail(self, reason: str) -> None:
         if self._failure is None:
             self._failure = ConnectionFailed(f"{self._name}: {reason}")
-        self._writable.set()
-        while self._pending:
-            _, answer = self._pending.popleft()
-            if not answer.done():
-                answer.set_exception(ConnectionFailed(str(self._failure)))
+            self._writable.set()
+            self._unanswered.fail(str(self._failure))
 
     # What asyncio calls.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
+        self._fd = transport.get_extra_info("socket").fileno()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._fail(str(exc) if exc else "the broker closed the connection")
@@ -174,7 +211,7 @@ class Connection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         try:
             for frame in self._frames.received(nbytes):
-                self._answered(frame)
+                self._unanswered.answered(frame)
         except WireError as error:
             self.abort(str(error))
 
@@ -183,13 +220,3 @@ class Connection(asyncio.BufferedProtocol):
 
     def resume_writing(self) -> None:
         self._writable.set()
-
-    def _answered(self, frame: memoryview) -> None:
-        if not self._pending:
-            raise WireError("an answer to no request")
-        correlation_id, answer = self._pending[0]
-        if int.from_bytes(frame[:4], "big") != correlation_id:
-            raise WireError("an answer to another request")
-        self._pending.popleft()
-        if not answer.done():
-            answer.set_result(frame)

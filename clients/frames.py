@@ -4,13 +4,16 @@ from qbus.errors import WireError
 
 _PREFIX = 4
 _SMALL = 64 * 1024
+_TRUSTED = 4 * 1024 * 1024
+"""What is allocated because a length says so; more only as the bytes arrive."""
 
 
 class FrameReader:
     """Cuts what a socket delivers into frames; no IO of its own.
 
     Small frames share one buffer, many to a read. A frame that does not fit gets a buffer of its
-    own size and the rest of it is received there, so a large response is never copied.
+    own and the rest of it is received there, so a large response is never copied. A length that
+    promises more than ever comes costs no more than twice what did come.
     """
 
     def __init__(self, max_frame_bytes: int) -> None:
@@ -18,10 +21,16 @@ class FrameReader:
         self._shared = bytearray(_SMALL)
         self._buffer = self._shared
         self._filled = 0
+        self._given = memoryview(b"")
+        self._whole = 0  # the size of the large frame that is being received
 
     def buffer(self) -> memoryview:
-        """Where to receive next; never empty."""
-        return memoryview(self._buffer)[self._filled :]
+        """Where to receive next; never empty. What was given out before is void."""
+        if self._filled == len(self._buffer):
+            self._given.release()
+            self._buffer += bytes(min(self._filled, self._whole - self._filled))
+        self._given = memoryview(self._buffer)[self._filled :]
+        return self._given
 
     def received(self, count: int) -> list[memoryview]:
         """Take note of ``count`` bytes in :meth:`buffer`; the frames that they completed.
@@ -44,7 +53,7 @@ class FrameReader:
         return frames
 
     def _large_frame(self) -> list[memoryview]:
-        if self._filled < len(self._buffer):
+        if self._filled < self._whole:
             return []
         frame = memoryview(self._buffer)[_PREFIX:]
         self._buffer = self._shared
@@ -57,7 +66,8 @@ class FrameReader:
         if len(rest) >= _PREFIX:
             whole = _PREFIX + self._length_at(pos)
             if whole > _SMALL:
-                self._buffer = bytearray(whole)
+                self._whole = whole
+                self._buffer = bytearray(min(whole, _TRUSTED))
         self._buffer[: len(rest)] = rest
 
     def _length_at(self, pos: int) -> int:

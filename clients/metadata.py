@@ -114,6 +114,10 @@ class ClusterMetadata:
     def forget_nodes(self) -> None:
         """Believe no longer that the brokers are where they were."""
         self.nodes = {}
+        self.forget_controller()
+
+    def forget_controller(self) -> None:
+        """Believe no longer that the controller is the controller."""
         self.controller_id = NO_NODE
 
     def apply_leader_hint(

@@ -12,7 +12,7 @@ SPOKEN: Mapping[int, tuple[int, int]] = {
     ApiKey.PRODUCE: (3, 12),
     ApiKey.FETCH: (7, 12),
     ApiKey.LIST_OFFSETS: (4, 8),
-    ApiKey.METADATA: (5, 12),
+    ApiKey.METADATA: (5, 13),
     ApiKey.OFFSET_COMMIT: (7, 9),
     ApiKey.OFFSET_FETCH: (8, 9),
     ApiKey.FIND_COORDINATOR: (4, 6),

@@ -1,6 +1,7 @@
 """Frames come out whole, however the bytes arrive."""
 
 import struct
+import tracemalloc
 
 import pytest
 from hypothesis import given
@@ -64,3 +65,20 @@ def test_an_impossible_length_is_refused_before_it_is_allocated(length: int) -> 
 
 def test_the_limit_itself_is_allowed() -> None:
     assert len(feed(FrameReader(LIMIT), framed(bytes(LIMIT)), 1 << 20)[0]) == LIMIT
+
+
+def test_a_frame_larger_than_is_allocated_at_once() -> None:
+    payload = bytes(range(256)) * 40_000
+    reader = FrameReader(1 << 24)
+    assert feed(reader, framed(payload) + framed(b"after"), 300_000) == [payload, b"after"]
+
+
+def test_a_length_that_promises_too_much_costs_no_more_than_twice_what_came() -> None:
+    reader = FrameReader(1 << 30)
+    tracemalloc.start()
+    try:
+        assert feed(reader, struct.pack(">i", 1 << 30), 4) == []
+        assert feed(reader, bytes(10_000_000), 1_000_000) == []
+        assert tracemalloc.get_traced_memory()[0] < 21_000_000
+    finally:
+        tracemalloc.stop()

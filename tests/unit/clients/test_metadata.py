@@ -104,7 +104,7 @@ def test_a_topic_created_again_begins_anew() -> None:
 def test_an_answer_about_all_topics_ends_the_others() -> None:
     metadata = knowing((1, 0))
     metadata.update(refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "u"))
-    assert metadata.leader("t", 0) == 1
+    assert metadata.missing(["t"]) == []
     metadata.update(MetadataResponse(), is_whole=True)
     assert metadata.missing(["t"]) == ["t"]
     for name in ("t", "u"):

@@ -1,0 +1,45 @@
+"""Asking several for the same thing, one after another, without waiting for the slow."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from contextlib import aclosing
+from typing import Any, TypeVar
+
+from qbus.errors import ApiError
+
+T = TypeVar("T")
+
+Attempts = AsyncGenerator[Callable[[], Coroutine[Any, Any, T]], None]
+
+
+async def first_answer(attempts: Attempts[T], patience: float | None, failure: ApiError) -> T:
+    """What the first attempt that succeeds returns.
+
+    The next is begun when one has failed, or has taken ``patience`` seconds (None: for ever); the
+    slow one goes on all the same, for the next may be slower. Raises the last retriable error
+    (``failure`` when there were no attempts), or at once an error that no other attempt can mend.
+    """
+    running: set[asyncio.Task[T]] = set()
+    try:
+        async with aclosing(attempts):
+            while True:
+                attempt = await anext(attempts, None)
+                if attempt is not None:
+                    running.add(asyncio.create_task(attempt()))
+                elif not running:
+                    raise failure
+                done, running = await asyncio.wait(
+                    running,
+                    timeout=None if attempt is None else patience,
+                    return_when=asyncio.FIRST_COMPLETED,
+                )
+                for task, error in [(task, task.exception()) for task in done]:
+                    if error is None:
+                        return task.result()
+                    if not isinstance(error, ApiError) or not error.retriable:
+                        raise error
+                    failure = error
+    finally:
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
