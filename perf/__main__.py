@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from perf import abuse, backlog, footprint, latency, partitions, throughput
-from perf.report import Figure, show, write_json
+from perf.report import Figure, show, write_json, write_markdown
 
 CLAIMS: dict[str, Callable[[int, float], list[Figure]]] = {
     "throughput": throughput.run,
@@ -25,7 +25,14 @@ CLAIMS: dict[str, Callable[[int, float], list[Figure]]] = {
 @click.option("--rounds", default=3, show_default=True, help="Pairs to measure, after a warm-up.")
 @click.option("--scale", default=1.0, show_default=True, help="Factor on the amount of load.")
 @click.option("--json", "json_file", type=click.Path(path_type=Path), help="Keep every figure.")
-def main(claims: tuple[str, ...], rounds: int, scale: float, json_file: Path | None) -> None:
+@click.option("--markdown", type=click.Path(path_type=Path), help="Write the tables there too.")
+def main(
+    claims: tuple[str, ...],
+    rounds: int,
+    scale: float,
+    json_file: Path | None,
+    markdown: Path | None,
+) -> None:
     """Measure CLAIMS (all by default), Qbus and Apache Kafka in turn on this machine."""
     results = {}
     for name in claims or CLAIMS:
@@ -33,6 +40,9 @@ def main(claims: tuple[str, ...], rounds: int, scale: float, json_file: Path | N
         show(name, results[name])
         if json_file:
             write_json(json_file, results)
+        if markdown:
+            command = f"python -m perf {{}} --rounds {rounds} --scale {scale:g}"
+            write_markdown(markdown, results, command)
 
 
 if __name__ == "__main__":

@@ -27,22 +27,20 @@ def run(rounds: int, scale: float) -> list[Figure]:
     memory = Figure("memory for each idle connection", "bytes", lower_is_better=True)
     with both(MEMORY) as servers:
         for server in servers:
-            side = "qbus" if server.name == "qbus" else "peer"
             for turn in range(rounds + 1):
-                _measure(server, f"alone-{turn}", "alone", figures, side if turn else None, scale)
+                kept = figures if turn else None  # the first warms up
+                _measure(server, f"alone-{turn}", "alone", kept, scale)
             before = resident_mb(server)
             with ExitStack() as stack:
                 for _ in range(IDLE):
                     stack.enter_context(_connect(server))
                 each = (resident_mb(server) - before) * 1e6 / IDLE
-                getattr(memory, side).append(each)
+                memory.add(server.name, each)
                 for _ in range(SLOW):
                     stack.enter_context(_connect(server)).sendall(pack(">i", _LONG) + b"slowly")
                 try:
                     for turn in range(rounds):
-                        _measure(
-                            server, f"beside-{turn}", "beside 5,500 others", figures, side, scale
-                        )
+                        _measure(server, f"beside-{turn}", "beside 5,500 others", figures, scale)
                 except KafkaException as error:
                     # Kafka sets the announced 99 MB aside for each, and its heap is spent.
                     print(f"{server.name} does not serve beside them: {error}")
@@ -57,14 +55,13 @@ def _measure(
     server: ServerProcess,
     topic: str,
     situation: str,
-    figures: dict[str, Figure],
-    side: str | None,
+    figures: dict[str, Figure] | None,
     scale: float,
 ) -> None:
     rdkafka.create_topic(server.bootstrap, topic)
     options = {"rate": 1000, "seconds": 8 * scale, "size": 100, "acks": "all"}
     result = rdkafka.run("latency", server.bootstrap, topic=topic, **options)
-    if side is None:
+    if figures is None:
         return
     for p in ("p50", "p99"):
-        getattr(figures[f"{p} {situation}"], side).append(result[f"{p}_ms"])
+        figures[f"{p} {situation}"].add(server.name, result[f"{p}_ms"])

@@ -29,9 +29,8 @@ def run_startup(rounds: int, scale: float) -> list[Figure]:  # noqa: ARG001 - th
                 answered, acknowledged = _first_record(server)
                 if turn == 0:
                     continue  # fills the page cache, and compiles Python's modules
-                side = "qbus" if server.name == "qbus" else "peer"
-                getattr(answering, side).append(answered)
-                getattr(fresh, side).append(acknowledged)
+                answering.add(server.name, answered)
+                fresh.add(server.name, acknowledged)
     return [fresh, answering]
 
 
@@ -60,12 +59,11 @@ def run_memory(rounds: int, scale: float) -> list[Figure]:  # noqa: ARG001 - the
     with both(MEMORY) as servers:
         time.sleep(_SETTLE_SECONDS)
         for server in servers:
-            side = "qbus" if server.name == "qbus" else "peer"
-            getattr(idle, side).append(resident_mb(server))
+            idle.add(server.name, resident_mb(server))
             count = int(3_000_000 * scale)
             rdkafka.create_topic(server.bootstrap, "load", 6)
             rdkafka.run("produce", server.bootstrap, topic="load", count=count, size=100)
             rdkafka.run("consume", server.bootstrap, topic="load", count=count, partitions=6)
             time.sleep(_SETTLE_SECONDS)
-            getattr(loaded, side).append(resident_mb(server))
+            loaded.add(server.name, resident_mb(server))
     return [idle, loaded]

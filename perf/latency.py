@@ -35,7 +35,6 @@ def run(rounds: int, scale: float) -> list[Figure]:
                     if turn == 0:
                         continue
                     for p, figure in found.items():
-                        side = figure.qbus if server.name == "qbus" else figure.peer
-                        side.append(result[f"{p}_ms"])
+                        figure.add(server.name, result[f"{p}_ms"])
             figures += found.values()
     return figures

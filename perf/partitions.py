@@ -23,17 +23,16 @@ def run(rounds: int, scale: float) -> list[Figure]:
     restart = Figure(f"clean restart with {count} partitions", "s", lower_is_better=True)
     with both(MEMORY) as servers:
         for server in servers:
-            side = "qbus" if server.name == "qbus" else "peer"
             before = resident_mb(server)
             started = time.perf_counter()
             rdkafka.create_topic(server.bootstrap, "idle", count)
-            getattr(created, side).append(time.perf_counter() - started)
+            created.add(server.name, time.perf_counter() - started)
             rdkafka.run("produce", server.bootstrap, topic="idle", count=20 * count, size=1000)
-            getattr(memory, side).append(resident_mb(server) - before)
-            getattr(files, side).append(psutil.Process(server.pid).num_fds())
-            getattr(cpu, side).append(_idle_cpu(server))
+            memory.add(server.name, resident_mb(server) - before)
+            files.add(server.name, psutil.Process(server.pid).num_fds())
+            cpu.add(server.name, _idle_cpu(server))
             for _ in range(rounds):
-                getattr(restart, side).append(_restart(server))
+                restart.add(server.name, _restart(server))
     return [created, memory, files, cpu, restart]
 
 

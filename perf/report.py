@@ -20,6 +20,10 @@ class Figure:
     peer: list[float] = field(default_factory=list)
     lower_is_better: bool = False
 
+    def add(self, server: str, value: float) -> None:
+        """One more measurement, of the server of this name."""
+        (self.qbus if server == "qbus" else self.peer).append(value)
+
     @property
     def ratio(self) -> float | None:
         """The median over the pairs of Qbus to peer."""
@@ -53,6 +57,20 @@ def write_json(path: Path, results: dict[str, list[Figure]]) -> None:
         for name, figures in results.items()
     }
     path.write_text(json.dumps(data, indent=1))
+
+
+def write_markdown(path: Path, results: dict[str, list[Figure]], command: str) -> None:
+    """Write the tables as they stand in this folder's README."""
+    lines: list[str] = []
+    for name, figures in results.items():
+        lines += [f"`{command.format(name)}`", "", "| case | unit | Qbus | peer | ratio |"]
+        lines.append("|---|---|---|---|---|")
+        for figure in figures:
+            ratio = "-" if figure.ratio is None else f"{figure.ratio:.2f}"
+            values = f"{_middle(figure.qbus)} | {_middle(figure.peer)}"
+            lines.append(f"| {figure.case} | {figure.unit} | {values} | {ratio} |")
+        lines.append("")
+    path.write_text("\n".join(lines))
 
 
 def _middle(values: list[float]) -> str:

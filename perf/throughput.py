@@ -91,8 +91,7 @@ def _measure_case(
             rdkafka.delete_topic(server.bootstrap, topic)
             if turn == 0:
                 continue  # warms both up: the JVM compiles, Python imports
-            side = "qbus" if server.name == "qbus" else "peer"
-            getattr(written, side).append(sent["mb_s"])
-            getattr(cpu, side).append(used)
-            getattr(taken, side).append(seen["mb_s"])
+            written.add(server.name, sent["mb_s"])
+            cpu.add(server.name, used)
+            taken.add(server.name, seen["mb_s"])
     return [written, cpu, taken]
