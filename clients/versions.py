@@ -27,13 +27,18 @@ SPOKEN: Mapping[int, tuple[int, int]] = {
     ApiKey.DELETE_TOPICS: (6, 6),
     ApiKey.DELETE_RECORDS: (1, 2),
     ApiKey.INIT_PRODUCER_ID: (1, 5),
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: (3, 4),
     ApiKey.DESCRIBE_CONFIGS: (3, 4),
     ApiKey.INCREMENTAL_ALTER_CONFIGS: (0, 1),
     ApiKey.DESCRIBE_LOG_DIRS: (1, 4),
     ApiKey.CREATE_PARTITIONS: (1, 3),
     ApiKey.DELETE_GROUPS: (1, 2),
+    ApiKey.ELECT_LEADERS: (1, 2),
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: (0, 1),
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: (0, 0),
     ApiKey.OFFSET_DELETE: (0, 0),
     ApiKey.DESCRIBE_CLUSTER: (0, 1),
+    ApiKey.DESCRIBE_PRODUCERS: (0, 0),
 }
 
 

@@ -1,6 +1,6 @@
 """Kafka's wire protocol: messages declared as classes, compiled to and from bytes. No IO."""
 
-from .api import API, Api, ApiKey
+from .api import API, KNOWN_API, Api, ApiKey
 from .codec import Part, decode, encode
 from .declare import ZERO_UUID, Struct
 from .header import (
@@ -13,6 +13,7 @@ from .header import (
 
 __all__ = [
     "API",
+    "KNOWN_API",
     "ZERO_UUID",
     "Api",
     "ApiKey",

@@ -1,7 +1,7 @@
 """The APIs, their versions, and where their messages are declared.
 
-The table is what ApiVersions tells clients. Message classes are imported at first use: a broker
-that is asked for a few APIs alone starts the faster.
+The table of those that are served is what ApiVersions tells clients. Message classes are imported
+at first use: a broker that is asked for a few APIs alone starts the faster.
 """
 
 from collections.abc import Mapping
@@ -40,7 +40,10 @@ class ApiKey(IntEnum):
     DESCRIBE_LOG_DIRS = 35
     CREATE_PARTITIONS = 37
     DELETE_GROUPS = 42
+    ELECT_LEADERS = 43
     INCREMENTAL_ALTER_CONFIGS = 44
+    ALTER_PARTITION_REASSIGNMENTS = 45
+    LIST_PARTITION_REASSIGNMENTS = 46
     OFFSET_DELETE = 47
     DESCRIBE_CLUSTER = 60
     DESCRIBE_PRODUCERS = 61
@@ -116,4 +119,17 @@ _APIS: Final = (
     Api(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, 0),
 )
 
+_ASKED_OF_OTHERS: Final = (
+    Api(ApiKey.ELECT_LEADERS, 0, 2),
+    Api(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, 1),
+    Api(ApiKey.LIST_PARTITION_REASSIGNMENTS, 0, 0),
+)
+
 API: Final[Mapping[ApiKey, Api]] = {api.key: api for api in _APIS}
+"""What this broker serves."""
+
+KNOWN_API: Final[Mapping[ApiKey, Api]] = {
+    **API,
+    **{api.key: api for api in _ASKED_OF_OTHERS},
+}
+"""Those, and what the clients ask of other brokers."""

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from qbus.errors import WireError
 
-from .api import API, ApiKey
+from .api import KNOWN_API, ApiKey
 from .codec import Part, decode, encode_onto
 from .declare import Struct
 from .primitives import Buffer, skip_header_tags
@@ -101,7 +101,7 @@ def decode_response(api_key: int, version: int, buf: Buffer) -> tuple[int, Any]:
     view = memoryview(buf)
     if len(view) < _LENGTH.size:
         raise WireError("a response ends within its header")
-    api = API[ApiKey(api_key)]
+    api = KNOWN_API[ApiKey(api_key)]
     (correlation_id,) = _LENGTH.unpack_from(view)
     pos = _LENGTH.size
     if version >= api.first_flexible and api_key != ApiKey.API_VERSIONS:
@@ -113,7 +113,7 @@ def decode_response(api_key: int, version: int, buf: Buffer) -> tuple[int, Any]:
 
 
 def _is_flexible(key: int, version: int) -> bool:
-    api = API.get(key)  # type: ignore[call-overload] # an int finds its ApiKey
+    api = KNOWN_API.get(key)  # type: ignore[call-overload] # an int finds its ApiKey
     return api is not None and api.first_flexible <= version <= api.max_version
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from qbus.clients.versions import SPOKEN, highest_common
 from qbus.errors import ApiError, ErrorCode
-from qbus.wire import API, ApiKey
+from qbus.wire import KNOWN_API, ApiKey
 
 
 @pytest.mark.parametrize(
@@ -25,5 +25,5 @@ def test_none_in_common(served: dict[int, tuple[int, int]]) -> None:
 @pytest.mark.parametrize("api", SPOKEN)
 def test_the_codec_has_every_version_that_is_spoken(api: ApiKey) -> None:
     low, high = SPOKEN[api]
-    known = API[api]
+    known = KNOWN_API[api]
     assert known.min_version <= low <= high <= known.max_version

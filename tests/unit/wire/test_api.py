@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from qbus.wire import API, ApiKey
+from qbus.wire import API, KNOWN_API, ApiKey
 from qbus.wire.messages import API as SAME
 
 # What clients in use need to see; the names and numbers are the protocol guide's.
@@ -41,11 +41,18 @@ VERSIONS = {
     "DESCRIBE_TOPIC_PARTITIONS": (75, 0, 0, 0),
 }
 
+# What clients ask of brokers that serve it; ours does not, and does not say so.
+ASKED_OF_OTHERS = {
+    "ELECT_LEADERS": (43, 0, 2, 2),
+    "ALTER_PARTITION_REASSIGNMENTS": (45, 0, 1, 0),
+    "LIST_PARTITION_REASSIGNMENTS": (46, 0, 0, 0),
+}
 
-@pytest.mark.parametrize("name", VERSIONS)
+
+@pytest.mark.parametrize("name", VERSIONS | ASKED_OF_OTHERS)
 def test_versions(name: str) -> None:
-    number, first, last, flexible = VERSIONS[name]
-    api = API[ApiKey[name]]
+    number, first, last, flexible = (VERSIONS | ASKED_OF_OTHERS)[name]
+    api = KNOWN_API[ApiKey[name]]
     assert api.key == number
     assert (api.advertised_min, api.max_version) == (first, last)
     assert api.first_flexible == api.response.first_flexible == flexible
@@ -54,6 +61,7 @@ def test_versions(name: str) -> None:
 def test_the_table_has_no_others() -> None:
     assert {key.name for key in API} == set(VERSIONS)
     assert SAME is API
+    assert {key.name for key in KNOWN_API.keys() - API.keys()} == set(ASKED_OF_OTHERS)
 
 
 def test_produce_advertises_versions_that_it_does_not_serve() -> None:
