@@ -82,7 +82,7 @@ class ServerProcess(ABC):
     def wait_ready(self, timeout: float = 60.0) -> None:
         """Wait until the server answers; fail at once if it exits instead."""
         deadline = time.monotonic() + timeout
-        while not answers(self.port):
+        while not self.serves():
             code = self._running().poll()
             if code is not None:
                 raise self._error(f"exited with {code}")
@@ -90,6 +90,10 @@ class ServerProcess(ABC):
                 self.kill()
                 raise self._error(f"did not answer within {timeout} s")
             time.sleep(0.01)
+
+    def serves(self) -> bool:
+        """Whether the server answers requests."""
+        return answers(self.port)
 
     def stop(self, timeout: float = 60.0) -> None:
         """Send SIGTERM and wait for the drain; fail if it takes too long or exits with an error."""
