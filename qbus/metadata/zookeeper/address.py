@@ -1,0 +1,58 @@
+"""Where a ZooKeeper is, as it is written everywhere: ``host:port,host:port/chroot``."""
+
+from typing import NamedTuple, Self
+
+from .. import paths
+
+DEFAULT_PORT = 2181
+
+_SCHEME = "zk://"
+_FORM = "host:port,.../chroot"
+
+
+class ZooKeeperAddress(NamedTuple):
+    """The servers of an ensemble, any of which will do, and the node below which everything is."""
+
+    servers: tuple[tuple[str, int], ...]
+    chroot: str = paths.ROOT
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read ``host[:port],.../chroot``, with or without ``zk://`` before it.
+
+        Raises:
+            ValueError: the text has another form; the message says which one is expected.
+        """
+        servers, slash, chroot = text.strip().removeprefix(_SCHEME).partition("/")
+        chroot = chroot.rstrip("/")
+        if slash and chroot:
+            try:
+                paths.check(f"/{chroot}")
+            except ValueError as error:
+                raise ValueError(f"{_FORM}, not the chroot /{chroot}") from error
+        return cls(tuple(map(_server, servers.split(","))), f"/{chroot}")
+
+    @property
+    def hosts(self) -> str:
+        """The servers, as kazoo takes them."""
+        return ",".join(
+            f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in self.servers
+        )
+
+    def __str__(self) -> str:
+        return self.hosts + ("" if self.chroot == paths.ROOT else self.chroot)
+
+
+def _server(text: str) -> tuple[str, int]:
+    host, port = text.strip(), str(DEFAULT_PORT)
+    if ":" in host.rpartition("]")[2]:
+        host, _, port = host.rpartition(":")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    elif ":" in host:
+        raise ValueError(f"{_FORM}, with an IPv6 address in brackets")
+    if not host or any(character.isspace() or character in "[]@?#" for character in host):
+        raise ValueError(f"{_FORM}, with a host name or an address")
+    if not (port.isascii() and port.isdigit() and len(port) <= 5 and 0 < int(port) < 65536):
+        raise ValueError(f"{_FORM}, with a port from 1 to 65535")
+    return host, int(port)

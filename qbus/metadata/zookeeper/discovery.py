@@ -1,0 +1,108 @@
+"""Which brokers there are: what a client needs that knows only the ZooKeeper."""
+
+import asyncio
+import json
+import logging
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from qbus.errors import ConfigError
+
+from ..errors import StoreUnusable
+from ..znodes import BROKERS
+from .address import ZooKeeperAddress
+
+if TYPE_CHECKING:
+    from .session import Session
+
+_log = logging.getLogger(__name__)
+
+_PLAINTEXT = "PLAINTEXT"
+
+
+async def find_brokers(address: str, timeout: float) -> list[tuple[str, int]]:
+    """Host and port of each registered broker, by broker id; empty when there is none.
+
+    ``address`` is ``zk://host:port,.../chroot``; ``timeout`` is for everything, in seconds. Reads
+    the registrations of Qbus and those of Apache Kafka up to 3.x.
+
+    Raises:
+        ConfigError: the address is none, or kazoo is not installed.
+        StoreUnavailable: no ZooKeeper answered in time.
+    """
+    try:
+        parsed = ZooKeeperAddress.parse(address)
+    except ValueError as error:
+        raise ConfigError(f"{address}: expected zk://{error}") from error
+    try:
+        async with asyncio.timeout(timeout):
+            return await _read(parsed, timeout)
+    except TimeoutError:
+        raise StoreUnusable(f"no ZooKeeper answers at {parsed}") from None
+
+
+async def _read(address: ZooKeeperAddress, timeout: float) -> list[tuple[str, int]]:
+    from .session import Session  # noqa: PLC0415 - kazoo is optional, and takes a while to import
+
+    session = Session(address, timeout)
+    await session.open(timeout)
+    try:
+        registrations = await _registrations(session, address.chroot.rstrip("/") + BROKERS)
+    finally:
+        await session.close()
+    found = []
+    for path, data in registrations:
+        if (endpoint := _endpoint(data)) is not None:
+            found.append(endpoint)
+        else:
+            _log.warning("%s: %s names no endpoint that can be used", address.hosts, path)
+    return found
+
+
+async def _registrations(session: "Session", below: str) -> list[tuple[str, bytes]]:
+    from .library import exceptions  # noqa: PLC0415
+
+    registrations = []
+    with suppress(exceptions.NoNodeError):  # no broker ever was there
+        for name in sorted(await session.ask(partial(_children, path=below)), key=_numerically):
+            path = f"{below}/{name}"
+            with suppress(exceptions.NoNodeError):  # it went away meanwhile
+                data, _ = await session.ask(partial(_get, path=path))
+                registrations.append((path, data))
+    return registrations
+
+
+def _children(client: Any, path: str) -> Any:
+    return client.get_children_async(path)
+
+
+def _get(client: Any, path: str) -> Any:
+    return client.get_async(path)
+
+
+def _numerically(name: str) -> tuple[bool, int, str]:
+    return (False, int(name), name) if name.isdecimal() else (True, 0, name)
+
+
+def _endpoint(registration: bytes) -> tuple[str, int] | None:
+    """The first endpoint without encryption; else host and port, as of Kafka before 0.9."""
+    try:
+        broker = json.loads(registration)
+        protocols = broker.get("listener_security_protocol_map", {})
+        for endpoint in broker.get("endpoints", ()):
+            listener, _, address = endpoint.partition("://")
+            if protocols.get(listener, listener) == _PLAINTEXT:
+                host, _, port = address.rpartition(":")
+                return host.removeprefix("[").removesuffix("]"), _port(port)
+        host, port = broker["host"], _port(broker["port"])
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
+    return (host, port) if isinstance(host, str) and host else None
+
+
+def _port(value: object) -> int:
+    port = int(str(value))
+    if not 0 < port < 65536:
+        raise ValueError
+    return port

@@ -1,0 +1,24 @@
+"""kazoo, which is optional: the one place that imports it."""
+
+from qbus.errors import ConfigError
+
+try:
+    from kazoo import exceptions
+    from kazoo.client import KazooClient
+    from kazoo.handlers.threading import SequentialThreadingHandler
+    from kazoo.protocol.states import KazooState
+    from kazoo.retry import KazooRetry
+    from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE
+except ImportError as error:
+    raise ConfigError("ZooKeeper needs kazoo: pip install qbus[zookeeper]") from error
+
+__all__ = [
+    "CREATOR_ALL_ACL",
+    "OPEN_ACL_UNSAFE",
+    "READ_ACL_UNSAFE",
+    "KazooClient",
+    "KazooRetry",
+    "KazooState",
+    "SequentialThreadingHandler",
+    "exceptions",
+]

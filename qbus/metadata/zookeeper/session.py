@@ -1,0 +1,190 @@
+"""A session with ZooKeeper: connected, suspended, lost; and requests while it is connected."""
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from ..errors import StoreUnavailable, StoreUnusable
+from ..store import SessionState
+from .address import ZooKeeperAddress
+from .handler import Answer, LoopHandler
+from .library import KazooClient, KazooRetry, KazooState, exceptions
+
+_log = logging.getLogger(__name__)
+
+# Kazoo warns of every attempt to connect; here it is told once that there is no connection.
+_attempts = logging.getLogger(f"{__name__}.attempts")
+_attempts.addFilter(
+    lambda record: record.levelno >= logging.ERROR or _attempts.isEnabledFor(logging.DEBUG)
+)
+
+_RECONNECT = {"max_tries": -1, "delay": 0.05, "backoff": 2, "max_delay": 1.0, "max_jitter": 0.4}
+
+_STATES = {
+    KazooState.CONNECTED: SessionState.CONNECTED,
+    KazooState.SUSPENDED: SessionState.SUSPENDED,
+    KazooState.LOST: SessionState.LOST,
+}
+
+
+class Session:
+    """One session, from :meth:`open` until it is closed or ZooKeeper has ended it.
+
+    It survives connections: while it looks for another server it is suspended, and takes no
+    requests; those that were sent are answered with StoreUnavailable, for nobody knows whether
+    they were done. Nothing is ever sent a second time. Only ZooKeeper says that a session has
+    ended; then it is lost for good.
+    """
+
+    def __init__(
+        self,
+        address: ZooKeeperAddress,
+        timeout: float,
+        *,
+        credentials: str | None = None,
+        on_state: Callable[[SessionState], None] = lambda _: None,
+    ) -> None:
+        """``timeout``: after how many seconds of silence ZooKeeper ends the session.
+
+        ``credentials``: ``user:password`` for digest authentication. ``on_state`` is called from
+        the event loop.
+        """
+        self.address = address
+        self.state = SessionState.SUSPENDED
+        self._timeout = timeout
+        self._credentials = credentials
+        self._on_state = on_state
+        self._handler: LoopHandler
+        self._client: KazooClient | None = None
+        self._closing: asyncio.Future[None] | None = None
+        # Kazoo would begin a new session when one has expired. The state that its thread sees, and
+        # the lock, keep every request out of that.
+        self._lock = threading.Lock()
+        self._latest = SessionState.SUSPENDED
+
+    async def open(self, timeout: float) -> None:
+        """Connect to one of the servers, within ``timeout`` seconds.
+
+        Raises:
+            StoreUnusable: none answers in time, or none takes the credentials.
+        """
+        loop = asyncio.get_running_loop()
+        each = self._timeout / len(self.address.servers)
+        self._handler = LoopHandler(loop, each)
+        opened: asyncio.Future[None] = loop.create_future()
+        self._client = KazooClient(
+            self.address.hosts,
+            timeout=self._timeout,
+            handler=self._handler,
+            auth_data=[("digest", self._credentials)] if self._credentials else None,
+            connection_retry=KazooRetry(**_RECONNECT),
+            logger=_attempts,
+        )
+        self._client.add_listener(partial(self._changed, opened))
+        self._client.start_async()
+        try:
+            async with asyncio.timeout(timeout):
+                await opened
+        except TimeoutError:
+            await self.close()
+            raise StoreUnusable(f"no ZooKeeper answers at {self.address}") from None
+        except BaseException:
+            await self.close()
+            raise
+
+    async def close(self) -> None:
+        """Finish what was asked for, and end the session."""
+        if self._client is None:
+            return
+        if self._closing is None:
+            self._closing = asyncio.ensure_future(asyncio.to_thread(self._stop, self._client))
+        await asyncio.shield(self._closing)
+        self._enter(SessionState.LOST)
+
+    async def ask(self, request: Callable[[KazooClient], Answer]) -> Any:
+        """Send what ``request`` asks of the client, after all that was asked before; its answer.
+
+        Raises:
+            StoreUnavailable: no answer came; whether the request was done is not known.
+            ZookeeperError: it was refused, and not done.
+        """
+        try:
+            return await self._submit(request)
+        except _REFUSALS:
+            raise
+        except (exceptions.KazooException, RuntimeError) as error:
+            raise StoreUnavailable(
+                f"ZooKeeper at {self.address} did not answer ({error!r}):"
+                " whether it did what was asked is not known"
+            ) from error
+
+    def _submit(self, request: Callable[[KazooClient], Answer]) -> asyncio.Future[Any]:
+        with self._lock:
+            if self._client is None or self._latest is not SessionState.CONNECTED:
+                raise StoreUnavailable(f"ZooKeeper at {self.address}: {_WHY[self._latest]}")
+            return request(self._client).future
+
+    # In kazoo's thread
+
+    def _changed(self, opened: asyncio.Future[None], kazoos: KazooState) -> None:
+        state = _STATES[kazoos]
+        with self._lock:
+            if self._latest is SessionState.LOST:
+                return
+            self._latest = state
+        self._handler.inbox.put(partial(self._arrived, opened, state))
+
+    # In the event loop
+
+    def _arrived(self, opened: asyncio.Future[None], state: SessionState) -> None:
+        if not opened.done():
+            if state is SessionState.CONNECTED:
+                opened.set_result(None)
+            elif state is SessionState.LOST:
+                opened.set_exception(
+                    StoreUnusable(f"ZooKeeper at {self.address} ended the session at once")
+                )
+        self._enter(state)
+        if state is SessionState.LOST and self._closing is None and self._client is not None:
+            self._closing = asyncio.ensure_future(asyncio.to_thread(self._stop, self._client))
+
+    def _enter(self, state: SessionState) -> None:
+        if state is not self.state and self.state is not SessionState.LOST:
+            _log.log(_LEVELS[state], "ZooKeeper at %s: %s", self.address, state.value)
+            self.state = state
+            self._on_state(state)
+
+    # In a thread that may wait
+
+    def _stop(self, client: KazooClient) -> None:
+        try:
+            client.stop()
+            client.close()
+        except exceptions.KazooException as error:
+            _log.warning("ending the session with ZooKeeper at %s: %s", self.address, error)
+
+
+_REFUSALS = (
+    exceptions.NoNodeError,
+    exceptions.NodeExistsError,
+    exceptions.BadVersionError,
+    exceptions.NotEmptyError,
+    exceptions.NoChildrenForEphemeralsError,
+    exceptions.NoAuthError,
+    exceptions.InvalidACLError,
+    exceptions.BadArgumentsError,
+)
+
+_LEVELS = {
+    SessionState.CONNECTED: logging.INFO,
+    SessionState.SUSPENDED: logging.WARNING,
+    SessionState.LOST: logging.INFO,  # bad news only for who did not close it
+}
+
+_WHY = {
+    SessionState.SUSPENDED: "no server answers at the moment",
+    SessionState.LOST: "the session has ended",
+}
