@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import os
 import socket
 from typing import Any
 
@@ -35,7 +36,14 @@ async def dial(host: str, port: int, timeout: float) -> socket.socket:
         failure = error
     if isinstance(failure, TimeoutError):
         raise RequestTimedOut(f"{host}:{port} does not accept a connection") from None
-    raise ConnectionFailed(f"{host}:{port}: {failure}") from failure
+    raise ConnectionFailed(f"{host}:{port}: {_reason(failure)}") from failure
+
+
+def _reason(error: Exception) -> str:
+    """What the system calls it, where asyncio has put words of its own over that."""
+    if isinstance(error, OSError) and not isinstance(error, socket.gaierror) and error.errno:
+        return os.strerror(error.errno)
+    return str(error)
 
 
 async def _resolve(host: str, port: int) -> list[tuple[socket.AddressFamily, Any]]:

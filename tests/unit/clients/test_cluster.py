@@ -5,13 +5,17 @@ import asyncio
 import pytest
 
 from qbus.clients.cluster import Cluster, Lane, retrying
-from qbus.clients.errors import ConnectionFailed
-from qbus.errors import ApiError, ErrorCode
+from qbus.clients.coordination import asking_coordinator
+from qbus.clients.errors import ConnectionFailed, RequestTimedOut, check
+from qbus.clients.leaders import asking_leaders
+from qbus.clients.types import TopicPartition
+from qbus.errors import ApiError, ErrorCode, WireError
 from qbus.wire import ApiKey
 from qbus.wire.messages.find_coordinator import Coordinator, FindCoordinatorResponse
 from qbus.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from qbus.wire.messages.list_groups import ListGroupsRequest
-from tests.unit.clients.fake_broker import NODE, FakeBroker
+from qbus.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from qbus.wire.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseBroker
+from tests.unit.clients.fake_broker import NODE, FakeBroker, eventually
 
 DEAD = "127.0.0.1:1"
 
@@ -129,6 +133,181 @@ async def test_no_connection_outlives_the_client() -> None:
             await asking
 
 
+class TestAroundBadBrokers:
+    async def test_a_half_open_broker_is_not_waited_for(self) -> None:
+        async with FakeBroker() as silent, FakeBroker() as broker:
+            silent.handlers[ApiKey.METADATA] = lambda _: asyncio.sleep(60)
+            cluster = Cluster(f"{silent.bootstrap},{broker.bootstrap}", "test", 0.3)
+            await cluster.refresh(["t"])
+            assert cluster.metadata.leader("t", 0) == NODE
+            await cluster.close()
+
+    async def test_nor_asked_first_the_next_time(self) -> None:
+        async with FakeBroker() as silent, FakeBroker() as broker:
+            silent.handlers[ApiKey.METADATA] = lambda _: asyncio.sleep(60)
+            honest = broker.metadata
+
+            def both(request: MetadataRequest) -> MetadataResponse:
+                response = honest(request)
+                response.brokers.append(
+                    MetadataResponseBroker(node_id=2, host="127.0.0.1", port=silent.port)
+                )
+                return response
+
+            broker.handlers[ApiKey.METADATA] = both
+            cluster = Cluster(f"{silent.bootstrap},{broker.bootstrap}", "test", 0.3)
+            for _ in range(10):
+                await cluster.refresh(())
+            assert len(silent.asked(ApiKey.METADATA)) == 1
+            await cluster.close()
+
+    async def test_a_broker_whose_answers_are_nonsense_ends_in_a_clear_error(self) -> None:
+        async with FakeBroker() as broker:
+            broker.handlers[ApiKey.METADATA] = lambda _: b"\0\0\0\x06\0\0\0\x02\xff\xff"
+            cluster = Cluster(broker.bootstrap, "test", 5.0)
+            with pytest.raises(WireError):
+                await retrying(lambda: cluster.refresh(["t"]), 5.0)
+            await cluster.close()
+
+    async def test_metadata_without_brokers_is_not_believed(self) -> None:
+        async with FakeBroker() as broker:
+            cluster = Cluster(broker.bootstrap, "test", 5.0)
+            await cluster.refresh(["t"])
+            broker.handlers[ApiKey.METADATA] = lambda _: MetadataResponse()
+            with pytest.raises(ConnectionFailed, match="no brokers"):
+                await retrying(lambda: cluster.refresh(["t"]), 0.2)
+            assert cluster.metadata.leader("t", 0) == NODE
+            await cluster.close()
+
+    async def test_brokers_at_impossible_addresses(self) -> None:
+        async with FakeBroker() as broker:
+            honest = broker.metadata
+
+            def elsewhere(request: MetadataRequest) -> MetadataResponse:
+                response = honest(request)
+                response.brokers = [
+                    MetadataResponseBroker(node_id=NODE, host="a" * 300, port=-1),
+                    MetadataResponseBroker(node_id=2, host="", port=99_999),
+                ]
+                return response
+
+            broker.handlers[ApiKey.METADATA] = elsewhere
+            cluster = Cluster(broker.bootstrap, "test", 5.0)
+            for _ in range(3):
+                await cluster.refresh(["t"])
+            with pytest.raises(ConnectionFailed):
+                await cluster.ask(NODE, ApiKey.LIST_GROUPS, ListGroupsRequest())
+            await cluster.close()
+
+    async def test_all_known_brokers_are_gone(self) -> None:
+        async with FakeBroker() as first, FakeBroker() as second:
+            honest = first.metadata
+
+            def gone(request: MetadataRequest) -> MetadataResponse:
+                response = honest(request)
+                response.brokers = [MetadataResponseBroker(node_id=NODE, host="127.0.0.1", port=1)]
+                return response
+
+            first.handlers[ApiKey.METADATA] = gone
+            cluster = Cluster(first.bootstrap, "test", 5.0)
+            await cluster.refresh(())
+            first.handlers[ApiKey.METADATA] = second.metadata
+            await cluster.refresh(())
+            assert cluster.metadata.nodes[NODE].port == second.port
+            await cluster.close()
+
+    async def test_a_broker_that_says_begin_again(self) -> None:
+        async with FakeBroker() as broker:
+            cluster = Cluster(broker.bootstrap, "test", 5.0)
+            await cluster.refresh(())
+            broker.handlers[ApiKey.METADATA] = lambda _: MetadataResponse(
+                error_code=ErrorCode.REBOOTSTRAP_REQUIRED
+            )
+            with pytest.raises(ApiError):
+                await cluster.refresh(())
+            assert not cluster.metadata.nodes
+            broker.handlers[ApiKey.METADATA] = broker.metadata
+            await cluster.refresh(())
+            assert cluster.metadata.nodes
+            await cluster.close()
+
+    async def test_leaders_that_are_none_for_ever(self) -> None:
+        async with FakeBroker() as broker:
+            cluster = Cluster(broker.bootstrap, "test", 0.3)
+
+            async def ask(node: int, led: list[TopicPartition]) -> dict[TopicPartition, int]:
+                raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+            with pytest.raises(ApiError) as caught:
+                await asking_leaders(cluster, [TopicPartition("t", 0)], ask)
+            assert caught.value.retriable
+            assert len(broker.asked(ApiKey.METADATA)) > 1
+            await cluster.close()
+
+    async def test_coordinators_that_point_at_each_other(self) -> None:
+        async with FakeBroker() as one, FakeBroker() as other:
+            for broker, pointed_at in ((one, other), (other, one)):
+                broker.handlers[ApiKey.FIND_COORDINATOR] = pointed_at.find_coordinator
+                broker.handlers[ApiKey.HEARTBEAT] = lambda _: HeartbeatResponse(
+                    error_code=ErrorCode.NOT_COORDINATOR
+                )
+            cluster = Cluster(f"{one.bootstrap},{other.bootstrap}", "test", 0.3)
+
+            async def attempt() -> None:
+                response = await cluster.ask_coordinator(
+                    "g", ApiKey.HEARTBEAT, HeartbeatRequest(group_id="g")
+                )
+                check(response.error_code)
+
+            with pytest.raises(ApiError) as caught:
+                await asking_coordinator(cluster, "g", attempt)
+            assert caught.value.retriable
+            await cluster.close()
+
+    @pytest.mark.parametrize("count", [0, 2])
+    async def test_a_broker_that_names_no_coordinator_or_several(self, count: int) -> None:
+        async with FakeBroker() as broker:
+            broker.handlers[ApiKey.FIND_COORDINATOR] = lambda _: FindCoordinatorResponse(
+                coordinators=[Coordinator(key="g")] * count
+            )
+            cluster = Cluster(broker.bootstrap, "test", 5.0)
+            with pytest.raises(WireError, match="coordinators"):
+                await cluster.coordinator("g")
+            await cluster.close()
+
+    async def test_a_controller_that_is_gone_is_looked_for_again(self) -> None:
+        async with FakeBroker() as broker:
+            honest = broker.metadata
+
+            def elsewhere(request: MetadataRequest) -> MetadataResponse:
+                response = honest(request)
+                response.controller_id = 2
+                response.brokers.append(MetadataResponseBroker(node_id=2, host="127.0.0.1", port=1))
+                return response
+
+            broker.handlers[ApiKey.METADATA] = elsewhere
+            broker.handlers[ApiKey.LIST_GROUPS] = lambda _: ListGroupsResponse()
+            cluster = Cluster(broker.bootstrap, "test", 5.0)
+            with pytest.raises(ConnectionFailed):
+                await cluster.ask_controller(ApiKey.LIST_GROUPS, ListGroupsRequest())
+            broker.handlers[ApiKey.METADATA] = honest
+            await cluster.ask_controller(ApiKey.LIST_GROUPS, ListGroupsRequest())
+            await cluster.close()
+
+
+async def test_what_is_in_use_is_asked_about_from_time_to_time() -> None:
+    async with FakeBroker() as broker:
+        cluster = Cluster(broker.bootstrap, "test", 5.0, metadata_max_age=0.01)
+        await cluster.need(["t"])
+        broker.topics["t"] = 5
+        await eventually(lambda: cluster.metadata.partition_counts(["t"]) == {"t": 5})
+        broker.handlers[ApiKey.METADATA] = lambda _: b"\0\0\0\x06\0\0\0\x63\xff\xff"
+        asked = len(broker.asked(ApiKey.METADATA))
+        await eventually(lambda: len(broker.asked(ApiKey.METADATA)) > asked + 2)
+        assert cluster.metadata.leader("t", 0) == NODE
+        await cluster.close()
+
+
 class Attempts:
     """Fails with one error after another, then succeeds."""
 
@@ -162,3 +341,26 @@ async def test_retries_end_with_the_last_error() -> None:
     with pytest.raises(ApiError) as caught:
         await retrying(attempt, 0.1)
     assert caught.value.code is ErrorCode.NOT_CONTROLLER
+
+
+async def test_an_attempt_that_hangs_ends_with_the_time() -> None:
+    attempts = 0
+
+    async def attempt() -> None:
+        nonlocal attempts
+        attempts += 1
+        if attempts == 1:
+            raise ApiError(ErrorCode.NOT_CONTROLLER, "ask another")
+        await asyncio.sleep(3600)
+
+    with pytest.raises(RequestTimedOut, match="ask another") as caught:
+        await retrying(attempt, 0.2)
+    assert isinstance(caught.value.__cause__, ApiError)
+
+
+async def test_an_attempts_own_time_out_is_its_own() -> None:
+    async def attempt() -> None:
+        raise TimeoutError("its own")
+
+    with pytest.raises(TimeoutError, match="its own"):
+        await retrying(attempt, 60.0)

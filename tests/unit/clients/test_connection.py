@@ -1,7 +1,10 @@
 """A connection: answers in order, versions agreed on, nothing waits for ever."""
 
 import asyncio
+import os
 import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
 
 import pytest
 
@@ -12,7 +15,12 @@ from qbus.wire import ApiKey, encode_response
 from qbus.wire.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from qbus.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 from qbus.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
-from qbus.wire.messages.produce import ProduceRequest
+from qbus.wire.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
 from tests.unit.clients.fake_broker import FakeBroker, Hangup, eventually
 
 
@@ -164,6 +172,170 @@ async def test_an_answer_to_no_request_closes_the_connection() -> None:
         broker.handlers[ApiKey.PRODUCE] = lambda _: b"\0\0\0\x04\0\0\0\x02"
         await connection.send(ApiKey.PRODUCE, ProduceRequest(acks=0))
         await eventually(lambda: not connection.is_open)
+        await connection.close()
+
+
+async def test_a_connection_cut_mid_frame() -> None:
+    async with FakeBroker() as broker:
+        connection = await connect(broker)
+
+        async def half(_: object) -> bytes:
+            asyncio.get_running_loop().call_later(0.01, broker.hangup)
+            return b"\0\x10\0\0\0\0\0\x02half of it"
+
+        broker.handlers[ApiKey.METADATA] = half
+        with pytest.raises(ConnectionFailed):
+            await ask(connection)
+        await connection.close()
+
+
+async def test_a_request_that_nobody_waits_for_still_closes_a_dead_connection() -> None:
+    async with FakeBroker() as broker:
+        connection = await connect(broker)
+        broker.handlers[ApiKey.METADATA] = lambda _: asyncio.sleep(60)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.01):
+                await ask(connection, timeout=0.1)
+        assert connection.is_open
+        assert connection.load == 1
+        await eventually(lambda: not connection.is_open)
+        await connection.close()
+
+
+async def test_a_later_request_may_have_less_time_than_an_earlier_one() -> None:
+    async with FakeBroker() as broker:
+        connection = await connect(broker)
+        broker.handlers[ApiKey.METADATA] = lambda _: asyncio.sleep(60)
+        patient, hurried = await asyncio.gather(
+            ask(connection, timeout=60.0), ask(connection, timeout=0.05), return_exceptions=True
+        )
+        assert isinstance(patient, ConnectionFailed)
+        assert isinstance(hurried, RequestTimedOut)
+        await connection.close()
+
+
+@asynccontextmanager
+async def impostor(greet: Callable[[asyncio.StreamWriter], Awaitable[None]]) -> AsyncIterator[int]:
+    """Somebody who is no broker listens at this port, and greets who comes."""
+    greeted: list[asyncio.Task[None]] = []
+
+    async def serve(writer: asyncio.StreamWriter) -> None:
+        try:
+            await greet(writer)
+        finally:
+            writer.close()
+            with suppress(ConnectionError):
+                await writer.wait_closed()
+
+    def accept(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        greeted.append(asyncio.create_task(serve(writer)))
+
+    async with await asyncio.start_server(accept, "127.0.0.1", 0) as server:
+        yield server.sockets[0].getsockname()[1]
+        await asyncio.gather(*greeted)
+
+
+async def test_an_answer_that_trickles_in_has_no_more_time_than_another() -> None:
+    async def trickle(writer: asyncio.StreamWriter) -> None:
+        writer.write(b"\0\x10\0\0")
+        while not writer.is_closing():
+            writer.write(b"x")
+            await asyncio.sleep(0.005)
+
+    async with impostor(trickle) as port:
+        with pytest.raises(RequestTimedOut):
+            await Connection.open("127.0.0.1", port, "test", 0.1)
+
+
+@pytest.mark.parametrize(
+    "greeting", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"\x15\3\3\0\2\2\x46", b""]
+)
+async def test_somebody_else_listens(greeting: bytes) -> None:
+    async def greet(writer: asyncio.StreamWriter) -> None:
+        writer.write(greeting)
+
+    async with impostor(greet) as port:
+        with pytest.raises(ConnectionFailed, match=str(port)):
+            await Connection.open("127.0.0.1", port, "test", 5.0)
+
+
+async def test_nonsense_in_the_first_answer() -> None:
+    async with FakeBroker() as broker:
+        broker.handlers[ApiKey.API_VERSIONS] = lambda _: b"\0\0\0\x08\0\0\0\x01\0\0\xff\xff"
+        with pytest.raises(ConnectionFailed, match="does not answer as a broker does"):
+            await connect(broker)
+
+
+def produce(*records: bytes) -> ProduceRequest:
+    return ProduceRequest(
+        acks=1,
+        topic_data=[
+            TopicProduceData(
+                name="t",
+                partition_data=[
+                    PartitionProduceData(index=index, records=data)
+                    for index, data in enumerate(records)
+                ],
+            )
+        ],
+    )
+
+
+async def test_large_records_go_out_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    written: list[object] = []
+    writev = os.writev
+
+    def noted(fd: int, parts: list[bytes]) -> int:
+        written.extend(parts)
+        return writev(fd, parts)
+
+    async with FakeBroker() as broker:
+        broker.handlers[ApiKey.PRODUCE] = lambda _: ProduceResponse()
+        connection = await connect(broker)
+        monkeypatch.setattr(os, "writev", noted)
+        records = bytes(100_000)
+        await connection.request(ApiKey.PRODUCE, produce(records), 5.0)
+        assert any(part is records for part in written)
+        await connection.close()
+
+
+async def test_what_the_system_does_not_take_at_once_follows_in_order() -> None:
+    async with FakeBroker() as broker:
+        broker.handlers[ApiKey.PRODUCE] = lambda _: ProduceResponse()
+        connection = await connect(broker)
+        records = [bytes([number]) * 700_000 for number in range(30)]
+        await asyncio.gather(
+            connection.request(ApiKey.PRODUCE, produce(*records), 30.0),
+            connection.request(ApiKey.PRODUCE, produce(*records[::-1]), 30.0),
+        )
+        first, second = broker.asked(ApiKey.PRODUCE)
+        for request, sent in ((first, records), (second, records[::-1])):
+            (topic,) = request.topic_data
+            assert [bytes(part.records) for part in topic.partition_data] == sent
+        await connection.close()
+
+
+async def test_more_parts_than_one_system_call_takes() -> None:
+    async with FakeBroker() as broker:
+        broker.handlers[ApiKey.PRODUCE] = lambda _: ProduceResponse()
+        connection = await connect(broker)
+        await connection.request(ApiKey.PRODUCE, produce(*[bytes(2000)] * 1200), 30.0)
+        (request,) = broker.asked(ApiKey.PRODUCE)
+        assert len(request.topic_data[0].partition_data) == 1200
+        await connection.close()
+
+
+async def test_a_failed_write_fails_the_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with FakeBroker() as broker:
+        connection = await connect(broker)
+
+        def refuse(fd: int, parts: object) -> int:
+            raise BrokenPipeError(32, "Broken pipe")
+
+        monkeypatch.setattr(os, "writev", refuse)
+        with pytest.raises(ConnectionFailed, match="Broken pipe"):
+            await ask(connection)
+        assert not connection.is_open
         await connection.close()
 
 
