@@ -1,0 +1,48 @@
+"""A partition's log in memory, as far as clients can tell it from a real one."""
+
+from collections import deque
+
+from qbus.errors import ErrorCode
+from qbus.records import BatchHeader, iter_records, read_header, set_base_offset
+
+
+class PartitionLog:
+    """One partition's batches and what it knows of producers."""
+
+    def __init__(self) -> None:
+        self.batches: list[bytes] = []
+        self.end = 0
+        self.start = 0
+        self._known: dict[tuple[int, int], deque[tuple[int, int, int]]] = {}
+
+    def append(self, data: bytes) -> tuple[ErrorCode, int]:
+        header = read_header(data)
+        if header.has_producer_id:
+            code, offset = self._check_sequence(header)
+            if code is not ErrorCode.NONE or offset >= 0:
+                return code, offset
+        stored = bytearray(data)
+        set_base_offset(stored, self.end, 0)
+        self.batches.append(bytes(stored))
+        self.end += header.records_count
+        return ErrorCode.NONE, self.end - header.records_count
+
+    def _check_sequence(self, header: BatchHeader) -> tuple[ErrorCode, int]:
+        known = self._known.setdefault((header.producer_id, header.producer_epoch), deque(maxlen=5))
+        for first, last, offset in known:
+            if (first, last) == (header.base_sequence, header.last_sequence):
+                return ErrorCode.NONE, offset
+        if known and header.base_sequence != known[-1][1] + 1:
+            return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1
+        known.append((header.base_sequence, header.last_sequence, self.end))
+        return ErrorCode.NONE, -1
+
+    def values(self) -> list[bytes | None]:
+        return [record.value for batch in self.batches for record in iter_records(batch)]
+
+    def read(self, offset: int) -> bytes:
+        found = b""
+        for batch in self.batches:
+            if read_header(batch).last_offset >= offset:
+                found += batch
+        return found
