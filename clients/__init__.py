@@ -17,7 +17,7 @@ async with Admin("127.0.0.1:9092") as admin:
 from .admin import Admin
 from .consumer import Consumer
 from .consumer.options import OffsetReset
-from .errors import ConnectionFailed, NoOffset, RequestTimedOut
+from .errors import ConnectionFailed, NoOffset, PartialFailure, RequestTimedOut
 from .producer import Producer
 from .producer.options import Acks
 from .types import (
@@ -70,6 +70,7 @@ __all__ = [
     "OffsetAndMetadata",
     "OffsetAndTimestamp",
     "OffsetReset",
+    "PartialFailure",
     "PartitionDescription",
     "PartitionRecords",
     "Producer",

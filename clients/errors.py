@@ -4,6 +4,9 @@ Every error here is an :class:`~qbus.errors.ApiError`, so that ``error.retriable
 broker's refusal and for a broken connection alike.
 """
 
+from collections.abc import Mapping
+from typing import Any
+
 from qbus.errors import ApiError, ErrorCode
 
 
@@ -26,6 +29,26 @@ class NoOffset(ApiError):  # noqa: N818 - what is missing
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.OFFSET_OUT_OF_RANGE, message)
+
+
+class PartialFailure(ApiError):  # noqa: N818 - what happened
+    """Several things were asked for at once, and not all were done.
+
+    ``results`` holds what came of those that were, ``errors`` why the others were not; both by what
+    was asked for. ``code`` is that of the first error; it is ``retriable`` if all of them are.
+    """
+
+    def __init__(self, errors: Mapping[Any, ApiError], results: Mapping[Any, Any]) -> None:
+        first = next(iter(errors.values()))
+        more = f" (and {len(errors) - 1} more errors)" if len(errors) > 1 else ""
+        super().__init__(first.code, f"{first}{more}")
+        self.errors = errors
+        self.results = results
+
+    @property
+    def retriable(self) -> bool:
+        """Whether asking again for what was not done may succeed."""
+        return all(error.retriable for error in self.errors.values())
 
 
 def check(error_code: int, message: str | None = None, *, of: str | None = None) -> None:

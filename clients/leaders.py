@@ -1,18 +1,20 @@
 """Asking the leaders of partitions, wherever they have moved."""
 
-import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TypeVar
 
 from qbus.errors import ApiError, ErrorCode
 
-from .cluster import Cluster, retrying
+from .cluster import Cluster
+from .outcomes import Outcomes, each, settle, succeeded
 from .types import TopicPartition
 
 T = TypeVar("T")
 
-AskLeader = Callable[[int, list[TopicPartition]], Awaitable[dict[TopicPartition, T]]]
-"""Takes a broker's id and the partitions that it leads; raises ApiError if one was refused."""
+AskLeader = Callable[[int, list[TopicPartition]], Awaitable[Mapping[TopicPartition, T | ApiError]]]
+"""Takes a broker's id and the partitions that it leads; returns or raises what was refused."""
+
+_MISSING = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
 
 
 async def asking_leaders(
@@ -20,32 +22,29 @@ async def asking_leaders(
 ) -> dict[TopicPartition, T]:
     """The answers for all ``partitions``, each of its leader, repeated on retriable errors.
 
-    But a topic or partition that does not exist is an error at once.
+    But a topic or partition that does not exist is an error at once. Raises
+    :class:`~qbus.clients.PartialFailure` when there are answers for some only.
     """
-    wanted = list(partitions)
-    topics = {partition.topic for partition in wanted}
 
-    async def attempt() -> dict[TopicPartition, T]:
-        try:
-            await cluster.need(topics)
-            answers = await asyncio.gather(
-                *(ask(node, led) for node, led in by_leader(cluster, wanted).items())
-            )
-        except ApiError:
-            cluster.metadata.forget(topics)
-            raise
-        return {partition: found for answer in answers for partition, found in answer.items()}
+    async def attempt(wanted: list[TopicPartition]) -> Outcomes[TopicPartition, T]:
+        topics = {partition.topic for partition in wanted}
+        await cluster.need(topics)
+        outcomes: Outcomes[TopicPartition, T] = {}
+        led: dict[int, list[TopicPartition]] = {}
+        for partition in wanted:
+            try:
+                led.setdefault(cluster.metadata.leader(*partition), []).append(partition)
+            except ApiError as error:
+                outcomes[partition] = error
+        answers = await each(led, lambda node: ask(node, led[node]))
+        for node, answer in answers.items():
+            if isinstance(answer, ApiError):
+                outcomes |= dict.fromkeys(led[node], answer)
+            else:
+                outcomes |= answer
+        cluster.metadata.forget(
+            partition.topic for partition, found in outcomes.items() if isinstance(found, ApiError)
+        )
+        return outcomes
 
-    missing = {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
-    return await retrying(attempt, cluster.request_timeout, final=missing)
-
-
-def by_leader(
-    cluster: Cluster, partitions: Iterable[TopicPartition]
-) -> dict[int, list[TopicPartition]]:
-    """``partitions`` under their leaders' ids; raises as ``ClusterMetadata.leader`` does."""
-    grouped: dict[int, list[TopicPartition]] = {}
-    for partition in partitions:
-        leader = cluster.metadata.leader(partition.topic, partition.partition)
-        grouped.setdefault(leader, []).append(partition)
-    return grouped
+    return succeeded(await settle(partitions, attempt, cluster.request_timeout, final=_MISSING))

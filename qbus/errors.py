@@ -187,6 +187,11 @@ _RETRIABLE = frozenset(
 class QbusError(Exception):
     """The base of every error that Qbus raises on purpose."""
 
+    @property
+    def retriable(self) -> bool:
+        """Whether the same may succeed later."""
+        return False
+
 
 MAX_MESSAGE = 1000
 """The most characters of an error's message: what a client sent may be part of it."""

@@ -42,7 +42,8 @@ def stub_connect(monkeypatch: pytest.MonkeyPatch, silent: tuple[str, int]) -> No
 
 
 async def test_a_listener_is_reached(listener: socket.socket) -> None:
-    with await dial(*listener.getsockname(), 5.0) as sock:
+    host, port = listener.getsockname()
+    with await dial(host, port, 5.0) as sock:
         assert sock.getpeername() == listener.getsockname()
         assert sock.gettimeout() == 0.0
         assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
