@@ -26,6 +26,7 @@ from qbus.wire.messages.find_coordinator import (
 )
 from qbus.wire.messages.init_producer_id import InitProducerIdResponse
 from qbus.wire.messages.list_offsets import (
+    ListOffsetsPartition,
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
@@ -87,12 +88,15 @@ class FakeBroker:
         self,
         topics: Mapping[str, int] | None = None,
         versions: Mapping[int, tuple[int, int]] = SPOKEN,
+        node_id: int = NODE,
     ) -> None:
+        self.node_id = node_id
         self.topics = dict(topics or {"t": 1})
         self.logs: defaultdict[tuple[str, int], PartitionLog] = defaultdict(PartitionLog)
         self.committed: dict[tuple[str, str, int], int] = {}
         self.requests: list[tuple[ApiKey, int, Any]] = []
         self.leaders: dict[tuple[str, int], int] = {}
+        self.epochs: dict[tuple[str, int], int] = {}
         self.versions = versions
         self.connections = 0
         self.handlers: dict[ApiKey, Handler] = {
@@ -109,7 +113,7 @@ class FakeBroker:
         self._producer_ids = 0
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
-        self._appended = asyncio.Event()
+        self.news = asyncio.Event()
 
     async def __aenter__(self) -> Self:
         self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
@@ -153,11 +157,18 @@ class FakeBroker:
     def metadata(self, request: MetadataRequest) -> MetadataResponse:
         names = self.topics if request.topics is None else [t.name for t in request.topics]
         return MetadataResponse(
-            brokers=[MetadataResponseBroker(node_id=NODE, host="127.0.0.1", port=self.port)],
+            brokers=self.brokers(),
             cluster_id="fake",
             controller_id=NODE,
             topics=[self._topic(name or "") for name in names],
         )
+
+    def brokers(self) -> list[MetadataResponseBroker]:
+        return [MetadataResponseBroker(node_id=self.node_id, host="127.0.0.1", port=self.port)]
+
+    def refusal(self, topic: str, partition: int, leader_epoch: int = -1) -> ErrorCode:
+        """Why a partition is not served here."""
+        return ErrorCode.NONE
 
     def _topic(self, name: str) -> MetadataResponseTopic:
         if name not in self.topics:
@@ -167,7 +178,9 @@ class FakeBroker:
             name=name,
             partitions=[
                 MetadataResponsePartition(
-                    partition_index=index, leader_id=self.leaders.get((name, index), NODE)
+                    partition_index=index,
+                    leader_id=self.leaders.get((name, index), NODE),
+                    leader_epoch=self.epochs.get((name, index), 0),
                 )
                 for index in range(self.topics[name])
             ],
@@ -183,25 +196,28 @@ class FakeBroker:
             answers = []
             for data in topic.partition_data:
                 assert data.records is not None
-                log = self.logs[topic.name, data.index]
-                code, offset = log.append(bytes(data.records))
+                code, offset = self.refusal(topic.name, data.index), -1
+                if not code:
+                    log = self.logs[topic.name, data.index]
+                    epoch = self.epochs.get((topic.name, data.index), 0)
+                    code, offset = log.append(bytes(data.records), epoch)
                 answers.append(
                     PartitionProduceResponse(index=data.index, error_code=code, base_offset=offset)
                 )
             response.responses.append(
                 TopicProduceResponse(name=topic.name, partition_responses=answers)
             )
-        self._appended.set()
+        self.news.set()
         return response if request.acks else None
 
     async def fetch(self, request: FetchRequest) -> FetchResponse:
         response = self._fetched(request)
         has_data = any(p.records or p.error_code for t in response.responses for p in t.partitions)
         if not has_data:
-            self._appended.clear()
+            self.news.clear()
             try:
                 async with asyncio.timeout(request.max_wait_ms / 1000):
-                    await self._appended.wait()
+                    await self.news.wait()
             except TimeoutError:
                 pass
             response = self._fetched(request)
@@ -216,7 +232,10 @@ class FakeBroker:
                 answer = PartitionData(
                     partition_index=asked.partition, high_watermark=log.end, records=b""
                 )
-                if log.start <= asked.fetch_offset <= log.end:
+                code = self.refusal(topic.topic, asked.partition, asked.current_leader_epoch)
+                if code:
+                    answer.error_code = code
+                elif log.start <= asked.fetch_offset <= log.end:
                     answer.records = log.read(asked.fetch_offset)
                 else:
                     answer.error_code = ErrorCode.OFFSET_OUT_OF_RANGE
@@ -229,19 +248,20 @@ class FakeBroker:
             topics=[
                 ListOffsetsTopicResponse(
                     name=topic.name,
-                    partitions=[
-                        ListOffsetsPartitionResponse(
-                            partition_index=asked.partition_index,
-                            timestamp=-1,
-                            offset=self.logs[topic.name, asked.partition_index].end
-                            if asked.timestamp == -1
-                            else self.logs[topic.name, asked.partition_index].start,
-                        )
-                        for asked in topic.partitions
-                    ],
+                    partitions=[self._listed(topic.name, asked) for asked in topic.partitions],
                 )
                 for topic in request.topics
             ]
+        )
+
+    def _listed(self, topic: str, asked: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
+        log = self.logs[topic, asked.partition_index]
+        return ListOffsetsPartitionResponse(
+            partition_index=asked.partition_index,
+            error_code=self.refusal(topic, asked.partition_index, asked.current_leader_epoch),
+            timestamp=-1,
+            offset=log.end if asked.timestamp == -1 else log.start,
+            leader_epoch=self.epochs.get((topic, asked.partition_index), 0),
         )
 
     def find_coordinator(self, request: FindCoordinatorRequest) -> FindCoordinatorResponse:

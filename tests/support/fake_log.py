@@ -15,14 +15,14 @@ class PartitionLog:
         self.start = 0
         self._known: dict[tuple[int, int], deque[tuple[int, int, int]]] = {}
 
-    def append(self, data: bytes) -> tuple[ErrorCode, int]:
+    def append(self, data: bytes, leader_epoch: int = 0) -> tuple[ErrorCode, int]:
         header = read_header(data)
         if header.has_producer_id:
             code, offset = self._check_sequence(header)
             if code is not ErrorCode.NONE or offset >= 0:
                 return code, offset
         stored = bytearray(data)
-        set_base_offset(stored, self.end, 0)
+        set_base_offset(stored, self.end, leader_epoch)
         self.batches.append(bytes(stored))
         self.end += header.records_count
         return ErrorCode.NONE, self.end - header.records_count
@@ -45,4 +45,17 @@ class PartitionLog:
         for batch in self.batches:
             if read_header(batch).last_offset >= offset:
                 found += batch
+        return found
+
+    def truncate(self, end: int) -> None:
+        """Lose the batches from ``end`` on, as an unclean election does."""
+        self.batches = [batch for batch in self.batches if read_header(batch).last_offset < end]
+        self.end = end
+
+    def end_of_epoch(self, epoch: int) -> tuple[int, int]:
+        """The latest epoch up to ``epoch`` that wrote something, and the offset after its last."""
+        found = (-1, -1)
+        for header in map(read_header, self.batches):
+            if header.partition_leader_epoch <= epoch:
+                found = header.partition_leader_epoch, header.last_offset + 1
         return found

@@ -21,7 +21,7 @@ CUTS = 20
 async def cut_at_random(
     proxy: FaultProxy, chance: random.Random, until: asyncio.Event, *, up: int, down: int
 ) -> None:
-    """``CUTS`` of them one after the other, each in the next ``up`` or ``down`` bytes on the way."""
+    """``CUTS`` of them one after the other, each in the next ``up`` or ``down`` bytes."""
     while proxy.cuts < CUTS and not until.is_set():
         direction, reach = chance.choice(((proxy.to_server, up), (proxy.to_client, down)))
         if not direction.will_cut:

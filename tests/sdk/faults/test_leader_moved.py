@@ -1,0 +1,76 @@
+"""Partitions move to other brokers, of which clients learn by refusals, hints and metadata."""
+
+import asyncio
+import itertools
+
+import pytest
+
+from qbus.aio import Consumer, Producer
+from tests.sdk.faces import AsyncFace
+from tests.sdk.ledger import MARGIN, Seen, Sent
+from tests.sdk.reading import read, records
+from tests.support.fake_cluster import FakeCluster
+
+PARTITIONS = 3
+hints = pytest.mark.parametrize("gives_hints", [True, False], ids=["hints", "no hints"])
+
+
+async def move_about(cluster: FakeCluster, until: asyncio.Event) -> None:
+    """Move one partition after the other between the brokers; metadata follows a bit later."""
+    for turn in itertools.count():
+        if until.is_set():
+            return
+        partition = turn % PARTITIONS
+        leader = cluster.leader_of("t", partition).node_id
+        cluster.move("t", partition, to=3 - leader)
+        await asyncio.sleep(0.03)
+        cluster.publish()
+        await asyncio.sleep(0.03)
+
+
+@hints
+async def test_a_producer_follows(gives_hints: bool) -> None:
+    done = asyncio.Event()
+    async with (
+        FakeCluster(2, {"t": PARTITIONS}) as cluster,
+        Producer(cluster.bootstrap, batch_bytes=500) as producer,
+    ):
+        cluster.gives_hints = gives_hints
+        sent = Sent(AsyncFace(), producer, "t", PARTITIONS)
+        async with asyncio.TaskGroup() as tasks:
+            moving = tasks.create_task(move_about(cluster, done))
+            for _ in range(60):
+                for _ in range(30):
+                    await sent.send()
+                await asyncio.sleep(0.02)
+            await producer.flush()
+            done.set()
+            await moving
+        outcomes = await sent.outcomes(MARGIN)
+        assert not [one for one in outcomes.values() if isinstance(one, BaseException)]
+        for partition, values in sent.values.items():
+            assert cluster.logs["t", partition].values() == values
+
+
+@hints
+async def test_a_consumer_follows(gives_hints: bool) -> None:
+    done, seen = asyncio.Event(), Seen()
+    async with (
+        FakeCluster(2, {"t": PARTITIONS}) as cluster,
+        Producer(cluster.bootstrap) as producer,
+        Consumer(cluster.bootstrap, offset_reset="earliest", fetch_max_wait_ms=100) as consumer,
+    ):
+        cluster.gives_hints = gives_hints
+        consumer.assign([("t", partition, None) for partition in range(PARTITIONS)])
+        sent = Sent(AsyncFace(), producer, "t", PARTITIONS)
+        async with asyncio.TaskGroup() as tasks:
+            moving = tasks.create_task(move_about(cluster, done))
+            for _ in range(30):
+                for _ in range(30):
+                    await sent.send()
+                seen.add(records(await consumer.poll(0.05)))
+            done.set()
+            await moving
+        while seen.count < len(sent):
+            seen.add(await read(consumer, 1))
+    seen.check_none_skipped()
