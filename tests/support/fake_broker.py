@@ -113,7 +113,7 @@ class FakeBroker:
         self._producer_ids = 0
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
-        self.news = asyncio.Event()
+        self._appended = asyncio.Event()
 
     async def __aenter__(self) -> Self:
         self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
@@ -140,6 +140,10 @@ class FakeBroker:
         """Close every connection."""
         for task in self._tasks:
             task.cancel()
+
+    def wake(self) -> None:
+        """Let fetches that wait look again."""
+        self._appended.set()
 
     def asked(self, api: ApiKey) -> list[Any]:
         return [message for asked, _, message in self.requests if asked is api]
@@ -207,17 +211,17 @@ class FakeBroker:
             response.responses.append(
                 TopicProduceResponse(name=topic.name, partition_responses=answers)
             )
-        self.news.set()
+        self._appended.set()
         return response if request.acks else None
 
     async def fetch(self, request: FetchRequest) -> FetchResponse:
         response = self._fetched(request)
         has_data = any(p.records or p.error_code for t in response.responses for p in t.partitions)
         if not has_data:
-            self.news.clear()
+            self._appended.clear()
             try:
                 async with asyncio.timeout(request.max_wait_ms / 1000):
-                    await self.news.wait()
+                    await self._appended.wait()
             except TimeoutError:
                 pass
             response = self._fetched(request)

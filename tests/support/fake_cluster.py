@@ -149,7 +149,7 @@ class FakeCluster:
         self._leaders[topic, partition] = to
         self.epochs[topic, partition] += 1
         for node in self.nodes.values():
-            node.news.set()
+            node.wake()
 
     def publish(self) -> None:
         """Let the metadata of every broker tell of all moves."""
