@@ -3,6 +3,7 @@
 from .embedded import EmbeddedStore
 from .store import (
     ANY_VERSION,
+    AccessDenied,
     Change,
     ChangesLost,
     Check,
@@ -22,11 +23,13 @@ from .store import (
     StoreError,
     StoreUnavailable,
     StoreUnusable,
+    TransactionTooLarge,
     VersionConflict,
 )
 
 __all__ = [
     "ANY_VERSION",
+    "AccessDenied",
     "Change",
     "ChangesLost",
     "Check",
@@ -47,5 +50,6 @@ __all__ = [
     "StoreError",
     "StoreUnavailable",
     "StoreUnusable",
+    "TransactionTooLarge",
     "VersionConflict",
 ]

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, TypeVar
 from . import paths
 from .database import Database, explain, is_full
 from .errors import StoreUnavailable, StoreUnusable
-from .operations import Create, Node, Op, Result, Set
+from .operations import Node, Op, Result, check
 from .store import MetadataStore, SessionState
 
 _log = logging.getLogger(__name__)
@@ -120,7 +120,7 @@ class EmbeddedStore(MetadataStore):
         """Apply the operations together."""
         wanted = tuple(operations)
         for operation in wanted:
-            _check(operation)
+            check(operation)  # here, not in SQLite, which would refuse the whole batch with it
         return await self._submit(lambda database: database.apply(wanted))
 
     # In the event loop
@@ -235,10 +235,3 @@ def _attempt(database: Database, request: _Request) -> _Outcome:
         raise
     except Exception as error:  # noqa: BLE001 - told to whoever asked
         return _Outcome(request.future, None, error)
-
-
-def _check(operation: Op) -> None:
-    """Refuse here what SQLite would refuse together with everything else in the batch."""
-    paths.check(operation.path)
-    if isinstance(operation, Create | Set) and not isinstance(operation.data, bytes):
-        raise TypeError(f"{operation.path}: a node's data is bytes, not {type(operation.data)}")

@@ -10,11 +10,27 @@ class StoreError(QbusError):
 
 
 class StoreUnavailable(StoreError):
-    """The store cannot be used: not now, or not any more. A write may have happened or not."""
+    """The store cannot be used: not now, or not any more.
+
+    Whether a write that fails with this was done is unknown. It was done once at most, and not
+    after the store is connected again: what is read then tells.
+    """
 
 
 class StoreUnusable(StoreUnavailable):
     """The store cannot be opened: corrupt, locked, or of a version that is not known here."""
+
+
+class AccessDenied(StoreError):
+    """The store does not let us read or write a node; ``path`` says which."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(f"the metadata store denies access to {path}")
+        self.path = path
+
+
+class TransactionTooLarge(StoreError):
+    """The transaction is larger than the store takes in one; none of it was applied."""
 
 
 class NodeError(StoreError):

@@ -2,6 +2,8 @@
 
 from typing import NamedTuple
 
+from . import paths
+
 ANY_VERSION = -1
 
 
@@ -50,3 +52,15 @@ class Check(NamedTuple):
 Op = Create | Set | Delete | Check
 Result = str | int | None
 """Of Create the path, of Set the new version, else None."""
+
+
+def check(operation: Op) -> None:
+    """Check that every store would take this operation, whether or not it then applies.
+
+    Raises:
+        ValueError: its path is none.
+        TypeError: its data are no bytes.
+    """
+    paths.check(operation.path)
+    if isinstance(operation, Create | Set) and not isinstance(operation.data, bytes):
+        raise TypeError(f"{operation.path}: a node's data is bytes, not {type(operation.data)}")

@@ -10,6 +10,7 @@ from enum import Enum
 from typing import Self
 
 from .errors import (
+    AccessDenied,
     ChangesLost,
     NoChildrenForEphemerals,
     NodeError,
@@ -19,6 +20,7 @@ from .errors import (
     StoreError,
     StoreUnavailable,
     StoreUnusable,
+    TransactionTooLarge,
     VersionConflict,
 )
 from .feed import Change, follow
@@ -26,6 +28,7 @@ from .operations import ANY_VERSION, Check, Create, Delete, Node, Op, Result, Se
 
 __all__ = [
     "ANY_VERSION",
+    "AccessDenied",
     "Change",
     "ChangesLost",
     "Check",
@@ -45,6 +48,7 @@ __all__ = [
     "StoreError",
     "StoreUnavailable",
     "StoreUnusable",
+    "TransactionTooLarge",
     "VersionConflict",
 ]
 
@@ -64,7 +68,9 @@ class SessionState(Enum):
 class MetadataStore(ABC):
     """A session with a store. Every method raises StoreUnavailable when the store cannot be used.
 
-    Methods are called from one event loop; what one caller wrote, its next read sees.
+    Methods are called from one event loop; what one caller wrote, its next read sees. What is asked
+    for without waiting is done in that order, save that a transaction that has to create parents
+    may be overtaken.
     """
 
     @property
@@ -102,17 +108,24 @@ class MetadataStore(ABC):
 
     @abstractmethod
     async def tree(self, path: str) -> dict[str, Node]:
-        """The node at ``path`` and all below it, by their paths; empty when there is none."""
+        """The node at ``path`` and all below it, by their paths; empty when there is none.
+
+        Not necessarily as they were at one moment.
+        """
 
     @abstractmethod
     async def transaction(self, operations: Sequence[Op]) -> list[Result]:
         """Apply all of the operations in their order and durably, or none of them.
 
-        Parents that were created on the way may stay when the transaction fails.
+        Missing parents of created nodes are created with them. Nothing is ever tried again when
+        its outcome is unknown.
 
         Raises:
             VersionConflict, NodeExists, NoNode, NotEmpty, NoChildrenForEphemerals: the first
                 operation that does not apply.
+            TransactionTooLarge: it is more than the store takes in one.
+            AccessDenied: the store keeps a node from us.
+            StoreUnavailable: whether it was applied is unknown.
         """
 
     def changes(self, after: int) -> AsyncIterator[list[Change]]:

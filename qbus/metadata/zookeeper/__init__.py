@@ -1,4 +1,7 @@
-"""The metadata store in ZooKeeper, and what clients find there. Only here is kazoo imported."""
+"""The metadata store in ZooKeeper, and what clients find there. Only here is kazoo imported.
+
+The store itself is ``qbus.metadata.zookeeper.store.ZooKeeperStore``; importing that needs kazoo.
+"""
 
 from .address import ZooKeeperAddress
 from .discovery import find_brokers

@@ -4,8 +4,8 @@ import asyncio
 import json
 import logging
 from contextlib import suppress
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from operator import methodcaller
+from typing import TYPE_CHECKING
 
 from qbus.errors import ConfigError
 
@@ -65,20 +65,14 @@ async def _registrations(session: "Session", below: str) -> list[tuple[str, byte
 
     registrations = []
     with suppress(exceptions.NoNodeError):  # no broker ever was there
-        for name in sorted(await session.ask(partial(_children, path=below)), key=_numerically):
+        for name in sorted(
+            await session.ask(methodcaller("get_children_async", below)), key=_numerically
+        ):
             path = f"{below}/{name}"
             with suppress(exceptions.NoNodeError):  # it went away meanwhile
-                data, _ = await session.ask(partial(_get, path=path))
+                data, _ = await session.ask(methodcaller("get_async", path))
                 registrations.append((path, data))
     return registrations
-
-
-def _children(client: Any, path: str) -> Any:
-    return client.get_children_async(path)
-
-
-def _get(client: Any, path: str) -> Any:
-    return client.get_async(path)
 
 
 def _numerically(name: str) -> tuple[bool, int, str]:

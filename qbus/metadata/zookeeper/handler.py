@@ -64,6 +64,14 @@ class Answer:
         """The request failed, or its outcome is unknown."""
         self._inbox.put(partial(_reject, self.future, error))
 
+    def get(self) -> Any:
+        """What was put here, when that is done."""
+        return self.future.result()
+
+    def rawlink(self, callback: Callable[["Answer"], object]) -> None:
+        """Call back, in the event loop, when that is done: kazoo does more with some answers."""
+        self.future.add_done_callback(lambda _: callback(self))
+
 
 def _resolve(future: asyncio.Future[Any], value: object) -> None:
     if not future.done():  # else whoever asked gave up

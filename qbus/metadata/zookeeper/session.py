@@ -58,12 +58,13 @@ class Session:
         self._credentials = credentials
         self._on_state = on_state
         self._handler: LoopHandler
-        self._client: KazooClient | None = None
-        self._closing: asyncio.Future[None] | None = None
-        # Kazoo would begin a new session when one has expired. The state that its thread sees, and
+        self._client: KazooClient = None
+        self._stopping: asyncio.Future[None] | None = None
+        # Kazoo would begin a new session when one has expired. What its thread has heard last, and
         # the lock, keep every request out of that.
         self._lock = threading.Lock()
-        self._latest = SessionState.SUSPENDED
+        self._heard = SessionState.SUSPENDED
+        self._is_open = False
 
     async def open(self, timeout: float) -> None:
         """Connect to one of the servers, within ``timeout`` seconds.
@@ -99,9 +100,7 @@ class Session:
         """Finish what was asked for, and end the session."""
         if self._client is None:
             return
-        if self._closing is None:
-            self._closing = asyncio.ensure_future(asyncio.to_thread(self._stop, self._client))
-        await asyncio.shield(self._closing)
+        await asyncio.shield(self._begin_to_stop())
         self._enter(SessionState.LOST)
 
     async def ask(self, request: Callable[[KazooClient], Answer]) -> Any:
@@ -123,8 +122,9 @@ class Session:
 
     def _submit(self, request: Callable[[KazooClient], Answer]) -> asyncio.Future[Any]:
         with self._lock:
-            if self._client is None or self._latest is not SessionState.CONNECTED:
-                raise StoreUnavailable(f"ZooKeeper at {self.address}: {_WHY[self._latest]}")
+            if self._client is None or not self._is_open:
+                why = "the session has ended" if self._is_over else "not connected"
+                raise StoreUnavailable(f"ZooKeeper at {self.address}: {why}")
             return request(self._client).future
 
     # In kazoo's thread
@@ -132,37 +132,59 @@ class Session:
     def _changed(self, opened: asyncio.Future[None], kazoos: KazooState) -> None:
         state = _STATES[kazoos]
         with self._lock:
-            if self._latest is SessionState.LOST:
+            if self._heard is SessionState.LOST:
                 return
-            self._latest = state
+            self._heard = state
+            self._is_open = False
         self._handler.inbox.put(partial(self._arrived, opened, state))
 
     # In the event loop
 
     def _arrived(self, opened: asyncio.Future[None], state: SessionState) -> None:
+        if state is SessionState.CONNECTED and not self._resume():
+            return
+        self._enter(state)
+        if state is SessionState.LOST:
+            self._begin_to_stop()
         if not opened.done():
             if state is SessionState.CONNECTED:
                 opened.set_result(None)
-            elif state is SessionState.LOST:
-                opened.set_exception(
-                    StoreUnusable(f"ZooKeeper at {self.address} ended the session at once")
-                )
-        self._enter(state)
-        if state is SessionState.LOST and self._closing is None and self._client is not None:
-            self._closing = asyncio.ensure_future(asyncio.to_thread(self._stop, self._client))
+            else:
+                why = f"ZooKeeper at {self.address} ends the session at once"
+                opened.set_exception(StoreUnusable(why))
+
+    def _resume(self) -> bool:
+        """Take requests; whether the connection is still there."""
+        with self._lock:
+            if self._heard is not SessionState.CONNECTED:
+                return False  # the news of that is on its way
+            # The server may lag behind the one before it: let it catch up before it is asked.
+            caught_up = self._client.sync_async(self.address.chroot).future
+            caught_up.add_done_callback(lambda future: future.cancelled() or future.exception())
+            self._is_open = True
+        return True
+
+    @property
+    def _is_over(self) -> bool:
+        return self.state is SessionState.LOST
 
     def _enter(self, state: SessionState) -> None:
-        if state is not self.state and self.state is not SessionState.LOST:
+        if state is not self.state and not self._is_over:
             _log.log(_LEVELS[state], "ZooKeeper at %s: %s", self.address, state.value)
             self.state = state
             self._on_state(state)
 
+    def _begin_to_stop(self) -> asyncio.Future[None]:
+        if self._stopping is None:
+            self._stopping = asyncio.ensure_future(asyncio.to_thread(self._stop))
+        return self._stopping
+
     # In a thread that may wait
 
-    def _stop(self, client: KazooClient) -> None:
+    def _stop(self) -> None:
         try:
-            client.stop()
-            client.close()
+            self._client.stop()
+            self._client.close()
         except exceptions.KazooException as error:
             _log.warning("ending the session with ZooKeeper at %s: %s", self.address, error)
 
@@ -182,9 +204,4 @@ _LEVELS = {
     SessionState.CONNECTED: logging.INFO,
     SessionState.SUSPENDED: logging.WARNING,
     SessionState.LOST: logging.INFO,  # bad news only for who did not close it
-}
-
-_WHY = {
-    SessionState.SUSPENDED: "no server answers at the moment",
-    SessionState.LOST: "the session has ended",
 }

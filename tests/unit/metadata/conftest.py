@@ -3,10 +3,12 @@
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Protocol
+from uuid import uuid4
 
 import pytest
 
 from qbus.metadata import EmbeddedStore, MetadataStore
+from qbus.metadata.zookeeper import ZooKeeperAddress
 
 
 class Backend(Protocol):
@@ -37,10 +39,35 @@ class EmbeddedBackend:
             await store.close()
 
 
-@pytest.fixture(params=["embedded"])
+class ZooKeeperBackend:
+    """A chroot of its own."""
+
+    def __init__(self, servers: str) -> None:
+        self._address = ZooKeeperAddress.parse(f"{servers}/{uuid4()}/store")
+        self._sessions: list[MetadataStore] = []
+
+    async def open(self) -> MetadataStore:
+        from qbus.metadata.zookeeper.store import ZooKeeperStore
+
+        store = ZooKeeperStore(self._address)
+        await store.start()
+        self._sessions.append(store)
+        return store
+
+    async def close(self) -> None:
+        for store in self._sessions:
+            await store.close()
+
+
+@pytest.fixture(
+    params=["embedded", pytest.param("zookeeper", marks=pytest.mark.integration)],
+)
 async def backend(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Backend]:
-    backends = {"embedded": EmbeddedBackend}
-    backend = backends[request.param](tmp_path / "metadata.db")
+    backend: Backend
+    if request.param == "embedded":
+        backend = EmbeddedBackend(tmp_path / "metadata.db")
+    else:
+        backend = ZooKeeperBackend(request.getfixturevalue("zookeeper").bootstrap)
     yield backend
     await backend.close()
 

@@ -1,0 +1,102 @@
+"""A plan as kazoo's request, and what ZooKeeper answers to it."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from .. import paths
+from ..errors import (
+    AccessDenied,
+    NoChildrenForEphemerals,
+    NodeExists,
+    NoNode,
+    NotEmpty,
+    StoreError,
+    VersionConflict,
+)
+from ..operations import Check, Create, Delete, Op, Result, Set
+from .handler import Answer
+from .library import KazooClient, exceptions
+from .plan import Step
+
+_NOT_TO_BLAME = (exceptions.RolledBackError, exceptions.RuntimeInconsistency)
+
+_ERRORS = {
+    exceptions.NoNodeError: NoNode,
+    exceptions.NodeExistsError: NodeExists,
+    exceptions.BadVersionError: VersionConflict,
+    exceptions.NotEmptyError: NotEmpty,
+    exceptions.NoAuthError: AccessDenied,
+}
+
+
+class Refusal(NamedTuple):
+    """The first step that did not apply, and why."""
+
+    step: Step
+    error: Exception
+
+    @property
+    def is_about_parents(self) -> bool:
+        """Whether parents are missing, or have come meanwhile: the plan has to be made anew."""
+        if isinstance(self.error, exceptions.NodeExistsError):
+            return not self.step.is_asked_for
+        creates = isinstance(self.step.operation, Create)
+        return creates and isinstance(self.error, exceptions.NoNodeError)
+
+    def as_error(self) -> StoreError:
+        """What it is for the store's users."""
+        path = self.step.operation.path
+        if isinstance(self.error, exceptions.NoChildrenForEphemeralsError):
+            return NoChildrenForEphemerals(paths.split(path)[0])
+        kind = _ERRORS.get(type(self.error))
+        return StoreError(f"{path}: {self.error!r}") if kind is None else kind(path)
+
+
+def send(client: KazooClient, steps: Sequence[Step], prefix: str, acl: Sequence[Any]) -> Answer:
+    """Send the steps as one request, with ``prefix`` before every path."""
+    request = client.transaction()
+    for step in steps:
+        _add(request, step.operation, prefix, acl)
+    answer: Answer = request.commit_async()
+    return answer
+
+
+def _add(request: Any, operation: Op, prefix: str, acl: Sequence[Any]) -> None:
+    path = prefix + operation.path if operation.path != paths.ROOT else prefix or paths.ROOT
+    match operation:
+        case Set(_, data, version):
+            request.set_data(path, data, version)
+        case Create(_, data, ephemeral, sequential):
+            request.create(path, data, acl, ephemeral, sequential)
+        case Check(_, version):
+            request.check(path, version)
+        case Delete(_, version):
+            request.delete(path, version)
+
+
+def refusal(steps: Sequence[Step], answers: Sequence[Any]) -> Refusal | None:
+    """Why nothing was applied, if so."""
+    if not any(isinstance(answer, Exception) for answer in answers):
+        return None
+    for step, answer in zip(steps, answers, strict=True):
+        if isinstance(answer, Exception) and not isinstance(answer, _NOT_TO_BLAME):
+            return Refusal(step, answer)
+    return Refusal(steps[0], answers[0])
+
+
+def results(steps: Sequence[Step], answers: Sequence[Any], prefix: str) -> list[Result]:
+    """What each operation of the transaction returns."""
+    return [
+        _result(step.operation, answer, len(prefix))
+        for step, answer in zip(steps, answers, strict=True)
+        if step.is_asked_for
+    ]
+
+
+def _result(operation: Op, answer: Any, prefix: int) -> Result:
+    if isinstance(operation, Set):
+        version: int = answer.version
+        return version
+    if isinstance(operation, Create):
+        return str(answer)[prefix:]
+    return None
