@@ -123,6 +123,9 @@ class ConfigKind(IntEnum):
 
     TOPIC = 2
     BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
 
 
 class ConfigSource(IntEnum):
@@ -134,6 +137,9 @@ class ConfigSource(IntEnum):
     DYNAMIC_DEFAULT_BROKER = 3
     STATIC_BROKER = 4
     DEFAULT = 5
+    DYNAMIC_BROKER_LOGGER = 6
+    CLIENT_METRICS = 7
+    GROUP = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,11 +161,15 @@ class ConfigEntry:
 
 @dataclass(frozen=True, slots=True)
 class GroupListing:
-    """A consumer group by name and state ("Stable", "Empty", ...; "" before ListGroups v4)."""
+    """A group by name, state ("Stable", "Empty", ...) and type ("classic", "consumer", ...).
+
+    State and type are "" where the broker is too old to tell them.
+    """
 
     group: str
     protocol_type: str
     state: str
+    type: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +197,10 @@ class GroupDescription:
 
 @dataclass(frozen=True, slots=True)
 class GroupOffset:
-    """How far a group has come in one partition, which holds ``start_offset`` to ``end_offset``."""
+    """How far a group has come in one partition, which holds ``start_offset`` to ``end_offset``.
+
+    Those two are -1 when nobody can tell them, as of a topic that was deleted.
+    """
 
     topic: str
     partition: int

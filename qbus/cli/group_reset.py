@@ -59,7 +59,7 @@ async def apply_reset(admin: "Admin", group: str, changes: Sequence[Document]) -
     if members:
         raise Failure(f"group {group} has members ({len(members)}): stop them first")
     offsets = {TopicPartition(c["topic"], c["partition"]): int(c["to"]) for c in changes}
-    await admin.reset_group_offsets(group, offsets)
+    await admin.alter_group_offsets(group, offsets)
 
 
 async def _committed(admin: "Admin", group: str) -> dict[TopicPartition, int]:

@@ -128,7 +128,7 @@ async def test_the_life_of_a_group(admin: Admin, bootstrap: str, topic: str) -> 
         assert await code_of(busy) is ErrorCode.NON_EMPTY_GROUP
     offsets = {offset.partition: offset for offset in await admin.group_offsets(group)}
     assert (offsets[0].committed_offset, offsets[0].end_offset, offsets[0].lag) == (10, 10, 0)
-    await admin.reset_group_offsets(group, {TopicPartition(topic, 0): 4})
+    await admin.alter_group_offsets(group, {TopicPartition(topic, 0): 4})
     assert (await admin.group_offsets(group))[0].lag == 6
     await admin.delete_group_offsets(group, [TopicPartition(topic, 0)])
     assert 0 not in [offset.partition for offset in await admin.group_offsets(group)]

@@ -59,7 +59,7 @@ class FakeAdmin:
             for p, offset in sorted(self.groups.get(group, {}).items())
         ]
 
-    async def reset_group_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+    async def alter_group_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
         self.groups.setdefault(group, {}).update(offsets)
 
     def _offset(self, partition: TopicPartition, at: int) -> int:

@@ -1,0 +1,58 @@
+"""What only the admin client takes and returns."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from uuid import UUID
+
+TopicRef = str | UUID
+"""A topic by its name or by its id."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewTopic:
+    """A topic to create; -1 leaves a number to the broker.
+
+    ``assignments``: the brokers of each partition, the first of them preferred as its leader, in
+    place of the two numbers.
+    """
+
+    name: str
+    partitions: int = -1
+    replication_factor: int = -1
+    assignments: Sequence[Sequence[int]] | None = None
+    config: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class CreatedTopic:
+    """A topic as it was created; numbers are -1 and the id is 0 where the broker does not tell."""
+
+    name: str
+    topic_id: UUID
+    partitions: int
+    replication_factor: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reassignment:
+    """A partition on the move: all its replicas now, those that come and those that go."""
+
+    replicas: tuple[int, ...]
+    adding: tuple[int, ...]
+    removing: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerState:
+    """What a partition remembers of a producer; -1 where there is nothing to tell.
+
+    ``last_timestamp`` is in milliseconds since the Unix epoch, ``transaction_start`` the first
+    offset of its open transaction.
+    """
+
+    producer_id: int
+    epoch: int
+    last_sequence: int
+    last_timestamp: int
+    coordinator_epoch: int
+    transaction_start: int
