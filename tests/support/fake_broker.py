@@ -81,7 +81,8 @@ async def eventually(condition: Callable[[], object]) -> None:
 class FakeBroker:
     """Listens on 127.0.0.1. ``topics`` holds partition counts; ``handlers`` answers by API.
 
-    ``requests`` is every request that came, as ``(api, version, message)``.
+    ``requests`` is every request that came, as ``(api, version, message)``; ``mangle`` changes
+    the frames of answers on their way out.
     """
 
     def __init__(
@@ -110,6 +111,7 @@ class FakeBroker:
             ApiKey.OFFSET_COMMIT: self.offset_commit,
             ApiKey.OFFSET_FETCH: self.offset_fetch,
         }
+        self.mangle: dict[ApiKey, Callable[[bytes], bytes]] = {}
         self._producer_ids = 0
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -351,4 +353,5 @@ class FakeBroker:
         if response is None or isinstance(response, bytes):
             return response
         parts = encode_response(api, header.api_version, header.correlation_id, response)
-        return b"".join(bytes(part) for part in parts)
+        data = b"".join(bytes(part) for part in parts)
+        return self.mangle[api](data) if api in self.mangle else data

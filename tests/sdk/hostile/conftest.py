@@ -1,0 +1,20 @@
+"""Whatever a broker does, no task of a client may fail unheard."""
+
+import gc
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def nothing_fails_unheard(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    """Fail for what asyncio only logs: exceptions in callbacks, or in tasks that nobody awaits."""
+    yield
+    gc.collect()
+    unheard = [
+        record.getMessage()
+        for record in caplog.get_records("call")
+        if record.name == "asyncio" and record.levelno >= logging.ERROR
+    ]
+    assert not unheard
