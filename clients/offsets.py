@@ -11,9 +11,10 @@ from qbus.wire.messages.list_offsets import (
 )
 
 from .cluster import Cluster
-from .errors import check
+from .errors import api_error
 from .grouping import by_topic
 from .leaders import asking_leaders
+from .outcomes import Outcomes
 from .types import OffsetAndTimestamp, TopicPartition
 
 
@@ -22,7 +23,9 @@ async def list_offsets(
 ) -> dict[TopicPartition, OffsetAndTimestamp]:
     """The first offset at or after a time, or where EARLIEST, LATEST or MAX_TIMESTAMP is."""
 
-    async def ask(node: int, led: list[TopicPartition]) -> dict[TopicPartition, OffsetAndTimestamp]:
+    async def ask(
+        node: int, led: list[TopicPartition]
+    ) -> Outcomes[TopicPartition, OffsetAndTimestamp]:
         request = ListOffsetsRequest(
             replica_id=-1,
             topics=[
@@ -43,12 +46,13 @@ async def list_offsets(
     return await asking_leaders(cluster, times, ask)
 
 
-def _found(response: ListOffsetsResponse) -> dict[TopicPartition, OffsetAndTimestamp]:
-    found = {}
-    for topic in response.topics:
-        for partition in topic.partitions:
-            check(partition.error_code, of=f"{topic.name}-{partition.partition_index}")
-            found[TopicPartition(topic.name, partition.partition_index)] = OffsetAndTimestamp(
-                partition.offset, partition.timestamp
-            )
-    return found
+def _found(response: ListOffsetsResponse) -> Outcomes[TopicPartition, OffsetAndTimestamp]:
+    return {
+        TopicPartition(topic.name, found.partition_index): api_error(
+            found.error_code, of=f"{topic.name}-{found.partition_index}"
+        )
+        if found.error_code
+        else OffsetAndTimestamp(found.offset, found.timestamp)
+        for topic in response.topics
+        for found in topic.partitions
+    }
