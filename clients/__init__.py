@@ -15,6 +15,7 @@ async with Admin("127.0.0.1:9092") as admin:
 """
 
 from .admin import Admin
+from .admin.types import CreatedTopic, NewTopic, ProducerState, Reassignment, TopicRef
 from .consumer import Consumer
 from .consumer.options import OffsetReset
 from .errors import ConnectionFailed, NoOffset, PartialFailure, RequestTimedOut
@@ -60,11 +61,13 @@ __all__ = [
     "ConnectionFailed",
     "Consumer",
     "ConsumerRecord",
+    "CreatedTopic",
     "GroupDescription",
     "GroupListing",
     "GroupOffset",
     "LogDir",
     "MemberDescription",
+    "NewTopic",
     "NoOffset",
     "Node",
     "OffsetAndMetadata",
@@ -74,11 +77,14 @@ __all__ = [
     "PartitionDescription",
     "PartitionRecords",
     "Producer",
+    "ProducerState",
+    "Reassignment",
     "RecordMetadata",
     "ReplicaSize",
     "RequestTimedOut",
     "TopicDescription",
     "TopicPartition",
+    "TopicRef",
 ]
 
 assert __name__ == "qbus.clients", "import qbus.clients: this folder is a part of the qbus package"

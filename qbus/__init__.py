@@ -10,12 +10,17 @@ from typing import TYPE_CHECKING, Any
 from ._version import __version__
 
 if TYPE_CHECKING:
-    from .clients.errors import ConnectionFailed, NoOffset, RequestTimedOut
+    from .clients.admin.types import CreatedTopic, NewTopic, ProducerState, Reassignment
+    from .clients.blocking.admin import Admin
+    from .clients.errors import ConnectionFailed, NoOffset, PartialFailure, RequestTimedOut
     from .clients.types import (
         EARLIEST,
         LATEST,
         MAX_TIMESTAMP,
         BatchMetadata,
+        ConfigEntry,
+        ConfigKind,
+        ConfigSource,
         ConsumerRecord,
         OffsetAndMetadata,
         OffsetAndTimestamp,
@@ -30,18 +35,27 @@ __all__ = [
     "EARLIEST",
     "LATEST",
     "MAX_TIMESTAMP",
+    "Admin",
     "ApiError",
     "BatchMetadata",
+    "ConfigEntry",
     "ConfigError",
+    "ConfigKind",
+    "ConfigSource",
     "ConnectionFailed",
     "ConsumerRecord",
     "CorruptBatch",
+    "CreatedTopic",
     "ErrorCode",
+    "NewTopic",
     "NoOffset",
     "OffsetAndMetadata",
     "OffsetAndTimestamp",
+    "PartialFailure",
     "PartitionRecords",
+    "ProducerState",
     "QbusError",
+    "Reassignment",
     "RecordMetadata",
     "RequestTimedOut",
     "TopicPartition",

@@ -145,11 +145,17 @@ class GroupOffsets(AdminBase):
         try:
             return await list_offsets(self._cluster, wanted)
         except PartialFailure as error:
-            return dict(error.results)
-        except ApiError:
-            if len(wanted) == 1:
+            if error.results or all(map(_is_gone, error.errors.values())):
+                return dict(error.results)
+            raise
+        except ApiError as error:
+            if _is_gone(error):
                 return {}
             raise
+
+
+def _is_gone(error: ApiError) -> bool:
+    return error.code in _MISSING
 
 
 def _to_commit(index: int, offset: int | OffsetAndMetadata) -> OffsetCommitRequestPartition:

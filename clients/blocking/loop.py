@@ -41,6 +41,11 @@ class LoopThread:
         """Whether the caller is this thread itself."""
         return threading.get_ident() == self._thread.ident
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether the thread was ended; so it is in a forked process, which never had it."""
+        return not self._finalize.alive or self._pid != os.getpid()
+
     def check_usable(self) -> None:
         """Raise :class:`~qbus.errors.QbusError` after :meth:`close`, or in a forked process."""
         if self._pid != os.getpid():

@@ -1,0 +1,87 @@
+"""The admin client for programs without asyncio."""
+
+from typing import Self
+
+from .. import admin as asyncio_admin
+from .face import blocking
+from .loop import LoopThread
+
+_Admin = asyncio_admin.Admin
+
+
+class Admin:
+    """Looks at a cluster and changes it: Qbus, or Apache Kafka from 3.0 on.
+
+    A context manager; any number of threads may use it. Every method raises
+    :class:`~qbus.errors.ApiError` with the broker's code and message; errors that may pass are
+    retried until ``request_timeout_ms`` is over. A method that does several things at once does
+    those that it can, and then raises :class:`~qbus.PartialFailure`, which tells of each.
+    """
+
+    def __init__(
+        self,
+        bootstrap: str,
+        *,
+        client_id: str = "qbus-admin",
+        request_timeout_ms: int = 30_000,
+    ) -> None:
+        """Connects when first asked for something.
+
+        bootstrap: ``host:port,...`` or ``zk://host:port,.../chroot``.
+        client_id: what brokers call this client in their logs and quotas.
+        request_timeout_ms: how long each method may take, retries included.
+
+        Raises :class:`~qbus.errors.ConfigError`.
+        """
+        self._client = _Admin(bootstrap, client_id=client_id, request_timeout_ms=request_timeout_ms)
+        self._thread = LoopThread("qbus-admin")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections; does nothing the second time."""
+        if not self._thread.is_closed:
+            self._thread.run(self._client.close())
+            self._thread.close()
+
+    create_topic = blocking(_Admin.create_topic)
+    create_topics = blocking(_Admin.create_topics)
+    delete_topic = blocking(_Admin.delete_topic)
+    delete_topics = blocking(_Admin.delete_topics)
+    list_topics = blocking(_Admin.list_topics)
+    describe_topic = blocking(_Admin.describe_topic)
+    describe_topics = blocking(_Admin.describe_topics)
+    create_partitions = blocking(_Admin.create_partitions)
+
+    alter_reassignments = blocking(_Admin.alter_reassignments)
+    cancel_reassignments = blocking(_Admin.cancel_reassignments)
+    list_reassignments = blocking(_Admin.list_reassignments)
+    elect_leaders = blocking(_Admin.elect_leaders)
+
+    list_offsets = blocking(_Admin.list_offsets)
+    delete_records = blocking(_Admin.delete_records)
+    describe_producers = blocking(_Admin.describe_producers)
+
+    describe_config = blocking(_Admin.describe_config)
+    describe_configs = blocking(_Admin.describe_configs)
+    alter_config = blocking(_Admin.alter_config)
+
+    describe_cluster = blocking(_Admin.describe_cluster)
+    describe_log_dirs = blocking(_Admin.describe_log_dirs)
+
+    list_groups = blocking(_Admin.list_groups)
+    describe_group = blocking(_Admin.describe_group)
+    describe_groups = blocking(_Admin.describe_groups)
+    delete_group = blocking(_Admin.delete_group)
+    delete_groups = blocking(_Admin.delete_groups)
+    remove_members = blocking(_Admin.remove_members)
+
+    committed_offsets = blocking(_Admin.committed_offsets)
+    group_offsets = blocking(_Admin.group_offsets)
+    alter_group_offsets = blocking(_Admin.alter_group_offsets)
+    reset_group_offsets = blocking(_Admin.reset_group_offsets)
+    delete_group_offsets = blocking(_Admin.delete_group_offsets)
