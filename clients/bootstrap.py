@@ -4,12 +4,12 @@ Asked again whenever no broker that was known before answers (KIP-899).
 """
 
 from collections.abc import Sequence
-from importlib import import_module
 from typing import Protocol
 
 from qbus.errors import ConfigError
 
 from .addresses import parse_bootstrap
+from .errors import ConnectionFailed
 
 ZOOKEEPER = "zk://"
 
@@ -20,7 +20,7 @@ class Bootstrap(Protocol):
     """Finds brokers to begin with."""
 
     async def find(self, timeout: float) -> Sequence[Address]:
-        """Hosts and ports, within ``timeout`` seconds; raises ApiError when there are none now."""
+        """Hosts and ports, in ``timeout`` seconds; raises ConnectionFailed when there are none."""
 
 
 class NamedBrokers:
@@ -38,24 +38,29 @@ class RegisteredBrokers:
     """``zk://host:port,.../chroot``: those that are registered in ZooKeeper at the time."""
 
     def __init__(self, text: str) -> None:
-        hosts, slash, chroot = text.removeprefix(ZOOKEEPER).partition("/")
-        if not hosts.strip(", "):
-            raise ConfigError(f"{text!r} names no ZooKeeper: zk://host:port,.../chroot is meant")
-        self._address = f"{ZOOKEEPER}{hosts}{slash}{chroot}"
+        from qbus.metadata.zookeeper import ZooKeeperAddress  # noqa: PLC0415 - few need it
+
+        try:
+            ZooKeeperAddress.parse(text)
+        except ValueError as error:
+            raise ConfigError(f"{text}: expected {ZOOKEEPER}{error}") from error
+        self._address = text
 
     async def find(self, timeout: float) -> Sequence[Address]:
         """The brokers that live.
 
-        Raises :class:`~qbus.errors.ApiError` when ZooKeeper cannot be reached or knows of none,
-        :class:`~qbus.errors.ConfigError` when the client for it is not installed.
+        Raises :class:`ConnectionFailed` when ZooKeeper cannot be reached or knows of none,
+        :class:`~qbus.errors.ConfigError` when its client library is not installed.
         """
+        from qbus.metadata import StoreError  # noqa: PLC0415
+        from qbus.metadata.zookeeper import find_brokers  # noqa: PLC0415
+
         try:
-            zookeeper = import_module("qbus.metadata.zookeeper")  # which needs an optional extra
-        except ModuleNotFoundError as error:
-            raise ConfigError(
-                f"{ZOOKEEPER} needs {error.name}: pip install 'qbus[zookeeper]'"
-            ) from error
-        found: list[Address] = await zookeeper.find_brokers(self._address, timeout)
+            found = await find_brokers(self._address, timeout)
+        except StoreError as error:
+            raise ConnectionFailed(f"{self._address}: {error}") from error
+        if not found:
+            raise ConnectionFailed(f"{self._address}: no broker is registered there now")
         return found
 
 

@@ -23,7 +23,10 @@ async def first_answer(attempts: Attempts[T], patience: float | None, failure: A
     try:
         async with aclosing(attempts):
             while True:
-                attempt = await anext(attempts, None)
+                try:
+                    attempt = await anext(attempts, None)
+                except ApiError as error:  # nobody else can be found, but some may still answer
+                    attempt, failure = None, error
                 if attempt is not None:
                     running.add(asyncio.create_task(attempt()))
                 elif not running:
@@ -33,12 +36,12 @@ async def first_answer(attempts: Attempts[T], patience: float | None, failure: A
                     timeout=None if attempt is None else patience,
                     return_when=asyncio.FIRST_COMPLETED,
                 )
-                for task, error in [(task, task.exception()) for task in done]:
-                    if error is None:
+                for task, refusal in [(task, task.exception()) for task in done]:
+                    if refusal is None:
                         return task.result()
-                    if not isinstance(error, ApiError) or not error.retriable:
-                        raise error
-                    failure = error
+                    if not isinstance(refusal, ApiError) or not refusal.retriable:
+                        raise refusal
+                    failure = refusal
     finally:
         for task in running:
             task.cancel()

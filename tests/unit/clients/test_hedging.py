@@ -87,6 +87,26 @@ async def test_all_fail() -> None:
     assert caught.value is last
 
 
+async def test_who_is_asked_may_still_answer_when_nobody_else_is_found() -> None:
+    witness = Witness()
+
+    async def one_and_no_more() -> Attempts[str]:
+        yield witness.answers("a", after=0.05)
+        raise ConnectionFailed("no others")
+
+    assert await first_answer(one_and_no_more(), 0.01, NOBODY) == "a"
+
+
+async def test_nobody_is_found() -> None:
+    async def none() -> Attempts[str]:
+        async for attempt in each():
+            yield attempt
+        raise ConnectionFailed("no others")
+
+    with pytest.raises(ConnectionFailed, match="no others"):
+        await first_answer(none(), 60, NOBODY)
+
+
 async def test_nobody_to_ask() -> None:
     with pytest.raises(ConnectionFailed, match="nobody"):
         await first_answer(each(), 60, NOBODY)
