@@ -7,7 +7,9 @@ arrives at once.
 
 import asyncio
 import logging
+import math
 import os
+import select
 from collections import deque
 from collections.abc import Callable
 from functools import partial
@@ -134,6 +136,22 @@ class LoopHandler(SequentialThreadingHandler):  # type: ignore[misc] # kazoo has
     def dispatch_callback(self, callback: Any) -> None:
         """A watch has something to tell."""
         self.inbox.put(partial(callback.func, *callback.args))
+
+    def select(
+        self, readable: list[Any], writable: list[Any], _: object, timeout: float | None = None
+    ) -> tuple[list[Any], list[Any], list[Any]]:
+        """As ``select.select``; kazoo's own builds and drops an epoll for every message."""
+        poll = select.poll()
+        for some, event in ((readable, select.POLLIN), (writable, select.POLLOUT)):
+            for one in some:
+                poll.register(one, event)
+        milliseconds = None if timeout is None else math.ceil(timeout * 1000)
+        ready = {fd for fd, _ in poll.poll(milliseconds)}
+        return (
+            [one for one in readable if one.fileno() in ready],
+            [one for one in writable if one.fileno() in ready],
+            [],
+        )
 
     def create_connection(self, *args: Any, timeout: float, **kwargs: Any) -> Any:
         """Connect, but do not wait for one dead server until the session has expired."""

@@ -6,6 +6,7 @@ try:
     from kazoo import exceptions
     from kazoo.client import KazooClient
     from kazoo.handlers.threading import SequentialThreadingHandler
+    from kazoo.protocol import serialization
     from kazoo.protocol.states import KazooState
     from kazoo.retry import KazooRetry
     from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE
@@ -21,4 +22,5 @@ __all__ = [
     "KazooState",
     "SequentialThreadingHandler",
     "exceptions",
+    "serialization",
 ]

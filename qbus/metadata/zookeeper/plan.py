@@ -28,6 +28,8 @@ class Step(NamedTuple):
 
 def plan(operations: Sequence[Op], missing: Container[str]) -> list[Step]:
     """The operations, each creation preceded by those of its parents that are ``missing``."""
+    if not any(isinstance(operation, Create) for operation in operations):
+        return [Step(operation, True) for operation in operations]
     steps: list[Step] = []
     created: set[str] = set()
     deleted: set[str] = set()

@@ -15,8 +15,10 @@ from ..errors import (
 )
 from ..operations import Check, Create, Delete, Op, Result, Set
 from .handler import Answer
-from .library import KazooClient, exceptions
+from .library import KazooClient, exceptions, serialization
 from .plan import Step
+
+_EPHEMERAL, _SEQUENTIAL = 1, 2  # ZooKeeper's CreateMode
 
 _NOT_TO_BLAME = (exceptions.RolledBackError, exceptions.RuntimeInconsistency)
 
@@ -54,24 +56,25 @@ class Refusal(NamedTuple):
 
 def send(client: KazooClient, steps: Sequence[Step], prefix: str, acl: Sequence[Any]) -> Answer:
     """Send the steps as one request, with ``prefix`` before every path."""
+    # Not through the request's own methods, which do again, slowly, what is done already.
     request = client.transaction()
-    for step in steps:
-        _add(request, step.operation, prefix, acl)
+    request.operations.extend(_encodable(step.operation, prefix, acl) for step in steps)
     answer: Answer = request.commit_async()
     return answer
 
 
-def _add(request: Any, operation: Op, prefix: str, acl: Sequence[Any]) -> None:
+def _encodable(operation: Op, prefix: str, acl: Sequence[Any]) -> Any:
     path = prefix + operation.path if operation.path != paths.ROOT else prefix or paths.ROOT
     match operation:
-        case Set(_, data, version):
-            request.set_data(path, data, version)
-        case Create(_, data, ephemeral, sequential):
-            request.create(path, data, acl, ephemeral, sequential)
-        case Check(_, version):
-            request.check(path, version)
-        case Delete(_, version):
-            request.delete(path, version)
+        case Set():
+            return serialization.SetData(path, operation.data, operation.version)
+        case Create():
+            flags = _EPHEMERAL * operation.ephemeral + _SEQUENTIAL * operation.sequential
+            return serialization.Create(path, operation.data, acl, flags)
+        case Check():
+            return serialization.CheckVersion(path, operation.version)
+        case Delete():
+            return serialization.Delete(path, operation.version)
 
 
 def refusal(steps: Sequence[Step], answers: Sequence[Any]) -> Refusal | None:

@@ -69,6 +69,42 @@ async def test_missing_parents_are_made(store: MetadataStore) -> None:
     assert await store.children("/a/b") == ["c", "d"]
 
 
+async def test_parents_are_made_only_with_what_they_are_for(store: MetadataStore) -> None:
+    before = await store.tree("/")
+    with pytest.raises(NoNode):
+        await store.transaction([Create("/a/b/c"), Check("/none")])
+    with pytest.raises(NoNode):
+        await store.transaction([Check("/group"), Create("/group/offsets/topic/0")])
+    assert await store.tree("/") == before
+
+
+@pytest.mark.parametrize(
+    "operations",
+    [
+        [Create("/a/b"), Create("/a/c"), Create("/a/c/d/e")],
+        [Create("/t"), Create("/t/0/state"), Create("/t/1/state")],
+        [Create("/a/b"), Delete("/a/b"), Create("/a/b/c")],
+        [Create("/q/n-", sequential=True), Create("/q/other/x")],
+        [Delete("/there/leaf"), Create("/there/leaf/below")],
+        [Delete("/there/leaf"), Delete("/there"), Create("/there/leaf/below")],
+    ],
+    ids=repr,
+)
+async def test_parents_are_made_where_the_operations_before_leave_them_missing(
+    store: MetadataStore, operations: list[Op]
+) -> None:
+    await store.transaction([Create("/there/leaf", b"x")])
+    await store.transaction(operations)
+    last = operations[-1].path
+    assert await store.get(last) == Node(b"", 0)
+    assert await store.get(last.rpartition("/")[0]) == Node(b"", 0)
+
+
+async def test_many_at_once_make_the_same_parents(store: MetadataStore) -> None:
+    await asyncio.gather(*(store.transaction([Create(f"/a/b/c/{i}")]) for i in range(50)))
+    assert len(await store.children("/a/b/c")) == 50
+
+
 # Children and trees
 
 
@@ -333,6 +369,22 @@ async def test_a_failed_transaction_wakes_nobody(store: MetadataStore) -> None:
         await store.transaction([Create("/p/b"), Delete("/p/a"), Check("/none")])
     await store.get("/")
     assert told == []
+
+
+async def test_a_watch_tells_of_the_first_child_of_what_was_not_there(store: MetadataStore) -> None:
+    told: list[int] = []
+    assert await store.children("/a/b", lambda: told.append(1)) == []
+    await store.transaction([Create("/a/b/c")])
+    await eventually(lambda: bool(told))
+    assert await store.children("/a/b") == ["c"]
+
+
+async def test_every_watch_tells(store: MetadataStore) -> None:
+    told: list[int] = []
+    for number in range(5):
+        await store.children("/p", lambda number=number: told.append(number))  # type: ignore[misc]
+    await store.transaction([Create("/p/a")])
+    await eventually(lambda: sorted(told) == [0, 1, 2, 3, 4])
 
 
 async def test_a_watch_tells_of_the_end_of_the_session(backend: Backend) -> None:

@@ -1,0 +1,115 @@
+"""From kazoo's thread into the event loop: everything, once, in order, without blocking."""
+
+import asyncio
+import socket
+import threading
+from functools import partial
+
+import pytest
+
+from qbus.metadata.zookeeper.handler import Inbox, LoopHandler, Waker
+from tests.support.eventually import eventually
+
+
+async def test_what_threads_put_in_comes_out_in_order_in_the_loop() -> None:
+    inbox, here = Inbox(asyncio.get_running_loop()), threading.get_ident()
+    taken: list[tuple[int, int]] = []
+
+    def put(many: int) -> None:
+        for i in range(many):
+            inbox.put(lambda i=i: taken.append((i, threading.get_ident())))  # type: ignore[misc]
+
+    thread = threading.Thread(target=put, args=(10_000,))
+    thread.start()
+    await eventually(lambda: len(taken) == 10_000)
+    thread.join()
+    assert taken == [(i, here) for i in range(10_000)]
+
+
+async def test_many_threads_lose_nothing() -> None:
+    inbox = Inbox(asyncio.get_running_loop())
+    taken: list[int] = []
+
+    def put() -> None:
+        for _ in range(2_000):
+            inbox.put(partial(taken.append, 1))
+
+    threads = [threading.Thread(target=put) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    await eventually(lambda: len(taken) == 16_000)
+
+
+async def test_whoever_fails_the_others_are_called(caplog: pytest.LogCaptureFixture) -> None:
+    inbox = Inbox(asyncio.get_running_loop())
+    taken: list[int] = []
+    inbox.put(lambda: 1 / 0)
+    inbox.put(lambda: taken.append(1))
+    await eventually(lambda: bool(taken))
+    assert "ZeroDivisionError" in caplog.text
+
+
+def test_when_the_loop_is_gone_nobody_waits() -> None:
+    loop = asyncio.new_event_loop()
+    loop.close()
+    Inbox(loop).put(lambda: None)
+
+
+async def test_an_answer_nobody_waits_for_any_more_is_dropped() -> None:
+    handler = LoopHandler(asyncio.get_running_loop(), 1.0)
+    given_up, failed, waited_for = (handler.async_result() for _ in range(3))
+    given_up.future.cancel()
+    failed.future.cancel()
+    given_up.set("late")
+    failed.set_exception(OSError("late"))
+    waited_for.set("answer")
+    assert await waited_for.future == "answer"
+
+
+async def test_a_failure_is_an_answer() -> None:
+    answer = LoopHandler(asyncio.get_running_loop(), 1.0).async_result()
+    answer.set_exception(OSError("cut"))
+    with pytest.raises(OSError, match="cut"):
+        await answer.future
+
+
+async def test_who_wants_to_do_more_with_an_answer_is_called_back() -> None:
+    answer = LoopHandler(asyncio.get_running_loop(), 1.0).async_result()
+    got: list[object] = []
+    answer.rawlink(lambda answer: got.append(answer.get()))
+    answer.set("value")
+    await eventually(lambda: got == ["value"])
+
+
+async def test_a_thread_is_woken_as_often_as_it_was_asked_however_often_that_is() -> None:
+    handler = LoopHandler(asyncio.get_running_loop(), 1.0)
+    read, write = handler.create_socket_pair()
+    for _ in range(100_000):  # a pair of sockets blocks after some hundred
+        write.send(b"\0")
+    for _ in range(100_000):
+        read.recv(1)
+    assert handler.select([read], [], [], 0) == ([], [], [])
+    read.close()
+    write.close()
+
+
+def test_closing_what_wakes_twice_is_fine() -> None:
+    waker = Waker()
+    waker.close()
+    waker.close()
+    with pytest.raises(ValueError, match="negative"):  # not somebody else's descriptor
+        waker.send(b"\0")
+
+
+async def test_select_tells_what_is_ready() -> None:
+    handler = LoopHandler(asyncio.get_running_loop(), 1.0)
+    waker = Waker()
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        assert handler.select([ours, waker], [], [], 0.001) == ([], [], [])
+        assert handler.select([], [ours], [], 1) == ([], [ours], [])
+        waker.send(b"\0")
+        assert handler.select([ours, waker], [], [], None) == ([waker], [], [])
+        theirs.close()
+        assert handler.select([ours], [], [], None) == ([ours], [], []), "closed is readable"
+    waker.close()
