@@ -1,5 +1,7 @@
 """The admin client against a real broker."""
 
+from collections.abc import Awaitable
+
 import pytest
 
 from qbus.clients import (
@@ -10,6 +12,9 @@ from qbus.clients import (
     ConfigKind,
     ConfigSource,
     Consumer,
+    NewTopic,
+    OffsetAndMetadata,
+    PartialFailure,
     Producer,
     TopicPartition,
 )
@@ -146,3 +151,188 @@ async def test_log_directories(admin: Admin, bootstrap: str, topic: str) -> None
     assert sizes[2] > 10_000
     assert sizes[0] == 0
     assert await code_of(admin.describe_log_dirs([99])) is ErrorCode.BROKER_NOT_AVAILABLE
+
+
+@pytest.fixture
+def is_kafka(request: pytest.FixtureRequest) -> bool:
+    """Whether the broker is Apache Kafka's, which serves more than ours does yet."""
+    return bool(request.config.getoption("--target") == "kafka")
+
+
+async def test_topics_by_their_ids(admin: Admin, name: str) -> None:
+    created = await admin.create_topic(name, partitions=2)
+    assert (created.partitions, created.replication_factor) == (2, 1)
+
+    async def is_known() -> bool:
+        try:
+            return (await admin.describe_topic(created.topic_id)).name == name
+        except ApiError:
+            return False
+
+    await eventually(is_known)
+    await admin.delete_topic(created.topic_id)
+    again = await admin.create_topic(name)
+    assert again.topic_id != created.topic_id
+    gone = admin.delete_topic(created.topic_id)
+    assert await code_of(gone) is ErrorCode.UNKNOWN_TOPIC_ID
+
+
+async def test_several_topics_some_of_which_cannot_be(admin: Admin, name: str) -> None:
+    (node,) = (await admin.describe_cluster()).nodes
+    good = NewTopic(name, assignments=[[node.id], [node.id], [node.id]])
+    with pytest.raises(PartialFailure) as caught:
+        await admin.create_topics([good, NewTopic("a/b"), NewTopic(f"{name}x", 0)])
+    assert caught.value.results[name].partitions == 3
+    assert {topic: error.code for topic, error in caught.value.errors.items()} == {
+        "a/b": ErrorCode.INVALID_TOPIC_EXCEPTION,
+        f"{name}x": ErrorCode.INVALID_PARTITIONS,
+    }
+    with pytest.raises(PartialFailure) as caught:
+        await admin.delete_topics([name, "missing"])
+    assert list(caught.value.errors) == ["missing"]
+
+
+async def test_more_partitions_where_they_are_wanted(admin: Admin, topic: str) -> None:
+    (node,) = (await admin.describe_cluster()).nodes
+    await admin.create_partitions(topic, 5, assignments=[[node.id]] * 2, validate_only=True)
+    assert len((await admin.describe_topic(topic)).partitions) == 3
+    nowhere = admin.create_partitions(topic, 4, assignments=[[99]])
+    assert await code_of(nowhere) is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    await admin.create_partitions(topic, 4, assignments=[[node.id]])
+
+    async def has_grown() -> bool:
+        return len((await admin.describe_topic(topic)).partitions) == 4
+
+    await eventually(has_grown)
+
+
+async def test_lists_in_a_configuration(admin: Admin, topic: str, is_kafka: bool) -> None:
+    if not is_kafka:  # the only list there is, and it takes nothing more
+        with pytest.raises(ApiError, match="cleanup.policy=delete,compact"):
+            await admin.alter_config(ConfigKind.TOPIC, topic, append={"cleanup.policy": "compact"})
+        return
+
+    async def policy() -> set[str]:
+        entries = (await admin.describe_configs([(ConfigKind.TOPIC, topic)]))[
+            ConfigKind.TOPIC, topic
+        ]
+        (found,) = [entry.value for entry in entries if entry.name == "cleanup.policy"]
+        return set((found or "").split(","))
+
+    await admin.alter_config(ConfigKind.TOPIC, topic, append={"cleanup.policy": "compact"})
+    await eventually(lambda: _is(policy(), {"compact", "delete"}))
+    await admin.alter_config(ConfigKind.TOPIC, topic, subtract={"cleanup.policy": "delete"})
+    await eventually(lambda: _is(policy(), {"compact"}))
+
+
+async def _is(found: Awaitable[object], expected: object) -> bool:
+    return await found == expected
+
+
+async def test_producers_of_a_partition(admin: Admin, bootstrap: str, topic: str) -> None:
+    partition = TopicPartition(topic, 0)
+    async with Producer(bootstrap) as producer:
+        await producer.send_many(topic, [b"x"] * 10, partition=0)
+    (state,) = (await admin.describe_producers([partition]))[partition]
+    assert (state.last_sequence, state.transaction_start) == (9, -1)
+    assert state.last_timestamp > 1_600_000_000_000
+
+
+async def test_records_are_deleted_where_they_can_be(
+    admin: Admin, bootstrap: str, topic: str
+) -> None:
+    async with Producer(bootstrap) as producer:
+        await producer.send_many(topic, [b"x"] * 10, partition=0)
+    first, second = TopicPartition(topic, 0), TopicPartition(topic, 1)
+    with pytest.raises(PartialFailure) as caught:
+        await admin.delete_records({first: 5, second: 5})
+    assert caught.value.results == {first: 5}
+    assert caught.value.errors[second].code is ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+async def test_a_group_goes_on_from_somewhere_else(
+    admin: Admin, bootstrap: str, topic: str
+) -> None:
+    async with Producer(bootstrap) as producer:
+        for number in range(10):
+            await producer.send(topic, b"x", partition=0, timestamp=1000 * number)
+    group, partition = topic, TopicPartition(topic, 0)
+    await admin.alter_group_offsets(group, {partition: OffsetAndMetadata(3, "by hand")})
+    committed = await admin.committed_offsets(group)
+    assert (committed[partition].offset, committed[partition].metadata) == (3, "by hand")
+    for time, offset in [(LATEST, 10), (4500, 5), (1_000_000, 10), (EARLIEST, 0)]:
+        assert await admin.reset_group_offsets(group, time=time) == {partition: offset}
+        assert (await admin.committed_offsets(group))[partition].offset == offset
+
+
+async def test_members_are_removed(admin: Admin, bootstrap: str, topic: str) -> None:
+    group = topic
+    async with Consumer(bootstrap, group=group, instance_id="one") as consumer:
+        consumer.subscribe([topic])
+
+        async def is_assigned() -> bool:
+            await consumer.poll(0.05)
+            return len(consumer.assignment) == 3
+
+        await eventually(is_assigned)
+        with pytest.raises(ApiError):
+            await admin.alter_group_offsets(group, {TopicPartition(topic, 0): 0})
+        await admin.remove_members(group, ["one"], reason="a test")
+        assert (await admin.describe_group(group)).members == ()
+        await admin.remove_members(group)
+    listed = await admin.list_groups(states=["Empty"])
+    assert group in [listing.group for listing in listed]
+    assert {listing.state for listing in listed} == {"Empty"}
+    assert group not in [g.group for g in await admin.list_groups(states=["Stable"])]
+
+
+async def test_groups_some_of_which_are_not_there(admin: Admin, topic: str) -> None:
+    await admin.alter_group_offsets(topic, {TopicPartition(topic, 0): 0})
+    with pytest.raises(PartialFailure) as caught:
+        await admin.describe_groups([topic, "missing"])
+    assert caught.value.results[topic].state == "Empty"
+    assert caught.value.errors["missing"].code is ErrorCode.GROUP_ID_NOT_FOUND
+    with pytest.raises(PartialFailure) as caught:
+        await admin.delete_groups([topic, "missing"])
+    assert list(caught.value.errors) == ["missing"]
+
+
+async def test_reassignments_and_elections(admin: Admin, topic: str, is_kafka: bool) -> None:
+    (node,) = (await admin.describe_cluster()).nodes
+    partition, missing = TopicPartition(topic, 0), TopicPartition(topic, 99)
+    if not is_kafka:
+        for call in (
+            admin.list_reassignments(),
+            admin.alter_reassignments({partition: [node.id]}),
+            admin.elect_leaders([partition]),
+        ):
+            assert await code_of(call) is ErrorCode.UNSUPPORTED_VERSION
+        return
+    await admin.alter_reassignments({partition: [node.id]})
+    assert await admin.list_reassignments([partition]) == {}
+    assert await admin.list_reassignments() == {}
+    nowhere = admin.alter_reassignments({partition: [99]})
+    assert await code_of(nowhere) is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    still = admin.cancel_reassignments([partition])
+    assert await code_of(still) is ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
+    assert await admin.elect_leaders([partition]) == {partition: False}
+    assert await admin.elect_leaders() == {}
+    with pytest.raises(PartialFailure) as caught:
+        await admin.elect_leaders([partition, missing])
+    assert caught.value.results == {partition: False}
+    assert caught.value.errors[missing].code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+async def test_group_configuration(admin: Admin, name: str, is_kafka: bool) -> None:
+    if not is_kafka:
+        described = admin.describe_config(ConfigKind.GROUP, name)
+        assert await code_of(described) is ErrorCode.INVALID_REQUEST
+        return
+    key = "consumer.session.timeout.ms"
+    await admin.alter_config(ConfigKind.GROUP, name, set={key: "50000"})
+
+    async def value() -> str | None:
+        entries = await admin.describe_config(ConfigKind.GROUP, name)
+        return next(entry.value for entry in entries if entry.name == key)
+
+    await eventually(lambda: _is(value(), "50000"))
