@@ -12,16 +12,18 @@ class PartitionState:
     """One partition: its position and what was fetched from there.
 
     ``position`` is None as long as it has to be found: where ``reset_to`` (EARLIEST or LATEST) is,
-    or, when that is None too, where the group left off.
+    or, when that is None too, where the group left off. A partition that ``is_stopped`` gives no more
+    records: the group is taking it away, and what was read of it is being committed.
     """
 
-    __slots__ = ("committed", "fetched", "position", "reset_to")
+    __slots__ = ("committed", "fetched", "is_stopped", "position", "reset_to")
 
     def __init__(self) -> None:
         self.position: int | None = None
         self.reset_to: int | None = None
         self.committed: int | None = None
         self.fetched: Fetched | None = None
+        self.is_stopped = False
 
 
 class Assignment:
@@ -46,6 +48,18 @@ class Assignment:
         """Read these too."""
         for partition in partitions:
             self.states.setdefault(partition, PartitionState())
+
+    def stop(self, partitions: Iterable[TopicPartition]) -> None:
+        """Give no more records of these, which go soon; their positions stay."""
+        for partition in partitions:
+            state = self.states.get(partition)
+            if state is not None:
+                state.is_stopped, state.fetched = True, None
+
+    def remove(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read these no longer."""
+        for partition in partitions:
+            self.states.pop(partition, None)
 
     def move_to_end(self, partition: TopicPartition) -> None:
         """Let the other partitions have their turn first."""

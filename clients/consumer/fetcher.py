@@ -58,7 +58,7 @@ class Fetcher:
         """Ask each leader for its partitions that hold nothing, unless it is being asked."""
         wanted: dict[int, dict[TopicPartition, int]] = {}
         for partition, state in self._assignment.states.items():
-            if state.position is None or state.fetched is not None:
+            if state.position is None or state.fetched is not None or state.is_stopped:
                 continue
             try:
                 leader = self._cluster.metadata.leader(*partition)
@@ -159,6 +159,8 @@ class Fetcher:
                 asked_for = positions.get(partition)
                 if state is None or asked_for is None or state.position != asked_for:
                     continue  # no longer assigned, or the user went elsewhere
+                if state.is_stopped:
+                    continue
                 if data.error_code != ErrorCode.NONE:
                     has_failed = True
                     self._refused(partition, state, data)

@@ -72,3 +72,13 @@ def test_turns_are_taken() -> None:
     made = assignment(P0, P1)
     made.move_to_end(P0)
     assert list(made) == [P1, P0]
+
+
+def test_a_stopped_partition_keeps_its_position_until_it_is_removed() -> None:
+    made = assignment(P0, P1)
+    made.seek(P0, 5)
+    made.stop([P0, TopicPartition("elsewhere", 0)])
+    assert made.states[P0].is_stopped
+    assert made.to_commit() == {P0: OffsetAndMetadata(5)}
+    made.remove([P0])
+    assert list(made) == [P1]
