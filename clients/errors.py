@@ -69,6 +69,6 @@ def api_error(error_code: int, message: str | None = None, *, of: str | None = N
         code = ErrorCode(error_code)
     except ValueError:
         return ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, message or f"error code {error_code}")
-    if message is None and of is not None:
+    if not message and of is not None:
         message = f"{of}: {code.name}"
     return ApiError(code, message)

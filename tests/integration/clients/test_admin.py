@@ -208,7 +208,7 @@ async def test_more_partitions_where_they_are_wanted(admin: Admin, topic: str) -
 
 async def test_lists_in_a_configuration(admin: Admin, topic: str, is_kafka: bool) -> None:
     if not is_kafka:  # the only list there is, and it takes nothing more
-        with pytest.raises(ApiError, match="cleanup.policy=delete,compact"):
+        with pytest.raises(ApiError, match=r"cleanup\.policy=delete,compact"):
             await admin.alter_config(ConfigKind.TOPIC, topic, append={"cleanup.policy": "compact"})
         return
 
