@@ -17,10 +17,14 @@ def parse_bootstrap(bootstrap: str) -> list[tuple[str, int]]:
 
 
 def _parse(address: str) -> tuple[str, int]:
-    host, colon, port = address.rpartition(":")
-    if not colon or address.endswith("]"):
-        host, port = address, str(DEFAULT_PORT)
-    host = host.removeprefix("[").removesuffix("]")
-    if not host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
+    host, port = address, str(DEFAULT_PORT)
+    if ":" in address.rpartition("]")[2]:
+        host, _, port = address.rpartition(":")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    elif ":" in host:
+        raise ConfigError(f"{address!r}: write an IPv6 address in brackets")
+    is_port = port.isascii() and port.isdigit() and len(port) <= 5 and 0 < int(port) < 65536
+    if not host or not is_port:
         raise ConfigError(f"{address!r} is not host:port")
     return host, int(port)

@@ -97,6 +97,7 @@ def group_summary(group: GroupListing) -> Document:
         "group": group.group,
         "state": group.state,
         "protocol_type": group.protocol_type,
+        "type": group.type or None,
     }
 
 
@@ -139,13 +140,17 @@ def _group_offset(
     if offset is None:
         return document | dict.fromkeys(_OFFSET_FIELDS)
     values = (
-        offset.committed_offset if offset.committed_offset >= 0 else None,
+        _offset(offset.committed_offset),
         offset.metadata,
-        offset.start_offset,
-        offset.end_offset,
-        offset.lag,
+        _offset(offset.start_offset),
+        _offset(offset.end_offset),
+        offset.lag if offset.end_offset >= 0 else None,
     )
     return document | dict(zip(_OFFSET_FIELDS, values, strict=True))
+
+
+def _offset(offset: int) -> int | None:
+    return None if offset < 0 else offset
 
 
 def _node(node_id: int) -> int | None:

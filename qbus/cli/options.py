@@ -36,12 +36,12 @@ _all_option = click.option(
 _bootstrap_option = click.option(
     "--bootstrap",
     type=bootstrap.bootstrap,
-    metavar="HOST:PORT",
+    metavar="HOST:PORT,...",
     envvar="QBUS_BOOTSTRAP",
     default=bootstrap.DEFAULT,
     show_default=True,
     show_envvar=True,
-    help="A broker to start from.",
+    help="Brokers to start from; or zk://HOST:PORT,.../CHROOT, where they are registered.",
 )
 
 

@@ -50,22 +50,6 @@ def separator(text: str) -> bytes:
     return escaped.encode("utf-8", "surrogateescape")
 
 
-def endpoint(text: str) -> str:
-    """Read ``HOST:PORT`` or ``[IPV6]:PORT``, kept as text."""
-    split_endpoint(text)
-    return text
-
-
-def split_endpoint(text: str) -> tuple[str, int]:
-    """Return the host (without brackets) and the port of ``HOST:PORT``."""
-    host, _, port = text.rpartition(":")
-    if not host or not (port.isascii() and port.isdigit()) or int(port) > 65_535:
-        raise click.BadParameter(f"{text!r} is not of the form HOST:PORT.")
-    if ":" in host and not (host.startswith("[") and host.endswith("]")):
-        raise click.BadParameter(f"{text!r}: write an IPv6 address in brackets.")
-    return host.strip("[]"), int(port)
-
-
 def _moment(text: str) -> int:
     from qbus.clock import SystemClock
 

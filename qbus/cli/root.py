@@ -45,7 +45,8 @@ def _print_version(ctx: click.Context, _parameter: click.Parameter, wanted: bool
     cls=Root,
     entries=COMMANDS,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="Clients find the broker by --bootstrap HOST:PORT or $QBUS_BOOTSTRAP.",
+    epilog="Clients find the broker by --bootstrap HOST:PORT (or zk://HOST:PORT/CHROOT)"
+    " or $QBUS_BOOTSTRAP.",
 )
 @click.option(
     "--version",

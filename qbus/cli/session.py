@@ -1,12 +1,13 @@
-"""From a command to the cluster: an event loop, a reachable broker, a client."""
+"""From a command to the cluster: a reachable broker, a client."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from qbus.clients import Admin
+from qbus.clients import Admin, ConnectionFailed
+from qbus.clients.bootstrap import parse
+from qbus.clients.dial import dial
+from qbus.errors import ApiError
 
-from .bootstrap import addresses
 from .failures import Failure
 
 _CONNECT_TIMEOUT_S = 5.0
@@ -30,26 +31,17 @@ async def ensure_reachable(bootstrap: str) -> None:
     that does not run, and the user should hear of it at once.
     """
     problems = []
-    for host, port in addresses(bootstrap):
-        problem = await _try_to_connect(host, port)
-        if problem is None:
-            return
-        problems.append(f"{host}:{port}: {problem}")
+    try:
+        for host, port in await parse(bootstrap).find(_CONNECT_TIMEOUT_S):
+            try:
+                (await dial(host, port, _CONNECT_TIMEOUT_S)).close()
+            except ApiError as error:
+                problems.append(str(error))
+            else:
+                return
+    except ConnectionFailed as error:
+        raise Failure(str(error)) from error
     raise Failure(
         f"cannot reach a broker at {'; '.join(problems)}. Start one with"
         " 'qbus broker --data-dir DIR', or name another with --bootstrap HOST:PORT."
     )
-
-
-async def _try_to_connect(host: str, port: int) -> str | None:
-    try:
-        async with asyncio.timeout(_CONNECT_TIMEOUT_S):
-            _, writer = await asyncio.open_connection(host, port)
-    except TimeoutError:
-        return f"no answer in {_CONNECT_TIMEOUT_S:.0f} s"
-    except ConnectionRefusedError:
-        return "connection refused"
-    except OSError as error:
-        return error.strerror or str(error)
-    writer.close()
-    return None

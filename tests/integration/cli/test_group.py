@@ -28,7 +28,12 @@ def committed(qbus: Qbus, group: str, topic: str) -> int | None:
 
 def test_a_group_without_members(qbus: Qbus, topic: str, readers: str) -> None:
     listed = {found["group"]: found for found in qbus.json("group", "list")}
-    assert listed[readers] == {"group": readers, "state": "Empty", "protocol_type": "consumer"}
+    assert listed[readers] == {
+        "group": readers,
+        "state": "Empty",
+        "protocol_type": "consumer",
+        "type": "classic",
+    }
     (described,) = qbus.json("group", "describe", readers)
     assert (described["state"], described["members"]) == ("Empty", [])
     offset = next(o for o in described["offsets"] if o["partition"] == 0)

@@ -130,7 +130,12 @@ def test_settings() -> None:
 
 def test_a_group_in_a_list() -> None:
     listing = group_summary(GroupListing("readers", "consumer", "Empty"))
-    assert listing == {"group": "readers", "state": "Empty", "protocol_type": "consumer"}
+    assert listing == {
+        "group": "readers",
+        "state": "Empty",
+        "protocol_type": "consumer",
+        "type": None,
+    }
     assert shown(group_tables.group_list([listing]))[-1] == ["readers", "Empty", "consumer"]
 
 

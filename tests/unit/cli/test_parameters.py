@@ -3,7 +3,7 @@
 import click
 import pytest
 
-from qbus.cli.parameters import Position, endpoint, key_value, position, split_endpoint
+from qbus.cli.parameters import Position, key_value, position
 
 
 @pytest.mark.parametrize(
@@ -37,20 +37,3 @@ def test_a_key_and_a_value() -> None:
 def test_what_is_no_key_and_value(text: str) -> None:
     with pytest.raises(click.BadParameter, match="key=value"):
         key_value(text)
-
-
-def test_endpoints() -> None:
-    assert endpoint("broker-1.example:9092") == "broker-1.example:9092"
-    assert split_endpoint("127.0.0.1:0") == ("127.0.0.1", 0)
-    assert split_endpoint("[::1]:9092") == ("::1", 9092)
-
-
-@pytest.mark.parametrize("text", ["", "host", ":9092", "host:", "host:http", "host:65536", "h:-1"])
-def test_what_is_no_endpoint(text: str) -> None:
-    with pytest.raises(click.BadParameter, match="HOST:PORT"):
-        endpoint(text)
-
-
-def test_an_ipv6_address_without_brackets_is_ambiguous() -> None:
-    with pytest.raises(click.BadParameter, match="brackets"):
-        endpoint("::1:9092")

@@ -7,6 +7,7 @@ import pytest
 
 from qbus.cli.failures import Failure
 from qbus.cli.session import ensure_reachable
+from qbus.metadata import zookeeper
 
 
 @pytest.fixture
@@ -35,7 +36,7 @@ async def test_a_refusal_says_what_to_do(closed_port: int) -> None:
     with pytest.raises(Failure) as failure:
         await ensure_reachable(f"127.0.0.1:{closed_port}")
     assert failure.value.message == (
-        f"cannot reach a broker at 127.0.0.1:{closed_port}: connection refused."
+        f"cannot reach a broker at 127.0.0.1:{closed_port}: Connection refused."
         " Start one with 'qbus broker --data-dir DIR',"
         " or name another with --bootstrap HOST:PORT."
     )
@@ -44,3 +45,22 @@ async def test_a_refusal_says_what_to_do(closed_port: int) -> None:
 async def test_every_broker_that_was_tried_is_named(closed_port: int) -> None:
     with pytest.raises(Failure, match=rf"127.0.0.1:{closed_port}.*; localhost:{closed_port}"):
         await ensure_reachable(f"127.0.0.1:{closed_port},localhost:{closed_port}")
+
+
+async def test_zookeeper_that_knows_no_broker(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def find_brokers(address: str, timeout: float) -> list[tuple[str, int]]:
+        return []
+
+    monkeypatch.setattr(zookeeper, "find_brokers", find_brokers)
+    with pytest.raises(Failure, match=r"zk://zk1:2181/qbus: no broker is registered there now"):
+        await ensure_reachable("zk://zk1:2181/qbus")
+
+
+async def test_a_broker_that_zookeeper_knows(
+    monkeypatch: pytest.MonkeyPatch, open_port: int
+) -> None:
+    async def find_brokers(address: str, timeout: float) -> list[tuple[str, int]]:
+        return [("127.0.0.1", open_port)]
+
+    monkeypatch.setattr(zookeeper, "find_brokers", find_brokers)
+    await ensure_reachable("zk://zk1:2181/qbus")

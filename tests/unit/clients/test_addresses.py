@@ -20,7 +20,24 @@ def test_addresses(text: str, addresses: list[tuple[str, int]]) -> None:
     assert parse_bootstrap(text) == addresses
 
 
-@pytest.mark.parametrize("text", ["", ",", "a:", ":1", "a:0", "a:65536", "a:x", "a:-1", "a:\u0661"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        ",",
+        "a:",
+        ":1",
+        "a:0",
+        "a:65536",
+        "a:x",
+        "a:-1",
+        "a:\u0661",
+        "::1",
+        "a:b:1",
+        "[]",
+        "[]:1",
+    ],
+)
 def test_what_is_no_address(text: str) -> None:
     with pytest.raises(ConfigError):
         parse_bootstrap(text)
