@@ -44,9 +44,10 @@ def decompress(codec: Compression, data: Buffer, max_size: int) -> bytes:
         out = _DECOMPRESS[codec](bytes(data), max_size)
     except (zlib.error, RuntimeError) as error:
         raise CorruptBatch(f"{codec.name.lower()}: {error}") from error
-    if len(out) > max_size:
-        raise CorruptBatch(f"{codec.name.lower()}: records are larger than {max_size} bytes")
-    return out
+    if len(out) <= max_size:
+        return out
+    del out  # which the error, as long as it is kept, would keep too
+    raise CorruptBatch(f"{codec.name.lower()}: records are larger than {max_size} bytes")
 
 
 def _gzip(data: bytes) -> bytes:
@@ -74,9 +75,15 @@ def _snappy(data: bytes) -> bytes:
 
 
 def _unsnappy(data: bytes, max_size: int) -> bytes:
-    if not data.startswith(_XERIAL_MAGIC):
-        return _unsnappy_block(data, max_size)
-    parts = []
+    blocks = _xerial_blocks(data) if data.startswith(_XERIAL_MAGIC) else [data]
+    size = sum(map(_snappy_size, blocks))  # known before anything is decompressed
+    if size > max_size:
+        raise CorruptBatch(f"snappy: records of {size} bytes are larger than {max_size}")
+    return b"".join(map(_unsnappy_block, blocks))
+
+
+def _xerial_blocks(data: bytes) -> list[bytes]:
+    blocks = []
     pos = len(_XERIAL_HEADER)
     while pos < len(data):
         if len(data) - pos < _BLOCK_LENGTH.size:
@@ -85,23 +92,28 @@ def _unsnappy(data: bytes, max_size: int) -> bytes:
         pos += _BLOCK_LENGTH.size
         if not 0 < length <= len(data) - pos:
             raise CorruptBatch(f"snappy: impossible block length {length}")
-        block = _unsnappy_block(data[pos : pos + length], max_size)
-        parts.append(block)
-        max_size -= len(block)
+        blocks.append(data[pos : pos + length])
         pos += length
-    return b"".join(parts)
+    return blocks
 
 
-def _unsnappy_block(block: bytes, max_size: int) -> bytes:
+def _snappy_size(block: bytes) -> int:
     import cramjam
 
     try:
-        size = cramjam.snappy.decompress_raw_len(block)
-        if size <= max_size:
-            return bytes(cramjam.snappy.decompress_raw(block))
+        size: int = cramjam.snappy.decompress_raw_len(block)
     except cramjam.DecompressionError as error:
         raise CorruptBatch(f"snappy: {error}") from error
-    raise CorruptBatch(f"snappy: a block of {size} bytes is larger than the {max_size} left")
+    return size
+
+
+def _unsnappy_block(block: bytes) -> bytes:
+    import cramjam
+
+    try:
+        return bytes(cramjam.snappy.decompress_raw(block))
+    except cramjam.DecompressionError as error:
+        raise CorruptBatch(f"snappy: {error}") from error
 
 
 def _lz4(data: bytes) -> bytes:
