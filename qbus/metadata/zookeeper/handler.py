@@ -117,10 +117,11 @@ class LoopHandler(SequentialThreadingHandler):  # type: ignore[misc] # kazoo has
     """kazoo's handler interface over an event loop; kazoo's own thread for the connection stays."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, connect_timeout: float) -> None:
-        """``connect_timeout``: how long one server may take to accept a connection, in seconds."""
+        """``connect_timeout``: how long one server may take to begin to serve us, in seconds."""
         super().__init__()
         self._loop = loop
         self._connect_timeout = connect_timeout
+        self._is_connecting = False
         self.inbox = Inbox(loop)
 
     def start(self) -> None:
@@ -141,6 +142,8 @@ class LoopHandler(SequentialThreadingHandler):  # type: ignore[misc] # kazoo has
         self, readable: list[Any], writable: list[Any], _: object, timeout: float | None = None
     ) -> tuple[list[Any], list[Any], list[Any]]:
         """As ``select.select``; kazoo's own builds and drops an epoll for every message."""
+        if self._is_connecting and timeout is not None:
+            timeout = min(timeout, self._connect_timeout)
         poll = select.poll()
         for some, event in ((readable, select.POLLIN), (writable, select.POLLOUT)):
             for one in some:
@@ -154,10 +157,17 @@ class LoopHandler(SequentialThreadingHandler):  # type: ignore[misc] # kazoo has
         )
 
     def create_connection(self, *args: Any, timeout: float, **kwargs: Any) -> Any:
-        """Connect, but do not wait for one dead server until the session has expired."""
-        return super().create_connection(
-            *args, timeout=min(timeout, self._connect_timeout), **kwargs
-        )
+        """Connect, but do not wait for one server until the session has expired, as kazoo would.
+
+        A server that has just been started may accept a connection and then forget about it.
+        """
+        self._is_connecting = True
+        timeout = min(timeout, self._connect_timeout)
+        return super().create_connection(*args, timeout=timeout, **kwargs)
+
+    def connected(self) -> None:
+        """The server has answered: from now on kazoo's own time-outs hold."""
+        self._is_connecting = False
 
     def create_socket_pair(self) -> tuple[Waker, Waker]:
         """What wakes the thread of the connection."""

@@ -22,6 +22,7 @@ _attempts.addFilter(
 )
 
 _RECONNECT = {"max_tries": -1, "delay": 0.05, "backoff": 2, "max_delay": 1.0, "max_jitter": 0.4}
+_LEAST_CONNECT_TIMEOUT = 1.0  # seconds; a server that is only slow would never do
 
 _STATES = {
     KazooState.CONNECTED: SessionState.CONNECTED,
@@ -73,7 +74,8 @@ class Session:
             StoreUnusable: none answers in time, or none takes the credentials.
         """
         loop = asyncio.get_running_loop()
-        each = self._timeout / len(self.address.servers)
+        # A dead connection is noticed when two thirds of the session are gone.
+        each = max(self._timeout / 3 / len(self.address.servers), _LEAST_CONNECT_TIMEOUT)
         self._handler = LoopHandler(loop, each)
         opened: asyncio.Future[None] = loop.create_future()
         self._client = KazooClient(
@@ -131,6 +133,8 @@ class Session:
 
     def _changed(self, opened: asyncio.Future[None], kazoos: KazooState) -> None:
         state = _STATES[kazoos]
+        if state is SessionState.CONNECTED:
+            self._handler.connected()
         with self._lock:
             if self._heard is SessionState.LOST:
                 return

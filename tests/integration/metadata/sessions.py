@@ -1,0 +1,52 @@
+"""Sessions with a ZooKeeper that is being harmed."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from kazoo.client import KazooClient
+
+from qbus.metadata import SessionState
+from qbus.metadata.zookeeper import ZooKeeperAddress
+from qbus.metadata.zookeeper.store import ZooKeeperStore
+from tests.support.eventually import eventually
+
+CONNECTED, SUSPENDED, LOST = SessionState
+
+
+class Watched(ZooKeeperStore):
+    """A store that remembers the states it was in."""
+
+    def __init__(self, address: str, **options: Any) -> None:
+        super().__init__(ZooKeeperAddress.parse(address), **options)
+        self.states: list[SessionState] = []
+        self.on_state(self.states.append)
+
+    async def enters(self, *states: SessionState, timeout: float = 30.0) -> None:
+        await eventually(lambda: self.state in states, timeout)
+
+
+@asynccontextmanager
+async def session(servers: str, timeout: float = 4.0, **options: Any) -> AsyncIterator[Watched]:
+    """A session below ``/bus``."""
+    async with Watched(f"{servers}/bus", session_timeout_s=timeout, **options) as store:
+        yield store
+
+
+async def expire(store: ZooKeeperStore) -> None:
+    """End the session of ``store`` behind its back, as ZooKeeper does after a long silence."""
+
+    def end() -> None:
+        ours = store._session._client
+        other = KazooClient(store._session.address.hosts, client_id=ours.client_id)
+        other.start()
+        other.stop()
+        other.close()
+
+    await asyncio.to_thread(end)
+
+
+def open_files() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))

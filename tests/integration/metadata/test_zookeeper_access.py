@@ -1,0 +1,147 @@
+"""Chroots, passwords and limits."""
+
+from uuid import uuid4
+
+import pytest
+from kazoo.client import KazooClient
+from kazoo.security import make_digest_acl
+
+from qbus.metadata import (
+    AccessDenied,
+    Create,
+    Delete,
+    Node,
+    NodeExists,
+    Set,
+    StoreUnusable,
+    TransactionTooLarge,
+)
+from qbus.metadata.znodes import BrokerNode
+from qbus.metadata.zookeeper import ZooKeeperAddress, find_brokers
+from qbus.metadata.zookeeper.store import ZooKeeperStore
+from tests.support.zookeeper_process import ZooKeeperProcess
+
+from .sessions import CONNECTED
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture
+def chroot() -> str:
+    return f"/{uuid4()}"
+
+
+def store_at(server: ZooKeeperProcess, chroot: str, **options: object) -> ZooKeeperStore:
+    address = ZooKeeperAddress.parse(server.bootstrap + chroot)
+    return ZooKeeperStore(address, **options)  # type: ignore[arg-type]
+
+
+# Chroots
+
+
+async def test_a_chroot_is_made_and_everything_is_below(
+    zookeeper: ZooKeeperProcess, chroot: str
+) -> None:
+    async with store_at(zookeeper, chroot) as outside:
+        async with store_at(zookeeper, f"{chroot}/deep/inside") as inside:
+            assert await inside.transaction([Create("/a/b", b"x")]) == ["/a/b"]
+            with pytest.raises(NodeExists) as refused:
+                await inside.transaction([Create("/a/b")])
+            assert refused.value.path == "/a/b"
+            assert (await inside.tree("/")).keys() == {"/", "/a", "/a/b"}
+        assert await outside.get("/deep/inside/a/b") == Node(b"x", 0)
+        async with store_at(zookeeper, f"{chroot}/deep/inside") as again:
+            assert await again.get("/a/b") == Node(b"x", 0)
+
+
+async def test_without_a_chroot_the_root_is_the_root(
+    zookeeper: ZooKeeperProcess, chroot: str
+) -> None:
+    async with store_at(zookeeper, "") as store:
+        assert await store.transaction([Create(f"{chroot}/a")]) == [f"{chroot}/a"]
+        assert {chroot[1:], "zookeeper"} <= set(await store.children("/"))
+        assert await store.get("/") is not None
+
+
+async def test_names_beyond_ascii(zookeeper: ZooKeeperProcess, chroot: str) -> None:
+    async with store_at(zookeeper, f"{chroot}/bücher") as store:
+        (path,) = await store.transaction([Create("/größe/名-", sequential=True)])
+        assert await store.children("/größe") == [str(path).rpartition("/")[2]]
+
+
+# Passwords
+
+
+async def test_what_is_protected_is_read_by_all_and_written_by_one(
+    zookeeper: ZooKeeperProcess, chroot: str
+) -> None:
+    ours = store_at(zookeeper, chroot, credentials="bus:secret", protect=True)
+    others = store_at(zookeeper, chroot, credentials="bus:wrong", protect=True)
+    async with ours, others, store_at(zookeeper, chroot) as nobody:
+        await ours.transaction([Create("/a/b", b"x")])
+        for store in (others, nobody):
+            assert await store.get("/a/b") == Node(b"x", 0)
+            assert await store.children("/a") == ["b"]
+            for operation in (Set("/a/b", b"y"), Delete("/a/b"), Create("/a/c"), Create("/new")):
+                with pytest.raises(AccessDenied) as denied:
+                    await store.transaction([operation])
+                assert denied.value.path == operation.path
+            assert store.state is CONNECTED
+        assert await ours.transaction([Set("/a/b", b"y"), Create("/a/c")]) == [1, "/a/c"]
+
+
+async def test_what_is_kept_secret_is_denied(zookeeper: ZooKeeperProcess, chroot: str) -> None:
+    client = KazooClient(zookeeper.bootstrap)
+    client.start()
+    client.ensure_path(chroot)
+    client.create(f"{chroot}/secret", b"", [make_digest_acl("x", "y", all=True)])
+    client.stop()
+    client.close()
+    async with store_at(zookeeper, chroot) as store:
+        with pytest.raises(AccessDenied, match="denies access to /secret"):
+            await store.get("/secret")
+        with pytest.raises(AccessDenied):
+            await store.children("/secret")
+    with pytest.raises(StoreUnusable, match="denies access"):
+        await store_at(zookeeper, f"{chroot}/secret/below").start()
+
+
+# Limits
+
+
+async def test_what_zookeeper_would_hang_up_on_is_not_sent(
+    zookeeper: ZooKeeperProcess, chroot: str
+) -> None:
+    async with store_at(zookeeper, chroot) as store:
+        with pytest.raises(TransactionTooLarge, match=r"jute\.maxbuffer"):
+            await store.transaction([Create("/large", bytes(1 << 20))])
+        with pytest.raises(TransactionTooLarge):
+            await store.transaction([Create(f"/n/{i}", bytes(100)) for i in range(10_000)])
+        assert store.state is CONNECTED
+        assert await store.children("/") == []
+
+
+async def test_what_just_fits_is_taken(zookeeper: ZooKeeperProcess, chroot: str) -> None:
+    async with store_at(zookeeper, chroot, credentials="bus:secret", protect=True) as store:
+        states: list[object] = []
+        store.on_state(states.append)
+        await store.transaction([Create("/large", bytes(1_048_300))])
+        many = [Create(f"/n/{i}", bytes(30)) for i in range(5_000)]
+        await store.transaction(many)
+        assert len(await store.children("/n")) == len(many)
+        assert states == []
+
+
+# Finding brokers
+
+
+async def test_clients_find_the_brokers(zookeeper: ZooKeeperProcess, chroot: str) -> None:
+    address = f"zk://{zookeeper.bootstrap}{chroot}"
+    assert await find_brokers(address, 10) == []
+    async with store_at(zookeeper, chroot) as store:
+        for broker, host in ((10, "ten"), (2, "::2"), (1, "one")):
+            node = BrokerNode(host, 9092 + broker, 0)
+            await store.transaction([Create(node.path(broker), node.encode(), ephemeral=True)])
+        await store.transaction([Create("/brokers/ids/3", b"{", ephemeral=True)])
+        assert await find_brokers(address, 10) == [("one", 9093), ("::2", 9094), ("ten", 9102)]
+    assert await find_brokers(address, 10) == []
