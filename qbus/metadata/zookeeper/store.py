@@ -81,9 +81,9 @@ class ZooKeeperStore(MetadataStore):
         await self._session.open(self._patience)
         try:
             await self._make_chroot()
-        except (StoreError, exceptions.ZookeeperError) as error:
+        except StoreError as error:
             await self.close()
-            raise StoreUnusable(f"cannot use {self._session.address}: {error!r}") from error
+            raise StoreUnusable(f"cannot use {self._session.address}: {error}") from error
 
     async def close(self) -> None:
         """Wait for what is under way, and end the session, which deletes the ephemeral nodes."""
@@ -192,15 +192,18 @@ class ZooKeeperStore(MetadataStore):
         return await self._ask("exists_async", path) is not None
 
     async def _make_chroot(self) -> None:
-        """Create what is missing of the chroot: all but the last is not below the prefix."""
         chroot = self._session.address.chroot
         for path in [*reversed(ancestors(chroot)), chroot]:
-            if await self._session.ask(methodcaller("exists_async", path)) is None:
-                steps = [Step(Create(path), is_asked_for=True)]
-                request = partial(send, steps=steps, prefix="", acl=self._acl)
-                refused = refusal(steps, await self._session.ask(request))
-                if refused and not isinstance(refused.error, exceptions.NodeExistsError):
-                    raise refused.as_error()
+            try:
+                if await self._session.ask(methodcaller("exists_async", path)) is not None:
+                    continue
+            except exceptions.NoAuthError:
+                raise AccessDenied(path) from None
+            steps = [Step(Create(path), is_asked_for=True)]
+            request = partial(send, steps=steps, prefix="", acl=self._acl)
+            refused = refusal(steps, await self._session.ask(request))
+            if refused and not isinstance(refused.error, exceptions.NodeExistsError):
+                raise refused.as_error()
 
     # Both
 

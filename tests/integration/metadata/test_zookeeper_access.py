@@ -126,7 +126,7 @@ async def test_what_just_fits_is_taken(zookeeper: ZooKeeperProcess, chroot: str)
         states: list[object] = []
         store.on_state(states.append)
         await store.transaction([Create("/large", bytes(1_048_300))])
-        many = [Create(f"/n/{i}", bytes(30)) for i in range(5_000)]
+        many = [Create(f"/n/{i}", bytes(30)) for i in range(4_500)]
         await store.transaction(many)
         assert len(await store.children("/n")) == len(many)
         assert states == []
