@@ -12,8 +12,8 @@ class PartitionState:
     """One partition: its position and what was fetched from there.
 
     ``position`` is None as long as it has to be found: where ``reset_to`` (EARLIEST or LATEST) is,
-    or, when that is None too, where the group left off. A partition that ``is_stopped`` gives no more
-    records: the group is taking it away, and what was read of it is being committed.
+    or, when that is None too, where the group left off. A partition that ``is_stopped`` gives no
+    more records: the group is taking it away, and what was read of it is being committed.
     """
 
     __slots__ = ("committed", "fetched", "is_stopped", "position", "reset_to")

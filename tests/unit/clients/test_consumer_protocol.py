@@ -26,28 +26,41 @@ partitions = st.lists(
 
 
 def test_golden_subscription() -> None:
-    data = encode_subscription(Subscription(("b", "a"), (TopicPartition("a", 3),)))
+    owned = (TopicPartition("a", 3),)
+    data = encode_subscription(Subscription(("b", "a"), owned, b"\xfe", 7, "r"))
     assert (
         data.hex()
         == (
-            "0001"  # version
+            "0003"  # version
             "00000002" + "000161" + "000162"  # topics
-            "ffffffff"  # user data: null
+            "00000001" + "fe"  # user data
             "00000001" + "000161" + "00000001" + "00000003"  # owned
+            "00000007"  # generation
+            "000172"  # rack
         )
     )
 
 
 def test_golden_assignment() -> None:
     data = encode_assignment([TopicPartition("a", 3), TopicPartition("a", 1)])
-    assert data.hex() == "000100000001000161000000020000000100000003ffffffff"
+    assert data.hex() == "000300000001000161000000020000000100000003ffffffff"
 
 
-@given(st.lists(names, max_size=5, unique=True).map(sorted).map(tuple), partitions)
+@given(
+    st.lists(names, max_size=5, unique=True).map(sorted).map(tuple),
+    partitions,
+    st.none() | st.binary(max_size=9),
+    st.integers(-1, 2**31 - 1),
+    st.none() | names,
+)
 def test_subscription_round_trip(
-    topics: tuple[str, ...], owned: tuple[TopicPartition, ...]
+    topics: tuple[str, ...],
+    owned: tuple[TopicPartition, ...],
+    user_data: bytes | None,
+    generation: int,
+    rack: str | None,
 ) -> None:
-    subscription = Subscription(topics, owned)
+    subscription = Subscription(topics, owned, user_data, generation, rack)
     assert decode_subscription(encode_subscription(subscription)) == subscription
 
 
@@ -60,17 +73,36 @@ def test_no_bytes_are_no_partitions() -> None:
     assert decode_assignment(b"") == ()
 
 
-def test_version_0_owns_nothing() -> None:
-    data = bytes.fromhex("000000000001000161000000020102")
-    assert decode_subscription(data) == Subscription(("a",))
+TOPICS_AND_DATA = "00000001000161" + "000000020102"
+OWNED = "00000001" + "00016100000001" + "00000005"
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        ("0000" + TOPICS_AND_DATA, Subscription(("a",), (), b"\1\2")),
+        (
+            "0001" + TOPICS_AND_DATA + OWNED,
+            Subscription(("a",), (TopicPartition("a", 5),), b"\1\2"),
+        ),
+        (
+            "0002" + TOPICS_AND_DATA + OWNED + "00000007",
+            Subscription(("a",), (TopicPartition("a", 5),), b"\1\2", 7),
+        ),
+        (
+            "0003" + TOPICS_AND_DATA + OWNED + "00000007" + "ffff",
+            Subscription(("a",), (TopicPartition("a", 5),), b"\1\2", 7),
+        ),
+    ],
+)
+def test_every_version_is_read(data: str, said: Subscription) -> None:
+    assert decode_subscription(bytes.fromhex(data)) == said
 
 
 def test_later_versions_only_add() -> None:
-    later = (
-        struct.pack(">h", 3) + encode_subscription(Subscription(("a",)))[2:] + b"\0\0\0\5\xff\xff"
-    )
+    later = struct.pack(">h", 9) + encode_subscription(Subscription(("a",)))[2:] + b"more"
     assert decode_subscription(later) == Subscription(("a",))
-    later = struct.pack(">h", 3) + encode_assignment([TopicPartition("a", 0)])[2:] + b"more"
+    later = struct.pack(">h", 9) + encode_assignment([TopicPartition("a", 0)])[2:] + b"more"
     assert decode_assignment(later) == (TopicPartition("a", 0),)
 
 

@@ -1,0 +1,51 @@
+"""Assignors: who reads which partitions, as the leader of a group decides."""
+
+from collections.abc import Iterable
+
+from qbus.errors import ConfigError
+
+from .base import Assignments, Assignor, Candidate, Previous, Topics
+from .range import RangeAssignor
+from .roundrobin import RoundRobinAssignor
+from .sticky import CooperativeStickyAssignor, StickyAssignor
+
+__all__ = [
+    "DEFAULT_ASSIGNORS",
+    "Assignments",
+    "Assignor",
+    "Candidate",
+    "CooperativeStickyAssignor",
+    "Previous",
+    "RangeAssignor",
+    "RoundRobinAssignor",
+    "StickyAssignor",
+    "Topics",
+    "assignors_of",
+]
+
+_BUILT_IN: dict[str, type[Assignor]] = {
+    assignor.name: assignor
+    for assignor in (RangeAssignor, RoundRobinAssignor, StickyAssignor, CooperativeStickyAssignor)
+}
+DEFAULT_ASSIGNORS = ("range", "roundrobin", "cooperative-sticky")
+"""Range where all members can, as in the other clients; something in common with each of them."""
+
+
+def assignors_of(chosen: Iterable[str | Assignor]) -> tuple[Assignor, ...]:
+    """The assignors that were chosen by name, or made by the user, in their order.
+
+    Raises :class:`~qbus.errors.ConfigError`.
+    """
+    if isinstance(chosen, str):
+        chosen = (chosen,)
+    found: dict[str, Assignor] = {}
+    for one in chosen:
+        if not isinstance(one, Assignor) and one not in _BUILT_IN:
+            raise ConfigError(f"assignors are {', '.join(_BUILT_IN)}; not {one!r}")
+        assignor = one if isinstance(one, Assignor) else _BUILT_IN[one]()
+        if assignor.name in found:
+            raise ConfigError(f"two assignors have the name {assignor.name!r}")
+        found[assignor.name] = assignor
+    if not found:
+        raise ConfigError("a member of a group needs an assignor")
+    return tuple(found.values())
