@@ -1,11 +1,15 @@
 """Length-prefixed frames out of a byte stream, received straight into where they are needed."""
 
+from collections import deque
+
 from qbus.errors import WireError
 
 _PREFIX = 4
 _SMALL = 64 * 1024
 _TRUSTED = 4 * 1024 * 1024
 """What is allocated because a length says so; more only as the bytes arrive."""
+_SPARE = 2
+"""How many buffers are kept for the next large frames: one is filled while one is looked at."""
 
 
 class FrameReader:
@@ -13,7 +17,8 @@ class FrameReader:
 
     Small frames share one buffer, many to a read. A frame that does not fit gets a buffer of its
     own and the rest of it is received there, so a large response is never copied. A length that
-    promises more than ever comes costs no more than twice what did come.
+    promises more than ever comes costs no more than twice what did come. A buffer of which nobody
+    has a view any more is used again: to fill a new one with zeros costs half of receiving into it.
     """
 
     def __init__(self, max_frame_bytes: int) -> None:
@@ -22,14 +27,19 @@ class FrameReader:
         self._buffer = self._shared
         self._filled = 0
         self._given = memoryview(b"")
+        self._spare: deque[bytearray] = deque(maxlen=_SPARE)
         self._whole = 0  # the size of the large frame that is being received
 
     def buffer(self) -> memoryview:
         """Where to receive next; never empty. What was given out before is void."""
-        if self._filled == len(self._buffer):
-            self._given.release()
-            self._buffer += bytes(min(self._filled, self._whole - self._filled))
-        self._given = memoryview(self._buffer)[self._filled :]
+        if self._buffer is self._shared:
+            end = _SMALL
+        else:
+            if self._filled == len(self._buffer):
+                self._given.release()
+                self._buffer += bytes(min(self._filled, self._whole - self._filled))
+            end = self._whole
+        self._given = memoryview(self._buffer)[self._filled : end]
         return self._given
 
     def received(self, count: int) -> list[memoryview]:
@@ -55,7 +65,9 @@ class FrameReader:
     def _large_frame(self) -> list[memoryview]:
         if self._filled < self._whole:
             return []
-        frame = memoryview(self._buffer)[_PREFIX:]
+        frame = memoryview(self._buffer)[_PREFIX : self._whole]
+        if len(self._buffer) <= _TRUSTED:
+            self._spare.append(self._buffer)
         self._buffer = self._shared
         self._filled = 0
         return [frame]
@@ -67,11 +79,28 @@ class FrameReader:
             whole = _PREFIX + self._length_at(pos)
             if whole > _SMALL:
                 self._whole = whole
-                self._buffer = bytearray(min(whole, _TRUSTED))
+                self._buffer = self._allocate(min(whole, _TRUSTED))
         self._buffer[: len(rest)] = rest
+
+    def _allocate(self, size: int) -> bytearray:
+        for index, buffer in enumerate(self._spare):
+            if len(buffer) >= size and _is_unused(buffer):
+                del self._spare[index]
+                return buffer
+        return bytearray(size)
 
     def _length_at(self, pos: int) -> int:
         length = int.from_bytes(self._shared[pos : pos + _PREFIX], "big", signed=True)
         if not 0 <= length <= self._max_frame_bytes:
             raise WireError(f"a frame of {length} bytes; the limit is {self._max_frame_bytes}")
         return length
+
+
+def _is_unused(buffer: bytearray) -> bool:
+    """Whether nobody has a view of ``buffer``, which is when it may change its size."""
+    try:
+        buffer.append(0)
+    except BufferError:
+        return False
+    buffer.pop()
+    return True

@@ -101,7 +101,7 @@ def decode_response(api_key: int, version: int, buf: Buffer) -> tuple[int, Any]:
     view = memoryview(buf)
     if len(view) < _LENGTH.size:
         raise WireError("a response ends within its header")
-    api = KNOWN_API[ApiKey(api_key)]
+    api = KNOWN_API[api_key]  # type: ignore[index] # an int finds its ApiKey
     (correlation_id,) = _LENGTH.unpack_from(view)
     pos = _LENGTH.size
     if version >= api.first_flexible and api_key != ApiKey.API_VERSIONS:

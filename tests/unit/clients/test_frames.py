@@ -82,3 +82,37 @@ def test_a_length_that_promises_too_much_costs_no_more_than_twice_what_came() ->
         assert tracemalloc.get_traced_memory()[0] < 21_000_000
     finally:
         tracemalloc.stop()
+
+
+def receive(reader: FrameReader, payload: bytes) -> memoryview:
+    """The frame itself, not a copy."""
+    stream = framed(payload)
+    while True:
+        buffer = reader.buffer()
+        taken = min(len(buffer), len(stream))
+        buffer[:taken] = stream[:taken]
+        stream = stream[taken:]
+        for frame in reader.received(taken):
+            assert not stream
+            return frame
+
+
+def test_a_large_frame_that_somebody_looks_at_is_left_alone() -> None:
+    reader = FrameReader(LIMIT)
+    payloads = [bytes([number]) * (100_000 + number) for number in range(10)]
+    frames = [receive(reader, payload)[10:] for payload in payloads]
+    assert [bytes(frame) for frame in frames] == [payload[10:] for payload in payloads]
+
+
+def test_the_memory_of_one_that_nobody_looks_at_is_used_again() -> None:
+    reader = FrameReader(LIMIT)
+    memories = []
+    for number in range(20):
+        frame = receive(reader, bytes([number]) * (100_000 - number))
+        assert bytes(frame) == bytes([number]) * (100_000 - number)
+        memories.append(frame.obj)
+        part = frame[5:]
+        del frame
+        feed(reader, framed(b"small"), 100)
+        del part
+    assert len(set(map(id, memories))) <= 3
