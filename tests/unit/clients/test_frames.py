@@ -99,7 +99,7 @@ def receive(reader: FrameReader, payload: bytes) -> memoryview:
 
 def test_a_large_frame_that_somebody_looks_at_is_left_alone() -> None:
     reader = FrameReader(LIMIT)
-    payloads = [bytes([number]) * (100_000 + number) for number in range(10)]
+    payloads = [bytes([number]) * (100_000 - number) for number in range(10)]
     frames = [receive(reader, payload)[10:] for payload in payloads]
     assert [bytes(frame) for frame in frames] == [payload[10:] for payload in payloads]
 
