@@ -1,0 +1,41 @@
+"""Rebalance storms: members join, leave and die, connections are cut, and records keep coming.
+
+Each partition has one owner in a generation, no committed offset goes back, every record is seen.
+"""
+
+import os
+import random
+
+import pytest
+
+from tests.sdk.conftest import create_topic
+from tests.support.fault_proxy import FaultProxy
+
+from .storm import Storm
+
+PARTITIONS = 6
+SEED = int(os.environ.get("QBUS_SEED", random.randrange(10**6)))
+
+
+async def weather(proxy: FaultProxy, name: str, seed: int, seconds: float) -> None:
+    print("seed", seed)
+    await create_topic(proxy.bootstrap, name, PARTITIONS)
+    storm = Storm(proxy, name, name, seed)
+    await storm.rage(seconds)
+    chronicle = storm.chronicle
+    print(len(chronicle.generations), "generations,", storm.sent, "records")
+    assert chronicle.wrong == []
+    assert chronicle.count() == storm.sent
+    assert len(chronicle.generations) > seconds / 2
+    assert sum(chronicle.commits.values()) > 0
+
+
+async def test_a_squall(proxy: FaultProxy, name: str) -> None:
+    await weather(proxy, name, SEED, seconds=8)
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("seed", [SEED + 1, SEED + 2])
+async def test_a_storm(proxy: FaultProxy, name: str, seed: int) -> None:
+    await weather(proxy, name, seed, seconds=180)
