@@ -5,13 +5,14 @@ from pathlib import Path
 
 import click
 
-from perf import abuse, backlog, footprint, latency, partitions, throughput
+from perf import abuse, backlog, footprint, latency, partitions, sdk, throughput
 from perf.report import Figure, show, write_json, write_markdown
 
 CLAIMS: dict[str, Callable[[int, float], list[Figure]]] = {
     "throughput": throughput.run,
     "fsync": throughput.run_fsync,
     "latency": latency.run,
+    "sdk": sdk.run,
     "startup": footprint.run_startup,
     "memory": footprint.run_memory,
     "backlog": backlog.run,

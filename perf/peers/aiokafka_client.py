@@ -1,0 +1,87 @@
+"""aiokafka as the load; see :mod:`perf.sdk_client`."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+
+from perf.sdk_client import BATCH_BYTES, LINGER_MS, PATIENCE, Load
+
+
+async def send(load: Load) -> None:
+    """``await send`` for each record; its future is not looked at."""
+    async with _producer(load) as producer:
+        topic = load.topic
+        with load.measured():
+            for value in load.values():
+                await producer.send(topic, value)
+            await producer.flush()
+
+
+async def iterate(load: Load) -> None:
+    """``async for record in consumer``."""
+    seen = volume = 0
+    async with _consumer(load) as consumer, asyncio.timeout(PATIENCE):
+        with load.measured():
+            async for record in consumer:
+                seen += 1
+                volume += len(record.value)
+                if seen == load.count:
+                    break
+    load.check(seen, volume)
+
+
+async def poll(load: Load) -> None:
+    """``getmany``, and the value of each record."""
+    seen = volume = 0
+    async with _consumer(load) as consumer, asyncio.timeout(PATIENCE):
+        with load.measured():
+            while seen < load.count:
+                for records in (await consumer.getmany(timeout_ms=1000)).values():
+                    for record in records:
+                        volume += len(record.value)
+                    seen += len(records)
+    load.check(seen, volume)
+
+
+async def latency(load: Load) -> None:
+    """``send`` at a fixed rate, read by iteration."""
+    async with _consumer(load) as consumer, _producer(load) as producer, asyncio.timeout(PATIENCE):
+
+        async def read() -> None:
+            async for record in consumer:
+                if not load.arrived(record.value):
+                    return
+
+        reader = asyncio.create_task(read())
+        await asyncio.sleep(0.5)
+        for due, value in load.dues():
+            if (wait := due - time.perf_counter()) > 0:
+                await asyncio.sleep(wait)
+            await producer.send(load.topic, value)
+        await producer.flush()
+        await reader
+
+
+@asynccontextmanager
+async def _producer(load: Load) -> AsyncIterator[AIOKafkaProducer]:
+    producer = AIOKafkaProducer(
+        bootstrap_servers=load.bootstrap,
+        enable_idempotence=True,  # and so acks="all"
+        linger_ms=LINGER_MS,
+        max_batch_size=BATCH_BYTES,
+    )
+    async with producer:
+        await producer.partitions_for(load.topic)
+        yield producer
+
+
+@asynccontextmanager
+async def _consumer(load: Load) -> AsyncIterator[AIOKafkaConsumer]:
+    async with AIOKafkaConsumer(bootstrap_servers=load.bootstrap, group_id=None) as consumer:
+        partition = TopicPartition(load.topic, 0)
+        consumer.assign([partition])
+        consumer.seek(partition, 0)
+        yield consumer

@@ -1,0 +1,139 @@
+"""confluent-kafka (librdkafka) as the load; see :mod:`perf.sdk_client`."""
+
+import threading
+import time
+
+from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
+
+from perf.sdk_client import BATCH_BYTES, BUFFER_BYTES, LINGER_MS, PATIENCE, Load
+
+
+def send(load: Load) -> None:
+    """``produce`` for each record, without a callback."""
+    producer = _producer(load)
+    produce, topic = producer.produce, load.topic
+    with load.measured():
+        for value in load.values():
+            try:
+                produce(topic, value)
+            except BufferError:
+                _wait_and_produce(producer, topic, value)
+        _flush(producer)
+
+
+def send_reported(load: Load) -> None:
+    """``produce`` for each record, with a callback that is told of its delivery."""
+    producer = _producer(load)
+    produce, poll, topic = producer.produce, producer.poll, load.topic
+    delivered = 0
+
+    def on_delivery(error: object, _message: Message) -> None:
+        nonlocal delivered
+        delivered += error is None
+
+    with load.measured():
+        for value in load.values():
+            try:
+                produce(topic, value, on_delivery=on_delivery)
+            except BufferError:
+                _wait_and_produce(producer, topic, value, on_delivery=on_delivery)
+            poll(0)
+        _flush(producer)
+    load.check(delivered, delivered * load.size)
+
+
+def send_many(load: Load) -> None:
+    """``produce_batch`` for a list of records."""
+    producer = _producer(load)
+    with load.measured():
+        for chunk in load.chunks():
+            messages = [{"value": value} for value in chunk]
+            while messages:
+                producer.produce_batch(load.topic, messages)
+                messages = [{"value": m["value"]} for m in messages if "_error" in m]
+                producer.poll(0.01 if messages else 0)
+        _flush(producer)
+
+
+def poll(load: Load) -> None:
+    """``consume(500)``, and the value of each record."""
+    consumer = _consumer(load)
+    seen = volume = 0
+    deadline = time.monotonic() + PATIENCE
+    with load.measured():
+        while seen < load.count and time.monotonic() < deadline:
+            for message in consumer.consume(500, 1.0):
+                if message.error():
+                    raise KafkaException(message.error())
+                seen += 1
+                volume += len(message.value())
+    load.check(seen, volume)
+    consumer.close()
+
+
+def latency(load: Load) -> None:
+    """``produce`` at a fixed rate, read by ``poll``."""
+    consumer = _consumer(load)
+    producer = _producer(load)
+    consumer.poll(0.5)
+
+    def read() -> None:
+        while (message := consumer.poll(PATIENCE)) is not None:
+            if not load.arrived(message.value() or b""):
+                return
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    for due, value in load.dues():
+        if (wait := due - time.perf_counter()) > 0:
+            time.sleep(wait)
+        producer.produce(load.topic, value)
+    _flush(producer)
+    reader.join()
+    consumer.close()
+
+
+def _producer(load: Load) -> Producer:
+    producer = Producer(
+        {
+            "bootstrap.servers": load.bootstrap,
+            "acks": "all",
+            "enable.idempotence": True,
+            "linger.ms": LINGER_MS,
+            "batch.size": BATCH_BYTES,
+            "queue.buffering.max.messages": 10_000_000,
+            "queue.buffering.max.kbytes": BUFFER_BYTES // 1024,
+        }
+    )
+    producer.list_topics(load.topic, timeout=30)
+    return producer
+
+
+def _consumer(load: Load) -> Consumer:
+    consumer = Consumer(
+        {
+            "bootstrap.servers": load.bootstrap,
+            "group.id": "perf",
+            "enable.auto.commit": False,
+            "queued.max.messages.kbytes": BUFFER_BYTES // 1024,
+            "queued.min.messages": 1_000_000,
+        }
+    )
+    consumer.list_topics(load.topic, timeout=30)
+    consumer.assign([TopicPartition(load.topic, 0, 0)])
+    return consumer
+
+
+def _wait_and_produce(producer: Producer, topic: str, value: bytes, **options: object) -> None:
+    while True:
+        producer.poll(0.01)
+        try:
+            producer.produce(topic, value, **options)
+        except BufferError:
+            continue
+        return
+
+
+def _flush(producer: Producer) -> None:
+    if left := producer.flush(PATIENCE):
+        raise KafkaException(f"{left} records were not delivered")

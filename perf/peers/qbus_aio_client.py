@@ -1,0 +1,109 @@
+"""The SDK for asyncio as the load; see :mod:`perf.sdk_client`."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from perf.sdk_client import BUFFER_BYTES, LINGER_MS, PATIENCE, Load, arrow_batches, arrow_volume
+from qbus.aio import Consumer, Producer
+
+
+async def send(load: Load) -> None:
+    """``await send`` for each record; what it returns is not looked at."""
+    async with _producer(load) as producer:
+        send_one, topic = producer.send, load.topic
+        with load.measured():
+            for value in load.values():
+                await send_one(topic, value)
+            await producer.flush()
+
+
+async def send_many(load: Load) -> None:
+    """``send_many`` for a list of values."""
+    async with _producer(load) as producer:
+        with load.measured():
+            for chunk in load.chunks():
+                await producer.send_many(load.topic, chunk)
+            await producer.flush()
+
+
+async def send_arrow(load: Load) -> None:
+    """``send_arrow`` for a column."""
+    async with _producer(load) as producer:
+        batches = arrow_batches(load)
+        with load.measured():
+            for batch in batches:
+                await producer.send_arrow(load.topic, batch)
+            await producer.flush()
+
+
+async def iterate(load: Load) -> None:
+    """``async for record in consumer``."""
+    seen = volume = 0
+    async with _consumer(load) as consumer, asyncio.timeout(PATIENCE):
+        with load.measured():
+            async for record in consumer:
+                seen += 1
+                volume += len(record.value or b"")
+                if seen == load.count:
+                    break
+    load.check(seen, volume)
+
+
+async def poll(load: Load) -> None:
+    """``poll``, and the value of each record."""
+    seen = volume = 0
+    async with _consumer(load) as consumer, asyncio.timeout(PATIENCE):
+        with load.measured():
+            while seen < load.count:
+                for records in await consumer.poll(1.0):
+                    for record in records:
+                        volume += len(record.value or b"")
+                    seen += len(records)
+    load.check(seen, volume)
+
+
+async def poll_arrow(load: Load) -> None:
+    """``poll_arrow``, and the length of each value."""
+    seen = volume = 0
+    async with _consumer(load) as consumer, asyncio.timeout(PATIENCE):
+        with load.measured():
+            while seen < load.count:
+                for batch in await consumer.poll_arrow(1.0):
+                    volume += arrow_volume(batch)
+                    seen += batch.num_rows
+    load.check(seen, volume)
+
+
+async def latency(load: Load) -> None:
+    """``send`` at a fixed rate, read by iteration."""
+    async with _consumer(load) as consumer, _producer(load) as producer, asyncio.timeout(PATIENCE):
+        await consumer.poll(0.5)
+
+        async def read() -> None:
+            async for record in consumer:
+                if not load.arrived(record.value or b""):
+                    return
+
+        reader = asyncio.create_task(read())
+        for due, value in load.dues():
+            if (wait := due - time.perf_counter()) > 0:
+                await asyncio.sleep(wait)
+            await producer.send(load.topic, value)
+        await producer.flush()
+        await reader
+
+
+@asynccontextmanager
+async def _producer(load: Load) -> AsyncIterator[Producer]:
+    async with Producer(load.bootstrap, linger_ms=LINGER_MS, buffer_bytes=BUFFER_BYTES) as producer:
+        await producer.partitions(load.topic)
+        yield producer
+
+
+@asynccontextmanager
+async def _consumer(load: Load) -> AsyncIterator[Consumer]:
+    async with Consumer(load.bootstrap, prefetch_bytes=BUFFER_BYTES) as consumer:
+        consumer.assign([(load.topic, 0, 0)])
+        yield consumer

@@ -1,0 +1,104 @@
+"""The SDK's blocking face as the load; see :mod:`perf.sdk_client`."""
+
+import threading
+import time
+
+from perf.sdk_client import BUFFER_BYTES, LINGER_MS, PATIENCE, Load, arrow_batches, arrow_volume
+from qbus import Consumer, Producer
+
+
+def send(load: Load) -> None:
+    """``send`` for each record; what it returns is not looked at."""
+    with _producer(load) as producer:
+        send_one, topic = producer.send, load.topic
+        with load.measured():
+            for value in load.values():
+                send_one(topic, value)
+            producer.flush(PATIENCE)
+
+
+def send_many(load: Load) -> None:
+    """``send_many`` for a list of values."""
+    with _producer(load) as producer, load.measured():
+        for chunk in load.chunks():
+            producer.send_many(load.topic, chunk)
+        producer.flush(PATIENCE)
+
+
+def send_arrow(load: Load) -> None:
+    """``send_arrow`` for a column."""
+    with _producer(load) as producer:
+        batches = arrow_batches(load)
+        with load.measured():
+            for batch in batches:
+                producer.send_arrow(load.topic, batch)
+            producer.flush(PATIENCE)
+
+
+def iterate(load: Load) -> None:
+    """``for record in consumer``."""
+    seen = volume = 0
+    with _consumer(load) as consumer, load.measured():
+        for record in consumer:
+            seen += 1
+            volume += len(record.value or b"")
+            if seen == load.count:
+                break
+    load.check(seen, volume)
+
+
+def poll(load: Load) -> None:
+    """``poll``, and the value of each record."""
+    seen = volume = 0
+    deadline = time.monotonic() + PATIENCE
+    with _consumer(load) as consumer, load.measured():
+        while seen < load.count and time.monotonic() < deadline:
+            for records in consumer.poll(1.0):
+                for record in records:
+                    volume += len(record.value or b"")
+                seen += len(records)
+    load.check(seen, volume)
+
+
+def poll_arrow(load: Load) -> None:
+    """``poll_arrow``, and the length of each value."""
+    seen = volume = 0
+    deadline = time.monotonic() + PATIENCE
+    with _consumer(load) as consumer, load.measured():
+        while seen < load.count and time.monotonic() < deadline:
+            for batch in consumer.poll_arrow(1.0):
+                volume += arrow_volume(batch)
+                seen += batch.num_rows
+    load.check(seen, volume)
+
+
+def latency(load: Load) -> None:
+    """``send`` at a fixed rate, read by iteration."""
+    with _consumer(load) as consumer, _producer(load) as producer:
+        consumer.poll(0.5)
+
+        def read() -> None:
+            for record in consumer:
+                if not load.arrived(record.value or b""):
+                    return
+
+        reader = threading.Thread(target=read)
+        reader.start()
+        for due, value in load.dues():
+            if (wait := due - time.perf_counter()) > 0:
+                time.sleep(wait)
+            producer.send(load.topic, value)
+        producer.flush(PATIENCE)
+        reader.join()
+
+
+def _producer(load: Load) -> Producer:
+    producer = Producer(load.bootstrap, linger_ms=LINGER_MS, buffer_bytes=BUFFER_BYTES)
+    producer.partitions(load.topic)
+    return producer
+
+
+def _consumer(load: Load) -> Consumer:
+    consumer = Consumer(load.bootstrap, prefetch_bytes=BUFFER_BYTES)
+    consumer.assign([(load.topic, 0, 0)])
+    return consumer

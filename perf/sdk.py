@@ -1,0 +1,165 @@
+"""The SDK beside confluent-kafka, aiokafka and kafka-python, against one and the same broker.
+
+Every load is a process of its own, they take turns, and each must send or read every record. All
+producers are idempotent with ``acks="all"`` and wait 5 ms for more records; all clients may buffer
+64 MiB, where they have a limit.
+"""
+
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from importlib.util import find_spec
+from itertools import count as counter
+from itertools import product
+from pathlib import Path
+from typing import NamedTuple
+
+from perf import rdkafka, sdk_client
+from perf.report import Figure
+from perf.servers import MEMORY
+from tests.support.broker_process import BrokerProcess
+
+RATE = 5000
+SIZES = {100: 1_000_000, 1000: 300_000}
+_COSTS = {"records_s": "records/s", "cpu_s": "CPU s per million", "memory_mb": "MB at most"}
+_DELAYS = {"p50_ms": "ms (p50)", "p99_ms": "ms (p99)"}
+_NAMES = {
+    "qbus": "qbus",
+    "qbus_aio": "qbus.aio",
+    "confluent": "confluent-kafka",
+    "kafka_python": "kafka-python",
+    "aiokafka": "aiokafka",
+}
+
+_topics = counter()
+
+
+class Side(NamedTuple):
+    """One way to use a client: a module of ``perf.peers``, and a function of it."""
+
+    client: str
+    load: str
+
+    def __str__(self) -> str:
+        return f"{_NAMES[self.client]} {self.load}"
+
+
+class Pair(NamedTuple):
+    """What is compared: a way to use the SDK, and a peer's way to do the same."""
+
+    ours: Side
+    peer: Side
+
+    def __str__(self) -> str:
+        return f"{self.ours} / {self.peer}"
+
+
+_FACES = ("qbus", "qbus_aio")
+_ALIKE = (("qbus", "kafka_python"), ("qbus_aio", "aiokafka"))
+
+
+def _pairs(loads: tuple[str, ...], confluent: str, alike: tuple[str, ...]) -> list[Pair]:
+    """Each load of both faces beside one of confluent-kafka, some beside those of the others."""
+    with_confluent = product(loads, _FACES)
+    pairs = [Pair(Side(face, load), Side("confluent", confluent)) for load, face in with_confluent]
+    with_others = product(alike, _ALIKE)
+    return pairs + [Pair(Side(ours, load), Side(peer, load)) for load, (ours, peer) in with_others]
+
+
+def run(rounds: int, scale: float) -> list[Figure]:
+    """Send and read records of 100 B and of 1 KB; then the time from end to end at a fixed rate."""
+    sends, reads = ("send", "send_many", "send_arrow"), ("iterate", "poll", "poll_arrow")
+    if find_spec("pyarrow") is None:
+        sends, reads = sends[:-1], reads[:-1]
+        print("pyarrow is not installed: send_arrow and poll_arrow are left out", file=sys.stderr)
+    sending = _pairs(sends, "send", ("send",))
+    sending += [
+        Pair(Side("qbus", "send_many"), Side("confluent", "send_many")),
+        Pair(Side("qbus", "send_reported"), Side("confluent", "send_reported")),
+    ]
+    reading = _pairs(reads, "poll", ("iterate", "poll"))
+    waiting = _pairs(("latency",), "latency", ("latency",))
+    figures: list[Figure] = []
+    with (
+        tempfile.TemporaryDirectory(prefix="qbus-perf-") as directory,
+        BrokerProcess(Path(directory, "qbus"), *MEMORY.qbus) as broker,
+    ):
+        for size, full in SIZES.items():
+            bench = Bench(broker.bootstrap, max(int(full * scale), 1000), size)
+            figures += bench.compare_sending(sending, rounds)
+            figures += bench.compare_reading(reading, rounds)
+        bench = Bench(broker.bootstrap, max(int(10 * RATE * scale), 1000), 100)
+        figures += bench.compare_waiting(waiting, rounds)
+    return figures
+
+
+class Bench:
+    """A broker, and how many records of what size each load sends to it or reads from it."""
+
+    def __init__(self, bootstrap: str, count: int, size: int) -> None:
+        self._bootstrap = bootstrap
+        self._count = count
+        self._size = size
+
+    def compare_sending(self, pairs: list[Pair], rounds: int) -> list[Figure]:
+        """What it takes to send, each to a topic of its own."""
+        return self._compare(pairs, _COSTS, rounds, self._run_on_fresh_topic)
+
+    def compare_reading(self, pairs: list[Pair], rounds: int) -> list[Figure]:
+        """What it takes to read, all from the same topic."""
+        with self._fresh_topic() as topic:
+            rdkafka.produce(self._bootstrap, topic, self._count, self._size)
+            return self._compare(pairs, _COSTS, rounds, lambda side: self._run(side, topic))
+
+    def compare_waiting(self, pairs: list[Pair], rounds: int) -> list[Figure]:
+        """How long it takes from the moment when a record is due until it is read."""
+        run = partial(self._run_on_fresh_topic, rate=RATE)
+        return self._compare(pairs, _DELAYS, rounds, run)
+
+    def _compare(
+        self,
+        pairs: list[Pair],
+        units: dict[str, str],
+        rounds: int,
+        run_side: Callable[[Side], dict[str, float]],
+    ) -> list[Figure]:
+        """Measure all sides in turn, and put them beside each other as the pairs say."""
+        sides = dict.fromkeys(side for pair in pairs for side in pair)
+        turns = [{side: run_side(side) for side in sides} for _ in range(rounds)]
+        return [
+            Figure(
+                f"{pair}, {self._size} B",
+                unit,
+                qbus=[turn[pair.ours][cost] for turn in turns],
+                peer=[turn[pair.peer][cost] for turn in turns],
+                lower_is_better=cost != "records_s",
+            )
+            for pair, (cost, unit) in product(pairs, units.items())
+        ]
+
+    def _run_on_fresh_topic(self, side: Side, rate: int = 0) -> dict[str, float]:
+        with self._fresh_topic() as topic:
+            result = self._run(side, topic, rate)
+            if (stored := rdkafka.end_offset(self._bootstrap, topic)) != self._count:
+                raise RuntimeError(f"{side} sent {self._count} records, {stored} were stored")
+            return result
+
+    def _run(self, side: Side, topic: str, rate: int = 0) -> dict[str, float]:
+        return sdk_client.run(
+            side.client,
+            side.load,
+            bootstrap=self._bootstrap,
+            topic=topic,
+            count=self._count,
+            size=self._size,
+            rate=rate,
+        )
+
+    @contextmanager
+    def _fresh_topic(self) -> Iterator[str]:
+        topic = f"sdk-{next(_topics)}"
+        rdkafka.create_topic(self._bootstrap, topic)
+        yield topic
+        rdkafka.delete_topic(self._bootstrap, topic)

@@ -1,0 +1,153 @@
+"""A client as the load, in a process of its own: ``python -m perf.sdk_client CLIENT.LOAD JSON``.
+
+CLIENT is a module of ``perf.peers`` that ends in ``_client``, LOAD a function of it that takes a
+:class:`Load`. Prints what it measured as one JSON object. What the client does before it sends or
+reads, such as connecting, is not part of it.
+"""
+
+import asyncio
+import inspect
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from itertools import cycle, islice
+from pathlib import Path
+from typing import Any
+
+BUFFER_BYTES = 64 * 1024 * 1024
+"""What each client may buffer, to send it or ahead of who reads it, where it has a limit."""
+BATCH_BYTES = 1_000_000
+"""librdkafka's default, which the other peers are the quicker for, too."""
+LINGER_MS = 5
+"""librdkafka's default, for all of them."""
+CHUNK = 10_000
+"""Records that are handed over at once by those loads that do so."""
+PATIENCE = 60.0
+"""Seconds without a record after which a load that reads gives up."""
+
+_STAMP = 20
+
+
+def run(client: str, load: str, **options: Any) -> dict[str, float]:
+    """Run one load in a fresh process and return what it measured."""
+    command = [sys.executable, "-m", "perf.sdk_client", f"{client}.{load}", json.dumps(options)]
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, timeout=600)
+    result: dict[str, float] = json.loads(done.stdout)
+    return result
+
+
+class Load:
+    """What a client is to send or to read, and what that cost."""
+
+    def __init__(self, bootstrap: str, topic: str, count: int, size: int, rate: int = 0) -> None:
+        self.bootstrap = bootstrap
+        self.topic = topic
+        self.count = count
+        self.size = size
+        self.rate = rate
+        self._result: dict[str, float] = {}
+        self._delays: list[float] = []
+
+    def values(self) -> Iterator[bytes]:
+        """``count`` values, half random, half repeated: about what logs compress to."""
+        return islice(cycle(_some_values(self.size)), self.count)
+
+    def chunks(self) -> Iterator[list[bytes]]:
+        """The same, as lists."""
+        values = self.values()
+        while chunk := list(islice(values, CHUNK)):
+            yield chunk
+
+    @contextmanager
+    def measured(self) -> Iterator[None]:
+        """Take the time and the processor time of the block, of all threads."""
+        started, used = time.perf_counter(), time.process_time()
+        yield
+        used, seconds = time.process_time() - used, time.perf_counter() - started
+        self._result = {
+            "records_s": self.count / seconds,
+            "cpu_s": used / self.count * 1e6,
+            "memory_mb": _peak_memory_mb(),
+        }
+
+    def check(self, seen: int, volume: int) -> None:
+        """Raise unless ``seen`` records with ``volume`` bytes of values are all that there are."""
+        if (seen, volume) != (self.count, self.count * self.size):
+            raise RuntimeError(f"{seen} records, {volume} bytes: not {self.count} of {self.size}")
+
+    def dues(self) -> Iterator[tuple[float, bytes]]:
+        """When each record is to be sent, from a moment ahead on, and the value that tells it."""
+        start = time.perf_counter() + 0.01
+        padding = b" " * (self.size - _STAMP)
+        for index in range(self.count):
+            due = start + index / self.rate
+            yield due, f"{due:<{_STAMP}.9f}".encode()[:_STAMP] + padding
+
+    def arrived(self, value: bytes) -> bool:
+        """Note how long a record of :meth:`dues` took; whether more of them are to come."""
+        self._delays.append(time.perf_counter() - float(value[:_STAMP]))
+        return len(self._delays) < self.count
+
+    def result(self) -> dict[str, float]:
+        """What was measured; raises when that is nothing, or not all records came."""
+        if self.rate:
+            if len(self._delays) != self.count:
+                raise RuntimeError(f"{len(self._delays)} of {self.count} records came")
+            steady = sorted(self._delays[self.count // 5 :])  # the first fifth warms up
+            return {f"p{p}_ms": steady[len(steady) * p // 100] * 1000 for p in (50, 99)}
+        if not self._result:
+            raise RuntimeError("nothing was measured")
+        return self._result
+
+
+def arrow_batches(load: Load) -> Iterator[Any]:
+    """As :meth:`Load.chunks`, as Arrow's record batches; again and again the same one."""
+    import pyarrow as pa
+
+    values = list(islice(cycle(_some_values(load.size)), CHUNK))
+    batch = pa.record_batch({"value": pa.array(values, pa.binary())})
+    for start in range(0, load.count, CHUNK):
+        yield batch.slice(0, min(CHUNK, load.count - start))
+
+
+def arrow_volume(batch: Any) -> int:
+    """The bytes of the values of a record batch."""
+    import pyarrow.compute as pc
+
+    return int(pc.sum(pc.binary_length(batch.column("value"))).as_py())
+
+
+def _some_values(size: int) -> list[bytes]:
+    return [os.urandom(size // 2) + b"x" * (size - size // 2) for _ in range(1000)]
+
+
+def _peak_memory_mb() -> float:
+    # Not getrusage: its peak is inherited from the process that started this one.
+    found = re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())
+    assert found is not None
+    return int(found[1]) / 1000
+
+
+def main() -> None:
+    """Run the load that the arguments name."""
+    name, options = sys.argv[1:]
+    client, _, function = name.partition(".")
+    load = Load(**json.loads(options))
+    outcome = getattr(import_module(f"perf.peers.{client}_client"), function)(load)
+    if inspect.isawaitable(outcome):
+        asyncio.run(_finish(outcome))
+    print(json.dumps(load.result()))
+
+
+async def _finish(outcome: Any) -> None:
+    await outcome
+
+
+if __name__ == "__main__":
+    main()
