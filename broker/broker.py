@@ -8,13 +8,13 @@ from pathlib import Path
 
 from qbus.clock import Clock
 from qbus.config import Address, BrokerConfig, TopicConfig
-from qbus.metadata import EmbeddedStore, MetadataStore
 
 from .controller import Controller, ensure_cluster_id, register_broker
 from .group import GroupCoordinator
 from .log import LogConfig, LogManager
 from .metadata_cache import MetadataCache
 from .metadata_image import BrokerInfo
+from .metadata_store import metadata_store
 from .metrics import Metrics
 from .producer_ids import ProducerIds
 from .replication.replica_manager import ReplicaManager
@@ -22,7 +22,7 @@ from .replication.settings import log_config
 
 _log = logging.getLogger(__name__)
 
-STORE_FILE = "metadata.db"
+_SESSIONS = 1.5  # ZooKeeper ends them by and by
 _EVERY_INTERFACE = {"", "0.0.0.0", "::"}  # noqa: S104 - compared with, not listened on
 
 
@@ -41,7 +41,7 @@ class Broker:
         self.node_id = config.node_id
         self.clock = clock
         self.metrics = Metrics()
-        self.store: MetadataStore = EmbeddedStore(Path(config.log_dirs[0]) / STORE_FILE)
+        self.store = metadata_store(config)
         self.metadata = MetadataCache(self.store, config)
         self.controller = Controller(self.store, self.metadata, config, clock)
         self.producer_ids = ProducerIds(self.store, self.node_id)
@@ -59,7 +59,9 @@ class Broker:
         self._make_directory()
         await self.store.start()
         self.cluster_id = await ensure_cluster_id(self.store)
-        await register_broker(self.store, self._info(listening), self.clock)
+        await register_broker(
+            self.store, self._info(listening), self.clock, patience_s=self._patience_s
+        )
         await self.controller.start()
         await self.metadata.start()
         self.logs = await asyncio.to_thread(self._open_logs)
@@ -95,6 +97,13 @@ class Broker:
         metrics.counter("group_rebalances", "Rebalances completed", lambda: groups.rebalances)
         metrics.counter("offset_commits", "Offsets committed", lambda: groups.commits)
         metrics.counter("offsets_expired", "Offsets expired", lambda: groups.expired_offsets)
+
+    @property
+    def _patience_s(self) -> float:
+        """How long what is left of a broker that crashed stays registered, at most."""
+        if self.config.zookeeper_address is None:
+            return 0.0
+        return _SESSIONS * self.config.zookeeper_session_timeout_ms / 1000
 
     def _make_directory(self) -> None:
         Path(self.config.log_dirs[0]).mkdir(parents=True, exist_ok=True)

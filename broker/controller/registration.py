@@ -1,13 +1,25 @@
 """What a broker tells the store when it comes up: that it is there, and where."""
 
+import asyncio
+import logging
+
 from qbus.clock import Clock
 from qbus.errors import ConfigError
 from qbus.metadata import Create, MetadataStore, NodeExists, Set, VersionConflict
 from qbus.metadata.feed import announce
 from qbus.metadata.ids import encode_id, new_id
-from qbus.metadata.znodes import CLUSTER_ID, BrokerEpochNode, BrokerNode, ChangeNode, ClusterIdNode
+from qbus.metadata.znodes import (
+    BROKERS,
+    CLUSTER_ID,
+    BrokerEpochNode,
+    BrokerNode,
+    ChangeNode,
+    ClusterIdNode,
+)
 
 from ..metadata_image import BrokerInfo
+
+_log = logging.getLogger(__name__)
 
 
 async def ensure_cluster_id(store: MetadataStore) -> str:
@@ -29,8 +41,13 @@ async def ensure_cluster_id(store: MetadataStore) -> str:
             continue
 
 
-async def register_broker(store: MetadataStore, broker: BrokerInfo, clock: Clock) -> int:
+async def register_broker(
+    store: MetadataStore, broker: BrokerInfo, clock: Clock, *, patience_s: float = 0.0
+) -> int:
     """Register ``broker``, for as long as the session lasts, under a new epoch, which is returned.
+
+    A broker that crashed stays registered until its session ends: so long, ``patience_s`` seconds
+    at most, this one waits.
 
     Raises:
         ConfigError: another broker with the same id is registered.
@@ -53,7 +70,23 @@ async def register_broker(store: MetadataStore, broker: BrokerInfo, clock: Clock
                 ]
             )
         except (VersionConflict, NodeExists) as error:
-            if error.path == path:
+            if error.path == path or await _is_gone(store, broker.id, patience_s):
                 continue
             raise ConfigError(f"node.id={broker.id}: a broker with this id is running") from error
         return epoch
+
+
+async def _is_gone(store: MetadataStore, node_id: int, patience_s: float) -> bool:
+    """Wait for the end of a registration; whether it has come."""
+    if patience_s <= 0:
+        return False
+    _log.info("broker %d is still registered; waiting for the end of its session", node_id)
+    try:
+        async with asyncio.timeout(patience_s):
+            while True:
+                changed = asyncio.Event()
+                if str(node_id) not in await store.children(BROKERS, changed.set):
+                    return True
+                await changed.wait()
+    except TimeoutError:
+        return False

@@ -19,6 +19,11 @@ import click
     "--advertise", metavar="HOST:PORT", help="What clients connect to, if not what is listened on."
 )
 @click.option("--node-id", type=click.IntRange(0), metavar="N", help="Default: 1.")
+@click.option(
+    "--zookeeper",
+    metavar="HOST:PORT,.../CHROOT",
+    help="Keep the metadata in this ZooKeeper; by default it is in a file in DIR.",
+)
 @click.option("--metrics-listen", metavar="HOST:PORT", help="Serve Prometheus metrics there.")
 @click.option(
     "--config",
@@ -51,6 +56,7 @@ def broker(
     listen: str | None,
     advertise: str | None,
     node_id: int | None,
+    zookeeper: str | None,
     metrics_listen: str | None,
     config_file: Path | None,
     options: tuple[str, ...],
@@ -79,6 +85,7 @@ def broker(
             "listeners": listen,
             "advertised.listeners": advertise,
             "node.id": node_id,
+            "zookeeper.connect": zookeeper,
             "metrics.listen": metrics_listen,
         },
     )

@@ -12,9 +12,10 @@ from .network import NetworkKeys
 from .settings import ConfigEntry, ConfigSource, Stated
 from .synonyms import RELATIVES, SYNONYMS
 from .topic import TOPIC_CONFIG
+from .zookeeper import ZooKeeperKeys
 
 
-class BrokerConfig(NetworkKeys, LogKeys, GroupKeys):
+class BrokerConfig(NetworkKeys, LogKeys, GroupKeys, ZooKeeperKeys):
     """Every broker key, typed: ``config.num_partitions`` is ``num.partitions`` in force.
 
     Only :meth:`set_dynamic` changes it, so whoever reads it when needed follows.
@@ -106,6 +107,8 @@ class BrokerConfig(NetworkKeys, LogKeys, GroupKeys):
                 f"queued.max.request.bytes={budget}: expected room for one request of "
                 f"socket.request.max.bytes, which is {frame}"
             )
+        if self.zookeeper_set_acl and not self.zookeeper_digest:
+            raise ConfigError("zookeeper.set.acl=true: expected zookeeper.digest with it")
         if len(set(self.log_dirs)) < len(self.log_dirs):
             raise ConfigError(f"log.dirs={','.join(self.log_dirs)}: expected different directories")
 

@@ -49,6 +49,9 @@ def test_takes_what_the_operator_states() -> None:
         ("advertised.listeners", "0.0.0.0:9092", "clients can connect to"),
         ("advertised.listeners", ":9092", "clients can connect to"),
         ("metrics.listen", "9404", "host:port"),
+        ("zookeeper.connect", "a:x", "host:port,.../chroot"),
+        ("zookeeper.digest", "bus", "user:password"),
+        ("zookeeper.set.acl", "true", "zookeeper.digest"),
         ("durability", "yes", "one of fsync, memory"),
         ("log.cleanup.policy", "compact", "compaction is not supported"),
         ("log.dirs", "/a,/a", "different directories"),
@@ -62,6 +65,19 @@ def test_refuses_what_cannot_be(name: str, value: str, why: str) -> None:
         BrokerConfig({name: value})
     assert why in str(refused.value)
     assert name in str(refused.value) or "request" in name
+
+
+def test_what_is_wrong_with_a_password_is_said_without_it() -> None:
+    with pytest.raises(ConfigError) as refused:
+        BrokerConfig({"zookeeper.digest": "secret"})
+    assert "secret" not in str(refused.value)
+
+
+def test_a_zookeeper_is_an_address_or_none() -> None:
+    assert BrokerConfig().zookeeper_address is None
+    address = BrokerConfig({"zookeeper.connect": "a,b:2182/bus"}).zookeeper_address
+    assert address is not None
+    assert str(address) == "a:2181,b:2182/bus"
 
 
 def test_no_memory_budget_is_no_contradiction() -> None:

@@ -1,5 +1,6 @@
 """A broker registers under a new epoch each time, and only once at a time."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ from qbus.broker.controller import ensure_cluster_id, register_broker
 from qbus.broker.metadata_image import BrokerInfo
 from qbus.clock import ManualClock
 from qbus.errors import ConfigError
-from qbus.metadata import Create, EmbeddedStore
+from qbus.metadata import Create, Delete, EmbeddedStore
 from qbus.metadata.errors import MalformedNode
 from qbus.metadata.feed import newest
 from qbus.metadata.ids import decode_id
@@ -59,3 +60,23 @@ async def test_an_id_is_registered_once_at_a_time(tmp_path: Path) -> None:
         epoch = await store.get(BrokerEpochNode.path(3))
         assert epoch is not None
         assert epoch.version == 0, "the refused one did not fence the other"
+
+
+async def test_the_registration_of_a_broker_that_crashed_is_waited_out(tmp_path: Path) -> None:
+    async with EmbeddedStore(tmp_path / "m.db") as store:
+        await register_broker(store, BROKER, ManualClock())
+        waiting = asyncio.ensure_future(
+            register_broker(store, BROKER, ManualClock(), patience_s=60)
+        )
+        await store.transaction([Create(BrokerNode.path(4), ephemeral=True)])
+        await asyncio.sleep(0.05)
+        assert not waiting.done(), "another broker came, this one did not go"
+        await store.transaction([Delete(BrokerNode.path(3))])
+        assert await waiting == 1
+
+
+async def test_patience_ends(tmp_path: Path) -> None:
+    async with EmbeddedStore(tmp_path / "m.db") as store:
+        await register_broker(store, BROKER, ManualClock())
+        with pytest.raises(ConfigError, match="is running"):
+            await register_broker(store, BROKER, ManualClock(), patience_s=0.05)
