@@ -160,7 +160,10 @@ class MetadataCache:
                 if self._is_over:
                     _log.info("the metadata is not followed any more: %s", error)
                     return
-                _log.error("the metadata could not be followed; trying again", exc_info=error)
+                known = error if not isinstance(error, StoreUnavailable) else None
+                _log.error(
+                    "the metadata could not be followed (%s); trying again", error, exc_info=known
+                )
                 await asyncio.sleep(self._retry_s)
             loaded = False
 
