@@ -49,7 +49,7 @@ class Unanswered:
         if not self._requests:
             raise WireError("an answer to no request")
         request = self._requests[0]
-        if int.from_bytes(frame[:4], "big") != request.correlation_id:
+        if frame[:4] != request.correlation_id.to_bytes(4, "big"):
             raise WireError("an answer to another request")
         self._requests.popleft()
         if not request.answer.done():

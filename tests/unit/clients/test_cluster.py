@@ -6,7 +6,7 @@ import pytest
 
 from qbus.clients.cluster import Cluster, Lane, retrying
 from qbus.clients.coordination import asking_coordinator
-from qbus.clients.errors import ConnectionFailed, RequestTimedOut, check
+from qbus.clients.errors import ConnectionFailed, check
 from qbus.clients.leaders import asking_leaders
 from qbus.clients.types import TopicPartition
 from qbus.errors import ApiError, ErrorCode, WireError
@@ -306,61 +306,3 @@ async def test_what_is_in_use_is_asked_about_from_time_to_time() -> None:
         await eventually(lambda: len(broker.asked(ApiKey.METADATA)) > asked + 2)
         assert cluster.metadata.leader("t", 0) == NODE
         await cluster.close()
-
-
-class Attempts:
-    """Fails with one error after another, then succeeds."""
-
-    def __init__(self, *codes: ErrorCode) -> None:
-        self.codes = list(codes)
-        self.count = 0
-
-    async def __call__(self) -> str:
-        self.count += 1
-        if self.codes:
-            raise ApiError(self.codes.pop(0))
-        return "done"
-
-
-async def test_retriable_errors_are_retried() -> None:
-    attempt = Attempts(ErrorCode.NOT_CONTROLLER, ErrorCode.NETWORK_EXCEPTION)
-    assert await retrying(attempt, 5.0) == "done"
-    assert attempt.count == 3
-
-
-@pytest.mark.parametrize("code", [ErrorCode.INVALID_CONFIG, ErrorCode.LEADER_NOT_AVAILABLE])
-async def test_other_errors_are_final(code: ErrorCode) -> None:
-    attempt = Attempts(code)
-    with pytest.raises(ApiError):
-        await retrying(attempt, 5.0, final={ErrorCode.LEADER_NOT_AVAILABLE})
-    assert attempt.count == 1
-
-
-async def test_retries_end_with_the_last_error() -> None:
-    attempt = Attempts(*[ErrorCode.NOT_CONTROLLER] * 100)
-    with pytest.raises(ApiError) as caught:
-        await retrying(attempt, 0.1)
-    assert caught.value.code is ErrorCode.NOT_CONTROLLER
-
-
-async def test_an_attempt_that_hangs_ends_with_the_time() -> None:
-    attempts = 0
-
-    async def attempt() -> None:
-        nonlocal attempts
-        attempts += 1
-        if attempts == 1:
-            raise ApiError(ErrorCode.NOT_CONTROLLER, "ask another")
-        await asyncio.sleep(3600)
-
-    with pytest.raises(RequestTimedOut, match="ask another") as caught:
-        await retrying(attempt, 0.2)
-    assert isinstance(caught.value.__cause__, ApiError)
-
-
-async def test_an_attempts_own_time_out_is_its_own() -> None:
-    async def attempt() -> None:
-        raise TimeoutError("its own")
-
-    with pytest.raises(TimeoutError, match="its own"):
-        await retrying(attempt, 60.0)
