@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 import pytest_asyncio
 
-import qbus
 from qbus.aio import Admin
 from qbus.clients import LATEST, TopicPartition
 from qbus.errors import ApiError
@@ -51,16 +50,7 @@ def bootstrap(server: servers.Server) -> str:
 @pytest.fixture(params=FACES)
 def face(request: pytest.FixtureRequest) -> Face:
     """Each of the SDK's faces in turn."""
-    if request.param == "blocking" and not _is_whole():
-        pytest.skip("the blocking face is not whole yet")
     return FACES[request.param]()
-
-
-def _is_whole() -> bool:
-    try:
-        return all(getattr(qbus, kind) for kind in ("Producer", "Consumer", "Admin"))
-    except ImportError:
-        return False
 
 
 @pytest_asyncio.fixture
