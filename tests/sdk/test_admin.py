@@ -47,9 +47,9 @@ async def test_what_does_not_exist(bootstrap: str, name: str, face: Face) -> Non
 
 
 async def test_configuration(bootstrap: str, topic: str, face: Face) -> None:
-    async def retention() -> str | None:
+    async def retention() -> str:
         entries = await admin.describe_config(ConfigKind.TOPIC, topic)
-        return next(entry.value for entry in entries if entry.name == "retention.ms")
+        return next(str(entry.value) for entry in entries if entry.name == "retention.ms")
 
     async with face.admin(bootstrap) as admin:
         before = await retention()

@@ -3,7 +3,7 @@
 import pytest
 
 from qbus.aio import Producer
-from qbus.clients import EARLIEST, LATEST, NoOffset, TopicPartition
+from qbus.clients import EARLIEST, LATEST, ConsumerRecord, NoOffset, TopicPartition
 from qbus.errors import ApiError, QbusError
 from tests.sdk.conftest import PARTITIONS
 from tests.sdk.faces import Face
@@ -26,8 +26,8 @@ async def fill(bootstrap: str, topic: str, count: int, *, partition: int | None 
             )
 
 
-def numbers(found: list[object]) -> list[int]:
-    return [int(record.value) for record in found]  # type: ignore[attr-defined]
+def numbers(found: list[ConsumerRecord]) -> list[int]:
+    return [int(record.value or b"") for record in found]
 
 
 async def test_assigned_partitions_alone(bootstrap: str, topic: str, face: Face) -> None:
@@ -54,7 +54,7 @@ async def test_a_poll_returns_at_most_what_it_may(bootstrap: str, topic: str, fa
     await fill(bootstrap, topic, 100)
     async with face.consumer(bootstrap, offset_reset="earliest", max_poll_records=30) as consumer:
         consumer.assign([(topic, 0, None)])
-        sizes = []
+        sizes: list[int] = []
         while sum(sizes) < 100:
             sizes.append(len(records(await consumer.poll(1.0))))
     assert max(sizes) <= 30
