@@ -18,7 +18,7 @@ from .admin import Admin
 from .admin.types import CreatedTopic, NewTopic, ProducerState, Reassignment, TopicRef
 from .consumer import Consumer
 from .consumer.options import OffsetReset
-from .errors import ConnectionFailed, NoOffset, PartialFailure, RequestTimedOut
+from .errors import ClientClosed, ConnectionFailed, NoOffset, PartialFailure, RequestTimedOut
 from .producer import Producer
 from .producer.options import Acks
 from .types import (
@@ -54,6 +54,7 @@ __all__ = [
     "Acks",
     "Admin",
     "BatchMetadata",
+    "ClientClosed",
     "ClusterDescription",
     "ConfigEntry",
     "ConfigKind",

@@ -1,13 +1,13 @@
 """What goes wrong between a client and its cluster.
 
-Every error here is an :class:`~qbus.errors.ApiError`, so that ``error.retriable`` answers for a
-broker's refusal and for a broken connection alike.
+Most are :class:`~qbus.errors.ApiError`, so that ``error.retriable`` answers for a broker's refusal
+and for a broken connection alike.
 """
 
 from collections.abc import Mapping
 from typing import Any
 
-from qbus.errors import ApiError, ErrorCode
+from qbus.errors import ApiError, ErrorCode, QbusError
 
 
 class ConnectionFailed(ApiError):  # noqa: N818 - what happened
@@ -22,6 +22,13 @@ class RequestTimedOut(ApiError):  # noqa: N818 - the protocol's name for it
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.REQUEST_TIMED_OUT, message)
+
+
+class ClientClosed(QbusError):  # noqa: N818 - what happened
+    """The client was closed, before this was asked for or before it was done."""
+
+    def __init__(self) -> None:
+        super().__init__("the client is closed")
 
 
 class NoOffset(ApiError):  # noqa: N818 - what is missing

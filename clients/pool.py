@@ -10,7 +10,7 @@ from qbus.errors import ApiError
 
 from .bootstrap import Address
 from .connection import Connection
-from .errors import ConnectionFailed
+from .errors import ClientClosed
 from .retry import backoff
 
 
@@ -66,13 +66,13 @@ class ConnectionPool:
         self._is_closed = False
 
     async def connect(self, address: Address, lane: Lane) -> Connection:
-        """An open connection; raises as ``Connection.open`` does, or when the pool is closed."""
+        """An open connection; raises as ``Connection.open`` does, or :class:`ClientClosed`."""
         key = _Key(address, lane)
         connection = self._connections.get(key)
         if connection is not None and connection.is_open:
             return connection
         if self._is_closed:
-            raise ConnectionFailed("the client is closed")
+            raise ClientClosed
         opening = self._opening.get(key)
         if opening is None:
             opening = self._opening[key] = asyncio.create_task(self._open(key))
@@ -81,7 +81,7 @@ class ConnectionPool:
             return await asyncio.shield(opening)
         except asyncio.CancelledError:
             if opening.cancelled() and self._is_closed:
-                raise ConnectionFailed("the client is closed") from None
+                raise ClientClosed from None
             raise
 
     def rank(self, address: Address) -> tuple[bool, bool, int]:

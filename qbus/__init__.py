@@ -12,7 +12,13 @@ from ._version import __version__
 if TYPE_CHECKING:
     from .clients.admin.types import CreatedTopic, NewTopic, ProducerState, Reassignment
     from .clients.blocking.admin import Admin
-    from .clients.errors import ConnectionFailed, NoOffset, PartialFailure, RequestTimedOut
+    from .clients.errors import (
+        ClientClosed,
+        ConnectionFailed,
+        NoOffset,
+        PartialFailure,
+        RequestTimedOut,
+    )
     from .clients.types import (
         EARLIEST,
         LATEST,
@@ -38,6 +44,7 @@ __all__ = [
     "Admin",
     "ApiError",
     "BatchMetadata",
+    "ClientClosed",
     "ConfigEntry",
     "ConfigError",
     "ConfigKind",

@@ -31,7 +31,8 @@ class AdminBase:
 
         bootstrap: ``host:port,...`` or ``zk://host:port,.../chroot``.
         client_id: what brokers call this client in their logs and quotas.
-        request_timeout_ms: how long each method may take, retries included.
+        request_timeout_ms: how long an answer may take, retries included; a method that has to ask
+            several things one after another may take as long for each.
 
         Raises :class:`~qbus.errors.ConfigError`.
         """

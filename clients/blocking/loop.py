@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from qbus.errors import QbusError
 
-from ..errors import RequestTimedOut
+from ..errors import ClientClosed, RequestTimedOut
 
 T = TypeVar("T")
 
@@ -47,14 +47,14 @@ class LoopThread:
         return not self._finalize.alive or self._pid != os.getpid()
 
     def check_usable(self) -> None:
-        """Raise :class:`~qbus.errors.QbusError` after :meth:`close`, or in a forked process."""
+        """Raise ClientClosed after :meth:`close`, or QbusError in a forked process."""
         if self._pid != os.getpid():
             raise QbusError(
                 f"the client belongs to process {self._pid}, of which this is a fork:"
                 " make a client after the fork"
             )
         if not self._finalize.alive:
-            raise QbusError("the client is closed")
+            raise ClientClosed
 
     def run(self, coroutine: Coroutine[Any, Any, T], timeout: float | None = None) -> T:
         """What ``coroutine`` returns or raises, within ``timeout`` seconds (None: no limit).

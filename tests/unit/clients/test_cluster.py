@@ -6,7 +6,7 @@ import pytest
 
 from qbus.clients.cluster import Cluster, Lane, retrying
 from qbus.clients.coordination import asking_coordinator
-from qbus.clients.errors import ConnectionFailed, check
+from qbus.clients.errors import ClientClosed, ConnectionFailed, check
 from qbus.clients.leaders import asking_leaders
 from qbus.clients.types import TopicPartition
 from qbus.errors import ApiError, ErrorCode, WireError
@@ -129,8 +129,19 @@ async def test_no_connection_outlives_the_client() -> None:
         asking = asyncio.create_task(cluster.refresh(()))
         await asyncio.sleep(0)
         await cluster.close()
-        with pytest.raises(ConnectionFailed):
+        with pytest.raises(ClientClosed):
             await asking
+
+
+async def test_a_closed_client_retries_nothing() -> None:
+    async with FakeBroker() as broker:
+        cluster = Cluster(broker.bootstrap, "test", 60.0)
+        await cluster.refresh(())
+        await cluster.close()
+        with pytest.raises(ClientClosed):
+            await retrying(lambda: cluster.refresh(()), 60.0)
+        with pytest.raises(ClientClosed):
+            await cluster.connection(NODE)
 
 
 class TestAroundBadBrokers:
