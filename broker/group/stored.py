@@ -18,7 +18,8 @@ from .layout import (
 from .offsets import Offset, TopicPartition
 from .subscription import CONSUMER, partitions_of
 
-MAX_OPS: Final = 1_000  # of a transaction; ZooKeeper takes no more than 1 MiB in one
+MAX_OPS: Final = 1_000  # of a transaction
+_MAX_BYTES: Final = 800_000  # of its paths and data; ZooKeeper takes 1 MiB with all around them
 _MAX_OWNERS: Final = 10_000  # of a group; more are not written down for people to read
 
 
@@ -60,7 +61,7 @@ class StoredGroup:
             rest += self._plan_owners(_owners_of(change.image))
         for topic, partitions in _by_topic(change.offsets).items():
             rest += self._plan_offsets(topic, partitions)
-        if len(group) + len(rest) <= MAX_OPS:
+        if _fit(group + rest):
             return [group + rest]
         fence = Check(self.paths.group, self._next_version(change))
         return [group, *_fenced(fence, rest)]
@@ -157,14 +158,29 @@ class StoredGroup:
         folders = (self.paths.ids, self.paths.owners, self.paths.offsets)
         group = [*self._plan_members({}), *(Delete(folder) for folder in folders)]
         group.append(Delete(self.paths.group, self.version))
-        if len(content) + len(group) <= MAX_OPS:
+        if _fit(content + group):
             return [content + group]
         return [*_fenced(Check(self.paths.group, self.version), content), group]
 
 
+def _fit(ops: list[Op]) -> bool:
+    return len(ops) <= MAX_OPS and sum(map(_size, ops)) <= _MAX_BYTES
+
+
+def _size(op: Op) -> int:
+    return len(op.path) + (len(op.data) if isinstance(op, Create | Set) else 0)
+
+
 def _fenced(fence: Op, ops: list[Op]) -> list[list[Op]]:
-    step = MAX_OPS - 1
-    return [[fence, *ops[i : i + step]] for i in range(0, len(ops), step)]
+    parts: list[list[Op]] = []
+    size = _MAX_BYTES
+    for op in ops:
+        size += _size(op)
+        if size > _MAX_BYTES or len(parts[-1]) == MAX_OPS:
+            parts.append([fence])
+            size = _size(fence) + _size(op)
+        parts[-1].append(op)
+    return parts
 
 
 def _plan_offset(path: str, old: Offset | None, new: Offset) -> list[Op]:

@@ -2,10 +2,10 @@
 
 One transaction is in flight at a time; all that gathers meanwhile goes into the next one (DESIGN:
 one at a time a store takes 1,200 sets a second, in transactions of hundreds 50,000). A transaction
-fails as a whole: when a version check did it, each group is tried alone, so that only the one that
-someone else has written fails. After any other failure nobody knows what is stored, and all its
-groups are given up for their owner to load again. (A store does what it is asked in order, so what
-is read then is what came of the write.)
+fails as a whole: when a version check did it, or it was too large, each group is tried alone, so
+that only the one fails that someone else has written, or that is too large by itself. After any
+other failure nobody knows what is stored, and all its groups are given up for their owner to load
+again. (A store does what it is asked in order, so what is read then is what came of the write.)
 """
 
 import asyncio
@@ -13,13 +13,16 @@ import logging
 from collections.abc import Callable
 
 from qbus.errors import ErrorCode
-from qbus.metadata import MetadataStore, NodeError, Op
+from qbus.metadata import MetadataStore, NodeError, Op, TransactionTooLarge
 
 from .hosted import HostedGroup
 from .stored import MAX_OPS
 from .timers import Timers
 
 _log = logging.getLogger(__name__)
+
+# What one group may have brought upon all that are written with it.
+_OF_ONE = {ErrorCode.NOT_COORDINATOR, ErrorCode.INVALID_COMMIT_OFFSET_SIZE}
 
 GiveUp = Callable[[HostedGroup, ErrorCode], None]
 
@@ -89,7 +92,7 @@ class Writer:
         apart = [(hosted, plan) for hosted, plan in batch if len(plan) > 1]
         ops = [op for _, plan in together for transaction in plan for op in transaction]
         error = await self._transact([ops])
-        if error is not ErrorCode.NOT_COORDINATOR or len(together) == 1:
+        if error not in _OF_ONE or len(together) == 1:
             for hosted, _ in together:
                 self._finish(hosted, error)
         else:
@@ -105,6 +108,9 @@ class Writer:
         except NodeError as error:
             _log.warning("groups are not stored as they were left: %r", error)
             return ErrorCode.NOT_COORDINATOR
+        except TransactionTooLarge as error:
+            _log.warning("groups are too large to be stored: %s", error)
+            return ErrorCode.INVALID_COMMIT_OFFSET_SIZE
         except Exception as error:  # noqa: BLE001 - whatever it was, it is not known to be stored
             _log.warning("cannot store groups: %r", error)
             return ErrorCode.COORDINATOR_NOT_AVAILABLE

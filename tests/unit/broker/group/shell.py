@@ -12,7 +12,16 @@ from qbus.broker.metadata_image import Event, PartitionInfo, Topic
 from qbus.clock import ManualClock
 from qbus.config import BrokerConfig
 from qbus.errors import ErrorCode
-from qbus.metadata import MetadataStore, Node, Op, Result, SessionState
+from qbus.metadata import (
+    Create,
+    MetadataStore,
+    Node,
+    Op,
+    Result,
+    SessionState,
+    Set,
+    TransactionTooLarge,
+)
 from qbus.metadata.database import Database
 
 from .scene import make_join, make_sync
@@ -28,6 +37,7 @@ class DirectStore(MetadataStore):
         self.transactions: list[list[Op]] = []
         self.failures: list[Exception] = []
         self.loses_answers = False  # what fails is done all the same
+        self.max_bytes = 1 << 20  # of the data of one transaction
         self.gate = asyncio.Event()
         self.gate.set()
 
@@ -61,6 +71,8 @@ class DirectStore(MetadataStore):
         await self.gate.wait()
         if not self.loses_answers:
             self._fail()
+        if sum(len(op.data) for op in operations if isinstance(op, Create | Set)) > self.max_bytes:
+            raise TransactionTooLarge("more than this store takes")
         self.database.begin()
         try:
             results = self.database.apply(operations)

@@ -302,6 +302,29 @@ class TestCommits:
         ]
         assert await shell.offset("other", "t", 0) == 1
 
+    async def test_of_others_do_not_fail_with_one_that_is_too_large(self) -> None:
+        shell = Shell()
+        for name in ("g", "other"):
+            await shell.groups.commit(name, {("t", 0): at(0)})
+        shell.store.max_bytes = 1_000
+        shell.store.gate.clear()
+        large = at(1)._replace(metadata="x" * 1_000)
+
+        commits = [
+            await shell.soon(shell.groups.commit(name, {("t", 0): offset}))
+            for name, offset in (("other", at(1)), ("g", large), ("other", at(2)))
+        ]
+        shell.store.gate.set()
+        outcomes = await asyncio.gather(*commits, return_exceptions=True)
+
+        assert [getattr(outcome, "code", None) for outcome in outcomes] == [
+            None,
+            ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
+            None,
+        ]
+        assert await shell.offset("other", "t", 0) == 2
+        assert await shell.offset("g", "t", 0) == 0
+
     async def test_large_ones_are_parted(self) -> None:
         shell = Shell()
 

@@ -14,7 +14,7 @@ from qbus.broker.group.offsets import Offset
 from qbus.broker.group.requests import GroupProtocol
 from qbus.broker.group.state import GroupState
 from qbus.broker.group.stored import MAX_OPS, Change, StoredGroup
-from qbus.metadata import Check, Set, VersionConflict
+from qbus.metadata import Check, Create, Set, VersionConflict
 
 from .shell import DirectStore
 
@@ -182,6 +182,18 @@ class TestFencing:
         assert isinstance(parts[0][0], Set)
         assert [part[0] for part in removal[:-1]] == [Check("/consumers/g", 1)] * (len(removal) - 1)
         assert max(map(len, [*parts, *removal])) <= MAX_OPS
+
+    def test_what_is_few_but_large_is_parted_as_well(self) -> None:
+        stored = StoredGroup("g")
+        stored.apply(Change(image()))
+        offsets = {("t", i): Offset(i, metadata="x" * 4_000) for i in range(400)}
+
+        parts = stored.plan(Change(offsets=dict(offsets)))
+
+        assert sum(len(part) for part in parts) == len(parts) + 1 + 2 * len(offsets)
+        for part in parts:
+            assert part[0] == Check("/consumers/g", 0)
+            assert sum(len(op.data) for op in part if isinstance(op, Create)) < 1 << 20
 
     def test_a_group_and_its_members_change_in_one_transaction(self) -> None:
         stored = StoredGroup("g")
