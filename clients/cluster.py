@@ -112,13 +112,19 @@ class Cluster:
             raise
 
     async def ask_coordinator(
-        self, group: str, api: ApiKey, message: Any, *, timeout: float | None = None
+        self,
+        group: str,
+        api: ApiKey,
+        message: Any,
+        *,
+        lane: Lane = Lane.GROUP,
+        timeout: float | None = None,
     ) -> Any:
         """The answer of a group's coordinator. :meth:`forget_coordinator` when it is not that."""
         if group not in self._coordinators:
             await self.coordinator(group)
         try:
-            connection = await self._pool.connect(self._coordinators[group], Lane.GROUP)
+            connection = await self._pool.connect(self._coordinators[group], lane)
             return await connection.request(api, message, timeout or self.request_timeout)
         except (ConnectionFailed, RequestTimedOut):
             self.forget_coordinator(group)

@@ -1,8 +1,9 @@
 """Offsets that groups commit, and read back."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
+from qbus.errors import ApiError, ErrorCode
 from qbus.wire import ApiKey
 from qbus.wire.messages.offset_commit import (
     OffsetCommitRequest,
@@ -17,9 +18,9 @@ from qbus.wire.messages.offset_fetch import (
     OffsetFetchResponse,
 )
 
-from .cluster import Cluster
-from .coordination import asking_coordinator
-from .errors import check
+from .cluster import Cluster, Lane
+from .coordination import MOVED, asking_coordinator
+from .errors import api_error, check
 from .grouping import by_topic
 from .types import OffsetAndMetadata, TopicPartition
 
@@ -33,6 +34,8 @@ class Membership(NamedTuple):
 
 
 NO_MEMBER = Membership()
+_NOT_TAKEN = MOVED | {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.REQUEST_TIMED_OUT}
+"""Of no offset in the request, and of all of them another time."""
 
 
 async def commit(
@@ -42,9 +45,54 @@ async def commit(
     membership: Membership = NO_MEMBER,
 ) -> None:
     """Commit ``offsets``; raises :class:`~qbus.errors.ApiError` when one was refused."""
+    for error in (await try_commit(cluster, group, offsets, membership)).values():
+        raise error
+
+
+async def try_commit(
+    cluster: Cluster,
+    group: str,
+    offsets: Mapping[TopicPartition, OffsetAndMetadata],
+    membership: Membership = NO_MEMBER,
+    *,
+    before_each: Callable[[], None] | None = None,
+) -> dict[TopicPartition, ApiError]:
+    """Commit ``offsets``, and return what was refused.
+
+    Repeated while no coordinator takes it, but not once ``before_each`` attempt raises. Raises
+    :class:`~qbus.errors.ApiError` when there was no answer.
+    """
     if not offsets:
-        return
-    request = OffsetCommitRequest(
+        return {}
+    request = _commit_request(group, offsets, membership)
+
+    async def attempt() -> dict[TopicPartition, ApiError]:
+        if before_each is not None:
+            before_each()
+        # A connection of its own: on the group's it would wait for the end of a rebalance.
+        response: OffsetCommitResponse = await cluster.ask_coordinator(
+            group, ApiKey.OFFSET_COMMIT, request, lane=Lane.MAIN
+        )
+        refused = {
+            TopicPartition(topic.name, partition.partition_index): api_error(
+                partition.error_code, of=f"{topic.name}-{partition.partition_index}"
+            )
+            for topic in response.topics
+            for partition in topic.partitions
+            if partition.error_code != ErrorCode.NONE
+        }
+        for error in refused.values():
+            if error.code in _NOT_TAKEN:
+                raise error
+        return refused
+
+    return await asking_coordinator(cluster, group, attempt)
+
+
+def _commit_request(
+    group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata], membership: Membership
+) -> OffsetCommitRequest:
+    return OffsetCommitRequest(
         group_id=group,
         generation_id_or_member_epoch=membership.generation,
         member_id=membership.member_id,
@@ -59,16 +107,6 @@ async def commit(
             for topic, indexes in by_topic(offsets).items()
         ],
     )
-
-    async def attempt() -> None:
-        response: OffsetCommitResponse = await cluster.ask_coordinator(
-            group, ApiKey.OFFSET_COMMIT, request
-        )
-        for topic in response.topics:
-            for partition in topic.partitions:
-                check(partition.error_code, of=f"{topic.name}-{partition.partition_index}")
-
-    await asking_coordinator(cluster, group, attempt)
 
 
 async def fetch_committed(
@@ -85,7 +123,7 @@ async def fetch_committed(
 
     async def attempt() -> dict[TopicPartition, OffsetAndMetadata]:
         response: OffsetFetchResponse = await cluster.ask_coordinator(
-            group, ApiKey.OFFSET_FETCH, request
+            group, ApiKey.OFFSET_FETCH, request, lane=Lane.MAIN
         )
         (found,) = response.groups
         check(found.error_code, of=f"group {group}")

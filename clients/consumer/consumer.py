@@ -1,14 +1,18 @@
 """The consumer's face."""
 
 import asyncio
+import re
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Self
 
-from qbus.errors import ApiError, ConfigError
+from qbus.errors import ConfigError
 
 from ..cluster import Cluster
-from ..committed import commit, fetch_committed
+from ..committed import fetch_committed
+from ..group.assignors import DEFAULT_ASSIGNORS, Assignor, assignors_of
+from ..group.callbacks import Callback, Callbacks
+from ..group.options import GroupOptions
 from ..offsets import list_offsets
 from ..types import (
     EARLIEST,
@@ -21,7 +25,7 @@ from ..types import (
 )
 from .assignment import Assignment
 from .fetcher import Fetcher
-from .options import ConsumerOptions, GroupOptions, OffsetReset
+from .options import ConsumerOptions, OffsetReset
 from .upkeep import Upkeep
 
 _LOOK_AROUND = 1.0
@@ -44,9 +48,15 @@ class Consumer:
         auto_commit: bool = True,
         auto_commit_interval_ms: int = 5_000,
         instance_id: str | None = None,
+        assignors: Sequence[str | Assignor] = DEFAULT_ASSIGNORS,
         session_timeout_ms: int = 45_000,
         heartbeat_interval_ms: int = 3_000,
-        rebalance_timeout_ms: int = 60_000,
+        max_poll_interval_ms: int = 300_000,
+        rebalance_timeout_ms: int | None = None,
+        rack: str | None = None,
+        on_assigned: Callback | None = None,
+        on_revoked: Callback | None = None,
+        on_lost: Callback | None = None,
         fetch_min_bytes: int = 1,
         fetch_max_bytes: int = 50 * 1024 * 1024,
         fetch_max_wait_ms: int = 500,
@@ -65,7 +75,18 @@ class Consumer:
         auto_commit: commit, every ``auto_commit_interval_ms`` and at the end, what earlier polls
             returned. Only with a group.
         instance_id: make a static member, which may restart without a rebalance (KIP-345).
+        assignors: who shares out the partitions, by preference: "range", "roundrobin", "sticky",
+            "cooperative-sticky", or objects of your own. The group takes one that all members
+            have. A rebalance stops only what moves if all of them are cooperative (KIP-429).
         session_timeout_ms: after how long without heartbeats a member counts as dead.
+        max_poll_interval_ms: a member that is not polled for longer leaves the group.
+        rebalance_timeout_ms: for how long a rebalance waits for members to poll; by default
+            ``max_poll_interval_ms``.
+        rack: where this consumer runs, so that it may read from replicas nearby.
+        on_assigned, on_revoked, on_lost: functions or coroutine functions that take a list of
+            partitions, and are called inside polls: when partitions have come, before they go to
+            another, and when they are gone because the group went on without us (by default
+            ``on_revoked`` is called then). What they raise, the poll raises.
         fetch_min_bytes, fetch_max_wait_ms: how much a broker gathers for an answer, and how long.
         fetch_max_bytes, partition_max_bytes: about how much one answer may hold.
         max_poll_records: how many records a poll returns at most.
@@ -89,8 +110,12 @@ class Consumer:
             group=group,
             instance_id=instance_id,
             session_timeout=session_timeout_ms / 1000,
-            rebalance_timeout=rebalance_timeout_ms / 1000,
+            rebalance_timeout=(rebalance_timeout_ms or max_poll_interval_ms) / 1000,
             heartbeat_interval=heartbeat_interval_ms / 1000,
+            max_poll_interval=max_poll_interval_ms / 1000,
+            assignors=assignors_of(assignors),
+            rack=rack,
+            callbacks=Callbacks(on_assigned, on_revoked, on_lost),
         )
         self._changed = asyncio.Event()
         self._cluster = Cluster(bootstrap, client_id, request_timeout_ms / 1000)
@@ -121,9 +146,17 @@ class Consumer:
             if offset is not None:
                 self._assignment.seek(partition, offset)
 
-    def subscribe(self, topics: Iterable[str]) -> None:
-        """Read ``topics``: all their partitions, or with a group those that it gives us."""
+    def subscribe(self, topics: Iterable[str] | re.Pattern[str]) -> None:
+        """Read ``topics``: all their partitions, or with a group those that it gives us.
+
+        Names, or a compiled pattern that names match as a whole, now or when they appear. Raises
+        :class:`~qbus.errors.ConfigError` for a single string.
+        """
         self._upkeep.subscribe(topics)
+
+    async def unsubscribe(self) -> None:
+        """Leave the group, as :meth:`close` does, and read nothing."""
+        await self._upkeep.unsubscribe()
 
     @property
     def assignment(self) -> list[TopicPartition]:
@@ -151,7 +184,7 @@ class Consumer:
         await asyncio.sleep(0)
         while True:
             self._changed.clear()
-            self._upkeep.run()
+            await self._upkeep.run()
             found = self._fetcher.take()
             self._fetcher.start()
             remaining = deadline - time.monotonic()
@@ -210,15 +243,11 @@ class Consumer:
         Raises :class:`~qbus.errors.ApiError`; ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID and
         REBALANCE_IN_PROGRESS mean that the partitions may be another's by now.
         """
-        group = self._needed_group()
+        self._needed_group()
         if offsets is None:
             offsets = self._assignment.to_commit()
-        try:
-            await commit(self._cluster, group.group, offsets, self._upkeep.membership)
-        except ApiError as error:
-            self._upkeep.commit_refused(error)
-            raise
-        self._assignment.committed(offsets)
+        if offsets:
+            await self._upkeep.commit(offsets)
 
     async def committed(
         self, partitions: Iterable[TopicPartition] | None = None

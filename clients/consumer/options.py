@@ -18,14 +18,3 @@ class ConsumerOptions:
     max_poll_records: int
     check_crcs: bool
     auto_commit: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class GroupOptions:
-    """How a consumer is a member of its group. Times are in seconds."""
-
-    group: str
-    instance_id: str | None
-    session_timeout: float
-    rebalance_timeout: float
-    heartbeat_interval: float

@@ -1,26 +1,30 @@
 """What a consumer does beside fetching: group membership, positions, commits, metadata.
 
-It all happens in one background task at a time, which a poll starts when something is due, so that
-a poll keeps to its own time-out.
+It happens in background tasks, which a poll starts when something is due, so that a poll keeps to
+its own time-out.
 """
 
 import asyncio
 import logging
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
-from qbus.errors import ApiError, QbusError
+from qbus.errors import ApiError, ErrorCode, QbusError
 
 from ..cluster import Cluster
-from ..committed import NO_MEMBER, Membership, commit, fetch_committed
+from ..committed import NO_MEMBER, Membership, fetch_committed
 from ..errors import NoOffset
+from ..group.commits import Commits
+from ..group.options import GroupOptions
+from ..group.rebalance import Rebalance
+from ..group.state import Phase
+from ..group.topics import Wanted, WantedTopics
 from ..offsets import list_offsets
 from ..retry import backoff
 from ..types import OffsetAndMetadata, TopicPartition
 from .assignment import Assignment
 from .fetcher import RESETS
-from .member import Member
-from .options import ConsumerOptions, GroupOptions
+from .options import ConsumerOptions
 
 _log = logging.getLogger(__name__)
 
@@ -46,8 +50,9 @@ class Upkeep:
         self._options = options
         self._group = group
         self._changed = changed
-        self._topics: tuple[str, ...] = ()
-        self._member: Member | None = None
+        self._wanted: WantedTopics | None = None
+        self._rebalance: Rebalance | None = None
+        self._commits = Commits(cluster, group.group, None) if group is not None else None
         self._task: asyncio.Task[None] | None = None
         self._failure: QbusError | None = None
         self._delays = backoff()
@@ -57,80 +62,126 @@ class Upkeep:
     @property
     def membership(self) -> Membership:
         """What a commit has to prove."""
-        return self._member.membership if self._member is not None else NO_MEMBER
+        return self._rebalance.state.membership if self._rebalance is not None else NO_MEMBER
 
-    def subscribe(self, topics: Iterable[str]) -> None:
-        """Read whole topics, or the group's share of them."""
-        self._topics = tuple(sorted(set(topics)))
+    # What to read.
+
+    def subscribe(self, topics: Wanted) -> None:
+        """Read whole topics, or the group's share of them: names, or a pattern."""
+        self._wanted = WantedTopics(self._cluster, topics)
         self._refresh_at = 0.0
         if self._group is None:
             self._assignment.replace(())
-        elif self._member is None:
-            self._member = Member(self._cluster, self._group, self._changed)
-        else:
-            self._member.needs_join = True
+            return
+        if self._rebalance is None:
+            self._rebalance = Rebalance(
+                self._cluster,
+                self._group,
+                self._assignment,
+                self._changed,
+                auto_commit=self._options.auto_commit is not None,
+            )
+        self._rebalance.subscribe(self._wanted)
+
+    async def unsubscribe(self) -> None:
+        """Leave the group, and read nothing; raises what a callback does."""
+        rebalance, self._rebalance, self._wanted = self._rebalance, None, None
+        try:
+            if rebalance is not None:
+                await rebalance.close(may_commit=True)
+        finally:
+            self._assignment.replace(())
 
     def check_not_subscribed(self) -> None:
         """Raise :class:`~qbus.errors.QbusError` when partitions come from a subscription."""
-        if self._topics:
+        if self._wanted is not None:
             raise QbusError("the consumer is subscribed to topics; partitions cannot be assigned")
 
-    def commit_refused(self, error: ApiError) -> None:
-        """A commit failed, which may mean that the group goes on without us."""
-        if self._member is not None:
-            self._member.refused(error.code)
+    # Commits.
 
-    def run(self) -> None:
-        """Start what is due; raises what stopped the last of it."""
-        self._raise_failure()
-        if self._task is not None or not self._is_due():
+    def commit(self, offsets: Offsets) -> asyncio.Future[None]:
+        """Commit ``offsets``, after all commits before; the future need not be awaited.
+
+        Its :class:`~qbus.errors.ApiError` is ILLEGAL_GENERATION also for partitions that this
+        member of a group does not have: another's commits would go back.
+        """
+        assert self._commits is not None, "there is no group to commit in"
+        commits = self._commits
+        if self._rebalance is not None:
+            commits = self._rebalance.commits
+            ours = self._assignment.states
+            foreign = [partition for partition in offsets if partition not in ours]
+            if foreign:
+                topic, index = foreign[0]
+                refused: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+                refused.set_exception(
+                    ApiError(ErrorCode.ILLEGAL_GENERATION, f"{topic}-{index} is not assigned to us")
+                )
+                refused.exception()  # nobody has to ask
+                return refused
+        done = commits.submit(offsets)
+        done.add_done_callback(lambda done: self._commit_ended(done, offsets))
+        return done
+
+    def _commit_ended(self, done: asyncio.Future[None], offsets: Offsets) -> None:
+        if not done.cancelled() and done.exception() is None:
+            self._assignment.committed(offsets)
+
+    def _commit_automatically(self) -> None:
+        """Commit what earlier polls returned, if it is time to."""
+        if self._options.auto_commit is None or time.monotonic() < self._commit_at:
             return
-        is_joining = self._member is not None and self._member.needs_join
-        offsets: Offsets = {}
-        if self._options.auto_commit is not None and (is_joining or self._is_commit_due()):
-            offsets = self._assignment.to_commit()
-        if is_joining:  # from here on no poll returns what may be another member's
-            self._assignment.replace(())
-        self._task = asyncio.create_task(self._work(offsets))
+        rebalance = self._rebalance
+        if rebalance is not None and rebalance.state.phase is not Phase.STABLE:
+            return  # later, when it is clear what is ours
+        self._commit_at = time.monotonic() + self._options.auto_commit
+        offsets = self._assignment.to_commit()
+        if offsets and self._group is not None:
+            self.commit(offsets).add_done_callback(_warn)
 
-    async def close(self, may_commit: bool) -> None:
-        """Commit what polls have returned, if wanted, and leave the group."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
-        try:
-            if may_commit and self._options.auto_commit is not None:
-                await self._commit(self._assignment.to_commit())
-            if self._member is not None:
-                await self._member.leave()
-        except QbusError as error:
-            _log.warning("not left the group properly: %s", error)
+    # Running.
 
-    def _raise_failure(self) -> None:
-        if self._member is not None and self._member.failure is not None:
-            raise self._member.failure
+    async def run(self) -> None:
+        """Do what has to be done in a poll, and start what is due.
+
+        Raises what stopped the last of it, and what the user's callbacks raise.
+        """
+        if self._rebalance is not None:
+            await self._rebalance.poll()
         if self._failure is not None:
             failure, self._failure = self._failure, None
             raise failure
+        self._commit_automatically()
+        if self._task is None and self._is_due():
+            self._task = asyncio.create_task(self._work())
+
+    async def close(self, may_commit: bool) -> None:
+        """Commit what polls have returned, if wanted, and leave the group.
+
+        Raises what the user's callbacks raise.
+        """
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        may_commit = may_commit and self._options.auto_commit is not None
+        if self._rebalance is not None:
+            await self._rebalance.close(may_commit=may_commit)
+        elif self._commits is not None:
+            offsets = self._assignment.to_commit()
+            if may_commit and offsets:
+                self.commit(offsets).add_done_callback(_warn)
+            await self._commits.drain()
 
     def _is_due(self) -> bool:
         return (
-            (self._member is not None and self._member.needs_join)
-            or (bool(self._topics) and time.monotonic() >= self._refresh_at)
-            or self._is_commit_due()
+            (self._wanted is not None and time.monotonic() >= self._refresh_at)
             or bool(self._assignment.without_position())
             or bool(self._cluster.metadata.missing(self._assignment.topics))
         )
 
-    def _is_commit_due(self) -> bool:
-        return self._options.auto_commit is not None and time.monotonic() >= self._commit_at
-
-    async def _work(self, offsets: Offsets) -> None:
+    async def _work(self) -> None:
         try:
-            await self._commit(offsets)
-            if self._member is not None and self._member.needs_join:
-                self._assignment.replace(await self._member.join(self._topics))
-            if self._topics and time.monotonic() >= self._refresh_at:
+            if self._wanted is not None and time.monotonic() >= self._refresh_at:
                 await self._refresh()
             await self._cluster.need(self._assignment.topics)
             await self._find_positions()
@@ -144,32 +195,22 @@ class Upkeep:
             self._task = None
             self._changed.set()
 
-    async def _commit(self, offsets: Offsets) -> None:
-        if self._options.auto_commit is not None:
-            self._commit_at = time.monotonic() + self._options.auto_commit
-        if not offsets or self._group is None:
-            return
-        try:
-            await commit(self._cluster, self._group.group, offsets, self.membership)
-            self._assignment.committed(offsets)
-        except ApiError as error:
-            # The partitions go to another member, or the next commit covers this one.
-            _log.warning("offsets not committed in group %s: %s", self._group.group, error)
-            self.commit_refused(error)
-
     async def _refresh(self) -> None:
         """See what has become of the subscribed topics."""
-        await self._cluster.refresh(self._topics)
-        self._refresh_at = time.monotonic() + _REFRESH_INTERVAL
-        counts = self._cluster.metadata.partition_counts(self._topics)
-        if self._member is None:
+        assert self._wanted is not None
+        if self._rebalance is not None:
+            await self._rebalance.look_around()
+        else:
+            await self._wanted.refresh()
+            counts = self._wanted.counts()
             self._assignment.add(
                 TopicPartition(topic, index)
                 for topic, count in counts.items()
                 for index in range(count)
             )
-        elif self._member.assigned_counts is not None and counts != self._member.assigned_counts:
-            self._member.needs_join = True
+            names = frozenset(self._wanted.names)
+            self._assignment.remove([one for one in self._assignment if one.topic not in names])
+        self._refresh_at = time.monotonic() + _REFRESH_INTERVAL
 
     async def _find_positions(self) -> None:
         missing = self._assignment.without_position()
@@ -193,3 +234,9 @@ class Upkeep:
             topic, index = partition
             raise NoOffset(f"nothing says where to begin in {topic}-{index}")
         return reset_to
+
+
+def _warn(done: asyncio.Future[None]) -> None:
+    if not done.cancelled() and (error := done.exception()) is not None:
+        # The next commit covers this one, or the partitions are another's.
+        _log.warning("offsets not committed: %s", error)

@@ -1,0 +1,219 @@
+"""One consumer's part in the rebalances of its group, from the first join to the last.
+
+::
+
+    give up what may go to others: stop it, commit it, tell the user    (eager: everything)
+    join, and wait for the assignment
+    cooperative: give up what was not assigned again; if there was any, join once more
+    take what is new, tell the user
+
+The rebalance runs in the background, so that a poll keeps to its time-out and goes on reading what
+stays; partitions come and go, and the user is told, only inside a poll (see ``turns``).
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Protocol
+
+from qbus.errors import ApiError, QbusError
+
+from ..cluster import Cluster
+from ..retry import backoff
+from ..types import OffsetAndMetadata, TopicPartition
+from .commits import Commits, Offsets
+from .heartbeats import Heartbeats
+from .member import Member
+from .options import GroupOptions
+from .state import MemberState, Phase, Remedy
+from .topics import WantedTopics
+from .turns import Turns
+from .watch import Watch
+
+_log = logging.getLogger(__name__)
+
+
+class Partitions(Protocol):
+    """The partitions that the consumer reads."""
+
+    def __iter__(self) -> Iterator[TopicPartition]: ...
+
+    def add(self, partitions: Iterable[TopicPartition]) -> None: ...
+
+    def stop(self, partitions: Iterable[TopicPartition]) -> None: ...
+
+    def remove(self, partitions: Iterable[TopicPartition]) -> None: ...
+
+    def to_commit(self) -> dict[TopicPartition, OffsetAndMetadata]: ...
+
+    def committed(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None: ...
+
+
+class Rebalance:
+    """Keeps ``partitions`` to those that the group gives to this member."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        options: GroupOptions,
+        partitions: Partitions,
+        changed: asyncio.Event,
+        *,
+        auto_commit: bool,
+    ) -> None:
+        self.state = MemberState(options.instance_id)
+        self.commits = Commits(cluster, options.group, self.state)
+        self.watch = Watch(cluster, options.rack)
+        self._options = options
+        self._partitions = partitions
+        self._changed = changed
+        self._auto_commit = auto_commit
+        self._member = Member(cluster, options, self.state, self.watch.lead)
+        self._heartbeats = Heartbeats(cluster, options, self._member, self.state, changed)
+        self._turns = Turns(changed)
+        self._task: asyncio.Task[None] | None = None
+
+    def subscribe(self, wanted: WantedTopics) -> None:
+        """Want other topics; the next poll tells the group."""
+        self.watch.subscribe(wanted)
+        self.state.request_rejoin("subscription has changed")
+
+    async def poll(self) -> None:
+        """Do what has to be done in a poll; raises what stopped the membership, or a callback."""
+        self._heartbeats.polled()
+        if self.state.failure is not None:
+            await self._let_go(list(self._partitions))
+            raise self.state.failure
+        if self._task is not None and self._task.done():
+            task, self._task = self._task, None
+            task.result()
+        if self._task is None and self.state.rejoin_reason is not None:
+            self._task = asyncio.create_task(self._rebalance())
+            await asyncio.sleep(0)
+        await self._turns.give()
+
+    async def close(self, *, may_commit: bool) -> None:
+        """Commit if that is automatic and wanted, tell the user, and leave."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+            self._task = None
+        try:
+            if may_commit:
+                await self.commit_what_was_read()
+            await self.commits.drain()
+            await self._let_go(list(self._partitions))
+        finally:
+            await self._heartbeats.stop()
+            await self.commits.close()
+            try:
+                await self._member.leave("the consumer is being closed")
+            except QbusError as error:
+                _log.warning("not left group %s properly: %s", self._options.group, error)
+
+    async def commit_what_was_read(self) -> None:
+        """Commit automatically, if that is wanted; to be called in a poll."""
+        if self._auto_commit and not self.state.is_lost:
+            await self._commit(self._partitions.to_commit())
+
+    async def look_around(self) -> None:
+        """See what has become of the topics; raises :class:`~qbus.errors.ApiError`."""
+        await self.watch.refresh()
+        reason = self.watch.reason_to_rejoin()
+        if reason is not None and self.state.phase is Phase.STABLE:
+            self.state.request_rejoin(reason)
+
+    # The steps of a rebalance.
+
+    async def _rebalance(self) -> None:
+        delays = backoff()
+        while self.state.rejoin_reason is not None:
+            await self._give_up(self._not_kept)
+            if self._not_kept():
+                continue  # the place was lost meanwhile
+            result = await self._join()
+            if not isinstance(result, Remedy):
+                self._heartbeats.start()
+                await self._take_over(frozenset(result))
+                delays = backoff()
+                continue
+            self.state.request_rejoin(result.value)
+            if result in {Remedy.RETRY, Remedy.MOVED}:
+                await asyncio.sleep(next(delays))
+        self._changed.set()
+
+    async def _join(self) -> tuple[TopicPartition, ...] | Remedy:
+        try:
+            await self.watch.refresh()
+        except ApiError as error:
+            if not error.retriable:
+                raise
+            return Remedy.RETRY
+        return await self._member.join(self.watch.join(), self._partitions)
+
+    def _not_kept(self) -> list[TopicPartition]:
+        """What has to go before we join."""
+        if self.state.is_lost or not self._options.is_cooperative:
+            return list(self._partitions)
+        wanted = frozenset(self.watch.topics)
+        return [partition for partition in self._partitions if partition.topic not in wanted]
+
+    async def _take_over(self, assigned: frozenset[TopicPartition]) -> None:
+        """Have what was assigned, and nothing else."""
+        place = self.state.membership
+        if not assigned.issuperset(self._partitions):
+            await self._give_up(lambda: [one for one in self._partitions if one not in assigned])
+            self.state.request_rejoin("partitions were revoked")  # so that others get them
+
+        async def receive() -> None:
+            if self.state.membership != place:
+                return
+            wanted = frozenset(self.watch.topics)
+            added = assigned.difference(self._partitions)
+            added = frozenset(partition for partition in added if partition.topic in wanted)
+            self._partitions.add(added)
+            await self._options.callbacks.assigned(added)
+
+        await self._turns.take(receive)
+
+    async def _give_up(self, choose: Callable[[], list[TopicPartition]]) -> None:
+        """Let partitions go, after everything that was read of them was dealt with."""
+        chosen: list[TopicPartition] = []
+        offsets: Offsets = {}
+
+        def stop() -> None:
+            nonlocal chosen, offsets
+            chosen = choose()
+            self._partitions.stop(chosen)
+            offsets = {
+                partition: offset
+                for partition, offset in self._partitions.to_commit().items()
+                if partition in chosen
+            }
+
+        await self._turns.take(stop)
+        if self._auto_commit and not self.state.is_lost:
+            await self._commit(offsets)
+        if chosen:
+            await self._turns.take(lambda: self._let_go(chosen))
+
+    async def _let_go(self, partitions: list[TopicPartition]) -> None:
+        """Tell the user that partitions go, or have gone; then they are not read any more."""
+        callbacks = self._options.callbacks
+        is_gone = self.state.is_lost or self.state.failure is not None
+        try:
+            if partitions:
+                await (callbacks.lost if is_gone else callbacks.revoked)(partitions)
+        finally:
+            self._partitions.remove(partitions)
+
+    async def _commit(self, offsets: Offsets) -> None:
+        if not offsets:
+            return
+        try:
+            await self.commits.submit(offsets)
+        except QbusError as error:
+            # The partitions go to another member, or the next commit covers this one.
+            _log.warning("offsets not committed in group %s: %s", self._options.group, error)
+        else:
+            self._partitions.committed(offsets)
