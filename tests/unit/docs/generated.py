@@ -15,6 +15,8 @@ from qbus.cli.root import qbus
 from qbus.config import BROKER_CONFIG, TOPIC_CONFIG, ConfigKey
 from qbus.wire import API, ApiKey
 
+from .sdk import methods_table, options_table
+
 ROOT = Path(__file__).parents[3]
 DOCS = ROOT / "docs"
 
@@ -30,7 +32,7 @@ def generated(text: str) -> str:
 
 def pages() -> Iterator[Path]:
     """Yield the pages that have generated parts."""
-    for page in [ROOT / "ARCHITECTURE.md", *sorted(DOCS.glob("*.md"))]:
+    for page in [ROOT / "ARCHITECTURE.md", *sorted(DOCS.rglob("*.md"))]:
         if _PART.search(page.read_text()):
             yield page
 
@@ -103,6 +105,8 @@ _KINDS: dict[str, Callable[[str], str]] = {
     "settings": _settings,
     "help": _help,
     "files": _files,
+    "options": options_table,
+    "methods": methods_table,
 }
 
 

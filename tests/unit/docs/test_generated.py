@@ -11,7 +11,7 @@ from qbus.cli.root import qbus
 
 from .generated import DOCS, ROOT, generated, pages
 
-PROSE = [*DOCS.glob("*.md"), ROOT / "README.md", ROOT / "ARCHITECTURE.md", ROOT / "CHANGELOG.md"]
+PROSE = [*DOCS.rglob("*.md"), ROOT / "README.md", ROOT / "ARCHITECTURE.md", ROOT / "CHANGELOG.md"]
 
 
 @pytest.mark.parametrize("page", list(pages()), ids=lambda page: page.name)
