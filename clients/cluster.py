@@ -107,7 +107,7 @@ class Cluster:
             return await self.ask_any(api, message, is_repeatable=False)
         try:
             return await self.ask(self.metadata.controller_id, api, message)
-        except ConnectionFailed:
+        except (ConnectionFailed, RequestTimedOut):
             self.metadata.forget_controller()
             raise
 

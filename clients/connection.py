@@ -17,6 +17,7 @@ from .unanswered import Unanswered
 from .versions import SPOKEN, highest_common
 
 MAX_FRAME_BYTES = 100 * 1024 * 1024
+"""The largest answer that is taken, as librdkafka's ``receive.message.max.bytes``."""
 _CLOSE_TIMEOUT = 5.0
 _MAX_CORRELATION_ID = 0x7FFFFFFF
 _MAX_WRITE_PARTS = 1024  # IOV_MAX of every system in use
@@ -30,12 +31,10 @@ class Connection(asyncio.BufferedProtocol):
     oldest request.
     """
 
-    def __init__(
-        self, name: str, client_id: str, *, max_frame_bytes: int = MAX_FRAME_BYTES
-    ) -> None:
+    def __init__(self, name: str, client_id: str) -> None:
         self._name = name
         self._client_id = client_id
-        self._frames = FrameReader(max_frame_bytes)
+        self._frames = FrameReader(MAX_FRAME_BYTES)
         self._transport: asyncio.Transport | None = None
         self._fd = -1
         self._unanswered = Unanswered(self.abort)
@@ -48,15 +47,7 @@ class Connection(asyncio.BufferedProtocol):
         self._lost = asyncio.Event()
 
     @classmethod
-    async def open(
-        cls,
-        host: str,
-        port: int,
-        client_id: str,
-        timeout: float,
-        *,
-        max_frame_bytes: int = MAX_FRAME_BYTES,
-    ) -> Self:
+    async def open(cls, host: str, port: int, client_id: str, timeout: float) -> Self:
         """Connect, in ``timeout`` seconds, and agree on versions, in as many again.
 
         Raises :class:`ConnectionFailed`, also for somebody who is no broker, or
@@ -66,7 +57,7 @@ class Connection(asyncio.BufferedProtocol):
         sock = await dial(host, port, timeout)
         try:
             _, connection = await asyncio.get_running_loop().create_connection(
-                lambda: cls(name, client_id, max_frame_bytes=max_frame_bytes), sock=sock
+                lambda: cls(name, client_id), sock=sock
             )
         except BaseException as error:
             sock.close()
