@@ -1,8 +1,9 @@
 """Everything there is to say about topics, gathered from several requests."""
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Mapping, Sequence
+from typing import TYPE_CHECKING, TypeVar
 
+from qbus.clients import PartialFailure
 from qbus.clients.types import EARLIEST, LATEST, ConfigKind, TopicPartition
 from qbus.errors import ApiError
 
@@ -12,48 +13,64 @@ if TYPE_CHECKING:
     from qbus.clients import Admin
     from qbus.clients.types import TopicDescription
 
-Sizes = dict[TopicPartition, int]
-Offsets = dict[int, tuple[int, int]]
+T = TypeVar("T")
 
 
 async def describe_topics(admin: "Admin", names: Sequence[str]) -> list[Document]:
-    """Describe the topics called ``names``, or every topic when there are none."""
-    topics = (
-        [await admin.describe_topic(name) for name in names] if names else await admin.list_topics()
+    """Describe the topics called ``names``, or every topic when there are none.
+
+    Offsets and sizes that nobody can tell at the moment are left out.
+    """
+    topics: Sequence[TopicDescription] = (
+        [*(await admin.describe_topics(names)).values()] if names else await admin.list_topics()
     )
+    configs = await admin.describe_configs((ConfigKind.TOPIC, topic.name) for topic in topics)
+    led = [
+        TopicPartition(topic.name, partition.index)
+        for topic in topics
+        for partition in topic.partitions
+        if partition.leader >= 0
+    ]
+    starts = await _told(admin.list_offsets(dict.fromkeys(led, EARLIEST)))
+    ends = await _told(admin.list_offsets(dict.fromkeys(led, LATEST)))
     sizes = await _sizes(admin)
-    return [await _describe(admin, topic, sizes) for topic in topics]
+    return [
+        topic_description(
+            topic,
+            configs[ConfigKind.TOPIC, topic.name],
+            {
+                place.partition: (starts[place].offset, ends[place].offset)
+                for place in _places(topic)
+                if place in starts and place in ends
+            },
+            {place.partition: sizes[place] for place in _places(topic) if place in sizes},
+        )
+        for topic in topics
+    ]
 
 
-async def _describe(admin: "Admin", topic: "TopicDescription", sizes: Sizes) -> Document:
-    config = await admin.describe_config(ConfigKind.TOPIC, topic.name)
-    return topic_description(
-        topic,
-        config,
-        await _offsets(admin, topic),
-        {
-            partition.index: sizes[TopicPartition(topic.name, partition.index)]
-            for partition in topic.partitions
-            if TopicPartition(topic.name, partition.index) in sizes
-        },
-    )
+def _places(topic: "TopicDescription") -> list[TopicPartition]:
+    return [TopicPartition(topic.name, partition.index) for partition in topic.partitions]
 
 
-async def _offsets(admin: "Admin", topic: "TopicDescription") -> Offsets:
-    """The start and end of each partition that has a leader to tell them."""
-    led = [TopicPartition(topic.name, p.index) for p in topic.partitions if p.leader >= 0]
-    starts = await admin.list_offsets(dict.fromkeys(led, EARLIEST))
-    ends = await admin.list_offsets(dict.fromkeys(led, LATEST))
-    return {key.partition: (starts[key].offset, ends[key].offset) for key in led}
+async def _told(answers: Awaitable[Mapping[TopicPartition, T]]) -> Mapping[TopicPartition, T]:
+    try:
+        return await answers
+    except PartialFailure as error:
+        return error.results
+    except ApiError:
+        return {}
 
 
-async def _sizes(admin: "Admin") -> Sizes:
+async def _sizes(admin: "Admin") -> dict[TopicPartition, int]:
     """Bytes on disk: one replica's, the largest. A broker that does not tell is passed over."""
-    sizes: Sizes = {}
     try:
         directories = await admin.describe_log_dirs()
+    except PartialFailure as error:
+        directories = [directory for of_broker in error.results.values() for directory in of_broker]
     except ApiError:
-        return sizes
+        return {}
+    sizes: dict[TopicPartition, int] = {}
     for directory in directories:
         for replica in directory.replicas:
             key = TopicPartition(replica.topic, replica.partition)
