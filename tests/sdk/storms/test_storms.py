@@ -17,10 +17,13 @@ PARTITIONS = 6
 SEED = int(os.environ.get("QBUS_SEED", random.randrange(10**6)))
 
 
-async def weather(proxy: FaultProxy, name: str, seed: int, seconds: float) -> None:
+ASSIGNORS = ("range", "roundrobin", "sticky", "cooperative-sticky")
+
+
+async def weather(proxy: FaultProxy, name: str, seed: int, seconds: float, assignor: str) -> None:
     print("seed", seed)
     await create_topic(proxy.bootstrap, name, PARTITIONS)
-    storm = Storm(proxy, name, name, seed)
+    storm = Storm(proxy, name, name, seed, assignors=[assignor])
     await storm.rage(seconds)
     chronicle = storm.chronicle
     print(len(chronicle.generations), "generations,", storm.sent, "records")
@@ -30,12 +33,13 @@ async def weather(proxy: FaultProxy, name: str, seed: int, seconds: float) -> No
     assert sum(chronicle.commits.values()) > 0
 
 
-async def test_a_squall(proxy: FaultProxy, name: str) -> None:
-    await weather(proxy, name, SEED, seconds=8)
+@pytest.mark.parametrize("assignor", ["range", "cooperative-sticky"])
+async def test_a_squall(proxy: FaultProxy, name: str, assignor: str) -> None:
+    await weather(proxy, name, SEED, 6, assignor)
 
 
 @pytest.mark.nightly
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("seed", [SEED + 1, SEED + 2])
-async def test_a_storm(proxy: FaultProxy, name: str, seed: int) -> None:
-    await weather(proxy, name, seed, seconds=180)
+@pytest.mark.parametrize("assignor", ASSIGNORS)
+async def test_a_storm(proxy: FaultProxy, name: str, assignor: str) -> None:
+    await weather(proxy, name, SEED + 1, 180, assignor)
