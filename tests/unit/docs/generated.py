@@ -15,7 +15,7 @@ from qbus.cli.root import qbus
 from qbus.config import BROKER_CONFIG, TOPIC_CONFIG, ConfigKey
 from qbus.wire import API, ApiKey
 
-from .sdk import methods_table, options_table
+from .sdk import codes_table, errors_table, methods_table, options_table
 
 ROOT = Path(__file__).parents[3]
 DOCS = ROOT / "docs"
@@ -107,6 +107,8 @@ _KINDS: dict[str, Callable[[str], str]] = {
     "files": _files,
     "options": options_table,
     "methods": methods_table,
+    "errors": lambda _: errors_table(),
+    "codes": lambda _: codes_table(),
 }
 
 

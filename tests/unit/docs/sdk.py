@@ -5,7 +5,9 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import qbus
 from qbus import aio
+from qbus.errors import ErrorCode, QbusError
 
 CLIENTS: dict[str, type] = {name: getattr(aio, name) for name in aio.__all__}
 
@@ -18,7 +20,7 @@ def options_table(name: str) -> str:
     """A row for each keyword of a client's constructor."""
     rows = ["| option | default | what it is |", "|---|---|---|"]
     defaults = dict(options(CLIENTS[name]))
-    for names, text in descriptions(CLIENTS[name].__init__):
+    for names, text in descriptions(CLIENTS[name]):
         keywords = [name for name in names if name in defaults]
         if keywords:
             values = ", ".join(_default(key, defaults[key]) for key in keywords)
@@ -36,6 +38,28 @@ def methods_table(name: str) -> str:
     return "\n".join([*rows, ""])
 
 
+def errors_table() -> str:
+    """A row for each exception that users import, below the one that it is a case of."""
+    rows = ["| exception | is a | what it says |", "|---|---|---|"]
+    kinds = [kind for name in qbus.__all__ if is_error(kind := getattr(qbus, name))]
+    for kind in sorted(kinds, key=lambda kind: [base.__name__ for base in reversed(kind.mro())]):
+        says = _first_sentence(kind)
+        rows.append(f"| `{kind.__name__}` | `{kind.__base__.__name__}` | {says} |")
+    return "\n".join([*rows, ""])
+
+
+def is_error(value: object) -> bool:
+    """Whether it is an exception of ours."""
+    return isinstance(value, type) and issubclass(value, QbusError)
+
+
+def codes_table() -> str:
+    """A row for each code of the protocol's."""
+    rows = ["| code | name | may pass |", "|---|---|---|"]
+    rows += [f"| {int(code)} | {code.name} | {'yes' * code.retriable} |" for code in ErrorCode]
+    return "\n".join([*rows, ""])
+
+
 def options(client: type) -> Iterator[tuple[str, Any]]:
     """The keywords of a client's constructor, with their defaults."""
     for parameter in inspect.signature(client).parameters.values():
@@ -43,9 +67,10 @@ def options(client: type) -> Iterator[tuple[str, Any]]:
             yield parameter.name, parameter.default
 
 
-def descriptions(function: Callable[..., Any]) -> Iterator[tuple[list[str], str]]:
-    """The entries ``name: text`` and ``name, name: text`` of a docstring."""
-    for paragraph in (inspect.getdoc(function) or "").split("\n\n"):
+def descriptions(client: type) -> Iterator[tuple[list[str], str]]:
+    """The entries ``name: text`` and ``name, name: text`` of a constructor's docstring."""
+    docstring = inspect.getdoc(inspect.getattr_static(client, "__init__")) or ""
+    for paragraph in docstring.split("\n\n"):
         # An entry goes on in the lines that are indented.
         for line in re.sub(r"\n\s+", " ", paragraph).splitlines():
             if entry := _ENTRY.match(line):
@@ -76,8 +101,8 @@ def _argument(parameter: inspect.Parameter) -> str:
     return f"{parameter.name}={parameter.default!r}"
 
 
-def _first_sentence(function: Callable[..., Any]) -> str:
-    first = (inspect.getdoc(function) or "").split("\n\n", maxsplit=1)[0].replace("\n", " ")
+def _first_sentence(thing: object) -> str:
+    first = (inspect.getdoc(thing) or "").split("\n\n", maxsplit=1)[0].replace("\n", " ")
     return _markdown(re.split(r"(?<=[.]) ", first, maxsplit=1)[0])
 
 
