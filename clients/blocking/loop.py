@@ -4,8 +4,9 @@ import asyncio
 import os
 import threading
 import weakref
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import CancelledError, Future
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from qbus.errors import QbusError
@@ -66,7 +67,8 @@ class LoopThread:
             self.check_usable()
             if self.is_current:
                 raise QbusError("a client's callback cannot wait for the client: use qbus.aio")
-            future = asyncio.run_coroutine_threadsafe(coroutine, self.loop)
+            with _unless_closed():
+                future = asyncio.run_coroutine_threadsafe(coroutine, self.loop)
         except BaseException:
             coroutine.close()
             raise
@@ -90,7 +92,9 @@ class LoopThread:
             raise
 
     def call(self, function: Callable[..., T], *args: Any) -> T:
-        """What ``function`` returns or raises, called in the thread."""
+        """What ``function`` returns or raises, called in the thread; also by a callback there."""
+        if self.is_current:
+            return function(*args)
 
         async def in_the_thread() -> T:
             return function(*args)
@@ -100,11 +104,21 @@ class LoopThread:
     def post(self, function: Callable[..., object], *args: Any) -> None:
         """Have ``function`` called in the thread, soon; raises as :meth:`check_usable`."""
         self.check_usable()
-        self.loop.call_soon_threadsafe(function, *args)
+        with _unless_closed():
+            self.loop.call_soon_threadsafe(function, *args)
 
     def close(self) -> None:
         """Cancel what still runs and end the thread. Does nothing the second time, or in a fork."""
         self._finalize()
+
+
+@contextmanager
+def _unless_closed() -> Iterator[None]:
+    """Another thread may close the loop at any time."""
+    try:
+        yield
+    except RuntimeError as error:
+        raise ClientClosed from error
 
 
 def _serve(started: Future[asyncio.AbstractEventLoop]) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from qbus.clients import RequestTimedOut
+from qbus.clients import ClientClosed, RequestTimedOut
 from qbus.clients.blocking.loop import LoopThread
 from qbus.errors import ApiError, ErrorCode, QbusError
 
@@ -89,6 +89,21 @@ def test_a_callback_that_would_wait_for_itself_is_told_so(thread: LoopThread) ->
     with pytest.raises(QbusError, match="callback"):
         thread.call(callback)
     assert not thread.is_current
+
+
+def test_a_callback_may_call_what_does_not_wait(thread: LoopThread) -> None:
+    assert thread.call(lambda: thread.call(threading.get_ident)) == thread.call(threading.get_ident)
+
+
+def test_a_thread_that_is_closed_meanwhile(
+    thread: LoopThread, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    thread.close()
+    monkeypatch.setattr(LoopThread, "check_usable", lambda _: None)
+    with pytest.raises(ClientClosed):
+        thread.post(print)
+    with pytest.raises(ClientClosed):
+        thread.run(answer(1))
 
 
 def test_close_cancels_what_runs_and_may_be_repeated() -> None:
