@@ -48,7 +48,8 @@ class Controller:
     """Creates, grows and deletes topics, and alters configurations.
 
     Each item is carried out or refused for itself. Beside what is the item's own fault, a refusal
-    is NOT_CONTROLLER, or REQUEST_TIMED_OUT when nobody knows whether it was carried out.
+    is NOT_CONTROLLER, POLICY_VIOLATION when it is more than the store takes at once, or
+    REQUEST_TIMED_OUT when nobody knows whether it was carried out.
     """
 
     def __init__(

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
 from qbus.errors import ApiError, ErrorCode
-from qbus.metadata import MetadataStore, NodeError, Op, StoreError
+from qbus.metadata import MetadataStore, NodeError, Op, StoreError, TransactionTooLarge
 from qbus.metadata.feed import KEPT, announce, newest, prune, sequence_of
 from qbus.metadata.znodes import CONTROLLER_EPOCH, ChangeNode
 
@@ -80,6 +80,8 @@ class Decisions:
                 return decision.outcome, sequence_of(str(results[-1]))
         except ApiError as error:
             return error, None
+        except TransactionTooLarge as error:
+            return ApiError(ErrorCode.POLICY_VIOLATION, f"too much at once: {error}"), None
         except StoreError as error:
             return _unknown(error), None
         return ApiError(ErrorCode.NOT_CONTROLLER, "others change the same all the time"), None

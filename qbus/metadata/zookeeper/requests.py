@@ -20,6 +20,8 @@ from .plan import Step
 
 _EPHEMERAL, _SEQUENTIAL = 1, 2  # ZooKeeper's CreateMode
 
+_COUNT = 4  # bytes
+
 _NOT_TO_BLAME = (exceptions.RolledBackError, exceptions.RuntimeInconsistency)
 
 _ERRORS = {
@@ -75,6 +77,12 @@ def _encodable(operation: Op, prefix: str, acl: Sequence[Any]) -> Any:
             return serialization.CheckVersion(path, operation.version)
         case Delete():
             return serialization.Delete(path, operation.version)
+
+
+def acl_size(acl: Sequence[Any]) -> int:
+    """The bytes that an access control list takes in a request."""
+    without = serialization.Create("", b"", (), 0).serialize()
+    return _COUNT + len(serialization.Create("", b"", acl, 0).serialize()) - len(without)
 
 
 def refusal(steps: Sequence[Step], answers: Sequence[Any]) -> Refusal | None:

@@ -20,14 +20,13 @@ from ..store import MetadataStore, SessionState
 from .address import ZooKeeperAddress
 from .library import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE, exceptions
 from .plan import MAX_BYTES, Step, ancestors, parents_of, plan, size
-from .requests import refusal, results, send
+from .requests import acl_size, refusal, results, send
 from .session import Session
 
 T = TypeVar("T")
 
 _ATTEMPTS = 20  # to create parents that others create and delete at the same time
 _AT_ONCE = 500  # reads under way for one tree; others get their turn in between
-_ACL_BYTES = 128  # more than either access control list takes on the wire
 
 
 class ZooKeeperStore(MetadataStore):
@@ -53,6 +52,7 @@ class ZooKeeperStore(MetadataStore):
         )
         self._patience = connection_timeout_s or session_timeout_s
         self._acl = [*READ_ACL_UNSAFE, *CREATOR_ALL_ACL] if protect else OPEN_ACL_UNSAFE
+        self._acl_size = acl_size(self._acl)
         self._prefix = "" if address.chroot == paths.ROOT else address.chroot
         self._callbacks: list[Callable[[SessionState], None]] = []
         self._is_started = False
@@ -179,7 +179,7 @@ class ZooKeeperStore(MetadataStore):
         raise error
 
     async def _send(self, steps: Sequence[Step]) -> list[Any]:
-        needed = size(steps, len(self._prefix.encode()), _ACL_BYTES)
+        needed = size(steps, len(self._prefix.encode()), self._acl_size)
         if needed > MAX_BYTES:
             raise TransactionTooLarge(
                 f"a transaction of {needed} bytes; ZooKeeper takes {MAX_BYTES} (jute.maxbuffer)"

@@ -125,8 +125,8 @@ async def test_what_just_fits_is_taken(zookeeper: ZooKeeperProcess, chroot: str)
     async with store_at(zookeeper, chroot, credentials="bus:secret", protect=True) as store:
         states: list[object] = []
         store.on_state(states.append)
-        await store.transaction([Create("/large", bytes(1_048_300))])
-        many = [Create(f"/n/{i}", bytes(30)) for i in range(4_500)]
+        await store.transaction([Create("/large", bytes(1_048_400))])
+        many = [Create(f"/n/{i}", bytes(30)) for i in range(7_500)]
         await store.transaction(many)
         assert len(await store.children("/n")) == len(many)
         assert states == []

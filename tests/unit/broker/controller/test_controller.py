@@ -1,7 +1,7 @@
 """Topics and configuration, from the decision to what every broker knows."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from qbus.broker.controller import (
 from qbus.broker.metadata_image import BrokerInfo
 from qbus.config import BrokerConfig, Settings, TopicConfig
 from qbus.errors import ApiError, ErrorCode
-from qbus.metadata import Create, Delete, Op, Set, StoreUnavailable
+from qbus.metadata import Create, Delete, Op, Result, Set, StoreUnavailable, TransactionTooLarge
 from qbus.metadata.feed import KEPT, PATH, announce
 from qbus.metadata.znodes import (
     ALL_BROKERS,
@@ -516,6 +516,19 @@ async def test_a_store_that_fails_leaves_the_outcome_open(plane: MetadataPlane) 
     assert code(outcome) is ErrorCode.REQUEST_TIMED_OUT
     assert isinstance(outcome, ApiError)
     assert outcome.retriable
+
+
+async def test_what_is_too_much_for_the_store_is_refused_for_good(
+    plane: MetadataPlane, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refuse(_: Sequence[Op]) -> list[Result]:
+        raise TransactionTooLarge("2 MiB")
+
+    monkeypatch.setattr(plane.store, "transaction", refuse)
+    (outcome,) = await create(plane, NewTopic("t"))
+    assert code(outcome) is ErrorCode.POLICY_VIOLATION
+    assert isinstance(outcome, ApiError)
+    assert not outcome.retriable
 
 
 async def test_a_store_that_fails_after_the_transaction_does_too(

@@ -101,11 +101,10 @@ def test_with_what_is_missing_known_no_creation_lacks_its_parent(
 )
 def test_the_size_is_what_kazoo_sends(operation: Op) -> None:
     from qbus.metadata.zookeeper.library import OPEN_ACL_UNSAFE, serialization
-    from qbus.metadata.zookeeper.requests import _encodable
+    from qbus.metadata.zookeeper.requests import _encodable, acl_size
 
     chroot = "/chroot"
     encoded = _encodable(operation, chroot, OPEN_ACL_UNSAFE)
-    acl = len(serialization.Create("", b"", OPEN_ACL_UNSAFE, 0).serialize()) - 12
     sent = len(serialization.Transaction([encoded, encoded]).serialize()) + 8
-    assert size(plan([operation] * 2, ()), len(chroot), acl) == sent
+    assert size(plan([operation] * 2, ()), len(chroot), acl_size(OPEN_ACL_UNSAFE)) == sent
     assert sent < MAX_BYTES
