@@ -217,11 +217,17 @@ class GroupOffset:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaSize:
-    """A partition in a log directory and its bytes on disk."""
+    """A partition in a log directory and its bytes on disk.
+
+    ``is_future``: it is on its way here from another directory of the broker. ``lag``: how many
+    records it is behind the high watermark, or behind the replica that it comes from.
+    """
 
     topic: str
     partition: int
     size: int
+    lag: int = 0
+    is_future: bool = False
 
 
 @dataclass(frozen=True, slots=True)

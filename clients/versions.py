@@ -30,6 +30,7 @@ SPOKEN: Mapping[int, tuple[int, int]] = {
     ApiKey.OFFSET_FOR_LEADER_EPOCH: (3, 4),
     ApiKey.DESCRIBE_CONFIGS: (3, 4),
     ApiKey.INCREMENTAL_ALTER_CONFIGS: (0, 1),
+    ApiKey.ALTER_REPLICA_LOG_DIRS: (1, 2),
     ApiKey.DESCRIBE_LOG_DIRS: (1, 4),
     ApiKey.CREATE_PARTITIONS: (1, 3),
     ApiKey.DELETE_GROUPS: (1, 2),
@@ -37,7 +38,6 @@ SPOKEN: Mapping[int, tuple[int, int]] = {
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: (0, 1),
     ApiKey.LIST_PARTITION_REASSIGNMENTS: (0, 0),
     ApiKey.OFFSET_DELETE: (0, 0),
-    ApiKey.DESCRIBE_CLUSTER: (0, 1),
     ApiKey.DESCRIBE_PRODUCERS: (0, 0),
 }
 

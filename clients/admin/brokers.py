@@ -1,19 +1,26 @@
 """The cluster: its brokers, and the directories in which they keep their logs."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from qbus.errors import ErrorCode
 from qbus.wire import ApiKey
+from qbus.wire.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopic,
+)
 from qbus.wire.messages.describe_log_dirs import (
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
     DescribeLogDirsResult,
 )
 
-from ..errors import check
-from ..outcomes import each, succeeded
+from ..errors import api_error, check
+from ..grouping import by_topic
+from ..outcomes import Outcomes, each, settle, succeeded
 from ..retry import retrying
-from ..types import ClusterDescription, LogDir, ReplicaSize
+from ..types import ClusterDescription, LogDir, ReplicaSize, TopicPartition
 from .base import AdminBase
 
 
@@ -51,8 +58,53 @@ class Brokers(AdminBase):
         found = succeeded(await each(nodes, ask))
         return [log_dir for log_dirs in found.values() for log_dir in log_dirs]
 
+    async def alter_replica_log_dirs(
+        self, node_id: int, paths: Mapping[TopicPartition, str]
+    ) -> None:
+        """Move replicas of a broker to other directories of it: returns once that has begun.
+
+        :meth:`describe_log_dirs` shows how far it is.
+        """
+
+        async def ask(wanted: list[TopicPartition]) -> Outcomes[TopicPartition, None]:
+            await self._cluster.need_node(node_id)
+            response: AlterReplicaLogDirsResponse = await self._cluster.ask(
+                node_id, ApiKey.ALTER_REPLICA_LOG_DIRS, _moves({p: paths[p] for p in wanted})
+            )
+            return {
+                TopicPartition(topic.topic_name, found.partition_index): api_error(
+                    found.error_code, of=f"{topic.topic_name}-{found.partition_index}"
+                )
+                if found.error_code
+                else None
+                for topic in response.results
+                for found in topic.partitions
+            }
+
+        timeout = self._cluster.request_timeout
+        missing = {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+        succeeded(await settle(paths, ask, timeout, final=missing))
+
     async def _find_brokers(self) -> None:
         await retrying(lambda: self._cluster.refresh(()), self._cluster.request_timeout)
+
+
+def _moves(paths: Mapping[TopicPartition, str]) -> AlterReplicaLogDirsRequest:
+    by_path: dict[str, list[TopicPartition]] = {}
+    for partition, path in paths.items():
+        by_path.setdefault(path, []).append(partition)
+    return AlterReplicaLogDirsRequest(
+        dirs=[
+            AlterReplicaLogDir(
+                path=path,
+                topics=[
+                    AlterReplicaLogDirTopic(name=topic, partitions=indexes)
+                    for topic, indexes in by_topic(partitions).items()
+                ],
+            )
+            for path, partitions in by_path.items()
+        ]
+    )
 
 
 def _log_dir(node_id: int, result: DescribeLogDirsResult) -> LogDir:
@@ -60,7 +112,13 @@ def _log_dir(node_id: int, result: DescribeLogDirsResult) -> LogDir:
     if result.error_code != ErrorCode.KAFKA_STORAGE_ERROR:  # which is how an offline one is told
         check(result.error_code, of=f"{result.log_dir} of broker {node_id}")
     replicas = [
-        ReplicaSize(topic.name, partition.partition_index, partition.partition_size)
+        ReplicaSize(
+            topic.name,
+            partition.partition_index,
+            partition.partition_size,
+            lag=partition.offset_lag,
+            is_future=partition.is_future_key,
+        )
         for topic in result.topics
         for partition in topic.partitions
     ]

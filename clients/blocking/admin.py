@@ -73,6 +73,7 @@ class Admin:
 
     describe_cluster = blocking(_Admin.describe_cluster)
     describe_log_dirs = blocking(_Admin.describe_log_dirs)
+    alter_replica_log_dirs = blocking(_Admin.alter_replica_log_dirs)
 
     list_groups = blocking(_Admin.list_groups)
     describe_group = blocking(_Admin.describe_group)

@@ -336,3 +336,19 @@ async def test_group_configuration(admin: Admin, name: str, is_kafka: bool) -> N
         return next(entry.value for entry in entries if entry.name == key)
 
     await eventually(lambda: _is(value(), "50000"))
+
+
+async def test_replicas_move_between_directories(admin: Admin, topic: str, is_kafka: bool) -> None:
+    (log_dir,) = await admin.describe_log_dirs()
+    first, missing = TopicPartition(topic, 0), TopicPartition(topic, 99)
+    if not is_kafka:
+        move = admin.alter_replica_log_dirs(log_dir.node_id, {first: log_dir.path})
+        assert await code_of(move) is ErrorCode.UNSUPPORTED_VERSION
+        return
+    await admin.alter_replica_log_dirs(log_dir.node_id, {first: log_dir.path})
+    with pytest.raises(PartialFailure) as caught:
+        await admin.alter_replica_log_dirs(
+            log_dir.node_id, {first: log_dir.path, missing: "/nowhere"}
+        )
+    assert list(caught.value.results) == [first]
+    assert caught.value.errors[missing].code is ErrorCode.LOG_DIR_NOT_FOUND

@@ -43,6 +43,7 @@ VERSIONS = {
 
 # What clients ask of brokers that serve it; ours does not, and does not say so.
 ASKED_OF_OTHERS = {
+    "ALTER_REPLICA_LOG_DIRS": (34, 1, 2, 2),
     "ELECT_LEADERS": (43, 0, 2, 2),
     "ALTER_PARTITION_REASSIGNMENTS": (45, 0, 1, 0),
     "LIST_PARTITION_REASSIGNMENTS": (46, 0, 0, 0),
