@@ -148,7 +148,7 @@ class TestAroundBadBrokers:
     async def test_a_half_open_broker_is_not_waited_for(self) -> None:
         async with FakeBroker() as silent, FakeBroker() as broker:
             silent.handlers[ApiKey.METADATA] = lambda _: asyncio.sleep(60)
-            cluster = Cluster(f"{silent.bootstrap},{broker.bootstrap}", "test", 0.3)
+            cluster = Cluster(f"{silent.bootstrap},{broker.bootstrap}", "test", 1.5)
             await cluster.refresh(["t"])
             assert cluster.metadata.leader("t", 0) == NODE
             await cluster.close()
@@ -166,7 +166,7 @@ class TestAroundBadBrokers:
                 return response
 
             broker.handlers[ApiKey.METADATA] = both
-            cluster = Cluster(f"{silent.bootstrap},{broker.bootstrap}", "test", 0.3)
+            cluster = Cluster(f"{silent.bootstrap},{broker.bootstrap}", "test", 1.5)
             for _ in range(10):
                 await cluster.refresh(())
             assert len(silent.asked(ApiKey.METADATA)) == 1

@@ -26,7 +26,7 @@ FIRST, SECOND = TopicPartition("t", 0), TopicPartition("u", 1)
 async def test_directories_of_the_brokers_that_answer() -> None:
     async with (
         FakeBroker() as broker,
-        Admin(broker.bootstrap, request_timeout_ms=300) as admin,
+        Admin(broker.bootstrap, request_timeout_ms=1000) as admin,
     ):
         honest = broker.metadata
 

@@ -46,7 +46,7 @@ FIRST, SECOND = TopicPartition("t", 0), TopicPartition("t", 1)
 async def test_groups_of_the_brokers_that_answer() -> None:
     async with (
         FakeBroker() as broker,
-        Admin(broker.bootstrap, request_timeout_ms=300) as admin,
+        Admin(broker.bootstrap, request_timeout_ms=1000) as admin,
     ):
         honest = broker.metadata
 
