@@ -50,13 +50,13 @@ async def storm(world: World, crew: list[tuple[str, ...]], turns: int) -> None:
 
 
 @pytest.mark.parametrize("crew", list(CREWS))
-@pytest.mark.parametrize("seed", range(SEED, SEED + 8))
+@pytest.mark.parametrize("seed", range(SEED, SEED + 4))
 def test_one_owner_and_no_step_back(seed: int, crew: str) -> None:
     world = World(seed, {"t": 4, "u": 2}, loss=0.02 * (seed % 4))
 
     async def main() -> None:
         world.reader(("t", "u"), CREWS[crew][0])
-        await storm(world, CREWS[crew], turns=40)
+        await storm(world, CREWS[crew], turns=25)
         world.loss = 0.0
         world.reader(("t", "u"), CREWS[crew][-1])
         await world.settle()
@@ -70,5 +70,5 @@ def test_one_owner_and_no_step_back(seed: int, crew: str) -> None:
     run(main())
     assert world.wrong == []
     assert world.coordinator.wrong == []
-    assert world.coordinator.generation > 10
-    assert world.coordinator.refused["NONE"] > 50
+    assert world.coordinator.generation > 4
+    assert world.coordinator.refused["NONE"] > 20

@@ -184,6 +184,7 @@ class Reader:
 
     async def _revoked(self, partitions: list[TopicPartition]) -> None:
         self.told.append(("revoked", partitions))
+        self.world.check_committed(partitions, self)
         await asyncio.sleep(self.world.random.uniform(0, 0.1))
         self._gone(partitions)
 
@@ -227,6 +228,14 @@ class World:
                 membership = other.rebalance.state.membership
                 if membership.member_id in self.coordinator.members:
                     self.wrong.append(f"{partition} is still read by {membership}")
+
+    def check_committed(self, partitions: Iterable[TopicPartition], giver: Reader) -> None:
+        """All that was read of them is, unless the network is to blame."""
+        for partition in partitions:
+            position = giver.assignment.position(partition) or 0
+            committed = self.coordinator.committed.get(partition, 0)
+            if self.loss == 0.0 and committed < position:
+                self.wrong.append(f"{partition} was read to {position}, committed to {committed}")
 
     def everything(self) -> list[TopicPartition]:
         return sorted(
