@@ -112,11 +112,12 @@ class Session:
             StoreUnavailable: no answer came; whether the request was done is not known.
             ZookeeperError: it was refused, and not done.
         """
+        answer = self._submit(request)
         try:
-            return await self._submit(request)
+            return await answer
         except _REFUSALS:
             raise
-        except (exceptions.KazooException, RuntimeError) as error:
+        except Exception as error:  # kazoo raises whatever it runs into, as in a garbled answer
             raise StoreUnavailable(
                 f"ZooKeeper at {self.address} did not answer ({error!r}):"
                 " whether it did what was asked is not known"

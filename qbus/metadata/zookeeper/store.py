@@ -1,11 +1,11 @@
 """The metadata store in ZooKeeper."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from operator import methodcaller
-from typing import Any, TypeVar
+from typing import Any
 
 from .. import paths
 from ..errors import (
@@ -20,13 +20,11 @@ from ..store import MetadataStore, SessionState
 from .address import ZooKeeperAddress
 from .library import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE, exceptions
 from .plan import MAX_BYTES, Step, ancestors, parents_of, plan, size
+from .reader import Reader
 from .requests import acl_size, refusal, results, send
 from .session import Session
 
-T = TypeVar("T")
-
 _ATTEMPTS = 20  # to create parents that others create and delete at the same time
-_AT_ONCE = 500  # reads under way for one tree; others get their turn in between
 
 
 class ZooKeeperStore(MetadataStore):
@@ -54,6 +52,8 @@ class ZooKeeperStore(MetadataStore):
         self._acl = [*READ_ACL_UNSAFE, *CREATOR_ALL_ACL] if protect else OPEN_ACL_UNSAFE
         self._acl_size = acl_size(self._acl)
         self._prefix = "" if address.chroot == paths.ROOT else address.chroot
+        self._reader = Reader(self._session, self._prefix)
+        self._watches: set[Callable[[object], None]] = set()
         self._callbacks: list[Callable[[SessionState], None]] = []
         self._is_started = False
         self._is_closing = False
@@ -70,6 +70,9 @@ class ZooKeeperStore(MetadataStore):
         self._callbacks.append(callback)
 
     def _tell(self, state: SessionState) -> None:
+        if state is SessionState.LOST:
+            for fire in list(self._watches):
+                fire(state)
         for callback in self._callbacks:
             callback(state)
 
@@ -100,60 +103,37 @@ class ZooKeeperStore(MetadataStore):
         """The node at ``path``."""
         paths.check(path)
         with self._working():
-            found = await self._read(path)
-        return found[0] if found else None
+            return await self._reader.get(path)
 
     async def children(self, path: str, watch: Callable[[], None] | None = None) -> list[str]:
         """The names below ``path``."""
         paths.check(path)
         with self._working():
-            return sorted(await self._names(path, watch and _once(watch)))
+            if watch is None:
+                return await self._reader.children(path)
+            fire = self._watching(watch)
+            try:
+                return await self._reader.children(path, fire)
+            except BaseException:
+                self._watches.discard(fire)
+                raise
 
     async def tree(self, path: str) -> dict[str, Node]:
-        """The nodes from ``path`` down, level by level."""
+        """The nodes from ``path`` down."""
         paths.check(path)
-        nodes: dict[str, Node] = {}
-        level = [path]
         with self._working():
-            while level:
-                with_children = []
-                for at, found in zip(level, await _in_turn(self._read, level), strict=True):
-                    if found is not None:
-                        nodes[at], count = found
-                        if count:
-                            with_children.append(at)
-                names = await _in_turn(self._names, with_children)
-                level = [
-                    paths.join(parent, name)
-                    for parent, below in zip(with_children, names, strict=True)
-                    for name in below
-                ]
-        return nodes
+            return await self._reader.tree(path)
 
-    async def _read(self, path: str) -> tuple[Node, int] | None:
-        """A node, and how many children it has."""
-        try:
-            data, stat = await self._ask("get_async", path)
-        except exceptions.NoNodeError:
-            return None
-        return Node(data, stat.version), stat.numChildren
+    def _watching(self, watch: Callable[[], None]) -> Callable[[object], None]:
+        """What kazoo calls with an event, perhaps twice; not when it is stopped at once."""
 
-    async def _names(self, path: str, watch: Callable[[object], None] | None = None) -> list[str]:
-        while True:
-            try:
-                names: list[str] = await self._ask("get_children_async", path, watch)
-            except exceptions.NoNodeError:
-                # What is not there can be watched itself, but not its children.
-                if watch is None or not await self._ask("exists_async", path, watch):
-                    return []
-            else:
-                return names
+        def fire(_: object) -> None:
+            if fire in self._watches:
+                self._watches.remove(fire)
+                watch()
 
-    async def _ask(self, method: str, path: str, *arguments: object) -> Any:
-        try:
-            return await self._session.ask(methodcaller(method, self._full(path), *arguments))
-        except exceptions.NoAuthError:
-            raise AccessDenied(path) from None
+        self._watches.add(fire)
+        return fire
 
     # Writing
 
@@ -173,9 +153,7 @@ class ZooKeeperStore(MetadataStore):
                 error = refused.as_error()
                 if not refused.is_about_parents:
                     break
-                parents = parents_of(wanted)
-                found = await _in_turn(self._exists, parents)
-                missing = {path for path, there in zip(parents, found, strict=True) if not there}
+                missing = await self._reader.missing(parents_of(wanted))
         raise error
 
     async def _send(self, steps: Sequence[Step]) -> list[Any]:
@@ -187,9 +165,6 @@ class ZooKeeperStore(MetadataStore):
         request = partial(send, steps=steps, prefix=self._prefix, acl=self._acl)
         answers: list[Any] = await self._session.ask(request)
         return answers
-
-    async def _exists(self, path: str) -> bool:
-        return await self._ask("exists_async", path) is not None
 
     async def _make_chroot(self) -> None:
         chroot = self._session.address.chroot
@@ -219,25 +194,3 @@ class ZooKeeperStore(MetadataStore):
             self._under_way -= 1
             if not self._under_way:
                 self._idle.set()
-
-    def _full(self, path: str) -> str:
-        return self._prefix + path if path != paths.ROOT else self._prefix or paths.ROOT
-
-
-def _once(watch: Callable[[], None]) -> Callable[[object], None]:
-    """What kazoo calls with an event, and perhaps for two reasons."""
-    waiting = [watch]
-
-    def fire(_: object) -> None:
-        if waiting:
-            waiting.pop()()
-
-    return fire
-
-
-async def _in_turn(ask: Callable[[str], Awaitable[T]], about: Sequence[str]) -> list[T]:
-    """The answers about many paths, some hundred of which are under way at a time."""
-    answers: list[T] = []
-    for start in range(0, len(about), _AT_ONCE):
-        answers += await asyncio.gather(*map(ask, about[start : start + _AT_ONCE]))
-    return answers

@@ -4,7 +4,8 @@ from uuid import uuid4
 
 import pytest
 from kazoo.client import KazooClient
-from kazoo.security import make_digest_acl
+from kazoo.protocol import serialization
+from kazoo.security import OPEN_ACL_UNSAFE, make_digest_acl
 
 from qbus.metadata import (
     AccessDenied,
@@ -104,6 +105,21 @@ async def test_what_is_kept_secret_is_denied(zookeeper: ZooKeeperProcess, chroot
             await store.children("/secret")
     with pytest.raises(StoreUnusable, match="denies access"):
         await store_at(zookeeper, f"{chroot}/secret/below").start()
+
+
+async def test_what_others_left_without_data_is_empty(
+    zookeeper: ZooKeeperProcess, chroot: str
+) -> None:
+    async with store_at(zookeeper, chroot) as store:
+        client = KazooClient(zookeeper.bootstrap)
+        client.start()
+        request = client.transaction()
+        request.operations.append(serialization.Create(f"{chroot}/null", None, OPEN_ACL_UNSAFE, 0))
+        request.commit()
+        client.stop()
+        client.close()
+        assert await store.get("/null") == Node(b"", 0)
+        assert await store.tree("/null") == {"/null": Node(b"", 0)}
 
 
 # Limits

@@ -1,0 +1,108 @@
+"""Reading nodes below a chroot."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from operator import methodcaller
+from typing import Any, TypeVar
+
+from .. import paths
+from ..errors import AccessDenied, StoreUnavailable
+from ..operations import Node
+from .library import exceptions, serialization
+from .reads import ask
+from .session import Session
+
+_IN_ONE = 100  # nodes read by one request
+_AT_ONCE = 10  # such requests under way for one tree; others get their turn in between
+
+S = TypeVar("S")
+T = TypeVar("T")
+
+
+class Reader:
+    """What a session can read. Every method raises AccessDenied and StoreUnavailable."""
+
+    def __init__(self, session: Session, prefix: str) -> None:
+        """``prefix`` goes before every path: the chroot, or nothing."""
+        self._session = session
+        self._prefix = prefix
+
+    async def get(self, path: str) -> Node | None:
+        """The node at ``path``."""
+        try:
+            data, stat = await self._ask("get_async", path)
+        except exceptions.NoNodeError:
+            return None
+        return _node(data, stat)
+
+    async def children(self, path: str, watch: Callable[[object], None] | None = None) -> list[str]:
+        """The sorted names below ``path``; ``watch`` is called when they change."""
+        while True:
+            try:
+                return sorted(await self._ask("get_children_async", path, watch))
+            except exceptions.NoNodeError:
+                # What is not there can be watched itself, but not its children.
+                if watch is None or not await self._ask("exists_async", path, watch):
+                    return []
+
+    async def missing(self, about: Sequence[str]) -> set[str]:
+        """Those of the paths at which there is nothing."""
+        found = await _in_turn(partial(self._ask, "exists_async"), about)
+        return {path for path, stat in zip(about, found, strict=True) if stat is None}
+
+    async def tree(self, path: str) -> dict[str, Node]:
+        """The nodes from ``path`` down, read level by level."""
+        nodes: dict[str, Node] = {}
+        level = [path]
+        while level:
+            with_children = []
+            for at, (data, stat) in await self._read(serialization.GetData, level):
+                nodes[at] = _node(data, stat)
+                if stat.numChildren:
+                    with_children.append(at)
+            below = await self._read(serialization.GetChildren, with_children)
+            level = [paths.join(parent, name) for parent, names in below for name in names]
+        return nodes
+
+    async def _read(self, kind: Any, about: Sequence[str]) -> list[tuple[str, Any]]:
+        """Those of the paths that are there, each with what is known of it."""
+        parts = [about[start : start + _IN_ONE] for start in range(0, len(about), _IN_ONE)]
+        answers = await _in_turn(partial(self._read_part, kind), parts)
+        return [found for part in answers for found in part]
+
+    async def _read_part(self, kind: Any, about: Sequence[str]) -> list[tuple[str, Any]]:
+        full = [self._full(path) for path in about]
+        answers = await self._session.ask(partial(ask, kind=kind, paths=full))
+        found = []
+        for path, answer in zip(about, answers, strict=True):
+            if isinstance(answer, exceptions.NoAuthError):
+                raise AccessDenied(path)
+            if isinstance(answer, exceptions.NoNodeError):  # it went away meanwhile
+                continue
+            if isinstance(answer, Exception):
+                raise StoreUnavailable(f"{path} cannot be read: {answer!r}")
+            found.append((path, answer))
+        return found
+
+    async def _ask(self, method: str, path: str, *arguments: object) -> Any:
+        try:
+            return await self._session.ask(methodcaller(method, self._full(path), *arguments))
+        except exceptions.NoAuthError:
+            raise AccessDenied(path) from None
+
+    def _full(self, path: str) -> str:
+        return self._prefix + path if path != paths.ROOT else self._prefix or paths.ROOT
+
+
+def _node(data: bytes | None, stat: Any) -> Node:
+    """Data may be missing where somebody else created the node."""
+    return Node(data or b"", stat.version)
+
+
+async def _in_turn(question: Callable[[S], Awaitable[T]], about: Sequence[S]) -> list[T]:
+    """The answers to a question about many, some of which are under way at a time."""
+    answers: list[T] = []
+    for start in range(0, len(about), _AT_ONCE):
+        answers += await asyncio.gather(*map(question, about[start : start + _AT_ONCE]))
+    return answers

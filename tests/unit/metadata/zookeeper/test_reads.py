@@ -1,0 +1,59 @@
+"""Many reads in one request: what goes out, and what comes back, each for itself."""
+
+import struct
+
+import pytest
+
+from qbus.metadata.zookeeper.library import exceptions, serialization
+from qbus.metadata.zookeeper.reads import MultiRead
+
+STAT = struct.pack(">qqqqiiiqiiq", 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11)
+END = struct.pack(">i?i", -1, True, -1)
+
+
+def answer(kind: int, body: bytes) -> bytes:
+    return struct.pack(">i?i", kind, False, 0) + body
+
+
+def text(value: str) -> bytes:
+    return struct.pack(">i", len(value.encode())) + value.encode()
+
+
+DATA = answer(4, struct.pack(">i", 3) + b"abc" + STAT)
+NO_DATA = answer(4, struct.pack(">i", -1) + STAT)
+CHILDREN = answer(8, struct.pack(">i", 2) + text("a") + text("ä"))
+NO_NODE = answer(-1, struct.pack(">i", -101))
+
+
+def read(answers: bytes) -> list[object]:
+    return MultiRead(serialization.GetData, []).deserialize(b"before" + answers, len("before"))
+
+
+def test_a_request_is_headers_with_operations() -> None:
+    request = MultiRead(serialization.GetData, ["/a", "/ä"])
+    head = struct.pack(">i?i", 4, False, -1)
+    assert request.type == 22
+    assert request.serialize() == head + text("/a") + b"\0" + head + text("/ä") + b"\0" + END
+    assert MultiRead(serialization.GetChildren, ["/a"]).serialize()[:4] == struct.pack(">i", 8)
+
+
+def test_answers_stand_for_themselves() -> None:
+    data, missing, nothing = read(DATA + NO_NODE + NO_DATA + END)
+    assert data == (b"abc", serialization.ZnodeStat(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11))
+    assert isinstance(missing, exceptions.NoNodeError)
+    assert isinstance(nothing, tuple)
+    assert nothing[0] is None
+    assert read(CHILDREN + answer(8, struct.pack(">i", 0)) + END) == [["a", "ä"], []]
+    assert read(END) == []
+
+
+@pytest.mark.parametrize("whole", [DATA + END, CHILDREN + END, NO_NODE + END])
+def test_an_answer_that_is_cut_short_is_no_answer(whole: bytes) -> None:
+    for length in range(len(whole)):
+        with pytest.raises((struct.error, UnicodeDecodeError)):
+            read(whole[:length])
+
+
+def test_an_error_that_nobody_knows_is_no_answer() -> None:
+    with pytest.raises(RuntimeError):
+        read(answer(-1, struct.pack(">i", -9999)) + END)
