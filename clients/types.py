@@ -5,7 +5,8 @@ from enum import IntEnum
 from typing import NamedTuple
 from uuid import UUID
 
-from qbus.records import Record, TimestampType
+from qbus.records import ConsumerRecord as ConsumerRecord  # noqa: PLC0414 - re-exported
+from qbus.records import Record
 
 LATEST = -1
 """In place of an offset or a time: after the last record."""
@@ -39,19 +40,6 @@ class BatchMetadata(NamedTuple):
     base_offset: int
     records_count: int
     timestamp: int
-
-
-class ConsumerRecord(NamedTuple):
-    """A record as a consumer gets it. ``timestamp`` is in milliseconds since the Unix epoch."""
-
-    topic: str
-    partition: int
-    offset: int
-    timestamp: int
-    key: bytes | None
-    value: bytes | None
-    headers: tuple[tuple[str, bytes | None], ...]
-    timestamp_type: TimestampType
 
 
 class PartitionRecords(NamedTuple):

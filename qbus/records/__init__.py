@@ -1,8 +1,13 @@
-"""Record batches, magic 2: header, CRC, build, iterate, compression. No IO."""
+"""Record batches, magic 2: header, CRC, encode, decode, columns, compression. No IO.
+
+What a broker needs is imported at once; the rest, with the codec behind it, when it is first used.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from .crc import crc32c
-from .decode import Record, iter_batches, iter_records
-from .encode import build_batch, build_values_batch
+from .decode import iter_batches, iter_records
 from .errors import CorruptBatch
 from .header import (
     HEADER_SIZE,
@@ -14,21 +19,61 @@ from .header import (
     set_base_offset,
     set_log_append_time,
 )
+from .record import ConsumerRecord, Record
+
+if TYPE_CHECKING:
+    from .arrow import ArrowColumns, encode_arrow
+    from .codec import CODEC, murmur2, partition_for_keys
+    from .columns import RecordColumns, to_arrow
+    from .consume import decode_records
+    from .encode import build_batch, build_values_batch, encode_records
 
 __all__ = [
+    "CODEC",
     "HEADER_SIZE",
+    "ArrowColumns",
     "BatchHeader",
     "Compression",
+    "ConsumerRecord",
     "CorruptBatch",
     "Record",
+    "RecordColumns",
     "TimestampType",
     "build_batch",
     "build_values_batch",
     "check_crc",
     "crc32c",
+    "decode_records",
+    "encode_arrow",
+    "encode_records",
     "iter_batches",
     "iter_records",
+    "murmur2",
+    "partition_for_keys",
     "read_header",
     "set_base_offset",
     "set_log_append_time",
+    "to_arrow",
 ]
+
+_HOMES = {
+    "ArrowColumns": "arrow",
+    "CODEC": "codec",
+    "RecordColumns": "columns",
+    "build_batch": "encode",
+    "build_values_batch": "encode",
+    "decode_records": "consume",
+    "encode_arrow": "arrow",
+    "encode_records": "encode",
+    "murmur2": "codec",
+    "partition_for_keys": "codec",
+    "to_arrow": "columns",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f".{_HOMES[name]}", __name__), name)
+    globals()[name] = value
+    return value

@@ -22,6 +22,7 @@ from .errors import CorruptBatch
 from .header import Compression
 
 _GZIP_LEVEL = 6
+_ZSTD_LEVEL = 3
 _GZIP_WINDOW = 31  # zlib's number for "a gzip member with the largest window"
 
 _XERIAL_HEADER = struct.pack(">8sii", b"\x82SNAPPY\0", 1, 1)
@@ -30,9 +31,14 @@ _XERIAL_BLOCK = 32 * 1024
 _BLOCK_LENGTH = struct.Struct(">i")
 
 
-def compress(codec: Compression, data: bytes) -> bytes:
-    """``data``, compressed."""
-    return _COMPRESS[codec](data)
+def compress(codec: Compression, data: Buffer, level: int | None = None) -> bytes:
+    """``data``, compressed; ``level`` is the codec's own, None its default.
+
+    Raises ValueError for a level that the codec does not have (snappy has none).
+    """
+    if level is not None and level not in _LEVELS[codec]:
+        raise ValueError(f"{codec.name.lower()} has no level {level}")
+    return _COMPRESS[codec](data, level)
 
 
 def decompress(codec: Compression, data: Buffer, max_size: int) -> bytes:
@@ -50,10 +56,10 @@ def decompress(codec: Compression, data: Buffer, max_size: int) -> bytes:
     raise CorruptBatch(f"{codec.name.lower()}: records are larger than {max_size} bytes")
 
 
-def _gzip(data: bytes) -> bytes:
+def _gzip(data: Buffer, level: int | None) -> bytes:
     import gzip
 
-    return gzip.compress(data, _GZIP_LEVEL, mtime=0)
+    return gzip.compress(data, _GZIP_LEVEL if level is None else level, mtime=0)
 
 
 def _gunzip(data: bytes, max_size: int) -> bytes:
@@ -64,7 +70,7 @@ def _gunzip(data: bytes, max_size: int) -> bytes:
     return out
 
 
-def _snappy(data: bytes) -> bytes:
+def _snappy(data: Buffer, level: int | None) -> bytes:  # noqa: ARG001 - there is none
     import cramjam
 
     parts = [_XERIAL_HEADER]
@@ -116,10 +122,12 @@ def _unsnappy_block(block: bytes) -> bytes:
         raise CorruptBatch(f"snappy: {error}") from error
 
 
-def _lz4(data: bytes) -> bytes:
+def _lz4(data: Buffer, level: int | None) -> bytes:
     import lz4.frame
 
-    compressed: bytes = lz4.frame.compress(data, block_linked=False, store_size=False)
+    compressed: bytes = lz4.frame.compress(
+        data, compression_level=level or 0, block_linked=False, store_size=False
+    )
     return compressed
 
 
@@ -133,10 +141,10 @@ def _unlz4(data: bytes, max_size: int) -> bytes:
     return out
 
 
-def _zstd(data: bytes) -> bytes:
+def _zstd(data: Buffer, level: int | None) -> bytes:
     import zstandard
 
-    return zstandard.ZstdCompressor().compress(data)
+    return zstandard.ZstdCompressor(_ZSTD_LEVEL if level is None else level).compress(data)
 
 
 def _unzstd(data: bytes, max_size: int) -> bytes:
@@ -150,15 +158,24 @@ def _unzstd(data: bytes, max_size: int) -> bytes:
         raise CorruptBatch(f"zstd: {error}") from error
 
 
-def _same(data: bytes) -> bytes:
-    return data
+def _same(data: Buffer, level: int | None) -> bytes:  # noqa: ARG001 - there is none
+    return bytes(data)
 
 
 def _same_bounded(data: bytes, max_size: int) -> bytes:  # noqa: ARG001 - checked by the caller
     return data
 
 
-_COMPRESS: Mapping[Compression, Callable[[bytes], bytes]] = {
+_LEVELS: Mapping[Compression, range] = {
+    Compression.NONE: range(0),
+    Compression.GZIP: range(1, 10),
+    Compression.SNAPPY: range(0),
+    Compression.LZ4: range(1, 18),
+    Compression.ZSTD: range(-(1 << 17), 23),
+}
+"""The levels that Kafka lets producers choose from (KIP-390, KIP-780)."""
+
+_COMPRESS: Mapping[Compression, Callable[[Buffer, int | None], bytes]] = {
     Compression.NONE: _same,
     Compression.GZIP: _gzip,
     Compression.SNAPPY: _snappy,

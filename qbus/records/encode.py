@@ -1,37 +1,63 @@
 """Record batches out of records (the format: ``header`` and ``decode``).
 
-Two ways in: :func:`build_batch` takes records with everything they may have,
-:func:`build_values_batch` takes values that share one timestamp, and is several times faster
-because all that it writes between two values comes out of a table.
+:func:`encode_records` takes parallel lists, and is the way for many records. :func:`build_batch`
+takes records one by one, and everything that a header may say.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
-from .compression import compress
+from . import codec
 from .crc import Buffer
-from .header import HEADER_SIZE, LENGTH_PREFIX, MAGIC, BatchHeader, Compression, write_header
-from .varint import encode_varint
+from .fields import MAX_INT64, MIN_INT64, HeaderItems
+from .header import Compression
+from .pure.encode import encode_lists
+from .seal import new_header, seal
 
 RecordItem = tuple[Buffer | None, Buffer | None, Iterable[tuple[str, Buffer | None]], int]
 """Key, value, headers, timestamp in milliseconds since the Unix epoch (-1: unknown)."""
 
-_NULL = encode_varint(-1)
-_NO_HEADERS = encode_varint(0)
-_TABLE_SIZE = 1 << 16
+
+def encode_records(  # noqa: PLR0913 - all that a producer may say of a batch
+    values: Sequence[Buffer | None],
+    keys: Sequence[Buffer | None] | None = None,
+    headers: Sequence[HeaderItems | None] | None = None,
+    timestamps: Sequence[int | None] | None = None,
+    *,
+    base_timestamp: int,
+    compression: Compression = Compression.NONE,
+    producer_id: int = -1,
+    producer_epoch: int = -1,
+    base_sequence: int = -1,
+    level: int | None = None,
+) -> bytearray:
+    """One batch of the records whose parts stand at the same index of the sequences.
+
+    A part may be None: a null value or key, no headers, ``base_timestamp`` (milliseconds since the
+    Unix epoch). ``level`` is the compression's own, None its default.
+
+    Raises ValueError when there are no values, when the sequences are not of one length, or for a
+    timestamp or level out of range; TypeError for parts of the wrong type.
+    """
+    check_batch(len(values), base_timestamp)
+    for what, column in (("keys", keys), ("headers", headers), ("timestamps", timestamps)):
+        if column is not None and len(column) != len(values):
+            raise ValueError(f"{len(column)} {what} for {len(values)} values")
+    batch, latest = codec.twin.encode_lists(values, keys, headers, timestamps, base_timestamp)
+    header = new_header(len(values), base_timestamp, latest)._replace(
+        attributes=compression,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+    )
+    return seal(batch, header, level)
 
 
-class _Table(dict[int, bytes]):
-    """Encodings of integers, kept for the first so many that were asked for."""
-
-    def __init__(self, encode: Callable[[int], bytes]) -> None:
-        super().__init__()
-        self._encode = encode
-
-    def __missing__(self, number: int) -> bytes:
-        encoded = self._encode(number)
-        if len(self) < _TABLE_SIZE:
-            self[number] = encoded
-        return encoded
+def check_batch(count: int, base_timestamp: int) -> None:
+    """Raise ValueError unless a batch can be of so many records, from that time on."""
+    if count < 1:
+        raise ValueError("a batch has at least one record")
+    if not MIN_INT64 <= base_timestamp <= MAX_INT64:
+        raise ValueError(f"base timestamp {base_timestamp} does not fit 64 bits")
 
 
 def build_batch(
@@ -50,29 +76,20 @@ def build_batch(
     ``attributes`` are further bits of the header's field, such as "control". Raises ValueError
     when there are no records.
     """
-    parts: list[Buffer] = []
-    timestamps: list[int] = []
-    for key, value, headers, timestamp in records:
-        timestamps.append(timestamp)
-        _add_record(parts, len(timestamps) - 1, timestamp - timestamps[0], (key, value), headers)
-    if not timestamps:
-        raise ValueError("a batch has at least one record")
-    header = BatchHeader(
+    items = list(records)
+    base_timestamp = items[0][3] if items else 0
+    check_batch(len(items), base_timestamp)
+    keys, values, headers, timestamps = zip(*items, strict=True)
+    batch, latest = encode_lists(values, keys, headers, timestamps, base_timestamp)
+    header = new_header(len(items), base_timestamp, latest)._replace(
         base_offset=base_offset,
-        batch_length=0,
         partition_leader_epoch=leader_epoch,
-        magic=MAGIC,
-        crc=0,
         attributes=attributes | compression,
-        last_offset_delta=len(timestamps) - 1,
-        base_timestamp=timestamps[0],
-        max_timestamp=max(timestamps),
         producer_id=producer_id,
         producer_epoch=producer_epoch,
         base_sequence=base_sequence,
-        records_count=len(timestamps),
     )
-    return _seal(header, b"".join(parts))
+    return seal(batch, header)
 
 
 def build_values_batch(
@@ -88,82 +105,11 @@ def build_values_batch(
 
     Raises ValueError when there are no values.
     """
-    if not values:
-        raise ValueError("a batch has at least one record")
-    header = BatchHeader(
-        base_offset=0,
-        batch_length=0,
-        partition_leader_epoch=-1,
-        magic=MAGIC,
-        crc=0,
-        attributes=compression,
-        last_offset_delta=len(values) - 1,
+    return encode_records(
+        values,
         base_timestamp=timestamp,
-        max_timestamp=timestamp,
+        compression=compression,
         producer_id=producer_id,
         producer_epoch=producer_epoch,
         base_sequence=base_sequence,
-        records_count=len(values),
     )
-    return _seal(header, _encode_values(values))
-
-
-def _seal(header: BatchHeader, records: bytes) -> bytearray:
-    """The whole batch: its length and CRC are filled in."""
-    payload = compress(Compression(header.attributes & 0x07), records)
-    batch = bytearray(HEADER_SIZE)
-    batch += payload
-    write_header(batch, header._replace(batch_length=len(batch) - LENGTH_PREFIX))
-    return batch
-
-
-def _add_record(
-    parts: list[Buffer],
-    offset_delta: int,
-    timestamp_delta: int,
-    key_and_value: tuple[Buffer | None, Buffer | None],
-    headers: Iterable[tuple[str, Buffer | None]],
-) -> None:
-    fields: list[Buffer] = [b"\0", _VARINTS[timestamp_delta], _VARINTS[offset_delta]]
-    for data in key_and_value:
-        if data is None:
-            fields.append(_NULL)
-        else:
-            fields += (_VARINTS[len(data)], data)
-    fields += _encode_headers(headers) if headers else (_NO_HEADERS,)
-    parts.append(_VARINTS[sum(map(len, fields))])
-    parts += fields
-
-
-def _encode_headers(headers: Iterable[tuple[str, Buffer | None]]) -> list[Buffer]:
-    items = list(headers)
-    fields: list[Buffer] = [_VARINTS[len(items)]]
-    for name, value in items:
-        key = name.encode()
-        fields += (_VARINTS[len(key)], key)
-        fields += (_NULL,) if value is None else (_VARINTS[len(value)], value)
-    return fields
-
-
-def _encode_values(values: Sequence[Buffer]) -> bytes:
-    parts: list[Buffer] = []
-    append = parts.append
-    prefixes = _VALUE_PREFIXES
-    for offset_delta, value in enumerate(values):
-        append(prefixes[len(value) << 32 | offset_delta])
-        append(value)
-    parts[0] = parts[0][len(_NO_HEADERS) :]
-    append(_NO_HEADERS)
-    return b"".join(parts)
-
-
-def _value_prefix(length_and_delta: int) -> bytes:
-    """The end of the record before, and what comes before a value of that length and delta."""
-    length, offset_delta = length_and_delta >> 32, length_and_delta & 0xFFFFFFFF
-    fields = b"\0\0" + _VARINTS[offset_delta] + _NULL + _VARINTS[length]
-    size = len(fields) + length + len(_NO_HEADERS)
-    return _NO_HEADERS + _VARINTS[size] + fields
-
-
-_VARINTS = _Table(encode_varint)
-_VALUE_PREFIXES = _Table(_value_prefix)

@@ -2,7 +2,7 @@
 
 from .errors import CorruptBatch
 
-_MAX_BYTES = 10  # a 64-bit integer at seven bits a byte
+_LAST_SHIFT = 63  # of the tenth byte, which has room for one bit of a 64-bit integer
 
 
 def encode_varint(value: int) -> bytes:
@@ -21,18 +21,17 @@ def encode_varint(value: int) -> bytes:
 def decode_varint(buf: bytes, pos: int) -> tuple[int, int]:
     """The integer at ``pos`` and the position after it.
 
-    Raises :class:`CorruptBatch` when it does not end within ten bytes, and IndexError at the end of
-    ``buf``: callers decode many and catch that once.
+    Raises :class:`CorruptBatch` when it does not fit 64 bits, and IndexError at the end of ``buf``:
+    callers decode many and catch that once.
     """
     byte = buf[pos]
     rest = byte & 0x7F
     shift = 7
-    start = pos
     while byte > 0x7F:
         pos += 1
-        if pos - start >= _MAX_BYTES:
-            raise CorruptBatch("a variable-length integer does not end")
         byte = buf[pos]
+        if shift == _LAST_SHIFT and byte > 1:
+            raise CorruptBatch("a variable-length integer does not fit 64 bits")
         rest |= (byte & 0x7F) << shift
         shift += 7
     return (rest >> 1) ^ -(rest & 1), pos + 1

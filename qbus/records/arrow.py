@@ -1,0 +1,130 @@
+"""Record batches straight from the buffers of Arrow tables."""
+
+from array import array
+from bisect import bisect_right
+from collections.abc import Iterable
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any
+
+from . import codec
+from .arrow_input import chunks_of, headers_of, timestamps_of, values_of
+from .encode import check_batch
+from .header import HEADER_SIZE, Compression
+from .seal import new_header, seal
+
+if TYPE_CHECKING:
+    from .pure import Rows
+
+MAX_RECORDS = (1 << 31) - 1
+"""Records that one batch may hold: its header counts them in 32 bits."""
+
+
+class ArrowColumns:
+    """The columns of a table that records are made of; nothing of them is copied."""
+
+    def __init__(self, chunks: Iterable["Rows"]) -> None:
+        self._chunks = [chunk for chunk in chunks if chunk.length]
+        self._starts = [0, *accumulate(chunk.length for chunk in self._chunks)]
+
+    @classmethod
+    def of(
+        cls,
+        table: Any,
+        value: str = "value",
+        key: str | None = None,
+        headers: str | None = None,
+        timestamp: str | None = None,
+    ) -> "ArrowColumns":
+        """The columns of these names of a pyarrow Table or RecordBatch, or of what exports one.
+
+        Values and keys are binary or string (of any kind), headers ``list<struct<key, value>>`` or
+        ``map<key, value>``, timestamps int64 in milliseconds since the Unix epoch, or timestamps of
+        any unit. ``table`` may be anything that has ``__arrow_c_stream__`` or
+        ``__arrow_c_array__``, such as a Polars data frame.
+
+        Raises KeyError for a column that is not there, TypeError for one of another type, and
+        MissingExtra without pyarrow.
+        """
+        return cls(
+            codec.twin.Rows(
+                chunk.num_rows,
+                values_of(chunk, value),
+                None if key is None else values_of(chunk, key),
+                None if headers is None else headers_of(chunk, headers),
+                None if timestamp is None else timestamps_of(chunk, timestamp),
+            )
+            for chunk in chunks_of(table)
+        )
+
+    def __len__(self) -> int:
+        """How many rows there are."""
+        return self._starts[-1]
+
+    def fit(self, start: int, max_bytes: int) -> int:
+        """The row up to which rows from ``start`` on surely fit a batch of ``max_bytes`` bytes.
+
+        At least one row is taken. Compression is not reckoned with.
+        """
+        room = max_bytes - HEADER_SIZE
+        stop = start
+        for chunk, first in self._from(start):
+            row, room = chunk.fit(max(start - first, 0), room)
+            stop = first + row
+            if row < chunk.length:
+                break
+        return min(max(stop, start + 1), start + MAX_RECORDS, len(self))
+
+    def partitions(self, count: int) -> "array[int]":
+        """The partition, of ``count``, of each row's key as Kafka's Java client chooses it.
+
+        -1 where the key is null. 32-bit integers, which pyarrow and NumPy take as they are.
+        """
+        partitions = array("i")
+        for chunk in self._chunks:
+            partitions.extend(chunk.partitions(count))
+        return partitions
+
+    def encode(self, start: int, stop: int, base_timestamp: int) -> tuple[bytearray, int]:
+        """The records behind room for a batch's header, and the largest timestamp."""
+        batch = bytearray(HEADER_SIZE)
+        latest = []
+        for chunk, first in self._from(start):
+            if first >= stop:
+                break
+            begin, end = max(start - first, 0), min(stop - first, chunk.length)
+            latest.append(chunk.encode(batch, begin, end, first + begin - start, base_timestamp))
+        return batch, max(latest)
+
+    def _from(self, start: int) -> Iterable[tuple["Rows", int]]:
+        index = bisect_right(self._starts, start) - 1
+        return zip(self._chunks[index:], self._starts[index:], strict=False)
+
+
+def encode_arrow(  # noqa: PLR0913 - all that a producer may say of a batch
+    columns: ArrowColumns,
+    start: int,
+    stop: int,
+    *,
+    base_timestamp: int,
+    compression: Compression = Compression.NONE,
+    producer_id: int = -1,
+    producer_epoch: int = -1,
+    base_sequence: int = -1,
+    level: int | None = None,
+) -> bytearray:
+    """One batch of the rows from ``start`` to before ``stop``; else as ``encode_records``.
+
+    Raises IndexError for rows that are not there, and ValueError for no rows, a null header key,
+    a timestamp out of range, or offsets that point outside of their column.
+    """
+    if not 0 <= start <= stop <= len(columns):
+        raise IndexError(f"rows {start} to {stop} of {len(columns)}")
+    check_batch(stop - start, base_timestamp)
+    batch, latest = columns.encode(start, stop, base_timestamp)
+    header = new_header(stop - start, base_timestamp, latest)._replace(
+        attributes=compression,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+    )
+    return seal(batch, header, level)

@@ -1,0 +1,30 @@
+"""Which of the two twins encodes and decodes: the compiled one, or plain Python.
+
+The environment variable ``QBUS_CODEC`` may demand one: ``python`` or ``compiled`` (which is then an
+ImportError where it was not built).
+"""
+
+import os
+from typing import TYPE_CHECKING
+
+_DEMANDED = os.environ.get("QBUS_CODEC")
+
+if TYPE_CHECKING:
+    from . import pure
+
+    twin = pure
+elif _DEMANDED == "python":
+    from . import pure as twin
+else:
+    try:
+        from . import _codec as twin
+    except ImportError:
+        if _DEMANDED == "compiled":
+            raise
+        from . import pure as twin
+
+CODEC = "python" if twin.__name__.endswith(".pure") else "compiled"
+"""Which twin is in use: "compiled" or "python"."""
+
+murmur2 = twin.murmur2
+partition_for_keys = twin.partition_for_keys

@@ -1,0 +1,17 @@
+"""The codec in plain Python: what ``qbus.records._codec`` is too, compiled."""
+
+from .columns import BytesColumn, ColumnsBuffers
+from .decode import decode_list
+from .encode import encode_lists
+from .murmur2 import murmur2, partition_for_keys
+from .rows import Rows
+
+__all__ = [
+    "BytesColumn",
+    "ColumnsBuffers",
+    "Rows",
+    "decode_list",
+    "encode_lists",
+    "murmur2",
+    "partition_for_keys",
+]
