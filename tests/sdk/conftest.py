@@ -21,6 +21,8 @@ PARTITIONS = 3
 
 with_qbus = pytest.mark.parametrize("server", ["qbus"], indirect=True, scope="session")
 """For tests that need a server and not both."""
+with_kafka = pytest.mark.parametrize("server", ["kafka"], indirect=True, scope="session")
+"""For tests of what only Kafka can do."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

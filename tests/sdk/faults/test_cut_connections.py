@@ -18,6 +18,14 @@ COUNT = 2_000
 CUTS = 20
 
 
+each_face_and_server_once = pytest.mark.parametrize(
+    ("server", "face"),
+    [("qbus", "aio"), ("qbus", "blocking"), ("kafka", "aio")],
+    indirect=True,
+    scope="session",
+)
+
+
 async def cut_at_random(
     proxy: FaultProxy, chance: random.Random, until: asyncio.Event, *, up: int, down: int
 ) -> None:
@@ -42,6 +50,7 @@ SEEDS = pytest.mark.parametrize(
 
 
 @SEEDS
+@each_face_and_server_once
 async def test_a_producer_loses_doubles_and_reorders_nothing(
     proxy: FaultProxy, proxied_topic: str, face: Face, seed: int
 ) -> None:
@@ -64,6 +73,7 @@ async def test_a_producer_loses_doubles_and_reorders_nothing(
 
 
 @SEEDS
+@each_face_and_server_once
 async def test_a_consumer_skips_nothing(
     proxy: FaultProxy, proxied_topic: str, face: Face, seed: int
 ) -> None:

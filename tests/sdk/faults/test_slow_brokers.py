@@ -29,7 +29,12 @@ def half_open(proxy: FaultProxy) -> None:
 
 
 pytestmark = with_qbus  # the proxy is what differs
-harms = pytest.mark.parametrize("harm", [silent, half_open], ids=lambda harm: harm.__name__)
+harms = pytest.mark.parametrize(
+    ("face", "harm"),
+    [("aio", silent), ("aio", half_open), ("blocking", half_open)],
+    indirect=["face"],
+    ids=lambda part: getattr(part, "__name__", part),
+)
 
 
 @harms
