@@ -16,9 +16,19 @@ class StoreUnavailable(StoreError):
     after the store is connected again: what is read then tells.
     """
 
+    @property
+    def retriable(self) -> bool:
+        """It may be there later."""
+        return True
+
 
 class StoreUnusable(StoreUnavailable):
     """The store cannot be opened: corrupt, locked, or of a version that is not known here."""
+
+    @property
+    def retriable(self) -> bool:
+        """Somebody has to do something about it."""
+        return False
 
 
 class AccessDenied(StoreError):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from qbus.errors import ConfigError
 
-from ..errors import StoreUnusable
+from ..errors import StoreUnavailable, StoreUnusable
 from ..znodes import BROKERS
 from .address import ZooKeeperAddress
 
@@ -38,8 +38,8 @@ async def find_brokers(address: str, timeout: float) -> list[tuple[str, int]]:
     try:
         async with asyncio.timeout(timeout):
             return await _read(parsed, timeout)
-    except TimeoutError:
-        raise StoreUnusable(f"no ZooKeeper answers at {parsed}") from None
+    except (TimeoutError, StoreUnusable):
+        raise StoreUnavailable(f"no ZooKeeper answers at {parsed}") from None
 
 
 async def _read(address: ZooKeeperAddress, timeout: float) -> list[tuple[str, int]]:

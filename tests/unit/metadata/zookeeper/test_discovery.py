@@ -52,8 +52,9 @@ async def test_an_address_that_is_none_is_refused(address: str) -> None:
 
 async def test_where_nobody_listens_nobody_answers() -> None:
     address = f"127.0.0.1:{free_port()},localhost:{free_port()}"
-    with pytest.raises(StoreUnavailable, match=f"no ZooKeeper answers at {address}/bus"):
+    with pytest.raises(StoreUnavailable, match=f"no ZooKeeper answers at {address}/bus") as failed:
         await find_brokers(f"zk://{address}/bus", 0.2)
+    assert failed.value.retriable
 
 
 def test_without_kazoo_it_says_what_to_install() -> None:
