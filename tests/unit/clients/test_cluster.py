@@ -15,7 +15,7 @@ from qbus.wire.messages.find_coordinator import Coordinator, FindCoordinatorResp
 from qbus.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from qbus.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from qbus.wire.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseBroker
-from tests.unit.clients.fake_broker import NODE, FakeBroker, eventually
+from tests.unit.clients.fake_broker import NODE, FakeBroker, Hangup, eventually
 
 DEAD = "127.0.0.1:1"
 
@@ -170,6 +170,37 @@ class TestAroundBadBrokers:
             for _ in range(10):
                 await cluster.refresh(())
             assert len(silent.asked(ApiKey.METADATA)) == 1
+            await cluster.close()
+
+    async def test_but_again_once_it_has_answered(self) -> None:
+        async with FakeBroker() as one, FakeBroker() as other:
+
+            def both(request: MetadataRequest) -> MetadataResponse:
+                response = one.metadata(request)
+                response.brokers.append(
+                    MetadataResponseBroker(node_id=2, host="127.0.0.1", port=other.port)
+                )
+                return response
+
+            async def late(request: MetadataRequest) -> MetadataResponse:
+                await asyncio.sleep(0.4)
+                return both(request)
+
+            def hang_up(_: object) -> None:
+                raise Hangup
+
+            one.handlers[ApiKey.METADATA] = both
+            other.handlers[ApiKey.METADATA] = late
+            cluster = Cluster(f"{other.bootstrap},{one.bootstrap}", "test", 0.9)
+            await cluster.refresh(())
+            other.handlers[ApiKey.METADATA] = both
+            one.handlers[ApiKey.METADATA] = hang_up
+            await cluster.refresh(())
+            one.handlers[ApiKey.METADATA] = both
+            asked = len(other.asked(ApiKey.METADATA))
+            for _ in range(5):
+                await cluster.refresh(())
+            assert len(other.asked(ApiKey.METADATA)) == asked + 5
             await cluster.close()
 
     async def test_a_broker_whose_answers_are_nonsense_ends_in_a_clear_error(self) -> None:
