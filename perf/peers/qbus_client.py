@@ -4,7 +4,7 @@ import threading
 import time
 
 from perf.sdk_client import BUFFER_BYTES, LINGER_MS, PATIENCE, Load, arrow_batches, arrow_volume
-from qbus import Consumer, Producer
+from qbus import Consumer, Delivery, Producer
 
 
 def send(load: Load) -> None:
@@ -15,6 +15,23 @@ def send(load: Load) -> None:
             for value in load.values():
                 send_one(topic, value)
             producer.flush(PATIENCE)
+
+
+def send_reported(load: Load) -> None:
+    """``send`` for each record, with a callback that is told of its delivery."""
+    delivered = 0
+
+    def on_delivery(delivery: Delivery) -> None:
+        nonlocal delivered
+        delivered += delivery.exception() is None
+
+    with _producer(load) as producer:
+        send_one, topic = producer.send, load.topic
+        with load.measured():
+            for value in load.values():
+                send_one(topic, value, on_delivery=on_delivery)
+            producer.flush(PATIENCE)
+    load.check(delivered, delivered * load.size)
 
 
 def send_many(load: Load) -> None:
