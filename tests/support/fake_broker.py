@@ -122,6 +122,10 @@ class FakeBroker:
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+
+    async def stop(self) -> None:
+        """Close the port and every connection."""
         assert self._server is not None
         self._server.close()
         for task in self._tasks:

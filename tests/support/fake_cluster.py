@@ -18,6 +18,7 @@ from qbus.wire.messages.offset_for_leader_epoch import (
 
 from .fake_broker import FakeBroker, Handler
 
+_NOBODY = -1
 _FIRST_WITH_HINTS = {ApiKey.PRODUCE: 10, ApiKey.FETCH: 16}
 
 
@@ -94,8 +95,8 @@ class ClusterNode(FakeBroker):
             for part in topic.partitions if is_fetch else topic.partition_responses:
                 index = part.partition_index if is_fetch else part.index
                 name = topic.topic if is_fetch else topic.name
-                if part.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
-                    leader = self._cluster.leader_of(name, index)
+                leader = self._cluster.leader_of(name, index)
+                if part.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER and leader is not None:
                     part.current_leader = module.LeaderIdAndEpoch(
                         leader_id=leader.node_id,
                         leader_epoch=self._cluster.epochs[name, index],
@@ -140,9 +141,9 @@ class FakeCluster:
         """The addresses of all brokers."""
         return ",".join(node.bootstrap for node in self.nodes.values())
 
-    def leader_of(self, topic: str, partition: int) -> ClusterNode:
+    def leader_of(self, topic: str, partition: int) -> ClusterNode | None:
         """The broker that leads a partition, whatever the metadata says."""
-        return self.nodes[self._leaders[topic, partition]]
+        return self.nodes.get(self._leaders[topic, partition])
 
     def move(self, topic: str, partition: int, to: int) -> None:
         """Let another broker lead a partition from now on; clients find out as they can."""
@@ -150,6 +151,15 @@ class FakeCluster:
         self.epochs[topic, partition] += 1
         for node in self.nodes.values():
             node.wake()
+
+    async def kill(self, node_id: int) -> None:
+        """Stop a broker; what it leads has no leader, and no broker's metadata names it."""
+        self.listed = [node for node in self.listed if node.node_id != node_id]
+        for partition, leader in self._leaders.items():
+            if leader == node_id:
+                self._leaders[partition] = _NOBODY
+        self.publish()
+        await self.nodes[node_id].stop()
 
     def publish(self) -> None:
         """Let the metadata of every broker tell of all moves."""

@@ -21,8 +21,9 @@ async def move_about(cluster: FakeCluster, until: asyncio.Event) -> None:
         if until.is_set():
             return
         partition = turn % PARTITIONS
-        leader = cluster.leader_of("t", partition).node_id
-        cluster.move("t", partition, to=3 - leader)
+        leader = cluster.leader_of("t", partition)
+        assert leader is not None
+        cluster.move("t", partition, to=3 - leader.node_id)
         await asyncio.sleep(0.03)
         cluster.publish()
         await asyncio.sleep(0.03)

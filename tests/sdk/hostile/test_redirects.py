@@ -36,7 +36,9 @@ class PingPong(FakeCluster):
 
     def _refusal(self, topic: str, partition: int, leader_epoch: int = -1) -> ErrorCode:
         """Refuse, and move the leader: the hint and the next metadata point to the other one."""
-        self.move(topic, partition, to=3 - self.leader_of(topic, partition).node_id)
+        leader = self.leader_of(topic, partition)
+        assert leader is not None
+        self.move(topic, partition, to=3 - leader.node_id)
         self.publish()
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
 
