@@ -67,6 +67,8 @@ class Commits:
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
+        while self._waiting:
+            self._waiting.pop().done.cancel()
 
     async def _work(self) -> None:
         try:
