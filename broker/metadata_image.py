@@ -31,6 +31,8 @@ class PartitionInfo:
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
     version: int = 0
+    elr: tuple[int, ...] = ()
+    last_in_sync: int = NO_LEADER
 
     @property
     def has_leader(self) -> bool:
@@ -153,7 +155,15 @@ def _read_partition(replicas: tuple[int, ...], node: Node | None) -> PartitionIn
     if node is None:  # assigned, but nobody has led it yet
         return PartitionInfo(NO_LEADER, -1, replicas, (), -1)
     state = PartitionStateNode.decode(node.data)
-    return PartitionInfo(state.leader, state.leader_epoch, replicas, state.isr, node.version)
+    return PartitionInfo(
+        state.leader,
+        state.leader_epoch,
+        replicas,
+        state.isr,
+        node.version,
+        state.elr,
+        state.last_in_sync,
+    )
 
 
 def differences(before: Topic | None, after: Topic | None) -> Iterator[Event]:

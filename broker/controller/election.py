@@ -2,9 +2,11 @@
 
 from collections.abc import Collection, Sequence
 
-from qbus.metadata.znodes import NO_LEADER, PartitionStateNode
+from qbus.metadata.znodes import PartitionStateNode
 
+from .. import partition_states
 from ..metadata_image import PartitionInfo
+from ..partition_states import Policy
 
 
 def first_state(replicas: Sequence[int], controller_epoch: int) -> PartitionStateNode:
@@ -15,17 +17,19 @@ def first_state(replicas: Sequence[int], controller_epoch: int) -> PartitionStat
 def elect(
     partition: PartitionInfo, live: Collection[int], controller_epoch: int
 ) -> PartitionStateNode:
-    """The state after an election: leaders come from the in-sync replicas, in order of preference.
+    """The state after an election, as :func:`qbus.broker.partition_states.elect` has it.
 
-    Each election is a new leader epoch, even when the leader stays: what it wrote before and lost
-    in a crash, and what it writes now at the same offsets, must not pass for the same (KIP-101).
-    Without a live in-sync replica nobody leads, and who was in sync is kept for later.
+    Whoever is in sync and not there stays eligible, until the leader decides to go on without.
     """
-    in_sync = tuple(replica for replica in partition.isr if replica in live)
-    candidates = [replica for replica in partition.replicas if replica in in_sync]
-    return PartitionStateNode(
-        leader=candidates[0] if candidates else NO_LEADER,
-        leader_epoch=partition.leader_epoch + 1,
-        isr=in_sync or partition.isr,
-        controller_epoch=controller_epoch,
+    state = PartitionStateNode(
+        partition.leader,
+        partition.leader_epoch,
+        partition.isr,
+        controller_epoch,
+        partition.elr,
+        partition.last_in_sync,
+    )
+    cautious = Policy(min_isr=len(partition.replicas) + 1)
+    return partition_states.elect(
+        state, partition.replicas, live, controller_epoch, wanted=cautious
     )

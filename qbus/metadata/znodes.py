@@ -162,12 +162,19 @@ class TopicNode(NamedTuple):
 
 
 class PartitionStateNode(NamedTuple):
-    """Who leads a partition since when, and which replicas are in sync."""
+    """Who leads a partition since when, and which replicas hold all that was acknowledged.
+
+    ``isr`` are in sync; ``elr`` are not any more, but nothing was acknowledged since they were
+    (KIP-966, eligible leader replicas). ``last_in_sync`` is the one that was in sync last, once
+    nobody is left of either.
+    """
 
     leader: int
     leader_epoch: int
     isr: tuple[int, ...]
     controller_epoch: int
+    elr: tuple[int, ...] = ()
+    last_in_sync: int = NO_LEADER
 
     @staticmethod
     def path(topic: str, partition: int) -> str:
@@ -176,7 +183,7 @@ class PartitionStateNode(NamedTuple):
 
     @lru_cache(maxsize=_STATES)  # noqa: B019 - a few hundred small values, kept on purpose
     def encode(self) -> bytes:
-        """Kafka's JSON, version 1."""
+        """Kafka's JSON, version 1; what Kafka does not know of, beside it when there is any."""
         state = {
             "controller_epoch": self.controller_epoch,
             "leader": self.leader,
@@ -184,6 +191,10 @@ class PartitionStateNode(NamedTuple):
             "leader_epoch": self.leader_epoch,
             "isr": self.isr,
         }
+        if self.elr:
+            state["elr"] = self.elr
+        if self.last_in_sync != NO_LEADER:
+            state["last_in_sync"] = self.last_in_sync
         return _dump(state).encode()
 
     @classmethod
@@ -196,6 +207,8 @@ class PartitionStateNode(NamedTuple):
                 leader_epoch=int(json_["leader_epoch"]),
                 isr=tuple(map(int, json_["isr"])),
                 controller_epoch=int(json_["controller_epoch"]),
+                elr=tuple(map(int, json_.get("elr", ()))),
+                last_in_sync=int(json_.get("last_in_sync", NO_LEADER)),
             )
 
 

@@ -56,6 +56,17 @@ OURS = [
 ]
 
 
+@pytest.mark.parametrize(
+    "state",
+    [
+        PartitionStateNode(-1, 5, (), 7, elr=(2, 3)),
+        PartitionStateNode(-1, 6, (), 7, last_in_sync=2),
+    ],
+)
+def test_a_partitions_state_says_who_is_eligible(state: PartitionStateNode) -> None:
+    assert PartitionStateNode.decode(state.encode()) == state
+
+
 @pytest.mark.parametrize(("node", "text"), KAFKAS, ids=lambda item: type(item).__name__)
 def test_speaks_kafkas_json(node: Any, text: str) -> None:
     assert type(node).decode(text.encode()) == node
