@@ -1,13 +1,14 @@
 """A thread with an event loop, in which the clients behind the blocking faces live."""
 
 import asyncio
+import inspect
 import os
 import threading
 import weakref
-from collections.abc import Callable, Coroutine, Iterator
-from concurrent.futures import CancelledError, Future
-from contextlib import contextmanager
-from typing import Any, TypeVar
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
+from contextlib import suppress
+from typing import Any, Generic, TypeVar
 
 from qbus.errors import QbusError
 
@@ -33,7 +34,7 @@ class LoopThread:
         self.loop = started.result()
         self._thread = thread
         self._pid = os.getpid()
-        self._awaited: set[Future[Any]] = set()
+        self._awaited: set[_Call[Any]] = set()
         # Also at exit, before the interpreter takes away what the thread needs.
         self._finalize = weakref.finalize(self, _stop, self.loop, thread, self._pid, self._awaited)
 
@@ -63,33 +64,34 @@ class LoopThread:
         It is cancelled when its time is over, or the caller interrupted. Raises
         :class:`~qbus.clients.RequestTimedOut`, and as :meth:`check_usable`.
         """
+        call = _Call(coroutine)
+        self._awaited.add(call)
         try:
-            self.check_usable()
+            self._start(call)
+            if not call.wait(timeout):
+                raise RequestTimedOut(f"not done in {timeout} s")
+            return call.result()
+        finally:
+            self._awaited.discard(call)
+            self._drop(call)
+
+    def _start(self, call: "_Call[Any]") -> None:
+        try:
             if self.is_current:
                 raise QbusError("a client's callback cannot wait for the client: use qbus.aio")
-            with _unless_closed():
-                future = asyncio.run_coroutine_threadsafe(coroutine, self.loop)
-        except BaseException:
-            coroutine.close()
+            self.post(call.start)
+        except QbusError:
+            call.cancel()
             raise
-        self._awaited.add(future)
-        try:
-            self.check_usable()  # once more: close() may not have seen the future
-            return self._result(future, timeout)
-        finally:
-            self._awaited.discard(future)
-            future.cancel()
 
-    def _result(self, future: Future[T], timeout: float | None) -> T:
+    def _drop(self, call: "_Call[Any]") -> None:
+        """Let nothing of ``call`` go on."""
+        if call.is_over:
+            return
         try:
-            return future.result(timeout)
-        except TimeoutError:
-            if future.done():  # the coroutine's own error, or it was just in time
-                return future.result()
-            raise RequestTimedOut(f"not done in {timeout} s") from None
-        except CancelledError:
-            self.check_usable()
-            raise
+            self.loop.call_soon_threadsafe(call.cancel)
+        except RuntimeError:  # the loop is closed: nothing goes on there
+            call.cancel()
 
     def call(self, function: Callable[..., T], *args: Any) -> T:
         """What ``function`` returns or raises, called in the thread; also by a callback there."""
@@ -104,21 +106,66 @@ class LoopThread:
     def post(self, function: Callable[..., object], *args: Any) -> None:
         """Have ``function`` called in the thread, soon; raises as :meth:`check_usable`."""
         self.check_usable()
-        with _unless_closed():
+        try:
             self.loop.call_soon_threadsafe(function, *args)
+        except RuntimeError as error:  # another thread has closed the loop
+            raise ClientClosed from error
 
     def close(self) -> None:
         """Cancel what still runs and end the thread. Does nothing the second time, or in a fork."""
         self._finalize()
 
 
-@contextmanager
-def _unless_closed() -> Iterator[None]:
-    """Another thread may close the loop at any time."""
-    try:
-        yield
-    except RuntimeError as error:
-        raise ClientClosed from error
+class _Call(Generic[T]):
+    """A coroutine on its way through the loop, for which another thread waits.
+
+    A lock instead of a :class:`~concurrent.futures.Future`: that takes twice the time.
+    """
+
+    def __init__(self, coroutine: Coroutine[Any, Any, T]) -> None:
+        self._coroutine = coroutine
+        self._task: asyncio.Task[T] | None = None
+        self._unfinished = threading.Lock()
+        self._unfinished.acquire()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing of it goes on any more."""
+        if self._task is None:
+            return inspect.getcoroutinestate(self._coroutine) == inspect.CORO_CLOSED
+        return self._task.done()
+
+    def start(self) -> None:
+        """In the loop's thread: run it."""
+        self._task = asyncio.get_running_loop().create_task(self._coroutine)
+        self._task.add_done_callback(self._done)
+
+    def cancel(self) -> None:
+        """In the loop's thread, or when there is none any more: do not go on with it."""
+        if self._task is None:
+            self._coroutine.close()
+        else:
+            self._task.cancel()
+
+    def finish(self) -> None:
+        """Let nobody wait any longer."""
+        with suppress(RuntimeError):  # nobody did
+            self._unfinished.release()
+
+    def wait(self, timeout: float | None) -> bool:
+        """Whether it finished within ``timeout`` seconds."""
+        return self._unfinished.acquire(timeout=-1 if timeout is None else timeout)
+
+    def result(self) -> T:
+        """What it returned or raised; :class:`ClientClosed` if it could not finish."""
+        if self._task is None or not self._task.done() or self._task.cancelled():
+            raise ClientClosed
+        return self._task.result()
+
+    def _done(self, task: asyncio.Task[T]) -> None:
+        if not task.cancelled():
+            task.exception()  # perhaps nobody asks for it any more
+        self.finish()
 
 
 def _serve(started: Future[asyncio.AbstractEventLoop]) -> None:
@@ -137,12 +184,12 @@ def _stop(
     loop: asyncio.AbstractEventLoop,
     thread: threading.Thread,
     pid: int,
-    awaited: set[Future[Any]],
+    awaited: set[_Call[Any]],
 ) -> None:
     if pid != os.getpid() or loop.is_closed():
         return
     loop.call_soon_threadsafe(loop.stop)
     if threading.current_thread() is not thread:  # where garbage is collected nobody can tell
         thread.join(_LAST_WAIT)
-    for future in list(awaited):
-        future.cancel()
+    for call in list(awaited):
+        call.finish()
