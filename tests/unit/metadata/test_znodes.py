@@ -49,22 +49,13 @@ KAFKAS = [
 ]
 
 OURS = [
+    PartitionStateNode(-1, 5, (), 7, elr=(2, 3)),
+    PartitionStateNode(-1, 6, (), 7, last_in_sync=2),
     BrokerNode("bus.example", 9092, epoch=3, rack="r1", timestamp_ms=5),
     BrokerNode("::1", 9092, epoch=0),
     ChangeNode(),
     ChangeNode(topics=("a", "b"), configs=("c",), brokers=(ALL_BROKERS, "1"), cluster=True),
 ]
-
-
-@pytest.mark.parametrize(
-    "state",
-    [
-        PartitionStateNode(-1, 5, (), 7, elr=(2, 3)),
-        PartitionStateNode(-1, 6, (), 7, last_in_sync=2),
-    ],
-)
-def test_a_partitions_state_says_who_is_eligible(state: PartitionStateNode) -> None:
-    assert PartitionStateNode.decode(state.encode()) == state
 
 
 @pytest.mark.parametrize(("node", "text"), KAFKAS, ids=lambda item: type(item).__name__)

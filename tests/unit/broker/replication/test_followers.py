@@ -5,10 +5,11 @@ from qbus.broker.replication.followers import Followers
 from qbus.metadata.znodes import PartitionStateNode
 
 LAG = 10.0
+TWO = Policy(min_isr=2)
 
 
 def followers(
-    isr: tuple[int, ...] = (1, 2, 3), elr: tuple[int, ...] = (), wanted: Policy = Policy(2)
+    isr: tuple[int, ...] = (1, 2, 3), elr: tuple[int, ...] = (), wanted: Policy = TWO
 ) -> Followers:
     """Broker 1 leads 2 and 3, with a log up to offset 100."""
     return Followers(
@@ -153,11 +154,10 @@ def test_what_the_store_says_later_settles_what_was_proposed() -> None:
     leader.asked(2, 0, 120, 120, 1.0)
     leader.asked(3, 0, 100, 120, 1.0)
     leader.propose(1.0, LAG, everyone_lives)
-    leader.learned(leader.state, 7)
-    assert leader.proposed is not None
-    leader.learned(leader.state, 8)
-    assert leader.proposed is None
-    assert leader.version == 8
+    for version, is_settled in ((7, False), (8, True)):
+        leader.learned(leader.state, version)
+        assert (leader.proposed is None) == is_settled
+        assert leader.version == version
 
 
 def test_needing_fewer_is_written_down_before_anything_is_acknowledged() -> None:
