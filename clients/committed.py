@@ -119,7 +119,10 @@ async def fetch_committed(
             OffsetFetchRequestTopics(name=topic, partition_indexes=indexes)
             for topic, indexes in by_topic(partitions).items()
         ]
-    request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group, topics=topics)])
+    request = OffsetFetchRequest(
+        groups=[OffsetFetchRequestGroup(group_id=group, topics=topics)],
+        require_stable=True,  # not what a transaction may still change (KIP-447)
+    )
 
     async def attempt() -> dict[TopicPartition, OffsetAndMetadata]:
         response: OffsetFetchResponse = await cluster.ask_coordinator(

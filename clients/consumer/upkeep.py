@@ -85,11 +85,11 @@ class Upkeep:
 
     async def unsubscribe(self) -> None:
         """Leave the group, and read nothing; raises what a callback does."""
-        rebalance, self._rebalance, self._wanted = self._rebalance, None, None
         try:
-            if rebalance is not None:
-                await rebalance.close(may_commit=True)
+            if self._rebalance is not None:
+                await self._rebalance.close(may_commit=True)
         finally:
+            self._rebalance, self._wanted = None, None
             self._assignment.replace(())
 
     def check_not_subscribed(self) -> None:

@@ -22,7 +22,7 @@ from qbus.wire.messages.sync_group import (
     SyncGroupResponse,
 )
 
-from ..cluster import Cluster
+from ..cluster import Cluster, Lane
 from ..committed import Membership
 from ..consumer_protocol import (
     Subscription,
@@ -103,7 +103,10 @@ class Member:
             return
         identity = MemberIdentity(member_id=member_id, group_instance_id=None, reason=reason)
         request = LeaveGroupRequest(group_id=self._options.group, members=[identity])
-        await self._ask(ApiKey.LEAVE_GROUP, request)
+        # A connection of its own: on the group's, a JoinGroup may wait for the others to come.
+        await self._cluster.ask_coordinator(
+            self._options.group, ApiKey.LEAVE_GROUP, request, lane=Lane.MAIN
+        )
 
     async def _ask_to_join(
         self, topics: tuple[str, ...], owned: tuple[TopicPartition, ...]

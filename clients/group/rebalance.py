@@ -32,6 +32,9 @@ from .watch import Watch
 
 _log = logging.getLogger(__name__)
 
+_AT_ONCE = 3
+"""How often joining is tried again without delay: a member id, or another rebalance, costs once."""
+
 
 class Partitions(Protocol):
     """The partitions that the consumer reads."""
@@ -126,7 +129,7 @@ class Rebalance:
     # The steps of a rebalance.
 
     async def _rebalance(self) -> None:
-        delays = backoff()
+        delays, attempts = backoff(), 0
         while self.state.rejoin_reason is not None:
             await self._give_up(self._not_kept)
             if self._not_kept():
@@ -135,21 +138,26 @@ class Rebalance:
             if not isinstance(result, Remedy):
                 self._heartbeats.start()
                 await self._take_over(frozenset(result))
-                delays = backoff()
+                delays, attempts = backoff(), 0
                 continue
-            self.state.request_rejoin(result.value)
-            if result in {Remedy.RETRY, Remedy.MOVED}:
+            attempts += 1
+            if result in {Remedy.RETRY, Remedy.MOVED} or attempts > _AT_ONCE:
                 await asyncio.sleep(next(delays))
         self._changed.set()
 
     async def _join(self) -> tuple[TopicPartition, ...] | Remedy:
+        result: tuple[TopicPartition, ...] | Remedy = Remedy.FAIL
         try:
             await self.watch.refresh()
+            result = await self._member.join(self.watch.join(), self._partitions)
         except ApiError as error:
             if not error.retriable:
                 raise
-            return Remedy.RETRY
-        return await self._member.join(self.watch.join(), self._partitions)
+            result = Remedy.RETRY
+        finally:
+            if isinstance(result, Remedy):
+                self.state.request_rejoin(f"joining failed: {result.value}")
+        return result
 
     def _not_kept(self) -> list[TopicPartition]:
         """What has to go before we join."""
