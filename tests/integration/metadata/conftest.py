@@ -1,15 +1,24 @@
-"""ZooKeepers that tests may harm."""
+"""ZooKeepers that tests may harm: whole again for the next test, which has a chroot of its own."""
 
+import signal
 from collections.abc import Iterator
+from uuid import uuid4
 
 import pytest
 
 from tests.support import zookeeper_process
 from tests.support.zookeeper_process import ZooKeeperEnsemble, ZooKeeperProcess
 
+from . import sessions
 
-@pytest.fixture
-def server() -> Iterator[ZooKeeperProcess]:
+
+@pytest.fixture(autouse=True)
+def _chroot(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sessions, "chroot", f"/{uuid4()}")
+
+
+@pytest.fixture(scope="module")
+def the_server() -> Iterator[ZooKeeperProcess]:
     if reason := zookeeper_process.missing():
         pytest.skip(reason)
     with ZooKeeperProcess() as server:
@@ -17,8 +26,30 @@ def server() -> Iterator[ZooKeeperProcess]:
 
 
 @pytest.fixture
-def ensemble() -> Iterator[ZooKeeperEnsemble]:
+def server(the_server: ZooKeeperProcess) -> Iterator[ZooKeeperProcess]:
+    yield the_server
+    _mend([the_server])
+
+
+@pytest.fixture(scope="module")
+def the_ensemble() -> Iterator[ZooKeeperEnsemble]:
     if reason := zookeeper_process.missing():
         pytest.skip(reason)
     with ZooKeeperEnsemble() as ensemble:
         yield ensemble
+
+
+@pytest.fixture
+def ensemble(the_ensemble: ZooKeeperEnsemble) -> Iterator[ZooKeeperEnsemble]:
+    yield the_ensemble
+    _mend(the_ensemble.servers)
+
+
+def _mend(servers: list[ZooKeeperProcess]) -> None:
+    for server in servers:
+        if server.alive:
+            server.send_signal(signal.SIGCONT)
+        else:
+            server.start(wait=False)
+    for server in servers:
+        server.wait_ready()

@@ -15,6 +15,8 @@ from tests.support.eventually import eventually
 
 CONNECTED, SUSPENDED, LOST = SessionState
 
+chroot = "/"
+
 
 class Watched(ZooKeeperStore):
     """A store that remembers the states it was in."""
@@ -30,8 +32,8 @@ class Watched(ZooKeeperStore):
 
 @asynccontextmanager
 async def session(servers: str, timeout: float = 4.0, **options: Any) -> AsyncIterator[Watched]:
-    """A session below ``/bus``."""
-    async with Watched(f"{servers}/bus", session_timeout_s=timeout, **options) as store:
+    """A session below the test's own chroot."""
+    async with Watched(f"{servers}{chroot}", session_timeout_s=timeout, **options) as store:
         yield store
 
 

@@ -116,11 +116,10 @@ async def test_where_nobody_listens_it_does_not_begin() -> None:
 
 async def test_it_begins_when_the_server_comes_up_in_time(server: ZooKeeperProcess) -> None:
     server.kill()
-    beginning = asyncio.ensure_future(session(server.bootstrap, timeout=20.0).__aenter__())
-    await asyncio.to_thread(server.start)
-    store = await beginning
-    assert store.states == [CONNECTED]
-    await store.close()
+    starting = asyncio.ensure_future(asyncio.to_thread(server.start))
+    async with session(server.bootstrap, timeout=20.0) as store:
+        assert store.states == [CONNECTED]
+    await starting
 
 
 async def test_it_ends_while_no_server_answers(server: ZooKeeperProcess) -> None:
