@@ -9,7 +9,7 @@ from pathlib import Path
 from qbus.clock import Clock
 from qbus.config import Address, BrokerConfig, TopicConfig
 
-from .controller import Controller, ensure_cluster_id, register_broker
+from .controller import Controller, check_alone, ensure_cluster_id, register_broker
 from .group import GroupCoordinator
 from .log import LogConfig, LogManager
 from .metadata_cache import MetadataCache
@@ -62,6 +62,7 @@ class Broker:
         await register_broker(
             self.store, self._info(listening), self.clock, patience_s=self._patience_s
         )
+        await check_alone(self.store, self.node_id)
         await self.controller.start()
         await self.metadata.start()
         self.logs = await asyncio.to_thread(self._open_logs)

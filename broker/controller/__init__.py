@@ -2,7 +2,7 @@
 
 from .configs import Edit, EditKind, edit, replace
 from .controller import ConfigChange, Controller, Growth
-from .registration import ensure_cluster_id, register_broker
+from .registration import check_alone, ensure_cluster_id, register_broker
 from .topics import DEFAULT, NewTopic, TopicPlan
 
 __all__ = [
@@ -14,6 +14,7 @@ __all__ = [
     "Growth",
     "NewTopic",
     "TopicPlan",
+    "check_alone",
     "edit",
     "ensure_cluster_id",
     "register_broker",

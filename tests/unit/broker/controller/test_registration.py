@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from qbus.broker.controller import ensure_cluster_id, register_broker
+from qbus.broker.controller import check_alone, ensure_cluster_id, register_broker
 from qbus.broker.metadata_image import BrokerInfo
 from qbus.clock import ManualClock
 from qbus.errors import ConfigError
@@ -80,3 +80,12 @@ async def test_patience_ends(tmp_path: Path) -> None:
         await register_broker(store, BROKER, ManualClock())
         with pytest.raises(ConfigError, match="is running"):
             await register_broker(store, BROKER, ManualClock(), patience_s=0.05)
+
+
+async def test_a_second_broker_is_turned_away(tmp_path: Path) -> None:
+    async with EmbeddedStore(tmp_path / "m.db") as store:
+        await register_broker(store, BROKER, ManualClock())
+        await check_alone(store, 3)
+        await register_broker(store, BrokerInfo(4, "bus.example", 9093), ManualClock())
+        with pytest.raises(ConfigError, match=r"node\.id=4: broker 3 keeps its metadata"):
+            await check_alone(store, 4)
