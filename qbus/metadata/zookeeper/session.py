@@ -190,7 +190,7 @@ class Session:
         try:
             self._client.stop()
             self._client.close()
-        except exceptions.KazooException as error:
+        except Exception as error:  # noqa: BLE001 - it is over in any case
             _log.warning("ending the session with ZooKeeper at %s: %s", self.address, error)
 
 

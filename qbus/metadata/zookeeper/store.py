@@ -10,12 +10,13 @@ from typing import Any
 from .. import paths
 from ..errors import (
     AccessDenied,
+    NotEmpty,
     StoreError,
     StoreUnavailable,
     StoreUnusable,
     TransactionTooLarge,
 )
-from ..operations import Create, Node, Op, Result, check
+from ..operations import Create, Delete, Node, Op, Result, check
 from ..store import MetadataStore, SessionState
 from .address import ZooKeeperAddress
 from .library import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE, exceptions
@@ -142,6 +143,8 @@ class ZooKeeperStore(MetadataStore):
         wanted = tuple(operations)
         for operation in wanted:
             check(operation)
+            if isinstance(operation, Delete) and operation.path == paths.ROOT:
+                raise NotEmpty(paths.ROOT)  # ZooKeeper would delete an empty chroot
         missing: set[str] = set()
         with self._working():
             for _ in range(_ATTEMPTS):

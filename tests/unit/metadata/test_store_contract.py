@@ -127,6 +127,16 @@ async def test_a_tree_is_everything_below_and_nothing_beside(store: MetadataStor
     assert {*inside, *outside} <= (await store.tree("/")).keys()
 
 
+async def test_the_root_is_a_node_that_is_always_there(store: MetadataStore) -> None:
+    assert await store.tree("/") == {"/": Node(b"", 0)}
+    with pytest.raises(NotEmpty):
+        await store.transaction([Delete("/")])
+    with pytest.raises(NodeExists):
+        await store.transaction([Create("/")])
+    assert await store.transaction([Check("/", 0), Set("/", b"x", 0)]) == [None, 1]
+    assert await store.get("/") == Node(b"x", 1)
+
+
 # Transactions
 
 
