@@ -19,7 +19,7 @@ from .admin.types import CreatedTopic, NewTopic, ProducerState, Reassignment, To
 from .consumer import Consumer
 from .consumer.options import OffsetReset
 from .errors import ClientClosed, ConnectionFailed, NoOffset, PartialFailure, RequestTimedOut
-from .producer import Producer
+from .producer import BufferFull, BulkDelivery, Delivery, Producer, Spooled
 from .producer.options import Acks
 from .types import (
     EARLIEST,
@@ -54,6 +54,8 @@ __all__ = [
     "Acks",
     "Admin",
     "BatchMetadata",
+    "BufferFull",
+    "BulkDelivery",
     "ClientClosed",
     "ClusterDescription",
     "ConfigEntry",
@@ -63,6 +65,7 @@ __all__ = [
     "Consumer",
     "ConsumerRecord",
     "CreatedTopic",
+    "Delivery",
     "GroupDescription",
     "GroupListing",
     "GroupOffset",
@@ -83,6 +86,7 @@ __all__ = [
     "RecordMetadata",
     "ReplicaSize",
     "RequestTimedOut",
+    "Spooled",
     "TopicDescription",
     "TopicPartition",
     "TopicRef",

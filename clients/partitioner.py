@@ -5,29 +5,14 @@ stick to one partition until its batch is done and then move on, for fuller batc
 """
 
 import random
-import struct
+from collections.abc import Collection, Sequence
 
+from qbus.records import murmur2
 from qbus.records.crc import Buffer
 
 from .types import TopicDescription
 
-_SEED = 0x9747B28C
-_M = 0x5BD1E995
-_MASK = 0xFFFFFFFF
-
-
-def murmur2(data: Buffer) -> int:
-    """The 32-bit MurmurHash2 of ``data``, unsigned, with the seed of Kafka's clients."""
-    words, rest = divmod(len(data), 4)
-    hashed = _SEED ^ len(data)
-    for word in struct.unpack_from(f"<{words}I", data):
-        mixed = word * _M & _MASK
-        mixed = (mixed ^ mixed >> 24) * _M & _MASK
-        hashed = (hashed * _M & _MASK) ^ mixed
-    if rest:
-        hashed = (hashed ^ int.from_bytes(data[-rest:], "little")) * _M & _MASK
-    hashed = (hashed ^ hashed >> 13) * _M & _MASK
-    return hashed ^ hashed >> 15
+__all__ = ["StickyPartitioner", "murmur2", "partition_for_key"]
 
 
 def partition_for_key(key: Buffer, partitions: int) -> int:
@@ -36,27 +21,42 @@ def partition_for_key(key: Buffer, partitions: int) -> int:
 
 
 class StickyPartitioner:
-    """Where records without a key go now."""
+    """Where records without a key go now: to a partition with a leader, if there is any.
+
+    ``silent``: brokers that do not answer, whose partitions are the second choice.
+    """
 
     def __init__(self) -> None:
         self._current: dict[str, int] = {}
 
-    def current(self, topic: TopicDescription) -> int:
-        """The partition to stay with; one with a leader if there is any."""
+    def current(self, topic: TopicDescription, silent: Collection[int] = ()) -> int:
+        """The partition to stay with."""
         partition = self._current.get(topic.name)
-        if partition is None or not _has_leader(topic, partition):
-            return self.move_on(topic)
+        if partition is None or not _is_led(topic, partition, silent):
+            return self.move_on(topic, silent)
         return partition
 
-    def move_on(self, topic: TopicDescription) -> int:
+    def move_on(self, topic: TopicDescription, silent: Collection[int] = ()) -> int:
         """Another partition than now, for the next batch."""
-        led = [part.index for part in topic.partitions if _has_leader(topic, part.index)]
-        candidates = led or [part.index for part in topic.partitions]
+        every = [part.index for part in topic.partitions]
+        led = [index for index in every if _is_led(topic, index, silent)]
+        return self._choose(topic, led or [i for i in every if _is_led(topic, i, ())] or every)
+
+    def among(self, topic: TopicDescription, partitions: Sequence[int]) -> int:
+        """The partition to stay with, one of those."""
+        now = self._current.get(topic.name)
+        return now if now is not None and now in partitions else self._choose(topic, partitions)
+
+    def _choose(self, topic: TopicDescription, candidates: Sequence[int]) -> int:
         now = self._current.get(topic.name)
         others = [index for index in candidates if index != now]
-        self._current[topic.name] = random.choice(others or candidates)  # noqa: S311
-        return self._current[topic.name]
+        chosen = random.choice(others or candidates)  # noqa: S311 - not a secret
+        self._current[topic.name] = chosen
+        return chosen
 
 
-def _has_leader(topic: TopicDescription, partition: int) -> bool:
-    return partition < len(topic.partitions) and topic.partitions[partition].leader >= 0
+def _is_led(topic: TopicDescription, partition: int, silent: Collection[int]) -> bool:
+    if partition >= len(topic.partitions):
+        return False
+    leader = topic.partitions[partition].leader
+    return leader >= 0 and leader not in silent

@@ -1,138 +1,261 @@
-"""Where records wait to be sent: chooses their partitions and fills their batches."""
+"""Where records wait to be sent: they find their partitions and fill their batches.
+
+Any thread adds, the loop's thread takes; one lock keeps them apart, held for a moment only.
+"""
 
 import asyncio
-from collections.abc import Iterator, Sequence
+import threading
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from itertools import accumulate, repeat
 
 from qbus.clock import Clock
-from qbus.errors import ApiError, ErrorCode
 from qbus.records.crc import Buffer
 
-from ..partitioner import StickyPartitioner, partition_for_key
-from ..types import RecordMetadata, TopicDescription, TopicPartition
-from .batch import RECORD_OVERHEAD, Batch, BulkDelivery, item_size
-from .options import ProducerOptions
+from ..types import TopicDescription, TopicPartition
+from .batch import Batch, call
+from .delivery import Delivery
+from .lists import RECORD_OVERHEAD, Headers, ListBatch, item_size
+from .options import OnDelivery, ProducerOptions
 from .queue import PartitionQueue
+from .routing import Router
+
+Columns = tuple[
+    Sequence[Buffer | None],
+    Sequence[Buffer | None] | None,
+    Sequence[Headers | None] | None,
+    Sequence[int | None] | None,
+]
+"""Values, keys, headers and timestamps of records: those at one index belong together."""
+MakeBatch = Callable[[TopicPartition, int, float], Batch]
+"""Makes a batch for a partition, with its time in milliseconds and on the monotonic clock."""
 
 
 class Accumulator:
-    """The queues of all partitions, and how many bytes are in them."""
+    """The queues of all partitions, and how many bytes are in them.
 
-    def __init__(self, options: ProducerOptions, clock: Clock) -> None:
-        self.queues: dict[TopicPartition, PartitionQueue] = {}
+    ``on_work`` is called when a batch begins to wait or to linger, in the adding thread.
+    """
+
+    def __init__(
+        self, options: ProducerOptions, clock: Clock, on_work: Callable[[], None] = lambda: None
+    ) -> None:
+        self.lock = threading.Lock()
+        self.room = threading.Condition(self.lock)
         self.buffered_bytes = 0
+        self.queues: dict[TopicPartition, PartitionQueue] = {}
+        self.active: dict[TopicPartition, PartitionQueue] = {}
+        self.unsettled: set[Batch] = set()
+        self.router = Router(options.partitioner)
+        self.loop: asyncio.AbstractEventLoop | None = None
+        self.failure: Exception | None = None
+        self.on_work = on_work
         self._options = options
+        self._batch_bytes = options.batch_bytes
+        self._buffer_bytes = options.buffer_bytes
         self._clock = clock
-        self._sticky = StickyPartitioner()
+        self._quick: dict[str, ListBatch] = {}
+
+    @property
+    def is_full(self) -> bool:
+        """Whether senders have to wait."""
+        return self.buffered_bytes >= self._buffer_bytes
+
+    def add_value(self, topic: str, value: bytes) -> Delivery | None:
+        """Add a record that is but a value to the batch that takes those; None if there is none."""
+        size = len(value) + RECORD_OVERHEAD
+        with self.lock:
+            batch = self._quick.get(topic)
+            if (
+                batch is None
+                or not batch.is_quick
+                or batch.size + size > self._batch_bytes
+                or self.buffered_bytes >= self._buffer_bytes
+            ):
+                return None
+            batch.size += size
+            self.buffered_bytes += size
+            values = batch.values
+            index = len(values)
+            values.append(value)
+        return Delivery(batch, index)
 
     def add(
         self,
         topic: TopicDescription,
-        key: Buffer | None,
         value: Buffer | None,
-        headers: Sequence[tuple[str, Buffer | None]] = (),
+        key: Buffer | None = None,
+        headers: Headers | None = None,
         *,
         partition: int | None = None,
         timestamp: int | None = None,
-    ) -> asyncio.Future[RecordMetadata]:
-        """Put one record into a batch; its delivery."""
+        broker: int | None = None,
+        on_delivery: OnDelivery | None = None,
+    ) -> Delivery:
+        """Put one record into a batch.
+
+        Raises :class:`~qbus.errors.ApiError` for a partition that cannot be, and the failure for
+        which nothing is taken any more.
+        """
         size = item_size(key, value, headers)
-        if key is not None and partition is None:
-            partition = partition_for_key(key, len(topic.partitions))
-        batch = self._batch(topic, partition, size)
-        self._grow(batch, size)
-        return batch.add(key, value, headers, timestamp)
+        with self.lock:
+            fixed = self.router.fixed(topic, key, value, partition, broker)
+            batch, is_new = self._room(topic, fixed, size)
+            delivery = Delivery(batch, batch.add(value, key, headers, timestamp))
+            self._grow(batch, size)
+        if on_delivery is not None:
+            delivery.add_done_callback(on_delivery)
+        if is_new:
+            self.on_work()
+        return delivery
 
     def add_many(
         self,
         topic: TopicDescription,
-        values: Sequence[Buffer],
-        keys: Sequence[Buffer | None] | None,
-        *,
+        columns: Columns,
         partition: int | None,
-        timestamp: int | None,
-        bulk: BulkDelivery,
-    ) -> Iterator[None]:
-        """Put many records into batches, as parts of ``bulk``; pauses after each batch."""
-        if keys is None or partition is not None:
-            yield from self._add_run(topic, values, keys, partition, timestamp, bulk)
-            return
-        runs: dict[int | None, tuple[list[Buffer], list[Buffer | None]]] = {}
-        count = len(topic.partitions)
-        for key, value in zip(keys, values, strict=True):
-            chosen = None if key is None else partition_for_key(key, count)
-            run_values, run_keys = runs.setdefault(chosen, ([], []))
-            run_values.append(value)
-            run_keys.append(key)
-        for chosen, (run_values, run_keys) in runs.items():
-            yield from self._add_run(topic, run_values, run_keys, chosen, timestamp, bulk)
-
-    def _add_run(
-        self,
-        topic: TopicDescription,
-        values: Sequence[Buffer],
-        keys: Sequence[Buffer | None] | None,
-        partition: int | None,
-        timestamp: int | None,
-        bulk: BulkDelivery,
-    ) -> Iterator[None]:
-        """Put records for one partition, or for the sticky one, into batches."""
-        sizes = [len(value) + RECORD_OVERHEAD for value in values]
-        if keys is not None:
-            sizes = [size + len(key or b"") for size, key in zip(sizes, keys, strict=True)]
-        start = 0
+    ) -> Iterator[tuple[Batch, int, int]]:
+        """Put records for one partition (None: any) into batches; yields which, one by one."""
+        values, keys, headers, timestamps = columns
+        ends = list(accumulate(_sizes(values, keys, headers)))
+        start, before = 0, 0
         while start < len(values):
-            batch = self._batch(topic, partition, sizes[start])
-            end, size = _fit(sizes, start, self._options.batch_bytes - batch.size)
-            batch.add_bulk(values[start:end], keys and keys[start:end], timestamp, bulk)
+            with self.lock:
+                batch, _ = self._room(topic, partition, ends[start] - before)
+                limit = before + self._batch_bytes - batch.size
+                stop = max(start + 1, bisect_right(ends, limit, lo=start))
+                rows = slice(start, stop)
+                index = batch.add_many(
+                    values[rows],
+                    keys and keys[rows],
+                    headers and headers[rows],
+                    timestamps and timestamps[rows],
+                )
+                self._grow(batch, ends[stop - 1] - before)
+            start, before = stop, ends[stop - 1]
+            self.on_work()
+            yield batch, index, batch.count
+
+    def push(
+        self, topic: TopicDescription, partition: int | None, make: MakeBatch, size: int
+    ) -> Batch:
+        """Put in a batch of so many bytes as it is, for one partition (None: any)."""
+        with self.lock:
+            self._check()
+            chosen = self.router.move_on(topic) if partition is None else partition
+            queue = self.queue(TopicPartition(topic.name, chosen))
+            batch = make(queue.partition, self._clock.time_ms(), self._clock.monotonic())
+            batch.is_movable = partition is None
+            queue.push(batch)
+            self._begin(queue, batch)
             self._grow(batch, size)
-            start = end
-            yield
+        self.on_work()
+        return batch
 
     def release(self, batch: Batch) -> None:
-        """A batch is done with."""
-        self.buffered_bytes -= batch.size
+        """A batch is settled."""
+        with self.lock:
+            if batch in self.unsettled:
+                self.unsettled.remove(batch)
+                self.buffered_bytes -= batch.size
+                self.room.notify_all()
 
-    def flush(self) -> list[Batch]:
-        """Let no batch stay open; all that are not answered for yet."""
-        return [batch for queue in self.queues.values() for batch in queue.flush()]
+    def replace(self, batch: Batch, halves: Sequence[Batch]) -> None:
+        """A batch was split."""
+        with self.lock:
+            self.unsettled.discard(batch)
+            self.unsettled.update(halves)
+
+    def seal(self) -> list[Batch]:
+        """Let no batch stay open; all that are not settled yet."""
+        with self.lock:
+            for queue in self.active.values():
+                queue.seal()
+            return list(self.unsettled)
+
+    def fail(self, failure: Exception) -> list[Batch]:
+        """Take nothing any more, for that reason; all that are not settled yet."""
+        with self.lock:
+            self.failure = self.failure or failure
+            self._quick.clear()
+            self.room.notify_all()
+            return list(self.unsettled)
+
+    def disown(self) -> None:
+        """Let go of everything, in a forked process: whoever holds the lock is not here."""
+        self.lock = threading.Lock()
+        self.room = threading.Condition(self.lock)
+        self._quick.clear()
+
+    def queue(self, key: TopicPartition) -> PartitionQueue:
+        """The queue of a partition. With the lock held."""
+        queue = self.queues.get(key)
+        if queue is None:
+            queue = self.queues[key] = PartitionQueue(
+                key,
+                batch_bytes=self._batch_bytes,
+                max_in_flight=self._options.max_in_flight,
+                idempotent=self._options.is_idempotent,
+            )
+        return queue
+
+    def _room(
+        self, topic: TopicDescription, partition: int | None, size: int
+    ) -> tuple[ListBatch, bool]:
+        """An open batch with room, and whether it was opened now. With the lock held."""
+        self._check()
+        chosen = self.router.current(topic) if partition is None else partition
+        queue = self.queue(TopicPartition(topic.name, chosen))
+        if partition is None and queue.open_batch is not None and not queue.has_room(size):
+            queue.seal()
+            queue = self.queue(TopicPartition(topic.name, self.router.move_on(topic)))
+        is_new = not queue.has_room(size)
+        if is_new:
+            batch = ListBatch(
+                queue.partition, self._clock.time_ms(), self._clock.monotonic(), self.loop
+            )
+            batch.is_movable = True
+            queue.open(batch)
+            self._begin(queue, batch)
+        opened = queue.open_batch
+        assert isinstance(opened, ListBatch)
+        if partition is None:
+            self._quick[topic.name] = opened
+        else:
+            opened.is_movable = False
+        return opened, is_new
+
+    def _begin(self, queue: PartitionQueue, batch: Batch) -> None:
+        if self._options.on_delivery is not None:
+            batch.on_settled = self._report
+        self.active[queue.partition] = queue
+        self.unsettled.add(batch)
+
+    def _report(self, batch: Batch) -> None:
+        assert self._options.on_delivery is not None
+        for index in range(batch.count):
+            call(partial(self._options.on_delivery, Delivery(batch, index)))
 
     def _grow(self, batch: Batch, size: int) -> None:
         batch.size += size
         self.buffered_bytes += size
 
-    def _batch(self, topic: TopicDescription, partition: int | None, size: int) -> Batch:
-        """An open batch with room for ``size`` bytes, in ``partition`` or the sticky one."""
-        if partition is not None and not 0 <= partition < len(topic.partitions):
-            raise ApiError(
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic.name} has no partition {partition}"
-            )
-        queue = self._queue(topic, self._sticky.current(topic) if partition is None else partition)
-        batch = queue.room_in_open(size)
-        if batch is None and partition is None:
-            queue = self._queue(topic, self._sticky.move_on(topic))
-            batch = queue.room_in_open(size)
-        if batch is None:
-            batch = Batch(queue.partition, self._clock.time_ms(), self._clock.monotonic())
-            queue.open(batch)
-        return batch
-
-    def _queue(self, topic: TopicDescription, partition: int) -> PartitionQueue:
-        key = TopicPartition(topic.name, partition)
-        queue = self.queues.get(key)
-        if queue is None:
-            queue = self.queues[key] = PartitionQueue(
-                key,
-                batch_bytes=self._options.batch_bytes,
-                max_in_flight=self._options.max_in_flight,
-            )
-        return queue
+    def _check(self) -> None:
+        if self.failure is not None:
+            raise self.failure
 
 
-def _fit(sizes: Sequence[int], start: int, room: int) -> tuple[int, int]:
-    """The end of the records from ``start`` that fit, at least one, and their size together."""
-    total = sizes[start]
-    for end in range(start + 1, len(sizes)):
-        if total + sizes[end] > room:
-            return end, total
-        total += sizes[end]
-    return len(sizes), total
+def _sizes(
+    values: Sequence[Buffer | None],
+    keys: Sequence[Buffer | None] | None,
+    headers: Sequence[Headers | None] | None,
+) -> list[int]:
+    """About how many bytes each record takes."""
+    if headers is not None:
+        every = repeat(None) if keys is None else keys
+        return list(map(item_size, every, values, headers))
+    sizes = [RECORD_OVERHEAD + len(value or b"") for value in values]
+    if keys is not None:
+        sizes = [size + len(key or b"") for size, key in zip(sizes, keys, strict=True)]
+    return sizes

@@ -1,18 +1,17 @@
 """Records on their way: gathered for one partition, sent as one batch, told of together."""
 
 import asyncio
-from collections.abc import Iterable, Sequence
-from itertools import repeat
+import logging
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from qbus.records import Compression, build_batch, build_values_batch
-from qbus.records.crc import Buffer
-from qbus.records.encode import RecordItem
+from qbus.records import Compression
 
-from ..types import BatchMetadata, RecordMetadata, TopicPartition
+from ..types import TopicPartition
 
-RECORD_OVERHEAD = 12
-"""Bytes that most records take beyond their key, value and headers."""
+log = logging.getLogger(__name__)
 
 
 class ProducerIdentity(NamedTuple):
@@ -22,148 +21,205 @@ class ProducerIdentity(NamedTuple):
     epoch: int
 
 
-class BulkDelivery:
-    """The delivery of values sent together, in one batch or several."""
-
-    def __init__(self) -> None:
-        self.future: asyncio.Future[list[BatchMetadata]] = (
-            asyncio.get_running_loop().create_future()
-        )
-        self._delivered: list[BatchMetadata] = []
-        self._missing = 0
-        self._is_complete = False
-
-    def expect(self) -> None:
-        """One more part is on its way."""
-        self._missing += 1
-
-    def complete(self) -> None:
-        """No more parts come."""
-        self._is_complete = True
-        self._resolve()
-
-    def arrived(self, metadata: BatchMetadata) -> None:
-        """A part was delivered."""
-        self._missing -= 1
-        self._delivered.append(metadata)
-        self._resolve()
-
-    def failed(self, error: Exception) -> None:
-        """A part was not delivered, which fails the whole."""
-        self._missing -= 1
-        if not self.future.done():
-            self.future.set_exception(error)
-
-    def _resolve(self) -> None:
-        if self._is_complete and not self._missing and not self.future.done():
-            self.future.set_result(self._delivered)
+NO_IDENTITY = ProducerIdentity(-1, -1)
 
 
-class Batch:
-    """Records for one partition. Those without a timestamp of their own get the batch's.
+class Stored(NamedTuple):
+    """Where a batch was stored. -1: not known, or for the time, that the records keep theirs."""
 
-    As long as no record has a key, headers or a timestamp, only values are kept: the quick way to
-    encode them. ``size`` is kept by whoever adds.
+    base_offset: int
+    log_append_time: int
+
+
+class Countdown:
+    """Calls ``notify`` when it was itself called so many times, at once for none."""
+
+    def __init__(self, count: int, notify: Callable[[], object]) -> None:
+        self._left = count
+        self._notify = notify
+        self._lock = threading.Lock()
+        if not count:
+            notify()
+
+    def __call__(self) -> None:
+        with self._lock:
+            self._left -= 1
+            is_last = not self._left
+        if is_last:
+            self._notify()
+
+
+class Batch(ABC):
+    """Records for one partition, and what becomes of them.
+
+    Any thread may ask or wait; one at a time may add, and only the loop's thread settles or splits.
+    ``size`` is about how many bytes it takes. ``is_movable``: any other partition would do as well.
+    ``is_quick``: it takes records that are but a value.
+    ``was_sent``: it may be stored, whatever was heard of it. ``is_given_up``: nobody hopes for its
+    delivery any more, though it may not be settled yet.
     """
 
     __slots__ = (
-        "_bulks",
-        "_items",
-        "_singles",
-        "_values",
+        "_lock",
+        "_loop",
+        "_waiting",
         "attempts",
         "created_at",
-        "done",
         "encoded",
+        "error",
+        "halves",
         "identity",
+        "is_given_up",
+        "is_movable",
+        "is_quick",
+        "on_settled",
         "ordinal",
+        "outcome",
         "partition",
         "sequence",
         "size",
         "timestamp",
+        "was_sent",
     )
 
-    def __init__(self, partition: TopicPartition, timestamp: int, created_at: float) -> None:
+    def __init__(
+        self,
+        partition: TopicPartition,
+        timestamp: int,
+        created_at: float,
+        loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
         self.partition = partition
         self.timestamp = timestamp
         self.created_at = created_at
         self.size = 0
         self.attempts = 0
-        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.is_movable = False
+        self.is_quick = False
+        self.is_given_up = False
+        self.was_sent = False
         self.encoded: bytearray | None = None
         self.identity: ProducerIdentity | None = None
         self.sequence = -1
         self.ordinal = -1
-        self._values: list[Buffer] = []
-        self._items: list[RecordItem] | None = None
-        self._singles: list[tuple[int, asyncio.Future[RecordMetadata]]] = []
-        self._bulks: list[tuple[int, int, BulkDelivery]] = []
+        self.error: Exception | None = None
+        self.outcome: Stored | Exception | None = None
+        self.halves: tuple[Batch, Batch] | None = None
+        self.on_settled: Callable[[Batch], None] | None = None
+        self._loop = loop
+        self._lock = threading.Lock()
+        self._waiting: list[tuple[int, int, Callable[[], object]]] = []
+
+    # The records.
 
     @property
+    @abstractmethod
     def count(self) -> int:
         """How many records there are."""
-        return len(self._values) if self._items is None else len(self._items)
 
-    def add(
-        self,
-        key: Buffer | None,
-        value: Buffer | None,
-        headers: Sequence[tuple[str, Buffer | None]],
-        timestamp: int | None,
-    ) -> asyncio.Future[RecordMetadata]:
-        """Add one record; its delivery."""
-        delivery: asyncio.Future[RecordMetadata] = asyncio.get_running_loop().create_future()
-        self._singles.append((self.count, delivery))
-        if key is None and value is not None and not headers and timestamp is None:
-            self._add_values((value,))
-            return delivery
-        time = self.timestamp if timestamp is None else timestamp
-        self._as_items().append((key, value, headers, time))
-        return delivery
+    @abstractmethod
+    def encode(self, compression: Compression, level: int | None) -> bytearray:
+        """The batch on the wire, with the identity and sequence it has."""
 
-    def add_bulk(
-        self,
-        values: Sequence[Buffer],
-        keys: Sequence[Buffer | None] | None,
-        timestamp: int | None,
-        bulk: BulkDelivery,
-    ) -> None:
-        """Add values, with their keys if they have any, as a part of ``bulk``."""
-        bulk.expect()
-        self._bulks.append((self.count, len(values), bulk))
-        if keys is None and timestamp is None:
-            self._add_values(values)
+    @abstractmethod
+    def timestamp_of(self, index: int) -> int:
+        """A record's own time, or the batch's."""
+
+    @abstractmethod
+    def forget_records(self) -> None:
+        """Let go of keys and values."""
+
+    @abstractmethod
+    def cut(self) -> "tuple[Batch, Batch]":
+        """Two new batches of its records."""
+
+    # What becomes of them.
+
+    def is_in_loop(self) -> bool:
+        """Whether the caller is the one who has to settle this."""
+        try:
+            return asyncio.get_running_loop() is self._loop
+        except RuntimeError:
+            return False
+
+    def leaf(self, index: int) -> "tuple[Batch, int]":
+        """The batch, after all splits, that holds a record, and its index there."""
+        batch: Batch = self
+        while (halves := batch.halves) is not None:
+            left, right = halves
+            batch, index = (left, index) if index < left.count else (right, index - left.count)
+        return batch, index
+
+    def leaves(self, start: int, stop: int) -> "Iterator[tuple[Batch, int, int]]":
+        """The batches, after all splits, that hold the records, and which they are there."""
+        if self.halves is None:
+            yield self, start, stop
             return
-        time = self.timestamp if timestamp is None else timestamp
-        keyed = zip(repeat(None) if keys is None else keys, values, strict=False)
-        self._as_items().extend((key, value, (), time) for key, value in keyed)
+        left, right = self.halves
+        if start < left.count:
+            yield from left.leaves(start, min(stop, left.count))
+        if stop > left.count:
+            yield from right.leaves(max(start - left.count, 0), stop - left.count)
 
-    def _add_values(self, values: Iterable[Buffer]) -> None:
-        if self._items is None:
-            self._values.extend(values)
-        else:
-            self._items.extend((None, value, (), self.timestamp) for value in values)
+    def place(self, index: int) -> tuple[int, int]:
+        """Offset and timestamp of a record that was delivered."""
+        assert isinstance(self.outcome, Stored)
+        base_offset, log_append_time = self.outcome
+        return (
+            base_offset + index if base_offset >= 0 else -1,
+            log_append_time if log_append_time >= 0 else self.timestamp_of(index),
+        )
 
-    def encode(self, compression: Compression) -> None:
-        """Write the batch down, with the identity and sequence it has."""
-        identity = self.identity or ProducerIdentity(-1, -1)
-        if self._items is None:
-            self.encoded = build_values_batch(
-                self._values,
-                self.timestamp,
-                compression=compression,
-                producer_id=identity.producer_id,
-                producer_epoch=identity.epoch,
-                base_sequence=self.sequence,
-            )
+    def when_settled(self, start: int, stop: int, notify: Callable[[], object]) -> None:
+        """Call ``notify`` once the outcome of the records is known: at once or when it is."""
+        with self._lock:
+            halves = self.halves
+            if halves is None and self.outcome is None:
+                self._waiting.append((start, stop, notify))
+                return
+        if halves is None:
+            call(notify)
         else:
-            self.encoded = build_batch(
-                self._items,
-                compression=compression,
-                producer_id=identity.producer_id,
-                producer_epoch=identity.epoch,
-                base_sequence=self.sequence,
-            )
+            leaves = list(self.leaves(start, stop))
+            arrived = Countdown(len(leaves), notify)
+            for leaf, first, last in leaves:
+                leaf.when_settled(first, last, arrived)
+
+    def settle(self, outcome: Stored | Exception) -> None:
+        """Tell everyone who waits; the first outcome stays."""
+        with self._lock:
+            if self.outcome is not None:
+                return
+            self.forget_records()
+            self.outcome = outcome
+            waiting, self._waiting = self._waiting, []
+        self.encoded = None
+        for _, _, notify in waiting:
+            call(notify)
+        if self.on_settled is not None:
+            self.on_settled(self)
+
+    def split(self) -> "tuple[Batch, Batch]":
+        """Let two batches of half its records take its place, and its sequence numbers."""
+        left, right = self.cut()
+        for half in (left, right):
+            half.attempts = self.attempts
+            half.identity = self.identity
+            half.error = self.error
+            half.on_settled = self.on_settled
+        left.size = self.size * left.count // self.count
+        right.size = self.size - left.size
+        if self.identity is not None:
+            left.sequence = self.sequence
+            right.sequence = (self.sequence + left.count) & 0x7FFFFFFF
+        with self._lock:
+            self.halves = left, right
+            waiting, self._waiting = self._waiting, []
+            self.encoded = None
+        for start, stop, notify in waiting:
+            self.when_settled(start, stop, notify)
+        self.forget_records()
+        return left, right
 
     def forget_identity(self) -> None:
         """The batch is known not to be stored: it may go out under another identity."""
@@ -171,44 +227,10 @@ class Batch:
         self.sequence = -1
         self.encoded = None
 
-    def delivered(self, base_offset: int, log_append_time: int) -> None:
-        """Tell everyone who waits; a time of -1 leaves the records' own."""
-        topic, partition = self.partition
-        for index, delivery in self._singles:
-            if not delivery.done():
-                offset = base_offset + index if base_offset >= 0 else -1
-                time = log_append_time if log_append_time >= 0 else self._timestamp_of(index)
-                delivery.set_result(RecordMetadata(topic, partition, offset, time))
-        for start, count, bulk in self._bulks:
-            offset = base_offset + start if base_offset >= 0 else -1
-            time = log_append_time if log_append_time >= 0 else self._timestamp_of(start)
-            bulk.arrived(BatchMetadata(topic, partition, offset, count, time))
-        self.done.set_result(None)
 
-    def failed(self, error: Exception) -> None:
-        """Tell everyone who waits."""
-        for _, delivery in self._singles:
-            if not delivery.done():
-                delivery.set_exception(error)
-        for _, _, bulk in self._bulks:
-            bulk.failed(error)
-        self.done.set_result(None)
-
-    def _timestamp_of(self, index: int) -> int:
-        return self.timestamp if self._items is None else self._items[index][3]
-
-    def _as_items(self) -> list[RecordItem]:
-        if self._items is None:
-            self._items = [(None, value, (), self.timestamp) for value in self._values]
-            self._values = []
-        return self._items
-
-
-def item_size(
-    key: Buffer | None, value: Buffer | None, headers: Iterable[tuple[str, Buffer | None]]
-) -> int:
-    """About how many bytes a record takes in a batch."""
-    size = RECORD_OVERHEAD + len(key or b"") + len(value or b"")
-    for name, data in headers:
-        size += RECORD_OVERHEAD + len(name) + len(data or b"")
-    return size
+def call(notify: Callable[[], object]) -> None:
+    """Call what a user gave; an error of it goes to the log, and nowhere else."""
+    try:
+        notify()
+    except Exception:
+        log.exception("a callback of a delivery failed")

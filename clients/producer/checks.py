@@ -1,49 +1,75 @@
 """What can be a record, checked while the one who sends it can still be told."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Sized
+from typing import Any
 
 from qbus.records.crc import Buffer
+
+from .lists import Headers
 
 _BYTES_LIKE = {bytes, bytearray, memoryview}
 _MAX_TIMESTAMP = 2**63 - 1
 
 
 def check_item(
-    key: Buffer | None,
-    value: Buffer | None,
-    headers: Iterable[tuple[str, Buffer | None]],
-    timestamp: int | None,
+    key: Buffer | None, value: Buffer | None, headers: Headers | None, timestamp: int | None
 ) -> None:
     """Raise TypeError or ValueError for what no record can hold."""
-    _check_types((key, value), may_be_none=True)
-    for name, data in headers:
-        if not isinstance(name, str):
-            raise TypeError(f"a header's name is a str, not {type(name).__name__}")
-        _check_types((data,), may_be_none=True)
-    _check_timestamp(timestamp)
+    _check_types((key, value))
+    if headers:
+        _check_headers(headers)
+    if timestamp is not None:
+        _check_timestamps((timestamp,))
 
 
 def check_many(
-    values: Sequence[Buffer], keys: Sequence[Buffer | None] | None, timestamp: int | None
+    values: Sequence[Buffer | None],
+    keys: Sequence[Buffer | None] | None,
+    headers: Sequence[Headers | None] | None,
+    timestamps: Sequence[int | None] | None,
 ) -> None:
     """Raise TypeError or ValueError for what no records can hold."""
-    _check_types(values, may_be_none=False)
+    if isinstance(values, bytes | bytearray | memoryview | str):
+        raise TypeError("values are a list, not one value")
+    _check_types(values)
+    _check_length("keys", keys, values)
+    _check_length("headers", headers, values)
+    _check_length("timestamps", timestamps, values)
     if keys is not None:
-        if len(keys) != len(values):
-            raise ValueError(f"{len(keys)} keys for {len(values)} values")
-        _check_types(keys, may_be_none=True)
-    _check_timestamp(timestamp)
+        _check_types(keys)
+    for items in headers or ():
+        if items:
+            _check_headers(items)
+    _check_timestamps(timestamps or ())
 
 
-def _check_types(data: Iterable[Buffer | None], *, may_be_none: bool) -> None:
-    wrong = set(map(type, data)) - _BYTES_LIKE
-    if may_be_none:
-        wrong.discard(type(None))
+def _check_length(what: str, column: Sized | None, values: Sized) -> None:
+    if column is not None and len(column) != len(values):
+        raise ValueError(f"{len(column)} {what} for {len(values)} values")
+
+
+def _check_headers(headers: Headers) -> None:
+    if not isinstance(headers, list | tuple):
+        raise TypeError(f"headers are a list of pairs, not {type(headers).__name__}")
+    for name, data in headers:
+        if not isinstance(name, str):
+            raise TypeError(f"a header's name is a str, not {type(name).__name__}")
+        name.encode()  # what is no Unicode is a ValueError
+        _check_types((data,))
+
+
+def _check_types(data: Iterable[Buffer | None]) -> None:
+    wrong = set(map(type, data)) - _BYTES_LIKE - {type(None)}
     if wrong:
         names = ", ".join(sorted(kind.__name__ for kind in wrong))
         raise TypeError(f"keys and values are bytes, not {names}")
 
 
-def _check_timestamp(timestamp: int | None) -> None:
-    if timestamp is not None and not -1 <= timestamp <= _MAX_TIMESTAMP:
-        raise ValueError(f"a timestamp is in milliseconds since 1970, not {timestamp}")
+def _check_timestamps(timestamps: Iterable[Any]) -> None:
+    for timestamp in timestamps:
+        if timestamp is None:
+            continue
+        if not isinstance(timestamp, int) or isinstance(timestamp, bool):
+            raise TypeError(f"a timestamp is an int, not {type(timestamp).__name__}")
+        if not -1 <= timestamp <= _MAX_TIMESTAMP:
+            raise ValueError(f"a timestamp is in milliseconds since 1970, not {timestamp}")

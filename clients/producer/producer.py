@@ -1,20 +1,34 @@
-"""The producer's face."""
+"""The producer's face for asyncio."""
 
 import asyncio
-import contextlib
-from collections.abc import Sequence
-from typing import Self
+from collections.abc import Iterable, Sequence
+from functools import partial
+from typing import Any, Self
 
 from qbus.clock import Clock, SystemClock
-from qbus.errors import ConfigError, QbusError
 from qbus.records.crc import Buffer
 
 from ..cluster import Cluster, retrying
-from ..types import BatchMetadata, RecordMetadata, TopicDescription
+from ..errors import ClientClosed, RequestTimedOut
+from ..types import TopicDescription
 from .accumulator import Accumulator
-from .batch import BulkDelivery
+from .batch import Countdown
+from .bulk import ArrowTable, Part, add_lists
 from .checks import check_item, check_many
-from .options import Acks, ProducerOptions, parse_acks, parse_compression
+from .delivery import BulkDelivery, Delivery
+from .errors import BufferFull
+from .lists import Headers
+from .options import (
+    Acks,
+    OnDelivery,
+    OnFull,
+    Partitioner,
+    ProducerOptions,
+    Spool,
+    parse_acks,
+    parse_compression,
+    parse_partitioner,
+)
 from .sender import Sender
 
 
@@ -30,50 +44,77 @@ class Producer:
         bootstrap: str,
         *,
         acks: Acks = "all",
-        compression: str = "none",
-        linger_ms: float = 5,
-        batch_bytes: int = 256 * 1024,
-        buffer_bytes: int = 64 * 1024 * 1024,
         idempotent: bool | None = None,
-        request_timeout_ms: int = 30_000,
+        compression: str = "none",
+        compression_level: int | None = None,
+        linger_ms: float = 5,
+        batch_bytes: int = 1_000_000,
+        buffer_bytes: int = 64 * 1024 * 1024,
+        on_full: OnFull = "block",
         delivery_timeout_ms: int = 120_000,
+        request_timeout_ms: int = 30_000,
+        retry_backoff_ms: int = 100,
+        retry_backoff_max_ms: int = 1000,
+        max_in_flight: int = 5,
+        partitioner: str | Partitioner = "murmur2",
+        on_delivery: OnDelivery | None = None,
+        spool_dir: Spool | None = None,
         client_id: str = "qbus-producer",
         clock: Clock | None = None,
     ) -> None:
         """Connects at the first send.
 
-        bootstrap: ``host:port,...``
+        bootstrap: ``host:port,...`` or ``zk://host:port,.../chroot``.
         acks: who must have a record before it counts as sent: "all" in-sync replicas, 1 (the
             leader) or 0 (nobody: its offset stays unknown).
-        compression: "none", "gzip", "snappy", "lz4" or "zstd".
-        linger_ms: how long a batch waits for more records, in milliseconds.
-        batch_bytes: records gathered for one batch, before compression.
-        buffer_bytes: records that may wait to be delivered; a send over it waits too.
         idempotent: let the broker recognize repeated batches; by default with ``acks="all"``,
             which it needs.
+        compression: "none", "gzip", "snappy", "lz4" or "zstd".
+        compression_level: the codec's own; None: its default.
+        linger_ms: how long a batch waits for more records, in milliseconds.
+        batch_bytes: records gathered for one batch, before compression.
+        buffer_bytes: records that may wait to be delivered.
+        on_full: what a send does when so many wait: "block" until there is room, or "raise"
+            BufferFull.
+        delivery_timeout_ms: how long a record may take, retries included; then it fails.
         request_timeout_ms: how long one request may take.
-        delivery_timeout_ms: how long a record may take, retries included.
+        retry_backoff_ms: how long the first pause before a retry is; each is twice the last, and
+            spread by a fifth.
+        retry_backoff_max_ms: how long the longest pause is.
+        max_in_flight: requests to one broker that may be unanswered; up to 5 if idempotent.
+        partitioner: "murmur2", as Kafka's Java client; or a function that takes the topic's
+            description, key and value and returns a partition, or None for any. It must be quick.
+        on_delivery: is called with the delivery of each record when it is done, in the loop.
+        spool_dir: a directory in which to keep what is not delivered in time.
+        client_id: what brokers call this client in their logs and quotas.
+        clock: for tests.
 
         Raises :class:`~qbus.errors.ConfigError`.
         """
         number = parse_acks(acks)
-        options = ProducerOptions(
+        self._options = ProducerOptions(
             acks=number,
             compression=parse_compression(compression),
+            compression_level=compression_level,
             is_idempotent=number == -1 if idempotent is None else idempotent,
             linger=linger_ms / 1000,
             batch_bytes=batch_bytes,
             buffer_bytes=buffer_bytes,
+            on_full=on_full,
             delivery_timeout=delivery_timeout_ms / 1000,
-            topic_timeout=min(request_timeout_ms, delivery_timeout_ms) / 1000,
+            request_timeout=request_timeout_ms / 1000,
+            retry_backoff=retry_backoff_ms / 1000,
+            retry_backoff_max=retry_backoff_max_ms / 1000,
+            max_in_flight=max_in_flight,
+            partitioner=parse_partitioner(partitioner),
+            on_delivery=on_delivery,
+            spool_dir=spool_dir,
         )
-        if options.is_idempotent and number != -1:
-            raise ConfigError('an idempotent producer needs acks="all"')
         clock = clock or SystemClock()
-        self._options = options
-        self._cluster = Cluster(bootstrap, client_id, request_timeout_ms / 1000)
-        self._accumulator = Accumulator(options, clock)
-        self._sender = Sender(self._cluster, self._accumulator, options, clock)
+        self._cluster = Cluster(bootstrap, client_id, self._options.request_timeout)
+        self._accumulator = Accumulator(self._options, clock)
+        self._sender = Sender(self._cluster, self._accumulator, self._options, clock)
+        self._accumulator.on_work = self._sender.wake
         self._sending: asyncio.Task[None] | None = None
         self._is_closed = False
 
@@ -88,92 +129,129 @@ class Producer:
         topic: str,
         value: Buffer | None,
         key: Buffer | None = None,
-        headers: Sequence[tuple[str, Buffer | None]] = (),
+        headers: Headers | None = None,
         partition: int | None = None,
         timestamp: int | None = None,
-    ) -> asyncio.Future[RecordMetadata]:
-        """Put one record on its way; waits only while the buffer is full.
+        *,
+        broker: int | None = None,
+        on_delivery: OnDelivery | None = None,
+    ) -> Delivery:
+        """Put one record on its way; waits only for room in the buffer and to be told of the topic.
 
-        ``partition``: by default the key's, or without a key one that changes from batch to batch.
-        ``timestamp``: milliseconds since the Unix epoch, by default the time its batch began.
-        Buffers must not be changed before the record is delivered.
+        partition: by default the key's, or without a key one that changes from batch to batch.
+        timestamp: milliseconds since the Unix epoch, by default the time its batch began.
+        broker: the id of a broker; a partition that it leads is chosen, or has to be given.
+        on_delivery: called with the delivery when it is done.
 
-        The future tells where the record went, or raises :class:`~qbus.errors.ApiError`. This
-        method raises it too, for a topic or partition that does not exist, and TypeError or
-        ValueError for what cannot be a record.
+        Buffers must not be changed before the record is delivered. The delivery tells where the
+        record went, or raises what kept it from that. This method raises
+        :class:`~qbus.errors.ApiError` for a topic, partition or broker that is not there,
+        :class:`~qbus.BufferFull`, and TypeError or ValueError for what cannot be a record.
         """
         check_item(key, value, headers, timestamp)
         description = await self._ready(topic)
-        delivery = self._accumulator.add(
-            description, key, value, headers, partition=partition, timestamp=timestamp
+        return self._accumulator.add(
+            description,
+            value,
+            key,
+            headers,
+            partition=partition,
+            timestamp=timestamp,
+            broker=broker,
+            on_delivery=on_delivery,
         )
-        self._sender.wake()
-        return delivery
 
     async def send_many(
         self,
         topic: str,
-        values: Sequence[Buffer],
-        *,
+        values: Sequence[Buffer | None],
         keys: Sequence[Buffer | None] | None = None,
+        headers: Sequence[Headers | None] | None = None,
         partition: int | None = None,
-        timestamp: int | None = None,
-    ) -> asyncio.Future[list[BatchMetadata]]:
-        """Put many values on their way, with or without ``keys``: much quicker than one by one.
+        timestamps: Sequence[int | None] | None = None,
+    ) -> BulkDelivery:
+        """Put many records on their way: much quicker than one by one.
 
-        Otherwise as :meth:`send`. The future tells where each run of records went, and raises when
-        one of them could not be delivered.
+        The sequences are of one length, None where no record has such a part. Otherwise as
+        :meth:`send`; with ``on_full="raise"`` all or none are taken.
         """
-        check_many(values, keys, timestamp)
+        check_many(values, keys, headers, timestamps)
         description = await self._ready(topic)
-        bulk = BulkDelivery()
-        steps = self._accumulator.add_many(
-            description, values, keys, partition=partition, timestamp=timestamp, bulk=bulk
-        )
-        for _ in steps:
-            self._sender.wake()
-            await self._room()
-        bulk.complete()
-        return bulk.future
+        columns = (values, keys, headers, timestamps)
+        return await self._add(add_lists(self._accumulator, description, columns, partition))
 
-    async def flush(self) -> None:
-        """Wait until everything sent so far is delivered, or has failed."""
-        batches = self._accumulator.flush()
+    async def send_arrow(
+        self,
+        topic: str,
+        table: Any,
+        *,
+        value: str = "value",
+        key: str | None = None,
+        headers: str | None = None,
+        timestamp: str | None = None,
+        partition: int | None = None,
+    ) -> BulkDelivery:
+        """Put the rows of a pyarrow Table or RecordBatch on their way, a record each.
+
+        value, key, headers, timestamp: names of columns; binary or string, headers
+            ``list<struct<key, value>>``, timestamps int64 (ms) or a timestamp.
+
+        Otherwise as :meth:`send_many`. Raises KeyError for a column that is not there, and
+        TypeError for one of another type.
+        """
+        rows = ArrowTable(table, value=value, key=key, headers=headers, timestamp=timestamp)
+        description = await self._ready(topic)
+        return await self._add(rows.add(self._accumulator, description, partition, self._options))
+
+    async def flush(self, timeout: float | None = None) -> None:
+        """Wait until everything sent so far is delivered, or has failed.
+
+        Raises :class:`~qbus.clients.RequestTimedOut` when that takes over ``timeout`` seconds.
+        """
+        batches = self._accumulator.seal()
         self._sender.wake()
-        if batches:
-            await asyncio.wait([batch.done for batch in batches])
+        if not batches:
+            return
+        loop = asyncio.get_running_loop()
+        settled = loop.create_future()
+        arrived = Countdown(len(batches), partial(_arrive, settled))
+        for batch in batches:
+            batch.when_settled(0, batch.count, arrived)
+        try:
+            async with asyncio.timeout(timeout):
+                await settled
+        except TimeoutError:
+            raise RequestTimedOut(f"not everything was delivered in {timeout} s") from None
 
-    async def close(self) -> None:
-        """Flush, then close the connections."""
+    async def close(self, timeout: float | None = None) -> None:
+        """Flush, then close the connections; does nothing the second time.
+
+        What is not delivered in ``timeout`` seconds (None: ``delivery_timeout_ms``) fails, or is
+        kept in ``spool_dir``.
+        """
         if self._is_closed:
             return
         self._is_closed = True
         try:
-            await self.flush()
+            await self.flush(timeout)
+        except RequestTimedOut:
+            pass  # each delivery tells of itself
         finally:
-            if self._sending is not None:
-                self._sending.cancel()
-                with contextlib.suppress(asyncio.CancelledError):
-                    await self._sending
-            await self._sender.stop()
-            await self._cluster.close()
+            await self._stop()
 
     async def partitions(self, topic: str) -> int:
         """How many partitions ``topic`` has, which the broker may create."""
         return len((await self._topic(topic)).partitions)
 
-    async def _ready(self, topic: str) -> TopicDescription:
-        if self._is_closed:
-            raise QbusError("the producer is closed")
-        if self._sending is None:
-            self._sending = asyncio.create_task(self._sender.run())
-        await self._room()
-        return self._cluster.metadata.topics.get(topic) or await self._topic(topic)
+    # What the blocking face uses, too.
 
-    async def _room(self) -> None:
-        while self._accumulator.buffered_bytes >= self._options.buffer_bytes:
-            self._sender.progress.clear()
-            await self._sender.progress.wait()
+    def _start(self) -> None:
+        """Begin to send, in this loop."""
+        if self._is_closed:
+            raise ClientClosed
+        if self._sending is None:
+            self._accumulator.loop = asyncio.get_running_loop()
+            self._sending = asyncio.create_task(self._sender.run())
 
     async def _topic(self, name: str) -> TopicDescription:
         async def attempt() -> TopicDescription:
@@ -181,3 +259,42 @@ class Producer:
             return self._cluster.metadata.topic(name)
 
         return await retrying(attempt, self._options.topic_timeout)
+
+    async def _ready(self, topic: str) -> TopicDescription:
+        self._start()
+        if self._accumulator.is_full:
+            await self._room()
+        return self._cluster.metadata.topics.get(topic) or await self._topic(topic)
+
+    async def _add(self, parts: Iterable[Part]) -> BulkDelivery:
+        added = []
+        for part in parts:
+            added.append(part)
+            if self._accumulator.is_full and self._options.on_full == "block":
+                await self._room()
+            else:
+                await asyncio.sleep(0)
+        return BulkDelivery(added)
+
+    async def _room(self) -> None:
+        if self._options.on_full == "raise":
+            raise BufferFull(self._options.buffer_bytes)
+        try:
+            async with asyncio.timeout(self._options.delivery_timeout):
+                while self._accumulator.is_full:
+                    self._sender.progress.clear()
+                    await self._sender.progress.wait()
+        except TimeoutError:
+            raise BufferFull(self._options.buffer_bytes) from None
+
+    async def _stop(self) -> None:
+        if self._sending is not None:
+            self._sending.cancel()
+            await asyncio.gather(self._sending, return_exceptions=True)
+        await self._sender.stop()
+        await self._cluster.close()
+
+
+def _arrive(settled: "asyncio.Future[None]") -> None:
+    if not settled.done():
+        settled.set_result(None)

@@ -12,7 +12,9 @@ Pure: it is told what happened and says what may be sent. How an idempotent prod
 - After a failure nothing is sent until all that is in flight is answered; then what failed goes
   again, oldest first.
 - If then the oldest of them was refused as out of sequence, nothing before it is missing an answer:
-  neither it nor what follows is stored, so they may take a fresh identity.
+  neither it nor what follows is stored, so they may take the next epoch. Brokers keep sequences by
+  partition, so each partition has an epoch of its own.
+- A batch that is too large is not stored, nor is what follows: its halves take its sequences.
 """
 
 from collections import deque
@@ -23,6 +25,7 @@ from ..types import TopicPartition
 from .batch import Batch, ProducerIdentity
 
 _MAX_SEQUENCE = 0x7FFFFFFF
+_MAX_EPOCH = 0x7FFF
 OUT_OF_SEQUENCE = frozenset(
     {
         ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
@@ -35,71 +38,78 @@ OUT_OF_SEQUENCE = frozenset(
 class PartitionQueue:
     """What is to be sent to one partition. Times are in seconds, of one monotonic clock."""
 
-    def __init__(self, partition: TopicPartition, *, batch_bytes: int, max_in_flight: int) -> None:
+    def __init__(
+        self, partition: TopicPartition, *, batch_bytes: int, max_in_flight: int, idempotent: bool
+    ) -> None:
         self.partition = partition
         self.identity: ProducerIdentity | None = None
+        self.rejected_id = -1
+        """A producer id under which nothing more can be sent."""
+        self.open_batch: Batch | None = None
+        self.error: Exception | None = None
+        """Why what was sent last has to be sent again."""
         self._batch_bytes = batch_bytes
         self._max_in_flight = max_in_flight
         self._next_sequence = 0
         self._next_ordinal = 0
-        self._is_established = False
-        self._open: Batch | None = None
+        self._is_established = not idempotent
+        self._is_idempotent = idempotent
         self._waiting: deque[Batch] = deque()
         self._in_flight: list[Batch] = []
         self._failed: dict[Batch, ErrorCode] = {}
         self._retry_at = 0.0
 
-    def room_in_open(self, size: int) -> Batch | None:
-        """The batch that takes ``size`` more bytes, unless a new one has to be opened."""
-        batch = self._open
-        if batch is not None and batch.size + size > self._batch_bytes:
-            self._waiting.append(batch)
-            self._open = batch = None
-        return batch
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to send or to wait for."""
+        return self.open_batch is None and not self._waiting and not self._in_flight
+
+    def has_room(self, size: int) -> bool:
+        """Whether the open batch takes ``size`` more bytes."""
+        return self.open_batch is not None and self.open_batch.size + size <= self._batch_bytes
 
     def open(self, batch: Batch) -> None:
         """Gather records in ``batch`` from now on."""
-        if self._open is not None:
-            self._waiting.append(self._open)
-        self._open = batch
+        self.seal()
+        self.open_batch = batch
 
-    def flush(self) -> list[Batch]:
-        """Let no batch stay open for more records; all that are not answered for yet."""
-        if self._open is not None:
-            self._waiting.append(self._open)
-            self._open = None
-        return [*self._in_flight, *self._waiting]
+    def push(self, batch: Batch) -> None:
+        """Have ``batch`` sent as it is."""
+        self.seal()
+        self._waiting.append(batch)
+
+    def seal(self) -> None:
+        """Let no batch stay open for more records."""
+        if self.open_batch is not None:
+            self.open_batch.is_quick = False
+            self._waiting.append(self.open_batch)
+            self.open_batch = None
 
     def next_at(self, linger: float) -> float | None:
         """When :meth:`take` will have a batch, if nothing happens until then; None: not at all."""
-        if self._failed or not self._has_room():
+        if self._failed or not self._may_send_more():
             return None
         if self._waiting:
             return self._retry_at
-        if self._open is None:
+        if self.open_batch is None:
             return None
-        is_full = self._open.size >= self._batch_bytes
-        return max(self._open.created_at + (0.0 if is_full else linger), self._retry_at)
+        is_full = self.open_batch.size >= self._batch_bytes
+        return max(self.open_batch.created_at + (0.0 if is_full else linger), self._retry_at)
 
     def take(self, now: float, linger: float) -> Batch | None:
         """The next batch to send, now in flight, if it is time for one."""
         at = self.next_at(linger)
         if at is None or now < at:
             return None
-        if self._waiting:
-            batch = self._waiting.popleft()
-        else:
-            assert self._open is not None
-            batch, self._open = self._open, None
+        if not self._waiting:
+            self.seal()
+        batch = self._waiting.popleft()
         if batch.ordinal < 0:
             batch.ordinal = self._next_ordinal
             self._next_ordinal += 1
+        batch.was_sent = True
         self._in_flight.append(batch)
         return batch
-
-    def needs_identity(self, batch: Batch) -> bool:
-        """Whether a fresh identity has to be found before ``batch`` can be sent."""
-        return batch.identity is None and self.identity is None
 
     def set_identity(self, identity: ProducerIdentity) -> None:
         """Number what was never sent from 0, as ``identity``."""
@@ -131,18 +141,39 @@ class PartitionQueue:
         self._retry_at = retry_at
         self._recover()
 
+    def too_large(self, batch: Batch, left: Batch, right: Batch) -> None:
+        """The halves of ``batch``, which was refused, have to be sent in its place."""
+        place = self._in_flight.index(batch)
+        for behind in self._in_flight[place + 1 :]:
+            behind.ordinal += 1
+        self._next_ordinal += 1
+        left.ordinal, right.ordinal = batch.ordinal, batch.ordinal + 1
+        self._in_flight[place : place + 1] = left, right
+        self._failed[left] = self._failed[right] = ErrorCode.MESSAGE_TOO_LARGE
+        self._recover()
+
     def expired(self, created_before: float) -> list[Batch]:
-        """Take out the batches that are older and wait, to give them up."""
+        """The batches that are older: those that wait are taken out, those in flight stay."""
         old = [batch for batch in self._waiting if batch.created_at < created_before]
         if old:
-            self._waiting = deque(batch for batch in self._waiting if batch not in old)
-        if self._open is not None and self._open.created_at < created_before:
-            old.append(self._open)
-            self._open = None
-        return old
+            gone = set(old)
+            self._waiting = deque(batch for batch in self._waiting if batch not in gone)
+        if self.open_batch is not None and self.open_batch.created_at < created_before:
+            self.open_batch.is_quick = False
+            old.append(self.open_batch)
+            self.open_batch = None
+        flying = (batch for batch in self._in_flight if not batch.is_given_up)
+        return [batch for batch in flying if batch.created_at < created_before] + old
 
-    def _has_room(self) -> bool:
-        """Whether one more may be in flight."""
+    def movable(self) -> list[Batch]:
+        """Take out the batches that may as well go to another partition, to send them there."""
+        self.seal()
+        moved = [batch for batch in self._waiting if batch.is_movable and not batch.was_sent]
+        gone = set(moved)
+        self._waiting = deque(batch for batch in self._waiting if batch not in gone)
+        return moved
+
+    def _may_send_more(self) -> bool:
         if not self._in_flight:
             return True
         oldest = self._in_flight[0].ordinal
@@ -155,11 +186,22 @@ class PartitionQueue:
         """Once nothing is on its way, let what failed go first."""
         if not self._failed or len(self._failed) < len(self._in_flight):
             return
-        oldest = self._in_flight[0]
-        if self._failed[oldest] in OUT_OF_SEQUENCE:
-            self.identity = None
-            for batch in self._in_flight:
+        code = self._failed[self._in_flight[0]]
+        if code in OUT_OF_SEQUENCE:
+            self._next_epoch(code)
+            for batch in (*self._in_flight, *self._waiting):
                 batch.forget_identity()
-        self._waiting.extendleft(reversed(self._in_flight))
+        again = [batch for batch in self._in_flight if not batch.is_given_up]
+        self._waiting.extendleft(reversed(again))
         self._in_flight.clear()
         self._failed.clear()
+
+    def _next_epoch(self, code: ErrorCode) -> None:
+        """Begin anew: with a later epoch (KIP-360), else, when there is none, another id."""
+        assert self.identity is not None
+        producer_id, epoch = self.identity
+        if code == ErrorCode.INVALID_PRODUCER_EPOCH or epoch >= _MAX_EPOCH:
+            self.rejected_id = producer_id
+            self.identity = None
+        else:
+            self.set_identity(ProducerIdentity(producer_id, epoch + 1))

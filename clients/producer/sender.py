@@ -1,41 +1,44 @@
 """Sends batches to the leaders of their partitions, and again as long as that may help."""
 
 import asyncio
-from collections.abc import Iterable, Mapping
+import contextlib
+import logging
+import random
+from collections.abc import Coroutine, Iterable
+from typing import Any
 
 from qbus.clock import Clock
 from qbus.errors import ApiError, ErrorCode, QbusError
 from qbus.wire import ApiKey
 from qbus.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from qbus.wire.messages.produce import (
-    PartitionProduceData,
-    PartitionProduceResponse,
-    ProduceRequest,
-    ProduceResponse,
-    TopicProduceData,
-)
+from qbus.wire.messages.produce import ProduceResponse
 
-from ..cluster import Cluster, retrying
-from ..errors import RequestTimedOut, api_error, check
-from ..grouping import by_topic
-from ..types import TopicPartition
+from ..cluster import Cluster
+from ..connection import Connection
+from ..errors import ClientClosed, ConnectionFailed, RequestTimedOut, check
 from .accumulator import Accumulator
-from .batch import Batch, ProducerIdentity
+from .batch import Batch, ProducerIdentity, Stored
+from .link import Link
 from .options import ProducerOptions
-from .queue import OUT_OF_SEQUENCE, PartitionQueue
+from .plan import Planner
+from .queue import OUT_OF_SEQUENCE
+from .requests import Answer, answers, produce_request
+from .spooling import Spooler
+
+log = logging.getLogger(__name__)
 
 _NO_ACKS = 0
-_MAX_REQUEST_BYTES = 16 * 1024 * 1024
-_IDLE = 1.0
-_FIRST_RETRY = 0.05
-_LONGEST_RETRY = 1.0
+_PROMPT_RETRIES = 3
+"""How often a batch follows to the leader that a broker names, before it pauses."""
+_TOO_LARGE = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
+_FATAL = frozenset({ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.PRODUCER_FENCED})
 
 
 class Sender:
-    """The task that empties an :class:`Accumulator`.
+    """Empties an :class:`Accumulator`; all in one loop, whose thread alone settles batches.
 
-    Every batch put there is delivered or failed, at the latest when ``delivery_timeout`` is over
-    and what is in flight has been answered.
+    Nothing but its tasks waits for brokers, so every batch is settled when ``delivery_timeout`` is
+    over, whatever they do.
     """
 
     def __init__(
@@ -45,8 +48,13 @@ class Sender:
         self._accumulator = accumulator
         self._options = options
         self._clock = clock
+        self._planner = Planner(accumulator, cluster.metadata, options)
+        self._spooler = Spooler(options.spool_dir, options) if options.spool_dir else None
         self._wake = asyncio.Event()
-        self._requests: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._spooling: set[asyncio.Task[None]] = set()
+        self._is_identifying = False
+        self._refreshing: set[str] = set()
         self.progress = asyncio.Event()
 
     def wake(self) -> None:
@@ -57,175 +65,272 @@ class Sender:
         """Send until cancelled."""
         while True:
             self._wake.clear()
-            self._expire()
-            while batches := self._take():
-                await self._send_all(batches)
             try:
-                async with asyncio.timeout(self._pause()):
+                pause = self._turn()
+            except Exception as error:
+                log.exception("the producer cannot go on")
+                self.fail(error)
+                return
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(pause):
                     await self._wake.wait()
-            except TimeoutError:
-                pass
 
     async def stop(self) -> None:
-        """Give up what is in flight."""
-        for request in self._requests:
-            request.cancel()
-        await asyncio.gather(*self._requests, return_exceptions=True)
+        """Give up all that is not delivered, and keep it where it can be kept."""
+        unsettled = self._accumulator.fail(ClientClosed())
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for batch in sorted(unsettled, key=lambda batch: batch.created_at):
+            if not batch.is_given_up:
+                self._abandon(batch, ClientClosed())
+        await asyncio.gather(*self._spooling)
+        if self._spooler is not None:
+            await self._spooler.close()
 
-    def _pause(self) -> float:
-        """Seconds until the next batch is due, or a look around is."""
+    def fail(self, error: Exception) -> None:
+        """Nothing can be sent any more, for that reason."""
+        for batch in self._accumulator.fail(error):
+            batch.is_given_up = True
+            self._settle(batch, error)
+
+    # What to do next.
+
+    def _turn(self) -> float:
+        """Do what can be done; seconds until there is more to do."""
         now = self._clock.monotonic()
-        due = [queue.next_at(self._options.linger) for queue in self._accumulator.queues.values()]
-        return max(0.0, min([at - now for at in due if at is not None], default=_IDLE))
+        self._expire(now)
+        with self._accumulator.lock:
+            plan = self._planner.plan(now)
+        for link, connection, batches in plan.requests:
+            self._start(link, connection, batches)
+        for link in plan.to_connect:
+            link.connecting = self._spawn(self._connect(link))
+        if plan.needs_identity and not self._is_identifying:
+            self._is_identifying = True
+            self._spawn(self._identify())
+        topics = plan.unknown_topics - self._refreshing
+        if topics:
+            self._refreshing |= topics
+            self._spawn(self._find_leaders(topics))
+        return plan.pause
 
-    def _take(self) -> list[Batch]:
-        """A batch of each partition that has one due."""
-        now = self._clock.monotonic()
-        taken = (q.take(now, self._options.linger) for q in self._accumulator.queues.values())
-        return [batch for batch in taken if batch is not None]
+    def _expire(self, now: float) -> None:
+        """Give up what has taken too long, be it in flight."""
+        timeout = self._options.delivery_timeout
+        with self._accumulator.lock:
+            expired = [
+                (batch, queue.error)
+                for queue in self._accumulator.active.values()
+                for batch in queue.expired(now - timeout)
+            ]
+        for batch, error in expired:
+            reason = f": {error}" if error is not None else ""
+            late = RequestTimedOut(f"not delivered in {timeout} s{reason}")
+            late.__cause__ = error
+            self._abandon(batch, late)
 
-    async def _send_all(self, batches: Iterable[Batch]) -> None:
-        """Start a request to each leader (more when they get too large)."""
-        requests: dict[int, list[Batch]] = {}
-        for batch in batches:
-            try:
-                leader = await self._prepare(batch)
-            except QbusError as error:
-                self._failed(batch, error)
-                continue
-            except Exception as error:  # noqa: BLE001 - the sender outlives what it cannot encode
-                self._give_up(batch, error)
-                continue
-            request = requests.setdefault(leader, [])
-            request.append(batch)
-            if sum(part.size for part in request) > _MAX_REQUEST_BYTES:
-                self._start(leader, requests.pop(leader))
-        for leader, request in requests.items():
-            self._start(leader, request)
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+        return task
 
-    def _start(self, leader: int, batches: list[Batch]) -> None:
-        request = asyncio.create_task(self._send(leader, batches))
-        self._requests.add(request)
-        request.add_done_callback(self._requests.discard)
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("the producer cannot go on", exc_info=error)
+            self.fail(error if isinstance(error, Exception) else QbusError(str(error)))
+        self.wake()
 
-    async def _prepare(self, batch: Batch) -> int:
-        """Encode ``batch``; the id of the leader to send it to."""
-        topic, partition = batch.partition
-        queue = self._queue(batch)
-        await self._cluster.need([topic])
-        leader = self._cluster.metadata.leader(topic, partition)
-        if self._options.is_idempotent:
-            if queue.needs_identity(batch):
-                queue.set_identity(await self._new_identity())
-            queue.number(batch)
-        if batch.encoded is None:
-            batch.encode(self._options.compression)
-        return leader
+    async def _connect(self, link: Link) -> None:
+        address = self._planner.address(link)
+        try:
+            connection = await self._cluster.connection(link.node_id)
+            if address is not None:
+                link.connected(connection, address)
+        except QbusError as error:
+            self._lost(link, error)
+        finally:
+            link.connecting = None
 
-    async def _new_identity(self) -> ProducerIdentity:
-        async def attempt() -> ProducerIdentity:
+    async def _identify(self) -> None:
+        try:
             response: InitProducerIdResponse = await self._cluster.ask_any(
                 ApiKey.INIT_PRODUCER_ID,
                 InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0),
             )
             check(response.error_code)
-            return ProducerIdentity(response.producer_id, response.producer_epoch)
+            self._planner.identity = ProducerIdentity(response.producer_id, response.producer_epoch)
+        except QbusError as error:
+            if not error.retriable:
+                self.fail(error)
+                return
+            self._note(self._accumulator.active, error)
+            await asyncio.sleep(self._delay(0))
+        finally:
+            self._is_identifying = False
 
-        return await retrying(attempt, self._cluster.request_timeout)
+    async def _find_leaders(self, topics: set[str]) -> None:
+        try:
+            self._cluster.metadata.forget(topics)
+            await self._cluster.need(topics)
+        except QbusError as error:
+            self._note((key for key in self._accumulator.active if key.topic in topics), error)
+        else:
+            for topic in topics:
+                refused = self._cluster.metadata.errors.get(topic)
+                if refused is not None and not refused.retriable:
+                    self._refuse_topic(topic, refused)
+        self.wake()
+        await asyncio.sleep(self._delay(0))
+        self._refreshing -= topics
 
-    async def _send(self, leader: int, batches: list[Batch]) -> None:
-        by_partition = {batch.partition: batch for batch in batches}
-        request = self._request(by_partition)
+    # Requests and answers.
+
+    def _start(self, link: Link, connection: Connection, batches: list[Batch]) -> None:
+        whole = [batch for batch in batches if self._is_encoded(batch)]
+        if whole:
+            self._spawn(self._send(link, connection, whole))
+        else:
+            link.in_flight -= 1
+
+    def _is_encoded(self, batch: Batch) -> bool:
+        if batch.encoded is None:
+            try:
+                batch.encoded = batch.encode(
+                    self._options.compression, self._options.compression_level
+                )
+            except Exception as error:  # noqa: BLE001 - the others are sent all the same
+                self._give_up(batch, error)
+                return False
+        return True
+
+    async def _send(self, link: Link, connection: Connection, batches: list[Batch]) -> None:
+        timeout = self._options.request_timeout
+        request = produce_request(batches, self._options.acks, timeout)
         try:
             if self._options.acks == _NO_ACKS:
-                connection = await self._cluster.connection(leader)
                 await connection.send(ApiKey.PRODUCE, request)
                 for batch in batches:
-                    self._delivered(batch, -1, -1)
-            else:
-                response = await self._cluster.ask(leader, ApiKey.PRODUCE, request)
-                self._answered(by_partition, response)
+                    self._delivered(batch, Stored(-1, -1))
+                return
+            response: ProduceResponse = await connection.request(ApiKey.PRODUCE, request, timeout)
         except QbusError as error:
+            if isinstance(error, ConnectionFailed | RequestTimedOut):
+                self._lost(link, error)
             for batch in batches:
                 self._failed(batch, error)
-        finally:
-            self.wake()
-
-    def _request(self, batches: Mapping[TopicPartition, Batch]) -> ProduceRequest:
-        return ProduceRequest(
-            transactional_id=None,
-            acks=self._options.acks,
-            timeout_ms=int(self._cluster.request_timeout * 1000),
-            topic_data=[
-                TopicProduceData(
-                    name=topic,
-                    partition_data=[
-                        PartitionProduceData(
-                            index=index, records=batches[TopicPartition(topic, index)].encoded
-                        )
-                        for index in indexes
-                    ],
-                )
-                for topic, indexes in by_topic(batches).items()
-            ],
-        )
-
-    def _answered(self, batches: Mapping[TopicPartition, Batch], response: ProduceResponse) -> None:
-        unanswered = dict(batches)
-        for topic in response.responses:
-            for answer in topic.partition_responses:
-                batch = unanswered.pop(TopicPartition(topic.name, answer.index), None)
-                if batch is not None:
-                    self._settle(batch, answer)
-        for batch in unanswered.values():
-            self._failed(batch, RequestTimedOut("the broker did not answer for this partition"))
-
-    def _settle(self, batch: Batch, answer: PartitionProduceResponse) -> None:
-        if answer.error_code == ErrorCode.NONE:
-            self._delivered(batch, answer.base_offset, answer.log_append_time_ms)
-        elif answer.error_code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
-            self._delivered(batch, -1, -1)  # stored once, so long ago that nobody knows where
         else:
-            self._failed(batch, api_error(answer.error_code, answer.error_message))
+            link.answered(self._clock.monotonic(), response.throttle_time_ms)
+            for answer in answers(batches, response):
+                self._take_in(answer)
+        finally:
+            link.in_flight -= 1
 
-    def _delivered(self, batch: Batch, base_offset: int, log_append_time: int) -> None:
-        self._queue(batch).delivered(batch)
-        batch.delivered(base_offset, log_append_time)
-        self._release(batch)
-
-    def _failed(self, batch: Batch, error: QbusError) -> None:
-        """Send ``batch`` again if that may help and there is time, else give it up."""
-        now = self._clock.monotonic()
-        if self._may_retry(error) and now < batch.created_at + self._options.delivery_timeout:
-            assert isinstance(error, ApiError)
-            self._cluster.metadata.forget([batch.partition.topic])
-            delay = min(_FIRST_RETRY * 2**batch.attempts, _LONGEST_RETRY)
-            batch.attempts += 1
-            self._queue(batch).failed(batch, error.code, now + delay)
+    def _take_in(self, answer: Answer) -> None:
+        batch, outcome, hint = answer
+        if isinstance(outcome, Stored):
+            self._delivered(batch, outcome)
             return
-        self._give_up(batch, error)
+        is_known = hint is not None and self._cluster.apply_leader_hint(
+            *batch.partition, hint.leader_id, hint.epoch, hint.endpoint
+        )
+        self._failed(batch, outcome, is_leader_known=is_known)
+
+    def _delivered(self, batch: Batch, stored: Stored) -> None:
+        with self._accumulator.lock:
+            self._accumulator.queues[batch.partition].delivered(batch)
+        if not batch.is_given_up:
+            self._settle(batch, stored)
+
+    def _failed(self, batch: Batch, error: QbusError, *, is_leader_known: bool = False) -> None:
+        """Send ``batch`` again if that may help and there is time, else give it up."""
+        code = error.code if isinstance(error, ApiError) else ErrorCode.UNKNOWN_SERVER_ERROR
+        if code in _FATAL:
+            self.fail(error)
+        now = self._clock.monotonic()
+        queue = self._accumulator.queues[batch.partition]
+        queue.error = error
+        if batch.is_given_up or not self._may_retry(error):
+            self._give_up(batch, error)
+        elif code in _TOO_LARGE:
+            self._split(batch, error)
+        else:
+            delay = self._delay(batch.attempts)
+            if is_leader_known and batch.attempts < _PROMPT_RETRIES:
+                delay = 0.0
+            elif not is_leader_known:
+                self._cluster.metadata.forget([batch.partition.topic])
+            batch.attempts += 1
+            with self._accumulator.lock:
+                queue.failed(batch, code, now + delay)
+
+    def _split(self, batch: Batch, error: QbusError) -> None:
+        if batch.count < 2:
+            self._give_up(batch, error)
+            return
+        halves = batch.split()
+        self._accumulator.replace(batch, halves)
+        with self._accumulator.lock:
+            self._accumulator.queues[batch.partition].too_large(batch, *halves)
 
     def _give_up(self, batch: Batch, error: Exception) -> None:
-        self._queue(batch).given_up(batch)
-        batch.failed(error)
-        self._release(batch)
+        with self._accumulator.lock:
+            self._accumulator.queues[batch.partition].given_up(batch)
+        if not batch.is_given_up:
+            batch.is_given_up = True
+            self._settle(batch, error)
 
     def _may_retry(self, error: QbusError) -> bool:
         if not isinstance(error, ApiError):
             return False
-        return error.retriable or (self._options.is_idempotent and error.code in OUT_OF_SEQUENCE)
+        if self._options.is_idempotent and error.code in OUT_OF_SEQUENCE:
+            return True
+        return error.retriable or error.code in _TOO_LARGE
 
-    def _expire(self) -> None:
-        """Give up what has waited for too long without ever being on its way."""
-        oldest = self._clock.monotonic() - self._options.delivery_timeout
-        for queue in self._accumulator.queues.values():
-            for batch in queue.expired(oldest):
-                batch.failed(RequestTimedOut("not delivered in time"))
-                self._release(batch)
+    def _refuse_topic(self, topic: str, error: ApiError) -> None:
+        """What waits for a topic that cannot be written to need not wait any longer."""
+        with self._accumulator.lock:
+            queues = [q for key, q in self._accumulator.active.items() if key.topic == topic]
+            refused = [batch for queue in queues for batch in queue.expired(float("inf"))]
+        for batch in refused:
+            batch.is_given_up = True
+            self._settle(batch, error)
 
-    def _release(self, batch: Batch) -> None:
+    def _abandon(self, batch: Batch, error: QbusError) -> None:
+        """Nobody waits for the delivery any more: keep the batch if there is a place."""
+        batch.is_given_up = True
+        if self._spooler is None:
+            self._settle(batch, error)
+            return
+        task = asyncio.create_task(self._spool(self._spooler, batch, error))
+        self._spooling.add(task)
+        task.add_done_callback(self._spooling.discard)
+
+    async def _spool(self, spooler: Spooler, batch: Batch, error: QbusError) -> None:
+        self._settle(batch, await spooler.keep(batch, error))
+
+    def _settle(self, batch: Batch, outcome: Stored | Exception) -> None:
+        batch.settle(outcome)
         self._accumulator.release(batch)
         self.progress.set()
 
-    def _queue(self, batch: Batch) -> PartitionQueue:
-        return self._accumulator.queues[batch.partition]
+    # Trouble.
+
+    def _lost(self, link: Link, error: QbusError) -> None:
+        """A broker cannot be reached, or does not answer."""
+        link.failed(self._clock.monotonic())
+        topics = self._planner.led_by(link)
+        self._cluster.metadata.forget(topics)
+        self._note((key for key in self._accumulator.active if key.topic in topics), error)
+
+    def _note(self, keys: Iterable[Any], error: QbusError) -> None:
+        for key in list(keys):
+            self._accumulator.queues[key].error = error
+
+    def _delay(self, attempts: int) -> float:
+        """Seconds before the next attempt: doubling, spread by a fifth."""
+        longest = self._options.retry_backoff_max
+        delay = min(self._options.retry_backoff * 2.0 ** min(attempts, 30), longest)
+        return delay * random.uniform(0.8, 1.2)  # noqa: S311 - not a secret

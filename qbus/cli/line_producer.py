@@ -1,6 +1,5 @@
 """Lines on their way to a topic, and what became of them."""
 
-import asyncio
 import time
 from collections import deque
 from collections.abc import Sequence
@@ -13,10 +12,8 @@ from .documents import Document
 from .failures import Failure, describe
 
 if TYPE_CHECKING:
-    from qbus.clients import Producer
+    from qbus.clients import BulkDelivery, Producer
     from qbus.clients.types import BatchMetadata
-
-Delivery = asyncio.Future["list[BatchMetadata]"]
 
 
 @dataclass(slots=True)
@@ -45,7 +42,7 @@ class LineProducer:
         self._topic = topic
         self._separator = separator
         self._partition = partition
-        self._deliveries: deque[Delivery] = deque()
+        self._deliveries: deque[BulkDelivery] = deque()
         self._shares: dict[int, _Share] = {}
         self._started = time.perf_counter()
         self._sent = 0
@@ -63,8 +60,6 @@ class LineProducer:
             )
         except ApiError as error:
             raise self._failure(error) from error
-        # Whoever asks first for an outcome may be nobody: a failure ends the command before.
-        delivery.add_done_callback(lambda done: done.cancelled() or done.exception())
         self._deliveries.append(delivery)
         size = sum(map(len, lines)) + len(lines)
         self._sent += len(lines)

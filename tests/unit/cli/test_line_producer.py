@@ -1,6 +1,5 @@
 """Lines on their way, and the account of them."""
 
-import asyncio
 from typing import Any, cast
 
 import pytest
@@ -90,21 +89,3 @@ async def test_a_refused_send_ends_it(fake: FakeProducer) -> None:
     fake.error = ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no topic t")
     with pytest.raises(Failure, match="there is no topic t"):
         await line_producer(fake).send([b"a"])
-
-
-async def test_failures_after_the_first_are_not_reported_as_unhandled(
-    fake: FakeProducer,
-) -> None:
-    reported: list[Any] = []
-    asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context))
-    lines = line_producer(fake)
-    await lines.send([b"a"])
-    await lines.send([b"b"])
-    for delivery in fake.deliveries:
-        delivery.set_exception(ApiError(ErrorCode.KAFKA_STORAGE_ERROR))
-    with pytest.raises(Failure):
-        await lines.finish()
-    await asyncio.sleep(0)
-    del lines, delivery
-    fake.deliveries.clear()
-    assert reported == []

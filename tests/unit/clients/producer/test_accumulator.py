@@ -1,5 +1,6 @@
 """Records find their partitions and fill their batches."""
 
+from collections.abc import Sequence
 from uuid import UUID
 
 import pytest
@@ -8,131 +9,232 @@ from hypothesis import strategies as st
 
 from qbus.clients.partitioner import partition_for_key
 from qbus.clients.producer.accumulator import Accumulator
-from qbus.clients.producer.batch import RECORD_OVERHEAD, Batch, BulkDelivery
-from qbus.clients.producer.options import ProducerOptions
+from qbus.clients.producer.batch import Batch, Stored
+from qbus.clients.producer.bulk import add_lists
+from qbus.clients.producer.lists import RECORD_OVERHEAD, ListBatch
+from qbus.clients.producer.options import Partitioner, ProducerOptions
 from qbus.clients.types import PartitionDescription, TopicDescription
 from qbus.clock import ManualClock
 from qbus.errors import ApiError, ErrorCode
-from qbus.records import Compression, iter_records
+from qbus.records import Compression, Record, iter_records
 
 
-def topic(partitions: int = 4) -> TopicDescription:
-    described = (PartitionDescription(i, 1, 0, (1,), (1,), ()) for i in range(partitions))
+def topic(*leaders: int) -> TopicDescription:
+    described = (
+        PartitionDescription(index, leader, 0, (1,), (1,), ())
+        for index, leader in enumerate(leaders or (1, 1, 1, 1))
+    )
     return TopicDescription("t", UUID(int=0), False, tuple(described))
 
 
-def accumulator(batch_bytes: int = 1000) -> Accumulator:
+def accumulator(batch_bytes: int = 1000, partitioner: Partitioner | None = None) -> Accumulator:
     options = ProducerOptions(
-        acks=-1,
-        compression=Compression.NONE,
-        is_idempotent=True,
-        linger=0.0,
-        batch_bytes=batch_bytes,
-        buffer_bytes=1 << 30,
-        delivery_timeout=1.0,
-        topic_timeout=1.0,
+        batch_bytes=batch_bytes, buffer_bytes=1 << 20, partitioner=partitioner
     )
     return Accumulator(options, ManualClock())
 
 
-def values_of(batch: Batch) -> list[bytes | None]:
-    batch.encode(Compression.NONE)
-    assert batch.encoded is not None
-    return [record.value for record in iter_records(batch.encoded)]
+def records(batch: Batch) -> Sequence[Record]:
+    return list(iter_records(batch.encode(Compression.NONE, None)))
 
 
-async def test_a_key_goes_to_its_partition() -> None:
+def waiting(made: Accumulator) -> list[Batch]:
+    """All batches, those of a partition in their order."""
+    made.seal()
+    return [batch for queue in made.queues.values() for batch in queue.expired(float("inf"))]
+
+
+def test_a_key_goes_to_its_partition() -> None:
     made = accumulator()
     for number in range(50):
-        made.add(topic(), b"key-%d" % number, b"v")
+        made.add(topic(), b"v", b"key-%d" % number)
     assert {
-        record.key: partition.partition
-        for partition, queue in made.queues.items()
-        for batch in queue.flush()
-        for record in _records(batch)
+        record.key: batch.partition.partition
+        for batch in waiting(made)
+        for record in records(batch)
     } == {b"key-%d" % n: partition_for_key(b"key-%d" % n, 4) for n in range(50)}
 
 
-async def test_an_explicit_partition_wins() -> None:
-    made = accumulator()
-    made.add(topic(), b"key", b"v", partition=2)
-    made.add(topic(), None, b"v", partition=2)
-    (batch,) = made.flush()
+def test_an_explicit_partition_wins() -> None:
+    made = accumulator(partitioner=lambda _topic, _key, _value: 3)
+    made.add(topic(), b"v", b"key", partition=2)
+    made.add(topic(), b"v", partition=2)
+    (batch,) = waiting(made)
     assert (batch.partition.partition, batch.count) == (2, 2)
 
 
+def test_a_function_may_choose_the_partition_or_none() -> None:
+    asked = []
+
+    def choose(topic: TopicDescription, key: object, value: object) -> int | None:
+        asked.append((topic.name, key, value))
+        return None if value == b"any" else 3
+
+    made = accumulator(partitioner=choose)
+    made.add(topic(), b"v", b"k")
+    made.add(topic(), b"any")
+    assert asked == [("t", b"k", b"v"), ("t", None, b"any")]
+    assert waiting(made)[0].partition.partition == 3
+
+
+def test_a_broker_gets_what_is_for_it() -> None:
+    made, described = accumulator(), topic(1, 2, 1, 2)
+    for number in range(20):
+        made.add(described, b"v", b"%d" % number, broker=2)
+    made.add(described, b"v", broker=2)
+    assert {batch.partition.partition for batch in waiting(made)} == {1, 3}
+    made.add(described, b"v", broker=2, partition=3)
+    for partition, code in ((0, ErrorCode.NOT_LEADER_OR_FOLLOWER), (None, None)):
+        with pytest.raises(ApiError) as caught:
+            made.add(described, b"v", broker=2 if code else 9, partition=partition)
+        assert caught.value.code is (code or ErrorCode.LEADER_NOT_AVAILABLE)
+
+
 @pytest.mark.parametrize("partition", [-1, 4])
-async def test_a_partition_that_does_not_exist_is_refused(partition: int) -> None:
+def test_a_partition_that_does_not_exist_is_refused(partition: int) -> None:
     with pytest.raises(ApiError) as caught:
-        accumulator().add(topic(), None, b"v", partition=partition)
+        accumulator().add(topic(), b"v", partition=partition)
     assert caught.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    with pytest.raises(ApiError):
+        list(add_lists(accumulator(), topic(), ([b"v"], None, None, None), partition))
 
 
-async def test_keyless_records_fill_one_batch_then_move_on() -> None:
+def test_keyless_records_fill_one_batch_then_move_on() -> None:
     made = accumulator(batch_bytes=10 * (8 + RECORD_OVERHEAD))
-    for _ in range(10):
-        made.add(topic(), None, bytes(8))
-    (first,) = made.flush()
-    for _ in range(10):
-        made.add(topic(), None, bytes(8))
-    assert [batch.count for batch in made.flush()] == [10, 10]
-    (second,) = {batch.partition for batch in made.flush()} - {first.partition}
-    assert second != first.partition
+    for _ in range(20):
+        made.add(topic(), bytes(8))
+    first, second = waiting(made)
+    assert (first.count, second.count) == (10, 10)
+    assert first.partition != second.partition
+    assert first.is_movable
+    assert second.is_movable
 
 
-async def test_bytes_are_counted_until_released() -> None:
+def test_keyless_records_avoid_brokers_that_are_silent() -> None:
+    made, described = accumulator(batch_bytes=10), topic(1, 2, -1, 2)
+    made.router.silent = frozenset({2})
+    for _ in range(20):
+        made.add(described, b"v")
+    assert {batch.partition.partition for batch in waiting(made)} == {0}
+
+
+def test_a_record_for_one_partition_keeps_its_batch_there() -> None:
+    made, described = accumulator(), topic(1)
+    made.add(described, b"any")
+    made.add(described, b"bound", b"key")
+    made.add(described, b"any")
+    (batch,) = waiting(made)
+    assert not batch.is_movable
+    assert [record.value for record in records(batch)] == [b"any", b"bound", b"any"]
+
+
+def test_values_go_the_quick_way_as_long_as_there_is_a_batch_for_them() -> None:
+    made, described = accumulator(batch_bytes=5 * (1 + RECORD_OVERHEAD)), topic(1)
+    assert made.add_value("t", b"0") is None, "there is no batch yet"
+    made.add(described, b"0")
+    assert made.add_value("t", b"1") is not None
+    made.add(described, b"2", b"")
+    assert made.add_value("t", b"3") is None, "the batch has keys now"
+    made.add(described, b"3")
+    made.seal()
+    assert made.add_value("t", b"4") is None, "the batch is closed"
+    for value in (b"4", b"5", b"6", b"7", b"8"):
+        made.add(described, value)
+    assert made.add_value("t", b"9") is None, "the batch is full"
+    first, second = waiting(made)
+    values = [record.value for batch in (first, second) for record in records(batch)]
+    assert values == [b"%d" % number for number in range(9)]
+
+
+def test_bytes_are_counted_until_released() -> None:
     made = accumulator()
-    made.add(topic(), b"key", b"value", (("h", b"x"),))
-    (batch,) = made.flush()
+    made.add(topic(), b"value", b"key", (("h", b"x"),))
+    (batch,) = made.seal()
     assert made.buffered_bytes == batch.size == 3 + 5 + 1 + 1 + 2 * RECORD_OVERHEAD
-    made.release(batch)
+    for _ in range(2):
+        batch.settle(Stored(0, -1))
+        made.release(batch)
     assert made.buffered_bytes == 0
+    assert made.seal() == []
+
+
+def test_a_failure_is_told_to_whoever_adds() -> None:
+    made = accumulator()
+    made.add(topic(), b"v")
+    assert len(made.fail(ZeroDivisionError("once"))) == 1
+    made.fail(ZeroDivisionError("twice"))
+    assert made.add_value("t", b"v") is None
+    with pytest.raises(ZeroDivisionError, match="once"):
+        made.add(topic(), b"v")
+    with pytest.raises(ZeroDivisionError):
+        list(add_lists(made, topic(), ([b"v"], None, None, None), None))
+
+
+def test_work_is_announced_once_for_a_batch() -> None:
+    made, announced = accumulator(batch_bytes=100), []
+    made.on_work = lambda: announced.append(1)
+    for _ in range(4):
+        made.add(topic(1), bytes(13))
+    assert len(announced) == 1
+    made.add(topic(1), bytes(13))
+    assert len(announced) == 2
+
+
+def test_on_delivery_hears_of_every_record() -> None:
+    told: list[int] = []
+    options = ProducerOptions(on_delivery=lambda delivery: told.append(delivery.offset))
+    made = Accumulator(options, ManualClock())
+    for _ in range(3):
+        made.add(topic(1), b"v", on_delivery=lambda delivery: told.append(-delivery.offset))
+    (batch,) = made.seal()
+    batch.settle(Stored(10, -1))
+    assert told == [-10, -11, -12, 10, 11, 12]
 
 
 @given(
     st.lists(st.integers(0, 700), max_size=40),
     st.sampled_from([None, 1]),
     st.booleans(),
+    st.booleans(),
 )
-async def test_many_values_come_out_whole_and_in_batches_that_fit(
-    sizes: list[int], partition: int | None, with_keys: bool
+def test_many_come_out_whole_and_in_batches_that_fit(
+    sizes: list[int], partition: int | None, with_keys: bool, with_more: bool
 ) -> None:
-    made, bulk = accumulator(batch_bytes=1000), BulkDelivery()
+    made = accumulator(batch_bytes=1000)
     values = [b"%d:" % number + bytes(size) for number, size in enumerate(sizes)]
     keys = [b"k%d" % (number % 3) if number % 4 else None for number in range(len(values))]
-    for _ in made.add_many(
-        topic(),
+    headers = [[("n", b"%d" % number)] if number % 2 else None for number in range(len(values))]
+    times = [number if number % 3 else None for number in range(len(values))]
+    columns = (
         values,
         keys if with_keys else None,
-        partition=partition,
-        timestamp=None,
-        bulk=bulk,
-    ):
-        pass
-    batches = made.flush()
+        headers if with_more else None,
+        times if with_more else None,
+    )
+    parts = list(add_lists(made, topic(), columns, partition))
+    batches = waiting(made)
+    assert sum(stop - start for _, start, stop in parts) == len(values)
     assert all(batch.size <= 1000 or batch.count == 1 for batch in batches)
     assert made.buffered_bytes == sum(batch.size for batch in batches)
-    found = [value for batch in batches for value in values_of(batch)]
+    found = {record.value: (batch, record) for batch in batches for record in records(batch)}
     assert sorted(found, key=str) == sorted(values, key=str)
+    for number, value in enumerate(values):
+        batch, record = found[value]
+        assert isinstance(batch, ListBatch)
+        assert record.key == (keys[number] if with_keys else None)
+        assert record.headers == tuple((headers[number] if with_more else None) or ())
+        time = times[number] if with_more else None
+        assert record.timestamp == (batch.timestamp if time is None else time)
+        if partition is not None:
+            assert batch.partition.partition == partition
+        elif record.key is not None:
+            assert batch.partition.partition == partition_for_key(record.key, 4)
     if partition is not None:
-        assert found == values
-        assert {batch.partition.partition for batch in batches} <= {partition}
-    if with_keys and partition is None:
-        for batch in batches:
-            for record in _records(batch):
-                if record.key is not None:
-                    assert partition_for_key(record.key, 4) == batch.partition.partition
+        assert list(found) == values
 
 
-async def test_many_pauses_after_each_batch() -> None:
-    made, bulk = accumulator(batch_bytes=100), BulkDelivery()
-    steps = made.add_many(topic(), [bytes(88)] * 5, None, partition=0, timestamp=None, bulk=bulk)
+def test_many_pause_after_each_batch() -> None:
+    made = accumulator(batch_bytes=100)
+    steps = add_lists(made, topic(), ([bytes(88)] * 5, None, None, None), 0)
     next(steps)
     assert made.buffered_bytes == 100
-
-
-def _records(batch: Batch) -> list:
-    if batch.encoded is None:
-        batch.encode(Compression.NONE)
-    assert batch.encoded is not None
-    return list(iter_records(batch.encoded))

@@ -1,10 +1,17 @@
 """Batches: what was added is what is encoded, and everyone who waits is told."""
 
 import asyncio
+import threading
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from qbus.clients.producer.batch import Batch, BulkDelivery, ProducerIdentity
+from qbus.clients import RequestTimedOut
+from qbus.clients.producer.batch import Batch, ProducerIdentity, Stored
+from qbus.clients.producer.delivery import BulkDelivery, Delivery
+from qbus.clients.producer.lists import ListBatch
 from qbus.clients.types import BatchMetadata, RecordMetadata, TopicPartition
 from qbus.errors import QbusError
 from qbus.records import Compression, check_crc, iter_records, read_header
@@ -13,138 +20,187 @@ PARTITION = TopicPartition("t", 3)
 CREATED = 1_700_000_000_000
 
 
-def batch() -> Batch:
-    return Batch(PARTITION, CREATED, 0.0)
+def batch(*values: bytes) -> ListBatch:
+    made = ListBatch(PARTITION, CREATED, 0.0)
+    for value in values:
+        made.add(value)
+    return made
 
 
-def encoded(made: Batch) -> list[tuple[bytes | None, bytes | None, object, int]]:
-    made.encode(Compression.NONE)
-    assert made.encoded is not None
-    check_crc(made.encoded, read_header(made.encoded))
-    return [(r.key, r.value, r.headers, r.timestamp) for r in iter_records(made.encoded)]
+def encoded(made: Batch, compression: Compression = Compression.NONE) -> list[tuple]:
+    data = made.encode(compression, None)
+    check_crc(data, read_header(data))
+    return [(r.key, r.value, r.headers, r.timestamp) for r in iter_records(data)]
 
 
-async def test_values_alone_get_the_batchs_time() -> None:
-    made = batch()
-    made.add(None, b"a", (), None)
-    made.add_bulk([b"b", b"c"], None, None, BulkDelivery())
+def test_values_alone_get_the_batchs_time() -> None:
+    made = batch(b"a")
+    assert made.add_many([b"b", b"c"]) == 1
     assert made.count == 3
+    assert made.is_quick
     assert encoded(made) == [(None, value, (), CREATED) for value in (b"a", b"b", b"c")]
 
 
-async def test_records_of_every_kind_keep_their_order() -> None:
-    made = batch()
-    made.add(None, b"a", (), None)
-    made.add(b"k", None, (("h", b"x"),), 5)
-    made.add(None, b"b", (), None)
-    made.add_bulk([b"c"], None, None, BulkDelivery())
-    made.add_bulk([b"d", b"e"], [b"k", None], 6, BulkDelivery())
+def test_records_of_every_kind_keep_their_order() -> None:
+    made = batch(b"a")
+    made.add(None, b"k", [("h", b"x")], 5)
+    assert not made.is_quick
+    made.add(b"b")
+    made.add_many([b"c"])
+    made.add_many([b"d", b"e"], [b"k", None], [None, [("n", None)]], [None, 6])
     assert made.count == 6
     assert encoded(made) == [
         (None, b"a", (), CREATED),
         (b"k", None, (("h", b"x"),), 5),
         (None, b"b", (), CREATED),
         (None, b"c", (), CREATED),
-        (b"k", b"d", (), 6),
-        (None, b"e", (), 6),
+        (b"k", b"d", (), CREATED),
+        (None, b"e", (("n", None),), 6),
     ]
 
 
-async def test_the_header_carries_identity_sequence_and_codec() -> None:
-    made = batch()
-    made.add(None, b"a", (), None)
-    made.identity, made.sequence = ProducerIdentity(7, 2), 41
-    made.encode(Compression.LZ4)
-    assert made.encoded is not None
-    header = read_header(made.encoded)
-    assert (header.producer_id, header.producer_epoch, header.base_sequence) == (7, 2, 41)
+@pytest.mark.parametrize("identity", [ProducerIdentity(7, 2), None])
+def test_the_header_carries_identity_sequence_and_codec(identity: ProducerIdentity | None) -> None:
+    made = batch(b"a")
+    if identity is not None:
+        made.identity, made.sequence = identity, 41
+    header = read_header(made.encode(Compression.LZ4, None))
+    numbers = (header.producer_id, header.producer_epoch, header.base_sequence)
+    assert numbers == ((7, 2, 41) if identity else (-1, -1, -1))
     assert header.compression is Compression.LZ4
 
 
-async def test_without_identity_there_are_no_sequences() -> None:
+def test_everyone_is_told_where_their_records_are() -> None:
+    made = batch(b"a", b"b", b"c")
+    made.add(b"d", b"k", None, 5)
+    deliveries = [Delivery(made, index) for index in range(4)]
+    bulk = BulkDelivery([(made, 1, 3)])
+    assert not any(handle.done() for handle in (*deliveries, bulk))
+    made.settle(Stored(100, -1))
+    assert deliveries[0].result() == RecordMetadata("t", 3, 100, CREATED)
+    assert deliveries[3].result() == RecordMetadata("t", 3, 103, 5)
+    assert (deliveries[3].offset, deliveries[3].partition, deliveries[3].timestamp) == (103, 3, 5)
+    assert bulk.result() == [BatchMetadata("t", 3, 101, 2, CREATED)]
+    assert len(bulk) == 2
+    assert deliveries[0].exception() is None
+
+
+def test_the_brokers_time_wins() -> None:
     made = batch()
-    made.add(b"k", b"a", (), None)
-    made.encode(Compression.NONE)
-    assert made.encoded is not None
-    header = read_header(made.encoded)
-    assert (header.producer_id, header.producer_epoch, header.base_sequence) == (-1, -1, -1)
+    made.add(b"a", None, None, 5)
+    made.settle(Stored(1, CREATED + 9))
+    assert Delivery(made, 0).timestamp == CREATED + 9
 
 
-async def test_everyone_is_told_where_their_records_are() -> None:
-    made, bulk = batch(), BulkDelivery()
-    first = made.add(None, b"a", (), None)
-    made.add_bulk([b"b", b"c"], None, None, bulk)
-    last = made.add(b"k", b"d", (), 5)
-    bulk.complete()
-    made.delivered(100, -1)
-    assert await first == RecordMetadata("t", 3, 100, CREATED)
-    assert await bulk.future == [BatchMetadata("t", 3, 101, 2, CREATED)]
-    assert await last == RecordMetadata("t", 3, 103, 5)
-    assert made.done.done()
+def test_without_acks_offsets_are_unknown() -> None:
+    made = batch(b"a", b"b")
+    made.settle(Stored(-1, -1))
+    assert Delivery(made, 1).offset == -1
+    assert BulkDelivery([(made, 1, 2)]).result()[0].base_offset == -1
 
 
-async def test_the_brokers_time_wins() -> None:
-    made = batch()
-    delivery = made.add(None, b"a", (), 5)
-    made.delivered(1, CREATED + 9)
-    assert (await delivery).timestamp == CREATED + 9
-
-
-async def test_without_acks_offsets_are_unknown() -> None:
-    made, bulk = batch(), BulkDelivery()
-    made.add(None, b"a", (), None)
-    second = made.add(None, b"b", (), None)
-    made.add_bulk([b"b", b"c"], None, None, bulk)
-    bulk.complete()
-    made.delivered(-1, -1)
-    assert (await second).offset == -1
-    assert (await bulk.future)[0].base_offset == -1
-
-
-async def test_everyone_is_told_of_a_failure() -> None:
-    made, bulk = batch(), BulkDelivery()
-    single = made.add(None, b"a", (), None)
-    made.add_bulk([b"b"], None, None, bulk)
-    made.failed(QbusError("no"))
-    bulk.complete()
-    for delivery in (single, bulk.future):
+def test_everyone_is_told_of_a_failure() -> None:
+    made = batch(b"a", b"b")
+    made.settle(QbusError("no"))
+    made.settle(Stored(1, -1))  # which comes too late
+    for handle in (Delivery(made, 0), BulkDelivery([(made, 0, 2)])):
+        assert handle.done()
+        assert str(handle.exception()) == "no"
         with pytest.raises(QbusError, match="no"):
-            await delivery
-    assert made.done.done()
+            handle.result()
 
 
-async def test_who_no_longer_waits_does_not_disturb() -> None:
-    made, bulk = batch(), BulkDelivery()
-    made.add(None, b"a", (), None).cancel()
-    made.add_bulk([b"b"], None, None, bulk)
-    bulk.future.cancel()
-    bulk.complete()
-    made.delivered(1, -1)
-    assert made.done.done()
+def test_a_handle_that_waits_in_vain() -> None:
+    with pytest.raises(RequestTimedOut):
+        Delivery(batch(b"a"), 0).result(0.01)
+    with pytest.raises(RequestTimedOut):
+        _ = Delivery(batch(b"a"), 0).offset
 
 
-async def test_a_bulk_is_delivered_with_its_last_part() -> None:
-    bulk, parts = BulkDelivery(), [batch(), batch()]
-    for part in parts:
-        part.add_bulk([b"a"], None, None, bulk)
-    bulk.complete()
-    parts[1].delivered(10, -1)
+def test_another_thread_is_woken() -> None:
+    made = batch(b"a")
+    results: list[Any] = []
+    waiting = threading.Thread(target=lambda: results.append(Delivery(made, 0).result(10)))
+    waiting.start()
+    made.settle(Stored(7, -1))
+    waiting.join(10)
+    assert [result.offset for result in results] == [7]
+
+
+async def test_awaiting() -> None:
+    made = ListBatch(PARTITION, CREATED, 0.0, asyncio.get_running_loop())
+    made.add(b"a")
+    waiting = [asyncio.ensure_future(Delivery(made, 0)) for _ in range(2)]
     await asyncio.sleep(0)
-    assert not bulk.future.done()
-    parts[0].delivered(5, -1)
-    assert sorted(part.base_offset for part in await bulk.future) == [5, 10]
+    with pytest.raises(QbusError, match="await"):
+        Delivery(made, 0).result()
+    waiting[0].cancel()
+    made.settle(Stored(7, -1))
+    assert (await waiting[1]).offset == 7
+    assert (await Delivery(made, 0)).offset == 7
 
 
-async def test_a_bulk_of_nothing_is_delivered_at_once() -> None:
-    bulk = BulkDelivery()
-    bulk.complete()
-    assert await bulk.future == []
+def test_callbacks_are_told_before_and_after_and_may_fail(caplog: pytest.LogCaptureFixture) -> None:
+    made = batch(b"a")
+    told: list[Delivery] = []
+
+    def broken(_: Delivery) -> None:
+        raise ZeroDivisionError
+
+    delivery = Delivery(made, 0)
+    delivery.add_done_callback(broken)
+    delivery.add_done_callback(told.append)
+    assert not told
+    made.settle(QbusError("no"))
+    assert told == [delivery]
+    delivery.add_done_callback(told.append)
+    assert told == [delivery] * 2
+    assert "ZeroDivisionError" in caplog.text
 
 
-async def test_a_bulk_whose_first_part_arrives_early_waits_for_the_others() -> None:
-    bulk, part = BulkDelivery(), batch()
-    part.add_bulk([b"a"], None, None, bulk)
-    part.delivered(0, -1)
-    assert not bulk.future.done()
-    bulk.complete()
-    assert len(await bulk.future) == 1
+def test_a_bulk_is_done_with_its_last_part() -> None:
+    parts = [batch(b"a"), batch(b"b", b"c")]
+    bulk = BulkDelivery([(parts[0], 0, 1), (parts[1], 0, 2)])
+    told: list[BulkDelivery] = []
+    bulk.add_done_callback(told.append)
+    parts[1].settle(Stored(10, -1))
+    assert not bulk.done()
+    assert not told
+    parts[0].settle(Stored(5, -1))
+    assert told == [bulk]
+    assert [part.base_offset for part in bulk.result()] == [5, 10]
+
+
+def test_a_bulk_of_nothing_is_done() -> None:
+    assert BulkDelivery([]).done()
+    assert BulkDelivery([]).result(0) == []
+
+
+@given(st.integers(2, 20), st.lists(st.booleans(), max_size=6), st.data())
+def test_splits_lose_nobody(count: int, turns: list[bool], data: st.DataObject) -> None:
+    """Each half of each half tells of its own, before or after they were asked."""
+    made = batch(*(b"%d" % number for number in range(count)))
+    made.add_many([b"last"], [b"k"], None, [9])
+    made.identity, made.sequence = ProducerIdentity(1, 0), 100
+    told: list[int] = []
+    bulk = BulkDelivery([(made, 0, made.count)])
+    for index in range(made.count):
+        Delivery(made, index).add_done_callback(lambda _, index=index: told.append(index))
+    leaves: list[Batch] = [made]
+    for _ in turns:
+        large = data.draw(st.sampled_from(leaves))
+        if large.count > 1:
+            place = leaves.index(large)
+            leaves[place : place + 1] = large.split()
+    values = [value for leaf in leaves for _, value, _, _ in encoded(leaf)]
+    assert values == [*(b"%d" % number for number in range(count)), b"last"]
+    first = 100
+    for leaf in leaves:
+        assert leaf.sequence == first
+        assert not bulk.done()
+        leaf.settle(Stored(first + 1000, -1))
+        first += leaf.count
+    assert told == list(range(count + 1))
+    assert [Delivery(made, i).offset for i in range(count + 1)] == list(range(1100, first + 1000))
+    assert Delivery(made, count).timestamp == 9
+    assert sum(part.records_count for part in bulk.result()) == count + 1

@@ -13,7 +13,7 @@ from qbus.clients.producer.checks import check_item, check_many
         (None, None, (), None),
         (b"k", b"v", [("h", b"x"), ("n", None)], 0),
         (bytearray(b"k"), memoryview(b"v"), (), -1),
-        (None, b"", (), 2**63 - 1),
+        (None, b"", None, 2**63 - 1),
     ],
 )
 def test_what_can_be_a_record(key: Any, value: Any, headers: Any, timestamp: Any) -> None:
@@ -40,15 +40,39 @@ def test_what_is_no_time(timestamp: int) -> None:
     with pytest.raises(ValueError, match="timestamp"):
         check_item(None, b"v", (), timestamp)
     with pytest.raises(ValueError, match="timestamp"):
-        check_many([b"v"], None, timestamp)
+        check_many([b"v"], None, None, [timestamp])
+
+
+@pytest.mark.parametrize("timestamp", ["now", 1.5, True])
+def test_what_is_no_number(timestamp: Any) -> None:
+    with pytest.raises(TypeError, match="timestamp"):
+        check_item(None, b"v", (), timestamp)
+
+
+def test_headers_are_pairs_and_their_names_unicode() -> None:
+    with pytest.raises(TypeError, match="list of pairs"):
+        check_item(None, b"v", {"a": b"b"}, None)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="surrogates"):
+        check_item(None, b"v", [("\udc00", b"b")], None)
 
 
 def test_many_are_checked_too() -> None:
-    check_many([b"a", bytearray(b"b")], [None, b"k"], 0)
-    wrong: list[Any] = [b"a", "b", None]
-    with pytest.raises(TypeError, match="NoneType, str"):
-        check_many(wrong, None, None)
+    check_many(
+        [b"a", bytearray(b"b"), None], [None, b"k", b""], [None, (), [("h", None)]], [0, -1, None]
+    )
+    wrong: list[Any] = [b"a", "b", 5]
+    with pytest.raises(TypeError, match="int, str"):
+        check_many(wrong, None, None, None)
     with pytest.raises(TypeError, match="int"):
-        check_many([b"a", b"b"], [b"k", 5], None)  # type: ignore[list-item]
-    with pytest.raises(ValueError, match="1 keys for 2 values"):
-        check_many([b"a", b"b"], [b"k"], None)
+        check_many([b"a", b"b"], [b"k", 5], None, None)  # type: ignore[list-item]
+    with pytest.raises(TypeError, match="header's name"):
+        check_many([b"a"], None, [[(b"h", b"")]], None)  # type: ignore[list-item]
+    with pytest.raises(TypeError, match="a list"):
+        check_many(b"value", None, None, None)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("column", ["keys", "headers", "timestamps"])
+def test_columns_are_of_one_length(column: str) -> None:
+    columns: dict[str, Any] = {"keys": None, "headers": None, "timestamps": None, column: [None]}
+    with pytest.raises(ValueError, match=f"1 {column} for 2 values"):
+        check_many([b"a", b"b"], **columns)

@@ -196,16 +196,15 @@ async def test_whatever_fails_each_record_is_stored_once_and_in_order(
     pauses = random.Random(seed)
     async with FakeBroker({"t": partitions}) as broker:
         Faults(broker, *faults)
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("qbus.clients.producer.sender._FIRST_RETRY", 0.001)
-            deliveries = []
-            async with Producer(broker.bootstrap, linger_ms=0, batch_bytes=60) as producer:
-                for number in range(60):
-                    deliveries.append(
-                        await producer.send("t", b"%d" % number, partition=number % partitions)
-                    )
-                    if pauses.random() < 0.3:
-                        await asyncio.sleep(0)
+        deliveries = []
+        options: Any = {"linger_ms": 0, "batch_bytes": 60, "retry_backoff_ms": 1}
+        async with Producer(broker.bootstrap, **options) as producer:
+            for number in range(60):
+                deliveries.append(
+                    await producer.send("t", b"%d" % number, partition=number % partitions)
+                )
+                if pauses.random() < 0.3:
+                    await asyncio.sleep(0)
         for partition in range(partitions):
             sent = [b"%d" % number for number in range(partition, 60, partitions)]
             assert broker.logs["t", partition].values() == sent

@@ -1,8 +1,11 @@
 """One partition's batches: when they are sent, and how an idempotent producer recovers."""
 
+from collections.abc import Sequence
+
 import pytest
 
 from qbus.clients.producer.batch import Batch, ProducerIdentity
+from qbus.clients.producer.lists import ListBatch
 from qbus.clients.producer.queue import PartitionQueue
 from qbus.clients.types import TopicPartition
 from qbus.errors import ErrorCode
@@ -13,25 +16,28 @@ LATER = 100.0
 
 
 class Sending:
-    """A queue, fed and emptied as accumulator and sender do; fresh identities are 1, 2, ..."""
+    """A queue, fed and emptied as accumulator and planner do; fresh ids are 1, 2, ..."""
 
-    def __init__(self, max_in_flight: int = 5) -> None:
-        self.queue = PartitionQueue(PARTITION, batch_bytes=100, max_in_flight=max_in_flight)
+    def __init__(self, max_in_flight: int = 5, *, idempotent: bool = True) -> None:
+        self.queue = PartitionQueue(
+            PARTITION, batch_bytes=100, max_in_flight=max_in_flight, idempotent=idempotent
+        )
+        self._is_idempotent = idempotent
         self._identities = 0
 
-    def put(self, created_at: float = 0.0, size: int = 100) -> Batch:
-        batch = self.queue.room_in_open(size)
-        if batch is None:
-            batch = Batch(PARTITION, 0, created_at)
-            self.queue.open(batch)
-        batch.add(None, b"value", (), None)
+    def put(self, created_at: float = 0.0, size: int = 100, count: int = 1) -> ListBatch:
+        if not self.queue.has_room(size):
+            self.queue.open(ListBatch(PARTITION, 0, created_at))
+        batch = self.queue.open_batch
+        assert isinstance(batch, ListBatch)
+        batch.add_many([b"value"] * count)
         batch.size += size
         return batch
 
     def take(self, now: float = LATER) -> Batch | None:
         batch = self.queue.take(now, LINGER)
         if batch is not None:
-            if self.queue.needs_identity(batch):
+            if self._is_idempotent and self.queue.identity is None:
                 self._identities += 1
                 self.queue.set_identity(ProducerIdentity(self._identities, 0))
             self.queue.number(batch)
@@ -49,11 +55,12 @@ class Sending:
         return self
 
 
-def numbers(batches: list[Batch]) -> list[tuple[int, int]]:
-    return [(b.identity.producer_id if b.identity else -1, b.sequence) for b in batches]
+def numbers(batches: Sequence[Batch]) -> list[tuple[int, int]]:
+    """The epoch and the sequence of each."""
+    return [(b.identity.epoch if b.identity else -1, b.sequence) for b in batches]
 
 
-async def test_a_batch_lingers_for_more_records() -> None:
+def test_a_batch_lingers_for_more_records() -> None:
     sending = Sending()
     batch = sending.put(created_at=1.0, size=40)
     assert sending.queue.next_at(LINGER) == 1.5
@@ -63,13 +70,13 @@ async def test_a_batch_lingers_for_more_records() -> None:
     assert batch.count == 2
 
 
-async def test_a_full_batch_does_not_linger() -> None:
+def test_a_full_batch_does_not_linger() -> None:
     sending = Sending()
     batch = sending.put(created_at=1.0, size=100)
     assert sending.take(now=1.0) is batch
 
 
-async def test_a_record_that_does_not_fit_opens_the_next_batch() -> None:
+def test_a_record_that_does_not_fit_opens_the_next_batch() -> None:
     sending = Sending()
     first = sending.put(created_at=1.0, size=60)
     second = sending.put(created_at=1.0, size=60)
@@ -77,33 +84,45 @@ async def test_a_record_that_does_not_fit_opens_the_next_batch() -> None:
     assert sending.take(now=1.0) is first
 
 
-async def test_a_record_larger_than_a_batch_goes_alone() -> None:
+def test_a_record_larger_than_a_batch_goes_alone() -> None:
     sending = Sending()
     large = sending.put(size=1000)
     assert sending.put(size=10) is not large
     assert sending.take() is large
 
 
-async def test_flush_lets_nothing_linger() -> None:
+def test_a_seal_lets_nothing_linger() -> None:
     sending = Sending()
     batch = sending.put(created_at=1.0, size=1)
-    assert sending.queue.flush() == [batch]
+    sending.queue.seal()
+    assert not batch.is_quick
     assert sending.take(now=1.0) is batch
-    assert sending.queue.flush() == [batch]  # in flight still
+    assert not sending.queue.is_empty, "it is in flight"
     sending.queue.delivered(batch)
-    assert sending.queue.flush() == []
+    assert sending.queue.is_empty
 
 
-async def test_only_one_is_in_flight_until_the_broker_has_met_the_identity() -> None:
+def test_without_sequences_several_are_in_flight_from_the_start() -> None:
+    sending = Sending(idempotent=False)
+    batches = [sending.put() for _ in range(6)]
+    assert sending.take_all() == batches[:5]
+    assert numbers(batches) == [(-1, -1)] * 6
+    sending.queue.failed(batches[0], ErrorCode.NETWORK_EXCEPTION, 0.0)
+    for batch in batches[1:5]:
+        sending.queue.failed(batch, ErrorCode.NETWORK_EXCEPTION, 0.0)
+    assert sending.take_all() == batches[:5], "again in their order"
+
+
+def test_only_one_is_in_flight_until_the_broker_has_met_the_identity() -> None:
     sending = Sending()
     first, second, third = (sending.put() for _ in range(3))
     assert sending.take_all() == [first]
     sending.queue.delivered(first)
     assert sending.take_all() == [second, third]
-    assert numbers([first, second, third]) == [(1, 0), (1, 1), (1, 2)]
+    assert numbers([first, second, third]) == [(0, 0), (0, 1), (0, 2)]
 
 
-async def test_in_flight_is_bounded() -> None:
+def test_in_flight_is_bounded() -> None:
     sending = Sending(max_in_flight=2).established()
     first, second, third = (sending.put() for _ in range(3))
     assert sending.take_all() == [first, second]
@@ -111,7 +130,7 @@ async def test_in_flight_is_bounded() -> None:
     assert sending.take_all() == [third]
 
 
-async def test_none_gets_further_ahead_of_the_oldest_than_a_broker_remembers() -> None:
+def test_none_gets_further_ahead_of_the_oldest_than_a_broker_remembers() -> None:
     sending = Sending(max_in_flight=3).established()
     unknown, second, third, fourth = (sending.put() for _ in range(4))
     assert sending.take_all() == [unknown, second, third]
@@ -124,15 +143,15 @@ async def test_none_gets_further_ahead_of_the_oldest_than_a_broker_remembers() -
     assert sending.take_all() == [fourth]
 
 
-async def test_sequences_wrap_to_zero() -> None:
+def test_sequences_wrap_to_zero() -> None:
     sending = Sending().established()
     sending.queue._next_sequence = 2**31 - 1
     sending.put()
     sending.put()
-    assert numbers(sending.take_all()) == [(1, 2**31 - 1), (1, 0)]
+    assert numbers(sending.take_all()) == [(0, 2**31 - 1), (0, 0)]
 
 
-async def test_what_failed_goes_again_first_in_order_with_the_same_numbers() -> None:
+def test_what_failed_goes_again_first_in_order_with_the_same_numbers() -> None:
     sending = Sending().established()
     first, second, third = (sending.put() for _ in range(3))
     assert sending.take_all() == [first, second, third]
@@ -143,10 +162,10 @@ async def test_what_failed_goes_again_first_in_order_with_the_same_numbers() -> 
     sending.queue.failed(second, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, 50.0)
     assert sending.take(now=49.0) is None, "it is too early"
     assert sending.take_all(now=50.0) == [first, second, third, waiting]
-    assert numbers([first, second, third, waiting]) == [(1, 1), (1, 2), (1, 3), (1, 4)]
+    assert numbers([first, second, third, waiting]) == [(0, 1), (0, 2), (0, 3), (0, 4)]
 
 
-async def test_a_success_between_two_failures_is_not_repeated() -> None:
+def test_a_success_between_two_failures_is_not_repeated() -> None:
     sending = Sending().established()
     first, second, third = (sending.put() for _ in range(3))
     sending.take_all()
@@ -156,7 +175,7 @@ async def test_a_success_between_two_failures_is_not_repeated() -> None:
     assert sending.take_all() == [first, third]
 
 
-async def test_after_a_refusal_what_follows_takes_a_fresh_identity() -> None:
+def test_after_a_refusal_what_follows_takes_a_fresh_identity() -> None:
     sending = Sending().established()
     refused, second, third = (sending.put() for _ in range(3))
     sending.take_all()
@@ -166,10 +185,10 @@ async def test_after_a_refusal_what_follows_takes_a_fresh_identity() -> None:
     assert sending.take_all() == [second]
     sending.queue.delivered(second)
     assert sending.take_all() == [third]
-    assert numbers([second, third]) == [(2, 0), (2, 1)]
+    assert numbers([second, third]) == [(1, 0), (1, 1)]
 
 
-async def test_what_may_be_stored_never_changes_its_numbers() -> None:
+def test_what_may_be_stored_never_changes_its_numbers() -> None:
     sending = Sending().established()
     unknown, refused, third = (sending.put() for _ in range(3))
     sending.take_all()
@@ -177,24 +196,77 @@ async def test_what_may_be_stored_never_changes_its_numbers() -> None:
     sending.queue.given_up(refused)
     sending.queue.failed(third, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, 0.0)
     assert sending.take_all() == [unknown, third]
-    assert numbers([unknown, third]) == [(1, 1), (1, 3)]
+    assert numbers([unknown, third]) == [(0, 1), (0, 3)]
     sending.queue.delivered(unknown)
     sending.queue.failed(third, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, 0.0)
     assert sending.take_all() == [third]
-    assert numbers([third]) == [(2, 0)]
+    assert numbers([third]) == [(1, 0)]
 
 
-@pytest.mark.parametrize("code", [ErrorCode.UNKNOWN_PRODUCER_ID, ErrorCode.INVALID_PRODUCER_EPOCH])
-async def test_a_broker_that_forgot_us_gets_a_fresh_identity(code: ErrorCode) -> None:
+def test_a_broker_that_forgot_us_gets_the_next_epoch() -> None:
     sending = Sending().established()
     batch = sending.put()
     sending.take_all()
-    sending.queue.failed(batch, code, 0.0)
+    sending.queue.failed(batch, ErrorCode.UNKNOWN_PRODUCER_ID, 0.0)
     assert sending.take_all() == [batch]
-    assert numbers([batch]) == [(2, 0)]
+    assert batch.identity == ProducerIdentity(1, 1)
+    assert batch.sequence == 0
 
 
-async def test_a_fresh_number_is_encoded_anew() -> None:
+@pytest.mark.parametrize(
+    ("epoch", "code"),
+    [(0x7FFF, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER), (3, ErrorCode.INVALID_PRODUCER_EPOCH)],
+)
+def test_without_a_next_epoch_there_is_a_fresh_id(epoch: int, code: ErrorCode) -> None:
+    sending = Sending()
+    sending.queue.set_identity(ProducerIdentity(70, epoch))
+    batch = sending.put()
+    sending.take_all()
+    sending.queue.failed(batch, code, 0.0)
+    assert sending.queue.rejected_id == 70
+    assert sending.take_all() == [batch]
+    assert batch.identity == ProducerIdentity(1, 0)
+
+
+def test_what_waits_to_be_sent_again_takes_the_next_epoch_too() -> None:
+    sending = Sending().established()
+    first, second = sending.put(), sending.put()
+    sending.take_all()
+    for batch in (first, second):
+        sending.queue.failed(batch, ErrorCode.NETWORK_EXCEPTION, 0.0)
+    assert sending.take() is first
+    sending.queue.failed(first, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, 0.0)
+    assert sending.take_all() == [first]
+    sending.queue.delivered(first)
+    assert sending.take_all() == [second]
+    assert numbers([first, second]) == [(1, 0), (1, 1)]
+
+
+def test_the_halves_of_what_is_too_large_keep_its_sequences() -> None:
+    sending = Sending().established()
+    large, behind = sending.put(count=5), sending.put()
+    assert sending.take_all() == [large, behind]
+    left, right = large.split()
+    sending.queue.too_large(large, left, right)
+    assert sending.take() is None, "the one behind is not answered"
+    sending.queue.failed(behind, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, 0.0)
+    assert sending.take_all() == [left, right, behind]
+    assert numbers([left, right, behind]) == [(0, 1), (0, 3), (0, 6)]
+
+
+def test_halves_count_among_those_that_a_broker_remembers() -> None:
+    sending = Sending(max_in_flight=3).established()
+    large = sending.put(count=4)
+    behind = [sending.put() for _ in range(3)]
+    assert sending.take_all() == [large, *behind[:2]]
+    halves = large.split()
+    sending.queue.too_large(large, *halves)
+    for batch in behind[:2]:
+        sending.queue.failed(batch, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, 0.0)
+    assert sending.take_all() == [*halves, behind[0]]
+
+
+def test_a_fresh_number_is_encoded_anew() -> None:
     sending = Sending().established()
     batch = sending.put()
     sending.take_all()
@@ -203,11 +275,25 @@ async def test_a_fresh_number_is_encoded_anew() -> None:
     assert batch.encoded is None
 
 
-async def test_what_waits_too_long_expires_but_not_what_is_in_flight() -> None:
+def test_what_is_too_old_is_taken_out_but_not_what_is_in_flight() -> None:
     sending = Sending().established()
     flying = sending.put(created_at=1.0)
     sending.take_all()
     old, older, young = sending.put(2.0), sending.put(1.0), sending.put(9.0)
-    assert sending.queue.expired(created_before=5.0) == [old, older]
+    assert sending.queue.expired(created_before=5.0) == [flying, old, older]
+    flying.is_given_up = True
     assert sending.queue.expired(created_before=10.0) == [young]
-    assert sending.queue.flush() == [flying]
+    assert not sending.queue.is_empty
+    sending.queue.failed(flying, ErrorCode.REQUEST_TIMED_OUT, 0.0)
+    assert sending.queue.is_empty, "what is given up does not go again"
+
+
+def test_what_was_never_sent_may_move_if_any_partition_does() -> None:
+    sending = Sending().established()
+    sent, free, bound, other = (sending.put() for _ in range(4))
+    for batch in (sent, free, other):
+        batch.is_movable = True
+    assert sending.take(LATER) is sent
+    assert sending.queue.movable() == [free, other]
+    sending.queue.delivered(sent)
+    assert sending.take_all() == [bound]

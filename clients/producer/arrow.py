@@ -1,0 +1,95 @@
+"""Batches of rows of an Arrow table, and which rows go to which partition."""
+
+import asyncio
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from importlib import import_module
+from typing import Any
+
+from qbus.records import ArrowColumns, Compression, encode_arrow, read_header
+
+from ..types import TopicPartition
+from .batch import NO_IDENTITY, Batch
+
+
+class ArrowBatch(Batch):
+    """The rows of ``columns`` from ``start`` to before ``stop``."""
+
+    __slots__ = ("_columns", "_count", "_latest", "_start")
+
+    def __init__(
+        self,
+        partition: TopicPartition,
+        timestamp: int,
+        created_at: float,
+        columns: ArrowColumns,
+        rows: tuple[int, int],
+        loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        super().__init__(partition, timestamp, created_at, loop)
+        self._columns: ArrowColumns | None = columns
+        self._start = rows[0]
+        self._count = rows[1] - rows[0]
+        self._latest = timestamp
+
+    @property
+    def count(self) -> int:
+        """How many records there are."""
+        return self._count
+
+    def encode(self, compression: Compression, level: int | None) -> bytearray:
+        """The batch on the wire, with the identity and sequence it has."""
+        assert self._columns is not None
+        identity = self.identity or NO_IDENTITY
+        encoded = encode_arrow(
+            self._columns,
+            self._start,
+            self._start + self._count,
+            base_timestamp=self.timestamp,
+            compression=compression,
+            producer_id=identity.producer_id,
+            producer_epoch=identity.epoch,
+            base_sequence=self.sequence,
+            level=level,
+        )
+        self._latest = read_header(encoded).max_timestamp
+        return encoded
+
+    def timestamp_of(self, index: int) -> int:  # noqa: ARG002 - a column has no single ones
+        """The latest time of the batch's records."""
+        return self._latest
+
+    def forget_records(self) -> None:
+        """Let go of the table."""
+        self._columns = None
+
+    def cut(self) -> "tuple[ArrowBatch, ArrowBatch]":
+        """Two new batches of its rows."""
+        middle = self._start + self._count // 2
+        left = self._part(self._start, middle)
+        return left, self._part(middle, self._start + self._count)
+
+    def _part(self, start: int, stop: int) -> "ArrowBatch":
+        assert self._columns is not None
+        place = (self.partition, self.timestamp, self.created_at)
+        return ArrowBatch(*place, self._columns, (start, stop), self._loop)
+
+
+def by_partition(
+    table: Any, partitions: Any, names: dict[str, Any]
+) -> Iterator[tuple[int, ArrowColumns]]:
+    """The rows of ``table`` for each partition (-1: any), in their order.
+
+    partitions: a 32-bit integer for each row.
+    names: which columns are values, keys, headers and timestamps.
+    """
+    compute = import_module("pyarrow.compute")
+    pa = import_module("pyarrow")
+    rows = compute.sort_indices(pa.array(partitions, pa.int32()))  # a stable sort
+    ordered = table.take(rows)
+    chosen = sorted(partitions)
+    start = 0
+    while start < len(chosen):
+        stop = bisect_right(chosen, chosen[start], lo=start)
+        yield chosen[start], ArrowColumns.of(ordered.slice(start, stop - start), **names)
+        start = bisect_left(chosen, chosen[start] + 1, lo=start)

@@ -1,0 +1,103 @@
+"""The deliveries of one record, and of many sent together."""
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from ..types import BatchMetadata, RecordMetadata
+from .batch import Batch, Countdown
+from .handle import Handle
+
+
+class Delivery(Handle[RecordMetadata]):
+    """The delivery of one record: ``await`` it, or ask for its ``result``.
+
+    Nothing but its place: what became of it is known to its batch.
+    """
+
+    __slots__ = ("_batch", "_index")
+
+    def __init__(self, batch: Batch, index: int) -> None:
+        self._batch: Final = batch
+        self._index: Final = index
+
+    def done(self) -> bool:
+        """Whether the record is delivered or has failed."""
+        return self._batch.leaf(self._index)[0].outcome is not None
+
+    @property
+    def topic(self) -> str:
+        """The topic it was sent to."""
+        return self._batch.partition.topic
+
+    @property
+    def partition(self) -> int:
+        """Where it is stored; raises as ``result`` does, and does not wait."""
+        return self.result(0).partition
+
+    @property
+    def offset(self) -> int:
+        """Its offset (-1 with ``acks=0``); raises as ``result`` does, and does not wait."""
+        return self.result(0).offset
+
+    @property
+    def timestamp(self) -> int:
+        """Milliseconds since the Unix epoch; raises as ``result`` does, and does not wait."""
+        return self.result(0).timestamp
+
+    def _outcome(self) -> RecordMetadata | Exception:
+        batch, index = self._batch.leaf(self._index)
+        if isinstance(batch.outcome, Exception):
+            return batch.outcome
+        offset, timestamp = batch.place(index)
+        return RecordMetadata(batch.partition.topic, batch.partition.partition, offset, timestamp)
+
+    def _notify(self, notify: Callable[[], object]) -> None:
+        self._batch.when_settled(self._index, self._index + 1, notify)
+
+    def _is_in_loop(self) -> bool:
+        return self._batch.is_in_loop()
+
+
+class BulkDelivery(Handle[list[BatchMetadata]]):
+    """The delivery of records sent together: where each run of them went.
+
+    It fails when one of them does, with that one's error; it is done when all of them are.
+    """
+
+    __slots__ = ("_parts",)
+
+    def __init__(self, parts: Sequence[tuple[Batch, int, int]]) -> None:
+        """``parts``: batches, and which of their records, from and up to."""
+        self._parts = parts
+
+    def __len__(self) -> int:
+        """How many records were sent."""
+        return sum(stop - start for _, start, stop in self._parts)
+
+    def __bool__(self) -> bool:
+        return True
+
+    def done(self) -> bool:
+        """Whether all records are delivered or have failed."""
+        return all(leaf.outcome is not None for leaf, _, _ in self._leaves())
+
+    def _leaves(self) -> list[tuple[Batch, int, int]]:
+        return [leaf for batch, start, stop in self._parts for leaf in batch.leaves(start, stop)]
+
+    def _outcome(self) -> list[BatchMetadata] | Exception:
+        runs = []
+        for batch, start, stop in self._leaves():
+            if isinstance(batch.outcome, Exception):
+                return batch.outcome
+            topic, partition = batch.partition
+            offset, timestamp = batch.place(start)
+            runs.append(BatchMetadata(topic, partition, offset, stop - start, timestamp))
+        return runs
+
+    def _notify(self, notify: Callable[[], object]) -> None:
+        arrived = Countdown(len(self._parts), notify)
+        for batch, start, stop in self._parts:
+            batch.when_settled(start, stop, arrived)
+
+    def _is_in_loop(self) -> bool:
+        return any(batch.is_in_loop() for batch, _, _ in self._parts)

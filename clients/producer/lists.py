@@ -1,0 +1,141 @@
+"""Batches of records that come one by one or in lists: a list for each part of a record."""
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from itertools import repeat
+from typing import Any
+
+from qbus.records import Compression, encode_records
+from qbus.records.crc import Buffer
+
+from ..types import TopicPartition
+from .batch import NO_IDENTITY, Batch
+
+Headers = Sequence[tuple[str, Buffer | None]]
+
+RECORD_OVERHEAD = 12
+"""Bytes that most records take beyond their key, value and headers."""
+
+
+class ListBatch(Batch):
+    """As long as no record has a key, there is no list of keys, and so on."""
+
+    __slots__ = ("_count", "headers", "keys", "timestamps", "values")
+
+    def __init__(
+        self,
+        partition: TopicPartition,
+        timestamp: int,
+        created_at: float,
+        loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        super().__init__(partition, timestamp, created_at, loop)
+        self.values: list[Buffer | None] = []
+        self.keys: list[Buffer | None] | None = None
+        self.headers: list[Headers | None] | None = None
+        self.timestamps: list[int | None] | None = None
+        self._count = -1
+        self.is_quick = True
+
+    @property
+    def count(self) -> int:
+        """How many records there are."""
+        return len(self.values) if self._count < 0 else self._count
+
+    def add(
+        self,
+        value: Buffer | None,
+        key: Buffer | None = None,
+        headers: Headers | None = None,
+        timestamp: int | None = None,
+    ) -> int:
+        """Add one record; its index."""
+        index = len(self.values)
+        self.values.append(value)
+        if key is None and not headers and timestamp is None and self.is_quick:
+            return index
+        self.is_quick = False
+        if self.keys is not None or key is not None:
+            self.keys = _extended(self.keys, index, (key,))
+        if self.headers is not None or headers:
+            self.headers = _extended(self.headers, index, (headers,))
+        if self.timestamps is not None or timestamp is not None:
+            self.timestamps = _extended(self.timestamps, index, (timestamp,))
+        return index
+
+    def add_many(
+        self,
+        values: Sequence[Buffer | None],
+        keys: Sequence[Buffer | None] | None = None,
+        headers: Sequence[Headers | None] | None = None,
+        timestamps: Sequence[int | None] | None = None,
+    ) -> int:
+        """Add records; the index of the first."""
+        index, count = len(self.values), len(values)
+        self.values.extend(values)
+        if keys is not None or headers is not None or timestamps is not None:
+            self.is_quick = False
+        if self.keys is not None or keys is not None:
+            self.keys = _extended(self.keys, index, keys or repeat(None, count))
+        if self.headers is not None or headers is not None:
+            self.headers = _extended(self.headers, index, headers or repeat(None, count))
+        if self.timestamps is not None or timestamps is not None:
+            self.timestamps = _extended(self.timestamps, index, timestamps or repeat(None, count))
+        return index
+
+    def encode(self, compression: Compression, level: int | None) -> bytearray:
+        """The batch on the wire, with the identity and sequence it has."""
+        identity = self.identity or NO_IDENTITY
+        return encode_records(
+            self.values,
+            self.keys,
+            self.headers,
+            self.timestamps,
+            base_timestamp=self.timestamp,
+            compression=compression,
+            producer_id=identity.producer_id,
+            producer_epoch=identity.epoch,
+            base_sequence=self.sequence,
+            level=level,
+        )
+
+    def timestamp_of(self, index: int) -> int:
+        """A record's own time, or the batch's."""
+        own = None if self.timestamps is None else self.timestamps[index]
+        return self.timestamp if own is None else own
+
+    def forget_records(self) -> None:
+        """Let go of keys and values; timestamps are still asked for."""
+        self._count = self.count
+        self.values = []
+        self.keys = self.headers = None
+
+    def cut(self) -> "tuple[ListBatch, ListBatch]":
+        """Two new batches of its records."""
+        middle = self.count // 2
+        left, right = self._part(0, middle), self._part(middle, self.count)
+        return left, right
+
+    def _part(self, start: int, stop: int) -> "ListBatch":
+        part = ListBatch(self.partition, self.timestamp, self.created_at, self._loop)
+        part.values = self.values[start:stop]
+        part.keys = self.keys and self.keys[start:stop]
+        part.headers = self.headers and self.headers[start:stop]
+        part.timestamps = self.timestamps and self.timestamps[start:stop]
+        return part
+
+
+def _extended(column: list[Any] | None, index: int, items: Iterable[Any]) -> list[Any]:
+    """``column`` (None: nothing for the ``index`` records so far) and ``items``."""
+    if column is None:
+        column = [None] * index
+    column.extend(items)
+    return column
+
+
+def item_size(key: Buffer | None, value: Buffer | None, headers: Headers | None) -> int:
+    """About how many bytes a record takes in a batch."""
+    size = RECORD_OVERHEAD + len(key or b"") + len(value or b"")
+    for name, data in headers or ():
+        size += RECORD_OVERHEAD + len(name) + len(data or b"")
+    return size

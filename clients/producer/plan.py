@@ -1,0 +1,184 @@
+"""What to send next, and to whom. Called with the accumulator's lock held; does no IO."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from qbus.errors import ApiError
+
+from ..bootstrap import Address
+from ..connection import Connection
+from ..metadata import ClusterMetadata
+from ..types import TopicPartition
+from .accumulator import Accumulator
+from .batch import Batch, ProducerIdentity
+from .link import Link
+from .options import ProducerOptions
+from .queue import PartitionQueue
+
+MAX_REQUEST_BYTES = 16 * 1024 * 1024
+_IDLE = 1.0
+
+
+@dataclass
+class Plan:
+    """What can be done now, and what is missing to do more."""
+
+    requests: list[tuple[Link, Connection, list[Batch]]] = field(default_factory=list)
+    to_connect: list[Link] = field(default_factory=list)
+    unknown_topics: set[str] = field(default_factory=set)
+    needs_identity: bool = False
+    pause: float = _IDLE
+    """Seconds until there is more to do if nothing happens."""
+
+    def again_at(self, at: float, now: float) -> None:
+        """There is more to do then."""
+        self.pause = min(self.pause, max(0.0, at - now))
+
+
+class Planner:
+    """Knows the brokers, and finds the batches that they can be sent."""
+
+    def __init__(
+        self, accumulator: Accumulator, metadata: ClusterMetadata, options: ProducerOptions
+    ) -> None:
+        self.identity: ProducerIdentity | None = None
+        self._accumulator = accumulator
+        self._metadata = metadata
+        self._options = options
+        self._links: dict[int, Link] = {}
+
+    def plan(self, now: float) -> Plan:
+        """Take the batches that are due. ``now``: seconds of the monotonic clock."""
+        plan = Plan()
+        if self._accumulator.failure is not None:
+            return plan
+        self._accumulator.router.silent = frozenset(
+            node for node, link in self._links.items() if link.is_silent
+        )
+        led: dict[Link, list[PartitionQueue]] = {}
+        for key, queue in list(self._accumulator.active.items()):
+            if queue.is_empty:
+                del self._accumulator.active[key]
+                continue
+            at = queue.next_at(self._options.linger)
+            if at is not None and at > now:
+                plan.again_at(at, now)
+            elif at is not None:
+                self._assign(queue, led, plan)
+        for link, queues in led.items():
+            self._fill(link, queues, now, plan)
+        for link in self._links.values():  # so that records go there again
+            if link.is_silent and link not in led and link.node_id in self._metadata.nodes:
+                self._connect(link, now, plan)
+        return plan
+
+    def address(self, link: Link) -> Address | None:
+        """Where a broker is, as far as is known."""
+        node = self._metadata.nodes.get(link.node_id)
+        return None if node is None else (node.host, node.port)
+
+    def led_by(self, link: Link) -> set[str]:
+        """The topics with something to send that a broker is thought to lead partitions of."""
+        return {key.topic for key in self._accumulator.active if self._leader(key) == link.node_id}
+
+    def _assign(
+        self, queue: PartitionQueue, led: dict[Link, list[PartitionQueue]], plan: Plan
+    ) -> None:
+        """Find the broker to send to; where there is none, see what may go elsewhere."""
+        topic, partition = queue.partition
+        if not self._is_available(queue.partition) and self._move(queue):
+            plan.pause = 0.0
+        if queue.is_empty:
+            return
+        try:
+            leader = self._metadata.leader(topic, partition)
+        except ApiError as error:
+            queue.error = error
+            plan.unknown_topics.add(topic)
+            return
+        link = self._links.get(leader)
+        if link is None:
+            link = self._links[leader] = Link(
+                leader, self._options.retry_backoff, self._options.retry_backoff_max
+            )
+        led.setdefault(link, []).append(queue)
+
+    def _fill(self, link: Link, queues: list[PartitionQueue], now: float, plan: Plan) -> None:
+        """As many requests to a broker as may be in flight."""
+        connection = link.connection(self.address(link))
+        if connection is None:
+            self._connect(link, now, plan)
+            return
+        if link.muted_until > now:
+            plan.again_at(link.muted_until, now)
+            return
+        while link.in_flight < self._options.max_in_flight:
+            batches = self._take(queues, now, plan)
+            if not batches:
+                break
+            link.in_flight += 1
+            plan.requests.append((link, connection, batches))
+
+    def _take(self, queues: Iterable[PartitionQueue], now: float, plan: Plan) -> list[Batch]:
+        """A batch of each partition that has one due, as long as they fit one request."""
+        batches: list[Batch] = []
+        size = 0
+        for queue in queues:
+            if size >= MAX_REQUEST_BYTES:
+                plan.pause = 0.0
+                break
+            if self._options.is_idempotent and not self._is_identified(queue):
+                plan.needs_identity = True
+                continue
+            batch = queue.take(now, self._options.linger)
+            if batch is not None:
+                queue.number(batch)
+                batches.append(batch)
+                size += batch.size
+        return batches
+
+    def _is_identified(self, queue: PartitionQueue) -> bool:
+        if queue.identity is None:
+            if self.identity is not None and self.identity.producer_id == queue.rejected_id:
+                self.identity = None
+            if self.identity is None:
+                return False
+            queue.set_identity(self.identity)
+        return True
+
+    def _connect(self, link: Link, now: float, plan: Plan) -> None:
+        if link.connecting is not None:
+            return
+        if link.muted_until > now:
+            plan.again_at(link.muted_until, now)
+        else:
+            plan.to_connect.append(link)
+
+    # Partitions without a broker.
+
+    def _leader(self, key: TopicPartition) -> int:
+        known = self._metadata.topics.get(key.topic)
+        if known is None or key.partition >= len(known.partitions):
+            return -1
+        return known.partitions[key.partition].leader
+
+    def _is_available(self, key: TopicPartition) -> bool:
+        leader = self._leader(key)
+        return leader >= 0 and leader not in self._accumulator.router.silent
+
+    def _move(self, queue: PartitionQueue) -> bool:
+        """Give what may go to any partition to one that can be written to, if there is one."""
+        topic = self._metadata.topics.get(queue.partition.topic)
+        if topic is None:
+            return False
+        target = TopicPartition(topic.name, self._accumulator.router.current(topic))
+        if target == queue.partition or not self._is_available(target):
+            return False
+        batches = queue.movable()
+        other = self._accumulator.queue(target)
+        for batch in batches:
+            batch.partition = target
+            other.push(batch)
+        if batches:
+            self._accumulator.active[target] = other
+        return bool(batches)

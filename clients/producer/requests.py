@@ -1,0 +1,90 @@
+"""Produce requests out of batches, and what their answers say of each batch."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from qbus.errors import ApiError, ErrorCode
+from qbus.wire.messages.produce import (
+    NodeEndpoint,
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+
+from ..errors import RequestTimedOut, api_error
+from ..grouping import by_topic
+from ..types import TopicPartition
+from .batch import Batch, Stored
+
+
+class Hint(NamedTuple):
+    """Who leads a partition instead (KIP-951)."""
+
+    leader_id: int
+    epoch: int
+    endpoint: NodeEndpoint | None
+
+
+class Answer(NamedTuple):
+    """What a broker says of one batch."""
+
+    batch: Batch
+    outcome: Stored | ApiError
+    hint: Hint | None = None
+
+
+def produce_request(batches: Sequence[Batch], acks: int, timeout: float) -> ProduceRequest:
+    """A request with those batches, no two of one partition. ``timeout``: the broker's."""
+    by_partition = {batch.partition: batch for batch in batches}
+    return ProduceRequest(
+        transactional_id=None,
+        acks=acks,
+        timeout_ms=max(1, int(timeout * 1000)),
+        topic_data=[
+            TopicProduceData(
+                name=topic,
+                partition_data=[
+                    PartitionProduceData(
+                        index=index, records=by_partition[TopicPartition(topic, index)].encoded
+                    )
+                    for index in indexes
+                ],
+            )
+            for topic, indexes in by_topic(by_partition).items()
+        ],
+    )
+
+
+def answers(batches: Sequence[Batch], response: ProduceResponse) -> Iterator[Answer]:
+    """What became of each batch of a request, once each; also of those left out."""
+    unanswered = {batch.partition: batch for batch in batches}
+    endpoints = {endpoint.node_id: endpoint for endpoint in response.node_endpoints}
+    for topic in response.responses:
+        for part in topic.partition_responses:
+            batch = unanswered.pop(TopicPartition(topic.name, part.index), None)
+            if batch is not None:
+                yield Answer(batch, _outcome(batch, part), _hint(part, endpoints))
+    for batch in unanswered.values():
+        yield Answer(batch, RequestTimedOut("the broker did not answer for this partition"))
+
+
+def _outcome(batch: Batch, part: PartitionProduceResponse) -> Stored | ApiError:
+    if part.error_code == ErrorCode.NONE:
+        return Stored(part.base_offset, part.log_append_time_ms)
+    if part.error_code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
+        return Stored(-1, -1)  # stored once, so long ago that nobody knows where
+    message = part.error_message
+    if part.record_errors:  # KIP-467
+        first = part.record_errors[0]
+        reason = first.batch_index_error_message or message or "refused"
+        message = f"record {first.batch_index} of {batch.count} in its batch: {reason}"
+    return api_error(part.error_code, message, of="{}-{}".format(*batch.partition))
+
+
+def _hint(part: PartitionProduceResponse, endpoints: Mapping[int, NodeEndpoint]) -> Hint | None:
+    leader = part.current_leader
+    if leader.leader_id < 0:
+        return None
+    return Hint(leader.leader_id, leader.leader_epoch, endpoints.get(leader.leader_id))

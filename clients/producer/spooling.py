@@ -1,0 +1,48 @@
+"""Keeping on disk what could not be delivered."""
+
+import asyncio
+import logging
+
+from qbus.errors import QbusError
+
+from ..spool import SpoolWriter
+from .batch import Batch
+from .errors import Spooled
+from .options import ProducerOptions, Spool
+
+log = logging.getLogger(__name__)
+
+
+class Spooler:
+    """Writes batches to a spool, one after the other, in a thread."""
+
+    def __init__(self, directory: Spool, options: ProducerOptions) -> None:
+        self._directory = str(directory)
+        self._writer = SpoolWriter(directory)
+        self._options = options
+        self._turn = asyncio.Lock()
+
+    async def keep(self, batch: Batch, error: QbusError) -> Exception:
+        """What to tell of a batch: that it is kept, or ``error`` where that failed too."""
+        partition = None if batch.is_movable and not batch.was_sent else batch.partition.partition
+        async with self._turn:
+            try:
+                encoded = batch.encoded
+                if encoded is None:
+                    encoded = await asyncio.to_thread(self._encode, batch)
+                await asyncio.to_thread(
+                    self._writer.append, batch.partition.topic, partition, encoded
+                )
+            except Exception as failure:
+                log.exception("%d records of %s are lost", batch.count, batch.partition.topic)
+                error.__cause__ = failure
+                return error
+        return Spooled(self._directory)
+
+    async def close(self) -> None:
+        """Let go of the directory."""
+        async with self._turn:
+            await asyncio.to_thread(self._writer.close)
+
+    def _encode(self, batch: Batch) -> bytearray:
+        return batch.encode(self._options.compression, self._options.compression_level)
