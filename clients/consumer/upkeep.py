@@ -70,8 +70,9 @@ class Upkeep:
         """Read whole topics, or the group's share of them: names, or a pattern."""
         self._wanted = WantedTopics(self._cluster, topics)
         self._refresh_at = 0.0
-        if self._group is None:
+        if self._rebalance is None:
             self._assignment.replace(())
+        if self._group is None:
             return
         if self._rebalance is None:
             self._rebalance = Rebalance(
@@ -87,7 +88,7 @@ class Upkeep:
         """Leave the group, and read nothing; raises what a callback does."""
         try:
             if self._rebalance is not None:
-                await self._rebalance.close(may_commit=True)
+                await self._rebalance.close(may_commit=self._options.auto_commit is not None)
         finally:
             self._rebalance, self._wanted = None, None
             self._assignment.replace(())

@@ -96,14 +96,17 @@ class Rebalance:
         await self._turns.give()
 
     async def close(self, *, may_commit: bool) -> None:
-        """Commit if that is automatic and wanted, tell the user, and leave."""
+        """Commit what was read, if wanted, tell the user, and leave.
+
+        Raises what the user's callbacks raise.
+        """
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
             self._task = None
         try:
-            if may_commit:
-                await self.commit_what_was_read()
+            if may_commit and not self.state.is_lost:
+                await self._commit(self._partitions.to_commit())
             await self.commits.drain()
             await self._let_go(list(self._partitions))
         finally:
@@ -113,11 +116,6 @@ class Rebalance:
                 await self._member.leave("the consumer is being closed")
             except QbusError as error:
                 _log.warning("not left group %s properly: %s", self._options.group, error)
-
-    async def commit_what_was_read(self) -> None:
-        """Commit automatically, if that is wanted; to be called in a poll."""
-        if self._auto_commit and not self.state.is_lost:
-            await self._commit(self._partitions.to_commit())
 
     async def look_around(self) -> None:
         """See what has become of the topics; raises :class:`~qbus.errors.ApiError`."""
@@ -193,11 +191,8 @@ class Rebalance:
             nonlocal chosen, offsets
             chosen = choose()
             self._partitions.stop(chosen)
-            offsets = {
-                partition: offset
-                for partition, offset in self._partitions.to_commit().items()
-                if partition in chosen
-            }
+            read = self._partitions.to_commit()
+            offsets = {partition: read[partition] for partition in chosen if partition in read}
 
         await self._turns.take(stop)
         if self._auto_commit and not self.state.is_lost:
