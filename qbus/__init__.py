@@ -12,6 +12,7 @@ from ._version import __version__
 if TYPE_CHECKING:
     from .clients.admin.types import CreatedTopic, NewTopic, ProducerState, Reassignment
     from .clients.blocking.admin import Admin
+    from .clients.blocking.producer import Producer
     from .clients.errors import (
         ClientClosed,
         ConnectionFailed,
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
         PartialFailure,
         RequestTimedOut,
     )
+    from .clients.producer import BufferFull, BulkDelivery, Delivery, Spooled
     from .clients.types import (
         EARLIEST,
         LATEST,
@@ -44,6 +46,8 @@ __all__ = [
     "Admin",
     "ApiError",
     "BatchMetadata",
+    "BufferFull",
+    "BulkDelivery",
     "ClientClosed",
     "ConfigEntry",
     "ConfigError",
@@ -53,6 +57,7 @@ __all__ = [
     "ConsumerRecord",
     "CorruptBatch",
     "CreatedTopic",
+    "Delivery",
     "ErrorCode",
     "NewTopic",
     "NoOffset",
@@ -60,11 +65,13 @@ __all__ = [
     "OffsetAndTimestamp",
     "PartialFailure",
     "PartitionRecords",
+    "Producer",
     "ProducerState",
     "QbusError",
     "Reassignment",
     "RecordMetadata",
     "RequestTimedOut",
+    "Spooled",
     "TopicPartition",
     "WireError",
     "__version__",
