@@ -13,11 +13,13 @@ if TYPE_CHECKING:
 
 
 class RecordColumns:
-    """Gathers the records of batches as columns. As long as one was made Arrow, it is closed."""
+    """Gathers the records of batches as columns, until they are made an Arrow batch."""
 
     def __init__(self) -> None:
         self.buffers: ColumnsBuffers = codec.twin.ColumnsBuffers()
         """The columns as Arrow lays them out."""
+        self.is_shared = False
+        """Whether an Arrow batch has the buffers: it must never change."""
 
     @property
     def rows(self) -> int:
@@ -36,6 +38,8 @@ class RecordColumns:
         would hold more than 2 GiB, which Arrow's offsets cannot tell; nothing is appended then.
         Raises BufferError once :func:`to_arrow` has shared the buffers.
         """
+        if self.is_shared:
+            raise BufferError("columns that were made an Arrow batch take no more records")
         payload = records_of(batch, header)
         return 0 if payload is None else self.buffers.extend(payload, header, from_offset)
 
@@ -48,6 +52,7 @@ def to_arrow(columns: RecordColumns, topic: str, partition: int) -> Any:
     (int8). Raises MissingExtra without pyarrow.
     """
     pa = import_pyarrow()
+    columns.is_shared = True
     buffers, rows = columns.buffers, columns.rows
     arrays = [
         _binary(buffers.key, rows),
@@ -100,7 +105,7 @@ def _binary(column: "BytesColumn", rows: int, kind: Any = None) -> Any:
 def _headers(buffers: "ColumnsBuffers", rows: int) -> Any:
     pa = import_pyarrow()
     kind = arrow_schema().field("headers").type
-    pairs = len(buffers.header_key.offsets) - 1
+    pairs = buffers.header_key.rows
     arrays = [_names(buffers.header_key, pairs), _binary(buffers.header_value, pairs)]
     structs = pa.StructArray.from_arrays(arrays, fields=list(kind.value_type))
     offsets = [None, pa.py_buffer(buffers.header_offsets)]

@@ -20,9 +20,14 @@ class BytesColumn:
         self.data = bytearray()
         self.null_count = 0
 
+    @property
+    def rows(self) -> int:
+        """How many values there are."""
+        return len(self.offsets) - 1
+
     def append(self, value: bytes | None) -> None:
         """Add one."""
-        index = len(self.offsets) - 1
+        index = self.rows
         if not index & 7:
             self.validity.append(0)
         if value is None:
@@ -61,8 +66,8 @@ class ColumnsBuffers:
         Raises :class:`CorruptBatch`, and OverflowError when the columns may outgrow their limit;
         then nothing was appended.
         """
-        longest = max(len(self.key.data), len(self.value.data), len(self.header_offsets))
-        longest = max(longest, len(self.header_key.data), len(self.header_value.data))
+        columns = (self.key, self.value, self.header_key, self.header_value)
+        longest = max(len(column.data) for column in columns)
         if longest + len(payload) > MAX_BYTES:
             raise OverflowError(f"columns of more than {MAX_BYTES} bytes")
         records = [
@@ -81,7 +86,7 @@ class ColumnsBuffers:
         for name, value in record.headers:
             self.header_key.append(name.encode())
             self.header_value.append(value)
-        self.header_offsets.append(len(self.header_key.offsets) - 1)
+        self.header_offsets.append(self.header_key.rows)
         self.offset.append(record.offset)
         self.timestamp.append(record.timestamp)
         self.timestamp_type.append(record.timestamp_type)

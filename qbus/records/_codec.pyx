@@ -1,0 +1,40 @@
+# cython: language_level=3, boundscheck=True, wraparound=False, cdivision=True
+"""The codec, compiled: what ``qbus.records.pure`` is in plain Python.
+
+It accepts and refuses the same, with the same errors. Memory that is not Python's own is only ever
+read within bounds that were checked before: those of buffers, and those that lengths within them
+claim.
+"""
+
+from array import array
+
+from cython cimport final
+from cpython.buffer cimport (
+    PyBUF_SIMPLE,
+    PyBuffer_FillInfo,
+    PyBuffer_Release,
+    PyObject_GetBuffer,
+)
+from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_Resize
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.long cimport PyLong_AsLongLongAndOverflow
+from cpython.ref cimport Py_INCREF, PyTypeObject
+from cpython.tuple cimport PyTuple_SET_ITEM
+from cpython.unicode cimport PyUnicode_DecodeUTF8
+from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint32_t
+from libc.stdlib cimport free, realloc
+from libc.string cimport memcpy
+
+from qbus.records._murmur2 cimport murmur2_of
+from qbus.records._parse cimport *
+from qbus.records._write cimport OVERHEAD, put_field, put_record, put_varint, varint_size
+
+from .errors import CorruptBatch
+from .fields import encode_headers, timestamp_delta, to_bytes
+from .header import HEADER_SIZE
+from .record import ConsumerRecord
+
+include "_lists.pxi"
+include "_decode.pxi"
+include "_columns.pxi"
+include "_rows.pxi"

@@ -1,0 +1,249 @@
+# Records to the buffers of Arrow columns.
+
+cdef int64_t MAX_BYTES = 0x7FFFFFFF
+
+
+@final
+cdef class Vector:
+    """Memory that grows; a read-only buffer to Python, and while it is one it stays as it is."""
+
+    cdef char* memory
+    cdef Py_ssize_t size
+    cdef Py_ssize_t capacity
+    cdef Py_ssize_t exports
+
+    def __cinit__(self):
+        if not self.reserve(64):
+            raise MemoryError
+
+    def __dealloc__(self):
+        free(self.memory)
+
+    def __len__(self):
+        return self.size
+
+    def __getbuffer__(self, Py_buffer* buffer, int flags):
+        PyBuffer_FillInfo(buffer, self, self.memory, self.size, 1, flags)
+        self.exports += 1
+
+    def __releasebuffer__(self, Py_buffer* buffer):
+        self.exports -= 1
+
+    cdef inline bint reserve(self, Py_ssize_t size) noexcept nogil:
+        if size <= self.capacity - self.size:
+            return True
+        return self.grow(size)
+
+    cdef bint grow(self, Py_ssize_t size) noexcept nogil:
+        cdef Py_ssize_t capacity = max(2 * self.capacity, self.size + size)
+        cdef void* memory = realloc(self.memory, capacity)
+        if memory == NULL:
+            return False
+        self.memory = <char*>memory
+        self.capacity = capacity
+        return True
+
+    cdef inline bint append(self, const void* data, Py_ssize_t size) noexcept nogil:
+        if not self.reserve(size):
+            return False
+        memcpy(self.memory + self.size, data, size)
+        self.size += size
+        return True
+
+    cdef inline bint append_bit(self, Py_ssize_t index, bint bit) noexcept nogil:
+        if not index & 7:
+            if not self.reserve(1):
+                return False
+            self.memory[self.size] = 0
+            self.size += 1
+        self.memory[index >> 3] |= <char>(bit << (index & 7))
+        return True
+
+
+@final
+cdef class BytesColumn:
+    """Values of variable length, or null: a bit for each, where each ends, and their bytes."""
+
+    cdef readonly Vector validity
+    cdef readonly Vector offsets
+    cdef readonly Vector data
+    cdef readonly Py_ssize_t rows
+    cdef readonly Py_ssize_t null_count
+
+    def __cinit__(self):
+        cdef int32_t zero = 0
+        self.validity, self.offsets, self.data = Vector(), Vector(), Vector()
+        self.offsets.append(&zero, 4)
+
+    cdef inline bint add(self, Field field) noexcept nogil:
+        cdef int32_t end
+        if not self.validity.append_bit(self.rows, field.size >= 0):
+            return False
+        if field.size < 0:
+            self.null_count += 1
+        elif not self.data.append(field.data, field.size):
+            return False
+        end = <int32_t>self.data.size
+        self.rows += 1
+        return self.offsets.append(&end, 4)
+
+    cdef bint is_shared(self):
+        return self.validity.exports + self.offsets.exports + self.data.exports > 0
+
+    cdef void cut(self, Py_ssize_t rows, Py_ssize_t null_count) noexcept:
+        """Forget all rows but the first so many, of which so many are null."""
+        self.rows = rows
+        self.null_count = null_count
+        self.offsets.size = 4 * (rows + 1)
+        self.data.size = (<int32_t*>self.offsets.memory)[rows]
+        self.validity.size = (rows + 7) >> 3
+        if rows & 7:
+            self.validity.memory[rows >> 3] &= <char>((1 << (rows & 7)) - 1)
+
+    cdef Py_ssize_t nbytes(self):
+        return self.validity.size + self.offsets.size + self.data.size
+
+
+@final
+cdef class ColumnsBuffers:
+    """The columns of records: what they have in common with others is not among them."""
+
+    cdef readonly Py_ssize_t rows
+    cdef readonly BytesColumn key
+    cdef readonly BytesColumn value
+    cdef readonly Vector header_offsets
+    cdef readonly BytesColumn header_key
+    cdef readonly BytesColumn header_value
+    cdef readonly Vector offset
+    cdef readonly Vector timestamp
+    cdef readonly Vector timestamp_type
+    cdef bint is_busy
+
+    def __cinit__(self):
+        cdef int32_t zero = 0
+        self.key, self.value = BytesColumn(), BytesColumn()
+        self.header_key, self.header_value = BytesColumn(), BytesColumn()
+        self.header_offsets, self.offset = Vector(), Vector()
+        self.timestamp, self.timestamp_type = Vector(), Vector()
+        self.header_offsets.append(&zero, 4)
+
+    @property
+    def nbytes(self):
+        """Bytes that the columns take."""
+        cdef Py_ssize_t pairs = self.header_key.nbytes() + self.header_value.nbytes()
+        return self.key.nbytes() + self.value.nbytes() + pairs + (
+            self.header_offsets.size + 17 * self.rows
+        )
+
+    def extend(self, payload, header, int64_t from_offset):
+        """Append the records of ``payload`` from ``from_offset`` on; how many they are.
+
+        Raises CorruptBatch, and OverflowError when the columns may outgrow their limit; then
+        nothing was appended.
+        """
+        cdef Py_buffer view
+        cdef Parser parser
+        cdef Py_ssize_t before = self.rows
+        self.check_unshared()
+        PyObject_GetBuffer(payload, &view, PyBUF_SIMPLE)
+        self.is_busy = True
+        try:
+            if self.longest() + view.len > MAX_BYTES:
+                raise OverflowError(f"columns of more than {MAX_BYTES} bytes")
+            start(&parser, &view, header)
+            self.fill(&parser, header.records_count, header.timestamp_type, from_offset)
+        finally:
+            self.is_busy = False
+            PyBuffer_Release(&view)
+        return self.rows - before
+
+    cdef int check_unshared(self) except -1:
+        cdef Py_ssize_t exports = self.header_offsets.exports + self.offset.exports
+        exports += self.timestamp.exports + self.timestamp_type.exports
+        exports += self.key.is_shared() + self.value.is_shared()
+        exports += self.header_key.is_shared() + self.header_value.is_shared()
+        if exports or self.is_busy:
+            raise BufferError("columns in use take no more records")
+        return 0
+
+    cdef Py_ssize_t longest(self):
+        cdef Py_ssize_t headers = max(self.header_key.data.size, self.header_value.data.size)
+        cdef Py_ssize_t columns = max(self.key.data.size, self.value.data.size)
+        return max(headers, columns)
+
+    cdef int fill(
+        self, Parser* parser, int64_t count, int8_t timestamp_type, int64_t from_offset
+    ) except -1:
+        cdef Py_ssize_t rows = self.rows, pairs = self.header_key.rows
+        cdef Py_ssize_t keys = self.key.null_count, values = self.value.null_count
+        cdef Py_ssize_t header_values = self.header_value.null_count
+        cdef bint is_filled
+        try:
+            with nogil:
+                is_filled = self.parse(parser, count, timestamp_type, from_offset)
+            if not is_filled:
+                raise MemoryError
+            finish(parser)
+        except BaseException:
+            self.key.cut(rows, keys)
+            self.value.cut(rows, values)
+            self.header_key.cut(pairs, 0)
+            self.header_value.cut(pairs, header_values)
+            self.header_offsets.size = 4 * (rows + 1)
+            self.offset.size = self.timestamp.size = 8 * rows
+            self.timestamp_type.size = self.rows = rows
+            raise
+        return 0
+
+    cdef bint parse(
+        self, Parser* parser, int64_t count, int8_t timestamp_type, int64_t from_offset
+    ) noexcept nogil:
+        """False when memory ran out."""
+        cdef Parsed record
+        cdef int64_t index
+        if not self.reserve(min(count, parser.size // 7), parser.size):
+            return False
+        for index in range(count):
+            if not read_record(parser, &record):
+                return True
+            if record.offset < from_offset:
+                continue
+            if not (self.add(&record, timestamp_type) and self.add_headers(parser[0], &record)):
+                return False
+        return True
+
+    cdef bint reserve(self, Py_ssize_t rows, Py_ssize_t size) noexcept nogil:
+        """Room for so many records, which rarely need more than ``size`` bytes for their values."""
+        return (
+            self.value.data.reserve(size)
+            and self.value.offsets.reserve(4 * rows)
+            and self.key.offsets.reserve(4 * rows)
+            and self.header_offsets.reserve(4 * rows)
+            and self.offset.reserve(8 * rows)
+            and self.timestamp.reserve(8 * rows)
+            and self.timestamp_type.reserve(rows)
+        )
+
+    cdef inline bint add(self, Parsed* record, int8_t timestamp_type) noexcept nogil:
+        self.rows += 1
+        return (
+            self.key.add(record.key)
+            and self.value.add(record.value)
+            and self.offset.append(&record.offset, 8)
+            and self.timestamp.append(&record.timestamp, 8)
+            and self.timestamp_type.append(&timestamp_type, 1)
+        )
+
+    cdef inline bint add_headers(self, Parser parser, Parsed* record) noexcept nogil:
+        cdef int64_t index
+        cdef int32_t end
+        cdef Field key, value
+        parser.pos = record.headers_at
+        for index in range(record.headers_count):
+            # Checked before; memory that someone writes to meanwhile ends the headers early.
+            if not read_header(&parser, &key, &value):
+                break
+            if not (self.header_key.add(key) and self.header_value.add(value)):
+                return False
+        end = <int32_t>self.header_key.rows
+        return self.header_offsets.append(&end, 4)

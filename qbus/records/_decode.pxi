@@ -1,0 +1,122 @@
+# Records to a list.
+
+cdef extern from *:
+    """
+    static CYTHON_INLINE PyObject* new_tuple(PyTypeObject* kind, Py_ssize_t size) {
+        PyObject* made = PyType_GenericAlloc(kind, size);
+    #if PY_VERSION_HEX >= 0x030E0000
+        if (made) ((PyTupleObject*)made)->ob_hash = -1;  /* not known yet */
+    #endif
+        return made;
+    }
+    """
+    object new_tuple(PyTypeObject* kind, Py_ssize_t size)
+
+
+cdef int start(Parser* parser, Py_buffer* payload, object header) except -1:
+    max_delta, base_offset = header.last_offset_delta, header.base_offset
+    if base_offset + max_delta > 0x7FFFFFFFFFFFFFFF:
+        raise CorruptBatch(f"impossible offsets, {max_delta} from {base_offset}")
+    parser.data = <const uint8_t*>payload.buf
+    parser.size = payload.len
+    parser.pos = 0
+    parser.base_offset = base_offset
+    parser.base_timestamp = header.base_timestamp
+    parser.fixed_timestamp = header.max_timestamp
+    parser.has_fixed_timestamp = header.is_log_append_time
+    parser.last_delta = -1
+    parser.max_delta = max_delta
+    parser.fault = NO_FAULT
+    return 0
+
+
+cdef int refuse(Parser* parser) except -1:
+    """Say what was wrong, as ``parse.py`` does."""
+    cdef Fault fault = parser.fault
+    what, other = parser.what, parser.other
+    if fault == WIDE:
+        raise CorruptBatch("a variable-length integer does not fit 64 bits")
+    if fault == NEGATIVE:
+        raise CorruptBatch("a record's length is negative")
+    if fault == TIMESTAMP:
+        raise CorruptBatch("a timestamp does not fit 64 bits")
+    if fault == OFFSET:
+        raise CorruptBatch(f"offset delta {what} after {other}, of {parser.max_delta}")
+    if fault == LENGTH:
+        raise CorruptBatch(f"impossible length {what}")
+    if fault == HEADERS_COUNT:
+        raise CorruptBatch(f"impossible headers count {what}")
+    if fault == HEADER_KEY:
+        raise CorruptBatch("a header's key is null")
+    if fault == RECORD_END:
+        raise CorruptBatch(f"a record ends at {what}, its length says {other}")
+    raise CorruptBatch("records are cut")
+
+
+cdef inline int finish(Parser* parser) except -1:
+    if parser.fault != NO_FAULT:
+        return refuse(parser)
+    if parser.pos != parser.size:
+        raise CorruptBatch(f"{parser.size - parser.pos} bytes after the last record")
+    return 0
+
+
+cdef inline object bytes_of(Field field):
+    if field.size < 0:
+        return None
+    return PyBytes_FromStringAndSize(<const char*>field.data, field.size)
+
+
+cdef inline void put(object record, Py_ssize_t index, object item) noexcept:
+    Py_INCREF(item)
+    PyTuple_SET_ITEM(record, index, item)
+
+
+cdef tuple headers_of(Parser parser, Parsed* record):
+    cdef list headers = []
+    cdef Field key = NULL_FIELD, value = NULL_FIELD
+    parser.pos = record.headers_at
+    for _ in range(record.headers_count):
+        if not read_header(&parser, &key, &value):
+            refuse(&parser)
+        name = PyUnicode_DecodeUTF8(<const char*>key.data, key.size, "replace")
+        headers.append((name, bytes_of(value)))
+    return tuple(headers)
+
+
+def decode_list(payload, header, topic, partition, from_offset):
+    """The records of ``payload`` from ``from_offset`` on."""
+    cdef Py_buffer view
+    cdef Parser parser
+    PyObject_GetBuffer(payload, &view, PyBUF_SIMPLE)
+    try:
+        start(&parser, &view, header)
+        return records_to_list(&parser, header, topic, partition, from_offset)
+    finally:
+        PyBuffer_Release(&view)
+
+
+cdef list records_to_list(
+    Parser* parser, object header, object topic, object partition, int64_t from_offset
+):
+    cdef Parsed parsed
+    cdef object record, timestamp_type = header.timestamp_type
+    cdef PyTypeObject* kind = <PyTypeObject*>ConsumerRecord
+    cdef list records = []
+    for _ in range(<int64_t>header.records_count):
+        if not read_record(parser, &parsed):
+            break
+        if parsed.offset < from_offset:
+            continue
+        record = new_tuple(kind, 8)
+        put(record, 0, topic)
+        put(record, 1, partition)
+        put(record, 2, parsed.offset)
+        put(record, 3, parsed.timestamp)
+        put(record, 4, bytes_of(parsed.key))
+        put(record, 5, bytes_of(parsed.value))
+        put(record, 6, headers_of(parser[0], &parsed) if parsed.headers_count else ())
+        put(record, 7, timestamp_type)
+        records.append(record)
+    finish(parser)
+    return records

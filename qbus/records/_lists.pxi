@@ -1,0 +1,133 @@
+# Keys to partitions, and parallel lists to records.
+
+cdef enum:
+    MAX_FIXED = 40  # bytes that a record may take beyond its key, value and headers
+
+cdef Field NULL_FIELD = Field(NULL, -1)
+cdef Field NO_HEADERS = Field(<const uint8_t*>b"\0", 1)
+
+
+def murmur2(key):
+    """The hash of ``key``, an unsigned 32-bit integer."""
+    cdef bytes data = to_bytes(key, "key", 0)
+    return murmur2_of(<const uint8_t*>PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
+
+
+cdef int32_t check_count(object count) except -1:
+    if not 0 < count <= 0x7FFFFFFF:
+        raise ValueError(f"impossible partitions count {count}")
+    return count
+
+
+cdef inline int32_t partition_of(Field key, int32_t count) noexcept nogil:
+    if key.size < 0:
+        return -1
+    return <int32_t>((murmur2_of(key.data, key.size) & 0x7FFFFFFF) % <uint32_t>count)
+
+
+def partition_for_keys(keys, count):
+    """The partition, of ``count``, of each key as Kafka's Java client chooses it; None: -1."""
+    cdef int32_t partitions = check_count(count)
+    cdef Py_ssize_t index
+    cdef Field field
+    cdef object held
+    cdef list found = []
+    for index, key in enumerate(keys):
+        held = take(key, "key", index, &field)
+        found.append(partition_of(field, partitions))
+    return found
+
+
+cdef inline object take(object item, str what, Py_ssize_t index, Field* field):
+    """The bytes of ``item``, and who must live as long as they are used."""
+    if item is None:
+        field[0] = NULL_FIELD
+        return None
+    if type(item) is not bytes:
+        item = to_bytes(item, what, index)
+    field.data = <const uint8_t*>PyBytes_AS_STRING(item)
+    field.size = PyBytes_GET_SIZE(item)
+    return item
+
+
+@final
+cdef class Writer:
+    """A bytearray that records are appended to; ``close`` takes off what was not used."""
+
+    cdef bytearray batch
+    cdef Py_ssize_t size
+    cdef Py_ssize_t capacity
+
+    def __cinit__(self, bytearray batch):
+        self.batch = batch
+        self.size = self.capacity = len(batch)
+
+    cdef uint8_t* reserve(self, Py_ssize_t size) except NULL:
+        """Where the next bytes go, of which there is room for so many."""
+        if size > self.capacity - self.size:
+            self.capacity = max(2 * self.capacity, self.size + size)
+            PyByteArray_Resize(self.batch, self.capacity)
+        return <uint8_t*>PyByteArray_AS_STRING(self.batch) + self.size
+
+    cdef int add(
+        self, int64_t timestamp, int64_t offset, Field key, Field value, Field headers
+    ) except -1:
+        cdef Py_ssize_t size = OVERHEAD + headers.size
+        size += (key.size if key.size > 0 else 0) + (value.size if value.size > 0 else 0)
+        cdef uint8_t* at = self.reserve(size)
+        self.size += put_record(at, timestamp, offset, key, value, headers) - at
+        return 0
+
+    cdef int close(self) except -1:
+        PyByteArray_Resize(self.batch, self.size)
+        return 0
+
+
+cdef extern from *:
+    bint __builtin_sub_overflow(int64_t, int64_t, int64_t*) noexcept nogil
+
+
+cdef inline int64_t delta_of(object timestamp, int64_t base, Py_ssize_t index) except? -1:
+    cdef int overflow = 0
+    cdef int64_t delta
+    if type(timestamp) is int:
+        delta = PyLong_AsLongLongAndOverflow(timestamp, &overflow)
+        if not overflow and not __builtin_sub_overflow(delta, base, &delta):
+            return delta
+    return timestamp_delta(timestamp, base, index)
+
+
+def encode_lists(values, keys, headers, timestamps, base_timestamp):
+    """The records behind room for a batch's header, and the largest timestamp."""
+    cdef tuple all_values = tuple(values)
+    cdef Py_ssize_t count = len(all_values), index
+    cdef tuple all_keys = of_length(keys, count)
+    cdef tuple all_headers = of_length(headers, count)
+    cdef tuple all_timestamps = of_length(timestamps, count)
+    cdef int64_t base = base_timestamp, delta = 0, latest = 0
+    cdef Field key = NULL_FIELD, value, header
+    cdef object held_key = None, held_value, held_header = None, item
+    cdef Writer writer = Writer(bytearray(HEADER_SIZE))
+    for index in range(count):
+        if all_timestamps is not None:
+            item = all_timestamps[index]
+            delta = 0 if item is None else delta_of(item, base, index)
+        latest = delta if index == 0 or delta > latest else latest
+        if all_keys is not None:
+            held_key = take(all_keys[index], "key", index, &key)
+        held_value = take(all_values[index], "value", index, &value)
+        header = NO_HEADERS
+        if all_headers is not None and all_headers[index] is not None:
+            held_header = take(encode_headers(all_headers[index], index), "", index, &header)
+        writer.add(delta, index, key, value, header)
+    writer.close()
+    return writer.batch, base_timestamp + latest
+
+
+cdef tuple of_length(object items, Py_ssize_t count):
+    if items is None:
+        return None
+    items = tuple(items)
+    if len(items) != count:
+        raise ValueError("sequences are not of one length")
+    return items

@@ -1,0 +1,141 @@
+"""Records out of bytes that nobody has vouched for: `parse.py` in C, for which no GIL is needed."""
+
+from libc.stdint cimport int64_t, uint8_t, uint64_t
+
+cdef extern from *:
+    bint __builtin_add_overflow(int64_t, int64_t, int64_t*) noexcept nogil
+
+cdef enum Fault:
+    NO_FAULT
+    CUT
+    WIDE
+    NEGATIVE
+    TIMESTAMP
+    OFFSET
+    LENGTH
+    HEADERS_COUNT
+    HEADER_KEY
+    RECORD_END
+
+cdef struct Field:
+    const uint8_t* data
+    int64_t size  # -1: null
+
+cdef struct Parsed:
+    int64_t offset
+    int64_t timestamp
+    Field key
+    Field value
+    int64_t headers_count
+    Py_ssize_t headers_at
+
+cdef struct Parser:
+    const uint8_t* data
+    Py_ssize_t size
+    Py_ssize_t pos
+    int64_t base_offset
+    int64_t base_timestamp
+    int64_t fixed_timestamp
+    bint has_fixed_timestamp
+    int64_t last_delta
+    int64_t max_delta
+    Fault fault
+    int64_t what    # the number that is wrong, and what it should have been
+    int64_t other
+
+
+cdef inline bint fail(Parser* parser, Fault fault, int64_t what, int64_t other) noexcept nogil:
+    parser.fault = fault
+    parser.what = what
+    parser.other = other
+    return False
+
+
+cdef inline bint read_varint(Parser* parser, int64_t* number) noexcept nogil:
+    cdef uint64_t rest = 0, byte
+    cdef int shift = 0
+    while True:
+        if parser.pos >= parser.size:
+            return fail(parser, CUT, 0, 0)
+        byte = parser.data[parser.pos]
+        if shift == 63 and byte > 1:
+            return fail(parser, WIDE, 0, 0)
+        parser.pos += 1
+        rest |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            break
+        shift += 7
+    number[0] = <int64_t>(rest >> 1) ^ -<int64_t>(rest & 1)
+    return True
+
+
+cdef inline bint read_field(Parser* parser, Field* field) noexcept nogil:
+    cdef int64_t size
+    if not read_varint(parser, &size):
+        return False
+    if size < -1:
+        return fail(parser, LENGTH, size, 0)
+    field.size = size
+    field.data = parser.data + parser.pos
+    if size > parser.size - parser.pos:
+        return fail(parser, CUT, 0, 0)
+    if size > 0:
+        parser.pos += size
+    return True
+
+
+cdef inline bint read_header(Parser* parser, Field* key, Field* value) noexcept nogil:
+    if not read_field(parser, key):
+        return False
+    if key.size < 0:
+        return fail(parser, HEADER_KEY, 0, 0)
+    return read_field(parser, value)
+
+
+cdef inline bint read_headers(Parser* parser, Parsed* record) noexcept nogil:
+    cdef int64_t index
+    cdef Field key, value
+    if not read_varint(parser, &record.headers_count):
+        return False
+    if not 0 <= record.headers_count <= (parser.size - parser.pos) // 2:
+        return fail(parser, HEADERS_COUNT, record.headers_count, 0)
+    record.headers_at = parser.pos
+    for index in range(record.headers_count):
+        if not read_header(parser, &key, &value):
+            return False
+    return True
+
+
+cdef inline bint read_record(Parser* parser, Parsed* record) noexcept nogil:
+    """The next record, all of it checked; False where it is none, and `fault` says why."""
+    cdef int64_t length, delta
+    cdef Py_ssize_t end
+    if not read_varint(parser, &length):
+        return False
+    if length < 0:
+        return fail(parser, NEGATIVE, 0, 0)
+    if length > parser.size - parser.pos:
+        return fail(parser, CUT, 0, 0)
+    end = parser.pos + length
+    parser.pos += 1  # the attributes, which are unused
+    if not read_varint(parser, &delta):
+        return False
+    if parser.has_fixed_timestamp:
+        record.timestamp = parser.fixed_timestamp
+    elif __builtin_add_overflow(parser.base_timestamp, delta, &record.timestamp):
+        return fail(parser, TIMESTAMP, 0, 0)
+    if not read_varint(parser, &delta):
+        return False
+    if not parser.last_delta < delta <= parser.max_delta:
+        return fail(parser, OFFSET, delta, parser.last_delta)
+    parser.last_delta = delta
+    record.offset = parser.base_offset + delta
+    if not read_field(parser, &record.key):
+        return False
+    if not read_field(parser, &record.value):
+        return False
+    if not read_headers(parser, record):
+        return False
+    if parser.pos != end:
+        return fail(parser, RECORD_END, parser.pos, end)
+    return True

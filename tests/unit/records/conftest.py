@@ -1,0 +1,34 @@
+"""Both twins of the codec go through the same tests."""
+
+import importlib
+import importlib.util
+from collections.abc import Iterator
+from types import ModuleType
+
+import pytest
+
+from qbus.records import codec
+
+IS_BUILT = importlib.util.find_spec("qbus.records._codec") is not None
+NOT_BUILT = "the compiled codec was not built: there was no compiler"
+MODULES = {"python": "qbus.records.pure", "compiled": "qbus.records._codec"}
+
+
+@pytest.fixture(scope="module", params=list(MODULES))
+def twin(request: pytest.FixtureRequest) -> Iterator[ModuleType]:
+    """One twin, which is the one in use."""
+    if request.param == "compiled" and not IS_BUILT:
+        pytest.skip(NOT_BUILT)
+    module = importlib.import_module(MODULES[request.param])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(codec, "twin", module)
+        yield module
+
+
+@pytest.fixture(scope="module")
+def twins() -> tuple[ModuleType, ModuleType]:
+    """Both, to compare."""
+    if not IS_BUILT:
+        pytest.skip(NOT_BUILT)
+    python, compiled = (importlib.import_module(name) for name in MODULES.values())
+    return python, compiled
