@@ -42,25 +42,17 @@ class Cluster:
         client_id: str,
         request_timeout: float,
         *,
-        connect_timeout: float | None = None,
-        reconnect_backoff: float = 0.05,
-        reconnect_backoff_max: float = 1.0,
         metadata_max_age: float = 300.0,
     ) -> None:
         """``bootstrap``: ``host:port,...`` or ``zk://host:port,.../chroot``.
 
-        connect_timeout: for a TCP connection, by default ``request_timeout`` but no more than 10.
         metadata_max_age: after how long topics in use are asked about even if nothing went wrong.
 
         Raises :class:`~qbus.errors.ConfigError`.
         """
         self._bootstrap = bootstraps.parse(bootstrap)
-        self._pool = ConnectionPool(
-            client_id,
-            connect_timeout=connect_timeout or min(request_timeout, _LONGEST_CONNECT),
-            reconnect_backoff=reconnect_backoff,
-            reconnect_backoff_max=reconnect_backoff_max,
-        )
+        connect_timeout = min(request_timeout, _LONGEST_CONNECT)
+        self._pool = ConnectionPool(client_id, connect_timeout=connect_timeout)
         self._metadata_max_age = metadata_max_age
         self.request_timeout = request_timeout
         self.metadata = ClusterMetadata()
