@@ -108,7 +108,20 @@ async def test_sticky_members_get_back_what_they_had(world: World) -> None:
 
 
 @in_a_world
-async def test_who_is_idle_for_too_long_leaves_and_has_lost_everything(world: World) -> None:
+async def test_who_is_idle_for_too_long_leaves(world: World) -> None:
+    reader = world.reader()
+    await world.settle()
+    reader.is_slow = True
+    await asyncio.sleep(MAX_POLL / 2)
+    assert list(world.coordinator.members) == ["m001"], "heartbeats need no polls"
+    await asyncio.sleep(MAX_POLL / 2 + 2)
+    assert world.coordinator.members == {}
+    await world.settle()
+    assert kinds(reader) == ["assigned", "lost", "assigned"]
+
+
+@in_a_world
+async def test_others_do_not_wait_for_the_idle(world: World) -> None:
     idle = world.reader()
     await world.settle()
     idle.is_slow = True

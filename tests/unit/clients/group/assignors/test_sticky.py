@@ -101,6 +101,15 @@ def test_chains_of_moves_even_out_different_subscriptions(assignor: Assignor) ->
 
 
 @both
+def test_of_several_what_nobody_had_before_moves(assignor: Assignor) -> None:
+    wanted = {"a": ("x",), "b": ("x", "y"), "c": ("y",)}
+    x, y = ([TopicPartition(name, i) for i in range(3)] for name in "xy")
+    found = settled(assignor, wanted, {"x": 3, "y": 2}, {"a": x[2:], "b": y[:2], "c": []})
+    assert x[2] in found["a"]
+    assert [len(found[name]) for name in "abc"] == [2, 2, 1]
+
+
+@both
 @given(data=st.data())
 def test_everything_is_shared_out_evenly(assignor: Assignor, data: st.DataObject) -> None:
     wanted = data.draw(subscriptions)
@@ -168,9 +177,18 @@ def test_cooperative_members_are_given_nothing_that_another_says_it_has(
 
 def test_the_later_generation_is_believed() -> None:
     data = StickyAssignor().user_data
-    stale = member("a", user_data=data(Previous(tuple(t(0, 1)), 1)))
-    fresh = member("b", user_data=data(Previous(tuple(t(1)), 2)))
-    assert StickyAssignor().assign([stale, fresh], topics_of({"t": 2})) == {"a": t(0), "b": t(1)}
+    stale = member("a", user_data=data(Previous(tuple(t(0, 1, 2)), 1)))
+    fresh = member("b", user_data=data(Previous(tuple(t(1, 2)), 2)))
+    found = StickyAssignor().assign([stale, fresh], topics_of({"t": 3}))
+    assert found == {"a": t(0), "b": t(1, 2)}
+
+
+def test_two_of_one_generation_are_not_believed() -> None:
+    members = [
+        member("a", owned=t(0), generation=1),
+        member("b", owned=t(0, 1), generation=1),
+    ]
+    assert CooperativeStickyAssignor().assign(members, topics_of({"t": 2})) == {"a": [], "b": t(1)}
 
 
 def test_user_data_of_the_sticky_assignor_is_kafkas() -> None:
