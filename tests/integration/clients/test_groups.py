@@ -1,6 +1,7 @@
 """Groups on a real coordinator: share, take over, resume; also with members of another kind."""
 
 import asyncio
+import re
 import time
 from collections.abc import Sequence
 
@@ -8,7 +9,7 @@ import pytest
 from aiokafka import AIOKafkaConsumer
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 
-from qbus.clients import Admin, Consumer, Producer, TopicPartition
+from qbus.clients import Admin, Consumer, OffsetAndMetadata, Producer, TopicPartition
 from qbus.errors import ApiError, ErrorCode
 
 from .reading import read
@@ -140,3 +141,61 @@ async def test_our_members_and_aiokafkas_share_a_group(bootstrap: str, topic: st
     finally:
         await theirs.stop()
         await ours.close()
+
+
+async def test_cooperative_members_read_on_while_others_join(bootstrap: str, topic: str) -> None:
+    revoked: list[TopicPartition] = []
+    options = {"assignors": ["cooperative-sticky"]}
+    first = member(bootstrap, topic, on_revoked=revoked.extend, **options)
+    await shared([first])
+    second = member(bootstrap, topic, **options)
+    sizes = set()
+    deadline = time.monotonic() + 20
+    while len(second.assignment) < 1 and time.monotonic() < deadline:
+        await asyncio.gather(first.poll(0.02), second.poll(0.02))
+        sizes.add(len(first.assignment))
+    await shared([first, second])
+    assert sizes <= {3, 2}, "never without what it keeps"
+    assert revoked == second.assignment
+    await asyncio.gather(first.close(), second.close())
+
+
+async def test_an_instance_that_is_replaced_is_fenced(bootstrap: str, topic: str) -> None:
+    lost: list[TopicPartition] = []
+    old = member(bootstrap, topic, instance_id="i", on_lost=lost.extend)
+    await shared([old])
+    new = member(bootstrap, topic, instance_id="i")
+    await shared([new])
+    with pytest.raises(ApiError) as caught:
+        await read(old, 1)
+    assert caught.value.code is ErrorCode.FENCED_INSTANCE_ID
+    assert not caught.value.retriable
+    assert len(lost) == 3
+    await asyncio.gather(old.close(), new.close())
+
+
+async def test_topics_and_partitions_that_appear_are_shared_out(
+    bootstrap: str, topic: str, admin: Admin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("qbus.clients.consumer.upkeep._REFRESH_INTERVAL", 0.2)
+    members = [member(bootstrap, topic), member(bootstrap, topic)]
+    for one in members:
+        one.subscribe(re.compile(f"{topic}(-more)?"))
+    await shared(members)
+    await admin.create_topic(f"{topic}-more", partitions=2)
+    await shared(members, total=5)
+    await admin.create_partitions(topic, 4)
+    await shared(members, total=6)
+    await admin.delete_topic(f"{topic}-more")
+    await shared(members, total=4)
+    await asyncio.gather(*(one.close() for one in members))
+
+
+async def test_offsets_keep_their_metadata_and_order(bootstrap: str, topic: str) -> None:
+    place = TopicPartition(topic, 0)
+    consumer = member(bootstrap, topic, auto_commit=False)
+    await shared([consumer])
+    commits = [consumer.commit({place: OffsetAndMetadata(n, f"to {n}")}) for n in range(1, 20)]
+    await asyncio.gather(*commits)
+    assert (await consumer.committed([place]))[place] == OffsetAndMetadata(19, "to 19", -1)
+    await consumer.close()
