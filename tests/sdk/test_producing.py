@@ -197,3 +197,66 @@ async def test_what_is_no_record(
         with pytest.raises((TypeError, ValueError)):
             await producer.send(topic, **record)
         await face.result(await producer.send(topic, b"v"))
+
+
+async def test_many_values_with_everything(bootstrap: str, topic: str, face: Face) -> None:
+    headers = [[("n", b"%d" % number)] if number % 2 else None for number in range(100)]
+    async with face.producer(bootstrap) as producer:
+        delivery = await producer.send_many(
+            topic,
+            lines(100),
+            headers=headers,
+            timestamps=[THEN + number for number in range(100)],
+            partition=0,
+        )
+        await face.result(delivery)
+    for number, record in enumerate(await read_topic(bootstrap, topic, 100)):
+        assert record.timestamp == THEN + number
+        assert record.headers == ((("n", b"%d" % number),) if number % 2 else ())
+
+
+async def test_callbacks_hear_of_every_delivery(bootstrap: str, topic: str, face: Face) -> None:
+    told: list[tuple[str, int]] = []
+    async with face.producer(
+        bootstrap, on_delivery=lambda delivery: told.append(("any", delivery.offset))
+    ) as producer:
+        for _ in range(3):
+            await producer.send(topic, b"v", partition=0)
+        await producer.flush()
+        assert sorted(told) == [("any", 0), ("any", 1), ("any", 2)]
+        await producer.send(
+            topic,
+            b"v",
+            partition=0,
+            on_delivery=lambda delivery: told.append(("own", delivery.offset)),
+        )
+        await producer.flush()
+        assert ("own", 3) in told
+
+
+async def test_a_partitioner_of_ones_own(bootstrap: str, topic: str, face: Face) -> None:
+    def by_length(topic: Any, key: Any, value: Any) -> int:
+        return len(value) % 3
+
+    async with face.producer(bootstrap, partitioner=by_length) as producer:
+        await producer.send_many(topic, [bytes(number) for number in range(30)])
+        for number in range(30):
+            await producer.send(topic, bytes(number))
+    for record in await read_topic(bootstrap, topic, 60):
+        assert record.partition == len(record.value or b"") % 3
+
+
+async def test_a_full_buffer_is_told_or_waited_for(bootstrap: str, topic: str, face: Face) -> None:
+    async def fill(producer: Any) -> None:
+        for _ in range(100):
+            await producer.send(topic, bytes(1000), partition=0)
+
+    options = {"buffer_bytes": 10_000, "batch_bytes": 5_000, "linger_ms": 200}
+    async with face.producer(bootstrap, on_full="raise", **options) as producer:
+        with pytest.raises(QbusError) as caught:
+            await fill(producer)
+        assert caught.value.retriable
+        await producer.flush()
+        await producer.send(topic, bytes(1000), partition=0)
+    async with face.producer(bootstrap, on_full="block", **options) as producer:
+        await fill(producer)
