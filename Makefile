@@ -5,7 +5,7 @@
 
 BIN := .venv/bin
 LINTED := . qbus/broker/ qbus/clients/ qbus/agent/
-PACKAGING := setup.cfg pyproject.toml $(wildcard setup.py)
+PACKAGING := setup.cfg pyproject.toml setup.py $(wildcard qbus/records/_*.p[xy]*)
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test check perf docs clean
@@ -33,7 +33,7 @@ docs: .venv/.dev-ready  ## write those parts of the documentation anew that are 
 	@$(BIN)/python -m tests.unit.docs.generated
 
 clean:  ## remove .venv, caches and build results
-	rm -rf .venv build dist *.egg-info .*_cache .hypothesis
+	rm -rf qbus/records/_codec.c qbus/records/_codec.*.so .venv build dist *.egg-info .*_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .venv/.run-ready: $(PACKAGING)

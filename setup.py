@@ -27,6 +27,7 @@ setup(
             "qbus.records._codec",
             [str(RECORDS / "_codec.pyx")],
             depends=[str(part) for part in sorted(RECORDS.glob("_*.p[x]*"))],
+            extra_compile_args=["-g0"],
             optional=True,
         )
     ],

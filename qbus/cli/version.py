@@ -11,17 +11,22 @@ from .output import emit
 @click.command()
 @json_option
 def version(as_json: bool) -> None:
-    """Print the version of Qbus and of the Python that runs it."""
+    """Print the version of Qbus, of the Python that runs it, and which record codec is in use."""
     from qbus import __version__
+    from qbus.records import CODEC
 
     document = {
         "qbus": __version__,
         "python": platform.python_version(),
         "implementation": platform.python_implementation(),
         "platform": f"{platform.system()} {platform.machine()}",
+        "codec": CODEC,
     }
     emit(
         document,
-        lambda it: f"qbus {it['qbus']} ({it['implementation']} {it['python']}, {it['platform']})",
+        lambda it: (
+            f"qbus {it['qbus']} ({it['implementation']} {it['python']}, {it['platform']}, "
+            f"{it['codec']} codec)"
+        ),
         as_json=as_json,
     )

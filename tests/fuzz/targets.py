@@ -6,13 +6,22 @@ Each target takes any bytes and may end in no error but the ones it names.
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from struct import unpack_from
 
 import atheris
 
 with atheris.instrument_imports(include=["qbus"]):
     from qbus.broker.frames import FrameReader
     from qbus.errors import WireError
-    from qbus.records import CorruptBatch, iter_batches, iter_records
+    from qbus.records import (
+        HEADER_SIZE,
+        BatchHeader,
+        CorruptBatch,
+        codec,
+        iter_batches,
+        iter_records,
+        pure,
+    )
     from qbus.wire import API, decode, decode_request_header, encode
 
 _MAX_FRAME = 1 << 16
@@ -49,6 +58,23 @@ def records(data: bytes) -> None:
                 pass
 
 
+def codecs(data: bytes) -> None:
+    """The same lies, to both twins of the codec: they read the same, or say the same of them."""
+    if len(data) < HEADER_SIZE:
+        return
+    header = BatchHeader(*unpack_from(">qiibIhiqqqhii", data))
+    payload = data[HEADER_SIZE:]
+    outcomes: list[object] = []
+    for twin in (codec.twin, pure):
+        buffers = twin.ColumnsBuffers()
+        try:
+            outcomes.append((twin.decode_list(payload, header, "t", 0, 1), None))
+            buffers.extend(payload, header, 1)
+        except CorruptBatch as error:
+            outcomes.append((str(error), buffers.rows))
+    assert outcomes[0] == outcomes[1]
+
+
 def frames(data: bytes) -> None:
     """A stream cut anywhere; memory stays within what was sent and the limit."""
     reader = FrameReader(memoryview(bytearray(64)), _MAX_FRAME)
@@ -71,6 +97,7 @@ TARGETS: dict[str, Callable[[bytes], None]] = {
     "request": request,
     "response": response,
     "records": records,
+    "codecs": codecs,
     "frames": frames,
 }
 

@@ -25,11 +25,12 @@ def seeds() -> dict[str, list[bytes]]:
         "request": requests,
         "response": [bytes([index, 0]) + bytes(40) for index in range(len(API))],
         "records": [batch, batch + batch],
+        "codecs": [batch],
         "frames": [pack(">i", 5) + b"hello" + pack(">i", 300) + bytes(300)],
     }
 
 
-@pytest.mark.parametrize("target", ["request", "response", "records", "frames"])
+@pytest.mark.parametrize("target", ["request", "response", "records", "codecs", "frames"])
 def test_no_input_ends_in_an_unexpected_error(target: str, tmp_path: Path) -> None:
     corpus = tmp_path / "corpus"
     corpus.mkdir()
