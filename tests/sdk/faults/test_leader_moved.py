@@ -75,3 +75,32 @@ async def test_a_consumer_follows(gives_hints: bool) -> None:
         while seen.count < len(sent):
             seen.add(await read(consumer, 1))
     seen.check_none_skipped()
+
+
+async def test_keyless_records_leave_a_partition_without_a_leader() -> None:
+    """They can be sent as long as any broker lives; what has its partition already has to wait."""
+    async with (
+        FakeCluster(2, {"t": 2}) as cluster,
+        Producer(
+            cluster.bootstrap, batch_bytes=200, request_timeout_ms=500, delivery_timeout_ms=2_000
+        ) as producer,
+    ):
+        cluster.move("t", 1, to=2)
+        cluster.publish()
+        for partition in (0, 1):
+            await (await producer.send("t", b"before", partition=partition))
+        await cluster.kill(2)
+        await producer.send("t", b"lost", partition=1)
+        await asyncio.sleep(0.5)  # by which the producer knows
+        deliveries = [await producer.send("t", b"%d" % number) for number in range(100)]
+        places = await asyncio.wait_for(asyncio.gather(*deliveries), MARGIN)
+        assert {place.partition for place in places} == {0}
+
+
+async def test_a_producer_follows_a_hint_though_the_metadata_lags() -> None:
+    """What the refusal tells is enough: no broker's metadata knows of the new leader (KIP-951)."""
+    async with FakeCluster(2) as cluster, Producer(cluster.bootstrap) as producer:
+        await (await producer.send("t", b"before"))
+        cluster.move("t", 0, to=2)
+        delivery = await producer.send("t", b"after")
+        assert (await asyncio.wait_for(delivery, MARGIN)).offset == 1
