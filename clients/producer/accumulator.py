@@ -9,6 +9,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import accumulate, repeat
+from operator import add
 
 from qbus.clock import Clock
 from qbus.records.crc import Buffer
@@ -44,6 +45,8 @@ class Accumulator:
         self.lock = threading.Lock()
         self.room = threading.Condition(self.lock)
         self.buffered_bytes = 0
+        self.begun = 0
+        """How many batches there were so far."""
         self.queues: dict[TopicPartition, PartitionQueue] = {}
         self.active: dict[TopicPartition, PartitionQueue] = {}
         self.unsettled: set[Batch] = set()
@@ -63,19 +66,19 @@ class Accumulator:
         return self.buffered_bytes >= self._buffer_bytes
 
     def add_value(self, topic: str, value: bytes) -> Delivery | None:
-        """Add a record that is but a value to the batch that takes those; None if there is none."""
-        size = len(value) + RECORD_OVERHEAD
+        """Add a record that is but a value to the batch that takes those; None if there is none.
+
+        This is what each record costs, so it does no more than it must: the bytes are counted when
+        the next batch is begun.
+        """
         with self.lock:
             batch = self._quick.get(topic)
-            if (
-                batch is None
-                or not batch.is_quick
-                or batch.size + size > self._batch_bytes
-                or self.buffered_bytes >= self._buffer_bytes
-            ):
+            if batch is None or not batch.is_quick:
                 return None
-            batch.size += size
-            self.buffered_bytes += size
+            size = batch.size + len(value) + RECORD_OVERHEAD
+            if size > self._batch_bytes:
+                return None
+            batch.size = size
             values = batch.values
             index = len(values)
             values.append(value)
@@ -158,12 +161,13 @@ class Accumulator:
         with self.lock:
             if batch in self.unsettled:
                 self.unsettled.remove(batch)
-                self.buffered_bytes -= batch.size
+                self.buffered_bytes -= batch.counted
                 self.room.notify_all()
 
     def replace(self, batch: Batch, halves: Sequence[Batch]) -> None:
         """A batch was split."""
         with self.lock:
+            self._grow(batch, 0)
             self.unsettled.discard(batch)
             self.unsettled.update(halves)
 
@@ -172,6 +176,8 @@ class Accumulator:
         with self.lock:
             for queue in self.active.values():
                 queue.seal()
+            for batch in self.unsettled:
+                self._grow(batch, 0)
             return list(self.unsettled)
 
     def fail(self, failure: Exception) -> list[Batch]:
@@ -221,6 +227,9 @@ class Accumulator:
         opened = queue.open_batch
         assert isinstance(opened, ListBatch)
         if partition is None:
+            quick = self._quick.get(topic.name)
+            if quick is not None:
+                self._grow(quick, 0)
             self._quick[topic.name] = opened
         else:
             opened.is_movable = False
@@ -231,6 +240,7 @@ class Accumulator:
             batch.on_settled = self._report
         self.active[queue.partition] = queue
         self.unsettled.add(batch)
+        self.begun += 1
 
     def _report(self, batch: Batch) -> None:
         assert self._options.on_delivery is not None
@@ -239,7 +249,9 @@ class Accumulator:
 
     def _grow(self, batch: Batch, size: int) -> None:
         batch.size += size
-        self.buffered_bytes += size
+        if batch in self.unsettled:
+            self.buffered_bytes += batch.size - batch.counted
+            batch.counted = batch.size
 
     def _check(self) -> None:
         if self.failure is not None:
@@ -255,7 +267,14 @@ def _sizes(
     if headers is not None:
         every = repeat(None) if keys is None else keys
         return list(map(item_size, every, values, headers))
-    sizes = [RECORD_OVERHEAD + len(value or b"") for value in values]
+    lengths = _lengths(values)
     if keys is not None:
-        sizes = [size + len(key or b"") for size, key in zip(sizes, keys, strict=True)]
-    return sizes
+        lengths = list(map(add, lengths, _lengths(keys)))
+    return list(map(RECORD_OVERHEAD.__add__, lengths))
+
+
+def _lengths(items: Sequence[Buffer | None]) -> list[int]:
+    try:
+        return list(map(len, items))  # type: ignore[arg-type]
+    except TypeError:  # a null is among them
+        return [len(item or b"") for item in items]

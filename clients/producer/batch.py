@@ -53,7 +53,7 @@ class Batch(ABC):
     """Records for one partition, and what becomes of them.
 
     Any thread may ask or wait; one at a time may add, and only the loop's thread settles or splits.
-    ``size`` is about how many bytes it takes. ``is_movable``: any other partition would do as well.
+    ``size`` is about how many bytes it takes, of which the buffer knows ``counted``. ``is_movable``: any other partition would do as well.
     ``is_quick``: it takes records that are but a value.
     ``was_sent``: it may be stored, whatever was heard of it. ``is_given_up``: nobody hopes for its
     delivery any more, though it may not be settled yet.
@@ -64,6 +64,7 @@ class Batch(ABC):
         "_loop",
         "_waiting",
         "attempts",
+        "counted",
         "created_at",
         "encoded",
         "error",
@@ -93,6 +94,7 @@ class Batch(ABC):
         self.timestamp = timestamp
         self.created_at = created_at
         self.size = 0
+        self.counted = 0
         self.attempts = 0
         self.is_movable = False
         self.is_quick = False
@@ -209,6 +211,7 @@ class Batch(ABC):
             half.on_settled = self.on_settled
         left.size = self.size * left.count // self.count
         right.size = self.size - left.size
+        left.counted, right.counted = left.size, right.size
         if self.identity is not None:
             left.sequence = self.sequence
             right.sequence = (self.sequence + left.count) & 0x7FFFFFFF

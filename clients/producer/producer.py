@@ -148,9 +148,22 @@ class Producer:
         :class:`~qbus.errors.ApiError` for a topic, partition or broker that is not there,
         :class:`~qbus.BufferFull`, and TypeError or ValueError for what cannot be a record.
         """
+        if (
+            key is None
+            and headers is None
+            and partition is None
+            and timestamp is None
+            and broker is None
+            and on_delivery is None
+            and type(value) is bytes
+        ):
+            delivery = self._accumulator.add_value(topic, value)
+            if delivery is not None:
+                return delivery
         check_item(key, value, headers, timestamp)
         description = await self._ready(topic)
-        return self._accumulator.add(
+        begun = self._accumulator.begun
+        delivery = self._accumulator.add(
             description,
             value,
             key,
@@ -160,6 +173,9 @@ class Producer:
             broker=broker,
             on_delivery=on_delivery,
         )
+        if self._accumulator.begun != begun:
+            await asyncio.sleep(0)  # or who sends without a pause lets nothing be sent
+        return delivery
 
     async def send_many(
         self,

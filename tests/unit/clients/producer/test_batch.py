@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -184,8 +185,12 @@ def test_splits_lose_nobody(count: int, turns: list[bool], data: st.DataObject) 
     made.identity, made.sequence = ProducerIdentity(1, 0), 100
     told: list[int] = []
     bulk = BulkDelivery([(made, 0, made.count)])
+
+    def note(index: int) -> Callable[[Delivery], None]:
+        return lambda _: told.append(index)
+
     for index in range(made.count):
-        Delivery(made, index).add_done_callback(lambda _, index=index: told.append(index))
+        Delivery(made, index).add_done_callback(note(index))
     leaves: list[Batch] = [made]
     for _ in turns:
         large = data.draw(st.sampled_from(leaves))
