@@ -157,11 +157,13 @@ def unknown_topic(name: str) -> ApiError:
 def describe(topic: MetadataResponseTopic) -> TopicDescription:
     """A topic as users see it.
 
-    Raises :class:`~qbus.errors.ApiError`: what the broker says of the topic, or
-    UNKNOWN_SERVER_ERROR when it names other partitions than a topic can have.
+    Raises :class:`~qbus.errors.ApiError`: what the broker says of the topic, LEADER_NOT_AVAILABLE
+    when it names no partitions, or UNKNOWN_SERVER_ERROR for others than a topic can have.
     """
     if topic.error_code != ErrorCode.NONE:
         raise api_error(topic.error_code, of=f"topic {topic.name or UUID(bytes=topic.topic_id)}")
+    if not topic.partitions:
+        raise ApiError(ErrorCode.LEADER_NOT_AVAILABLE, f"topic {topic.name} has no partitions yet")
     partitions = sorted(topic.partitions, key=lambda partition: partition.partition_index)
     if [partition.partition_index for partition in partitions] != list(range(len(partitions))):
         raise ApiError(

@@ -100,6 +100,11 @@ def without_topics(response: MetadataResponse) -> None:
     response.topics = []
 
 
+def without_partitions(response: MetadataResponse) -> None:
+    for topic in response.topics:
+        topic.partitions = []
+
+
 def with_partition(index: int, leader: int = 1) -> Lie:
     def lie(response: MetadataResponse) -> None:
         for topic in response.topics:
@@ -139,6 +144,7 @@ METADATA_LIES = {
     "a broker at port -1": with_broker_at("127.0.0.1", -1),
     "a broker at port 70000": with_broker_at("127.0.0.1", 70_000),
     "no topics": without_topics,
+    "no partitions": without_partitions,
     "partition -1": with_partition(-1),
     "partition 2147483647": with_partition(2**31 - 1),
     "a leader that does not exist": with_partition(0, leader=77),
