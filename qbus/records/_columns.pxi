@@ -50,14 +50,25 @@ cdef class Vector:
         self.size += size
         return True
 
-    cdef inline bint append_bit(self, Py_ssize_t index, bint bit) noexcept nogil:
+    # For those who reserved room before:
+
+    cdef inline void push_bit(self, Py_ssize_t index, bint bit) noexcept nogil:
         if not index & 7:
-            if not self.reserve(1):
-                return False
-            self.memory[self.size] = 0
+            self.memory[index >> 3] = 0
             self.size += 1
         self.memory[index >> 3] |= <char>(bit << (index & 7))
-        return True
+
+    cdef inline void push_byte(self, int8_t number) noexcept nogil:
+        self.memory[self.size] = number
+        self.size += 1
+
+    cdef inline void push_int32(self, int32_t number) noexcept nogil:
+        (<int32_t*>(self.memory + self.size))[0] = number
+        self.size += 4
+
+    cdef inline void push_int64(self, int64_t number) noexcept nogil:
+        (<int64_t*>(self.memory + self.size))[0] = number
+        self.size += 8
 
 
 @final
@@ -75,17 +86,19 @@ cdef class BytesColumn:
         self.validity, self.offsets, self.data = Vector(), Vector(), Vector()
         self.offsets.append(&zero, 4)
 
+    cdef inline bint reserve(self, Py_ssize_t rows) noexcept nogil:
+        return self.validity.reserve(rows // 8 + 1) and self.offsets.reserve(4 * rows)
+
     cdef inline bint add(self, Field field) noexcept nogil:
-        cdef int32_t end
-        if not self.validity.append_bit(self.rows, field.size >= 0):
-            return False
+        """Add a value, for which room in all but ``data`` was reserved."""
         if field.size < 0:
             self.null_count += 1
         elif not self.data.append(field.data, field.size):
             return False
-        end = <int32_t>self.data.size
+        self.validity.push_bit(self.rows, field.size >= 0)
+        self.offsets.push_int32(<int32_t>self.data.size)
         self.rows += 1
-        return self.offsets.append(&end, 4)
+        return True
 
     cdef bint is_shared(self):
         return self.validity.exports + self.offsets.exports + self.data.exports > 0
@@ -208,7 +221,7 @@ cdef class ColumnsBuffers:
                 return True
             if record.offset < from_offset:
                 continue
-            if not (self.add(&record, timestamp_type) and self.add_headers(parser[0], &record)):
+            if not (self.add(&record, timestamp_type) and self.add_headers(parser, &record)):
                 return False
         return True
 
@@ -216,8 +229,8 @@ cdef class ColumnsBuffers:
         """Room for so many records, which rarely need more than ``size`` bytes for their values."""
         return (
             self.value.data.reserve(size)
-            and self.value.offsets.reserve(4 * rows)
-            and self.key.offsets.reserve(4 * rows)
+            and self.value.reserve(rows)
+            and self.key.reserve(rows)
             and self.header_offsets.reserve(4 * rows)
             and self.offset.reserve(8 * rows)
             and self.timestamp.reserve(8 * rows)
@@ -226,24 +239,26 @@ cdef class ColumnsBuffers:
 
     cdef inline bint add(self, Parsed* record, int8_t timestamp_type) noexcept nogil:
         self.rows += 1
-        return (
-            self.key.add(record.key)
-            and self.value.add(record.value)
-            and self.offset.append(&record.offset, 8)
-            and self.timestamp.append(&record.timestamp, 8)
-            and self.timestamp_type.append(&timestamp_type, 1)
-        )
+        self.offset.push_int64(record.offset)
+        self.timestamp.push_int64(record.timestamp)
+        self.timestamp_type.push_byte(timestamp_type)
+        return self.key.add(record.key) and self.value.add(record.value)
 
-    cdef inline bint add_headers(self, Parser parser, Parsed* record) noexcept nogil:
+    cdef inline bint add_headers(self, Parser* at, Parsed* record) noexcept nogil:
         cdef int64_t index
-        cdef int32_t end
         cdef Field key, value
+        if record.headers_count == 0:
+            self.header_offsets.push_int32(<int32_t>self.header_key.rows)
+            return True
+        cdef Parser parser = at[0]
         parser.pos = record.headers_at
         for index in range(record.headers_count):
             # Checked before; memory that someone writes to meanwhile ends the headers early.
             if not read_header(&parser, &key, &value):
                 break
+            if not (self.header_key.reserve(1) and self.header_value.reserve(1)):
+                return False
             if not (self.header_key.add(key) and self.header_value.add(value)):
                 return False
-        end = <int32_t>self.header_key.rows
-        return self.header_offsets.append(&end, 4)
+        self.header_offsets.push_int32(<int32_t>self.header_key.rows)
+        return True

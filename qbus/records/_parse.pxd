@@ -3,7 +3,31 @@
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 
 cdef extern from *:
+    """
+    /* Most integers take one or two bytes; compilers leave them out of line unless they must not. */
+    static inline __attribute__((always_inline)) int short_varint(
+        const uint8_t* data, Py_ssize_t size, Py_ssize_t* pos, int64_t* number
+    ) {
+        const uint8_t* at = data + *pos;
+        Py_ssize_t left = size - *pos;
+        uint64_t rest;
+        if (left > 0 && at[0] < 0x80) {
+            rest = at[0];
+            *pos += 1;
+        } else if (left > 1 && at[1] < 0x80) {
+            rest = (uint64_t)(at[0] & 0x7F) | (uint64_t)at[1] << 7;
+            *pos += 2;
+        } else {
+            return 0;
+        }
+        *number = (int64_t)(rest >> 1) ^ -(int64_t)(rest & 1);
+        return 1;
+    }
+    """
     bint __builtin_add_overflow(int64_t, int64_t, int64_t*) noexcept nogil
+    bint short_varint(
+        const uint8_t* data, Py_ssize_t size, Py_ssize_t* pos, int64_t* number
+    ) noexcept nogil
 
 cdef enum Fault:
     NO_FAULT
@@ -52,6 +76,12 @@ cdef inline bint fail(Parser* parser, Fault fault, int64_t what, int64_t other) 
 
 
 cdef inline bint read_varint(Parser* parser, int64_t* number) noexcept nogil:
+    if short_varint(parser.data, parser.size, &parser.pos, number):
+        return True
+    return read_long_varint(parser, number)
+
+
+cdef inline bint read_long_varint(Parser* parser, int64_t* number) noexcept nogil:
     cdef uint64_t rest = 0, byte
     cdef int shift = 0
     while True:
