@@ -44,17 +44,28 @@ class Commits:
         be awaited, and cancelling it stops nothing.
         """
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        if self._state is not None and not self._state.may_commit:
-            done.set_exception(
-                ApiError(ErrorCode.REBALANCE_IN_PROGRESS, "commit again after the next poll")
-            )
-            done.exception()
+        if (refusal := self._refusal()) is not None:
+            done.set_exception(refusal)
+            done.exception()  # nobody has to ask
             return done
         membership = NO_MEMBER if self._state is None else self._state.membership
         self._waiting.append(_Commit(dict(offsets), membership, done))
         if self._task is None:
             self._task = asyncio.create_task(self._work())
         return done
+
+    def _refusal(self) -> ApiError | None:
+        """Why nothing can be committed now.
+
+        A member that has lost its place says so itself: without a generation it would be taken for
+        nobody's member, which may commit anything as long as the group is empty.
+        """
+        if self._state is None or (self._state.may_commit and not self._state.is_lost):
+            return None
+        code = ErrorCode.REBALANCE_IN_PROGRESS
+        if self._state.is_lost:
+            code = ErrorCode.UNKNOWN_MEMBER_ID
+        return ApiError(code, f"{code.name}: the group goes on without us until the next poll")
 
     async def drain(self) -> None:
         """Return when everything that was submitted has succeeded or failed."""

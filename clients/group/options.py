@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass, field
 
+from qbus.errors import ConfigError
+
 from .assignors import DEFAULT_ASSIGNORS, Assignor, assignors_of
 from .callbacks import Callbacks
 
@@ -25,6 +27,15 @@ class GroupOptions:
     assignors: tuple[Assignor, ...] = field(default_factory=lambda: assignors_of(DEFAULT_ASSIGNORS))
     rack: str | None = None
     callbacks: Callbacks = field(default_factory=Callbacks)
+
+    def __post_init__(self) -> None:
+        """Raise :class:`~qbus.errors.ConfigError` for what cannot work."""
+        if self.heartbeat_interval >= self.session_timeout:
+            raise ConfigError("heartbeats have to be more frequent than sessions time out")
+        if self.max_poll_interval <= 0 or self.rebalance_timeout <= 0:
+            raise ConfigError("max_poll_interval_ms and rebalance_timeout_ms are more than 0")
+        if self.instance_id == "":
+            raise ConfigError("an instance_id is not empty")
 
     @property
     def is_cooperative(self) -> bool:

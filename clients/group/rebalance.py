@@ -85,6 +85,7 @@ class Rebalance:
         """Do what has to be done in a poll; raises what stopped the membership, or a callback."""
         self._heartbeats.polled()
         if self.state.failure is not None:
+            await self._stop()
             await self._let_go(list(self._partitions))
             raise self.state.failure
         if self._task is not None and self._task.done():
@@ -100,10 +101,7 @@ class Rebalance:
 
         Raises what the user's callbacks raise.
         """
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
-            self._task = None
+        await self._stop()
         try:
             if may_commit and not self.state.is_lost:
                 await self._commit(self._partitions.to_commit())
@@ -124,15 +122,21 @@ class Rebalance:
         if reason is not None and self.state.phase is Phase.STABLE:
             self.state.request_rejoin(reason)
 
+    async def _stop(self) -> None:
+        """Give up the rebalance that is going on."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+            self._task = None
+
     # The steps of a rebalance.
 
     async def _rebalance(self) -> None:
         delays, attempts = backoff(), 0
         while self.state.rejoin_reason is not None:
-            await self._give_up(self._not_kept)
-            if self._not_kept():
+            result = await self._look_and_join()
+            if result is None:
                 continue  # the place was lost meanwhile
-            result = await self._join()
             if not isinstance(result, Remedy):
                 self._heartbeats.start()
                 await self._take_over(frozenset(result))
@@ -143,10 +147,14 @@ class Rebalance:
                 await asyncio.sleep(next(delays))
         self._changed.set()
 
-    async def _join(self) -> tuple[TopicPartition, ...] | Remedy:
+    async def _look_and_join(self) -> tuple[TopicPartition, ...] | Remedy | None:
+        """The assignment, or what to do first; None: begin again."""
         result: tuple[TopicPartition, ...] | Remedy = Remedy.FAIL
         try:
-            await self.watch.refresh()
+            await self.watch.refresh()  # first: what a pattern matches is not known before
+            await self._give_up(self._not_kept)
+            if self._not_kept():
+                return None
             result = await self._member.join(self.watch.join(), self._partitions)
         except ApiError as error:
             if not error.retriable:

@@ -80,7 +80,7 @@ async def test_an_expelled_member_joins_again_and_its_commit_is_refused() -> Non
     async with FakeBroker({"t": 1}) as broker:
         group = FakeGroup(broker)
         store(broker, numbers(3))
-        async with member(broker, auto_commit=False, heartbeat_interval_ms=60_000) as consumer:
+        async with member(broker, auto_commit=False, heartbeat_interval_ms=40_000) as consumer:
             while not await consumer.poll(0.05):
                 pass
             group.expel("m1")
@@ -284,3 +284,17 @@ async def test_one_string_is_not_a_list_of_topics() -> None:
     async with Consumer("127.0.0.1:1", group="g") as consumer:
         with pytest.raises(ConfigError, match="one string"):
             consumer.subscribe("t")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"heartbeat_interval_ms": 6_000, "session_timeout_ms": 6_000},
+        {"max_poll_interval_ms": 0},
+        {"rebalance_timeout_ms": -1},
+        {"instance_id": ""},
+    ],
+)
+def test_options_that_cannot_work(options: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError):
+        Consumer("127.0.0.1:1", group="g", **options)

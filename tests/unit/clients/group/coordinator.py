@@ -191,7 +191,7 @@ class Coordinator:
     # In the generation.
 
     async def sync(self, request: SyncGroupRequest) -> SyncGroupResponse:
-        code = self._check(request.member_id, request.generation_id)
+        code = self._check(request, request.generation_id)
         if code:
             return SyncGroupResponse(error_code=code)
         assigned = self._assigned
@@ -214,7 +214,10 @@ class Coordinator:
         if twice:
             self.wrong.append(f"{twice} have two owners in generation {self.generation}")
 
-    def _check(self, member_id: str, generation: int) -> ErrorCode:
+    def _check(self, request: Any, generation: int) -> ErrorCode:
+        member_id, instance = request.member_id, request.group_instance_id
+        if instance is not None and self._static.get(instance) != member_id:
+            return ErrorCode.FENCED_INSTANCE_ID
         if member_id not in self.members:
             return ErrorCode.UNKNOWN_MEMBER_ID
         if generation != self.generation:
@@ -223,10 +226,7 @@ class Coordinator:
         return ErrorCode.REBALANCE_IN_PROGRESS if self._is_rebalancing else ErrorCode.NONE
 
     def heartbeat(self, request: HeartbeatRequest) -> HeartbeatResponse:
-        instance = request.group_instance_id
-        if instance is not None and self._static.get(instance) != request.member_id:
-            return HeartbeatResponse(error_code=ErrorCode.FENCED_INSTANCE_ID)
-        return HeartbeatResponse(error_code=self._check(request.member_id, request.generation_id))
+        return HeartbeatResponse(error_code=self._check(request, request.generation_id))
 
     def leave(self, request: LeaveGroupRequest) -> LeaveGroupResponse:
         for identity in request.members:
@@ -236,7 +236,7 @@ class Coordinator:
         return LeaveGroupResponse()
 
     def commit(self, request: OffsetCommitRequest) -> OffsetCommitResponse:
-        code = self._check(request.member_id, request.generation_id_or_member_epoch)
+        code = self._check(request, request.generation_id_or_member_epoch)
         if code == ErrorCode.REBALANCE_IN_PROGRESS:
             code = ErrorCode.NONE  # members may commit until the next generation begins
         if self._assigned is not None and not self._assigned.done() and not self._is_rebalancing:

@@ -185,6 +185,15 @@ async def test_between_two_generations_nothing_can_be_committed() -> None:
     assert caught.value.code is ErrorCode.REBALANCE_IN_PROGRESS
 
 
+async def test_who_has_lost_its_place_does_not_commit_as_nobody() -> None:
+    coordinator, state = Coordinator(), stable()
+    state.lose("expelled")
+    with pytest.raises(ApiError) as caught:
+        await commits(coordinator, state).submit({P0: at(1)})
+    assert caught.value.code is ErrorCode.UNKNOWN_MEMBER_ID
+    assert coordinator.requests == []
+
+
 async def test_who_is_no_member_commits_as_nobody() -> None:
     coordinator = Coordinator()
     await commits(coordinator).submit({P0: at(1)})

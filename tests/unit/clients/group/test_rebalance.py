@@ -193,6 +193,21 @@ async def test_topics_that_match_a_pattern_come_and_go(world: World) -> None:
 
 
 @in_a_world
+async def test_another_pattern_takes_nothing_that_still_matches(world: World) -> None:
+    reader = world.reader(re.compile("t"), assignors=COOPERATIVE)
+    await world.settle()
+    world.topics["u"] = 1
+    reader.subscribe(re.compile("[tu]"))
+    await asyncio.sleep(3)
+    await world.settle()
+    assert kinds(reader) == ["assigned", "assigned"]
+    world.topics = {"u": 1}
+    reader.subscribe(["u"])
+    await asyncio.sleep(3)
+    assert reader.told[2:] == [("revoked", t(0, 1, 2, 3)), ("assigned", [])]
+
+
+@in_a_world
 async def test_partitions_that_are_added_are_shared_out(world: World) -> None:
     world.reader(assignors=COOPERATIVE)
     world.reader(assignors=COOPERATIVE)

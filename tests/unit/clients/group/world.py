@@ -103,6 +103,11 @@ class Network:
         )
 
 
+def as_cluster(network: Network) -> Any:
+    """All that a member asks of a cluster."""
+    return network
+
+
 class Reader:
     """A consumer that reads one record a poll of each partition, and commits now and then."""
 
@@ -115,7 +120,7 @@ class Reader:
         self.is_slow = False
         self.failure: ApiError | None = None
         self.assignment = Assignment()
-        network: Any = Network(world)
+        self.network = as_cluster(Network(world))
         options = GroupOptions(
             "g",
             instance,
@@ -127,10 +132,14 @@ class Reader:
             callbacks=Callbacks(self._assigned, self._revoked, self._lost),
         )
         self.rebalance = Rebalance(
-            network, options, self.assignment, asyncio.Event(), auto_commit=True
+            self.network, options, self.assignment, asyncio.Event(), auto_commit=True
         )
-        self.rebalance.subscribe(WantedTopics(network, topics))
+        self.subscribe(topics)
         self.task = asyncio.create_task(self.live())
+
+    def subscribe(self, topics: Any) -> None:
+        """Want these from now on."""
+        self.rebalance.subscribe(WantedTopics(self.network, topics))
 
     async def live(self) -> None:
         looked_at = 0.0
@@ -207,6 +216,7 @@ class World:
         self.random = random.Random(seed)
         self.topics = topics
         self.loss = loss
+        self.is_lossy = loss > 0
         self.coordinator = Coordinator()
         self.readers: list[Reader] = []
         self.wrong: list[str] = []
@@ -234,7 +244,7 @@ class World:
         for partition in partitions:
             position = giver.assignment.position(partition) or 0
             committed = self.coordinator.committed.get(partition, 0)
-            if self.loss == 0.0 and committed < position:
+            if not self.is_lossy and committed < position:
                 self.wrong.append(f"{partition} was read to {position}, committed to {committed}")
 
     def everything(self) -> list[TopicPartition]:
@@ -256,4 +266,4 @@ class World:
             is_whole = self.owned() == self.everything()
             if not is_whole or any(r.rebalance.state.rejoin_reason for r in self.readers):
                 since = clock()
-            assert clock() < deadline, (self.owned(), [r.rebalance.state for r in self.readers])
+            assert clock() < deadline, [vars(r.rebalance.state) for r in self.readers]
