@@ -11,6 +11,7 @@ cdef class Vector:
     cdef Py_ssize_t size
     cdef Py_ssize_t capacity
     cdef Py_ssize_t exports
+    cdef bint is_growing
 
     def __cinit__(self):
         if not self.reserve(64):
@@ -23,6 +24,8 @@ cdef class Vector:
         return self.size
 
     def __getbuffer__(self, Py_buffer* buffer, int flags):
+        if self.is_growing:
+            raise BufferError("columns are being appended to")
         PyBuffer_FillInfo(buffer, self, self.memory, self.size, 1, flags)
         self.exports += 1
 
@@ -157,16 +160,20 @@ cdef class ColumnsBuffers:
         cdef Py_buffer view
         cdef Parser parser
         cdef Py_ssize_t before = self.rows
-        self.check_unshared()
         PyObject_GetBuffer(payload, &view, PyBUF_SIMPLE)
-        self.is_busy = True
+        try:
+            self.check_unshared()
+        except BufferError:
+            PyBuffer_Release(&view)
+            raise
+        self.set_growing(True)  # other threads may come by while the GIL is released
         try:
             if self.longest() + view.len > MAX_BYTES:
                 raise OverflowError(f"columns of more than {MAX_BYTES} bytes")
             start(&parser, &view, header)
             self.fill(&parser, header.records_count, header.timestamp_type, from_offset)
         finally:
-            self.is_busy = False
+            self.set_growing(False)
             PyBuffer_Release(&view)
         return self.rows - before
 
@@ -179,10 +186,20 @@ cdef class ColumnsBuffers:
             raise BufferError("columns in use take no more records")
         return 0
 
+    cdef void set_growing(self, bint is_growing) noexcept:
+        cdef BytesColumn column
+        cdef Vector vector
+        self.is_busy = is_growing
+        for column in (self.key, self.value, self.header_key, self.header_value):
+            for vector in (column.validity, column.offsets, column.data):
+                vector.is_growing = is_growing
+        for vector in (self.header_offsets, self.offset, self.timestamp, self.timestamp_type):
+            vector.is_growing = is_growing
+
     cdef Py_ssize_t longest(self):
         cdef Py_ssize_t headers = max(self.header_key.data.size, self.header_value.data.size)
         cdef Py_ssize_t columns = max(self.key.data.size, self.value.data.size)
-        return max(headers, columns)
+        return max(max(headers, columns), self.header_key.rows)
 
     cdef int fill(
         self, Parser* parser, int64_t count, int8_t timestamp_type, int64_t from_offset

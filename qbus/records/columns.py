@@ -13,7 +13,10 @@ if TYPE_CHECKING:
 
 
 class RecordColumns:
-    """Gathers the records of batches as columns, until they are made an Arrow batch."""
+    """Gathers the records of batches as columns, until they are made an Arrow batch.
+
+    For one thread at a time.
+    """
 
     def __init__(self) -> None:
         self.buffers: ColumnsBuffers = codec.twin.ColumnsBuffers()

@@ -67,7 +67,7 @@ class ColumnsBuffers:
         then nothing was appended.
         """
         columns = (self.key, self.value, self.header_key, self.header_value)
-        longest = max(len(column.data) for column in columns)
+        longest = max(self.header_key.rows, *(len(column.data) for column in columns))
         if longest + len(payload) > MAX_BYTES:
             raise OverflowError(f"columns of more than {MAX_BYTES} bytes")
         records = [

@@ -1,6 +1,9 @@
 """Batches to columns, and those to Arrow, by both twins."""
 
+import contextlib
 import sys
+from concurrent.futures import ThreadPoolExecutor
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -100,6 +103,33 @@ def test_what_is_shared_never_changes() -> None:
         columns.buffers.extend(batch[61:], read_header(batch), 0)
     del columns
     assert table["value"].to_pylist() == [b"value"] * 10
+
+
+def test_threads_that_share_columns_by_mistake_do_no_harm(twin: ModuleType) -> None:
+    if twin.__name__.endswith("pure"):
+        pytest.skip("plain Python keeps memory whole by itself")
+    batch = encode_records([b"value" * 10] * 2000, base_timestamp=1)
+    header, columns = read_header(batch), RecordColumns()
+
+    def append() -> int:
+        rows = 0
+        for _ in range(50):
+            with contextlib.suppress(BufferError):
+                rows += columns.append(batch, header)
+        return rows
+
+    def look() -> int:
+        for _ in range(500):
+            with contextlib.suppress(BufferError):
+                bytes(columns.buffers.offset)[-8:]
+        return 0
+
+    with ThreadPoolExecutor(3) as pool:
+        taken = sum(job.result() for job in [pool.submit(it) for it in (append, append, look)])
+    assert columns.rows == taken
+    table = to_arrow(columns, "t", 0)
+    table.validate(full=True)
+    assert set(table["value"].to_pylist()) == {b"value" * 10}
 
 
 def test_pyarrow_is_named_when_it_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
