@@ -8,10 +8,13 @@ import pytest
 
 from qbus.errors import ApiError, ErrorCode
 from qbus.wire import ApiKey
+from qbus.wire.messages.fetch import FetchResponse
 from qbus.wire.messages.find_coordinator import Coordinator, FindCoordinatorResponse
 from qbus.wire.messages.join_group import JoinGroupResponse
+from tests.sdk.features import needs
 from tests.sdk.hostile.victims import (
     LIMIT,
+    PATIENCE,
     Starved,
     administer,
     consume,
@@ -104,3 +107,27 @@ async def test_offsets_that_are_always_out_of_range() -> None:
             await consume(broker.bootstrap)
         assert len(broker.asked(ApiKey.LIST_OFFSETS)) < MOST_A_SECOND
         assert len(broker.asked(ApiKey.FETCH)) < MOST_A_SECOND
+
+
+@needs("rack")
+async def test_a_replica_that_prefers_another() -> None:
+    """Each broker holds the partition for nearer to the other one (KIP-392)."""
+    async with FakeCluster(2) as cluster, asyncio.timeout(LIMIT):
+        for node in cluster.nodes.values():
+            honest = node.handlers[ApiKey.FETCH]
+
+            async def prefer(
+                request: Any, honest: Any = honest, other: int = 3 - node.node_id
+            ) -> FetchResponse:
+                response: FetchResponse = await honest(request)
+                for topic in response.responses:
+                    for part in topic.partitions:
+                        part.preferred_read_replica = other
+                        part.records = b""
+                return response
+
+            node.handlers[ApiKey.FETCH] = prefer
+        with pytest.raises(Starved):
+            await consume(cluster.bootstrap, rack="here")
+        asked = sum(len(node.asked(ApiKey.FETCH)) for node in cluster.nodes.values())
+        assert asked < 2 * MOST_A_SECOND * PATIENCE
