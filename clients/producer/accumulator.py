@@ -252,6 +252,8 @@ class Accumulator:
         if batch in self.unsettled:
             self.buffered_bytes += batch.size - batch.counted
             batch.counted = batch.size
+        if self.is_full:
+            self._quick.clear()
 
     def _check(self) -> None:
         if self.failure is not None:

@@ -53,10 +53,12 @@ class Batch(ABC):
     """Records for one partition, and what becomes of them.
 
     Any thread may ask or wait; one at a time may add, and only the loop's thread settles or splits.
-    ``size`` is about how many bytes it takes, of which the buffer knows ``counted``. ``is_movable``: any other partition would do as well.
-    ``is_quick``: it takes records that are but a value.
-    ``was_sent``: it may be stored, whatever was heard of it. ``is_given_up``: nobody hopes for its
-    delivery any more, though it may not be settled yet.
+
+    size: about how many bytes it takes, of which the buffer knows ``counted``.
+    is_movable: any other partition would do as well.
+    is_quick: it takes records that are but a value.
+    was_sent: it may be stored, whatever was heard of it.
+    is_given_up: nobody hopes for its delivery any more, though it may not be settled yet.
     """
 
     __slots__ = (
