@@ -38,8 +38,13 @@ def parse_records(payload: bytes, header: BatchHeader) -> Iterator[Record]:  # n
     pos = 0
     try:
         for _ in range(header.records_count):
-            length, pos = decode_varint(payload, pos)
-            if length < 0:
+            number = payload[pos]
+            if number > 0x7F and payload[pos + 1] < 0x80:
+                length = (number & 0x7F | payload[pos + 1] << 7) >> 1
+                pos += 2
+            else:
+                length, pos = decode_varint(payload, pos)
+            if number & 1:
                 raise CorruptBatch("a record's length is negative")
             end = pos + length
             if end > size:
