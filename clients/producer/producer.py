@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any, Self
 
-from qbus.clock import Clock, SystemClock
+from qbus.clock import SystemClock
 from qbus.records.crc import Buffer
 
 from ..cluster import Cluster, retrying
@@ -60,7 +60,6 @@ class Producer:
         on_delivery: OnDelivery | None = None,
         spool_dir: Spool | None = None,
         client_id: str = "qbus-producer",
-        clock: Clock | None = None,
     ) -> None:
         """Connects at the first send.
 
@@ -87,7 +86,6 @@ class Producer:
         on_delivery: is called with the delivery of each record when it is done, in the loop.
         spool_dir: a directory in which to keep what is not delivered in time.
         client_id: what brokers call this client in their logs and quotas.
-        clock: for tests.
 
         Raises :class:`~qbus.errors.ConfigError`.
         """
@@ -110,7 +108,7 @@ class Producer:
             on_delivery=on_delivery,
             spool_dir=spool_dir,
         )
-        clock = clock or SystemClock()
+        clock = SystemClock()
         self._cluster = Cluster(bootstrap, client_id, self._options.request_timeout)
         self._accumulator = Accumulator(self._options, clock)
         self._sender = Sender(self._cluster, self._accumulator, self._options, clock)

@@ -25,7 +25,6 @@ def test_both_faces_have_the_same_arguments() -> None:
     names = [n for n, f in inspect.getmembers(aio.Producer, callable) if not n.startswith("_")]
     for name in ("__init__", *names):
         theirs = dict(inspect.signature(getattr(aio.Producer, name)).parameters)
-        theirs.pop("clock", None)
         ours = inspect.signature(getattr(Producer, name)).parameters
         assert dict(ours) == theirs, name
 
