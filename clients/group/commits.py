@@ -62,10 +62,9 @@ class Commits:
         """
         if self._state is None or (self._state.may_commit and not self._state.is_lost):
             return None
-        code = ErrorCode.REBALANCE_IN_PROGRESS
         if self._state.is_lost:
-            code = ErrorCode.UNKNOWN_MEMBER_ID
-        return ApiError(code, f"{code.name}: the group goes on without us until the next poll")
+            return ApiError(ErrorCode.UNKNOWN_MEMBER_ID, "we have no place in the group")
+        return ApiError(ErrorCode.REBALANCE_IN_PROGRESS, "commit again after the next poll")
 
     async def drain(self) -> None:
         """Return when everything that was submitted has succeeded or failed."""

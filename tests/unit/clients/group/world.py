@@ -214,6 +214,7 @@ class World:
 
     def __init__(self, seed: int, topics: dict[str, int], loss: float = 0.0) -> None:
         self.random = random.Random(seed)
+        random.seed(seed)  # for what our own code draws
         self.topics = topics
         self.loss = loss
         self.is_lossy = loss > 0
