@@ -38,6 +38,25 @@ class NoOffset(ApiError):  # noqa: N818 - what is missing
         super().__init__(ErrorCode.OFFSET_OUT_OF_RANGE, message)
 
 
+class LogTruncated(ApiError):  # noqa: N818 - what happened
+    """A partition's log was cut before what was read of it (KIP-320).
+
+    Records from ``diverging_offset`` to ``position`` were read, and are not in the log any more, or
+    others are in their place: seek to where reading should go on.
+    """
+
+    def __init__(self, topic: str, partition: int, position: int, diverging_offset: int) -> None:
+        super().__init__(
+            ErrorCode.OFFSET_OUT_OF_RANGE,
+            f"{topic}-{partition} was read up to {position},"
+            f" and its log was cut to {diverging_offset} since",
+        )
+        self.topic = topic
+        self.partition = partition
+        self.position = position
+        self.diverging_offset = diverging_offset
+
+
 class PartialFailure(ApiError):  # noqa: N818 - what happened
     """Several things were asked for at once, and not all were done.
 

@@ -1,12 +1,12 @@
 """What the clients take and return: small, typed, immutable."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
 from uuid import UUID
 
 from qbus.records import ConsumerRecord as ConsumerRecord  # noqa: PLC0414 - re-exported
-from qbus.records import Record
 
 LATEST = -1
 """In place of an offset or a time: after the last record."""
@@ -42,12 +42,19 @@ class BatchMetadata(NamedTuple):
     timestamp: int
 
 
-class PartitionRecords(NamedTuple):
-    """Records of one partition, in order."""
+@dataclass(frozen=True, slots=True)
+class PartitionRecords:
+    """Records of one partition, in order: a sequence of them, with a name."""
 
     topic: str
     partition: int
-    records: list[Record]
+    records: list[ConsumerRecord]
+
+    def __iter__(self) -> Iterator[ConsumerRecord]:
+        return iter(self.records)
+
+    def __len__(self) -> int:
+        return len(self.records)
 
 
 class OffsetAndTimestamp(NamedTuple):

@@ -1,10 +1,11 @@
 """The partitions that a consumer reads, and how far it is in each. Pure."""
 
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 
 from qbus.errors import QbusError
 
-from ..types import OffsetAndMetadata, TopicPartition
+from ..types import ConsumerRecord, OffsetAndMetadata, TopicPartition
 from .fetched import Fetched
 
 
@@ -13,17 +14,67 @@ class PartitionState:
 
     ``position`` is None as long as it has to be found: where ``reset_to`` (EARLIEST or LATEST) is,
     or, when that is None too, where the group left off. A partition that ``is_stopped`` gives no
-    more records: the group is taking it away, and what was read of it is being committed.
+    more records: the group is taking it away, and what was read of it is being committed. One that
+    ``is_paused`` keeps what was fetched until the user goes on. ``epoch`` is that of the leader
+    that wrote the record before the position, ``leader_epoch`` that of the leader whose log was
+    found to have it; -1: not known. ``handed`` is the record that an iteration gave last, while it
+    has more that were taken; ``cuts`` counts how often those became void. ``end_offset`` and
+    ``start_offset`` are what the leader told last.
     """
 
-    __slots__ = ("committed", "fetched", "is_stopped", "position", "reset_to")
+    __slots__ = (
+        "committed",
+        "cuts",
+        "end_offset",
+        "epoch",
+        "fetched",
+        "handed",
+        "is_paused",
+        "is_stopped",
+        "leader_epoch",
+        "nearby",
+        "nearby_until",
+        "position",
+        "reset_to",
+        "start_offset",
+    )
 
     def __init__(self) -> None:
         self.position: int | None = None
         self.reset_to: int | None = None
         self.committed: int | None = None
-        self.fetched: Fetched | None = None
+        self.fetched: deque[Fetched] = deque()
+        self.handed: ConsumerRecord | None = None
+        self.cuts = 0
         self.is_stopped = False
+        self.is_paused = False
+        self.epoch = -1
+        self.leader_epoch = -1
+        self.start_offset = -1
+        self.end_offset = -1
+        self.nearby = -1
+        self.nearby_until = 0.0
+
+    @property
+    def fetch_offset(self) -> int | None:
+        """Where the next fetch begins: after what was fetched already."""
+        return self.fetched[-1].next_offset if self.fetched else self.position
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of frames that wait to be read."""
+        return sum(fetched.nbytes for fetched in self.fetched)
+
+    def drop(self) -> None:
+        """What was fetched, or taken and not handed on, is not wanted."""
+        self.fetched.clear()
+        self.handed = None
+        self.cuts += 1
+
+    @property
+    def read_to(self) -> int | None:
+        """The offset after the last record that the user has."""
+        return self.position if self.handed is None else self.handed.offset + 1
 
 
 class Assignment:
@@ -42,6 +93,8 @@ class Assignment:
 
     def replace(self, partitions: Iterable[TopicPartition]) -> None:
         """Read these from now on, from positions that have yet to be found."""
+        for state in self.states.values():
+            state.drop()
         self.states = {partition: PartitionState() for partition in partitions}
 
     def add(self, partitions: Iterable[TopicPartition]) -> None:
@@ -54,12 +107,15 @@ class Assignment:
         for partition in partitions:
             state = self.states.get(partition)
             if state is not None:
-                state.is_stopped, state.fetched = True, None
+                state.is_stopped = True
+                state.drop()
 
     def remove(self, partitions: Iterable[TopicPartition]) -> None:
         """Read these no longer."""
         for partition in partitions:
-            self.states.pop(partition, None)
+            state = self.states.pop(partition, None)
+            if state is not None:
+                state.drop()
 
     def move_to_end(self, partition: TopicPartition) -> None:
         """Let the other partitions have their turn first."""
@@ -68,19 +124,25 @@ class Assignment:
     def position(self, partition: TopicPartition) -> int | None:
         """Where the next record is; None: not yet known, or not assigned."""
         state = self.states.get(partition)
-        return state.position if state is not None else None
+        return state.read_to if state is not None else None
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
         """Go on elsewhere; a negative offset is EARLIEST or LATEST.
 
         Raises :class:`~qbus.errors.QbusError` when the partition is not assigned.
         """
+        state = self.assigned(partition)
+        state.drop()
+        state.epoch = -1
+        state.position = offset if offset >= 0 else None
+        state.reset_to = offset if offset < 0 else None
+
+    def assigned(self, partition: TopicPartition) -> PartitionState:
+        """One partition; raises :class:`~qbus.errors.QbusError` when it is not assigned."""
         state = self.states.get(partition)
         if state is None:
             raise QbusError(f"{partition.topic}-{partition.partition} is not assigned")
-        state.fetched = None
-        state.position = offset if offset >= 0 else None
-        state.reset_to = offset if offset < 0 else None
+        return state
 
     def without_position(self) -> dict[TopicPartition, int | None]:
         """The partitions whose position has to be found, and where."""
@@ -90,19 +152,22 @@ class Assignment:
             if state.position is None
         }
 
-    def found(self, partition: TopicPartition, offset: int, *, committed: bool) -> None:
-        """A position that was missing."""
+    def found(
+        self, partition: TopicPartition, offset: int, *, committed: bool, epoch: int = -1
+    ) -> None:
+        """A position that was missing, and the epoch of what is before it."""
         state = self.states.get(partition)
         if state is not None and state.position is None:
             state.position = offset
+            state.epoch = epoch
             state.committed = offset if committed else None
 
     def to_commit(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """The positions that are not committed yet."""
         return {
-            partition: OffsetAndMetadata(state.position)
+            partition: OffsetAndMetadata(read_to, leader_epoch=state.epoch)
             for partition, state in self.states.items()
-            if state.position is not None and state.position != state.committed
+            if (read_to := state.read_to) is not None and read_to != state.committed
         }
 
     def committed(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:

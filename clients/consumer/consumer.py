@@ -3,8 +3,8 @@
 import asyncio
 import re
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Self
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from typing import Any, Self, TypeVar
 
 from qbus.errors import ConfigError
 
@@ -25,11 +25,17 @@ from ..types import (
 )
 from .assignment import Assignment
 from .fetcher import Fetcher
-from .options import ConsumerOptions, OffsetReset
+from .iteration import Iteration
+from .options import ConsumerOptions, IsolationLevel, OffsetReset, check_options
+from .taking import Taking
 from .upkeep import Upkeep
+
+T = TypeVar("T")
 
 _LOOK_AROUND = 1.0
 """Seconds after which a waiting poll sees whether something is due that no event tells of."""
+_ARROW_RECORDS = 1_000_000
+_ITERATED_RECORDS = 500
 
 
 class Consumer:
@@ -45,6 +51,7 @@ class Consumer:
         *,
         group: str | None = None,
         offset_reset: OffsetReset = "latest",
+        isolation_level: IsolationLevel = "read_uncommitted",
         auto_commit: bool = True,
         auto_commit_interval_ms: int = 5_000,
         instance_id: str | None = None,
@@ -60,9 +67,11 @@ class Consumer:
         fetch_min_bytes: int = 1,
         fetch_max_bytes: int = 50 * 1024 * 1024,
         fetch_max_wait_ms: int = 500,
-        partition_max_bytes: int = 1024 * 1024,
+        partition_max_bytes: int = 4 * 1024 * 1024,
+        prefetch_bytes: int = 64 * 1024 * 1024,
         max_poll_records: int = 20_000,
         check_crcs: bool = True,
+        metadata_max_age_ms: int = 300_000,
         request_timeout_ms: int = 30_000,
         client_id: str = "qbus-consumer",
     ) -> None:
@@ -72,6 +81,8 @@ class Consumer:
         group: share the topics with the other members of this group, and keep offsets in it.
         offset_reset: where to begin in a partition without a committed or an existing offset:
             "earliest", "latest", or "none" for an error.
+        isolation_level: "read_committed" hides the records of transactions that were aborted, and
+            those of open ones until they are committed (KIP-98).
         auto_commit: commit, every ``auto_commit_interval_ms`` and at the end, what earlier polls
             returned. Only with a group.
         instance_id: make a static member, which may restart without a rebalance (KIP-345).
@@ -88,22 +99,30 @@ class Consumer:
             another, and when they are gone because the group went on without us (by default
             ``on_revoked`` is called then). What they raise, the poll raises.
         fetch_min_bytes, fetch_max_wait_ms: how much a broker gathers for an answer, and how long.
-        fetch_max_bytes, partition_max_bytes: about how much one answer may hold.
+        fetch_max_bytes, partition_max_bytes: about how much one answer may hold, of all partitions
+            and of one.
+        prefetch_bytes: how much may be fetched before it is asked for. Brokers give whole batches,
+            so that it may be more by one of each.
         max_poll_records: how many records a poll returns at most.
         check_crcs: verify the checksum of every batch.
+        metadata_max_age_ms: after how long leaders are asked for even if nothing went wrong.
+        request_timeout_ms: how long an answer may take.
+        client_id: what brokers call this client in their logs.
 
         Raises :class:`~qbus.errors.ConfigError`.
         """
-        if offset_reset not in {"earliest", "latest", "none"}:
-            raise ConfigError(f"offset_reset is earliest, latest or none, not {offset_reset!r}")
+        check_options(offset_reset, isolation_level)
         self._options = ConsumerOptions(
             offset_reset=offset_reset,
             fetch_min_bytes=fetch_min_bytes,
             fetch_max_bytes=fetch_max_bytes,
             partition_max_bytes=partition_max_bytes,
+            prefetch_bytes=prefetch_bytes,
             fetch_max_wait=fetch_max_wait_ms / 1000,
             max_poll_records=max_poll_records,
             check_crcs=check_crcs,
+            read_committed=isolation_level == "read_committed",
+            rack=rack,
             auto_commit=auto_commit_interval_ms / 1000 if auto_commit and group else None,
         )
         self._group = group and GroupOptions(
@@ -118,9 +137,15 @@ class Consumer:
             callbacks=Callbacks(on_assigned, on_revoked, on_lost),
         )
         self._changed = asyncio.Event()
-        self._cluster = Cluster(bootstrap, client_id, request_timeout_ms / 1000)
+        self._cluster = Cluster(
+            bootstrap,
+            client_id,
+            request_timeout_ms / 1000,
+            metadata_max_age=metadata_max_age_ms / 1000,
+        )
         self._assignment = Assignment()
         self._fetcher = Fetcher(self._cluster, self._assignment, self._options, self._changed)
+        self._taking = Taking(self._assignment, self._fetcher.answers)
         self._upkeep = Upkeep(
             self._cluster, self._assignment, self._options, self._group or None, self._changed
         )
@@ -165,27 +190,37 @@ class Consumer:
 
     # Reading.
 
-    async def poll(self, timeout: float = 1.0) -> list[ConsumerRecord]:
-        """The next records, waiting up to ``timeout`` seconds for the first; may be none.
+    async def poll(
+        self, timeout: float = 1.0, max_records: int | None = None
+    ) -> list[PartitionRecords]:
+        """The next records by partition, waiting up to ``timeout`` seconds for the first.
+
+        May be none; no more than ``max_records``, by default ``max_poll_records``.
 
         Raises :class:`~qbus.errors.ApiError` for what cannot pass by itself, such as
-        :class:`~qbus.records.CorruptBatch`, or OFFSET_OUT_OF_RANGE without an ``offset_reset``.
+        :class:`~qbus.records.CorruptBatch`, :class:`~qbus.LogTruncated`, or OFFSET_OUT_OF_RANGE
+        without an ``offset_reset``.
         """
-        new_record = tuple.__new__
-        return [
-            new_record(ConsumerRecord, (topic, partition, *record))
-            for topic, partition, records in await self.poll_batches(timeout)
-            for record in records
-        ]
+        limit = max_records or self._options.max_poll_records
+        return await self._poll(timeout, lambda: self._taking.records(limit))
 
-    async def poll_batches(self, timeout: float = 1.0) -> list[PartitionRecords]:
-        """As :meth:`poll`, by partition: quicker for many records."""
+    async def poll_arrow(self, timeout: float = 1.0, max_records: int | None = None) -> list[Any]:
+        """As :meth:`poll`, one ``pyarrow.RecordBatch`` for each partition that has records.
+
+        Columns: key, value, headers, topic, partition, offset, timestamp, timestamp_type. Batches
+        are taken whole, so there may be some more records than ``max_records``, by default
+        1,000,000. Raises :class:`~qbus.records.MissingExtra` without pyarrow.
+        """
+        limit = max_records or _ARROW_RECORDS
+        return await self._poll(timeout, lambda: self._taking.arrow(limit))
+
+    async def _poll(self, timeout: float, take: Callable[[], list[T]]) -> list[T]:
         deadline = time.monotonic() + timeout
         await asyncio.sleep(0)
         while True:
             self._changed.clear()
             await self._upkeep.run()
-            found = self._fetcher.take()
+            found = take()
             self._fetcher.start()
             remaining = deadline - time.monotonic()
             if found or remaining <= 0:
@@ -196,6 +231,17 @@ class Consumer:
             except TimeoutError:
                 continue
 
+    async def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
+        """Record after record, for ever; the position is behind the one that was given last."""
+        iteration = Iteration(self._assignment)
+        try:
+            while True:
+                for batch in iteration.begin(await self.poll(_LOOK_AROUND, _ITERATED_RECORDS)):
+                    for record in iteration.of(batch):
+                        yield record
+        finally:
+            iteration.end()
+
     # Where it reads.
 
     def position(self, topic: str, partition: int) -> int | None:
@@ -205,6 +251,42 @@ class Consumer:
     def seek(self, topic: str, partition: int, offset: int) -> None:
         """Go on at ``offset``, which may be EARLIEST or LATEST, in an assigned partition."""
         self._assignment.seek(TopicPartition(topic, partition), offset)
+
+    async def seek_to_time(self, topic: str, partition: int, timestamp: int) -> None:
+        """Go on at the first record from a time on, in milliseconds since the Unix epoch.
+
+        After the last record if there is none so late.
+        """
+        where = TopicPartition(topic, partition)
+        self._assignment.assigned(where)
+        found = (await list_offsets(self._cluster, {where: timestamp}))[where]
+        if found.offset < 0:
+            found = (await list_offsets(self._cluster, {where: LATEST}))[where]
+        self._assignment.seek(where, found.offset)
+
+    def pause(self, partitions: Iterable[TopicPartition]) -> None:
+        """Give no records of these, which stay assigned, until :meth:`resume`."""
+        for partition in partitions:
+            self._assignment.assigned(partition).is_paused = True
+
+    def resume(self, partitions: Iterable[TopicPartition]) -> None:
+        """Give records of these again."""
+        for partition in partitions:
+            self._assignment.assigned(partition).is_paused = False
+        self._changed.set()
+
+    @property
+    def paused(self) -> list[TopicPartition]:
+        """The assigned partitions that are paused."""
+        states = self._assignment.states.items()
+        return sorted(partition for partition, state in states if state.is_paused)
+
+    async def lag(self) -> dict[TopicPartition, int]:
+        """How many records are still to be read of each assigned partition with a position."""
+        positions = {one: self._assignment.position(one) for one in self._assignment}
+        known = {one: at for one, at in positions.items() if at is not None}
+        ends = await self.end_offsets(known)
+        return {one: max(ends[one] - at, 0) for one, at in known.items() if one in ends}
 
     async def offsets_for_times(
         self, times: Mapping[TopicPartition, int]
@@ -248,6 +330,15 @@ class Consumer:
             offsets = self._assignment.to_commit()
         if offsets:
             await self._upkeep.commit(offsets)
+
+    def commit_nowait(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None = None
+    ) -> asyncio.Future[None]:
+        """As :meth:`commit`, without waiting: the future tells, and need not be awaited."""
+        self._needed_group()
+        if offsets is None:
+            offsets = self._assignment.to_commit()
+        return self._upkeep.commit(offsets)
 
     async def committed(
         self, partitions: Iterable[TopicPartition] | None = None

@@ -1,71 +1,146 @@
 """What one fetch brought from one partition, handed out bit by bit."""
 
-from collections.abc import Iterator
-from itertools import dropwhile, islice
+from collections.abc import Iterator, Sequence
 
-from qbus.records import BatchHeader, CorruptBatch, Record, check_crc, iter_batches, iter_records
+from qbus.records import (
+    BatchHeader,
+    ConsumerRecord,
+    CorruptBatch,
+    RecordColumns,
+    check_crc,
+    decode_records,
+    iter_batches,
+)
+from qbus.wire.messages.fetch import AbortedTransaction
+
+from ..types import TopicPartition
+from .transactions import AbortedProducers
 
 
 class Fetched:
-    """Whole batches, decoded only as records are taken.
+    """Whole batches, decoded only as they are taken.
 
-    ``position`` is the offset to go on at after what was taken.
+    ``position`` is the offset to go on at after what was taken, ``epoch`` that of the leader that
+    wrote what is before it (-1: not known), ``next_offset`` the offset after all that came.
     """
 
-    def __init__(self, position: int, data: memoryview, *, check_crcs: bool) -> None:
+    def __init__(
+        self,
+        partition: TopicPartition,
+        position: int,
+        data: memoryview,
+        *,
+        check_crcs: bool,
+        aborted: Sequence[AbortedTransaction] = (),
+    ) -> None:
+        """``aborted``: the transactions whose records are not to be seen (read_committed)."""
+        self.partition = partition
         self.position = position
+        self.epoch = -1
         self.is_exhausted = False
-        self._batches = iter_batches(data, partial_tail=True)
-        self._check_crcs = check_crcs
-        self._header: BatchHeader | None = None
-        self._records: Iterator[Record] = iter(())
+        self.nbytes = len(data)
+        self.next_offset = _end_of(data, position)
+        self._batches = self._visible(data, check_crcs, AbortedProducers(aborted))
+        self._records: list[ConsumerRecord] = []
+        self._taken = 0
+        self._batch_end = position
         self._error: CorruptBatch | None = None
 
-    def take(self, limit: int) -> list[Record]:
+    def take(self, limit: int) -> list[ConsumerRecord]:
         """Up to ``limit`` records; none when there are no more.
 
         Raises :class:`~qbus.records.CorruptBatch` once all records before the damage are taken.
         """
-        taken: list[Record] = []
-        try:
-            while len(taken) < limit and not self.is_exhausted:
-                self._take_from_batch(taken, limit - len(taken))
-        except CorruptBatch as error:
-            self._error = error
-        if self._error is not None and not taken:
-            self.is_exhausted = True
-            raise self._error
+        taken: list[ConsumerRecord] = []
+        while len(taken) < limit and (self._records or self._decode_next(bool(taken))):
+            rest = self._records[self._taken :] if self._taken else self._records
+            room = limit - len(taken)
+            if len(rest) <= room:
+                taken = taken + rest if taken else rest
+                self._records, self._taken = [], 0
+                self.position = self._batch_end
+            else:
+                taken += rest[:room]
+                self._taken += room
+                self.position = taken[-1].offset + 1
         return taken
 
-    def _take_from_batch(self, taken: list[Record], limit: int) -> None:
-        if self._error is not None:
-            raise self._error
-        if self._header is None and not self._next_batch():
-            self.is_exhausted = True
-            return
-        assert self._header is not None
-        before = len(taken)
+    def take_columns(self, columns: RecordColumns, limit: int) -> None:
+        """Append whole batches to ``columns`` until they hold ``limit`` records or there are none.
+
+        Raises as :meth:`take`, before anything is appended.
+        """
+        while columns.rows < limit:
+            found = self._next(has_taken=columns.rows > 0)
+            if found is None:
+                return
+            header, batch = found
+            try:
+                columns.append(batch, header, self.position)
+            except CorruptBatch as error:
+                self._fail(error, has_taken=columns.rows > 0)
+                return
+            self._records, self._taken = [], 0
+            self.position = header.last_offset + 1
+
+    def _decode_next(self, has_taken: bool) -> bool:
+        """Whether there is another batch; its records may be none."""
+        found = self._next(has_taken)
+        if found is None:
+            return False
+        header, batch = found
+        self._batch_end = header.last_offset + 1
         try:
-            taken.extend(islice(self._records, limit))
-        finally:  # what precedes the damage is taken
-            if len(taken) > before:
-                self.position = taken[-1].offset + 1
-        if len(taken) - before < limit:
-            self.position = max(self.position, self._header.last_offset + 1)
-            self._header = None
+            self._records = decode_records(batch, header, *self.partition, self.position)
+        except CorruptBatch as error:
+            self._fail(error, has_taken)
+            return False
+        if not self._records:
+            self.position = self._batch_end
+        return True
 
-    def _next_batch(self) -> bool:
-        for header, batch in self._batches:
-            if self._check_crcs:
+    def _next(self, has_taken: bool) -> tuple[BatchHeader, memoryview] | None:
+        if self._error is not None:
+            self._fail(self._error, has_taken)
+            return None
+        try:
+            found = next(self._batches, None)
+        except CorruptBatch as error:
+            self._fail(error, has_taken)
+            return None
+        if found is None:
+            self.is_exhausted = True
+            self.position = max(self.position, self.next_offset)
+        return found
+
+    def _fail(self, error: CorruptBatch, has_taken: bool) -> None:
+        """Raise at once, or when it is asked for what comes after what was taken."""
+        self._error = error
+        if not has_taken:
+            self.is_exhausted = True
+            raise error
+
+    def _visible(
+        self, data: memoryview, check_crcs: bool, aborted: AbortedProducers
+    ) -> Iterator[tuple[BatchHeader, memoryview]]:
+        for header, batch in iter_batches(data, partial_tail=True):
+            if check_crcs:
                 check_crc(batch, header)
-            if header.is_control or header.last_offset < self.position:
-                self.position = max(self.position, header.last_offset + 1)
+            hidden = aborted.hides(header, batch)
+            if header.last_offset < self.position:
                 continue
-            self._header = header
-            # A batch may begin before the offset that was asked for.
-            self._records = dropwhile(self._is_before, iter_records(batch))
-            return True
-        return False
+            self.epoch = header.partition_leader_epoch
+            if hidden:
+                self.position = header.last_offset + 1
+            else:
+                yield header, batch
 
-    def _is_before(self, record: Record) -> bool:
-        return record.offset < self.position
+
+def _end_of(data: memoryview, position: int) -> int:
+    """The offset after the last whole batch, as far as the headers make sense."""
+    try:
+        for header, _ in iter_batches(data, partial_tail=True):
+            position = max(position, header.last_offset + 1)
+    except CorruptBatch:
+        pass  # whoever takes the records is told
+    return position

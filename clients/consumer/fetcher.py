@@ -1,36 +1,39 @@
-"""Fetches for all assigned partitions: one long poll at a time to each broker that leads some."""
+"""Fetches for all assigned partitions: one long poll at a time to each broker."""
 
 import asyncio
+import time
 from collections.abc import Mapping
+from typing import NamedTuple
 
-from qbus.errors import ApiError, ErrorCode, QbusError
-from qbus.records import CorruptBatch, Record
+from qbus.errors import ApiError, QbusError
 from qbus.wire import ApiKey
-from qbus.wire.messages.fetch import (
-    FetchPartition,
-    FetchRequest,
-    FetchResponse,
-    FetchTopic,
-    PartitionData,
-)
+from qbus.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 
 from ..cluster import Cluster, Lane
-from ..errors import NoOffset, api_error, check
+from ..errors import check
 from ..grouping import by_topic
-from ..types import EARLIEST, LATEST, PartitionRecords, TopicPartition
+from ..types import TopicPartition
+from .answers import Answers
 from .assignment import Assignment, PartitionState
-from .fetched import Fetched
 from .options import ConsumerOptions
+from .truncation import LogCheck
 
-RESETS: Mapping[str, int] = {"earliest": EARLIEST, "latest": LATEST}
 _RETRY_DELAY = 0.1
+_READ_COMMITTED = 1
+
+
+class _Ask(NamedTuple):
+    """What is asked of one broker: offsets by partition, and for how many bytes at most."""
+
+    offsets: dict[TopicPartition, int]
+    max_bytes: int
 
 
 class Fetcher:
-    """Fills the assignment's partitions and hands out what they hold.
+    """Keeps the assignment's partitions filled, ahead of who takes from them.
 
-    A partition is fetched again when all that it held was taken: an answer is on its way while the
-    user works on the records before it, and memory is bounded by one answer of each broker.
+    What waits to be taken and what was asked for is no more than ``prefetch_bytes`` together, but
+    for one batch from each broker: brokers give a whole one, however large.
     """
 
     def __init__(
@@ -40,149 +43,109 @@ class Fetcher:
         options: ConsumerOptions,
         changed: asyncio.Event,
     ) -> None:
+        self.answers = Answers(cluster, assignment, options)
         self._cluster = cluster
         self._assignment = assignment
         self._options = options
         self._changed = changed
+        self._check = LogCheck(cluster, assignment, self.answers, changed)
         self._fetches: dict[int, asyncio.Task[None]] = {}
-        self._failure: QbusError | None = None
+        self._asked: dict[int, _Ask] = {}
 
     async def close(self) -> None:
         """Give up what is in flight."""
-        fetches = list(self._fetches.values())
+        fetches = [*self._fetches.values(), *self._check.tasks]
         for fetch in fetches:
             fetch.cancel()
         await asyncio.gather(*fetches, return_exceptions=True)
 
     def start(self) -> None:
-        """Ask each leader for its partitions that hold nothing, unless it is being asked."""
+        """Ask each broker for its partitions that have room, unless it is being asked."""
         wanted: dict[int, dict[TopicPartition, int]] = {}
         for partition, state in self._assignment.states.items():
-            if state.position is None or state.fetched is not None or state.is_stopped:
+            offset = state.fetch_offset
+            if offset is None or not self._has_room(state):
                 continue
-            try:
-                leader = self._cluster.metadata.leader(*partition)
-            except ApiError:
-                continue  # until the metadata is there
-            if leader not in self._fetches:
-                wanted.setdefault(leader, {})[partition] = state.position
-        for leader, positions in wanted.items():
-            self._fetches[leader] = asyncio.create_task(self._fetch(leader, positions))
+            broker = self._broker_for(partition, state)
+            if broker is not None and broker not in self._fetches:
+                wanted.setdefault(broker, {})[partition] = offset
+        for broker, offsets in wanted.items():
+            room = self._room()
+            if room <= 0:
+                return
+            self._asked[broker] = ask = _Ask(offsets, min(room, self._options.fetch_max_bytes))
+            self._fetches[broker] = asyncio.create_task(self._fetch(broker, ask))
 
-    def take(self) -> list[PartitionRecords]:
-        """Records that have arrived; the partitions that gave some come last the next time.
+    def _has_room(self, state: PartitionState) -> bool:
+        if state.is_stopped or state.is_paused:
+            return False
+        return state.held_bytes < self._options.partition_max_bytes
 
-        Raises :class:`~qbus.errors.ApiError` when something cannot be read, after the records that
-        can.
-        """
-        taken: list[PartitionRecords] = []
-        room = self._options.max_poll_records
-        for partition, state in list(self._assignment.states.items()):
-            if state.fetched is None or room <= 0:
-                continue
-            try:
-                records = self._take(partition, state, room)
-            except CorruptBatch as error:
-                self._failure = error
-                continue
-            if records:
-                taken.append(PartitionRecords(*partition, records))
-                room -= len(records)
-                self._assignment.move_to_end(partition)
-        if self._failure is not None and not taken:
-            failure, self._failure = self._failure, None
-            raise failure
-        return taken
+    def _room(self) -> int:
+        held = sum(state.held_bytes for state in self._assignment.states.values())
+        coming = sum(ask.max_bytes for ask in self._asked.values())
+        return self._options.prefetch_bytes - held - coming
 
-    def _take(self, partition: TopicPartition, state: PartitionState, room: int) -> list[Record]:
-        assert state.fetched is not None
+    def _broker_for(self, partition: TopicPartition, state: PartitionState) -> int | None:
+        """Its leader, or the replica nearby that the leader named; None: not to be asked now."""
         try:
-            return state.fetched.take(room)
-        except CorruptBatch as error:
-            topic, index = partition
-            raise CorruptBatch(f"{topic}-{index} at {state.position}: {error}") from error
-        finally:
-            state.position = state.fetched.position
-            if state.fetched.is_exhausted:
-                state.fetched = None
+            leader = self._cluster.metadata.leader(*partition)
+        except ApiError:
+            return None  # until the metadata is there
+        if not self._check.is_sound(partition, state):
+            return None
+        if state.nearby in self._cluster.metadata.nodes and time.monotonic() < state.nearby_until:
+            return state.nearby
+        return leader
 
-    async def _fetch(self, leader: int, positions: Mapping[TopicPartition, int]) -> None:
+    async def _fetch(self, broker: int, ask: _Ask) -> None:
         try:
             response: FetchResponse = await self._cluster.ask(
-                leader,
+                broker,
                 ApiKey.FETCH,
-                self._request(positions),
+                self._request(ask),
                 lane=Lane.FETCH,
                 timeout=self._cluster.request_timeout + self._options.fetch_max_wait,
             )
             check(response.error_code, of="fetch")
-            has_failed = self._arrived(positions, response)
+            has_failed = self.answers.arrived(broker, ask.offsets, response)
         except QbusError as error:
             has_failed = True
-            self._cluster.metadata.forget({partition.topic for partition in positions})
-            if not (isinstance(error, ApiError) and error.retriable):
-                self._failure = error
+            self.answers.unanswered(ask.offsets, error)
+        self._asked.pop(broker, None)
         self._changed.set()
         if has_failed:
             await asyncio.sleep(_RETRY_DELAY)
-        self._fetches.pop(leader, None)
+        self._fetches.pop(broker, None)
         self._changed.set()
 
-    def _request(self, positions: Mapping[TopicPartition, int]) -> FetchRequest:
+    def _request(self, ask: _Ask) -> FetchRequest:
+        options = self._options
         return FetchRequest(
-            max_wait_ms=int(self._options.fetch_max_wait * 1000),
-            min_bytes=self._options.fetch_min_bytes,
-            max_bytes=self._options.fetch_max_bytes,
+            max_wait_ms=int(options.fetch_max_wait * 1000),
+            min_bytes=options.fetch_min_bytes,
+            max_bytes=ask.max_bytes,
+            isolation_level=_READ_COMMITTED if options.read_committed else 0,
+            rack_id=options.rack or "",
             topics=[
                 FetchTopic(
                     topic=topic,
                     partitions=[
                         FetchPartition(
                             partition=index,
-                            fetch_offset=positions[TopicPartition(topic, index)],
-                            partition_max_bytes=self._options.partition_max_bytes,
+                            current_leader_epoch=self._leader_epoch(topic, index),
+                            fetch_offset=ask.offsets[TopicPartition(topic, index)],
+                            partition_max_bytes=min(options.partition_max_bytes, ask.max_bytes),
                         )
                         for index in indexes
                     ],
                 )
-                for topic, indexes in by_topic(positions).items()
+                for topic, indexes in by_topic(ask.offsets).items()
             ],
         )
 
-    def _arrived(self, positions: Mapping[TopicPartition, int], response: FetchResponse) -> bool:
-        """Keep what came; whether something has to change before asking again helps."""
-        has_failed = False
-        for topic in response.responses:
-            for data in topic.partitions:
-                partition = TopicPartition(topic.topic, data.partition_index)
-                state = self._assignment.states.get(partition)
-                asked_for = positions.get(partition)
-                if state is None or asked_for is None or state.position != asked_for:
-                    continue  # no longer assigned, or the user went elsewhere
-                if state.is_stopped:
-                    continue
-                if data.error_code != ErrorCode.NONE:
-                    has_failed = True
-                    self._refused(partition, state, data)
-                elif data.records:
-                    state.fetched = Fetched(
-                        asked_for, data.records, check_crcs=self._options.check_crcs
-                    )
-        return has_failed
-
-    def _refused(
-        self, partition: TopicPartition, state: PartitionState, data: PartitionData
-    ) -> None:
-        topic, index = partition
-        if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
-            reset_to = RESETS.get(self._options.offset_reset)
-            if reset_to is None:
-                self._failure = NoOffset(f"{topic}-{index} has no offset {state.position}")
-            else:
-                state.position, state.reset_to = None, reset_to
-            return
-        error = api_error(data.error_code, of=f"{topic}-{index}")
-        if error.retriable:
-            self._cluster.metadata.forget([topic])
-        else:
-            self._failure = error
+    def _leader_epoch(self, topic: str, index: int) -> int:
+        known: Mapping[str, object] = self._cluster.metadata.topics
+        if topic not in known:
+            return -1
+        return self._cluster.metadata.topics[topic].partitions[index].leader_epoch

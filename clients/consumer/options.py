@@ -1,9 +1,12 @@
 """What can be chosen about a consumer."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
+
+from qbus.errors import ConfigError
 
 OffsetReset = Literal["earliest", "latest", "none"]
+IsolationLevel = Literal["read_uncommitted", "read_committed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,7 +17,20 @@ class ConsumerOptions:
     fetch_min_bytes: int
     fetch_max_bytes: int
     partition_max_bytes: int
+    prefetch_bytes: int
     fetch_max_wait: float
     max_poll_records: int
     check_crcs: bool
+    read_committed: bool
+    rack: str | None
     auto_commit: float | None
+
+
+def check_options(offset_reset: str, isolation_level: str) -> None:
+    """Raise :class:`~qbus.errors.ConfigError` for words that mean nothing."""
+    for name, value, allowed in (
+        ("offset_reset", offset_reset, get_args(OffsetReset)),
+        ("isolation_level", isolation_level, get_args(IsolationLevel)),
+    ):
+        if value not in allowed:
+            raise ConfigError(f"{name} is one of {', '.join(allowed)}, not {value!r}")

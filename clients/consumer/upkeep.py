@@ -22,8 +22,8 @@ from ..group.topics import Wanted, WantedTopics
 from ..offsets import list_offsets
 from ..retry import backoff
 from ..types import OffsetAndMetadata, TopicPartition
+from .answers import RESETS
 from .assignment import Assignment
-from .fetcher import RESETS
 from .options import ConsumerOptions
 
 _log = logging.getLogger(__name__)
@@ -219,7 +219,9 @@ class Upkeep:
         if self._group is not None and unset:
             committed = await fetch_committed(self._cluster, self._group.group, unset)
             for partition, offset in committed.items():
-                self._assignment.found(partition, offset.offset, committed=True)
+                self._assignment.found(
+                    partition, offset.offset, committed=True, epoch=offset.leader_epoch
+                )
                 missing.pop(partition, None)
         times = {
             partition: self._default(partition) if reset_to is None else reset_to

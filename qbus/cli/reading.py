@@ -1,6 +1,7 @@
 """One command's reading of a topic: where it starts, when it ends, what it has dealt with."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -95,14 +96,14 @@ class Reading:
         """
         remaining = count
         while not (exit_at_end and await self._is_at_end()):
-            for batch in await self._consumer.poll_batches(_POLL_S):
+            for batch in await self._consumer.poll(_POLL_S):
                 partition = TopicPartition(batch.topic, batch.partition)
                 records = batch.records[:remaining]
                 if exit_at_end:
                     end = self._end.get(partition, 0)
                     records = [record for record in records if record.offset < end]
                 if records:
-                    yield batch._replace(records=records)
+                    yield replace(batch, records=records)
                     self._done[partition] = records[-1].offset + 1
                 if remaining is not None:
                     remaining -= len(records)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from qbus.clients.types import PartitionRecords
-    from qbus.records import Record
+    from qbus.records import ConsumerRecord, Record
 
 Format = Callable[["PartitionRecords"], bytes]
 
@@ -46,7 +46,7 @@ def json_objects(batch: "PartitionRecords") -> bytes:
     return "\n".join(lines).encode("utf-8", "replace")
 
 
-def record_fields(record: "Record") -> dict[str, Any]:
+def record_fields(record: "Record | ConsumerRecord") -> dict[str, Any]:
     """A record as JSON can hold it.
 
     Bytes are text; where they are not UTF-8 they are base64, and a field of the same name and

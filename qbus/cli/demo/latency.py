@@ -64,7 +64,7 @@ async def measure(bootstrap: str, topic: str) -> Latencies:
 async def _receive(consumer: Consumer, count: int) -> dict[bytes, float]:
     received: dict[bytes, float] = {}
     while len(received) < count:
-        for batch in await consumer.poll_batches(1.0):
+        for batch in await consumer.poll(1.0):
             now = time.perf_counter()
             received.update({bytes(record.value or b""): now for record in batch.records})
     return received

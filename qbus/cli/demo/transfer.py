@@ -93,7 +93,7 @@ class Group:
         self, number: int, member: Consumer, records: int, advance: Callable[[int], None]
     ) -> None:
         while self._records < records:
-            for batch in await member.poll_batches(_POLL_S):
+            for batch in await member.poll(_POLL_S):
                 self._take(number, batch)
                 advance(len(batch.records))
             if time.perf_counter() - self._last_at > _PATIENCE_S:

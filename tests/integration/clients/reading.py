@@ -5,6 +5,7 @@ import time
 from collections.abc import Awaitable, Callable
 
 from qbus.clients import Consumer, ConsumerRecord
+from tests.support.polling import flat
 
 
 async def eventually(holds: Callable[[], Awaitable[bool]], within: float = 20.0) -> None:
@@ -21,7 +22,7 @@ async def read(consumer: Consumer, count: int, within: float = 20.0) -> list[Con
     found: list[ConsumerRecord] = []
     while len(found) < count:
         assert time.monotonic() < deadline, f"{len(found)} of {count} records"
-        found += await consumer.poll(0.5)
+        found += flat(await consumer.poll(0.5))
     return found
 
 

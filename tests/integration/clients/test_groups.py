@@ -11,6 +11,7 @@ from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 
 from qbus.clients import Admin, Consumer, OffsetAndMetadata, Producer, TopicPartition
 from qbus.errors import ApiError, ErrorCode
+from tests.support.polling import flat
 
 from .reading import read
 
@@ -77,13 +78,13 @@ async def test_every_record_is_read_through_rebalances(bootstrap: str, topic: st
                 members.append(member(bootstrap, topic, max_poll_records=50))
             if turn in {15, 20}:
                 await members.pop(0).close()
-            for records in await asyncio.gather(*(m.poll(0.05) for m in members)):
-                seen |= {(record.partition, record.offset) for record in records}
+            for polled in await asyncio.gather(*(m.poll(0.05) for m in members)):
+                seen |= {(record.partition, record.offset) for record in flat(polled)}
         await producer.flush()
         deadline = time.monotonic() + 20
         while len(seen) < 3000 and time.monotonic() < deadline:
-            for records in await asyncio.gather(*(m.poll(0.05) for m in members)):
-                seen |= {(record.partition, record.offset) for record in records}
+            for polled in await asyncio.gather(*(m.poll(0.05) for m in members)):
+                seen |= {(record.partition, record.offset) for record in flat(polled)}
         await asyncio.gather(*(m.close() for m in members))
     assert len(seen) == 3000
 

@@ -16,7 +16,7 @@ from qbus.clients.types import (
     TopicPartition,
 )
 from qbus.errors import ApiError, ErrorCode
-from qbus.records import Record, TimestampType
+from qbus.records import ConsumerRecord, TimestampType
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 EARLIEST, LATEST = Position("earliest"), Position("latest")
@@ -68,7 +68,7 @@ class FakeConsumer:
     def position(self, topic: str, partition: int) -> int | None:
         return self.positions.get(TopicPartition(topic, partition))
 
-    async def poll_batches(self, timeout: float) -> list[PartitionRecords]:
+    async def poll(self, timeout: float) -> list[PartitionRecords]:
         batches = []
         for partition, position in self.positions.items():
             at = self.group.get(partition, self.first[partition]) if position is None else position
@@ -92,8 +92,8 @@ class FakeConsumer:
         self.closed_with = commit
 
 
-def record(offset: int) -> Record:
-    return Record(offset, 0, None, b"%d" % offset, (), TimestampType.CREATE_TIME)
+def record(offset: int) -> ConsumerRecord:
+    return ConsumerRecord("t", 0, offset, 0, None, b"%d" % offset, (), TimestampType.CREATE_TIME)
 
 
 @pytest.fixture
@@ -254,7 +254,7 @@ async def test_a_member_without_partitions_waits_until_the_others_are_done(
             consumer.group = {P0: 12, P1: 3} if polls == 1 else {P0: 15, P1: 3}
             return []
 
-        consumer.poll_batches = poll  # type: ignore[method-assign]
+        consumer.poll = poll  # type: ignore[method-assign]
         assert await offsets(reading.batches(exit_at_end=True)) == {}
         assert polls == 2
 

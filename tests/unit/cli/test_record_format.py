@@ -5,18 +5,20 @@ from base64 import b64decode
 
 from qbus.cli.record_format import json_objects, raw_values, raw_with_keys
 from qbus.clients.types import PartitionRecords
-from qbus.records import Record, TimestampType
+from qbus.records import ConsumerRecord, TimestampType
 
 
 def record(
     value: bytes | None,
     key: bytes | None = None,
     headers: tuple[tuple[str, bytes | None], ...] = (),
-) -> Record:
-    return Record(42, 1_700_000_000_000, key, value, headers, TimestampType.CREATE_TIME)
+) -> ConsumerRecord:
+    return ConsumerRecord(
+        "t", 1, 42, 1_700_000_000_000, key, value, headers, TimestampType.CREATE_TIME
+    )
 
 
-def batch(*records: Record) -> PartitionRecords:
+def batch(*records: ConsumerRecord) -> PartitionRecords:
     return PartitionRecords("t", 1, list(records))
 
 

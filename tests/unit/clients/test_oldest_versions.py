@@ -3,6 +3,7 @@
 from qbus.clients import Consumer, Producer
 from qbus.clients.versions import SPOKEN
 from qbus.wire import ApiKey
+from tests.support.polling import flat
 from tests.unit.clients.consumer.fake_group import FakeGroup
 from tests.unit.clients.fake_broker import FakeBroker
 
@@ -21,7 +22,7 @@ async def test_produce_consume_and_commit() -> None:
             consumer.subscribe(["t"])
             count = 0
             while count < 11:
-                count += len(await consumer.poll(0.05))
+                count += len(flat(await consumer.poll(0.05)))
             await consumer.commit()
         spoken = {(api, version) for api, version, _ in broker.requests}
         assert spoken >= {

@@ -19,6 +19,7 @@ from qbus.clients import (
 from qbus.errors import ApiError, ConfigError, ErrorCode, QbusError
 from qbus.records import CorruptBatch, TimestampType, build_batch
 from qbus.wire import ApiKey
+from tests.support.polling import flat
 from tests.unit.clients.fake_broker import FakeBroker, Hangup
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -37,7 +38,7 @@ def numbers(count: int) -> list[bytes]:
 async def read(consumer: Consumer, count: int) -> list[bytes | None]:
     found: list[bytes | None] = []
     for _ in range(500):
-        found += [record.value for record in await consumer.poll(0.05)]
+        found += [record.value for record in flat(await consumer.poll(0.05))]
         if len(found) >= count:
             return found
     raise AssertionError(f"{len(found)} of {count} records")
@@ -54,7 +55,7 @@ async def test_a_record_has_everything() -> None:
         consumer.assign([("t", 0, 0)])
         records: list[ConsumerRecord] = []
         while not records:
-            records = await consumer.poll(0.05)
+            records = flat(await consumer.poll(0.05))
         assert records == [("t", 0, 0, 5, b"k", b"v", (("h", None),), TimestampType.CREATE_TIME)]
         assert consumer.position("t", 0) == 1
 
@@ -95,9 +96,9 @@ async def test_batches_by_partition() -> None:
         consumer.assign([("t", 0, 0), ("t", 1, 0)])
         found: dict[int, list[bytes | None]] = {0: [], 1: []}
         while sum(map(len, found.values())) < 7:
-            for topic, partition, records in await consumer.poll_batches(0.05):
-                assert topic == "t"
-                found[partition] += [record.value for record in records]
+            for batch in await consumer.poll(0.05):
+                assert batch.topic == "t"
+                found[batch.partition] += [record.value for record in batch]
         assert found == {0: numbers(3), 1: numbers(4)}
 
 
@@ -108,7 +109,7 @@ async def test_a_poll_returns_no_more_than_it_may_and_loses_nothing() -> None:
         consumer.assign([("t", 0, 0), ("t", 1, 0)])
         seen: dict[int, list[bytes | None]] = {0: [], 1: []}
         while sum(map(len, seen.values())) < 100:
-            records = await consumer.poll(0.05)
+            records = flat(await consumer.poll(0.05))
             assert len(records) <= 7
             for record in records:
                 seen[record.partition].append(record.value)
@@ -145,7 +146,7 @@ async def test_an_offset_that_is_gone_is_reset(reset: Any, expected: bytes) -> N
         for _ in range(20):
             if (consumer.position("t", 0) or 100) < 100:
                 break
-            records = await consumer.poll(0.02)
+            records = flat(await consumer.poll(0.02))
             if records:
                 assert records[0].value == expected
                 return
@@ -225,7 +226,7 @@ async def test_fetching_goes_on_while_the_user_works() -> None:
         await read(consumer, 5)
         store(broker, [b"next"])
         await asyncio.sleep(0.1)
-        assert [record.value for record in await consumer.poll(0)] == [b"next"]
+        assert [record.value for record in flat(await consumer.poll(0))] == [b"next"]
 
 
 async def test_offsets_are_committed_and_found_again() -> None:
@@ -252,7 +253,7 @@ async def test_automatic_commits_cover_what_polls_returned() -> None:
             consumer.assign([("t", 0, 0)])
             assert len(await read(consumer, 2)) == 2
             await asyncio.sleep(0.02)
-            assert len(await consumer.poll(0)) == 2
+            assert len(flat(await consumer.poll(0))) == 2
             await asyncio.sleep(0.02)
             assert broker.committed == {("g", "t", 0): 2}, "not what is still being worked on"
         assert broker.committed == {("g", "t", 0): 4}

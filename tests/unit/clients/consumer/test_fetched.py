@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from qbus.clients import TopicPartition
 from qbus.clients.consumer.fetched import Fetched
 from qbus.records import CorruptBatch, build_batch
 
@@ -15,8 +16,11 @@ def batch(base_offset: int, count: int, attributes: int = 0) -> bytes:
     return bytes(build_batch(records, base_offset=base_offset, attributes=attributes))
 
 
+PARTITION = TopicPartition("t", 0)
+
+
 def fetched(position: int, *batches: bytes, check_crcs: bool = True) -> Fetched:
-    return Fetched(position, memoryview(b"".join(batches)), check_crcs=check_crcs)
+    return Fetched(PARTITION, position, memoryview(b"".join(batches)), check_crcs=check_crcs)
 
 
 def offsets(found: Fetched, limit: int = 1000) -> list[int]:
@@ -76,9 +80,9 @@ def test_damage_is_told_after_the_records_before_it_and_stays_where_it_is() -> N
 
 
 def test_without_checksums_damage_within_a_batch_is_still_no_record() -> None:
-    damaged = bytearray(batch(0, 3))
+    damaged = bytearray(batch(2, 3))
     damaged[-1] = 0x7F  # the last record's headers count
-    found = fetched(0, bytes(damaged), check_crcs=False)
+    found = fetched(0, batch(0, 2), bytes(damaged), check_crcs=False)
     assert offsets(found) == [0, 1]
     with pytest.raises(CorruptBatch):
         found.take(10)

@@ -10,6 +10,7 @@ from qbus.clients import Consumer, OffsetAndMetadata, TopicPartition
 from qbus.errors import ApiError, ConfigError, ErrorCode
 from qbus.wire import ApiKey
 from qbus.wire.messages.heartbeat import HeartbeatResponse
+from tests.support.polling import flat
 from tests.unit.clients.consumer.fake_group import FakeGroup
 from tests.unit.clients.consumer.test_consumer import numbers, store
 from tests.unit.clients.fake_broker import FakeBroker
@@ -44,7 +45,7 @@ async def test_one_member_has_everything_and_starts_where_the_group_left_off() -
         async with member(broker) as consumer:
             found: list[bytes | None] = []
             while len(found) < 2:
-                found += [record.value for record in await consumer.poll(0.05)]
+                found += [record.value for record in flat(await consumer.poll(0.05))]
             assert found == [b"3", b"4"]
             assert [p.partition for p in consumer.assignment] == [0, 1]
         assert group.left == ["m1"]
@@ -68,7 +69,7 @@ async def test_what_was_returned_is_committed_before_the_partitions_go() -> None
         FakeGroup(broker)
         store(broker, numbers(5), 1)
         first, second = member(broker), member(broker)
-        while len(await first.poll(0.05)) < 5:
+        while len(flat(await first.poll(0.05))) < 5:
             pass
         await polled([first, second], [[0], [1]])
         assert broker.committed["g", "t", 1] == 5
@@ -186,7 +187,7 @@ async def test_callbacks_are_called_in_polls_and_may_seek_and_commit() -> None:
         consumer = member(broker, auto_commit=False, on_assigned=on_assigned, on_revoked=on_revoked)
         found: list[bytes | None] = []
         while len(found) < 2:
-            found += [record.value for record in await consumer.poll(0.05)]
+            found += [record.value for record in flat(await consumer.poll(0.05))]
         assert found == [b"3", b"4"]
         await consumer.close()
         assert told == [("assigned", [0], None), ("revoked", [0], 5)]

@@ -1,0 +1,207 @@
+"""The consumer for programs without asyncio."""
+
+import asyncio
+import inspect
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+
+from .. import consumer as asyncio_consumer
+from ..consumer.iteration import Iteration
+from ..consumer.options import IsolationLevel, OffsetReset
+from ..group.assignors import DEFAULT_ASSIGNORS, Assignor
+from ..group.callbacks import Callback
+from ..types import ConsumerRecord, OffsetAndMetadata, TopicPartition
+from .face import Face, blocking
+from .loop import LoopThread
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_Consumer = asyncio_consumer.Consumer
+
+_LOOK_AROUND = 1.0
+_ITERATED_RECORDS = 500
+
+
+def _calling(method: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[Any, P], T]:
+    """A method that does not wait, called in the client's thread."""
+
+    @wraps(method)
+    def call(self: Face, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self._thread.call(lambda: method(self._client, *args, **kwargs))
+
+    call.__qualname__ = call.__name__
+    return call
+
+
+class Consumer:
+    """Reads records: of chosen partitions, of whole topics, or of a group's share of them.
+
+    A context manager, for one thread at a time. Iterate over it for record after record, or poll
+    for many at once. Heartbeats go on between polls; a member that does not poll for
+    ``max_poll_interval_ms`` leaves its group.
+    """
+
+    def __init__(  # noqa: PLR0913 - options are keywords
+        self,
+        bootstrap: str,
+        *,
+        group: str | None = None,
+        offset_reset: OffsetReset = "latest",
+        isolation_level: IsolationLevel = "read_uncommitted",
+        auto_commit: bool = True,
+        auto_commit_interval_ms: int = 5_000,
+        instance_id: str | None = None,
+        assignors: Sequence[str | Assignor] = DEFAULT_ASSIGNORS,
+        session_timeout_ms: int = 45_000,
+        heartbeat_interval_ms: int = 3_000,
+        max_poll_interval_ms: int = 300_000,
+        rebalance_timeout_ms: int | None = None,
+        rack: str | None = None,
+        on_assigned: Callback | None = None,
+        on_revoked: Callback | None = None,
+        on_lost: Callback | None = None,
+        fetch_min_bytes: int = 1,
+        fetch_max_bytes: int = 50 * 1024 * 1024,
+        fetch_max_wait_ms: int = 500,
+        partition_max_bytes: int = 4 * 1024 * 1024,
+        prefetch_bytes: int = 64 * 1024 * 1024,
+        max_poll_records: int = 20_000,
+        check_crcs: bool = True,
+        metadata_max_age_ms: int = 300_000,
+        request_timeout_ms: int = 30_000,
+        client_id: str = "qbus-consumer",
+    ) -> None:
+        """Connects at the first poll. The options are those of :class:`qbus.aio.Consumer`.
+
+        ``on_assigned``, ``on_revoked`` and ``on_lost`` are called while a poll waits, in a thread
+        of their own, and may use the consumer.
+
+        Raises :class:`~qbus.errors.ConfigError`.
+        """
+        self._client = _Consumer(
+            bootstrap,
+            group=group,
+            offset_reset=offset_reset,
+            isolation_level=isolation_level,
+            auto_commit=auto_commit,
+            auto_commit_interval_ms=auto_commit_interval_ms,
+            instance_id=instance_id,
+            assignors=assignors,
+            session_timeout_ms=session_timeout_ms,
+            heartbeat_interval_ms=heartbeat_interval_ms,
+            max_poll_interval_ms=max_poll_interval_ms,
+            rebalance_timeout_ms=rebalance_timeout_ms,
+            rack=rack,
+            on_assigned=_in_thread(on_assigned),
+            on_revoked=_in_thread(on_revoked),
+            on_lost=_in_thread(on_lost),
+            fetch_min_bytes=fetch_min_bytes,
+            fetch_max_bytes=fetch_max_bytes,
+            fetch_max_wait_ms=fetch_max_wait_ms,
+            partition_max_bytes=partition_max_bytes,
+            prefetch_bytes=prefetch_bytes,
+            max_poll_records=max_poll_records,
+            check_crcs=check_crcs,
+            metadata_max_age_ms=metadata_max_age_ms,
+            request_timeout_ms=request_timeout_ms,
+            client_id=client_id,
+        )
+        self._thread = LoopThread("qbus-consumer")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, exc_type: object, *_: object) -> None:
+        self.close(commit=exc_type is None)
+
+    def __iter__(self) -> Iterator[ConsumerRecord]:
+        """Record after record, for ever; the position is behind the one that was given last."""
+        iteration = Iteration(self._client._assignment)
+        try:
+            while True:
+                for batch in iteration.begin(self.poll(_LOOK_AROUND, _ITERATED_RECORDS)):
+                    yield from iteration.of(batch)
+        finally:
+            if not self._thread.is_closed:
+                self._thread.call(iteration.end)
+
+    def close(self, *, commit: bool = True) -> None:
+        """Commit if that is automatic (unless told not to), leave the group, close.
+
+        Does nothing the second time.
+        """
+        if not self._thread.is_closed:
+            try:
+                self._thread.run(self._client.close(commit=commit))
+            finally:
+                self._thread.close()
+
+    def commit_nowait(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None = None
+    ) -> Future[None]:
+        """As :meth:`commit`, without waiting: the future tells, and need not be waited for."""
+        told: Future[None] = Future()
+
+        def begin() -> None:
+            self._client.commit_nowait(offsets).add_done_callback(tell)
+
+        def tell(done: asyncio.Future[None]) -> None:
+            if done.cancelled():
+                told.cancel()
+            elif (error := done.exception()) is not None:
+                told.set_exception(error)
+            else:
+                told.set_result(None)
+
+        self._thread.call(begin)
+        return told
+
+    @property
+    def assignment(self) -> list[TopicPartition]:
+        """The partitions that are read now; empty while the group rebalances."""
+        return self._thread.call(lambda: self._client.assignment)
+
+    @property
+    def paused(self) -> list[TopicPartition]:
+        """The assigned partitions that are paused."""
+        return self._thread.call(lambda: self._client.paused)
+
+    def subscribe(self, topics: Iterable[str] | re.Pattern[str]) -> None:
+        """Read ``topics``: all their partitions, or with a group those that it gives us.
+
+        Names, or a compiled pattern that names match as a whole, now or when they appear. Raises
+        :class:`~qbus.errors.ConfigError` for a single string.
+        """
+        self._thread.call(self._client.subscribe, topics)
+
+    assign = _calling(_Consumer.assign)
+    unsubscribe = blocking(_Consumer.unsubscribe)
+    poll = blocking(_Consumer.poll)
+    poll_arrow = blocking(_Consumer.poll_arrow)
+    position = _calling(_Consumer.position)
+    seek = _calling(_Consumer.seek)
+    seek_to_time = blocking(_Consumer.seek_to_time)
+    pause = _calling(_Consumer.pause)
+    resume = _calling(_Consumer.resume)
+    lag = blocking(_Consumer.lag)
+    offsets_for_times = blocking(_Consumer.offsets_for_times)
+    beginning_offsets = blocking(_Consumer.beginning_offsets)
+    end_offsets = blocking(_Consumer.end_offsets)
+    partitions = blocking(_Consumer.partitions)
+    commit = blocking(_Consumer.commit)
+    committed = blocking(_Consumer.committed)
+
+
+def _in_thread(callback: Callback | None) -> Callback | None:
+    """A plain function may wait for the consumer, so it must not be called in the loop's thread."""
+    if callback is None or inspect.iscoroutinefunction(callback):
+        return callback
+
+    async def call(partitions: list[TopicPartition]) -> None:
+        await asyncio.to_thread(callback, partitions)
+
+    return call

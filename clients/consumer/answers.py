@@ -1,0 +1,108 @@
+"""What brokers answer to fetches: kept for the partitions, or acted upon."""
+
+import time
+from collections.abc import Mapping
+
+from qbus.errors import ApiError, ErrorCode, QbusError
+from qbus.wire.messages.fetch import FetchResponse, PartitionData
+
+from ..cluster import Cluster
+from ..errors import NoOffset, api_error
+from ..types import EARLIEST, LATEST, TopicPartition
+from .assignment import Assignment, PartitionState
+from .fetched import Fetched
+from .options import ConsumerOptions
+
+RESETS: Mapping[str, int] = {"earliest": EARLIEST, "latest": LATEST}
+_NEARBY_SECONDS = 300.0
+
+
+class Answers:
+    """Gives partitions what came for them. ``failure`` is what the user has to be told."""
+
+    def __init__(self, cluster: Cluster, assignment: Assignment, options: ConsumerOptions) -> None:
+        self.failure: QbusError | None = None
+        self._cluster = cluster
+        self._assignment = assignment
+        self._options = options
+
+    def arrived(
+        self, broker: int, asked: Mapping[TopicPartition, int], response: FetchResponse
+    ) -> bool:
+        """Keep what came; whether something has to change before asking again helps."""
+        has_failed = False
+        for topic in response.responses:
+            for data in topic.partitions:
+                partition = TopicPartition(topic.topic, data.partition_index)
+                state = self._assignment.states.get(partition)
+                offset = asked.get(partition)
+                if state is None or offset is None or state.fetch_offset != offset:
+                    continue  # no longer assigned, or the user went elsewhere
+                if state.is_stopped:
+                    continue
+                if data.error_code != ErrorCode.NONE:
+                    has_failed = True
+                    self._refused(broker, partition, state, data)
+                else:
+                    self._keep(partition, state, offset, data)
+        return has_failed
+
+    def unanswered(self, asked: Mapping[TopicPartition, int], error: QbusError) -> None:
+        """A broker did not answer, or not as a broker does."""
+        self._cluster.metadata.forget({partition.topic for partition in asked})
+        for partition in asked:
+            state = self._assignment.states.get(partition)
+            if state is not None:
+                state.nearby = -1
+        if not (isinstance(error, ApiError) and error.retriable):
+            self.failure = error
+
+    def _keep(
+        self, partition: TopicPartition, state: PartitionState, offset: int, data: PartitionData
+    ) -> None:
+        is_committed = self._options.read_committed
+        state.start_offset = data.log_start_offset
+        state.end_offset = data.last_stable_offset if is_committed else data.high_watermark
+        if data.preferred_read_replica >= 0:
+            state.nearby = data.preferred_read_replica
+            state.nearby_until = time.monotonic() + _NEARBY_SECONDS
+        if data.records:
+            fetched = Fetched(
+                partition,
+                offset,
+                data.records,
+                check_crcs=self._options.check_crcs,
+                aborted=(data.aborted_transactions or ()) if is_committed else (),
+            )
+            state.fetched.append(fetched)
+
+    def _refused(
+        self, broker: int, partition: TopicPartition, state: PartitionState, data: PartitionData
+    ) -> None:
+        topic, index = partition
+        if state.nearby == broker:
+            state.nearby = -1  # the leader knows better
+            return
+        if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            self._out_of_range(partition, state)
+            return
+        error = api_error(data.error_code, of=f"{topic}-{index}")
+        hint = data.current_leader
+        if error.retriable and self._cluster.apply_leader_hint(
+            topic, index, hint.leader_id, hint.leader_epoch
+        ):
+            return
+        if error.retriable:
+            self._cluster.metadata.forget([topic])
+        else:
+            self.failure = error
+
+    def _out_of_range(self, partition: TopicPartition, state: PartitionState) -> None:
+        if state.fetched:
+            return  # what was fetched is read first
+        reset_to = RESETS.get(self._options.offset_reset)
+        if reset_to is None:
+            topic, index = partition
+            self.failure = NoOffset(f"{topic}-{index} has no offset {state.position}")
+        else:
+            state.position, state.reset_to, state.epoch = None, reset_to, -1

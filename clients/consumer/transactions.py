@@ -1,0 +1,43 @@
+"""Which batches of a fetch belong to transactions that were aborted (KIP-98).
+
+A fetch with ``read_committed`` names, for each aborted transaction that reaches into it, the
+producer and its first offset. From there on that producer's transactional batches are hidden, up to
+the control batch that ends the transaction.
+"""
+
+from collections.abc import Sequence
+from struct import Struct
+
+from qbus.records import BatchHeader, iter_records
+from qbus.wire.messages.fetch import AbortedTransaction
+
+_MARKER = Struct(">hh")  # version, type: the key of a control record
+_ABORT = 0
+
+
+class AbortedProducers:
+    """Follows the batches of one fetch in their order."""
+
+    def __init__(self, aborted: Sequence[AbortedTransaction]) -> None:
+        self._coming = sorted(aborted, key=lambda each: each.first_offset, reverse=True)
+        self._producers: set[int] = set()
+
+    def hides(self, header: BatchHeader, batch: memoryview) -> bool:
+        """Whether a batch, the next in order, is a marker or of an aborted transaction.
+
+        Raises :class:`~qbus.records.CorruptBatch` for a marker that is none.
+        """
+        while self._coming and self._coming[-1].first_offset <= header.last_offset:
+            self._producers.add(self._coming.pop().producer_id)
+        if header.is_control:
+            if header.producer_id in self._producers and _is_abort(batch):
+                self._producers.discard(header.producer_id)
+            return True
+        return header.is_transactional and header.producer_id in self._producers
+
+
+def _is_abort(batch: memoryview) -> bool:
+    for record in iter_records(batch):
+        key = record.key or b""
+        return len(key) >= _MARKER.size and _MARKER.unpack_from(key)[1] == _ABORT
+    return False

@@ -1,0 +1,124 @@
+"""Whether a partition's leader still has what was read of it (KIP-320)."""
+
+import asyncio
+from collections.abc import Iterable
+
+from qbus.errors import ApiError, ErrorCode, QbusError
+from qbus.wire import ApiKey
+from qbus.wire.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+
+from ..cluster import Cluster
+from ..errors import LogTruncated, api_error
+from ..grouping import by_topic
+from ..types import TopicPartition
+from .answers import Answers
+from .assignment import Assignment, PartitionState
+
+_RETRY_DELAY = 0.1
+_UNDEFINED = -1
+
+
+class LogCheck:
+    """Asks each new leader where the epoch ended that wrote the last record which was read.
+
+    If that is before the position, the log was cut since, and holds other records there, or will.
+    """
+
+    def __init__(
+        self, cluster: Cluster, assignment: Assignment, answers: Answers, changed: asyncio.Event
+    ) -> None:
+        self.tasks: set[asyncio.Task[None]] = set()
+        self._cluster = cluster
+        self._assignment = assignment
+        self._answers = answers
+        self._changed = changed
+        self._asked: set[TopicPartition] = set()
+
+    def is_sound(self, partition: TopicPartition, state: PartitionState) -> bool:
+        """Whether the leader of today is known to have what was read; else it is asked."""
+        topic, index = partition
+        epoch = self._cluster.metadata.topics[topic].partitions[index].leader_epoch
+        if state.leader_epoch >= epoch:
+            return True
+        if state.leader_epoch < 0 or state.epoch < 0:  # nothing was read of it yet
+            state.leader_epoch = epoch
+            return True
+        if partition not in self._asked:
+            self._asked.add(partition)
+            task = asyncio.create_task(self._ask(partition, state, epoch))
+            self.tasks.add(task)
+            task.add_done_callback(self.tasks.discard)
+        return False
+
+    async def _ask(self, partition: TopicPartition, state: PartitionState, epoch: int) -> None:
+        try:
+            leader = self._cluster.metadata.leader(*partition)
+            response: OffsetForLeaderEpochResponse = await self._cluster.ask(
+                leader, ApiKey.OFFSET_FOR_LEADER_EPOCH, _request([partition], state.epoch, epoch)
+            )
+            self._told(partition, state, epoch, response)
+        except ApiError as error:
+            if not error.retriable and error.code is not ErrorCode.UNSUPPORTED_VERSION:
+                self._answers.failure = error
+            elif error.code is ErrorCode.UNSUPPORTED_VERSION:
+                state.leader_epoch = epoch  # such brokers cannot tell
+            else:
+                self._cluster.metadata.forget([partition.topic])
+                await asyncio.sleep(_RETRY_DELAY)
+        except QbusError as error:
+            self._answers.failure = error
+        finally:
+            self._asked.discard(partition)
+            self._changed.set()
+
+    def _told(
+        self,
+        partition: TopicPartition,
+        state: PartitionState,
+        epoch: int,
+        response: OffsetForLeaderEpochResponse,
+    ) -> None:
+        topic, index = partition
+        found = [
+            each
+            for answer in response.topics
+            if answer.topic == topic
+            for each in answer.partitions
+            if each.partition == index
+        ]
+        if not found:
+            raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"no answer for {topic}-{index}")
+        (end,) = found[:1]
+        if end.error_code:
+            raise api_error(end.error_code, of=f"{topic}-{index}")
+        position = state.position
+        if position is not None and _UNDEFINED < end.end_offset < position:
+            state.drop()
+            self._answers.failure = LogTruncated(topic, index, position, end.end_offset)
+            return
+        state.leader_epoch = epoch
+
+
+def _request(
+    partitions: Iterable[TopicPartition], epoch: int, leader_epoch: int
+) -> OffsetForLeaderEpochRequest:
+    return OffsetForLeaderEpochRequest(
+        replica_id=-1,
+        topics=[
+            OffsetForLeaderTopic(
+                topic=topic,
+                partitions=[
+                    OffsetForLeaderPartition(
+                        partition=index, current_leader_epoch=leader_epoch, leader_epoch=epoch
+                    )
+                    for index in indexes
+                ],
+            )
+            for topic, indexes in by_topic(partitions).items()
+        ],
+    )
