@@ -6,9 +6,8 @@ async with Producer("127.0.0.1:9092") as producer:
 
 async with Consumer("127.0.0.1:9092", group="readers", offset_reset="earliest") as consumer:
     consumer.subscribe(["topic"])
-    for record in await consumer.poll(timeout=1.0):
+    async for record in consumer:
         print(record.value)
-    await consumer.commit()
 
 async with Admin("127.0.0.1:9092") as admin:
     await admin.create_topic("topic", partitions=4)
@@ -18,7 +17,14 @@ from .admin import Admin
 from .admin.types import CreatedTopic, NewTopic, ProducerState, Reassignment, TopicRef
 from .consumer import Consumer
 from .consumer.options import OffsetReset
-from .errors import ClientClosed, ConnectionFailed, NoOffset, PartialFailure, RequestTimedOut
+from .errors import (
+    ClientClosed,
+    ConnectionFailed,
+    LogTruncated,
+    NoOffset,
+    PartialFailure,
+    RequestTimedOut,
+)
 from .producer import BufferFull, BulkDelivery, Delivery, Producer, Spooled
 from .producer.options import Acks
 from .types import (
@@ -70,6 +76,7 @@ __all__ = [
     "GroupListing",
     "GroupOffset",
     "LogDir",
+    "LogTruncated",
     "MemberDescription",
     "NewTopic",
     "NoOffset",

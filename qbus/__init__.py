@@ -12,10 +12,12 @@ from ._version import __version__
 if TYPE_CHECKING:
     from .clients.admin.types import CreatedTopic, NewTopic, ProducerState, Reassignment
     from .clients.blocking.admin import Admin
+    from .clients.blocking.consumer import Consumer
     from .clients.blocking.producer import Producer
     from .clients.errors import (
         ClientClosed,
         ConnectionFailed,
+        LogTruncated,
         NoOffset,
         PartialFailure,
         RequestTimedOut,
@@ -54,11 +56,13 @@ __all__ = [
     "ConfigKind",
     "ConfigSource",
     "ConnectionFailed",
+    "Consumer",
     "ConsumerRecord",
     "CorruptBatch",
     "CreatedTopic",
     "Delivery",
     "ErrorCode",
+    "LogTruncated",
     "NewTopic",
     "NoOffset",
     "OffsetAndMetadata",
