@@ -75,10 +75,41 @@ class Consumer:
         request_timeout_ms: int = 30_000,
         client_id: str = "qbus-consumer",
     ) -> None:
-        """Connects at the first poll. The options are those of :class:`qbus.aio.Consumer`.
+        """Connects at the first poll.
 
-        ``on_assigned``, ``on_revoked`` and ``on_lost`` are called while a poll waits, in a thread
-        of their own, and may use the consumer.
+        bootstrap: ``host:port,...``
+        group: share the topics with the other members of this group, and keep offsets in it.
+        offset_reset: where to begin in a partition without a committed or an existing offset:
+            "earliest", "latest", or "none" for an error.
+        isolation_level: "read_committed" hides the records of transactions that were aborted, and
+            those of open ones until they are committed (KIP-98).
+        auto_commit: commit from time to time, and at the end, what earlier polls returned. Only
+            with a group.
+        auto_commit_interval_ms: how long it is at least from one such commit to the next.
+        instance_id: make a static member, which may restart without a rebalance (KIP-345).
+        assignors: who shares out the partitions, by preference: "range", "roundrobin", "sticky",
+            "cooperative-sticky", or objects of your own. The group takes one that all members
+            have. A rebalance stops only what moves if all of them are cooperative (KIP-429).
+        session_timeout_ms: after how long without heartbeats a member counts as dead.
+        heartbeat_interval_ms: how often heartbeats are sent, which tell of rebalances too.
+        max_poll_interval_ms: a member that is not polled for longer leaves the group.
+        rebalance_timeout_ms: for how long a rebalance waits for members to poll; by default
+            ``max_poll_interval_ms``.
+        rack: where this consumer runs, so that it may read from replicas nearby.
+        on_assigned, on_revoked, on_lost: functions that take a list of partitions, are called
+            while a poll waits, in another thread, and may use the consumer: when partitions have
+            come, before they go to another, and when they are gone because the group went on
+            without us (by default ``on_revoked`` is called then). What they raise, the poll raises.
+        fetch_min_bytes, fetch_max_wait_ms: how much a broker gathers for an answer, and how long.
+        fetch_max_bytes, partition_max_bytes: about how much one answer may hold, of all partitions
+            and of one.
+        prefetch_bytes: how much may be fetched before it is asked for. Brokers give whole batches,
+            so that it may be more by one of each.
+        max_poll_records: how many records a poll returns at most.
+        check_crcs: verify the checksum of every batch.
+        metadata_max_age_ms: after how long leaders are asked for even if nothing went wrong.
+        request_timeout_ms: how long an answer may take.
+        client_id: what brokers call this client in their logs.
 
         Raises :class:`~qbus.errors.ConfigError`.
         """

@@ -83,13 +83,15 @@ class Consumer:
             "earliest", "latest", or "none" for an error.
         isolation_level: "read_committed" hides the records of transactions that were aborted, and
             those of open ones until they are committed (KIP-98).
-        auto_commit: commit, every ``auto_commit_interval_ms`` and at the end, what earlier polls
-            returned. Only with a group.
+        auto_commit: commit from time to time, and at the end, what earlier polls returned. Only
+            with a group.
+        auto_commit_interval_ms: how long it is at least from one such commit to the next.
         instance_id: make a static member, which may restart without a rebalance (KIP-345).
         assignors: who shares out the partitions, by preference: "range", "roundrobin", "sticky",
             "cooperative-sticky", or objects of your own. The group takes one that all members
             have. A rebalance stops only what moves if all of them are cooperative (KIP-429).
         session_timeout_ms: after how long without heartbeats a member counts as dead.
+        heartbeat_interval_ms: how often heartbeats are sent, which tell of rebalances too.
         max_poll_interval_ms: a member that is not polled for longer leaves the group.
         rebalance_timeout_ms: for how long a rebalance waits for members to poll; by default
             ``max_poll_interval_ms``.

@@ -195,4 +195,3 @@ class Member:
         return await self._cluster.ask_coordinator(
             self._options.group, api, request, timeout=timeout
         )
-

@@ -10,9 +10,7 @@ from ..types import TopicDescription
 from .assignors import Topics
 
 Wanted = Iterable[str] | re.Pattern[str]
-_FATAL = frozenset(
-    {ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.INVALID_TOPIC_EXCEPTION}
-)
+_FATAL = frozenset({ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.INVALID_TOPIC_EXCEPTION})
 
 
 class WantedTopics:

@@ -84,8 +84,10 @@ class Balance:
             remaining = [
                 partition for partition in remaining if not self._give_nearby(partition, share)
             ]
-        least = {topic: _Least(takers, self._counts, self._rank)
-                 for topic, takers in self._takers.items()}
+        least = {
+            topic: _Least(takers, self._counts, self._rank)
+            for topic, takers in self._takers.items()
+        }
         for partition in remaining:
             taker = least[partition.topic].member()
             for before in self._had(partition):
@@ -128,9 +130,7 @@ class Balance:
                 settled.clear()
             else:  # nor can those it reaches do better: they reach no others
                 settled.add(giver)
-                settled.update(
-                    one for one in reached if self._counts[one] <= self._counts[giver]
-                )
+                settled.update(one for one in reached if self._counts[one] <= self._counts[giver])
 
     def _reach(self, start: str) -> dict[str, _Step | None]:
         """Every member that chains of moves from ``start`` end at, and the last step to each."""

@@ -3,9 +3,7 @@
 from collections.abc import Collection, Sequence
 
 
-def should_match_racks(
-    readers: Collection[str], partitions: Sequence[frozenset[str]]
-) -> bool:
+def should_match_racks(readers: Collection[str], partitions: Sequence[frozenset[str]]) -> bool:
     """Whether to look at racks: some are common, and not every partition is in all of them.
 
     ``readers``: the racks of members; ``partitions``: those of each partition's replicas.

@@ -58,9 +58,7 @@ class CooperativeStickyAssignor(Assignor):
         return _without_what_others_have(found, said)
 
 
-def _without_what_others_have(
-    assigned: Assignments, said: Mapping[str, Previous]
-) -> Assignments:
+def _without_what_others_have(assigned: Assignments, said: Mapping[str, Previous]) -> Assignments:
     holders: defaultdict[TopicPartition, set[str]] = defaultdict(set)
     for member_id, previous in said.items():
         for partition in previous.partitions:
