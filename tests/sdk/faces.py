@@ -6,8 +6,6 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable
 from typing import Any, Self
 
-import pytest
-
 import qbus
 import qbus.aio
 
@@ -55,11 +53,7 @@ class BlockingFace(Face):
     name = "blocking"
 
     def _make(self, kind: str, bootstrap: str, options: dict[str, Any]) -> Any:
-        try:
-            client = getattr(qbus, kind)
-        except ImportError:
-            pytest.skip(f"there is no blocking {kind} yet")
-        return Awaited(client(bootstrap, **options), getattr(qbus.aio, kind))
+        return Awaited(getattr(qbus, kind)(bootstrap, **options), getattr(qbus.aio, kind))
 
     async def result(self, delivery: Any, timeout: float = 30.0) -> Any:
         return await asyncio.to_thread(delivery.result, timeout)

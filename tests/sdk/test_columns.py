@@ -7,7 +7,6 @@ import pytest
 
 from qbus.clients.partitioner import partition_for_key
 from tests.sdk.faces import Face
-from tests.sdk.features import needs
 from tests.sdk.reading import read_topic
 from tests.sdk.test_consuming import fill
 
@@ -52,7 +51,6 @@ async def test_a_slice_of_a_batch_to_one_partition(bootstrap: str, topic: str, f
     assert {record.partition for record in records} == {1}
 
 
-@needs("poll_arrow")
 async def test_a_topic_becomes_record_batches(bootstrap: str, topic: str, face: Face) -> None:
     await fill(bootstrap, topic, 300, partition=None)
     found: defaultdict[int, list[Any]] = defaultdict(list)
@@ -75,7 +73,6 @@ async def test_a_topic_becomes_record_batches(bootstrap: str, topic: str, face: 
         ]
 
 
-@needs("poll_arrow")
 async def test_columns_come_and_go_whole(bootstrap: str, topic: str, face: Face) -> None:
     """What poll_arrow returns, send_arrow takes: headers, nulls and times survive the way."""
     async with face.producer(bootstrap) as producer:

@@ -10,12 +10,10 @@ from qbus.clients import OffsetAndMetadata, TopicPartition
 from qbus.errors import ConfigError
 from tests.sdk.conftest import PARTITIONS, create_topic
 from tests.sdk.faces import Face
-from tests.sdk.features import needs
 from tests.sdk.reading import eventually, read, records
 from tests.sdk.test_consuming import HOUR, THEN, fill, numbers
 
 
-@needs("lag")
 async def test_polls_return_records_by_partition(bootstrap: str, topic: str, face: Face) -> None:
     await fill(bootstrap, topic, 30, partition=None)
     async with face.consumer(bootstrap, offset_reset="earliest") as consumer:
@@ -30,7 +28,6 @@ async def test_polls_return_records_by_partition(bootstrap: str, topic: str, fac
     assert found == {index: list(range(10)) for index in range(PARTITIONS)}
 
 
-@needs("lag")
 async def test_a_poll_may_be_told_how_many(bootstrap: str, topic: str, face: Face) -> None:
     await fill(bootstrap, topic, 20)
     async with face.consumer(bootstrap, offset_reset="earliest") as consumer:
@@ -40,7 +37,6 @@ async def test_a_poll_may_be_told_how_many(bootstrap: str, topic: str, face: Fac
         assert consumer.position(topic, 0) == 4
 
 
-@needs("__aiter__")
 async def test_iteration_keeps_the_position_at_the_record_in_hand(
     bootstrap: str, topic: str, face: Face
 ) -> None:
@@ -57,7 +53,6 @@ async def test_iteration_keeps_the_position_at_the_record_in_hand(
     assert found == list(range(7))
 
 
-@needs("pause", "paused", "resume")
 async def test_pausing(bootstrap: str, topic: str, face: Face) -> None:
     await fill(bootstrap, topic, 30, partition=None)
     one = TopicPartition(topic, 1)
@@ -89,7 +84,6 @@ async def read_for(consumer: Any, seconds: float) -> list[Any]:
     return found
 
 
-@needs("seek_to_time")
 async def test_seeking_by_time(bootstrap: str, topic: str, face: Face) -> None:
     await fill(bootstrap, topic, 10)
     async with face.consumer(bootstrap) as consumer:
@@ -102,7 +96,6 @@ async def test_seeking_by_time(bootstrap: str, topic: str, face: Face) -> None:
         assert [record.offset for record in await read(consumer, 1)] == [10]
 
 
-@needs("lag")
 async def test_lag(bootstrap: str, topic: str, face: Face) -> None:
     await fill(bootstrap, topic, 10)
     async with face.consumer(bootstrap, offset_reset="earliest") as consumer:
@@ -111,7 +104,6 @@ async def test_lag(bootstrap: str, topic: str, face: Face) -> None:
         assert await consumer.lag() == {TopicPartition(topic, 0): 6}
 
 
-@needs("pause")
 async def test_a_pattern_finds_its_topics(bootstrap: str, name: str, face: Face) -> None:
     for suffix in ("-logs-a", "-logs-b", "-other"):
         await create_topic(bootstrap, name + suffix)
@@ -122,7 +114,6 @@ async def test_a_pattern_finds_its_topics(bootstrap: str, name: str, face: Face)
         assert {record.topic for record in found} == {f"{name}-logs-a", f"{name}-logs-b"}
 
 
-@needs("commit_nowait")
 async def test_commits_with_metadata_and_in_the_background(
     bootstrap: str, topic: str, face: Face
 ) -> None:
@@ -158,7 +149,6 @@ async def test_offsets_are_committed_in_the_background(
         await eventually(is_committed)
 
 
-@needs("isolation_level")
 async def test_wrong_options_are_told(bootstrap: str, face: Face) -> None:
     for options in (
         {"offset_reset": "sometimes"},

@@ -7,7 +7,6 @@ import pytest_asyncio
 
 from tests.sdk.conftest import with_kafka
 from tests.sdk.faces import Face
-from tests.sdk.features import needs
 from tests.sdk.reading import read, records
 
 pytestmark = with_kafka  # Qbus has no transactions yet
@@ -48,7 +47,6 @@ async def transactions(bootstrap: str, topic: str) -> Transactions:
     return await asyncio.to_thread(Transactions, bootstrap, topic)
 
 
-@needs("isolation_level")
 async def test_what_was_aborted_is_not_seen(
     bootstrap: str, topic: str, face: Face, transactions: Transactions
 ) -> None:
@@ -63,7 +61,6 @@ async def test_what_was_aborted_is_not_seen(
         assert consumer.position(topic, 0) == 10  # six records and four markers
 
 
-@needs("isolation_level")
 async def test_what_is_not_finished_is_waited_for(
     bootstrap: str, topic: str, face: Face, transactions: Transactions
 ) -> None:

@@ -16,7 +16,7 @@ from tests.sdk.conftest import with_qbus
 from tests.sdk.ledger import by_partition
 from tests.sdk.reading import read_topic
 
-KINDS = ("Producer", "Admin")
+KINDS = ("Producer", "Consumer", "Admin")
 
 
 def public(face: object, kind: str) -> dict[str, inspect.Signature | None]:
@@ -96,10 +96,14 @@ def run_program(program: str, *arguments: str) -> str:
 def test_a_program_that_forgets_its_clients_ends(bootstrap: str, name: str) -> None:
     program = """
         import sys
-        from qbus import Admin, Producer
+        from qbus import Admin, Consumer, Producer
         bootstrap, topic = sys.argv[1:]
         producer, admin = Producer(bootstrap), Admin(bootstrap)
         print(producer.send(topic, b"v").result(30).offset)
+        consumer = Consumer(bootstrap, group=topic, offset_reset="earliest")
+        consumer.subscribe([topic])
+        while not consumer.poll(1.0):
+            pass
         print(admin.describe_topic(topic).name)
     """
     assert run_program(program, bootstrap, name) == f"0\n{name}\n"

@@ -56,7 +56,8 @@ async def test_a_producer_loses_doubles_and_reorders_nothing(
 ) -> None:
     print("seed", seed)
     chance, done = random.Random(seed), asyncio.Event()
-    async with face.producer(proxy.bootstrap, batch_bytes=2_000) as producer:
+    options = {"batch_bytes": 2_000, "retry_backoff_ms": 10, "retry_backoff_max_ms": 50}
+    async with face.producer(proxy.bootstrap, **options) as producer:
         sent = Sent(face, producer, proxied_topic, PARTITIONS)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(cut_at_random(proxy, chance, done, up=20_000, down=2_000))

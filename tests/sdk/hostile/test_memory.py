@@ -11,7 +11,6 @@ from qbus.wire.messages.fetch import (
     FetchResponse,
     PartitionData,
 )
-from tests.sdk.features import needs
 from tests.sdk.hostile.victims import good_batch
 from tests.support.fake_broker import FakeBroker
 
@@ -37,7 +36,6 @@ asyncio.run(main(sys.argv[1]))
 """
 
 
-@needs("prefetch_bytes")
 async def test_what_is_fetched_ahead_is_bounded() -> None:
     batch = good_batch([bytes(1000)] * 1000)
 

@@ -11,7 +11,6 @@ from qbus.wire import ApiKey
 from qbus.wire.messages.fetch import FetchResponse
 from qbus.wire.messages.find_coordinator import Coordinator, FindCoordinatorResponse
 from qbus.wire.messages.join_group import JoinGroupResponse
-from tests.sdk.features import needs
 from tests.sdk.hostile.victims import (
     LIMIT,
     PATIENCE,
@@ -109,7 +108,6 @@ async def test_offsets_that_are_always_out_of_range() -> None:
         assert len(broker.asked(ApiKey.FETCH)) < MOST_A_SECOND
 
 
-@needs("rack")
 async def test_a_replica_that_prefers_another() -> None:
     """Each broker holds the partition for nearer to the other one (KIP-392)."""
     async with FakeCluster(2) as cluster, asyncio.timeout(LIMIT):
