@@ -1,6 +1,7 @@
 """What one fetch brought from one partition, handed out bit by bit."""
 
 from collections.abc import Iterator, Sequence
+from itertools import islice
 
 from qbus.records import (
     BatchHeader,
@@ -10,11 +11,15 @@ from qbus.records import (
     check_crc,
     decode_records,
     iter_batches,
+    iter_records,
 )
 from qbus.wire.messages.fetch import AbortedTransaction
 
 from ..types import TopicPartition
 from .transactions import AbortedProducers
+
+_WHOLE = 50_000
+"""Up to so many records, a batch is decoded whole."""
 
 
 class Fetched:
@@ -41,9 +46,10 @@ class Fetched:
         self.nbytes = len(data)
         self.next_offset = _end_of(data, position)
         self._batches = self._visible(data, check_crcs, AbortedProducers(aborted))
+        self._batch: tuple[BatchHeader, memoryview] | None = None
+        self._chunks: Iterator[list[ConsumerRecord]] = iter(())
         self._records: list[ConsumerRecord] = []
         self._taken = 0
-        self._batch_end = position
         self._error: CorruptBatch | None = None
 
     def take(self, limit: int) -> list[ConsumerRecord]:
@@ -58,10 +64,10 @@ class Fetched:
             if len(rest) <= room:
                 taken = taken + rest if taken else rest
                 self._records, self._taken = [], 0
-                self.position = self._batch_end
             else:
                 taken += rest[:room]
                 self._taken += room
+            if taken:
                 self.position = taken[-1].offset + 1
         return taken
 
@@ -71,7 +77,7 @@ class Fetched:
         Raises as :meth:`take`, before anything is appended.
         """
         while columns.rows < limit:
-            found = self._next(has_taken=columns.rows > 0)
+            found = self._batch or self._next(has_taken=columns.rows > 0)
             if found is None:
                 return
             header, batch = found
@@ -80,24 +86,30 @@ class Fetched:
             except CorruptBatch as error:
                 self._fail(error, has_taken=columns.rows > 0)
                 return
-            self._records, self._taken = [], 0
-            self.position = header.last_offset + 1
+            self._end_batch(header)
 
     def _decode_next(self, has_taken: bool) -> bool:
-        """Whether there is another batch; its records may be none."""
-        found = self._next(has_taken)
-        if found is None:
-            return False
-        header, batch = found
-        self._batch_end = header.last_offset + 1
+        """Whether there was more to decode; that may have been no records."""
+        if self._batch is None:
+            self._batch = self._next(has_taken)
+            if self._batch is None:
+                return False
+            header, batch = self._batch
+            self._chunks = _chunks(batch, header, self.partition, self.position)
         try:
-            self._records = decode_records(batch, header, *self.partition, self.position)
+            chunk = next(self._chunks, None)
         except CorruptBatch as error:
             self._fail(error, has_taken)
             return False
-        if not self._records:
-            self.position = self._batch_end
+        if chunk is None:
+            self._end_batch(self._batch[0])
+        else:
+            self._records = chunk
         return True
+
+    def _end_batch(self, header: BatchHeader) -> None:
+        self._batch, self._records, self._taken = None, [], 0
+        self.position = header.last_offset + 1
 
     def _next(self, has_taken: bool) -> tuple[BatchHeader, memoryview] | None:
         if self._error is not None:
@@ -115,7 +127,7 @@ class Fetched:
 
     def _fail(self, error: CorruptBatch, has_taken: bool) -> None:
         """Raise at once, or when it is asked for what comes after what was taken."""
-        self._error = error
+        self._error, self._batch = error, None
         if not has_taken:
             self.is_exhausted = True
             raise error
@@ -126,6 +138,8 @@ class Fetched:
         for header, batch in iter_batches(data, partial_tail=True):
             if check_crcs:
                 check_crc(batch, header)
+            if header.last_offset_delta < 0:
+                raise CorruptBatch(f"impossible last offset delta {header.last_offset_delta}")
             hidden = aborted.hides(header, batch)
             if header.last_offset < self.position:
                 continue
@@ -144,3 +158,15 @@ def _end_of(data: memoryview, position: int) -> int:
     except CorruptBatch:
         pass  # whoever takes the records is told
     return position
+
+
+def _chunks(
+    batch: memoryview, header: BatchHeader, partition: TopicPartition, position: int
+) -> Iterator[list[ConsumerRecord]]:
+    """The records of a batch: all at once, unless there are so many that it would cost memory."""
+    if header.records_count <= _WHOLE:
+        yield decode_records(batch, header, *partition, position)
+        return
+    records = (record for record in iter_records(batch) if record.offset >= position)
+    while chunk := [ConsumerRecord(*partition, *record) for record in islice(records, _WHOLE)]:
+        yield chunk

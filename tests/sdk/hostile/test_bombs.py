@@ -64,7 +64,6 @@ async def test_a_bomb_costs_no_more_than_its_bound(codec: Compression) -> None:
     assert told["grown"] < 5 * MAX_RECORDS_SIZE // 2 + 4 * len(batch)
 
 
-@pytest.mark.xfail(reason="a batch is decoded whole, at some 200 bytes for each of its records")
 async def test_countless_records_are_decoded_as_they_are_taken() -> None:
     """A million of them in a few kilobytes: a poll that returns some does not hold them all."""
     told = await read_from(await asyncio.to_thread(swarm, Compression.ZSTD, 1_000_000), "poll")

@@ -5,9 +5,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qbus.clients import TopicPartition
+from qbus.clients.consumer import fetched as module
 from qbus.clients.consumer.fetched import Fetched
-from qbus.records import CorruptBatch, build_batch
+from qbus.records import CorruptBatch, RecordColumns, build_batch, to_arrow
+from qbus.wire.messages.fetch import AbortedTransaction
 
+TRANSACTIONAL = 0x10
 CONTROL = 0x20
 
 
@@ -87,3 +90,78 @@ def test_without_checksums_damage_within_a_batch_is_still_no_record() -> None:
     with pytest.raises(CorruptBatch):
         found.take(10)
     assert found.position == 2
+
+
+def test_columns_go_on_where_records_left_off() -> None:
+    pytest.importorskip("pyarrow")
+    found = fetched(0, batch(0, 5), batch(5, 5))
+    assert offsets(found, 3) == [0, 1, 2]
+    columns = RecordColumns()
+    found.take_columns(columns, 100)
+    assert to_arrow(columns, "t", 0).column("offset").to_pylist() == list(range(3, 10))
+    assert found.position == 10
+
+
+def test_records_go_on_where_columns_left_off() -> None:
+    pytest.importorskip("pyarrow")
+    found = fetched(2, batch(0, 5), batch(5, 5))
+    columns = RecordColumns()
+    found.take_columns(columns, 1)
+    assert columns.rows == 3
+    assert offsets(found) == [5, 6, 7, 8, 9]
+
+
+def test_a_batch_of_countless_records_is_decoded_bit_by_bit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "_WHOLE", 4)
+    found = fetched(1, batch(0, 10), batch(10, 2))
+    assert offsets(found, 5) == [1, 2, 3, 4, 5]
+    assert offsets(found, 100) == [6, 7, 8, 9, 10, 11]
+    assert found.position == 12
+
+
+def test_a_batch_that_ends_before_it_begins_is_damage() -> None:
+    lying = bytearray(batch(0, 2))
+    lying[23:27] = (-5).to_bytes(4, "big", signed=True)  # last offset delta
+    with pytest.raises(CorruptBatch, match="last offset delta -5"):
+        fetched(0, bytes(lying), check_crcs=False).take(10)
+
+
+def test_records_of_an_aborted_transaction_are_hidden_up_to_its_marker() -> None:
+    def written(base: int, producer: int) -> bytes:
+        return bytes(
+            build_batch(
+                [(None, b"v", (), 0)],
+                base_offset=base,
+                attributes=TRANSACTIONAL,
+                producer_id=producer,
+                producer_epoch=0,
+                base_sequence=0,
+            )
+        )
+
+    def marker(base: int, producer: int, kind: int) -> bytes:
+        key = b"\0\0" + kind.to_bytes(2, "big")
+        return bytes(
+            build_batch(
+                [(key, b"\0" * 6, (), 0)],
+                base_offset=base,
+                attributes=TRANSACTIONAL | CONTROL,
+                producer_id=producer,
+                producer_epoch=0,
+            )
+        )
+
+    log = [
+        written(0, 7),
+        written(1, 8),
+        marker(2, 7, 0),
+        written(3, 7),
+        marker(4, 7, 1),
+        marker(5, 8, 1),
+    ]
+    aborted = [AbortedTransaction(producer_id=7, first_offset=0)]
+    found = Fetched(PARTITION, 0, memoryview(b"".join(log)), check_crcs=True, aborted=aborted)
+    assert offsets(found) == [1, 3]
+    assert found.position == 6
