@@ -167,6 +167,10 @@ def _chunks(
     if header.records_count <= _WHOLE:
         yield decode_records(batch, header, *partition, position)
         return
-    records = (record for record in iter_records(batch) if record.offset >= position)
-    while chunk := [ConsumerRecord(*partition, *record) for record in islice(records, _WHOLE)]:
+    records = (
+        ConsumerRecord(*partition, *record[:5], record.timestamp_type)
+        for record in iter_records(batch)
+        if record.offset >= position
+    )
+    while chunk := list(islice(records, _WHOLE)):
         yield chunk
