@@ -168,7 +168,16 @@ def _chunks(
         yield decode_records(batch, header, *partition, position)
         return
     records = (
-        ConsumerRecord(*partition, *record[:5], record.timestamp_type)
+        ConsumerRecord(
+            topic=partition.topic,
+            partition=partition.partition,
+            offset=record.offset,
+            timestamp=record.timestamp,
+            key=record.key,
+            value=record.value,
+            headers=record.headers,
+            timestamp_type=record.timestamp_type,
+        )
         for record in iter_records(batch)
         if record.offset >= position
     )
