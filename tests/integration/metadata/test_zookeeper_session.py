@@ -81,20 +81,22 @@ async def test_what_is_under_way_when_it_ends_is_answered(server: ZooKeeperProce
             assert "not known" in str(outcome)
 
 
-@pytest.mark.parametrize("stopped_s", [1.0, 4.0])
-async def test_a_server_that_stands_still(server: ZooKeeperProcess, stopped_s: float) -> None:
+@pytest.mark.parametrize(("timeout_s", "stopped_s"), [(10.0, 1.0), (2.0, 4.0)])
+async def test_a_server_that_stands_still(
+    server: ZooKeeperProcess, timeout_s: float, stopped_s: float
+) -> None:
     """Shorter or longer than the session: what the store says of it is true."""
-    async with session(server.bootstrap, timeout=2.0) as store:
+    async with session(server.bootstrap, timeout=timeout_s) as store:
         await store.transaction([Create("/e", ephemeral=True), Create("/n")])
         server.send_signal(signal.SIGSTOP)
         waiting = asyncio.ensure_future(store.transaction([Set("/n", b"x")]))
-        if stopped_s > 2.0:
+        if stopped_s > timeout_s:
             await store.enters(SUSPENDED)
             with pytest.raises(StoreUnavailable):
                 await waiting
         await asyncio.sleep(stopped_s)
         server.send_signal(signal.SIGCONT)
-        if stopped_s < 2.0:
+        if stopped_s < timeout_s:
             assert await waiting == [1]
             assert store.states == [CONNECTED]
         await store.enters(CONNECTED, LOST)
