@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from typing import Any, Self, TypeVar
 
 from qbus.errors import ConfigError
+from qbus.records.extras import import_pyarrow
 
 from ..cluster import Cluster
 from ..committed import fetch_committed
@@ -211,8 +212,9 @@ class Consumer:
 
         Columns: key, value, headers, topic, partition, offset, timestamp, timestamp_type. Batches
         are taken whole, so there may be some more records than ``max_records``, by default
-        1,000,000. Raises :class:`~qbus.records.MissingExtra` without pyarrow.
+        1,000,000. Raises :class:`~qbus.records.extras.MissingExtra` without pyarrow.
         """
+        import_pyarrow()
         limit = max_records or _ARROW_RECORDS
         return await self._poll(timeout, lambda: self._taking.arrow(limit))
 

@@ -2,8 +2,10 @@
 
 from typing import Any
 
+from qbus.errors import QbusError
 
-class MissingExtra(ImportError):  # noqa: N818 - what it is
+
+class MissingExtra(QbusError, ImportError):  # noqa: N818 - what it is
     """A package is needed that an extra of Qbus installs; the message says which."""
 
 
@@ -12,6 +14,6 @@ def import_pyarrow() -> Any:
     try:
         import pyarrow as pa  # noqa: PLC0415 - takes a fifth of a second, and few need it
     except ImportError as error:
-        message = "Arrow needs pyarrow: pip install 'qbus[arrow]'"
+        message = "Arrow needs pyarrow: pip install qbus[arrow]"
         raise MissingExtra(message, name="pyarrow") from error
     return pa
