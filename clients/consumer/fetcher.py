@@ -72,6 +72,9 @@ class Fetcher:
         for broker, offsets in wanted.items():
             room = self._room()
             if room <= 0:
+                self._forget_paused()
+                room = self._room()
+            if room <= 0:
                 return
             self._asked[broker] = ask = _Ask(offsets, min(room, self._options.fetch_max_bytes))
             self._fetches[broker] = asyncio.create_task(self._fetch(broker, ask))
@@ -85,6 +88,12 @@ class Fetcher:
         held = sum(state.held_bytes for state in self._assignment.states.values())
         coming = sum(ask.max_bytes for ask in self._asked.values())
         return self._options.prefetch_bytes - held - coming
+
+    def _forget_paused(self) -> None:
+        """What nobody may take now must not keep the others waiting; it can be fetched again."""
+        for state in self._assignment.states.values():
+            if state.is_paused:
+                state.fetched.clear()
 
     def _broker_for(self, partition: TopicPartition, state: PartitionState) -> int | None:
         """Its leader, or the replica nearby that the leader named; None: not to be asked now."""
