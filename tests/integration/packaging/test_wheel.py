@@ -66,17 +66,15 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An environment with nothing in it but the wheel and what it requires."""
     directory = tmp_path_factory.mktemp("wheel")
     pip = (sys.executable, "-m", "pip", "--disable-pip-version-check")
-    sources = copy_sources(directory / "sources")
-    # The build tools are those beside pytest, so that only what is installed is looked for.
-    build = ("wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", directory)
-    done(*pip, *build, sources, cwd=directory)
-    (wheel,) = directory.glob("qbus-*.whl")
     environment = directory / "environment"
     venv.create(environment, symlinks=True)
     into = (*pip, "--python", environment, "install", "--quiet")
     probe = run(*into, "click", cwd=directory)
     if probe.returncode:
         pytest.skip(f"pip reaches no index: {probe.stderr.strip().splitlines()[-1]}")
+    sources = copy_sources(directory / "sources")
+    done(*pip, "wheel", "--quiet", "--no-deps", "--wheel-dir", directory, sources, cwd=directory)
+    (wheel,) = directory.glob("qbus-*.whl")
     done(*into, wheel, cwd=directory)
     return environment
 
