@@ -37,7 +37,9 @@ _STAMP = 20
 def run(client: str, load: str, **options: Any) -> dict[str, float]:
     """Run one load in a fresh process and return what it measured."""
     command = [sys.executable, "-m", "perf.sdk_client", f"{client}.{load}", json.dumps(options)]
-    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, timeout=600)
+    # As installed, so with compiled bytecode, for every client alike.
+    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": ""}
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, timeout=600, env=environment)
     result: dict[str, float] = json.loads(done.stdout)
     return result
 
