@@ -42,7 +42,7 @@ def run(rounds: int, scale: float) -> list[Figure]:
                     for turn in range(rounds):
                         _measure(server, f"beside-{turn}", "beside 5,500 others", figures, scale)
                 except KafkaException as error:
-                    # Kafka sets the announced 99 MB aside for each, and its heap is spent.
+                    # That it stops answering is a finding, too.
                     print(f"{server.name} does not serve beside them: {error}")
     return [*figures.values(), memory]
 
