@@ -28,6 +28,7 @@ async def test_a_write_whose_answer_is_lost_is_done_once(server: ZooKeeperProces
         proxy.cut()
         with pytest.raises(StoreUnavailable, match="not known"):
             await writing
+        await store.enters(SUSPENDED)  # told a moment after the answers are given up
         proxy.heal()
         await store.enters(CONNECTED)
         assert await store.get("/a") == Node(b"once", 0)
