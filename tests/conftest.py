@@ -1,6 +1,7 @@
 """What every test shares: a failing test shows the logs of the servers that it talked to."""
 
 from collections.abc import Generator, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,6 +9,8 @@ import pytest
 from tests.support import zookeeper_process
 from tests.support.server_process import ServerProcess
 from tests.support.zookeeper_process import ZooKeeperProcess
+
+_TESTS = Path(__file__).parent
 
 
 @pytest.hookimpl(wrapper=True)
@@ -20,6 +23,17 @@ def pytest_runtest_makereport(
             title = f"{server.name}, {server.bootstrap}, last of its log"
             report.sections.append((title, server.log_text()[-8_000:]))
     return report
+
+
+# A machine may stall for longer than a real process is given: such a test gets a second chance,
+# which the summary shows as a rerun. What computes the same every time gets none.
+_REAL_PROCESSES = {"cluster", "compat", "crash", "integration", "sdk"}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if _REAL_PROCESSES.intersection(item.path.relative_to(_TESTS).parts):
+            item.add_marker(pytest.mark.flaky(reruns=1))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
