@@ -9,13 +9,14 @@ from .groups import GroupKeys
 from .key import ConfigKey
 from .logs import LogKeys
 from .network import NetworkKeys
+from .replication import ReplicationKeys
 from .settings import ConfigEntry, ConfigSource, Stated
 from .synonyms import RELATIVES, SYNONYMS
 from .topic import TOPIC_CONFIG
 from .zookeeper import ZooKeeperKeys
 
 
-class BrokerConfig(NetworkKeys, LogKeys, GroupKeys, ZooKeeperKeys):
+class BrokerConfig(NetworkKeys, LogKeys, GroupKeys, ReplicationKeys, ZooKeeperKeys):
     """Every broker key, typed: ``config.num_partitions`` is ``num.partitions`` in force.
 
     Only :meth:`set_dynamic` changes it, so whoever reads it when needed follows.

@@ -33,6 +33,14 @@ def _gzip_level(level: int) -> None:
         raise ValueError("-1, or a level from 1 to 9")
 
 
+def _replicas(listed: tuple[str, ...]) -> None:
+    pairs = (item.partition(":") for item in listed if item not in {"*", "none"})
+    if not all(a.isascii() and a.isdigit() and b.isascii() and b.isdigit() for a, _, b in pairs):
+        raise ValueError("partition:broker,partition:broker..., or * for all")
+    if len(listed) > 1 and {"*", "none"}.intersection(listed):
+        raise ValueError("* or none alone, or partition:broker,partition:broker...")
+
+
 class TopicKeys(Settings):
     """The keys of a topic."""
 
@@ -189,6 +197,18 @@ class TopicKeys(Settings):
         False,
         "Whether a replica that was not in sync may become leader when no other is left, losing "
         "records.",
+    )
+    leader_replication_throttled_replicas = strings(
+        (),
+        "The replicas for which leader.replication.throttled.rate counts, as partition:broker; "
+        "*: all.",
+        check=_replicas,
+    )
+    follower_replication_throttled_replicas = strings(
+        (),
+        "The replicas for which follower.replication.throttled.rate counts, as partition:broker; "
+        "*: all.",
+        check=_replicas,
     )
 
 
