@@ -1,0 +1,24 @@
+"""What an agent is told: which files go to which topics, and how.
+
+:class:`AgentConfig` is read from TOML (:func:`parse`), checked, and never changes; whoever wants
+another one replaces it whole.
+"""
+
+from .config import AgentConfig, Delivery, Source, SpoolSource, Tailing
+from .reading import load, parse, read
+from .template import Bound, Template
+from .writing import to_toml
+
+__all__ = [
+    "AgentConfig",
+    "Bound",
+    "Delivery",
+    "Source",
+    "SpoolSource",
+    "Tailing",
+    "Template",
+    "load",
+    "parse",
+    "read",
+    "to_toml",
+]

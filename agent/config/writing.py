@@ -1,0 +1,23 @@
+"""From a configuration to TOML, with every field that has a value."""
+
+from typing import Any
+
+from .config import AgentConfig
+from .field import settings_of
+
+
+def to_toml(config: AgentConfig) -> str:
+    """The file that :func:`~qbus.agent.config.parse` reads as ``config``."""
+    import tomli_w  # noqa: PLC0415 - an agent that runs writes none
+
+    return tomli_w.dumps(to_document(config))
+
+
+def to_document(config: Any) -> dict[str, Any]:
+    """A table's fields, in the types of TOML; what has no value is left out."""
+    document = {}
+    for name, setting in settings_of(type(config)).items():
+        value = getattr(config, setting.attribute)
+        if value is not None and not (value == "" and setting.default == ""):
+            document[name] = setting.rule.write(value)
+    return document
