@@ -8,25 +8,29 @@ after the other; only when they are done does a change count as applied.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from functools import partial
 from types import MappingProxyType
-from typing import TypeVar
 
 from qbus.config import BrokerConfig, TopicConfig
-from qbus.metadata import ChangesLost, MetadataStore, Node, SessionState, StoreUnavailable
+from qbus.errors import ApiError, ErrorCode
+from qbus.metadata import (
+    ChangesLost,
+    Check,
+    MetadataStore,
+    Node,
+    SessionState,
+    StoreError,
+    StoreUnavailable,
+)
 from qbus.metadata.errors import MalformedNode
 from qbus.metadata.feed import newest
+from qbus.metadata.paths import ROOT
 from qbus.metadata.znodes import (
-    ALL_BROKERS,
     BROKERS,
-    CONTROLLER,
+    CONTROLLER_EPOCH,
     TOPIC_CONFIGS,
     TOPICS,
-    BrokerNode,
     ChangeNode,
     ConfigNode,
-    ControllerNode,
-    TopicNode,
 )
 from qbus.names import collision_key
 
@@ -40,6 +44,13 @@ from .metadata_image import (
     differences,
     read_topic,
 )
+from .metadata_reading import (
+    Cluster,
+    read_broker_configs,
+    read_changed,
+    read_cluster,
+    readable,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -47,16 +58,15 @@ NO_CONTROLLER = -1
 
 _RETRY_S = 1.0
 
-T = TypeVar("T")
-
 Subscriber = Callable[[Sequence[Event]], Awaitable[None] | None]
 
 
 class MetadataCache:
     """Topics, brokers and configuration as of the last change that was applied.
 
-    Read ``topics`` (by name), ``topics_by_id``, ``brokers`` (by id) and ``controller_id`` freely,
-    from the event loop; ``config`` gets what is configured dynamically for this broker.
+    Read ``topics`` (by name), ``topics_by_id``, ``brokers`` (by id), ``controller_id`` and
+    ``cluster`` freely, from the event loop; ``config`` gets what is configured dynamically for this
+    broker. Brokers and controllers go without a word when their sessions end, so those are watched.
     """
 
     def __init__(
@@ -68,17 +78,42 @@ class MetadataCache:
         self._config = config
         self._topics: dict[str, Topic] = {}
         self._by_id: dict[bytes, Topic] = {}
-        self._brokers: dict[int, BrokerInfo] = {}
         self.topics: Mapping[str, Topic] = MappingProxyType(self._topics)
         self.topics_by_id: Mapping[bytes, Topic] = MappingProxyType(self._by_id)
-        self.brokers: Mapping[int, BrokerInfo] = MappingProxyType(self._brokers)
-        self.controller_id = NO_CONTROLLER
+        self.cluster = Cluster()
         self._effective: dict[str, TopicConfig] = {}
         self._collisions: dict[str, str] = {}
         self._subscribers: list[Subscriber] = []
         self._applied = -1
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []
-        self._following: asyncio.Task[None] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._changing = asyncio.Lock()
+
+    @property
+    def brokers(self) -> Mapping[int, BrokerInfo]:
+        """The brokers that live, by id."""
+        return self.cluster.brokers
+
+    @property
+    def controller_id(self) -> int:
+        """Which broker is the controller; NO_CONTROLLER: none."""
+        controller = self.cluster.controller
+        return NO_CONTROLLER if controller is None else controller.broker
+
+    def fence(self) -> Check:
+        """The check that goes with whatever is decided from what is known here.
+
+        Raises:
+            ApiError: NOT_CONTROLLER, there has been no controller yet.
+        """
+        if self.cluster.epoch_version < 0:
+            raise ApiError(ErrorCode.NOT_CONTROLLER, "the cluster has no controller yet")
+        return Check(CONTROLLER_EPOCH, self.cluster.epoch_version)
+
+    def is_live(self, broker: int, epoch: int) -> bool:
+        """Whether a broker is registered under ``epoch``, and not about to leave."""
+        known = self.brokers.get(broker)
+        return known is not None and known.epoch == epoch and not known.is_stopping
 
     def subscribe(self, subscriber: Subscriber) -> None:
         """Tell ``subscriber`` of every event from now on; what it returns is awaited."""
@@ -91,13 +126,17 @@ class MetadataCache:
             StoreUnavailable: the store cannot be read.
         """
         await self._load()
-        self._following = asyncio.create_task(self._follow())
+        self._tasks = [
+            asyncio.create_task(self._follow()),
+            asyncio.create_task(self._watch_cluster()),
+        ]
 
     async def close(self) -> None:
         """Stop following."""
-        if self._following is not None:
-            self._following.cancel()
-            await asyncio.wait([self._following])  # closing goes on, however it ended
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)  # closing goes on, however they ended
         self._stop_waiting(StoreUnavailable("the broker is shutting down"))
 
     async def applied(self, sequence: int) -> None:
@@ -108,7 +147,7 @@ class MetadataCache:
         """
         if sequence <= self._applied:
             return
-        if self._following is None or self._following.done():
+        if not self._tasks or self._tasks[0].done():
             raise StoreUnavailable("the metadata is not followed any more")
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append((sequence, future))
@@ -128,19 +167,19 @@ class MetadataCache:
     # Reading the store
 
     async def _load(self) -> None:
-        position = await newest(self._store)
-        topics, configs, _ = await asyncio.gather(
-            self._store.tree(TOPICS),
-            self._store.tree(TOPIC_CONFIGS),
-            self._read_cluster(),
-        )
-        events: list[Event] = [BrokersChanged()]
-        await self._read_broker_configs()
-        events.append(BrokerConfigChanged())
-        trees = by_topic(topics)
-        for name in trees.keys() | self._topics.keys():
-            events += self._read_topic(name, trees.get(name, {}), configs)
-        await self._publish(position, events)
+        async with self._changing:
+            position = await newest(self._store)
+            topics, configs, self.cluster = await asyncio.gather(
+                self._store.tree(TOPICS),
+                self._store.tree(TOPIC_CONFIGS),
+                read_cluster(self._store),
+            )
+            await self._read_broker_configs()
+            events: list[Event] = [BrokersChanged(), BrokerConfigChanged()]
+            trees = by_topic(topics)
+            for name in trees.keys() | self._topics.keys():
+                events += self._read_topic(name, trees.get(name, {}), configs)
+            await self._publish(position, events)
 
     async def _follow(self) -> None:
         """Follow as long as the session lasts, whatever fails meanwhile: as on a full disk."""
@@ -172,46 +211,53 @@ class MetadataCache:
         return self._store.state is SessionState.LOST
 
     async def _apply(self, sequence: int, encoded: Iterable[bytes]) -> None:
-        changes = [change for data in encoded if (change := _readable(ChangeNode.decode, data))]
-        events: list[Event] = []
-        if any(change.cluster for change in changes):
-            await self._read_cluster()
-            events.append(BrokersChanged())
-        if any(change.brokers for change in changes):
-            await self._read_broker_configs()
-            events.append(BrokerConfigChanged())
+        changes = [change for data in encoded if (change := readable(ChangeNode.decode, data))]
+        states: dict[str, set[int]] = {}
+        for change in changes:
+            for name, some in change.states.items():
+                states.setdefault(name, set()).update(some)
         names = list(dict.fromkeys(n for c in changes for n in (*c.topics, *c.configs)))
-        trees = await asyncio.gather(*(self._store.tree(TopicNode.path(n)) for n in names))
-        paths = [ConfigNode.topic_path(name) for name in names]
-        nodes = await asyncio.gather(*(self._store.get(path) for path in paths))
-        configs = {path: node for path, node in zip(paths, nodes, strict=True) if node}
-        for name, tree in zip(names, trees, strict=True):
-            events += self._read_topic(name, tree, configs)
-        await self._publish(sequence, events)
+        async with self._changing:
+            events: list[Event] = []
+            if any(change.cluster for change in changes):
+                events += await self._read_cluster()
+            if any(change.brokers for change in changes):
+                await self._read_broker_configs()
+                events.append(BrokerConfigChanged())
+            found = await read_changed(self._store, names, states, self._topics)
+            for name in found.whole:
+                events += self._read_topic(name, found.nodes, found.nodes)
+            for name, topic in found.updated.items():
+                before = self._topics[name]
+                self._put(topic)
+                events += differences(before, topic)
+            await self._publish(sequence, events)
 
-    async def _read_cluster(self) -> None:
-        nodes, controller = await asyncio.gather(
-            self._store.tree(BROKERS), self._store.get(CONTROLLER)
-        )
-        nodes.pop(BROKERS, None)
-        self._brokers.clear()
-        for path, node in nodes.items():
-            if broker := _readable(partial(_read_broker, path), node):
-                self._brokers[broker.id] = broker
-        leading = _readable(ControllerNode.decode, controller)
-        self.controller_id = leading.broker if leading else NO_CONTROLLER
+    async def _watch_cluster(self) -> None:
+        """Notice at once whose session has ended."""
+        while True:
+            changed = asyncio.Event()
+            try:
+                for path in (BROKERS, ROOT):
+                    await self._store.children(path, changed.set)
+                async with self._changing:
+                    if events := await self._read_cluster():
+                        await self._publish(self._applied, events)
+                await changed.wait()
+            except Exception as error:  # noqa: BLE001 - as above
+                if self._is_over:
+                    return
+                known = error if not isinstance(error, StoreError) else None
+                _log.info("the brokers cannot be watched (%s); trying again", error, exc_info=known)
+                await asyncio.sleep(self._retry_s)
+
+    async def _read_cluster(self) -> list[Event]:
+        before, self.cluster = self.cluster, await read_cluster(self._store)
+        return [] if self.cluster == before else [BrokersChanged()]
 
     async def _read_broker_configs(self) -> None:
-        broker = str(self._config.node_id)
-        default, own = await asyncio.gather(
-            self._store.get(ConfigNode.broker_path(ALL_BROKERS)),
-            self._store.get(ConfigNode.broker_path(broker)),
-        )
-        nothing = ConfigNode({})
-        self._config.set_dynamic(
-            (_readable(ConfigNode.decode, default) or nothing).config,
-            (_readable(ConfigNode.decode, own) or nothing).config,
-        )
+        default, own = await read_broker_configs(self._store, self._config.node_id)
+        self._config.set_dynamic(default, own)
         self._effective.clear()
 
     def _read_topic(
@@ -228,9 +274,12 @@ class MetadataCache:
             self._effective.pop(name, None)
             self._collisions.pop(collision_key(name), None)
         if after is not None:
-            self._topics[name] = self._by_id[after.id] = after
+            self._put(after)
             self._collisions[collision_key(name)] = name
         return list(differences(before, after))
+
+    def _put(self, topic: Topic) -> None:
+        self._topics[topic.name] = self._by_id[topic.id] = topic
 
     # Telling
 
@@ -255,19 +304,3 @@ class MetadataCache:
         for _, future in waiting:
             if not future.done():
                 future.set_exception(error)
-
-
-def _read_broker(path: str, data: bytes) -> BrokerInfo:
-    node = BrokerNode.decode(data)
-    return BrokerInfo(BrokerNode.id_of(path), node.host, node.port, node.rack, node.epoch)
-
-
-def _readable(decode: Callable[[bytes], T], stored: Node | bytes | None) -> T | None:
-    """What is stored; None where it is not there, or holds something else."""
-    if stored is None:
-        return None
-    try:
-        return decode(stored.data if isinstance(stored, Node) else stored)
-    except MalformedNode:
-        _log.exception("something in the metadata cannot be read and is left out")
-        return None

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from qbus.metadata import Node
 from qbus.metadata.errors import MalformedNode
@@ -13,18 +13,26 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class BrokerInfo:
-    """A broker that lives, and where clients reach it."""
+    """A broker that lives, and where clients reach it; ``epoch`` is that of its registration.
+
+    ``is_stopping``: it still serves, and nothing more is handed to it.
+    """
 
     id: int
     host: str
     port: int
     rack: str | None = None
     epoch: int = 0
+    is_stopping: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionInfo:
-    """A partition's replicas and their state; ``version`` is that of the state's node."""
+    """A partition's replicas and their state; ``version`` is that of the state's node.
+
+    While it moves, ``replicas`` are all that are meant to hold it, now or later: ``adding`` did not
+    before, ``removing`` will not afterwards.
+    """
 
     leader: int
     leader_epoch: int
@@ -33,6 +41,24 @@ class PartitionInfo:
     version: int = 0
     elr: tuple[int, ...] = ()
     last_in_sync: int = NO_LEADER
+    adding: tuple[int, ...] = ()
+    removing: tuple[int, ...] = ()
+
+    @property
+    def is_moving(self) -> bool:
+        """Whether it is being moved to other brokers."""
+        return bool(self.adding or self.removing)
+
+    @property
+    def target(self) -> tuple[int, ...]:
+        """The replicas that it shall have."""
+        return tuple(one for one in self.replicas if one not in self.removing)
+
+    def state(self, controller_epoch: int = 0) -> PartitionStateNode:
+        """What its state's node holds, save for the controller's epoch."""
+        return PartitionStateNode(
+            self.leader, self.leader_epoch, self.isr, controller_epoch, self.elr, self.last_in_sync
+        )
 
     @property
     def has_leader(self) -> bool:
@@ -115,7 +141,7 @@ def by_topic(nodes: Mapping[str, Node]) -> dict[str, dict[str, Node]]:
 
 
 def read_topic(name: str, nodes: Mapping[str, Node], config: Node | None) -> Topic | None:
-    """The topic that ``nodes``, its tree in the store, and its configuration's node make.
+    """The topic that ``nodes``, with its tree in the store, and its configuration's node make.
 
     Raises:
         MalformedNode: a node holds something else.
@@ -128,15 +154,26 @@ def read_topic(name: str, nodes: Mapping[str, Node], config: Node | None) -> Top
         name,
         decoded.topic_id,
         tuple(
-            _read_partition(
-                decoded.assignment[index], nodes.get(PartitionStateNode.path(name, index))
-            )
+            _read_partition(decoded, index, nodes.get(PartitionStateNode.path(name, index)))
             for index in range(len(decoded.assignment))
         ),
         ConfigNode.decode(config.data).config if config else {},
         root.version,
         config.version if config else -1,
     )
+
+
+def with_states(topic: Topic, nodes: Mapping[int, Node]) -> Topic:
+    """The topic with other states of some of its partitions, by index.
+
+    Raises:
+        MalformedNode: a node holds something else.
+    """
+    partitions = list(topic.partitions)
+    for index, node in nodes.items():
+        before = partitions[index]
+        partitions[index] = _with_state(before.replicas, before.adding, before.removing, node)
+    return replace(topic, partitions=tuple(partitions))
 
 
 def read_topics(nodes: Mapping[str, Node]) -> Iterator[Topic]:
@@ -151,9 +188,16 @@ def read_topics(nodes: Mapping[str, Node]) -> Iterator[Topic]:
             yield topic
 
 
-def _read_partition(replicas: tuple[int, ...], node: Node | None) -> PartitionInfo:
+def _read_partition(topic: TopicNode, index: int, node: Node | None) -> PartitionInfo:
+    replicas = topic.assignment[index]
     if node is None:  # assigned, but nobody has led it yet
         return PartitionInfo(NO_LEADER, -1, replicas, (), -1)
+    return _with_state(replicas, topic.adding.get(index, ()), topic.removing.get(index, ()), node)
+
+
+def _with_state(
+    replicas: tuple[int, ...], adding: tuple[int, ...], removing: tuple[int, ...], node: Node
+) -> PartitionInfo:
     state = PartitionStateNode.decode(node.data)
     return PartitionInfo(
         state.leader,
@@ -163,6 +207,8 @@ def _read_partition(replicas: tuple[int, ...], node: Node | None) -> PartitionIn
         node.version,
         state.elr,
         state.last_in_sync,
+        adding,
+        removing,
     )
 
 

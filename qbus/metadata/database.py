@@ -122,6 +122,11 @@ class Database:
         ).fetchone()
         return Node(*row) if row else None
 
+    def get_many(self, wanted: Sequence[str]) -> dict[str, Node]:
+        """Those of the nodes that there are."""
+        nodes = ((path, self.get(path)) for path in wanted)
+        return {path: node for path, node in nodes if node is not None}
+
     def children(self, path: str) -> list[str]:
         """The sorted names of the nodes below ``path``."""
         rows = self._db.execute(

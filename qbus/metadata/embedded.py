@@ -103,6 +103,12 @@ class EmbeddedStore(MetadataStore):
         paths.check(path)
         return await self._submit(lambda database: database.get(path))
 
+    async def get_many(self, wanted: Sequence[str]) -> dict[str, Node]:
+        """Those of the nodes that there are."""
+        for path in wanted:
+            paths.check(path)
+        return await self._submit(lambda database: database.get_many(wanted))
+
     async def children(self, path: str, watch: Callable[[], None] | None = None) -> list[str]:
         """The names below ``path``."""
         paths.check(path)

@@ -99,6 +99,13 @@ class MetadataStore(ABC):
         """The node at ``path``, if there is one."""
 
     @abstractmethod
+    async def get_many(self, wanted: Sequence[str]) -> dict[str, Node]:
+        """Those nodes of many that there are, by their paths; cheaper than one by one.
+
+        Not necessarily as they were at one moment.
+        """
+
+    @abstractmethod
     async def children(self, path: str, watch: Callable[[], None] | None = None) -> list[str]:
         """The sorted names of the nodes below ``path``; none when there is no such node.
 

@@ -11,6 +11,7 @@ import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache
+from types import MappingProxyType
 from typing import Any, NamedTuple, Self
 
 from .errors import MalformedNode
@@ -61,13 +62,19 @@ class ClusterIdNode(NamedTuple):
 
 
 class BrokerNode(NamedTuple):
-    """A broker that lives: an ephemeral node of its session."""
+    """A broker that lives: an ephemeral node of its session.
+
+    ``directory`` is the id of its first data directory: whoever has that is the same broker.
+    ``is_stopping``: it is about to leave, and takes over nothing more.
+    """
 
     host: str
     port: int
     epoch: int
     rack: str | None = None
     timestamp_ms: int = 0
+    directory: str = ""
+    is_stopping: bool = False
 
     @staticmethod
     def path(node_id: int) -> str:
@@ -83,7 +90,7 @@ class BrokerNode(NamedTuple):
         return int(name)
 
     def encode(self) -> bytes:
-        """Kafka's JSON, version 5, with the epoch beside it."""
+        """Kafka's JSON, version 5, with what Kafka does not know of beside it."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         registration = {
             "version": 5,
@@ -98,6 +105,10 @@ class BrokerNode(NamedTuple):
         }
         if self.rack is not None:
             registration["rack"] = self.rack
+        if self.directory:
+            registration["directory"] = self.directory
+        if self.is_stopping:
+            registration["stopping"] = True
         return _dump(registration).encode()
 
     @classmethod
@@ -110,6 +121,8 @@ class BrokerNode(NamedTuple):
                 epoch=int(json_["epoch"]),
                 rack=json_.get("rack"),
                 timestamp_ms=int(json_["timestamp"]),
+                directory=str(json_.get("directory", "")),
+                is_stopping=bool(json_.get("stopping", False)),
             )
 
 
@@ -129,10 +142,16 @@ class BrokerEpochNode(NamedTuple):
 
 
 class TopicNode(NamedTuple):
-    """A topic's id, and the replicas of each partition, the preferred leader first."""
+    """A topic's id, and the replicas of each partition, the preferred leader first.
+
+    While a partition moves (KIP-455), its replicas are those that it shall have and, after them,
+    those in ``removing``; ``adding`` are those of them that it did not have before.
+    """
 
     topic_id: bytes
     assignment: Mapping[int, tuple[int, ...]]
+    adding: Mapping[int, tuple[int, ...]] = MappingProxyType({})
+    removing: Mapping[int, tuple[int, ...]] = MappingProxyType({})
 
     @staticmethod
     def path(topic: str) -> str:
@@ -144,9 +163,9 @@ class TopicNode(NamedTuple):
         topic = {
             "version": 3,
             "topic_id": encode_id(self.topic_id),
-            "partitions": {str(index): replicas for index, replicas in self.assignment.items()},
-            "adding_replicas": {},
-            "removing_replicas": {},
+            "partitions": _by_text(self.assignment),
+            "adding_replicas": _by_text(self.adding),
+            "removing_replicas": _by_text(self.removing),
         }
         return _dump(topic).encode()
 
@@ -154,11 +173,23 @@ class TopicNode(NamedTuple):
     def decode(cls, data: bytes) -> Self:
         """Read what :meth:`encode` wrote; partitions are numbered from 0 without a gap."""
         with _decoding("topic", data) as json_:
-            partitions = json_["partitions"].items()
-            assignment = {int(index): tuple(map(int, replicas)) for index, replicas in partitions}
+            assignment = _by_index(json_["partitions"])
             if sorted(assignment) != list(range(len(assignment))):
                 raise ValueError
-            return cls(decode_id(json_["topic_id"]), assignment)
+            return cls(
+                decode_id(json_["topic_id"]),
+                assignment,
+                _by_index(json_.get("adding_replicas", {})),
+                _by_index(json_.get("removing_replicas", {})),
+            )
+
+
+def _by_text(replicas: Mapping[int, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
+    return {str(index): some for index, some in replicas.items()}
+
+
+def _by_index(json_: dict[str, list[int]]) -> dict[int, tuple[int, ...]]:
+    return {int(index): tuple(map(int, some)) for index, some in json_.items()}
 
 
 class PartitionStateNode(NamedTuple):
@@ -239,26 +270,36 @@ class ConfigNode(NamedTuple):
 
 
 class ControllerNode(NamedTuple):
-    """The broker that decides: an ephemeral node of its session."""
+    """The broker that decides: an ephemeral node of its session.
+
+    ``broker_epoch`` is that of its registration: of two lives of a broker it tells which.
+    """
 
     broker: int
     timestamp_ms: int = 0
+    broker_epoch: int = -1
 
     def encode(self) -> bytes:
-        """Kafka's JSON, version 2."""
-        controller = {
+        """Kafka's JSON, version 2, with the broker's epoch beside it."""
+        controller: dict[str, Any] = {
             "version": 2,
             "brokerid": self.broker,
             "timestamp": str(self.timestamp_ms),
             "kraftControllerEpoch": -1,
         }
+        if self.broker_epoch >= 0:
+            controller["broker_epoch"] = self.broker_epoch
         return _dump(controller).encode()
 
     @classmethod
     def decode(cls, data: bytes) -> Self:
         """Read what :meth:`encode` wrote."""
         with _decoding("controller", data) as json_:
-            return cls(int(json_["brokerid"]), int(json_["timestamp"]))
+            return cls(
+                int(json_["brokerid"]),
+                int(json_["timestamp"]),
+                int(json_.get("broker_epoch", -1)),
+            )
 
 
 class ControllerEpochNode(NamedTuple):
@@ -280,21 +321,25 @@ class ControllerEpochNode(NamedTuple):
 class ChangeNode(NamedTuple):
     """What a transaction changed, by name: an entry of the feed.
 
-    ``topics``: created, deleted, or changed in their partitions' states. ``configs``: topics whose
-    configuration changed. ``brokers``: brokers, or ALL_BROKERS, whose configuration changed.
-    ``cluster``: brokers came or went, or the controller changed.
+    ``topics``: created, deleted, or changed in their replicas. ``states``: of topics, the
+    partitions whose states changed, and nothing else. ``configs``: topics whose configuration
+    changed. ``brokers``: brokers, or ALL_BROKERS, whose configuration changed. ``cluster``: brokers
+    came or went, or the controller changed.
     """
 
     topics: tuple[str, ...] = ()
     configs: tuple[str, ...] = ()
     brokers: tuple[str, ...] = ()
     cluster: bool = False
+    states: Mapping[str, tuple[int, ...]] = MappingProxyType({})
 
     def encode(self) -> bytes:
         """JSON of our own."""
         change: dict[str, Any] = {"version": 1}
         if self.topics:
             change["topics"] = self.topics
+        if self.states:
+            change["states"] = dict(self.states)
         if self.configs:
             change["configs"] = self.configs
         if self.brokers:
@@ -307,9 +352,11 @@ class ChangeNode(NamedTuple):
     def decode(cls, data: bytes) -> Self:
         """Read what :meth:`encode` wrote."""
         with _decoding("change", data) as json_:
+            states = json_.get("states", {}).items()
             return cls(
                 topics=tuple(map(str, json_.get("topics", ()))),
                 configs=tuple(map(str, json_.get("configs", ()))),
                 brokers=tuple(map(str, json_.get("brokers", ()))),
                 cluster=bool(json_.get("cluster", False)),
+                states={str(topic): tuple(map(int, some)) for topic, some in states},
             )

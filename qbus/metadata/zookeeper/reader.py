@@ -36,6 +36,11 @@ class Reader:
             return None
         return _node(data, stat)
 
+    async def get_many(self, wanted: Sequence[str]) -> dict[str, Node]:
+        """Those of the nodes that there are."""
+        found = await self._read(serialization.GetData, wanted)
+        return {path: _node(data, stat) for path, (data, stat) in found}
+
     async def children(self, path: str, watch: Callable[[object], None] | None = None) -> list[str]:
         """The sorted names below ``path``; ``watch`` is called when they change."""
         while True:

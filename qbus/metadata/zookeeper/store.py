@@ -106,6 +106,13 @@ class ZooKeeperStore(MetadataStore):
         with self._working():
             return await self._reader.get(path)
 
+    async def get_many(self, wanted: Sequence[str]) -> dict[str, Node]:
+        """Those of the nodes that there are."""
+        for path in wanted:
+            paths.check(path)
+        with self._working():
+            return await self._reader.get_many(wanted)
+
     async def children(self, path: str, watch: Callable[[], None] | None = None) -> list[str]:
         """The names below ``path``."""
         paths.check(path)

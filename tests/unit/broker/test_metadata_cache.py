@@ -20,7 +20,9 @@ from qbus.broker.metadata_image import (
     TopicDeleted,
 )
 from qbus.config import BrokerConfig
+from qbus.errors import ApiError, ErrorCode
 from qbus.metadata import (
+    Check,
     Create,
     Delete,
     EmbeddedStore,
@@ -34,6 +36,7 @@ from qbus.metadata.feed import announce, newest, prune, sequence_of
 from qbus.metadata.znodes import (
     ALL_BROKERS,
     CONTROLLER,
+    CONTROLLER_EPOCH,
     BrokerNode,
     ChangeNode,
     ConfigNode,
@@ -81,6 +84,15 @@ def topic_ops(name: str, topic_id: bytes = b"1" * 16, partitions: int = 1) -> li
     return [
         Create(TopicNode.path(name), node.encode()),
         *(Create(PartitionStateNode.path(name, index), state) for index in range(partitions)),
+    ]
+
+
+def delete_ops(name: str, partitions: int = 1) -> list[Op]:
+    paths = [PartitionStateNode.path(name, index) for index in range(partitions)]
+    below = [path.removesuffix("/state") for path in paths]
+    return [
+        Delete(one)
+        for one in (*paths, *below, f"{TopicNode.path(name)}/partitions", TopicNode.path(name))
     ]
 
 
@@ -351,14 +363,14 @@ async def test_a_failure_while_the_session_lasts_is_survived(
     await cache.start()
     before = await change(store, ChangeNode(topics=("a",)), *topic_ops("a"))
     await cache.applied(before)
-    tree, failing = EmbeddedStore.tree, [failure]
+    get_many, failing = EmbeddedStore.get_many, [failure]
 
-    async def fail_once(self: EmbeddedStore, path: str) -> dict[str, Node]:
+    async def fail_once(self: EmbeddedStore, wanted: Sequence[str]) -> dict[str, Node]:
         if failing:
             raise failing.pop()
-        return await tree(self, path)
+        return await get_many(self, wanted)
 
-    monkeypatch.setattr(EmbeddedStore, "tree", fail_once)
+    monkeypatch.setattr(EmbeddedStore, "get_many", fail_once)
     sequence = await change(store, ChangeNode(topics=("t",)), *topic_ops("t", b"2" * 16))
     await asyncio.wait_for(cache.applied(sequence), 10)
     assert cache.topics.keys() == {"a", "t"}
@@ -374,10 +386,11 @@ async def test_nobody_waits_for_a_store_that_keeps_failing(
     cache = MetadataCache(store, BrokerConfig(), retry_s=0.01)
     await cache.start()
 
-    async def fail(_: EmbeddedStore, path: str) -> dict[str, Node]:
-        raise RuntimeError(path)
+    async def fail(_: EmbeddedStore, wanted: object) -> dict[str, Node]:
+        raise RuntimeError(wanted)
 
     monkeypatch.setattr(EmbeddedStore, "tree", fail)
+    monkeypatch.setattr(EmbeddedStore, "get_many", fail)
     sequence = await change(store, ChangeNode(topics=("t",)), *topic_ops("t"))
     with pytest.raises(StoreUnavailable, match="not followed"):
         await asyncio.wait_for(cache.applied(sequence), 10)
@@ -409,3 +422,75 @@ def test_what_it_knows_can_only_be_read(tmp_path: Path) -> None:
     cache = MetadataCache(EmbeddedStore(tmp_path / "m.db"), BrokerConfig())
     with pytest.raises(TypeError):
         cache.topics["t"] = Topic("t", b"", ())  # type: ignore[index]
+
+
+# States, brokers and controllers
+
+
+async def test_a_changed_state_is_read_without_the_rest_of_its_topic(
+    store: MetadataStore, cache: MetadataCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await made(store, cache, ChangeNode(topics=("t",)), *topic_ops("t", partitions=3))
+    listener = Listener(cache)
+    asked: list[str] = []
+    get_many = EmbeddedStore.get_many
+
+    async def noting(self: EmbeddedStore, wanted: Sequence[str]) -> dict[str, Node]:
+        asked.extend(wanted)
+        return await get_many(self, wanted)
+
+    monkeypatch.setattr(EmbeddedStore, "get_many", noting)
+    path = PartitionStateNode.path("t", 1)
+    state = PartitionStateNode(2, 1, (2,), 1)
+    await made(store, cache, ChangeNode(states={"t": (1,)}), Set(path, state.encode()))
+    assert asked == [TopicNode.path("t"), path]
+    assert [one.leader for one in cache.topics["t"].partitions] == [1, 2, 1]
+    assert cache.topics_by_id[b"1" * 16] is cache.topics["t"]
+    (event,) = listener.take()
+    assert isinstance(event, PartitionsChanged)
+    assert event.before.partitions[1].leader == 1
+
+
+@pytest.mark.parametrize("index", [0, 7, -1])
+async def test_a_state_of_a_topic_that_is_not_as_it_was_makes_it_read_whole(
+    store: MetadataStore, cache: MetadataCache, index: int
+) -> None:
+    """It was deleted and created anew, and only the second half of that is told."""
+    await made(store, cache, ChangeNode(topics=("t",)), *topic_ops("t"))
+    await store.transaction(delete_ops("t"))
+    states = ChangeNode(states={"t": (index,)})
+    await made(store, cache, states, *topic_ops("t", b"2" * 16, 2))
+    assert cache.topics["t"].id == b"2" * 16
+    assert len(cache.topics["t"].partitions) == 2
+    await store.transaction(delete_ops("t", 2))
+    await made(store, cache, ChangeNode(states={"t": (0,)}))
+    assert "t" not in cache.topics
+
+
+async def test_whose_session_ends_is_gone_without_an_announcement(
+    store: MetadataStore, cache: MetadataCache
+) -> None:
+    ops: list[Op] = [
+        Create(BrokerNode.path(7), BrokerNode("b", 1, 3).encode()),
+        Create(CONTROLLER, ControllerNode(7, 0, 3).encode()),
+        Create(CONTROLLER_EPOCH, b"4"),
+    ]
+    await made(store, cache, ChangeNode(cluster=True), *ops)
+    await eventually(lambda: cache.controller_id == 7)
+    listener = Listener(cache)
+    assert (cache.controller_id, cache.is_live(7, 3), cache.is_live(7, 2)) == (7, True, False)
+    assert cache.fence() == Check(CONTROLLER_EPOCH, 0)
+    await store.transaction([Delete(CONTROLLER)])
+    await eventually(lambda: cache.controller_id == NO_CONTROLLER)
+    await eventually(lambda: listener.take() == [BrokersChanged()])
+    await store.transaction([Delete(BrokerNode.path(7))])
+    await eventually(lambda: not cache.brokers)
+    await eventually(lambda: listener.take() == [BrokersChanged()])
+    await store.transaction([Create(BrokerNode.path(7), BrokerNode("b", 1, 4).encode())])
+    await eventually(lambda: cache.is_live(7, 4))
+
+
+async def test_before_the_first_controller_nothing_can_be_decided(cache: MetadataCache) -> None:
+    with pytest.raises(ApiError) as refused:
+        cache.fence()
+    assert refused.value.code is ErrorCode.NOT_CONTROLLER

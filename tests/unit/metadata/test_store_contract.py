@@ -118,6 +118,18 @@ async def test_the_root_has_children(store: MetadataStore) -> None:
     assert {"one", "two"} <= set(await store.children("/"))
 
 
+async def test_of_many_those_are_read_that_there_are(store: MetadataStore) -> None:
+    names = [f"/many/{number}" for number in range(250)]
+    await store.transaction([Create(name, name.encode()) for name in names])
+    await store.transaction([Set(names[7], b"other")])
+    found = await store.get_many(["/none", *names, "/many/none"])
+    assert list(found) == names
+    assert (found[names[7]], found[names[249]]) == (Node(b"other", 1), Node(b"/many/249", 0))
+    assert await store.get_many([]) == {}
+    with pytest.raises(ValueError, match="not a path"):
+        await store.get_many(["/fine", "relative"])
+
+
 async def test_a_tree_is_everything_below_and_nothing_beside(store: MetadataStore) -> None:
     inside = ["/t", "/t/a", "/t/a/b", "/t/z", "/t/~/x", "/t/-/x"]
     outside = ["/t-/x", "/t./x", "/t0/x", "/tt/x", "/t~/x", "/u/t/a", "/s"]

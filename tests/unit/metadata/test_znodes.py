@@ -34,6 +34,11 @@ KAFKAS = [
         '"adding_replicas":{},"removing_replicas":{},"version":3}',
     ),
     (
+        TopicNode(decode_id(ID), {0: (3, 1)}, {0: (3,)}, {0: (1,)}),
+        '{"partitions":{"0":[3,1]},"topic_id":"vPeOCWypqUOSepEvx0cbog",'
+        '"adding_replicas":{"0":[3]},"removing_replicas":{"0":[1]},"version":3}',
+    ),
+    (
         PartitionStateNode(leader=1, leader_epoch=4, isr=(1, 2), controller_epoch=7),
         '{"controller_epoch":7,"leader":1,"version":1,"leader_epoch":4,"isr":[1,2]}',
     ),
@@ -53,7 +58,10 @@ OURS = [
     PartitionStateNode(-1, 6, (), 7, last_in_sync=2),
     BrokerNode("bus.example", 9092, epoch=3, rack="r1", timestamp_ms=5),
     BrokerNode("::1", 9092, epoch=0),
+    BrokerNode("b", 9092, epoch=0, directory="d1", is_stopping=True),
+    ControllerNode(3, 5, broker_epoch=7),
     ChangeNode(),
+    ChangeNode(states={"a": (0, 3), "b": (1,)}),
     ChangeNode(topics=("a", "b"), configs=("c",), brokers=(ALL_BROKERS, "1"), cluster=True),
 ]
 

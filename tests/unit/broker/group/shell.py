@@ -58,6 +58,10 @@ class DirectStore(MetadataStore):
         await self.gate.wait()
         return self.database.get(path)
 
+    async def get_many(self, wanted: Sequence[str]) -> dict[str, Node]:
+        await self.gate.wait()
+        return self.database.get_many(wanted)
+
     async def children(self, path: str, watch: Callable[[], None] | None = None) -> list[str]:
         return self.database.children(path)
 
