@@ -47,7 +47,7 @@ def assert_correct(history: History) -> None:
 def _summary(history: History) -> str:
     told = ", ".join(f"{history.told(outcome)} {outcome.value}" for outcome in Outcome)
     read = sum(len(poll.records) for poll in history.polls)
-    errors = {one.error for one in history.produces if one.error}
+    errors = {one.error for one in history.produces if one.error} | set(history.errors)
     reasons = f"; errors: {'; '.join(sorted(errors)[:5])}" if errors else ""
     return f"{len(history.produces)} records sent ({told}), {read} read{reasons}"
 
@@ -111,7 +111,7 @@ class _Partition:
                 yield Finding(kind, self._partition, what)
 
     def _unread(self) -> Iterator[tuple[Produce, bool]]:
-        """Acknowledged records that nobody read, and whether somebody would have, were they there."""
+        """Acknowledged records that nobody read, and whether they are gone by all that is known."""
         read = set(self._read.values())
         is_read_out = self._end is not None and not self._missing()
         jumps = [(before, after) for _, before, after in self._steps() if after > before + 1]

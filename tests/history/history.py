@@ -61,6 +61,8 @@ class History:
     """Producers that are not idempotent: may store a record twice, and after a later one."""
     ends: dict[int, int] = field(default_factory=dict)
     """The end of each partition when all was over, where it is known: all below it can be read."""
+    errors: list[str] = field(default_factory=list)
+    """What consumers were told of failures, after which they read on."""
 
     @classmethod
     def merged(cls, histories: Iterable["History"]) -> Self:
@@ -71,6 +73,7 @@ class History:
             whole.polls += one.polls
             whole.relaxed |= one.relaxed
             whole.ends |= one.ends
+            whole.errors += one.errors
         return whole
 
     def told(self, outcome: Outcome) -> int:
@@ -90,6 +93,7 @@ class History:
             [_poll(one) for one in data["polls"]],
             set(data["relaxed"]),
             {int(partition): end for partition, end in data["ends"].items()},
+            data["errors"],
         )
 
 

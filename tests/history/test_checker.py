@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from copy import deepcopy
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -21,9 +22,7 @@ def said(value: str, offset: int | None, started: float = 0.0, ended: float = 9.
 
 def open_ended(value: str, **changes: object) -> Produce:
     """A record of which nothing was heard."""
-    return Produce(
-        **{"producer": "p", "partition": 0, "value": value.encode(), "started": 0.0} | changes
-    )  # type: ignore[arg-type] # the fields of Produce
+    return replace(Produce("p", 0, value.encode(), 0.0), **changes)  # type: ignore[arg-type]
 
 
 def read(

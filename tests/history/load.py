@@ -1,0 +1,152 @@
+"""Producers and consumers that keep a topic busy, and write down what they see."""
+
+import itertools
+import threading
+import time
+from collections.abc import Sequence
+
+from tests.support.waiting import wait_until
+
+from .clients import RELAXED, open_consumer, open_producer
+from .clients.base import ProducerClient
+from .history import History, Outcome, Poll, Produce
+
+_BURST = 10
+_OPEN_LIMIT = 1_000
+"""Records of one producer that may be under way: a load that stands still stays small."""
+_GIVES_UP = 150.0
+_numbers = itertools.count()
+
+
+class Load:
+    """Clients, each in a thread, that run from ``start`` to ``finish``; for names see ``clients``.
+
+    ``rate``: records per second of each producer. ``tag`` makes the values of this load unlike
+    those of any other process.
+    """
+
+    def __init__(
+        self,
+        bootstrap: str,
+        topic: str,
+        partitions: int,
+        producers: Sequence[str] = (),
+        consumers: Sequence[str] = (),
+        *,
+        rate: float = 200.0,
+        tag: str = "",
+    ) -> None:
+        self._stop = threading.Event()
+        tag = f"{tag}{next(_numbers)}"
+        self._loops: list[_Sending | _Reading] = [
+            *(
+                _Sending(f"{name}-{tag}-{index}", name, bootstrap, topic, partitions, rate)
+                for index, name in enumerate(producers)
+            ),
+            *(
+                _Reading(f"{name}-{tag}-{index}", name, bootstrap, topic, partitions)
+                for index, name in enumerate(consumers)
+            ),
+        ]
+        self._threads = [
+            threading.Thread(target=loop.run, args=(self._stop,), name=loop.name, daemon=True)
+            for loop in self._loops
+        ]
+
+    def start(self) -> None:
+        """Let them begin."""
+        for thread in self._threads:
+            thread.start()
+
+    def wait_busy(self, timeout: float = 60.0) -> None:
+        """Wait until every producer was answered and every consumer was handed something."""
+        wait_until(lambda: all(loop.is_busy() for loop in self._loops), "a load that runs", timeout)
+
+    def finish(self) -> History:
+        """Let them end, wait for what they still hear, and return what they saw."""
+        self._stop.set()
+        for thread in self._threads:
+            thread.join(_GIVES_UP)
+            assert not thread.is_alive(), f"{thread.name} does not end"
+        for loop in self._loops:
+            if loop.failure is not None:
+                raise loop.failure
+        return History.merged(loop.history for loop in self._loops)
+
+
+class _Sending:
+    """One producer, which sends numbered values to the partitions in turn."""
+
+    def __init__(
+        self, name: str, kind: str, bootstrap: str, topic: str, partitions: int, rate: float
+    ) -> None:
+        self.name = name
+        self.history = History(relaxed={name} if kind.endswith(RELAXED) else set())
+        self.failure: Exception | None = None
+        self._where = kind, bootstrap, topic
+        self._partitions = partitions
+        self._pause = _BURST / rate
+        self._open = 0
+        self._lock = threading.Lock()
+
+    def run(self, stop: threading.Event) -> None:
+        try:
+            client = open_producer(*self._where)
+            for first in itertools.count(step=_BURST):
+                if self._open < _OPEN_LIMIT:
+                    for number in range(first, first + _BURST):
+                        self._send(client, number)
+                client.poll()
+                if stop.wait(self._pause):
+                    break
+            client.close(_GIVES_UP - 20)
+        except Exception as error:
+            self.failure = error
+
+    def is_busy(self) -> bool:
+        return self.failure is not None or any(one.ended for one in self.history.produces[:_BURST])
+
+    def _send(self, client: ProducerClient, number: int) -> None:
+        value = f"{self.name}-{number:07d}".encode()
+        record = Produce(self.name, number % self._partitions, value, time.monotonic())
+        self.history.produces.append(record)
+        with self._lock:
+            self._open += 1
+
+        def told(outcome: Outcome, offset: int | None, error: str) -> None:
+            record.ended = time.monotonic()
+            record.outcome, record.offset, record.error = outcome, offset, error
+            with self._lock:
+                self._open -= 1
+
+        client.send(record.partition, value, told)
+
+
+class _Reading:
+    """One consumer; what it is told of failures is for the report, and it reads on."""
+
+    def __init__(self, name: str, kind: str, bootstrap: str, topic: str, partitions: int) -> None:
+        self.name = name
+        self.history = History()
+        self.failure: Exception | None = None
+        self._where = kind, bootstrap, topic, range(partitions)
+
+    def is_busy(self) -> bool:
+        return self.failure is not None or bool(self.history.polls)
+
+    def run(self, stop: threading.Event) -> None:
+        try:
+            client = open_consumer(*self._where)
+            while not stop.is_set():
+                try:
+                    polled = client.poll()
+                except Exception as error:
+                    self.history.errors.append(f"{self.name}: {error!r}")
+                    stop.wait(0.1)
+                    continue
+                now = time.monotonic()
+                for partition, records in polled.items():
+                    self.history.polls.append(Poll(self.name, partition, records, now))
+            client.close()
+        except Exception as error:
+            self.failure = error
