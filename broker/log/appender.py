@@ -73,7 +73,7 @@ class Appender:
         new_epoch = leader_epoch != state.epochs.latest_epoch
         if new_epoch:
             self._check_epoch(leader_epoch)
-        segment = self._segment_for(len(batch), header.records_count, timestamp, now_ms)
+        segment = self.segment_for(len(batch), header.records_count, timestamp, now_ms)
         first = segment.end[0]
         last = first + header.last_offset_delta
         if stamped:
@@ -82,7 +82,7 @@ class Appender:
         try:
             segment.append(batch, last, timestamp, state.config.index_interval_bytes)
         except OSError as error:
-            raise self._write_failed(segment, error) from error
+            raise self.write_failed(segment, error) from error
         if new_epoch:
             state.epochs.assign(leader_epoch, first)
         if header.producer_id >= 0:
@@ -101,7 +101,11 @@ class Appender:
                 f"{self._state.directory} has records of leader epoch {latest}",
             )
 
-    def _segment_for(self, size: int, records: int, timestamp: int, now_ms: int) -> LogSegment:
+    def segment_for(self, size: int, records: int, timestamp: int, now_ms: int) -> LogSegment:
+        """The segment for a batch, a new one where it is due; under the log's lock.
+
+        Raises ApiError KAFKA_STORAGE_ERROR.
+        """
         state = self._state
         segment = state.segments[-1]
         if segment is not self._ready:
@@ -136,7 +140,8 @@ class Appender:
             raise self._state.health.judge("begin a segment", error) from error
         return self._ready
 
-    def _write_failed(self, segment: LogSegment, error: OSError) -> ApiError:
+    def write_failed(self, segment: LogSegment, error: OSError) -> ApiError:
+        """Undo what was written in part; the error to raise."""
         try:
             segment.cut_back()
         except OSError as cut_error:

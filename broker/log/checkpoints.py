@@ -7,6 +7,8 @@
 ``checkpoint``                stable (one in each data directory)
 ``log-start-offset-``         likewise: what DeleteRecords removed from the front of a
 ``checkpoint``                segment (one in each data directory)
+``replication-offset-``       likewise: the high watermarks, below which records are
+``checkpoint``                acknowledged (one in each data directory)
 ============================ ============================================================
 """
 
@@ -23,6 +25,7 @@ LEADER_EPOCHS = "leader-epoch-checkpoint"
 PARTITION_METADATA = "partition.metadata"
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 LOG_STARTS = "log-start-offset-checkpoint"
+HIGH_WATERMARKS = "replication-offset-checkpoint"
 
 _VERSION = 0
 _ID_BYTES = 16

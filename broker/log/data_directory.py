@@ -1,23 +1,23 @@
 """One data directory: its owner's lock, the marker of a clean shutdown, checkpoints, and logs."""
 
 import logging
-import threading
 import uuid
+from collections.abc import Mapping
 
 from qbus.clock import Clock
 from qbus.errors import ApiError, ConfigError, ErrorCode
 
 from .checkpoints import (
+    HIGH_WATERMARKS,
     LOG_STARTS,
     PARTITION_METADATA,
     RECOVERY_POINTS,
     BadCheckpoint,
     encode_partition_metadata,
-    read_offsets,
     read_topic_id,
-    write_offsets,
 )
 from .config import LogConfig
+from .directory_checkpoints import DirectoryCheckpoints
 from .file_cache import FileCache
 from .files import Files, write_atomically
 from .log import Log
@@ -49,9 +49,7 @@ class DataDirectory:
         self._files: Files = cache.files
         self._clock = clock
         self._lock: object = None
-        self._recovery_points: dict[TopicPartition, int] = {}
-        self._log_starts: dict[TopicPartition, int] = {}
-        self._checkpoint_lock = threading.RLock()
+        self._checkpoints = DirectoryCheckpoints(self._files, self.shared.health)
 
     @property
     def offline(self) -> bool:
@@ -78,8 +76,8 @@ class DataDirectory:
             raise ConfigError(f"{self.path} is in use by another broker")
         self.properties = check_owner(self._files, self.path, cluster_id, node_id)
         self._take_marker()
-        self._recovery_points = self._read(RECOVERY_POINTS)
-        self._log_starts = self._read(LOG_STARTS)
+        if not self._checkpoints.load():
+            self.was_clean = False
         return self._find_partitions()
 
     def _take_marker(self) -> None:
@@ -89,15 +87,6 @@ class DataDirectory:
         if self.was_clean:
             self._files.remove(marker)
             self._files.sync_directory(self.path)
-
-    def _read(self, name: str) -> dict[TopicPartition, int]:
-        path = f"{self.path}/{name}"
-        try:
-            return read_offsets(self._files, path)
-        except BadCheckpoint as bad:
-            _logger.error("%s is passed over: %s", path, bad)  # noqa: TRY400 - no place of ours
-            self.was_clean = False
-            return {}
 
     def _find_partitions(self) -> list[TopicPartition]:
         found = []
@@ -124,12 +113,13 @@ class DataDirectory:
             config,
             self._clock,
             self._files,
-            recovery_point=self._recovery_points.get(partition, 0),
-            log_start_offset=self._log_starts.get(partition, 0),
+            recovery_point=self._checkpoints.get(RECOVERY_POINTS, partition),
+            log_start_offset=self._checkpoints.get(LOG_STARTS, partition),
             clean=self.was_clean,
             shared=self.shared,
         )
         log.topic_id = self._read_topic_id(directory)
+        log.checkpointed_high_watermark = self._checkpoints.get(HIGH_WATERMARKS, partition)
         self.logs[partition] = log
         self.unopened.discard(partition)
         return log
@@ -138,7 +128,7 @@ class DataDirectory:
         """Begin a new partition; stable on return. Raises ApiError KAFKA_STORAGE_ERROR."""
         self.shared.health.check()
         directory = f"{self.path}/{partition}"
-        self._forget_checkpoints(partition)
+        self._checkpoints.forget(partition)
         try:
             self._files.make_directory(directory)
             self._write_topic_id(directory, topic_id)
@@ -187,60 +177,60 @@ class DataDirectory:
             self._files.sync_directory(self.path)
         except OSError as error:
             raise self.shared.health.judge(f"delete {directory}", error) from error
-        self._forget_checkpoints(partition)
+        self._checkpoints.forget(partition)
 
     def truncate_log(self, partition: TopicPartition, offset: int) -> int:
         """Cut a log back to ``offset``; where it ends then. Raises ApiError."""
-        with self._checkpoint_lock:
+        with self._checkpoints.lock:
             log = self.logs[partition]
-            point = min(log.truncation_point(offset), self._recovery_points.get(partition, 0))
-            self._save(RECOVERY_POINTS, self._recovery_points | {partition: point})
+            point = log.truncation_point(offset)
+            self._checkpoints.lower(RECOVERY_POINTS, partition, point)
+            self._checkpoints.lower(LOG_STARTS, partition, point)
             return log.truncate_to(offset)
+
+    def restart_log(self, partition: TopicPartition, offset: int) -> None:
+        """Drop all that a log has, and let it go on with ``offset``; stable on return.
+
+        The checkpoints say so first: a crash leaves what was there, or a part of that from its
+        front on; where ``offset`` is beyond its end, the log is found to start there, empty. A log
+        that is corrupt can be used again. Raises ApiError.
+        """
+        with self._checkpoints.lock:
+            log = self.logs[partition]
+            log.remover.drop_snapshots()
+            least = min(offset, log.first_segment_offset)
+            self._checkpoints.lower(RECOVERY_POINTS, partition, least)
+            if log.is_usable and offset < log.log_end_offset:
+                log.truncate_to(log.first_segment_offset)
+            self._checkpoints.set(LOG_STARTS, partition, offset)
+            log.remover.restart_at(offset)
 
     def checkpoint(self) -> None:
         """Write down how far each log is stable, and where it starts. Raises ApiError."""
-        with self._checkpoint_lock:
-            points = self._of_unopened(self._recovery_points)
+        with self._checkpoints.lock:
+            points = self._checkpoints.of(RECOVERY_POINTS, self.unopened)
             for partition, log in dict(self.logs).items():
-                known = self._recovery_points.get(partition, 0)
+                known = self._checkpoints.get(RECOVERY_POINTS, partition)
                 points[partition] = log.checkpoint() if log.is_usable else known
-            self._save(RECOVERY_POINTS, points)
+            self._checkpoints.save(RECOVERY_POINTS, points)
             self.checkpoint_log_starts()
 
     def checkpoint_log_starts(self) -> None:
         """Write down where each log starts, if not with its first segment. Raises ApiError."""
-        with self._checkpoint_lock:
-            starts = self._of_unopened(self._log_starts)
+        with self._checkpoints.lock:
+            starts = self._checkpoints.of(LOG_STARTS, self.unopened)
             for partition, log in dict(self.logs).items():
                 if log.log_start_offset > log.first_segment_offset:
                     starts[partition] = log.log_start_offset
-            self._save(LOG_STARTS, starts)
+            self._checkpoints.save(LOG_STARTS, starts)
 
-    def _of_unopened(self, offsets: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
-        return {known: offsets[known] for known in self.unopened if known in offsets}
-
-    def _forget_checkpoints(self, partition: TopicPartition) -> None:
-        with self._checkpoint_lock:
-            for name, offsets in (
-                (RECOVERY_POINTS, self._recovery_points),
-                (LOG_STARTS, self._log_starts),
-            ):
-                self._save(name, {known: offsets[known] for known in offsets if known != partition})
-
-    def _save(self, name: str, offsets: dict[TopicPartition, int]) -> None:
-        """Replace a checkpoint that changed. A full disk keeps the old one, which is as true."""
-        points = name == RECOVERY_POINTS
-        if offsets == (self._recovery_points if points else self._log_starts):
-            return
-        self.shared.health.check()
-        try:
-            write_offsets(self._files, f"{self.path}/{name}", offsets)
-        except OSError as error:
-            raise self.shared.health.judge(f"write {name}", error) from error
-        if points:
-            self._recovery_points = offsets
-        else:
-            self._log_starts = offsets
+    def checkpoint_high_watermarks(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Write down up to where partitions are acknowledged, as far as known. Raises ApiError."""
+        with self._checkpoints.lock:
+            there = {*self.unopened, *self.logs}
+            known = self._checkpoints.of(HIGH_WATERMARKS, there)
+            known |= {one: offset for one, offset in offsets.items() if one in there}
+            self._checkpoints.save(HIGH_WATERMARKS, known)
 
     def close(self, threads: int) -> None:
         """Close all logs, ``threads`` at a time, and let go of the directory.
@@ -260,12 +250,12 @@ class DataDirectory:
 
     def _save_closed(self, sound: list[bool]) -> None:
         """Write down where the ``sound`` ones of the closed logs are stable: at their ends."""
-        with self._checkpoint_lock:
-            points = dict(self._recovery_points)
+        with self._checkpoints.lock:
+            points = self._checkpoints.of(RECOVERY_POINTS, {*self.unopened, *self.logs})
             for (partition, log), is_sound in zip(self.logs.items(), sound, strict=True):
                 if is_sound:
                     points[partition] = log.recovery_point
-            self._save(RECOVERY_POINTS, points)
+            self._checkpoints.save(RECOVERY_POINTS, points)
             self.checkpoint_log_starts()
 
     def _mark_clean(self) -> None:

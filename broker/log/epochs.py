@@ -82,6 +82,10 @@ class LeaderEpochCache:
             first = EpochStart(self._entries[above - 1].epoch, start_offset)
             self._replace([first, *self._entries[above:]])
 
+    def clear(self) -> None:
+        """The log has nothing any more."""
+        self._replace([])
+
     def _replace(self, entries: list[EpochStart]) -> None:
         if entries != self._entries:
             self._entries = entries

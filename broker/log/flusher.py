@@ -33,10 +33,14 @@ class Flusher:
         self.recovery_point = self.flushed_offset
         self.flushed_at = state.clock.monotonic()
 
-    @property
-    def has_full_segments(self) -> bool:
-        """Whether a segment was finished since the last flush."""
-        return bool(self._unsynced)
+    def is_due(self) -> bool:
+        """What :meth:`Log.flush_due` says."""
+        unflushed = self._state.end_offset - self.flushed_offset
+        if self._unsynced or not unflushed:
+            return bool(self._unsynced)
+        config = self._state.config
+        waited = self._state.clock.monotonic() - self.flushed_at
+        return unflushed >= config.flush_messages or waited * 1000 >= config.flush_ms
 
     def segment_is_full(self, segment: LogSegment) -> None:
         """``segment`` got its last batch and there is a new one; under the log's lock."""

@@ -11,6 +11,7 @@ from .corruption import Corruption
 from .epochs import LeaderEpochCache
 from .files import Files
 from .flusher import Flusher
+from .following import FollowerAppender
 from .names import TopicPartition, parse_partition
 from .opening import LogOpener
 from .producers import ProducerState
@@ -26,23 +27,25 @@ from .verify import LogVerifier, Scrubber
 class Log:
     """One partition's records on disk, in one directory.
 
-    Any thread may call anything. ``append``, ``read``, ``delete_records_before`` and the properties
+    Any thread may call anything. Appending, ``read``, ``delete_records_before`` and the properties
     do not wait for a disk to sync and are for the event loop; the other methods are for threads.
     After a failure to write or sync, other than a full disk, the directory is offline and all
-    raise ApiError KAFKA_STORAGE_ERROR.
+    raise ApiError KAFKA_STORAGE_ERROR. ``remover`` is for the data directory.
     """
 
     def __init__(self, state: LogState, flusher: Flusher) -> None:
         """Use :meth:`open`."""
         self._state = state
         self._flusher = flusher
-        self._remover = Remover(state, flusher)
+        self.remover = Remover(state, flusher)
         verifier = LogVerifier(state)
         self._reader = LogReader(state, verifier)
         self._scrubber = Scrubber(state, verifier)
         self._appender = Appender(state, flusher)
-        partition = parse_partition(state.directory.rpartition("/")[2])
+        self._follower = FollowerAppender(state, self._appender)
         self.topic_id: bytes | None = None
+        self.checkpointed_high_watermark = 0  # as of the last time somebody wrote it down
+        partition = parse_partition(state.directory.rpartition("/")[2])
         self.topic_partition = partition or TopicPartition(state.directory, 0)
 
     @classmethod
@@ -71,10 +74,10 @@ class Log:
         except OSError as error:
             raise shared.health.judge(f"open {directory}", error) from error
         state = LogState(directory, opened, config, clock, shared)
-        if opened.corruption is not None:
+        if opened.corruption:
             state.refuse_corrupt(opened.corruption)
         log = cls(state, Flusher(state, opened.unsynced, clean=opened.clean))
-        if opened.unsynced and opened.corruption is None:
+        if opened.unsynced and not opened.corruption:
             log.flush()
         return log
 
@@ -150,10 +153,19 @@ class Log:
     def append(self, batch: bytearray | memoryview, leader_epoch: int) -> AppendInfo:
         """Append one batch, setting base offset, leader epoch and log append time in place.
 
-        Raises ApiError: what is wrong with the batch, or KAFKA_STORAGE_ERROR when it cannot be
-        written; then nothing was appended.
+        Raises ApiError (then nothing was appended): what is wrong with it, KAFKA_STORAGE_ERROR.
         """
         return self._appender.append(batch, leader_epoch)
+
+    def append_as_follower(self, records: memoryview) -> AppendInfo:
+        """Append batches as the leader has them, offsets, epochs and timestamps as they are.
+
+        The first must begin at the end of this log, each other one where the one before ends.
+        Where one does not, or is damaged, those before it are appended and nothing after it; one
+        that is cut short behind whole ones is passed over. Raises ApiError CORRUPT_MESSAGE, or
+        KAFKA_STORAGE_ERROR when they cannot be written.
+        """
+        return self._follower.append(records)
 
     def flush(self) -> int:
         """Sync what was appended so far; the offset that is stable now. For a thread.
@@ -165,16 +177,7 @@ class Log:
 
     def flush_due(self) -> bool:
         """Whether ``flush.messages``, ``flush.ms`` or a finished segment asks for a flush."""
-        unflushed = self._state.end_offset - self._flusher.flushed_offset
-        if not unflushed:
-            return self._flusher.has_full_segments
-        config = self._state.config
-        waited = self._state.clock.monotonic() - self._flusher.flushed_at
-        return (
-            self._flusher.has_full_segments
-            or unflushed >= config.flush_messages
-            or waited * 1000 >= config.flush_ms
-        )
+        return self._flusher.is_due()
 
     def roll_if_due(self) -> bool:
         """Begin a new segment if the active one is older than ``segment.ms``; whether it did."""
@@ -228,9 +231,9 @@ class Log:
         return self._reader.find(latest)
 
     def scrub(self, max_bytes: int = 1 << 20) -> bool:
-        """Check about ``max_bytes`` more of the log; whether that was its end. For a thread.
+        """Check about ``max_bytes`` more; whether that was the end. For a thread. Raises ApiError.
 
-        What is corrupt is reported, and not served by reads from then on. Raises ApiError.
+        What is corrupt is reported, and not served by reads from then on.
         """
         return self._scrubber.step(max_bytes)
 
@@ -246,7 +249,7 @@ class Log:
         It survives a crash once the log start offsets are checkpointed. Whole segments before it
         go with the next retention. Raises ApiError OFFSET_OUT_OF_RANGE.
         """
-        return self._remover.delete_records_before(offset)
+        return self.remover.delete_records_before(offset)
 
     def apply_retention(self, max_offset: int | None = None) -> int:
         """Remove whole segments as time, size and log start say; how many. For a thread.
@@ -254,7 +257,7 @@ class Log:
         None that has records at ``max_offset``, the high watermark, or later. Raises ApiError.
         """
         limit = self._flusher.flushed_offset if max_offset is None else max_offset
-        return self._remover.apply_retention(limit)
+        return self.remover.apply_retention(limit)
 
     def expire_producers(self) -> None:
         """Forget producers not heard of for ``producer.id.expiration.ms``."""
@@ -265,7 +268,7 @@ class Log:
 
     def truncation_point(self, offset: int) -> int:
         """Where :meth:`truncate_to` would let the log end. For a thread. Raises ApiError."""
-        return self._remover.truncation_point(offset)
+        return self.remover.truncation_point(offset)
 
     def truncate_to(self, offset: int) -> int:
         """Remove the batches that have ``offset`` or later ones; the end offset then. For a thread.
@@ -273,7 +276,7 @@ class Log:
         Stable on return. The checkpointed recovery point must be lowered before: see
         :meth:`LogManager.truncate`. Raises ApiError.
         """
-        return self._remover.truncate_to(offset)
+        return self.remover.truncate_to(offset)
 
     # Ending
 

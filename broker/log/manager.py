@@ -1,7 +1,8 @@
 """All logs of a broker, in one or more data directories."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Self
 
 from qbus.clock import Clock
@@ -129,6 +130,22 @@ class LogManager:
         """Cut a log back to ``offset``, its checkpoint first; where it ends. Raises ApiError."""
         directory = self._directory_of(topic, partition)
         return directory.truncate_log(TopicPartition(topic, partition), offset)
+
+    def restart_at(self, topic: str, partition: int, offset: int) -> None:
+        """Drop all that a log has, be it corrupt, and let it go on with ``offset``.
+
+        For a follower whose leader's log has nothing in common with its own. Raises ApiError.
+        """
+        directory = self._directory_of(topic, partition)
+        directory.restart_log(TopicPartition(topic, partition), offset)
+
+    def checkpoint_high_watermarks(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Write down high watermarks: those given, the others stay as they were written last.
+
+        They are found again as ``Log.checkpointed_high_watermark``.
+        """
+        for directory in self.directories:
+            _try(directory, partial(directory.checkpoint_high_watermarks, offsets))
 
     def checkpoint(self) -> None:
         """Write down recovery points and log starts: a crash then costs reading what came later."""

@@ -107,6 +107,9 @@ class ProducerState:
 
     def update(self, header: BatchHeader, now_ms: int) -> None:
         """Account for an appended batch of a producer."""
+        if header.is_control:
+            self._marked(header.producer_id, header.producer_epoch, now_ms)
+            return
         self.add(
             header.producer_id,
             header.producer_epoch,
@@ -118,6 +121,13 @@ class ProducerState:
             ),
             now_ms,
         )
+
+    def _marked(self, producer_id: int, epoch: int, now_ms: int) -> None:
+        """A transaction's end is heard of; with a newer epoch, what was before does not count."""
+        known = self._producers.pop(producer_id, None)
+        if known is not None and known.epoch >= epoch:
+            known.heard_ms = now_ms
+            self._producers[producer_id] = known
 
     def add(self, producer_id: int, epoch: int, batch: RetainedBatch, now_ms: int) -> None:
         """Account for ``batch``, the newest of its producer."""

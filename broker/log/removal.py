@@ -17,6 +17,7 @@ from .flusher import Flusher
 from .locate import place_of
 from .names import DELETED_SUFFIX, LOG_SUFFIX, SEGMENT_SUFFIXES, numbered
 from .opening import load_producers
+from .producers import ProducerState
 from .recovery import remove_segments
 from .rolling import roll
 from .scan import BadBatch
@@ -187,6 +188,8 @@ class Remover:
         with state.sync_lock, state.lock:
             state.check_usable()
             if offset >= state.end_offset:
+                # A leader may have begun an epoch and have written nothing in it.
+                state.epochs.truncate_from_end(state.end_offset)
                 return state.end_offset
             try:
                 self._truncate(offset)
@@ -220,11 +223,47 @@ class Remover:
         state.cache.files.sync_directory(state.directory)
         self._flusher.restart_at(end_offset)
 
+    def drop_snapshots(self) -> None:
+        """Forget on disk what producers wrote: it is read from the log again. Raises ApiError."""
+        state = self._state
+        with state.sync_lock:
+            state.health.check()
+            try:
+                state.snapshots.remove(lambda _: True)
+                state.cache.files.sync_directory(state.directory)
+            except OSError as error:
+                raise state.health.fail(f"truncate {state.directory}", error) from error
+
+    def restart_at(self, offset: int) -> None:
+        """Remove all batches, whatever they are, and go on with ``offset``.
+
+        Stable on return; nothing can be appended meanwhile. What made the log refuse everything,
+        if that was corrupt data, is over. Raises ApiError.
+        """
+        state = self._state
+        with state.sync_lock, state.lock:
+            state.health.check()
+            if state.corruption is None:
+                state.check_usable()
+            try:
+                self._start_over(offset)
+                state.epochs.clear()
+                self._flusher.save_epochs()
+                state.cache.files.sync_directory(state.directory)
+            except OSError as error:
+                raise state.health.fail(f"truncate {state.directory}", error) from error
+            state.producers = ProducerState(state.config.max_producers, offset)
+            state.log_start_offset = offset
+            self._flusher.restart_at(offset)
+            state.restored()
+
     def _start_over(self, offset: int) -> None:
         state = self._state
         now_ms = state.clock.time_ms()
         new = LogSegment(state.cache, state.directory, offset, size=0, created_ms=now_ms)
         new.create()
+        new.file.sync()
         state.cache.files.sync_directory(state.directory)
-        remove_segments(state.cache, state.segments)
+        gone = [segment for segment in state.segments if segment.base_offset != offset]
+        remove_segments(state.cache, gone)
         state.segments = [new]

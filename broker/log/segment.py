@@ -1,10 +1,10 @@
 """A stretch of a log: one ``.log`` file of batches and its two indexes."""
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
 
-from qbus.records import HEADER_SIZE, CorruptBatch, read_header
+from qbus.records import HEADER_SIZE, BatchHeader, CorruptBatch, read_header
 
 from .file_cache import FileCache
 from .files import Data, File, write_all
@@ -178,9 +178,15 @@ class LogSegment:
         """Write ``batch`` at the end. Raises OSError, with some of it perhaps written."""
         position = self.end[1]
         write_all(self._file or self.file, position, batch)
-        if not position:
-            self._first_timestamp = timestamp
         self._account(position, len(batch), last_offset, timestamp, index_interval_bytes)
+
+    def append_run(
+        self, batches: Data, headers: Iterable[BatchHeader], index_interval_bytes: int
+    ) -> None:
+        """Write several batches that follow one another, at once. Raises likewise."""
+        write_all(self._file or self.file, self.end[1], batches)
+        for header in headers:
+            self.account(PlacedBatch(self.end[1], header), index_interval_bytes)
 
     def account(self, placed: PlacedBatch, index_interval_bytes: int) -> None:
         """Count in a batch that is in the file already, the first or the one after the last."""
@@ -199,6 +205,8 @@ class LogSegment:
         greatest = self.max_timestamp
         if timestamp > greatest.timestamp:
             greatest = self._max_timestamp = MaxTimestamp(timestamp, last_offset)
+        if not position:
+            self._first_timestamp = timestamp
         self.indexes.account(position, length, last_offset, greatest, interval)
         self.end = (last_offset + 1, position + length)
 

@@ -130,9 +130,15 @@ class LogState:
         self.refusal = ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"corrupt data: {corruption}")
         self.report(corruption)
 
+    def restored(self) -> None:
+        """What was corrupt is no part of the log any more."""
+        if self.corruption is not None:
+            self.corruption = self.refusal = None
+
     def abandon(self) -> None:
         """Refuse everything from now on: the log is closed or deleted."""
         self.cache.forget_directory(self.directory)
+        self.corruption = None
         self.refusal = ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.directory} is closed")
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from qbus.broker.log import Log, LogConfig, LogManager
 from qbus.clock import ManualClock
 from qbus.errors import ApiError, ErrorCode
-from qbus.records import build_batch, iter_batches, iter_records
+from qbus.records import build_batch, iter_batches, iter_records, set_base_offset
 
 from .simulated_files import Choice, SimulatedFiles
 
@@ -48,7 +48,7 @@ class Expectation:
 
     @property
     def greatest_end(self) -> int:
-        return max(self.values, default=-1) + 1
+        return max([*self.values, self.greatest_start - 1]) + 1
 
 
 class Subject:
@@ -167,6 +167,35 @@ class Subject:
             end = self.manager.truncate("topic", 0, offset)
             assert end == point
             self._cut(end)
+
+    def follow(self, *sizes: int, epoch: int = 0) -> None:
+        """Batches of one record each, copied from a leader in one answer."""
+        self.clock.advance(0.001)
+        with self._trying():
+            first = self.log.log_end_offset
+            values = tuple(self._value(size) for size in sizes)
+            copied = bytearray()
+            for offset, value in enumerate(values, first):
+                batch = build((value,), self.clock.time_ms(), self._sequence)
+                set_base_offset(batch, offset, epoch)
+                copied += batch
+                self.expected.timestamps[offset] = self.clock.time_ms()
+                self.expected.sent.append(Sent(offset, self._sequence, (value,)))
+                self._sequence += 1
+            self._expect(first, values)
+            assert self.log.append_as_follower(memoryview(copied)).first_offset == first
+
+    def restart_at(self, offset: int) -> None:
+        """Everything goes; a crash leaves what was there, its front part, or nothing."""
+        with self._trying():
+            self.expected.stable = 0
+            self.expected.least_start = min(self.expected.least_start, offset)
+            self.expected.greatest_start = max(self.expected.greatest_start, offset)
+            self.manager.restart_at("topic", 0, offset)
+            assert (self.log.log_start_offset, self.log.log_end_offset) == (offset, offset)
+            self.expected.cut(0)
+            self.expected.stable = self.expected.least_start = self.expected.greatest_start = offset
+            self._sequence = 0
 
     def restart(self) -> None:
         end = self.expected.greatest_end

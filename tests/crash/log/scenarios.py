@@ -107,6 +107,42 @@ def truncation(subject: Subject) -> None:
     subject.flush()
 
 
+def following(subject: Subject) -> None:
+    """What a follower's log goes through as its leaders change."""
+    subject.create()
+    subject.follow(300, 200, 40)
+    subject.flush()
+    subject.checkpoint()
+    subject.follow(600, 700, 300, epoch=1)
+    subject.follow(900, epoch=1)
+    subject.flush()
+    subject.truncate(4)
+    subject.follow(800, 900, 20, epoch=2)
+    subject.flush()
+    subject.follow(10, epoch=2)
+    subject.truncate(20)
+    subject.follow(10, epoch=3)
+    subject.flush()
+
+
+def restarting_at(subject: Subject) -> None:
+    """The leader's log begins behind the end of ours; or ends before ours begins."""
+    subject.create()
+    subject.follow(300, 900, 900)
+    subject.follow(900, 900)
+    subject.flush()
+    subject.checkpoint()
+    subject.follow(900, 50)
+    subject.restart_at(50)
+    subject.follow(900, 800, epoch=2)
+    subject.follow(900, 800, epoch=2)
+    subject.flush()
+    subject.checkpoint()
+    subject.restart_at(20)
+    subject.follow(40, epoch=3)
+    subject.flush()
+
+
 def restart(subject: Subject) -> None:
     subject.create()
     subject.append(300)
@@ -165,6 +201,8 @@ SCENARIOS = [
     retention,
     delete_records,
     truncation,
+    following,
+    restarting_at,
     restart,
     killing,
 ]

@@ -1,0 +1,136 @@
+"""A follower's log that goes on elsewhere, and the high watermarks that a broker writes down."""
+
+from pathlib import Path
+
+import pytest
+
+from qbus.broker.log import Log, LogConfig, LogManager, OsFiles, TopicPartition
+from qbus.clock import ManualClock
+from qbus.errors import ApiError, ErrorCode
+from qbus.records import set_base_offset
+from tests.support.logs import batch
+
+ID = b"i" * 16
+T0, T1, GONE = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("gone", 0)
+
+
+def open_manager(path: Path) -> LogManager:
+    return LogManager.open(
+        [str(path)],
+        lambda topic: LogConfig(segment_bytes=200),
+        ManualClock(),
+        OsFiles(),
+        node_id=1,
+        cluster_id="cluster",
+        threads=1,
+    )
+
+
+@pytest.fixture
+def manager(tmp_path: Path) -> LogManager:
+    manager = open_manager(tmp_path)
+    log = manager.create("t", 0, ID, LogConfig(segment_bytes=200))
+    for sequence in range(9):
+        log.append(batch(b"v" * 50, producer_id=3, producer_epoch=0, base_sequence=sequence), 2)
+    log.flush()
+    return manager
+
+
+def die(manager: LogManager) -> None:
+    """The process is gone, and its lock with it."""
+    manager.directories[0]._lock = None
+
+
+def log_of(manager: LogManager) -> Log:
+    log = manager.get("t", 0)
+    assert log is not None
+    return log
+
+
+def follow(log: Log, offset: int, epoch: int) -> None:
+    made = batch(b"w")
+    set_base_offset(made, offset, epoch)
+    log.append_as_follower(made)
+
+
+@pytest.mark.parametrize("offset", [0, 4, 9, 500])
+def test_nothing_is_left_but_the_offset(manager: LogManager, tmp_path: Path, offset: int) -> None:
+    manager.checkpoint()
+    manager.restart_at("t", 0, offset)
+    log = log_of(manager)
+    assert (log.log_start_offset, log.log_end_offset, log.flushed_offset) == (offset,) * 3
+    assert (log.size, log.segment_count) == (0, 1)
+    assert log.epoch_cache.entries == ()
+    assert len(log.producers) == 0
+    follow(log, offset, 1)
+    log.flush()
+    die(manager)
+    again = log_of(open_manager(tmp_path))
+    assert (again.log_start_offset, again.log_end_offset) == (offset, offset + 1)
+    assert again.corruptions == ()
+
+
+def test_a_corrupt_log_can_be_used_again(manager: LogManager, tmp_path: Path) -> None:
+    manager.checkpoint()
+    die(manager)
+    for path in (tmp_path / "t-0").iterdir():
+        path.unlink()
+    manager = open_manager(tmp_path)
+    log = log_of(manager)
+    assert len(log.corruptions) == 1
+    with pytest.raises(ApiError) as caught:
+        follow(log, 0, 3)
+    assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    manager.restart_at("t", 0, 6)
+    follow(log, 6, 3)
+    assert log.flush() == 7
+    manager.close()
+    assert log_of(open_manager(tmp_path)).corruptions == ()
+
+
+def test_a_log_that_is_closed_stays_closed(manager: LogManager) -> None:
+    log = log_of(manager)
+    log.abandon()
+    with pytest.raises(ApiError) as caught:
+        manager.restart_at("t", 0, 6)
+    assert caught.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def test_the_start_of_a_log_that_was_cut_before_it_is_not_remembered(
+    manager: LogManager, tmp_path: Path
+) -> None:
+    log_of(manager).delete_records_before(7)
+    manager.checkpoint()
+    assert manager.truncate("t", 0, 3) == 3
+    die(manager)
+    again = log_of(open_manager(tmp_path))
+    assert (again.log_start_offset, again.log_end_offset) == (3, 3)
+
+
+def test_high_watermarks_are_written_as_kafka_does(manager: LogManager, tmp_path: Path) -> None:
+    manager.create("t", 1, ID, LogConfig())
+    manager.checkpoint_high_watermarks({T0: 8, T1: 0, GONE: 5})
+    path = tmp_path / "replication-offset-checkpoint"
+    assert path.read_text() == "0\n2\nt 0 8\nt 1 0\n"
+    manager.checkpoint_high_watermarks({T1: 1})
+    assert path.read_text() == "0\n2\nt 0 8\nt 1 1\n"
+    assert log_of(manager).checkpointed_high_watermark == 0
+    manager.close()
+    assert log_of(open_manager(tmp_path)).checkpointed_high_watermark == 8
+
+
+def test_a_new_partition_does_not_inherit_a_high_watermark(
+    manager: LogManager, tmp_path: Path
+) -> None:
+    manager.checkpoint_high_watermarks({T0: 8})
+    manager.delete("t", 0)
+    assert (tmp_path / "replication-offset-checkpoint").read_text() == "0\n0\n"
+    assert manager.create("t", 0, ID, LogConfig()).checkpointed_high_watermark == 0
+
+
+def test_high_watermarks_that_make_no_sense_are_passed_over(
+    manager: LogManager, tmp_path: Path
+) -> None:
+    manager.close()
+    (tmp_path / "replication-offset-checkpoint").write_text("rubbish")
+    assert log_of(open_manager(tmp_path)).checkpointed_high_watermark == 0
