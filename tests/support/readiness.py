@@ -9,10 +9,10 @@ _API_VERSIONS_V0 = struct.pack(">ihhih", 10, 18, 0, _CORRELATION_ID, -1)
 _METADATA_V1 = struct.pack(">ihhihi", 14, 3, 1, _CORRELATION_ID, -1, 0)
 
 
-def answers(port: int, timeout: float = 1.0) -> bool:
-    """Tell whether the broker on 127.0.0.1 answers ApiVersions and knows of a broker."""
+def answers(port: int, timeout: float = 1.0, host: str = "127.0.0.1") -> bool:
+    """Tell whether the broker answers ApiVersions and knows of a broker."""
     try:
-        with socket.create_connection(("127.0.0.1", port), timeout) as connection:
+        with socket.create_connection((host, port), timeout) as connection:
             versions = _ask(connection, _API_VERSIONS_V0)
             metadata = _ask(connection, _METADATA_V1)
     except OSError:

@@ -7,7 +7,7 @@ import tempfile
 import time
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import ClassVar, Self
 
@@ -22,7 +22,7 @@ class ServerProcessError(AssertionError):
 
 
 class ServerProcess(ABC):
-    """A Kafka-speaking server on 127.0.0.1, started on entry and stopped on exit.
+    """A Kafka-speaking server, started on entry and stopped on exit.
 
     Its port stays the same over ``restart()`` and over ``kill()`` and ``start()``. A server that
     has died by itself fails the ``with`` block. ``env`` is added to the environment.
@@ -35,6 +35,10 @@ class ServerProcess(ABC):
 
     #: How a server ends that was told to by SIGTERM.
     clean_exit_codes: ClassVar[frozenset[int]] = frozenset({0})
+
+    #: Where it listens, and what goes before its command, such as ``ip netns exec NAME``.
+    host: str = "127.0.0.1"
+    prefix: Sequence[str] = ()
 
     def __init__(self, port: int | None = None, env: Mapping[str, str] | None = None) -> None:
         self.port = port or free_port()
@@ -52,7 +56,7 @@ class ServerProcess(ABC):
     @property
     def bootstrap(self) -> str:
         """The address for clients: ``host:port``."""
-        return f"127.0.0.1:{self.port}"
+        return f"{self.host}:{self.port}"
 
     @property
     def pid(self) -> int:
@@ -69,7 +73,7 @@ class ServerProcess(ABC):
         if self.alive:
             raise RuntimeError("the server runs already")
         self._process = subprocess.Popen(
-            self.command(),
+            [*self.prefix, *self.command()],
             stdin=subprocess.DEVNULL,
             stdout=self._log,
             stderr=self._log,
@@ -93,7 +97,7 @@ class ServerProcess(ABC):
 
     def serves(self) -> bool:
         """Whether the server answers requests."""
-        return answers(self.port)
+        return answers(self.port, host=self.host)
 
     def stop(self, timeout: float = 60.0) -> None:
         """Send SIGTERM and wait for the drain; fail if it takes too long or exits with an error."""

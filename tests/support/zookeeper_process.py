@@ -63,12 +63,14 @@ class ZooKeeperProcess(ServerProcess):
         tick_ms: int = 200,
         number: int = 1,
         ensemble: Sequence[str] = (),
+        host: str = "127.0.0.1",
     ) -> None:
         """``tick_ms``: sessions may be as short as two ticks, in milliseconds.
 
         ``ensemble``: the lines about all of its servers, of which this is the one with ``number``.
         """
         super().__init__(port)
+        self.host = host
         directory = Path(tempfile.mkdtemp(prefix="zookeeper-"))
         weakref.finalize(self, shutil.rmtree, directory, ignore_errors=True)
         (directory / "myid").write_text(f"{number}\n")
@@ -76,7 +78,7 @@ class ZooKeeperProcess(ServerProcess):
         settings = {
             "dataDir": directory,
             "clientPort": self.port,
-            "clientPortAddress": "127.0.0.1",
+            "clientPortAddress": host,
             "tickTime": tick_ms,
             "initLimit": 10_000 // tick_ms,
             "syncLimit": 5_000 // tick_ms,
@@ -107,7 +109,7 @@ class ZooKeeperProcess(ServerProcess):
     def ask(self, word: str) -> str:
         """The answer to one of ZooKeeper's four-letter words; empty when there is none."""
         try:
-            with socket.create_connection(("127.0.0.1", self.port), 1.0) as connection:
+            with socket.create_connection((self.host, self.port), 1.0) as connection:
                 connection.settimeout(2.0)
                 connection.sendall(word.encode())
                 answer = b""

@@ -1,0 +1,1 @@
+"""Three brokers and a real ZooKeeper."""
