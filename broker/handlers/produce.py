@@ -100,8 +100,6 @@ class _Appends:
         )
 
     def _append(self, partition: Partition, data: PartitionProduceData) -> PartitionProduceResponse:
-        if partition.error:
-            raise ApiError(partition.error)
         records = data.records
         if not records:
             raise ApiError(ErrorCode.INVALID_RECORD, "one record batch is needed, there is none")

@@ -4,7 +4,7 @@ from .delayed_fetch import DelayedFetch
 from .delayed_produce import DelayedProduce
 from .fetch_reader import NO_OFFSET, NO_RECORDS, FetchReader, FetchTarget
 from .flusher import Flusher
-from .partition import ACKS_ALL, NO_EPOCH, Partition
+from .partition import ACKS_ALL, NO_EPOCH, Partition, Session
 from .replica_manager import ReplicaManager
 from .settings import log_config
 
@@ -20,5 +20,6 @@ __all__ = [
     "Flusher",
     "Partition",
     "ReplicaManager",
+    "Session",
     "log_config",
 ]

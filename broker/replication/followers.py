@@ -92,7 +92,22 @@ class Followers:
         self._epoch_start = epoch_start
         self._followers = {one: Follower(now) for one in replicas if one != node_id}
 
+    @property
+    def replicas(self) -> tuple[int, ...]:
+        """Those that are assigned, the leader included."""
+        return (self._node_id, *self._followers)
+
     # What happens.
+
+    def assign(self, replicas: tuple[int, ...], now: float) -> None:
+        """Other replicas are to hold the partition from now on.
+
+        One that is taken away and still in sync counts as having nothing, until it is not.
+        """
+        known = self._followers
+        self._followers = {
+            one: known.get(one) or Follower(now) for one in replicas if one != self._node_id
+        }
 
     def asked(
         self, replica: int, broker_epoch: int, offset: int, end_offset: int, now: float
@@ -133,11 +148,11 @@ class Followers:
         """
         if not is_acknowledging(self.state, self.wanted):
             return False
-        least = min(
-            (self._end_offset_of(one) for one in self._perhaps_in_sync() if one != self._node_id),
-            default=stable_end,
-        )
-        reached = min(least, stable_end)
+        reached = stable_end
+        if self.proposed is not None or self.state.isr != (self._node_id,):
+            for one in self._perhaps_in_sync():
+                if one != self._node_id:
+                    reached = min(reached, self._end_offset_of(one))
         if reached <= self.high_watermark:
             return False
         self.high_watermark = reached

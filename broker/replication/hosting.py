@@ -26,6 +26,7 @@ from ..metadata_image import (
     TopicDeleted,
 )
 from .partition import Partition
+from .roles import Roles, is_held
 from .settings import is_durable, log_config
 
 _log = logging.getLogger(__name__)
@@ -61,6 +62,7 @@ class Hosting:
         logs: LogManager,
         metadata: Metadata,
         make_partition: Callable[[str, int, Log], Partition],
+        roles: Roles,
     ) -> None:
         """``make_partition`` is given a topic's name, the partition's index, and its log."""
         self.topics: dict[str | bytes, dict[int, Partition]] = {}
@@ -70,6 +72,7 @@ class Hosting:
         self._logs = logs
         self._metadata = metadata
         self._make_partition = make_partition
+        self._roles = roles
         self._ids: dict[str, bytes] = {}
         self._failed: set[tuple[str, int]] = set()
         self._changing = asyncio.Lock()
@@ -140,7 +143,7 @@ class Hosting:
         self._ids.pop(topic.name, None)
         self._failed = {failed for failed in self._failed if failed[0] != topic.name}
         for partition in partitions.values():
-            partition.refuse(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            self._roles.leave(partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             self.retired_bytes_in += partition.bytes_in
             self.retired_bytes_out += partition.bytes_out
             self.retired_messages_in += partition.messages_in
@@ -152,9 +155,15 @@ class Hosting:
         for name in names:
             topic = self._metadata.topics.get(name)
             if topic is not None:
+                await self._prepare(topic)
                 missing += [(topic, index, name in new) for index in self._update(topic)]
         for topic, index, is_new in missing:  # one after the other: so directories fill evenly
             await self._create(topic, index, is_new)
+
+    async def _prepare(self, topic: Topic) -> None:
+        for index, partition in list(self.topics.get(topic.id, NOTHING).items()):
+            if is_held(topic, index, self._node_id):
+                await self._roles.prepare(partition, topic.partitions[index])
 
     def _update(self, topic: Topic) -> list[int]:
         """Bring the partitions that are open up to date, open those that have logs.
@@ -192,12 +201,7 @@ class Hosting:
         partition.configure(
             durable=is_durable(config), min_insync_replicas=config.min_insync_replicas
         )
-        if partition.error is ErrorCode.KAFKA_STORAGE_ERROR:
-            return
-        if info.leader != self._node_id:
-            partition.refuse(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        elif (partition.leader_epoch, partition.isr) != (info.leader_epoch, info.isr):
-            partition.lead(info.leader_epoch, info.isr)
+        self._roles.take(partition, info)
 
     def _name_strays(self) -> None:
         """Never delete them: metadata that was lost or mixed up would take the data along."""

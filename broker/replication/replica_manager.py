@@ -13,11 +13,22 @@ from ..metrics import Metrics
 from ..purgatory import Purgatory
 from .flusher import Flusher
 from .hosting import NOTHING, Hosting, Metadata
-from .partition import NO_EPOCH, Partition
+from .partition import NO_EPOCH, Partition, Session
+from .roles import Roles
 from .upkeep import Upkeep
 
 _READERS = 4
 _STORAGE_ERROR = ErrorCode.KAFKA_STORAGE_ERROR
+
+
+class NoFetchers:
+    """Nobody is followed."""
+
+    def follow(self, partition: Partition, leader_id: int, leader_epoch: int) -> None:
+        """Nothing comes of it."""
+
+    def forget(self, partition: Partition) -> None:
+        """Nothing was begun."""
 
 
 class ReplicaManager:
@@ -38,7 +49,9 @@ class ReplicaManager:
     ) -> None:
         self.fetch_max_bytes = config.fetch_max_bytes
         self._logs = logs
-        self._hosting = Hosting(config, node_id, logs, metadata, self._make_partition)
+        roles = Roles(node_id, NoFetchers(), clock)
+        self._session = Session()
+        self._hosting = Hosting(config, node_id, logs, metadata, self._make_partition, roles)
         self._topics = self._hosting.topics
         self._upkeep = Upkeep(config, self._hosting, logs, clock, self._hosting.retry)
         self._metrics = metrics
@@ -98,7 +111,8 @@ class ReplicaManager:
 
     def _make_partition(self, topic: str, index: int, log: Log) -> Partition:
         data_dir = log.directory.rpartition("/")[0]
-        return Partition(topic, index, log, self._flushers[data_dir])
+        flusher = self._flushers[data_dir]
+        return Partition(topic, index, log, flusher, self._logs, self._session)
 
     def _on_directory_failure(self, path: str) -> None:
         """In whichever thread met the failure."""

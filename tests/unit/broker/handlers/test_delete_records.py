@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from qbus.broker.log import data_directory
+from qbus.broker.log import directory_checkpoints
 from qbus.broker.replication import Partition
 from qbus.errors import ErrorCode
 from qbus.wire import ApiKey
@@ -75,7 +75,7 @@ async def test_a_start_that_a_crash_would_undo_is_not_acknowledged(
     def fail(*_: object) -> None:
         raise OSError(error, os.strerror(error))
 
-    monkeypatch.setattr(data_directory, "write_offsets", fail)
+    monkeypatch.setattr(directory_checkpoints, "write_offsets", fail)
     result = await delete(plane, 3)
     assert ErrorCode(result.error_code) is ErrorCode.KAFKA_STORAGE_ERROR
     assert result.low_watermark == -1

@@ -7,14 +7,21 @@ from pathlib import Path
 
 import pytest
 
-from qbus.broker.log import Log, LogConfig
-from qbus.broker.replication import ACKS_ALL, Flusher, Partition
+from qbus.broker.log import LogConfig, LogManager
+from qbus.broker.metadata_image import PartitionInfo
+from qbus.broker.replication import ACKS_ALL, Flusher, Partition, Session
 from qbus.clock import ManualClock
 from qbus.errors import ApiError, ErrorCode
 from tests.support.eventually import eventually
 from tests.support.logs import ControlledFiles, DiskControl, batch
 
 LEADER = 1
+
+
+def state(leader: int, leader_epoch: int, *others: int, version: int = 0) -> PartitionInfo:
+    """Of this broker and ``others``, which are all in sync."""
+    replicas = (LEADER, *others)
+    return PartitionInfo(leader, leader_epoch, replicas, replicas, version)
 
 
 class Acks:
@@ -46,15 +53,30 @@ class Bench:
 
     def __init__(self, directory: Path) -> None:
         self.disk = DiskControl()
-        directory = directory / "orders-0"
-        directory.mkdir()
-        self.log = Log.open(str(directory), LogConfig(), ManualClock(), ControlledFiles(self.disk))
+        self.logs = LogManager.open(
+            [str(directory)],
+            lambda _: LogConfig(),
+            ManualClock(),
+            ControlledFiles(self.disk),
+            node_id=LEADER,
+            cluster_id="test",
+        )
+        self.log = self.logs.create("orders", 0, bytes(16), LogConfig(), is_new=True)
         self.flusher = Flusher(asyncio.get_running_loop())
-        self.partition = Partition("orders", 0, self.log, self.flusher)
+        self.session = Session()
+        self.partition = Partition("orders", 0, self.log, self.flusher, self.logs, self.session)
+        self.disk.syncs = 0
 
-    def lead(self, *, durable: bool = True, min_insync_replicas: int = 1) -> Partition:
+    def lead(
+        self,
+        *replicas: int,
+        durable: bool = True,
+        min_insync_replicas: int = 1,
+        leader_epoch: int = 0,
+    ) -> Partition:
+        """``replicas`` beside the leader are in sync."""
         self.partition.configure(durable=durable, min_insync_replicas=min_insync_replicas)
-        self.partition.lead(0, (LEADER,))
+        self.partition.lead(state(LEADER, leader_epoch, *replicas), 0.0)
         return self.partition
 
     async def syncing(self) -> None:
@@ -278,16 +300,16 @@ class TestReplicas:
     async def test_leader_epochs_are_checked(
         self, bench: Bench, known: int, code: ErrorCode
     ) -> None:
-        bench.partition.lead(7, (LEADER,))
+        bench.lead(leader_epoch=7)
         assert bench.partition.check(known) is code
 
     async def test_the_end_of_an_epoch(self, bench: Bench) -> None:
         partition = bench.partition
-        partition.lead(2, (LEADER,))
+        bench.lead(leader_epoch=2)
         partition.append(batch(b"a", b"b"), 1)
-        partition.lead(5, (LEADER,))
+        bench.lead(leader_epoch=5)
         partition.append(batch(b"c"), 1)
-        partition.lead(9, (LEADER,))
+        bench.lead(leader_epoch=9)
         ends = {epoch: tuple(partition.end_of_epoch(epoch)) for epoch in range(-1, 11)}
         assert ends == {
             -1: (-1, -1),
