@@ -55,7 +55,7 @@ class Database:
             StoreUnusable: it is locked, corrupt, not ours, or from a newer Qbus.
         """
         self._path = path
-        self.touched: set[str] = set()  # nodes whose children changed since last asked
+        self.touched: set[str] = set()  # nodes that changed, or whose children did, since asked
         try:
             self._db = sqlite3.connect(path, timeout=_LOCK_WAIT_SECONDS, isolation_level=None)
             try:
@@ -111,8 +111,8 @@ class Database:
 
     def end_session(self) -> None:
         """Delete the ephemeral nodes."""
-        for (parent,) in self._db.execute("SELECT DISTINCT parent FROM nodes WHERE ephemeral"):
-            self.touched.add(parent)
+        for parent, name in self._db.execute("SELECT parent, name FROM nodes WHERE ephemeral"):
+            self.touched |= {parent, join(parent, name)}
         self._db.execute("DELETE FROM nodes WHERE ephemeral")
 
     def get(self, path: str) -> Node | None:
@@ -201,6 +201,7 @@ class Database:
         )
         if not done.rowcount:
             self._check(path, version)  # says which it is
+        self.touched.add(path)
         return version + 1
 
     def _create(self, create: Create) -> str:
@@ -221,7 +222,7 @@ class Database:
             )
         except sqlite3.IntegrityError:
             raise NodeExists(path) from None
-        self.touched.add(parent)
+        self.touched |= {parent, path}
         return path
 
     def _require_parent(self, path: str) -> int:
@@ -245,7 +246,7 @@ class Database:
             raise NotEmpty(path)
         parent, name = split(path)
         self._db.execute("DELETE FROM nodes WHERE parent = ? AND name = ?", (parent, name))
-        self.touched.add(parent)
+        self.touched |= {parent, path}
 
 
 def explain(error: sqlite3.Error) -> str:

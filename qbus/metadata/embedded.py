@@ -98,10 +98,10 @@ class EmbeddedStore(MetadataStore):
         await self._closed
         self._thread.join()
 
-    async def get(self, path: str) -> Node | None:
+    async def get(self, path: str, watch: Callable[[], None] | None = None) -> Node | None:
         """The node at ``path``."""
         paths.check(path)
-        return await self._submit(lambda database: database.get(path))
+        return await self._submit(lambda database: database.get(path), path, watch)
 
     async def get_many(self, wanted: Sequence[str]) -> dict[str, Node]:
         """Those of the nodes that there are."""
@@ -112,10 +112,7 @@ class EmbeddedStore(MetadataStore):
     async def children(self, path: str, watch: Callable[[], None] | None = None) -> list[str]:
         """The names below ``path``."""
         paths.check(path)
-        names = self._submit(lambda database: database.children(path))
-        if watch is not None:
-            self._watches.setdefault(path, []).append(watch)
-        return await names
+        return await self._submit(lambda database: database.children(path), path, watch)
 
     async def tree(self, path: str) -> dict[str, Node]:
         """The nodes from ``path`` down."""
@@ -131,11 +128,19 @@ class EmbeddedStore(MetadataStore):
 
     # In the event loop
 
-    def _submit(self, work: Callable[[Database], T]) -> asyncio.Future[T]:
+    def _submit(
+        self,
+        work: Callable[[Database], T],
+        path: str = "",
+        watch: Callable[[], None] | None = None,
+    ) -> asyncio.Future[T]:
+        """Have ``work`` done; ``watch`` is called when ``path`` or its children change since."""
         if self._state is not SessionState.CONNECTED:
             raise StoreUnavailable(f"the metadata store {self.path} is not open")
         future: asyncio.Future[T] = self._loop.create_future()
         self._queue.put(_Request(work, future))
+        if watch is not None:
+            self._watches.setdefault(path, []).append(watch)
         return future
 
     def _deliver(self, outcomes: list[_Outcome], touched: Iterable[str], broken: bool) -> None:

@@ -95,8 +95,12 @@ class MetadataStore(ABC):
         """Finish what was asked for, and end the session."""
 
     @abstractmethod
-    async def get(self, path: str) -> Node | None:
-        """The node at ``path``, if there is one."""
+    async def get(self, path: str, watch: Callable[[], None] | None = None) -> Node | None:
+        """The node at ``path``, if there is one.
+
+        ``watch`` is called once, from the event loop, when the node was created, set or deleted
+        since, or the session ended; now and then for nothing.
+        """
 
     @abstractmethod
     async def get_many(self, wanted: Sequence[str]) -> dict[str, Node]:

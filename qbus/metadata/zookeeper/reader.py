@@ -28,13 +28,14 @@ class Reader:
         self._session = session
         self._prefix = prefix
 
-    async def get(self, path: str) -> Node | None:
-        """The node at ``path``."""
-        try:
-            data, stat = await self._ask("get_async", path)
-        except exceptions.NoNodeError:
-            return None
-        return _node(data, stat)
+    async def get(self, path: str, watch: Callable[[object], None] | None = None) -> Node | None:
+        """The node at ``path``; ``watch`` is called when it changes."""
+        while True:
+            try:
+                return _node(*await self._ask("get_async", path, watch))
+            except exceptions.NoNodeError:
+                if watch is None or not await self._ask("exists_async", path, watch):
+                    return None
 
     async def get_many(self, wanted: Sequence[str]) -> dict[str, Node]:
         """Those of the nodes that there are."""

@@ -1,11 +1,11 @@
 """The metadata store in ZooKeeper."""
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from operator import methodcaller
-from typing import Any
+from typing import Any, TypeVar
 
 from .. import paths
 from ..errors import (
@@ -24,6 +24,8 @@ from .plan import MAX_BYTES, Step, ancestors, parents_of, plan, size
 from .reader import Reader
 from .requests import acl_size, refusal, results, send
 from .session import Session
+
+T = TypeVar("T")
 
 _ATTEMPTS = 20  # to create parents that others create and delete at the same time
 
@@ -100,11 +102,13 @@ class ZooKeeperStore(MetadataStore):
 
     # Reading
 
-    async def get(self, path: str) -> Node | None:
+    async def get(self, path: str, watch: Callable[[], None] | None = None) -> Node | None:
         """The node at ``path``."""
         paths.check(path)
         with self._working():
-            return await self._reader.get(path)
+            if watch is None:
+                return await self._reader.get(path)
+            return await self._watched(watch, partial(self._reader.get, path))
 
     async def get_many(self, wanted: Sequence[str]) -> dict[str, Node]:
         """Those of the nodes that there are."""
@@ -119,18 +123,24 @@ class ZooKeeperStore(MetadataStore):
         with self._working():
             if watch is None:
                 return await self._reader.children(path)
-            fire = self._watching(watch)
-            try:
-                return await self._reader.children(path, fire)
-            except BaseException:
-                self._watches.discard(fire)
-                raise
+            return await self._watched(watch, partial(self._reader.children, path))
 
     async def tree(self, path: str) -> dict[str, Node]:
         """The nodes from ``path`` down."""
         paths.check(path)
         with self._working():
             return await self._reader.tree(path)
+
+    async def _watched(
+        self, watch: Callable[[], None], read: Callable[[Callable[[object], None]], Awaitable[T]]
+    ) -> T:
+        """What ``read`` finds, from where on ``watch`` tells of changes."""
+        fire = self._watching(watch)
+        try:
+            return await read(fire)
+        except BaseException:
+            self._watches.discard(fire)
+            raise
 
     def _watching(self, watch: Callable[[], None]) -> Callable[[object], None]:
         """What kazoo calls with an event, perhaps twice; not when it is stopped at once."""

@@ -415,3 +415,32 @@ async def test_a_watch_tells_of_the_end_of_the_session(backend: Backend) -> None
     await store.children("/p", lambda: told.append(1))
     await store.close()
     assert told == [1]
+
+
+async def test_a_watch_tells_when_a_node_is_created_set_and_deleted(store: MetadataStore) -> None:
+    for operation in (Create("/p/a", b"1"), Set("/p/a", b"2"), Delete("/p/a")):
+        told: list[int] = []
+        await store.get("/p/a", lambda told=told: told.append(1))  # type: ignore[misc]
+        await store.transaction([operation])
+        await eventually(lambda told=told: bool(told))  # type: ignore[misc]
+
+
+async def test_a_watch_of_a_node_tells_once_and_of_nothing_elsewhere(store: MetadataStore) -> None:
+    told: list[int] = []
+    await store.transaction([Create("/p/a"), Create("/p/b")])
+    await store.get("/p/a", lambda: told.append(1))
+    await store.transaction([Set("/p/b", b"1")])
+    await store.get("/")
+    assert told == []
+    for data in (b"1", b"2"):
+        await store.transaction([Set("/p/a", data)])
+    await store.get("/")
+    assert told == [1]
+
+
+async def test_a_watch_of_a_node_tells_of_the_end_of_the_session(backend: Backend) -> None:
+    store = await backend.open()
+    told: list[int] = []
+    await store.get("/p", lambda: told.append(1))
+    await store.close()
+    assert told == [1]

@@ -8,7 +8,13 @@ from typing import Any
 from qbus.broker.group import GroupCoordinator, Offset
 from qbus.broker.group.requests import Heartbeat, JoinResult, SyncResult
 from qbus.broker.metadata_cache import Subscriber
-from qbus.broker.metadata_image import Event, PartitionInfo, Topic
+from qbus.broker.metadata_image import (
+    BrokerInfo,
+    BrokersChanged,
+    Event,
+    PartitionInfo,
+    Topic,
+)
 from qbus.clock import ManualClock
 from qbus.config import BrokerConfig
 from qbus.errors import ErrorCode
@@ -20,6 +26,7 @@ from qbus.metadata import (
     Result,
     SessionState,
     Set,
+    StoreUnavailable,
     TransactionTooLarge,
 )
 from qbus.metadata.database import Database
@@ -32,21 +39,30 @@ TOPIC_ID = b"t" * 16
 class DirectStore(MetadataStore):
     """The embedded store's database, used without its thread; fails and dawdles when told to."""
 
-    def __init__(self) -> None:
-        self.database = Database(Path(":memory:"))
+    def __init__(self, database: Database | None = None) -> None:
+        """``database``: that of another session, to share."""
+        self.database = database or Database(Path(":memory:"))
         self.transactions: list[list[Op]] = []
         self.failures: list[Exception] = []
         self.loses_answers = False  # what fails is done all the same
         self.max_bytes = 1 << 20  # of the data of one transaction
         self.gate = asyncio.Event()
         self.gate.set()
+        self._state = SessionState.CONNECTED
+        self._callbacks: list[Callable[[SessionState], None]] = []
 
     @property
     def state(self) -> SessionState:
-        return SessionState.CONNECTED
+        return self._state
 
     def on_state(self, callback: Callable[[SessionState], None]) -> None:
-        pass
+        self._callbacks.append(callback)
+
+    def enter(self, state: SessionState) -> None:
+        """Have the session suspended, resumed or lost."""
+        self._state = state
+        for callback in self._callbacks:
+            callback(state)
 
     async def start(self) -> None:
         pass
@@ -54,7 +70,7 @@ class DirectStore(MetadataStore):
     async def close(self) -> None:
         self.database.close()
 
-    async def get(self, path: str) -> Node | None:
+    async def get(self, path: str, watch: Callable[[], None] | None = None) -> Node | None:
         await self.gate.wait()
         return self.database.get(path)
 
@@ -85,7 +101,12 @@ class DirectStore(MetadataStore):
         self._fail()
         return results
 
+    def _check_session(self) -> None:
+        if self._state is not SessionState.CONNECTED:
+            raise StoreUnavailable("not connected")
+
     def _fail(self) -> None:
+        self._check_session()
         if self.failures:
             raise self.failures.pop(0)
 
@@ -137,7 +158,8 @@ async def settle() -> None:
 
 
 class FakeMetadata:
-    def __init__(self) -> None:
+    def __init__(self, *nodes: int) -> None:
+        self.brokers = {node: BrokerInfo(node, f"broker-{node}", 9092) for node in nodes}
         self.topics: dict[str, Topic] = {}
         self.subscribers: list[Subscriber] = []
 
@@ -159,16 +181,26 @@ class FakeMetadata:
             if outcome is not None:
                 await outcome
 
+    async def set_brokers(self, *nodes: int, stopping: Sequence[int] = ()) -> None:
+        """These live, of which some are about to leave."""
+        self.brokers = {
+            node: BrokerInfo(node, f"broker-{node}", 9092, is_stopping=node in stopping)
+            for node in nodes
+        }
+        await self.publish(BrokersChanged())
+        await settle()
+
 
 class Shell:
     """One broker's coordinator, and its next incarnations on the same store."""
 
-    def __init__(self, **config: object) -> None:
-        self.clock = ManualClock()
-        self.timers = ManualTimers(self.clock)
-        self.store = DirectStore()
-        self.metadata = FakeMetadata()
+    def __init__(self, beside: "Shell | None" = None, /, **config: object) -> None:
+        """``beside``: another broker, to share the store's content and the clock with."""
+        self.clock: ManualClock = beside.clock if beside else ManualClock()
+        self.timers: ManualTimers = beside.timers if beside else ManualTimers(self.clock)
+        self.store: DirectStore = DirectStore(beside.store.database if beside else None)
         self.config = BrokerConfig({key.replace("_", "."): value for key, value in config.items()})
+        self.metadata = FakeMetadata(self.config.node_id)
         self.groups = self._coordinator()
 
     def _coordinator(self) -> GroupCoordinator:
