@@ -8,17 +8,30 @@ from pathlib import Path
 
 from qbus.clock import Clock
 from qbus.config import Address, BrokerConfig, TopicConfig
+from qbus.metadata import StoreError
+from qbus.metadata.znodes import BrokerNode
 
-from .controller import Controller, check_alone, ensure_cluster_id, register_broker
+from .boot import current_boot, lost_memory, remember_boot
+from .controller import (
+    Controller,
+    announce_stop,
+    check_alone,
+    end_former_life,
+    ensure_cluster_id,
+    fence,
+    give_up,
+    register_broker,
+    unregister_broker,
+)
 from .group import GroupCoordinator
 from .log import LogConfig, LogManager
 from .metadata_cache import MetadataCache
-from .metadata_image import BrokerInfo
+from .metadata_image import Topic
 from .metadata_store import metadata_store
 from .metrics import Metrics
 from .producer_ids import ProducerIds
 from .replication.replica_manager import ReplicaManager
-from .replication.settings import log_config
+from .replication.settings import is_durable, log_config
 
 _log = logging.getLogger(__name__)
 
@@ -29,10 +42,12 @@ _EVERY_INTERFACE = {"", "0.0.0.0", "::"}  # noqa: S104 - compared with, not list
 class Broker:
     """What handlers reach: the broker's configuration, metadata, partitions and groups.
 
-    ``cluster_id``, ``logs``, ``replicas`` are there from :meth:`start` on.
+    ``cluster_id``, ``logs``, ``broker_epoch`` (that of its registration) and ``replicas`` are there
+    from :meth:`start` on.
     """
 
     cluster_id: str
+    broker_epoch: int
     logs: LogManager
     replicas: ReplicaManager
 
@@ -59,19 +74,49 @@ class Broker:
         self._make_directory()
         await self.store.start()
         self.cluster_id = await ensure_cluster_id(self.store)
-        await register_broker(
-            self.store, self._info(listening), self.clock, patience_s=self._patience_s
-        )
-        await check_alone(self.store, self.node_id)
-        await self.controller.start()
         await self.metadata.start()
         self.logs = await asyncio.to_thread(self._open_logs)
+        await self._come_back(listening)
         self.replicas = ReplicaManager(
             self.config, self.node_id, self.logs, self.metadata, self.clock, self.metrics
         )
         await self.replicas.start()
         await self.groups.start()
         self._show_groups()
+
+    async def _come_back(self, listening: Address) -> None:
+        """Claim nothing any more that may not be true; only then be there, and elected.
+
+        When this returns, the metadata here is newer than the registration: it may be acted on.
+        """
+        store, node_id = self.store, self.node_id
+        boot = current_boot()
+        lost = lost_memory(self.logs.directories, boot)
+        directory = next(d.properties for d in self.logs.directories if d.properties).directory_id
+        await end_former_life(store, node_id, directory, patience_s=self._patience_s)
+        self.broker_epoch = await fence(store, node_id, self.clock)
+
+        def has_lost(topic: Topic, index: int) -> bool:
+            return self._has_lost(topic, index, lost)
+
+        await give_up(
+            store, self.metadata, node_id, has_lost, is_alone=self.config.zookeeper_address is None
+        )
+        remember_boot(self.logs.directories, boot)
+        self._registration = self._register_as(listening, directory)
+        known = await register_broker(store, node_id, self._registration)
+        await check_alone(store, node_id)
+        await self.metadata.applied(known)
+        await self.controller.start(self.broker_epoch)
+
+    def _has_lost(self, topic: Topic, index: int, lost: list[str]) -> bool:
+        """Whether records of a partition may be missing here; ``lost``: directories."""
+        log = self.logs.get(topic.name, index)
+        if log is None or not log.is_usable or log.topic_id not in {None, topic.id}:
+            return True
+        if is_durable(self.metadata.topic_config(topic)):
+            return False
+        return any(log.directory.startswith(f"{path}/") for path in lost)
 
     def drain(self) -> None:
         """Answer those who wait for records or for a rebalance; let nobody wait any more."""
@@ -88,9 +133,27 @@ class Broker:
             if hasattr(self, "logs"):
                 parts.push_async_callback(asyncio.to_thread, self.logs.close)
             parts.push_async_callback(self.metadata.close)
+            parts.push_async_callback(self._leave)
             if hasattr(self, "replicas"):
                 parts.push_async_callback(self.replicas.stop)
             parts.push_async_callback(self.groups.close)
+            parts.push_async_callback(self.controller.stop)
+
+    async def hand_over(self) -> None:
+        """Have others lead what is led here, as far as there are others; within bounds of time."""
+        if self.config.controlled_shutdown_enable and len(self.metadata.brokers) > 1:
+            known = await announce_stop(self.store, self.node_id, self._registration)
+            if known is not None:
+                await self.metadata.applied(known)
+                await self.controller.hand_over()
+
+    async def _leave(self) -> None:
+        """Let others go on without this broker now, and not only when its logs are closed."""
+        if hasattr(self, "_registration") and self.config.zookeeper_address is not None:
+            try:
+                await unregister_broker(self.store, self.node_id)
+            except StoreError as error:
+                _log.info("the registration ends with the session: %s", error)
 
     def _show_groups(self) -> None:
         groups, metrics = self.groups, self.metrics
@@ -109,12 +172,19 @@ class Broker:
     def _make_directory(self) -> None:
         Path(self.config.log_dirs[0]).mkdir(parents=True, exist_ok=True)
 
-    def _info(self, listening: Address) -> BrokerInfo:
+    def _register_as(self, listening: Address, directory: str) -> BrokerNode:
         address = self.config.advertised_address
         if address is None:
             host = socket.getfqdn() if listening.host in _EVERY_INTERFACE else listening.host
             address = Address(host, listening.port)
-        return BrokerInfo(self.node_id, address.host, address.port, self.config.broker_rack)
+        return BrokerNode(
+            address.host,
+            address.port,
+            self.broker_epoch,
+            self.config.broker_rack,
+            self.clock.time_ms(),
+            directory,
+        )
 
     def _open_logs(self) -> LogManager:
         return LogManager.open(

@@ -10,7 +10,7 @@ from time import perf_counter
 
 from qbus.clock import Clock, SystemClock
 from qbus.config import BrokerConfig
-from qbus.metadata import MetadataStore, SessionState
+from qbus.metadata import MetadataStore, SessionState, StoreError
 
 from . import metrics as metrics_server
 from .broker import Broker
@@ -74,10 +74,18 @@ async def serve(config: BrokerConfig, clock: Clock, started: float) -> int:
         )
         await stop.wait()
         _log.info("stopping: finishing what was asked")
+        await _hand_over(broker)
         broker.drain()
         await listener.drain(config.shutdown_drain_timeout_ms / 1000)
     _log.info("stopped")
     return 1 if lost.is_set() else 0
+
+
+async def _hand_over(broker: Broker) -> None:
+    try:
+        await broker.hand_over()
+    except StoreError as error:
+        _log.warning("others lead only when this broker is gone: %s", error)
 
 
 def _on_signals() -> asyncio.Event:

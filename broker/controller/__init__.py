@@ -2,7 +2,16 @@
 
 from .configs import Edit, EditKind, edit, replace
 from .controller import ConfigChange, Controller, Growth
-from .registration import check_alone, ensure_cluster_id, register_broker
+from .registration import (
+    announce_stop,
+    check_alone,
+    end_former_life,
+    ensure_cluster_id,
+    fence,
+    register_broker,
+    unregister_broker,
+)
+from .restart import give_up
 from .topics import DEFAULT, NewTopic, TopicPlan
 
 __all__ = [
@@ -14,9 +23,14 @@ __all__ = [
     "Growth",
     "NewTopic",
     "TopicPlan",
+    "announce_stop",
     "check_alone",
     "edit",
+    "end_former_life",
     "ensure_cluster_id",
+    "fence",
+    "give_up",
     "register_broker",
     "replace",
+    "unregister_broker",
 ]

@@ -1,9 +1,9 @@
-"""The controller: every decision about topics and configuration is one transaction.
+"""What users ask for: every decision about topics and configuration is one transaction.
 
-A decision is made from the metadata cache by pure planners, and its transaction checks the versions
-it was made from, and that this broker is still the controller. If somebody was faster, it is made
-anew. It is answered when this broker itself knows of it, and all who follow its metadata are done
-with it; so they must not wait for the controller.
+Any broker decides, the controller or not. A decision is made from the metadata cache by pure
+planners, and its transaction checks the versions it was made from, that of the controller's epoch
+among them. If somebody was faster, it is made anew. It is answered when this broker itself knows of
+it, and all who follow its metadata are done with it; so they must not wait for the controller.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -21,8 +21,9 @@ from ..metadata_cache import MetadataCache
 from ..metadata_image import Topic
 from .configs import check_dynamic
 from .decisions import Decision, Decisions
+from .governor import Governor
+from .handover import Handover
 from .office import Office
-from .restart import elect_again
 from .topics import DEFAULT, NewTopic, TopicPlan, TopicPlanner, check_count, delete
 
 
@@ -48,8 +49,8 @@ class Controller:
     """Creates, grows and deletes topics, and alters configurations.
 
     Each item is carried out or refused for itself. Beside what is the item's own fault, a refusal
-    is NOT_CONTROLLER, POLICY_VIOLATION when it is more than the store takes at once, or
-    REQUEST_TIMED_OUT when nobody knows whether it was carried out.
+    is POLICY_VIOLATION when it is more than the store takes at once, REQUEST_TIMED_OUT when nobody
+    knows whether it was carried out, or NOT_CONTROLLER when others change the same all the time.
     """
 
     def __init__(
@@ -63,8 +64,10 @@ class Controller:
         self._store = store
         self._metadata = metadata
         self._config = config
-        self._office = Office(store, config.node_id, clock)
-        self._decisions = Decisions(store, metadata, self._office)
+        self._office = Office(store, metadata, config.node_id, clock)
+        self._decisions = Decisions(store, metadata)
+        self._governor = Governor(store, metadata, self._office)
+        self._handover = Handover(store, metadata, config)
         random = random or Random()  # noqa: S311 - it spreads partitions, and guards nothing
         self._planner = TopicPlanner(metadata, config, random)
 
@@ -73,16 +76,29 @@ class Controller:
         """Whether this broker is the controller, as far as it knows."""
         return self._office.is_held
 
-    async def start(self) -> None:
-        """Become the controller if none is, and elect leaders for what this broker led before.
+    async def start(self, broker_epoch: int) -> None:
+        """Become the controller if none is, decide what is due, and keep watch.
 
-        Call it when the broker is registered, and before the metadata cache is started.
+        Call it when the broker is registered under ``broker_epoch``, and the metadata cache knows
+        of that.
 
         Raises:
             StoreUnavailable: the store cannot be used.
         """
-        if await self._office.take():
-            await elect_again(self._store, self._config.node_id, self._office)
+        self._office.broker_epoch = broker_epoch
+        await self._governor.start()
+
+    async def stop(self) -> None:
+        """Decide nothing more by itself."""
+        await self._governor.stop()
+
+    async def hand_over(self) -> None:
+        """Have others lead what this broker leads; waits for those who can soon.
+
+        Raises:
+            StoreUnavailable: the store cannot be used.
+        """
+        await self._handover.carry_out()
 
     async def create_topics(
         self, topics: Sequence[NewTopic], *, validate_only: bool = False
@@ -93,7 +109,7 @@ class Controller:
         async def decide(topic: NewTopic) -> Decision[TopicPlan]:
             if topic.name in refused:
                 raise refused[topic.name]
-            plan = self._planner.create(topic, self._office.epoch)
+            plan = self._planner.create(topic, self._metadata.cluster.controller_epoch)
             return Decision(plan, plan.ops, ChangeNode(topics=(topic.name,)))
 
         return await self._decisions.carry_out(decide, topics, dry=validate_only)
@@ -114,9 +130,8 @@ class Controller:
         """Add partitions to topics."""
 
         async def decide(growth: Growth) -> Decision[None]:
-            ops = self._planner.grow(
-                growth.topic, growth.total, growth.assignment, self._office.epoch
-            )
+            epoch = self._metadata.cluster.controller_epoch
+            ops = self._planner.grow(growth.topic, growth.total, growth.assignment, epoch)
             return Decision(None, ops, ChangeNode(topics=(growth.topic,)))
 
         return await self._decisions.carry_out(decide, growths, dry=validate_only)

@@ -6,11 +6,10 @@ from typing import Generic, NamedTuple, TypeVar
 
 from qbus.errors import ApiError, ErrorCode
 from qbus.metadata import MetadataStore, NodeError, Op, StoreError, TransactionTooLarge
-from qbus.metadata.feed import KEPT, announce, newest, prune, sequence_of
-from qbus.metadata.znodes import CONTROLLER_EPOCH, ChangeNode
+from qbus.metadata.feed import announce, newest, sequence_of
+from qbus.metadata.znodes import ChangeNode
 
 from ..metadata_cache import MetadataCache
-from .office import Office
 
 _ATTEMPTS = 5
 
@@ -30,12 +29,10 @@ class Decision(NamedTuple, Generic[T_co]):
 class Decisions:
     """One request's decisions at a time."""
 
-    def __init__(self, store: MetadataStore, metadata: MetadataCache, office: Office) -> None:
+    def __init__(self, store: MetadataStore, metadata: MetadataCache) -> None:
         self._store = store
         self._metadata = metadata
-        self._office = office
         self._lock = asyncio.Lock()
-        self._unpruned = 0
 
     async def carry_out(
         self,
@@ -55,7 +52,6 @@ class Decisions:
             if written:
                 try:
                     await self._metadata.applied(max(written))
-                    await self._prune(len(written))
                 except StoreError as error:
                     lost = _unknown(error)
                     return [lost if sequence is not None else outcome for outcome, sequence in done]
@@ -67,15 +63,15 @@ class Decisions:
         """The outcome, and the sequence number of the change if something was written."""
         try:
             for _ in range(_ATTEMPTS):
-                fence = self._office.fence()
+                fence = self._metadata.fence()
                 decision = await decide(item)
                 if dry or not decision.ops:
                     return decision.outcome, None
                 change = announce(decision.change.encode())
                 try:
                     results = await self._store.transaction([fence, *decision.ops, change])
-                except NodeError as error:
-                    await self._catch_up(error)
+                except NodeError:  # somebody was faster: learn what they did
+                    await self._metadata.applied(await newest(self._store))
                     continue
                 return decision.outcome, sequence_of(str(results[-1]))
         except ApiError as error:
@@ -85,19 +81,6 @@ class Decisions:
         except StoreError as error:
             return _unknown(error), None
         return ApiError(ErrorCode.NOT_CONTROLLER, "others change the same all the time"), None
-
-    async def _catch_up(self, conflict: NodeError) -> None:
-        """Somebody was faster: learn what they did."""
-        if conflict.path == CONTROLLER_EPOCH:
-            self._office.lose()
-        else:
-            await self._metadata.applied(await newest(self._store))
-
-    async def _prune(self, written: int) -> None:
-        self._unpruned += written
-        if self._unpruned >= KEPT:
-            self._unpruned = 0
-            await prune(self._store)
 
 
 def _unknown(error: StoreError) -> ApiError:

@@ -1,9 +1,13 @@
-"""The controller's office: who holds it decides, and whatever they write, the store checks that."""
+"""The controller's office: who holds it decides, and whatever they write, the store checks that.
+
+Who holds it is what the store says, as known here: so an answer that was lost, after which nobody
+knows whether the office was taken, does no harm.
+"""
 
 from qbus.clock import Clock
-from qbus.errors import ApiError, ErrorCode
-from qbus.metadata import Check, Create, MetadataStore, NodeExists, Op, Set, VersionConflict
-from qbus.metadata.feed import announce
+from qbus.metadata import Create, Delete, MetadataStore, NodeError, Op, Set
+from qbus.metadata.errors import MalformedNode
+from qbus.metadata.feed import announce, newest, sequence_of
 from qbus.metadata.znodes import (
     CONTROLLER,
     CONTROLLER_EPOCH,
@@ -12,21 +16,28 @@ from qbus.metadata.znodes import (
     ControllerNode,
 )
 
+from ..metadata_cache import MetadataCache
+
+_UNREGISTERED = -1
+
 
 class Office:
-    """This broker's hold on the office; ``epoch`` counts the controllers the cluster has had."""
+    """This broker's hold on the office, under the epoch of its registration."""
 
-    def __init__(self, store: MetadataStore, node_id: int, clock: Clock) -> None:
+    def __init__(
+        self, store: MetadataStore, metadata: MetadataCache, node_id: int, clock: Clock
+    ) -> None:
         self._store = store
+        self._metadata = metadata
         self._node_id = node_id
         self._clock = clock
-        self._version: int | None = None
-        self.epoch = 0
+        self.broker_epoch = _UNREGISTERED
 
     @property
     def is_held(self) -> bool:
         """Whether this broker is the controller, as far as it knows."""
-        return self._version is not None
+        holder = self._metadata.cluster.controller
+        return holder is not None and self._is_ours(holder)
 
     async def take(self) -> bool:
         """Become the controller, unless another broker is; whether this one is now.
@@ -34,39 +45,42 @@ class Office:
         Raises:
             StoreUnavailable: the store cannot be used.
         """
-        while not self.is_held:
-            node = await self._store.get(CONTROLLER_EPOCH)
-            epoch = 1 if node is None else ControllerEpochNode.decode(node.data).epoch + 1
-            data = ControllerEpochNode(epoch).encode()
-            path = CONTROLLER_EPOCH
-            bump = Create(path, data) if node is None else Set(path, data, node.version)
-            holder = ControllerNode(self._node_id, self._clock.time_ms())
+        holder = self._metadata.cluster.controller
+        if not self.is_held and (holder is None or holder.broker == self._node_id):
             try:
-                await self._store.transaction(
-                    [
-                        bump,
-                        Create(CONTROLLER, holder.encode(), ephemeral=True),
-                        announce(ChangeNode(cluster=True).encode()),
-                    ]
-                )
-            except (VersionConflict, NodeExists) as error:
-                if error.path == CONTROLLER:
-                    return False
-                continue
-            self.epoch = epoch
-            self._version = 0 if node is None else node.version + 1
-        return True
+                results = await self._store.transaction(await self._taking())
+            except NodeError:  # another broker was faster
+                await self._metadata.applied(await newest(self._store))
+            else:
+                await self._metadata.applied(sequence_of(str(results[-1])))
+        return self.is_held
 
-    def lose(self) -> None:
-        """Another broker has the office."""
-        self._version = None
+    async def _taking(self) -> list[Op]:
+        ops: list[Op] = []
+        found = await self._store.get(CONTROLLER)
+        if found is not None and self._is_of_a_former_life(found.data):
+            ops.append(Delete(CONTROLLER, found.version))
+        node = await self._store.get(CONTROLLER_EPOCH)
+        path = CONTROLLER_EPOCH
+        if node is None:
+            ops.append(Create(path, ControllerEpochNode(1).encode()))
+        else:
+            epoch = ControllerEpochNode.decode(node.data).epoch + 1
+            ops.append(Set(path, ControllerEpochNode(epoch).encode(), node.version))
+        holder = ControllerNode(self._node_id, self._clock.time_ms(), self.broker_epoch)
+        return [
+            *ops,
+            Create(CONTROLLER, holder.encode(), ephemeral=True),
+            announce(ChangeNode(cluster=True).encode()),
+        ]
 
-    def fence(self) -> Op:
-        """The check that goes with everything the controller writes.
+    def _is_of_a_former_life(self, data: bytes) -> bool:
+        """Whether the node is of this broker before it was started anew, and fenced that one."""
+        try:
+            holder = ControllerNode.decode(data)
+        except MalformedNode:
+            return False
+        return holder.broker == self._node_id and not self._is_ours(holder)
 
-        Raises:
-            ApiError: NOT_CONTROLLER.
-        """
-        if self._version is None:
-            raise ApiError(ErrorCode.NOT_CONTROLLER, "another broker is the controller")
-        return Check(CONTROLLER_EPOCH, self._version)
+    def _is_ours(self, holder: ControllerNode) -> bool:
+        return (holder.broker, holder.broker_epoch) == (self._node_id, self.broker_epoch)

@@ -1,12 +1,26 @@
-"""What a broker tells the store when it comes up: that it is there, and where."""
+"""What a broker tells the store when it comes up: that it is there, and where.
+
+First it raises its epoch, which fences whatever is under way in its former life's name; then it
+gives up what it may not claim any more (see ``restart``); only then it registers.
+"""
 
 import asyncio
 import logging
 
 from qbus.clock import Clock
 from qbus.errors import ConfigError
-from qbus.metadata import Create, MetadataStore, NodeExists, Set, VersionConflict
-from qbus.metadata.feed import announce
+from qbus.metadata import (
+    Check,
+    Create,
+    Delete,
+    MetadataStore,
+    Node,
+    NodeError,
+    NodeExists,
+    Set,
+)
+from qbus.metadata.errors import MalformedNode
+from qbus.metadata.feed import announce, sequence_of
 from qbus.metadata.ids import encode_id, new_id
 from qbus.metadata.znodes import (
     BROKERS,
@@ -16,8 +30,6 @@ from qbus.metadata.znodes import (
     ChangeNode,
     ClusterIdNode,
 )
-
-from ..metadata_image import BrokerInfo
 
 _log = logging.getLogger(__name__)
 
@@ -41,39 +53,107 @@ async def ensure_cluster_id(store: MetadataStore) -> str:
             continue
 
 
-async def register_broker(
-    store: MetadataStore, broker: BrokerInfo, clock: Clock, *, patience_s: float = 0.0
-) -> int:
-    """Register ``broker``, for as long as the session lasts, under a new epoch, which is returned.
+async def end_former_life(
+    store: MetadataStore, node_id: int, directory: str, *, patience_s: float = 0.0
+) -> None:
+    """Make sure that no broker is registered as ``node_id``.
 
-    A broker that crashed stays registered until its session ends: so long, ``patience_s`` seconds
-    at most, this one waits.
+    What is registered with our own data ``directory``, which is locked by us, is what is left of us
+    from before a crash: it goes at once. The end of any other is waited for, ``patience_s`` seconds
+    at most, as after a crash of a broker whose directory was replaced.
 
     Raises:
         ConfigError: another broker with the same id is registered.
         StoreUnavailable: the store cannot be used.
     """
-    path = BrokerEpochNode.path(broker.id)
-    now = clock.time_ms()
+    path = BrokerNode.path(node_id)
+    node = await store.get(path)
+    if node is None:
+        return
+    if directory and _directory_of(node) == directory:
+        try:
+            gone = announce(ChangeNode(cluster=True).encode())
+            await store.transaction([Delete(path, node.version), gone])
+        except NodeError:  # its session ended just now
+            _log.debug("broker %d is gone already", node_id)
+        return
+    if not await _is_gone(store, node_id, patience_s):
+        raise ConfigError(f"node.id={node_id}: a broker with this id is running")
+
+
+async def fence(store: MetadataStore, node_id: int, clock: Clock) -> int:
+    """Begin a new epoch of the broker, which is returned: nothing counts that names an older one.
+
+    Raises:
+        StoreUnavailable: the store cannot be used.
+    """
+    path = BrokerEpochNode.path(node_id)
+    data = BrokerEpochNode(clock.time_ms()).encode()
     while True:
         node = await store.get(path)
-        data = BrokerEpochNode(now).encode()
-        epoch = 0 if node is None else node.version + 1
         bump = Create(path, data) if node is None else Set(path, data, node.version)
-        registration = BrokerNode(broker.host, broker.port, epoch, broker.rack, now)
         try:
-            await store.transaction(
-                [
-                    bump,
-                    Create(BrokerNode.path(broker.id), registration.encode(), ephemeral=True),
-                    announce(ChangeNode(cluster=True).encode()),
-                ]
-            )
-        except (VersionConflict, NodeExists) as error:
-            if error.path == path or await _is_gone(store, broker.id, patience_s):
-                continue
-            raise ConfigError(f"node.id={broker.id}: a broker with this id is running") from error
-        return epoch
+            await store.transaction([bump])
+        except NodeError:
+            continue
+        return 0 if node is None else node.version + 1
+
+
+async def register_broker(store: MetadataStore, node_id: int, broker: BrokerNode) -> int:
+    """Register a broker under its epoch, for as long as the session lasts.
+
+    Returns:
+        The number of the change in the feed: what is known of the cluster from there on may be
+        acted on.
+
+    Raises:
+        ConfigError: another broker with the same id is there.
+        StoreUnavailable: the store cannot be used.
+    """
+    try:
+        results = await store.transaction(
+            [
+                Check(BrokerEpochNode.path(node_id), broker.epoch),
+                Create(BrokerNode.path(node_id), broker.encode(), ephemeral=True),
+                announce(ChangeNode(cluster=True).encode()),
+            ]
+        )
+    except NodeError as error:
+        raise ConfigError(f"node.id={node_id}: a broker with this id is running") from error
+    return sequence_of(str(results[-1]))
+
+
+async def announce_stop(store: MetadataStore, node_id: int, broker: BrokerNode) -> int | None:
+    """Say that a registered broker is about to leave; the number of the change, None: it is gone.
+
+    Raises:
+        StoreUnavailable: the store cannot be used.
+    """
+    leaving = broker._replace(is_stopping=True)
+    try:
+        results = await store.transaction(
+            [
+                Check(BrokerEpochNode.path(node_id), broker.epoch),
+                Set(BrokerNode.path(node_id), leaving.encode()),
+                announce(ChangeNode(cluster=True).encode()),
+            ]
+        )
+    except NodeError:
+        return None
+    return sequence_of(str(results[-1]))
+
+
+async def unregister_broker(store: MetadataStore, node_id: int) -> None:
+    """End a registration before its session ends.
+
+    Raises:
+        StoreUnavailable: the store cannot be used.
+    """
+    try:
+        gone = announce(ChangeNode(cluster=True).encode())
+        await store.transaction([Delete(BrokerNode.path(node_id)), gone])
+    except NodeError:
+        _log.debug("broker %d is gone already", node_id)
 
 
 async def check_alone(store: MetadataStore, node_id: int) -> None:
@@ -91,6 +171,13 @@ async def check_alone(store: MetadataStore, node_id: int) -> None:
             f"node.id={node_id}: broker {others[0]} keeps its metadata in the same place,"
             " which only one can do for now"
         )
+
+
+def _directory_of(node: Node) -> str:
+    try:
+        return BrokerNode.decode(node.data).directory
+    except MalformedNode:
+        return ""
 
 
 async def _is_gone(store: MetadataStore, node_id: int, patience_s: float) -> bool:

@@ -1,43 +1,82 @@
-"""What a broker that was away finds: the partitions that it led have to be led anew."""
+"""What a broker gives up before it says that it is there again.
 
-from qbus.metadata import MetadataStore, Set
-from qbus.metadata.feed import announce
-from qbus.metadata.znodes import BROKERS, NO_LEADER, TOPICS, ChangeNode, PartitionStateNode
+It does not know any more what it did as a leader, so it leads nothing of before. And where some of
+what it held may be gone, it is not in sync until it has caught up (see
+:mod:`qbus.broker.partition_states`). Its epoch was bumped before: else a change under way could
+still take it for what it was (KIP-903).
+"""
 
-from ..metadata_image import read_topics
-from .election import elect
-from .office import Office
+from collections.abc import Callable, Sequence
 
-_BATCH = 500  # of a transaction; ZooKeeper takes no more than 1 MiB in one
+from qbus.metadata import MetadataStore
+from qbus.metadata.znodes import NO_LEADER, PartitionStateNode
+
+from ..metadata_cache import MetadataCache
+from ..metadata_image import PartitionInfo, Topic
+from ..partition_states import Policy, elect, forgetting, resigning
+from .elections import StateChange, TopicRules, rules_of
+from .state_writes import StateWriter
+
+HasLost = Callable[[Topic, int], bool]
+"""Whether this broker may have lost records of a partition."""
 
 
-async def elect_again(store: MetadataStore, node_id: int, office: Office) -> int:
-    """Elect leaders for the partitions that ``node_id`` led, or that nobody leads; how many.
+async def give_up(
+    store: MetadataStore,
+    metadata: MetadataCache,
+    node_id: int,
+    has_lost: HasLost,
+    *,
+    is_alone: bool = False,
+) -> int:
+    """Write the states in which ``node_id`` claims nothing that it does not know; how many.
+
+    ``is_alone``: there can be no other broker, so that this one is elected again at once.
 
     Raises:
-        ApiError: NOT_CONTROLLER.
         StoreUnavailable: the store cannot be used.
-        NodeError: somebody else elects leaders at the same time.
     """
-    live = {int(name) for name in await store.children(BROKERS)}
-    topics = read_topics(await store.tree(TOPICS))
-    waiting = [
-        (topic.name, index, partition)
-        for topic in topics
+    at_first = {
+        (topic.id, index): partition.leader_epoch
+        for topic in metadata.topics.values()
         for index, partition in enumerate(topic.partitions)
-        if partition.leader in {node_id, NO_LEADER} and partition.version >= 0
-    ]
-    for start in range(0, len(waiting), _BATCH):
-        batch = waiting[start : start + _BATCH]
-        names = tuple(dict.fromkeys(name for name, _, _ in batch))
-        states = [
-            Set(
-                PartitionStateNode.path(name, index),
-                elect(partition, live, office.epoch).encode(),
-                partition.version,
-            )
-            for name, index, partition in batch
-        ]
-        change = announce(ChangeNode(topics=names).encode())
-        await store.transaction([office.fence(), *states, change])
-    return len(waiting)
+    }
+    epoch = metadata.cluster.controller_epoch
+
+    def due() -> list[StateChange]:
+        changes = []
+        for topic in metadata.topics.values():
+            rules = rules_of(metadata.topic_config(topic))
+            for index, partition in enumerate(topic.partitions):
+                is_led_anew = partition.leader_epoch != at_first.get((topic.id, index))
+                if partition.version < 0 or (is_alone and is_led_anew):
+                    continue
+                lost = _holds(partition, node_id) and has_lost(topic, index)
+                before = partition.state(epoch)
+                state = given_up(before, node_id, rules.wanted(len(partition.target)), lost)
+                if is_alone and state.leader == NO_LEADER:
+                    state = _led_again(state, partition.replicas, node_id, rules)
+                if state != before:
+                    changes.append(StateChange(topic.name, index, state, partition.version))
+        return changes
+
+    return await StateWriter(store, metadata).settle(due, lambda: [metadata.fence()])
+
+
+def given_up(
+    state: PartitionStateNode, node_id: int, wanted: Policy, has_lost: bool
+) -> PartitionStateNode:
+    """The state in which ``node_id`` does not lead and, if it has lost some, is not in sync."""
+    resigned = resigning(state, node_id)
+    return forgetting(resigned, node_id, wanted) if has_lost else resigned
+
+
+def _led_again(
+    state: PartitionStateNode, replicas: Sequence[int], node_id: int, rules: TopicRules
+) -> PartitionStateNode:
+    wanted = rules.wanted(len(replicas))
+    return elect(state, replicas, {node_id}, state.controller_epoch, wanted=wanted)
+
+
+def _holds(partition: PartitionInfo, node_id: int) -> bool:
+    return node_id in partition.isr or node_id in partition.elr

@@ -17,7 +17,7 @@ from qbus.names import check_topic_name
 
 from ..metadata_cache import MetadataCache
 from ..metadata_image import Topic
-from .election import first_state
+from .elections import first_state
 from .placement import Assignment, check_assignment, place
 
 DEFAULT = -1

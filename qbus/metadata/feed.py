@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     from .store import MetadataStore
 
 PATH = "/brokers/changes"
-KEPT = 128
+KEPT = 512
 _PREFIX = "change-"
+_DELETED_AT_ONCE = 1000  # ZooKeeper takes 1 MiB in one transaction
 
 
 class Change(NamedTuple):
@@ -48,15 +49,15 @@ async def newest(store: "MetadataStore") -> int:
 
 
 async def prune(store: "MetadataStore", keep: int = KEPT) -> int:
-    """Delete all but the newest ``keep`` changes, in one transaction; how many those were."""
+    """Delete all but the newest ``keep`` changes, the oldest first; how many those were."""
     names = await store.children(PATH)
     old = names[: -max(keep, 1)]
-    if not old:
-        return 0
-    try:
-        await store.transaction([Delete(f"{PATH}/{name}") for name in old])
-    except NodeError:  # another broker prunes as well
-        return 0
+    for start in range(0, len(old), _DELETED_AT_ONCE):
+        some = old[start : start + _DELETED_AT_ONCE]
+        try:
+            await store.transaction([Delete(f"{PATH}/{name}") for name in some])
+        except NodeError:  # another broker prunes as well
+            return start
     return len(old)
 
 

@@ -10,12 +10,14 @@ from typing import Any, cast
 
 from qbus.broker.broker import Broker
 from qbus.broker.context import Peer, RequestContext
-from qbus.broker.controller import Controller, ensure_cluster_id, register_broker
+from qbus.broker.controller import Controller, ensure_cluster_id, fence, give_up, register_broker
 from qbus.broker.metadata_cache import MetadataCache
 from qbus.broker.metadata_image import BrokerInfo
-from qbus.clock import ManualClock
+from qbus.clock import Clock, ManualClock
 from qbus.config import Address, BrokerConfig
 from qbus.metadata import EmbeddedStore, MetadataStore
+from qbus.metadata.feed import newest
+from qbus.metadata.znodes import BrokerNode
 from qbus.wire import API, ApiKey, decode, encode
 
 HERE = BrokerInfo(1, "bus.example", 9092, "rack-1")
@@ -36,7 +38,7 @@ class MetadataPlane:
     async def join(self, *others: BrokerInfo) -> None:
         """Have other brokers register as well; they stay until the store is closed."""
         for other in others:
-            await register_broker(self.store, other, self.clock)
+            await register(self.store, other, self.clock)
 
     async def ask(self, key: ApiKey, version: int, request: Any) -> Any:
         """Send ``request`` over the wire to its handler, and read the response from the wire."""
@@ -55,6 +57,14 @@ class MetadataPlane:
         return decode(api.response, version, answered)
 
 
+async def register(store: MetadataStore, broker: BrokerInfo, clock: Clock) -> int:
+    """Register a broker as if it had just been started; the epoch of its registration."""
+    epoch = await fence(store, broker.id, clock)
+    node = BrokerNode(broker.host, broker.port, epoch, broker.rack, clock.time_ms())
+    await register_broker(store, broker.id, node)
+    return epoch
+
+
 @asynccontextmanager
 async def metadata_plane(
     directory: Path,
@@ -71,10 +81,14 @@ async def metadata_plane(
     plane = MetadataPlane(config, clock, store, metadata, controller)
     try:
         plane.cluster_id = await ensure_cluster_id(store)
-        await plane.join(HERE, *others)
-        await controller.start()
+        await plane.join(*others)
         await metadata.start()
+        await give_up(store, metadata, HERE.id, lambda _, __: False, is_alone=not others)
+        epoch = await register(store, HERE, clock)
+        await metadata.applied(await newest(store))
+        await controller.start(epoch)
         yield plane
     finally:
+        await controller.stop()
         await metadata.close()
         await store.close()

@@ -1,21 +1,45 @@
 """A broker registers under a new epoch each time, and only once at a time."""
 
 import asyncio
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
-from qbus.broker.controller import check_alone, ensure_cluster_id, register_broker
-from qbus.broker.metadata_image import BrokerInfo
+from qbus.broker.controller import (
+    announce_stop,
+    check_alone,
+    end_former_life,
+    ensure_cluster_id,
+    fence,
+    register_broker,
+    unregister_broker,
+)
 from qbus.clock import ManualClock
 from qbus.errors import ConfigError
-from qbus.metadata import Create, Delete, EmbeddedStore
+from qbus.metadata import Create, Delete, EmbeddedStore, MetadataStore
 from qbus.metadata.errors import MalformedNode
 from qbus.metadata.feed import newest
 from qbus.metadata.ids import decode_id
 from qbus.metadata.znodes import CLUSTER_ID, BrokerEpochNode, BrokerNode, ChangeNode
 
-BROKER = BrokerInfo(3, "bus.example", 9092, "r1")
+CLOCK = ManualClock()
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[MetadataStore]:
+    async with EmbeddedStore(tmp_path / "m.db") as store:
+        yield store
+
+
+def broker(epoch: int, directory: str = "disk-1") -> BrokerNode:
+    return BrokerNode("bus.example", 9092, epoch, "r1", 5, directory)
+
+
+async def registered(store: MetadataStore, node_id: int = 3) -> BrokerNode:
+    node = broker(await fence(store, node_id, CLOCK))
+    await register_broker(store, node_id, node)
+    return node
 
 
 async def test_the_cluster_keeps_the_id_it_was_given(tmp_path: Path) -> None:
@@ -27,65 +51,105 @@ async def test_the_cluster_keeps_the_id_it_was_given(tmp_path: Path) -> None:
     assert len(decode_id(cluster_id)) == 16
 
 
-async def test_a_cluster_id_that_cannot_be_read_is_not_replaced(tmp_path: Path) -> None:
-    async with EmbeddedStore(tmp_path / "m.db") as store:
-        await store.transaction([Create(CLUSTER_ID, b"?")])
-        with pytest.raises(MalformedNode):
-            await ensure_cluster_id(store)
+async def test_a_cluster_id_that_cannot_be_read_is_not_replaced(store: MetadataStore) -> None:
+    await store.transaction([Create(CLUSTER_ID, b"?")])
+    with pytest.raises(MalformedNode):
+        await ensure_cluster_id(store)
 
 
-async def test_each_registration_has_a_new_epoch_and_is_announced(tmp_path: Path) -> None:
-    clock = ManualClock()
+async def test_each_life_has_a_new_epoch(tmp_path: Path) -> None:
     for expected in range(3):
         async with EmbeddedStore(tmp_path / "m.db") as store:
-            position = await newest(store)
-            assert await register_broker(store, BROKER, clock) == expected
-            node = await store.get(BrokerNode.path(3))
-            assert node is not None
-            assert BrokerNode.decode(node.data) == BrokerNode(
-                "bus.example", 9092, expected, "r1", clock.time_ms()
-            )
+            assert await fence(store, 3, CLOCK) == expected
             epoch = await store.get(BrokerEpochNode.path(3))
             assert epoch is not None
             assert epoch.version == expected
-            (change,) = await anext(store.changes(position))
-            assert ChangeNode.decode(change.data) == ChangeNode(cluster=True)
 
 
-async def test_an_id_is_registered_once_at_a_time(tmp_path: Path) -> None:
-    async with EmbeddedStore(tmp_path / "m.db") as store:
-        await register_broker(store, BROKER, ManualClock())
-        with pytest.raises(ConfigError, match=r"node\.id=3: a broker with this id is running"):
-            await register_broker(store, BROKER, ManualClock())
-        epoch = await store.get(BrokerEpochNode.path(3))
-        assert epoch is not None
-        assert epoch.version == 0, "the refused one did not fence the other"
+async def test_a_registration_is_announced(store: MetadataStore) -> None:
+    position = await newest(store)
+    node = broker(await fence(store, 3, CLOCK))
+    assert await register_broker(store, 3, node) == position + 1
+    found = await store.get(BrokerNode.path(3))
+    assert found is not None
+    assert BrokerNode.decode(found.data) == node
+    (change,) = await anext(store.changes(position))
+    assert ChangeNode.decode(change.data) == ChangeNode(cluster=True)
 
 
-async def test_the_registration_of_a_broker_that_crashed_is_waited_out(tmp_path: Path) -> None:
-    async with EmbeddedStore(tmp_path / "m.db") as store:
-        await register_broker(store, BROKER, ManualClock())
-        waiting = asyncio.ensure_future(
-            register_broker(store, BROKER, ManualClock(), patience_s=60)
-        )
-        await store.transaction([Create(BrokerNode.path(4), ephemeral=True)])
-        await asyncio.sleep(0.05)
-        assert not waiting.done(), "another broker came, this one did not go"
-        await store.transaction([Delete(BrokerNode.path(3))])
-        assert await waiting == 1
+async def test_who_was_fenced_meanwhile_is_not_registered(store: MetadataStore) -> None:
+    former = await fence(store, 3, CLOCK)
+    await fence(store, 3, CLOCK)
+    with pytest.raises(ConfigError, match=r"node\.id=3: a broker with this id is running"):
+        await register_broker(store, 3, broker(former))
+    assert await store.get(BrokerNode.path(3)) is None
 
 
-async def test_patience_ends(tmp_path: Path) -> None:
-    async with EmbeddedStore(tmp_path / "m.db") as store:
-        await register_broker(store, BROKER, ManualClock())
-        with pytest.raises(ConfigError, match="is running"):
-            await register_broker(store, BROKER, ManualClock(), patience_s=0.05)
+async def test_an_id_is_registered_once_at_a_time(store: MetadataStore) -> None:
+    await registered(store)
+    with pytest.raises(ConfigError, match=r"node\.id=3: a broker with this id is running"):
+        await end_former_life(store, 3, "disk-2")
+    epoch = await store.get(BrokerEpochNode.path(3))
+    assert epoch is not None
+    assert epoch.version == 0, "the refused one did not fence the other"
 
 
-async def test_a_second_broker_is_turned_away(tmp_path: Path) -> None:
-    async with EmbeddedStore(tmp_path / "m.db") as store:
-        await register_broker(store, BROKER, ManualClock())
-        await check_alone(store, 3)
-        await register_broker(store, BrokerInfo(4, "bus.example", 9093), ManualClock())
-        with pytest.raises(ConfigError, match=r"node\.id=4: broker 3 keeps its metadata"):
-            await check_alone(store, 4)
+async def test_what_is_left_of_oneself_goes_at_once(store: MetadataStore) -> None:
+    await registered(store)
+    position = await newest(store)
+    await end_former_life(store, 3, "disk-1")
+    assert await store.get(BrokerNode.path(3)) is None
+    (change,) = await anext(store.changes(position))
+    assert ChangeNode.decode(change.data).cluster, "so that it is taken out of what it led"
+
+
+@pytest.mark.parametrize("data", [b"?", broker(0, "").encode()])
+async def test_a_registration_that_does_not_say_whose_it_is_is_somebody_elses(
+    store: MetadataStore, data: bytes
+) -> None:
+    await store.transaction([Create(BrokerNode.path(3), data)])
+    with pytest.raises(ConfigError, match="is running"):
+        await end_former_life(store, 3, "")
+
+
+async def test_the_registration_of_another_directory_is_waited_out(store: MetadataStore) -> None:
+    await registered(store)
+    waiting = asyncio.ensure_future(end_former_life(store, 3, "disk-2", patience_s=60))
+    await store.transaction([Create(BrokerNode.path(4), ephemeral=True)])
+    await asyncio.sleep(0.05)
+    assert not waiting.done(), "another broker came, this one did not go"
+    await store.transaction([Delete(BrokerNode.path(3))])
+    await waiting
+
+
+async def test_patience_ends(store: MetadataStore) -> None:
+    await registered(store)
+    with pytest.raises(ConfigError, match="is running"):
+        await end_former_life(store, 3, "disk-2", patience_s=0.05)
+
+
+async def test_who_is_about_to_leave_says_so(store: MetadataStore) -> None:
+    node = await registered(store)
+    position = await newest(store)
+    assert await announce_stop(store, 3, node) == position + 1
+    found = await store.get(BrokerNode.path(3))
+    assert found is not None
+    assert BrokerNode.decode(found.data) == node._replace(is_stopping=True)
+
+
+async def test_only_who_is_registered_can_be_about_to_leave(store: MetadataStore) -> None:
+    node = await registered(store)
+    await unregister_broker(store, 3)
+    assert await announce_stop(store, 3, node) is None
+    await unregister_broker(store, 3)
+    successor = await registered(store)
+    assert await announce_stop(store, 3, node) is None, "that is another life"
+    assert await announce_stop(store, 3, successor) is not None
+
+
+async def test_a_second_broker_is_turned_away(store: MetadataStore) -> None:
+    await registered(store, 3)
+    await check_alone(store, 3)
+    await registered(store, 4)
+    with pytest.raises(ConfigError, match=r"node\.id=4: broker 3 keeps its metadata"):
+        await check_alone(store, 4)

@@ -204,15 +204,15 @@ async def test_tells_on_request_what_the_client_may_do(plane: MetadataPlane, ver
 async def test_a_partition_whose_leader_is_gone_has_none(tmp_path: Path, version: int) -> None:
     other = BrokerInfo(2, "b2", 9092)
     async with metadata_plane(tmp_path, others=(other,)) as plane:
-        await plane.controller.create_topics([NewTopic("t", assignment={0: [2, 1], 1: [1, 2]})])
+        await plane.controller.create_topics([NewTopic("t", assignment={0: [2], 1: [1]})])
     async with metadata_plane(tmp_path) as plane:
         (topic,) = (await ask(plane, version, named("t"))).topics
         assert [
             (p.error_code, p.leader_id, p.replica_nodes, p.isr_nodes, p.offline_replicas)
             for p in topic.partitions
         ] == [
-            (ErrorCode.LEADER_NOT_AVAILABLE, -1, [2, 1], [2, 1], [2]),
-            (ErrorCode.NONE, 1, [1, 2], [1], [2]),
+            (ErrorCode.LEADER_NOT_AVAILABLE, -1, [2], [], [2]),
+            (ErrorCode.NONE, 1, [1], [1], []),
         ]
         state = PartitionStateNode(-1, 9, (2,), 1).encode()
         results = await plane.store.transaction(

@@ -1,0 +1,134 @@
+"""Which states are due when brokers come and go: who is in sync no more, and who leads instead.
+
+Pure functions of what is known of the cluster; whoever writes their outcome checks the version that
+it was made from.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from qbus.config import TopicConfig
+from qbus.metadata.znodes import NO_LEADER, PartitionStateNode
+
+from ..metadata_cache import MetadataCache
+from ..metadata_image import PartitionInfo, Topic
+from ..partition_states import Policy, elect, policy, without
+
+
+class TopicRules(NamedTuple):
+    """What a topic's configuration says of its leaders."""
+
+    min_isr: int
+    is_durable: bool
+    is_unclean: bool
+
+    def wanted(self, replicas: int) -> Policy:
+        """For a partition with so many replicas."""
+        return policy(self.min_isr, replicas, is_durable=self.is_durable)
+
+
+class StateChange(NamedTuple):
+    """A state to write for a partition in place of ``version``."""
+
+    topic: str
+    partition: int
+    state: PartitionStateNode
+    version: int
+
+
+class View(NamedTuple):
+    """What decisions are made from: who lives, who of them stays, and the topics' rules."""
+
+    live: Collection[int]
+    electable: Collection[int]
+    controller_epoch: int
+    rules: Callable[[Topic], TopicRules]
+
+
+def rules_of(config: TopicConfig) -> TopicRules:
+    """The rules in a configuration."""
+    return TopicRules(
+        config.min_insync_replicas,
+        config.qbus_durability == "fsync",
+        config.unclean_leader_election_enable,
+    )
+
+
+def view_of(metadata: MetadataCache) -> View:
+    """What decisions are made from, as it is known now."""
+    brokers = metadata.brokers
+    return View(
+        brokers.keys(),
+        {broker.id for broker in brokers.values() if not broker.is_stopping},
+        metadata.cluster.controller_epoch,
+        lambda topic: rules_of(metadata.topic_config(topic)),
+    )
+
+
+def first_state(replicas: Sequence[int], controller_epoch: int) -> PartitionStateNode:
+    """The state of a new partition: the preferred replica leads, all are in sync."""
+    return PartitionStateNode(replicas[0], 0, tuple(replicas), controller_epoch)
+
+
+def due(topics: Iterable[Topic], view: View) -> list[StateChange]:
+    """Every state that is to be another, because brokers are gone or somebody can lead again.
+
+    Whoever is gone is in sync no more, whoever leads: else acks=all waits for it. A partition gets
+    a leader as soon as it can have one.
+    """
+    return [*_changes(topics, view, _due)]
+
+
+def _due(partition: PartitionInfo, view: View, rules: TopicRules) -> PartitionStateNode:
+    wanted = rules.wanted(len(partition.target))
+    state = partition.state(view.controller_epoch)
+    for replica in partition.isr:
+        if replica not in view.live:
+            state = without(state, replica, wanted)
+    if state.leader in view.live:
+        return state
+    elected = elect(
+        state,
+        partition.replicas,
+        view.electable,
+        view.controller_epoch,
+        wanted=wanted,
+        unclean=rules.is_unclean,
+    )
+    return elected if elected.leader != NO_LEADER or state.leader != NO_LEADER else state
+
+
+def handing_over(topics: Iterable[Topic], leader: int, view: View) -> list[StateChange]:
+    """States in which others lead what ``leader`` does now, where there are others in sync."""
+
+    def decide(partition: PartitionInfo, view: View, rules: TopicRules) -> PartitionStateNode:
+        state = partition.state(view.controller_epoch)
+        if partition.leader != leader:
+            return state
+        others = [one for one in partition.isr if one in view.electable and one != leader]
+        if not others:
+            return state
+        return elect(
+            state,
+            partition.replicas,
+            {one for one in view.electable if one != leader},
+            view.controller_epoch,
+            wanted=rules.wanted(len(partition.target)),
+        )
+
+    return [*_changes(topics, view, decide)]
+
+
+def _changes(
+    topics: Iterable[Topic],
+    view: View,
+    decide: Callable[[PartitionInfo, View, TopicRules], PartitionStateNode],
+) -> Iterator[StateChange]:
+    for topic in topics:
+        rules = view.rules(topic)
+        for index, partition in enumerate(topic.partitions):
+            if partition.version < 0:
+                continue
+            state = decide(partition, view, rules)
+            if state != partition.state(view.controller_epoch):
+                yield StateChange(topic.name, index, state, partition.version)

@@ -1,0 +1,90 @@
+"""Writes states of many partitions: in transactions as large as may be, none over another's."""
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+
+from qbus.metadata import MetadataStore, NodeError, Op, Set
+from qbus.metadata.feed import announce, newest, sequence_of
+from qbus.metadata.znodes import ChangeNode, PartitionStateNode
+
+from ..metadata_cache import MetadataCache
+from .elections import StateChange
+
+MAX_BYTES = 512 * 1024  # of a transaction; ZooKeeper takes 1 MiB
+MAX_STATES = 1_000
+_OVERHEAD = 64  # bytes that an operation takes beside its path and its data
+_AT_ONCE = 4
+
+
+class StateWriter:
+    """Brings partitions to the states that are due."""
+
+    def __init__(self, store: MetadataStore, metadata: MetadataCache) -> None:
+        self._store = store
+        self._metadata = metadata
+
+    async def settle(
+        self, due: Callable[[], list[StateChange]], guards: Callable[[], list[Op]]
+    ) -> int:
+        """Write what is due until nothing is; how many states that were.
+
+        ``due`` decides from the metadata as it is then: whatever was overtaken is decided anew.
+        ``guards`` are the checks that go with every transaction.
+
+        Raises:
+            ApiError: a guard cannot be had.
+            StoreUnavailable: the store cannot be used.
+        """
+        written, most = 0, MAX_STATES
+        while changes := due():
+            results = []
+            parts = list(batches(changes, most))
+            for start in range(0, len(parts), _AT_ONCE):
+                some = parts[start : start + _AT_ONCE]
+                results += await asyncio.gather(*(self._write(part, guards()) for part in some))
+            written += sum(len(part) for part, done in zip(parts, results, strict=True) if done)
+            if None in results:
+                most = max(most // 4, 1)  # one that is overtaken holds up those beside it
+                await self._metadata.applied(await newest(self._store))
+            else:
+                most = MAX_STATES
+                await self._metadata.applied(max(done for done in results if done is not None))
+        return written
+
+    async def _write(self, changes: Sequence[StateChange], guards: Sequence[Op]) -> int | None:
+        """The number of the change in the feed; None when it was overtaken."""
+        sets = [
+            Set(PartitionStateNode.path(one.topic, one.partition), one.state.encode(), one.version)
+            for one in changes
+        ]
+        announcement = announce(change_of(changes).encode())
+        try:
+            results = await self._store.transaction([*guards, *sets, announcement])
+        except NodeError:
+            return None
+        return sequence_of(str(results[-1]))
+
+
+def change_of(changes: Sequence[StateChange]) -> ChangeNode:
+    """What the feed says of some changes."""
+    states: dict[str, list[int]] = {}
+    for one in changes:
+        states.setdefault(one.topic, []).append(one.partition)
+    return ChangeNode(states={topic: tuple(some) for topic, some in states.items()})
+
+
+def batches(changes: Sequence[StateChange], most: int) -> Iterator[list[StateChange]]:
+    """The changes in parts, each of at most ``most`` and of what a transaction takes."""
+    part: list[StateChange] = []
+    size = 0
+    for change in changes:
+        path = PartitionStateNode.path(change.topic, change.partition)
+        # The name comes once more, in the announcement.
+        needed = len(path) + len(change.state.encode()) + len(change.topic) + _OVERHEAD
+        if part and (len(part) == most or size + needed > MAX_BYTES):
+            yield part
+            part, size = [], 0
+        part.append(change)
+        size += needed
+    if part:
+        yield part
