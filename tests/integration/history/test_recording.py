@@ -6,16 +6,15 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from tests.history.checker import assert_correct, check
+from tests.history.clients import CONSUMERS, PRODUCERS
+from tests.history.history import History, Outcome
+from tests.history.load import Load
+from tests.history.process import LoadProcess
+from tests.history.reading import read_out
+from tests.history.report import Kind
 from tests.support.broker_process import BrokerProcess
 from tests.support.waiting import wait_until
-
-from .checker import assert_correct, check
-from .clients import CONSUMERS, PRODUCERS
-from .history import History, Outcome
-from .load import Load
-from .process import LoadProcess
-from .reading import read_out
-from .report import Kind
 
 pytestmark = pytest.mark.integration
 

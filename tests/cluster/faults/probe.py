@@ -1,0 +1,98 @@
+"""Asking the cluster itself: what it says of its leaders, and whether it takes records."""
+
+import time
+from collections.abc import Iterable
+from itertools import count
+from typing import Any
+
+import confluent_kafka as ck
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from tests.history.history import History, Outcome, Produce
+
+_numbers = count()
+_QUICK = {
+    "log_level": 2,  # that brokers are away is what happens here
+    "socket.timeout.ms": 5_000,
+    "reconnect.backoff.ms": 20,
+    "reconnect.backoff.max.ms": 500,
+    "topic.metadata.refresh.interval.ms": 500,
+}
+
+
+def create_topic(bootstrap: str, topic: str, partitions: int) -> None:
+    """A topic that loses nothing, and stays available, while one of its replicas is away."""
+    admin = AdminClient({"bootstrap.servers": bootstrap, **_QUICK})
+    config = {"min.insync.replicas": "2", "segment.bytes": "1048576"}
+    admin.create_topics([NewTopic(topic, partitions, 3, config=config)])[topic].result(60)
+
+
+class View:
+    """What brokers say of one topic and of the controller."""
+
+    def __init__(self, bootstrap: str, topic: str) -> None:
+        self._topic = topic
+        self._admin = AdminClient({"bootstrap.servers": bootstrap, **_QUICK})
+
+    def partitions(self) -> dict[int, Any]:
+        """Leader, replicas and ISR of each partition, as some broker has them now; or nothing."""
+        try:
+            topic = self._admin.list_topics(self._topic, timeout=5).topics[self._topic]
+        except ck.KafkaException:
+            return {}
+        return dict(topic.partitions) if topic.error is None else {}
+
+    def leader(self, partition: int) -> int:
+        """The node that leads; negative when there is none."""
+        found = self.partitions().get(partition)
+        return -1 if found is None else int(found.leader)
+
+    def controller(self) -> int:
+        """The controller's node."""
+        node = self._admin.describe_cluster(request_timeout=10).result(20).controller
+        return -1 if node is None else int(node.id)
+
+    def is_whole(self, count: int) -> bool:
+        """Whether all ``count`` partitions have a leader and three replicas in sync."""
+        found = self.partitions().values()
+        return len(found) == count and all(
+            one.error is None and one.leader >= 0 and len(one.isrs) == 3 for one in found
+        )
+
+
+def send_to_all(bootstrap: str, topic: str, partitions: Iterable[int], within: float) -> History:
+    """Have every partition take a record in time, from an idempotent producer; fails if not."""
+    name = f"probe-{next(_numbers)}"
+    history = History()
+    producer = ck.Producer(
+        {
+            "bootstrap.servers": bootstrap,
+            "enable.idempotence": True,
+            "delivery.timeout.ms": int(within * 1000),
+            "request.timeout.ms": 3_000,
+            "linger.ms": 0,
+            "retry.backoff.ms": 50,
+            **_QUICK,
+        }
+    )
+    for partition in partitions:
+        value = f"{name}-{partition}".encode()
+        record = Produce(name, partition, value, time.monotonic())
+        history.produces.append(record)
+
+        def told(
+            error: ck.KafkaError | None, message: ck.Message, record: Produce = record
+        ) -> None:
+            record.ended = time.monotonic()
+            record.error = str(error or "")
+            if error is None:
+                offset = message.offset()
+                assert offset is not None
+                record.outcome, record.offset = Outcome.OK, offset if offset >= 0 else None
+
+        producer.produce(topic, value, partition=partition, on_delivery=told)
+    producer.flush(within + 5)
+    waiting = [str(one) for one in history.produces if one.outcome is not Outcome.OK]
+    assert not waiting, f"not taken within {within:g} s: {waiting}"
+    return history

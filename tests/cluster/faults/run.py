@@ -1,0 +1,160 @@
+"""One run: a topic under load, harm, and in the end the account of everything."""
+
+import random
+import signal
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+from tests.history.checker import check
+from tests.history.history import History, Outcome
+from tests.history.process import LoadProcess
+from tests.history.reading import read_out
+from tests.support.namespaces import Network
+from tests.support.waiting import wait_until
+
+from .probe import View, create_topic, send_to_all
+from .replicas import differences
+from .targets import Cluster
+
+PARTITIONS = 3
+_PATIENCE = 120.0
+"""How long leaders, and replicas in sync, may take here: a slow machine is no fault."""
+
+CLIENTS = (("confluent", "qbus"), ("confluent", "qbus"))
+"""Producers and consumers of a short run."""
+ALL_CLIENTS = (
+    ("confluent", "qbus", "kafka-python", "confluent-relaxed"),
+    ("confluent", "qbus", "kafka-python"),
+)
+
+
+class Run:
+    """Breaks things, lets them heal, and remembers what the clients saw meanwhile."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        topic: str,
+        seed: int | None = None,
+        clients: tuple[Sequence[str], Sequence[str]] = CLIENTS,
+    ) -> None:
+        self.cluster = cluster
+        self.topic = topic
+        self.seed = random.randrange(2**32) if seed is None else seed
+        self.random = random.Random(self.seed)
+        self.view = View(cluster.bootstrap, topic)
+        self.network: Network | None = None
+        self._probes: list[History] = []
+        self._load = LoadProcess(cluster.bootstrap, topic, PARTITIONS, *clients, rate=100)
+        print(f"seed {self.seed}")
+
+    def start(self) -> None:
+        """Create the topic and put load on it."""
+        create_topic(self.cluster.bootstrap, self.topic, PARTITIONS)
+        self.wait_whole()
+        self._load.start()
+        self._load.wait_busy()
+
+    # Harm.
+
+    def kill(self, *nodes: int) -> None:
+        """SIGKILL."""
+        for node in nodes:
+            self.cluster.brokers[node].kill()
+
+    def begin(self, *nodes: int) -> None:
+        """Start those that were killed."""
+        for node in nodes:
+            self.cluster.brokers[node].start(wait=False)
+        for node in nodes:
+            self.cluster.brokers[node].wait_ready()
+
+    def stop(self, *nodes: int) -> None:
+        """SIGSTOP: alive, and silent."""
+        for node in nodes:
+            self.cluster.brokers[node].send_signal(signal.SIGSTOP)
+
+    def resume(self, *nodes: int) -> None:
+        """SIGCONT."""
+        for node in nodes:
+            self.cluster.brokers[node].send_signal(signal.SIGCONT)
+
+    def heal(self) -> None:
+        """End all harm."""
+        if self.network is not None:
+            self.network.heal()
+        dead = [node for node, broker in self.cluster.brokers.items() if not broker.alive]
+        self.resume(*(node for node in self.cluster.brokers if node not in dead))
+        self.begin(*dead)
+
+    # Waiting.
+
+    def wait_deposed(self, node: int) -> None:
+        """Wait until others lead all that ``node`` led."""
+
+        def is_deposed() -> bool:
+            found = self.view.partitions().values()
+            return bool(found) and all(one.leader not in {node, -1} for one in found)
+
+        with self._timed(f"others lead what {node} led"):
+            wait_until(is_deposed, f"leaders other than {node}", _PATIENCE)
+
+    def wait_served(self) -> None:
+        """Wait until every partition takes records."""
+        with self._timed("all partitions take records"):
+            where = self.cluster.bootstrap, self.topic, range(PARTITIONS)
+            self._probes.append(send_to_all(*where, _PATIENCE))
+
+    def wait_whole(self) -> None:
+        """Wait until every partition has all its replicas in sync."""
+        with self._timed("all replicas are in sync"):
+            wait_until(lambda: self.view.is_whole(PARTITIONS), "replicas in sync", _PATIENCE)
+
+    @contextmanager
+    def _timed(self, what: str) -> Iterator[None]:
+        started = time.monotonic()
+        yield
+        print(f"{what} after {time.monotonic() - started:.1f} s")
+
+    # The account.
+
+    def conclude(self) -> History:
+        """End the harm and the load; fail unless all that was promised is true."""
+        self.heal()
+        self.wait_whole()
+        told = self._load.finish()
+        self.wait_served()  # whatever was acknowledged is below these records
+        where = self.cluster.bootstrap, self.topic, range(PARTITIONS)
+        history = History.merged([told, *self._probes, read_out(*where)])
+        report = check(history)
+        print(report)
+        assert not report.findings, str(report)
+        assert history.told(Outcome.OK) > 100
+        for partition, end in history.ends.items():
+            self._compare(partition, end)
+        return history
+
+    def close(self) -> None:
+        """End the load, whatever became of the run."""
+        self._load.kill()
+
+    def _compare(self, partition: int, end: int) -> None:
+        directories = {
+            node: self.cluster.log_dir(node) / f"{self.topic}-{partition}"
+            for node in self.cluster.brokers
+        }
+        found: list[str] = []
+
+        def are_equal() -> bool:
+            found[:] = differences(directories, end)
+            return not found
+
+        _wait(are_equal, f"equal replicas of {partition} below {end}", found)
+
+
+def _wait(condition: Callable[[], bool], what: str, last: list[str]) -> None:
+    try:
+        wait_until(condition, what)
+    except AssertionError as error:
+        raise AssertionError("\n".join([str(error), *last[:5]])) from None

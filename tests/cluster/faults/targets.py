@@ -1,0 +1,47 @@
+"""What faults happen to: Qbus, or Apache Kafka itself, which shows that the harness is right."""
+
+from pathlib import Path
+
+from perf.peers.kafka_cluster import KafkaCluster
+from tests.support.namespaces import Network
+from tests.support.qbus_cluster import NODES, QbusCluster, zookeeper_names
+
+SESSION = 4.0
+"""Seconds after which a broker that says nothing is gone."""
+_LAG_MS = 4_000
+"""After how long a replica that says nothing is out of sync."""
+
+_QBUS = {
+    "zookeeper.session.timeout.ms": f"{SESSION * 1000:.0f}",
+    "replica.lag.time.max.ms": str(_LAG_MS),
+    "group.initial.rebalance.delay.ms": "0",
+}
+_KAFKA = {
+    "broker.session.timeout.ms": f"{SESSION * 1000:.0f}",
+    "broker.heartbeat.interval.ms": "500",
+    "replica.lag.time.max.ms": str(_LAG_MS),
+    "controller.quorum.election.timeout.ms": "1000",
+    "controller.quorum.fetch.timeout.ms": "2000",
+    "offsets.topic.num.partitions": "1",
+    "group.initial.rebalance.delay.ms": "0",
+}
+
+
+Cluster = QbusCluster | KafkaCluster
+"""Three brokers that can be harmed."""
+
+
+def names(target: str, zookeepers: int) -> list[str]:
+    """The names of the namespaces that the target needs."""
+    nodes = [str(node) for node in NODES]
+    return nodes if target == "kafka" else [*nodes, *zookeeper_names(zookeepers)]
+
+
+def cluster(
+    target: str, directory: Path, network: Network | None = None, zookeepers: int = 1
+) -> Cluster:
+    """The cluster of that name, not yet started."""
+    if target == "kafka":
+        return KafkaCluster(directory, _KAFKA, heap="512M", network=network)
+    options = [word for pair in _QBUS.items() for word in ("-o", "=".join(pair))]
+    return QbusCluster(directory, *options, zookeepers=zookeepers, network=network)

@@ -1,0 +1,127 @@
+"""Networks that are cut: between brokers, between brokers and ZooKeeper, one way and again."""
+
+import time
+
+import pytest
+
+from tests.support.namespaces import Network
+from tests.support.waiting import wait_until
+
+from .run import Run
+from .targets import SESSION
+
+pytestmark = pytest.mark.integration
+
+NODES = {1, 2, 3}
+ZOOKEEPER = "zk1"
+
+
+@pytest.fixture
+def zookeeper(target: str, network: Network) -> str:
+    """The name of the ZooKeeper."""
+    if target == "kafka":
+        pytest.skip("Kafka has no ZooKeeper")
+    return ZOOKEEPER
+
+
+def wait_out_of_sync(run: Run, node: int) -> None:
+    wait_until(
+        lambda: (
+            (now := run.view.partitions())
+            and all(node not in one.isrs for one in now.values() if one.leader != node)
+        ),
+        f"{node} to be out of sync",
+        60,
+    )
+
+
+def test_a_leader_is_cut_from_everyone(networked_run: Run, network: Network) -> None:
+    run = networked_run
+    leader = run.view.leader(0)
+    network.isolate([str(leader)])
+    run.wait_deposed(leader)
+    run.wait_served()
+    run.conclude()
+
+
+def test_a_follower_is_cut_from_its_leader_alone(networked_run: Run, network: Network) -> None:
+    run = networked_run
+    found = run.view.partitions()[0]
+    follower = next(node for node in found.replicas if node != found.leader)
+    network.cut(str(follower), str(found.leader))
+    wait_until(
+        lambda: (now := run.view.partitions()) and len(now[0].isrs) < 3,
+        "a replica to be out of sync",
+        60,
+    )
+    run.wait_served()
+    run.conclude()
+
+
+def test_requests_arrive_and_answers_do_not(networked_run: Run, network: Network) -> None:
+    run = networked_run
+    leader = run.view.leader(0)
+    for other in NODES - {leader}:
+        network.cut(str(leader), str(other), both=False)
+    time.sleep(SESSION)
+    run.conclude()
+
+
+def test_cuts_come_and_go(networked_run: Run, network: Network) -> None:
+    run = networked_run
+    for _ in range(4):
+        one, other = run.random.sample(sorted(network.hosts), 2)
+        network.cut(one, other, both=run.random.random() < 0.5)
+        time.sleep(run.random.uniform(0.2, 3.0))
+        network.heal()
+        time.sleep(run.random.uniform(0.0, 1.0))
+    run.wait_served()
+    run.conclude()
+
+
+def test_a_leader_is_cut_from_zookeeper(
+    networked_run: Run, network: Network, zookeeper: str
+) -> None:
+    run = networked_run
+    leader = run.view.leader(0)
+    network.cut(str(leader), zookeeper)
+    run.wait_deposed(leader)
+    run.wait_served()
+    run.conclude()
+
+
+def test_the_controller_is_cut_from_zookeeper(
+    networked_run: Run, network: Network, zookeeper: str
+) -> None:
+    run = networked_run
+    controller = run.view.controller()
+    network.cut(str(controller), zookeeper)
+    run.wait_deposed(controller)
+    run.wait_served()
+    run.conclude()
+
+
+def test_everyone_is_cut_from_zookeeper(
+    networked_run: Run, network: Network, zookeeper: str
+) -> None:
+    run = networked_run
+    network.isolate([zookeeper])
+    time.sleep(SESSION * 1.5)
+    network.heal()
+    run.wait_served()
+    run.conclude()
+
+
+def test_a_session_ends_in_the_middle_of_a_change(
+    networked_run: Run, network: Network, zookeeper: str
+) -> None:
+    """The leader takes a replica out of sync; it is done, but nobody tells the leader in time."""
+    run = networked_run
+    found = run.view.partitions()[0]
+    leader = found.leader
+    follower = next(node for node in found.replicas if node != leader)
+    network.cut(str(follower), str(leader))
+    network.cut(zookeeper, str(leader), both=False)
+    run.wait_deposed(leader)
+    run.wait_served()
+    run.conclude()

@@ -1,0 +1,68 @@
+"""Brokers that are killed, or stopped for longer than their session lasts."""
+
+import pytest
+
+from tests.support.waiting import wait_until
+
+from .run import Run
+
+pytestmark = pytest.mark.integration
+
+
+def test_a_leader_is_killed(run: Run) -> None:
+    leader = run.view.leader(0)
+    run.kill(leader)
+    run.wait_deposed(leader)
+    run.wait_served()
+    run.begin(leader)
+    run.conclude()
+
+
+def test_a_follower_is_killed(run: Run) -> None:
+    found = run.view.partitions()[0]
+    follower = next(node for node in found.replicas if node != found.leader)
+    run.kill(follower)
+    run.wait_served()
+    run.begin(follower)
+    run.conclude()
+
+
+def test_the_controller_is_killed(run: Run) -> None:
+    controller = run.view.controller()
+    run.kill(controller)
+    run.wait_deposed(controller)
+    run.wait_served()
+    assert run.view.controller() != controller
+    run.begin(controller)
+    run.conclude()
+
+
+def test_all_are_killed_at_once(run: Run) -> None:
+    nodes = list(run.cluster.brokers)
+    run.kill(*nodes)
+    run.begin(*nodes)
+    run.wait_served()
+    run.conclude()
+
+
+def test_a_leader_stops_for_longer_than_its_session(run: Run) -> None:
+    leader = run.view.leader(0)
+    run.stop(leader)
+    run.wait_deposed(leader)
+    run.wait_served()
+    run.resume(leader)  # it took itself for the leader a moment ago
+    run.conclude()
+
+
+def test_a_follower_stops_for_longer_than_its_session(run: Run) -> None:
+    found = run.view.partitions()[0]
+    follower = next(node for node in found.replicas if node != found.leader)
+    run.stop(follower)
+    wait_until(
+        lambda: (now := run.view.partitions()) and follower not in now[0].isrs,
+        "the follower to be out of sync",
+        60,
+    )
+    run.wait_served()
+    run.resume(follower)
+    run.conclude()

@@ -1,0 +1,109 @@
+"""Three Qbus brokers and their ZooKeeper, each with a network of its own if asked for."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from .broker_process import BrokerProcess
+from .namespaces import Network
+from .ports import free_port
+from .server_process import ServerProcess
+from .zookeeper_process import ZooKeeperProcess
+
+NODES = (1, 2, 3)
+
+
+def zookeeper_names(count: int) -> list[str]:
+    """The names of the ZooKeepers in a network."""
+    return [f"zk{number}" for number in range(1, count + 1)]
+
+
+class QbusCluster:
+    """Brokers 1 to 3 on one or three ZooKeepers, started on entry and killed on exit.
+
+    ``options`` are further arguments for each broker. A ``network`` has a namespace for each of
+    NODES and of :func:`zookeeper_names`.
+    """
+
+    name = "qbus"
+
+    def __init__(
+        self,
+        directory: Path,
+        *options: str,
+        zookeepers: int = 1,
+        network: Network | None = None,
+    ) -> None:
+        self.directory = directory
+        self.zookeepers = _zookeepers(zookeepers, network)
+        self.brokers: dict[int, BrokerProcess] = {}
+        for node in NODES:
+            broker = BrokerProcess(
+                self.log_dir(node),
+                *("--node-id", str(node)),
+                *("--zookeeper", f"{self.zookeeper_address}/qbus"),
+                *options,
+            )
+            if network is not None:
+                broker.host, broker.prefix = network.hosts[str(node)], network.prefix(str(node))
+            self.brokers[node] = broker
+
+    @property
+    def zookeeper_address(self) -> str:
+        """The addresses of the ZooKeepers."""
+        return ",".join(zookeeper.bootstrap for zookeeper in self.zookeepers)
+
+    @property
+    def bootstrap(self) -> str:
+        """The addresses for clients."""
+        return ",".join(broker.bootstrap for broker in self.brokers.values())
+
+    def log_dir(self, node: int) -> Path:
+        """The directory of a node that holds one directory for each replica."""
+        return self.directory / f"node-{node}"
+
+    def __enter__(self) -> Self:
+        try:
+            _start(self.zookeepers)
+            _start(list(self.brokers.values()))
+        except BaseException:
+            self._reap()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._reap()
+
+    def _reap(self) -> None:
+        for server in [*self.brokers.values(), *self.zookeepers]:
+            if server.alive:
+                server.kill()
+
+
+def _start(servers: Sequence[ServerProcess]) -> None:
+    for server in servers:
+        server.start(wait=False)
+    for server in servers:
+        server.wait_ready()
+
+
+def _zookeepers(count: int, network: Network | None) -> list[ZooKeeperProcess]:
+    names = zookeeper_names(count)
+    hosts = [network.hosts[name] if network else "127.0.0.1" for name in names]
+    lines = [
+        f"server.{number}={host}:{free_port()}:{free_port()}"
+        for number, host in enumerate(hosts, 1)
+    ]
+    found = []
+    for number, (name, host) in enumerate(zip(names, hosts, strict=True), 1):
+        ensemble = lines if count > 1 else ()
+        zookeeper = ZooKeeperProcess(number=number, ensemble=ensemble, host=host)
+        zookeeper.prefix = network.prefix(name) if network else ()
+        found.append(zookeeper)
+    return found
