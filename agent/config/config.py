@@ -59,6 +59,9 @@ class Source:
         rules.whole(1, 3_600_000),
         "How long a record of several lines is waited for to go on.",
     )
+    multiline_max_lines: int = setting(
+        500, rules.whole(1, 1_000_000), "The most lines of one record."
+    )
     line_limit_bytes: int = setting(
         512 * 1024, rules.whole(16, 64 * _MIB), "The longest record; see `line_too_long`."
     )
@@ -74,6 +77,12 @@ class Source:
         False,
         rules.boolean(),
         "Whether files that end in `.gz` are unpacked and read, once; else they are left alone.",
+    )
+    rotated_timeout_ms: int = setting(
+        10_000,
+        rules.whole(10, 86_400_000),
+        "How long a file that was renamed or deleted is waited for to grow; then its unfinished"
+        " last line is shipped as it is, and if no path matches it any more, it is closed.",
     )
     close_idle_ms: int = setting(
         300_000,
