@@ -1,0 +1,81 @@
+"""How far one file was delivered to one topic."""
+
+import json
+from typing import Any, Self
+
+from ..tailing.identity import NOTHING, Fingerprint, Identity
+
+
+class Position:
+    """What is remembered of a file.
+
+    offset: everything before it is acknowledged, in bytes (of a gzip file: of what is in it).
+    tail: length and CRC-32 of the last bytes before it, to know a copy of the file by.
+    partition: where its records go, whatever becomes of the topic; -1: not chosen yet.
+    is_done: nothing will come any more. seen_at: when it was last there, ms since the epoch.
+    """
+
+    __slots__ = (
+        "fingerprint",
+        "identity",
+        "is_done",
+        "number",
+        "offset",
+        "partition",
+        "path",
+        "seen_at",
+        "tail",
+        "topic",
+    )
+
+    def __init__(self, identity: Identity, topic: str, path: str) -> None:
+        self.number = -1
+        self.identity = identity
+        self.topic = topic
+        self.path = path
+        self.fingerprint: Fingerprint = NOTHING
+        self.partition = -1
+        self.offset = 0
+        self.tail = (0, 0)
+        self.is_done = False
+        self.seen_at = 0
+
+    def restart(self, fingerprint: Fingerprint = NOTHING) -> None:
+        """It is another file now, or emptied: begin anew."""
+        self.offset = 0
+        self.tail = (0, 0)
+        self.is_done = False
+        self.fingerprint = fingerprint
+
+    def to_json(self) -> bytes:
+        """One line that says it all."""
+        document: dict[str, Any] = {
+            "number": self.number,
+            "device": self.identity.device,
+            "inode": self.identity.inode,
+            "topic": self.topic,
+            "path": self.path,
+            "head": self.fingerprint,
+            "partition": self.partition,
+            "offset": self.offset,
+            "tail": self.tail,
+            "done": self.is_done,
+            "seen": self.seen_at,
+        }
+        return json.dumps(document, separators=(",", ":")).encode()
+
+    @classmethod
+    def from_json(cls, document: dict[str, Any]) -> Self:
+        """The reverse; raises KeyError, TypeError or ValueError for anything else."""
+        identity = Identity(int(document["device"]), int(document["inode"]))
+        position = cls(identity, str(document["topic"]), str(document["path"]))
+        length, digest = document["head"]
+        position.fingerprint = Fingerprint(int(length), str(digest))
+        position.number = int(document["number"])
+        position.partition = int(document["partition"])
+        position.offset = int(document["offset"])
+        size, crc = document["tail"]
+        position.tail = (int(size), int(crc))
+        position.is_done = bool(document["done"])
+        position.seen_at = int(document["seen"])
+        return position

@@ -1,0 +1,104 @@
+"""What is in a file, from any byte of it on: as it is, or unpacked. Everything raises OSError."""
+
+import errno
+import os
+import zlib
+from typing import Protocol
+
+_GZIP = 16 + zlib.MAX_WBITS
+_READ_BYTES = 64 * 1024
+
+
+class Content(Protocol):
+    """Reads of a file. ``is_complete``: nothing can come after what was read."""
+
+    is_complete: bool
+
+    def read(self, offset: int, size: int) -> bytes:
+        """Up to ``size`` bytes from ``offset`` on; fewer only at the end."""
+
+    def next_data(self, offset: int) -> int | None:
+        """Where something begins that was ever written, from ``offset`` on; None: nowhere."""
+
+
+class PlainContent:
+    """A file as it is."""
+
+    is_complete = False
+
+    def __init__(self, file: int) -> None:
+        self._file = file
+
+    def read(self, offset: int, size: int) -> bytes:
+        """Up to ``size`` bytes from ``offset`` on; fewer only at the end."""
+        return os.pread(self._file, size, offset)
+
+    def next_data(self, offset: int) -> int | None:
+        """Behind the hole that begins at ``offset``, if there is one (lseek(2), SEEK_DATA)."""
+        try:
+            return os.lseek(self._file, offset, os.SEEK_DATA)
+        except OSError as error:
+            if error.errno == errno.ENXIO:
+                return None
+            return offset  # a file system that knows no holes
+
+
+class GzipContent:
+    """What is packed in a gzip file (RFC 1952), of one member or more; read once, forward.
+
+    Only what was read last can be read again, in part or whole.
+    """
+
+    def __init__(self, file: int) -> None:
+        self.is_complete = False
+        self._file = file
+        self._packed_offset = 0
+        self._member = zlib.decompressobj(_GZIP)
+        self._start = 0
+        self._buffer = bytearray()
+
+    def read(self, offset: int, size: int) -> bytes:
+        """Up to ``size`` bytes from ``offset`` on; fewer only at the end, or where it is not whole.
+
+        Raises OSError for what is no gzip.
+        """
+        if offset < self._start:
+            self.__init__(self._file)  # type: ignore[misc] # from the beginning again
+        while self._start + len(self._buffer) < offset + size and self._unpack():
+            surplus = min(offset - self._start, len(self._buffer))
+            if surplus > 0:
+                del self._buffer[:surplus]
+                self._start += surplus
+        surplus = min(offset - self._start, len(self._buffer))
+        del self._buffer[:surplus]
+        self._start += surplus
+        return bytes(self._buffer[:size]) if self._start == offset else b""
+
+    def next_data(self, offset: int) -> int:
+        """There are no holes."""
+        return offset
+
+    def _unpack(self) -> bool:
+        """Unpack a little more; whether there was any."""
+        packed = self._member.unconsumed_tail
+        if not packed:
+            packed = os.pread(self._file, _READ_BYTES, self._packed_offset)
+            self._packed_offset += len(packed)
+            if not packed:
+                return False
+        if self._member.eof:
+            self._member = zlib.decompressobj(_GZIP)
+        try:
+            self._buffer += self._member.decompress(packed, _READ_BYTES)
+        except zlib.error as error:
+            raise OSError(f"damaged gzip file: {error}") from error
+        if self._member.eof:
+            self._packed_offset -= len(self._member.unused_data)
+        at_end = not os.pread(self._file, 1, self._packed_offset)
+        self.is_complete = self._member.eof and at_end
+        return True
+
+
+def open_regular(path: str) -> int:
+    """Open a file without waiting for anything, whatever it is."""
+    return os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)

@@ -1,0 +1,270 @@
+"""A file that is followed: the thin shell around what decides.
+
+Nothing here waits: regular files are read where they are, a bounded number of bytes at a time.
+"""
+
+import os
+import stat
+import zlib
+from collections import deque
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ..positions.position import Position
+from .content import Content, GzipContent, PlainContent, open_regular
+from .following import Change, compare
+from .framing import Flush, Frame
+from .identity import Fingerprint, Identity
+from .source import Labels, SourceReader
+
+_TAIL_BYTES = 256
+_NEWLINE = 10
+_PAGE_BYTES = 4096
+
+
+class Chunk(NamedTuple):
+    """Records in a row of one file, from ``start`` up to ``end`` of it."""
+
+    file: "TailedFile"
+    incarnation: int
+    start: int
+    end: int
+    tail: tuple[int, int]
+    values: Sequence[bytes]
+    offsets: Sequence[int] | None
+
+
+class Span:
+    """A part of a file on its way: where it ends, and whether it is delivered."""
+
+    __slots__ = ("end", "is_done", "tail")
+
+    def __init__(self, end: int, tail: tuple[int, int]) -> None:
+        self.end = end
+        self.tail = tail
+        self.is_done = False
+
+
+class TailedFile:
+    """One file, of one source. Times are in seconds of the monotonic clock.
+
+    read: up to where records were made of it. size: its end at the last look (in a gzip file: what
+    is known of its end). rest: bytes after the last record that are no record yet.
+    incarnation: how often it became another file while it was followed.
+    is_left: it was renamed or deleted. is_gone: it has no name that could be found.
+    """
+
+    __slots__ = (
+        "acknowledged_rate",
+        "behind_since",
+        "changed_at",
+        "content",
+        "descriptor",
+        "error",
+        "has_lines",
+        "incarnation",
+        "is_gone",
+        "is_left",
+        "is_ready",
+        "labels",
+        "mtime",
+        "path",
+        "position",
+        "read",
+        "rest",
+        "scanned",
+        "size",
+        "source",
+        "spans",
+    )
+
+    def __init__(self, path: str, position: Position, source: SourceReader) -> None:
+        self.path = path
+        self.position = position
+        self.source = source
+        self.read = position.offset
+        self.size = position.offset
+        self.mtime = -1
+        self.rest = 0
+        self.has_lines = False
+        self.scanned = 0
+        self.incarnation = 0
+        self.descriptor: int | None = None
+        self.content: Content | None = None
+        self.is_left = False
+        self.is_gone = False
+        self.is_ready = False
+        self.changed_at = 0.0
+        self.behind_since: float | None = None
+        self.acknowledged_rate = 0.0
+        self.error: str | None = None
+        self.spans: deque[Span] = deque()
+        self.labels: Labels | None = None
+
+    @property
+    def identity(self) -> Identity:
+        """Which file it is."""
+        return self.position.identity
+
+    @property
+    def is_gzip(self) -> bool:
+        """Whether what is packed in it is shipped."""
+        return self.source.reads_gzip and self.path.endswith(".gz")
+
+    @property
+    def is_read(self) -> bool:
+        """Whether there is nothing in it that was not read."""
+        if isinstance(self.content, GzipContent) or self.is_gzip:
+            return self.position.is_done or (self.content is not None and self.content.is_complete)
+        return self.read + self.rest >= self.size
+
+    def open(self) -> None:
+        """Open it, if it is still what the path leads to. Raises OSError."""
+        if self.descriptor is not None:
+            return
+        descriptor = open_regular(self.path)
+        try:
+            found = os.fstat(descriptor)
+            if not stat.S_ISREG(found.st_mode) or Identity.of(found) != self.identity:
+                raise FileNotFoundError(f"{self.path} is another file now")
+        except OSError:
+            os.close(descriptor)
+            raise
+        self.descriptor = descriptor
+        self.content = GzipContent(descriptor) if self.is_gzip else PlainContent(descriptor)
+
+    def close(self) -> None:
+        """Let go of the descriptor."""
+        if self.descriptor is not None:
+            os.close(self.descriptor)
+            self.descriptor = None
+            self.content = None
+
+    def look(self, now: float) -> Change:
+        """See what happened to it since it was read. Raises OSError."""
+        self.open()
+        assert self.descriptor is not None
+        assert self.content is not None
+        found = os.fstat(self.descriptor)
+        if found.st_size != self.size or found.st_mtime_ns != self.mtime:
+            self.changed_at = now
+        self.is_gone = self.is_gone or not found.st_nlink
+        self.mtime = found.st_mtime_ns
+        self.size = found.st_size
+        if self.is_gzip:
+            return Change.NONE if self.is_read else Change.GROWN
+        head = self.content.read(0, self.source.fingerprint_bytes)
+        change = compare(self.read, self.size, self.position.fingerprint, head)
+        if change is Change.RESTARTED:
+            self.restart(Fingerprint.of(head))
+        elif len(head) > self.position.fingerprint.length:
+            self.position.fingerprint = Fingerprint.of(head)
+            self.source.positions.change(self.position)
+        if self.size > self.read:
+            self.behind_since = self.behind_since or now
+        return change
+
+    def restart(self, fingerprint: Fingerprint) -> None:
+        """It is read from the start, for it is another file, or was emptied."""
+        self.incarnation += 1
+        self.read = self.rest = self.scanned = 0
+        self.has_lines = False
+        self.spans.clear()
+        self.position.restart(fingerprint)
+        self.source.positions.change(self.position)
+
+    def take(self, most: int, flush: Flush = Flush.NOTHING) -> Chunk | None:
+        """The next records, made of about ``most`` bytes; None: there are none now.
+
+        Raises OSError.
+        """
+        self.open()
+        assert self.content is not None
+        framer = self.source.framer(self.content)
+        if not self.read and framer.encoding.mark:
+            self.read = framer.encoding.mark
+        if self.scanned:
+            return self._take_too_long(most)
+        size = max(most, self.rest + 1)
+        while True:
+            data = self.content.read(self.read, size)
+            frame = framer.frame(data, flush)
+            if frame.consumed or frame.is_too_long or len(data) < size or size >= framer.most:
+                break
+            size = min(2 * size, framer.most)
+        if data and not data.strip(b"\0") and self._skip_hole():
+            return Chunk(self, self.incarnation, self.read, self.read, (0, 0), (), None)
+        if frame.is_too_long:
+            self.scanned = len(data)
+            return self._take_too_long(most)
+        if len(data) < size and self.content.is_complete and flush is not Flush.ALL:
+            frame = framer.frame(data, Flush.ALL)
+        self.rest = len(data) - frame.consumed if len(data) < size else 0
+        unfinished = memoryview(data)[frame.consumed :]
+        self.has_lines = framer.grouping is not None and _NEWLINE in unfinished[:framer.limit]
+        return self._chunk(frame, data) if frame.consumed else None
+
+    def acknowledge(self, chunk: Chunk) -> None:
+        """Records are delivered: they are behind the position once all before them are."""
+        if chunk.incarnation != self.incarnation:
+            return
+        for span in self.spans:
+            if span.end == chunk.end:
+                span.is_done = True
+                break
+        while self.spans and self.spans[0].is_done:
+            span = self.spans.popleft()
+            self.position.offset, self.position.tail = span.end, span.tail
+        self.source.positions.move(self.position)
+        if self.content is not None and self.content.is_complete and not self.spans:
+            self.note_done()
+
+    def note_done(self) -> None:
+        """Nothing will come any more."""
+        self.position.is_done = True
+        self.source.positions.change(self.position)
+
+    def _take_too_long(self, most: int) -> Chunk | None:
+        """The record of a line that is to be truncated, once its end is found."""
+        assert self.content is not None
+        framer = self.source.framer(self.content)
+        while True:
+            data = self.content.read(self.read + self.scanned, most)
+            if not data:
+                self.rest = self.scanned
+                return None
+            lines, consumed, _ = framer.encoding.cut(data)
+            if lines:
+                break
+            self.scanned += len(data) // framer.encoding.width * framer.encoding.width
+            if len(data) == most:
+                return Chunk(self, self.incarnation, self.read, self.read, (0, 0), (), None)
+        end = self.scanned + len(lines[0]) + framer.encoding.width
+        head = self.content.read(self.read, framer.limit)
+        self.scanned = 0
+        self.rest = 0
+        return self._chunk(Frame([framer.truncated(head)], [0], end), head)
+
+    def _chunk(self, frame: Frame, data: bytes) -> Chunk:
+        start, end = self.read, self.read + frame.consumed
+        tail = data[max(0, frame.consumed - _TAIL_BYTES) : frame.consumed]
+        self.read = end
+        mark = (len(tail), zlib.crc32(tail))
+        self.spans.append(Span(end, mark))
+        return Chunk(self, self.incarnation, start, end, mark, frame.values, frame.offsets)
+
+    def _skip_hole(self) -> bool:
+        """Go on behind a hole of a sparse file, and the NUL bytes behind it; whether there was one.
+
+        A hole that nothing comes after stays unread: what may be written there is not known yet.
+        """
+        assert self.content is not None
+        behind = self.content.next_data(self.read)
+        if behind == self.read:
+            return False
+        if behind is None:
+            self.rest = self.size - self.read
+            return True
+        page = self.content.read(behind, _PAGE_BYTES)
+        self.read = behind + len(page) - len(page.lstrip(b"\0"))
+        return True

@@ -1,0 +1,108 @@
+"""What a source says of its files, ready for use."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cached_property
+
+from ..config import Bound, Source, Tailing, Template
+from ..config.config import TRUNCATE
+from ..positions.positions import Positions
+from .content import Content
+from .framing import Framer
+from .multiline import Grouping
+from .text import Encoding
+
+_MARKED = {"utf-16", "utf-32", "utf-8-sig"}
+Headers = Sequence[tuple[str, bytes]]
+
+
+class Labels:
+    """The keys and headers of one file's records."""
+
+    __slots__ = ("_headers", "_key")
+
+    def __init__(self, key: Bound | None, headers: Sequence[tuple[str, Bound]]) -> None:
+        self._key = key
+        self._headers = headers
+
+    def keys(self, offsets: Sequence[int]) -> list[bytes] | None:
+        """The key of the record at each offset."""
+        return None if self._key is None else self._key.render_all(offsets)
+
+    def headers(self, offsets: Sequence[int]) -> list[Headers] | None:
+        """The headers of the record at each offset."""
+        if not self._headers:
+            return None
+        if all(bound.constant is not None for _, bound in self._headers):
+            return [[(name, bound.render(0)) for name, bound in self._headers]] * len(offsets)
+        columns = [bound.render_all(offsets) for _, bound in self._headers]
+        names = [name for name, _ in self._headers]
+        return [list(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
+class SourceReader:
+    """A source with all that its files need. ``host``: what ``{host}`` stands for."""
+
+    def __init__(self, config: Source, tailing: Tailing, positions: Positions, host: str) -> None:
+        self.config = config
+        self.positions = positions
+        self.fingerprint_bytes = tailing.fingerprint_bytes
+        self.reads_gzip = config.gzip
+        self._host = host
+        self._framers: dict[Encoding, Framer] = {}
+
+    @property
+    def topic(self) -> str:
+        """Where its records go."""
+        return self.config.topic
+
+    @property
+    def name(self) -> str:
+        """What it is remembered by."""
+        return "\n".join((self.topic, *self.config.paths))
+
+    def framer(self, content: Content) -> Framer:
+        """How a file of that content is cut into records."""
+        if self.config.encoding not in _MARKED:
+            return self._framer
+        encoding = Encoding.of(self.config.encoding, content.read(0, 4))
+        framer = self._framers.get(encoding)
+        if framer is None:
+            framer = self._framers[encoding] = replace(self._framer, encoding=encoding)
+        return framer
+
+    def labels(self, path: str, inode: int) -> Labels | None:
+        """Keys and headers of a file; None where its records have none."""
+        templates = self._templates
+        if not templates:
+            return None
+        values: dict[str, str | bytes | int] = {
+            "host": self._host,
+            "path": path,
+            "name": os.path.basename(path),  # noqa: PTH119 - as bytes may be in it
+            "inode": inode,
+        }
+        for template in templates:
+            for name in template.environment:
+                values[f"env.{name}"] = os.environ.get(name, "")
+        key = self.config.key and self.config.key.bind(values)
+        return Labels(key, [(name, one.bind(values)) for name, one in self.config.headers])
+
+    @cached_property
+    def _templates(self) -> list[Template]:
+        every = [template for _, template in self.config.headers]
+        return [*every, self.config.key] if self.config.key is not None else every
+
+    @cached_property
+    def _framer(self) -> Framer:
+        config = self.config
+        marker = config.truncation_marker.encode()
+        start = config.multiline_start
+        return Framer(
+            limit=config.line_limit_bytes,
+            marker=marker if config.line_too_long == TRUNCATE else None,
+            encoding=Encoding.of(config.encoding),
+            grouping=None if start is None else Grouping(start, config.multiline_max_lines),
+            wants_offsets=bool(self._templates),
+        )
