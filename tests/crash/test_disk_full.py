@@ -1,7 +1,6 @@
 """A full disk: what is stored is read, what is new is refused for now, and space ends it."""
 
 import os
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,6 +8,7 @@ import pytest
 from confluent_kafka import KafkaError, Producer
 
 from tests.support.broker_process import BrokerProcess
+from tests.support.small_disk import CannotMountError, small_disk
 
 from .audit import Acknowledged, audit, read_all
 from .test_sigkill import create_topic
@@ -19,21 +19,13 @@ _SIZE = "48m"
 
 
 @pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
+def disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of its own that is soon full."""
-    directory = tmp_path / "disk"
-    directory.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", f"size={_SIZE}", "tmpfs", str(directory)]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-    except FileNotFoundError:
-        pytest.skip("mount is not installed")
-    if done.returncode:
-        pytest.skip(f"a small disk needs the right to mount: {done.stderr.strip()}")
-    try:
-        yield directory
-    finally:
-        subprocess.run(["umount", "-l", str(directory)], check=True)
+        with small_disk(tmp_path / "disk", _SIZE) as directory:
+            yield directory
+    except CannotMountError as reason:
+        pytest.skip(str(reason))
 
 
 def produce_until_refused(bootstrap: str, acknowledged: Acknowledged) -> list[KafkaError]:
@@ -65,10 +57,10 @@ def produce_until_refused(bootstrap: str, acknowledged: Acknowledged) -> list[Ka
     return errors
 
 
-def test_reads_go_on_and_writes_resume_when_space_returns(small_disk: Path) -> None:
-    ballast = small_disk / "ballast"
+def test_reads_go_on_and_writes_resume_when_space_returns(disk: Path) -> None:
+    ballast = disk / "ballast"
     ballast.write_bytes(os.urandom(16 << 20))
-    with BrokerProcess(small_disk / "data") as broker:
+    with BrokerProcess(disk / "data") as broker:
         create_topic(broker.bootstrap, "full", 1, **{"segment.bytes": "8388608"})
         acknowledged = Acknowledged()
         refused = produce_until_refused(broker.bootstrap, acknowledged)

@@ -24,17 +24,6 @@ def zookeeper(target: str, network: Network) -> str:
     return ZOOKEEPER
 
 
-def wait_out_of_sync(run: Run, node: int) -> None:
-    wait_until(
-        lambda: (
-            (now := run.view.partitions())
-            and all(node not in one.isrs for one in now.values() if one.leader != node)
-        ),
-        f"{node} to be out of sync",
-        60,
-    )
-
-
 def test_a_leader_is_cut_from_everyone(networked_run: Run, network: Network) -> None:
     run = networked_run
     leader = run.view.leader(0)

@@ -1,0 +1,79 @@
+"""A replica whose disk is full for a while, and one whose disk has changed a bit."""
+
+import errno
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.small_disk import CannotMountError, small_disk
+from tests.support.waiting import wait_until
+
+from .replicas import batches
+from .run import Run
+from .targets import cluster
+
+pytestmark = pytest.mark.integration
+
+_NODE = 2
+
+
+@pytest.fixture
+def crowded(target: str, tmp_path: Path) -> Iterator[Run]:
+    """A cluster of which one broker has a small disk."""
+    if target == "kafka":
+        pytest.skip("Kafka stops when its only disk fails")
+    try:
+        with small_disk(tmp_path / f"node-{_NODE}", "24m"), cluster(target, tmp_path) as whole:
+            run = Run(whole, "crowded")
+            try:
+                run.start()
+                yield run
+            finally:
+                run.close()
+    except CannotMountError as reason:
+        pytest.skip(str(reason))
+
+
+def fill(disk: Path) -> Path:
+    """Leave no room; what to remove to have it back."""
+    ballast = disk / "ballast"
+    with ballast.open("wb", buffering=0) as file:
+        try:
+            while True:
+                file.write(os.urandom(1 << 16))
+        except OSError as error:
+            assert error.errno == errno.ENOSPC
+    return ballast
+
+
+@pytest.mark.nightly
+def test_one_disk_is_full_for_a_while(crowded: Run) -> None:
+    run = crowded
+    ballast = fill(run.cluster.log_dir(_NODE))
+    wait_until(
+        lambda: (now := run.view.partitions()) and all(_NODE not in o.isrs for o in now.values()),
+        "the full replica to be out of sync",
+        90,
+    )
+    run.wait_served()
+    ballast.unlink()
+    run.conclude()
+
+
+def test_a_bit_has_changed_on_one_replica(run: Run) -> None:
+    found = run.view.partitions()[0]
+    victim = run.random.choice(list(found.replicas))
+    directory = run.cluster.log_dir(victim) / f"{run.topic}-0"
+    wait_until(lambda: len(batches(directory)) > 20, "some batches")
+    run.kill(victim)
+    segment = max(directory.glob("*.log"), key=lambda file: file.stat().st_size)
+    data = bytearray(segment.read_bytes())
+    place = run.random.randrange(len(data) // 2)
+    data[place] ^= 1 << run.random.randrange(8)
+    segment.write_bytes(data)
+    print(f"bit flipped at {place} of {len(data)} of {segment}")
+    run.wait_served()
+    run.begin(victim)
+    run.conclude()

@@ -1,0 +1,55 @@
+"""Nights of faults, with all clients and an ensemble of ZooKeepers; a seed gives them again."""
+
+import itertools
+import os
+import random
+from pathlib import Path
+
+import pytest
+
+from tests.support import namespaces
+from tests.support.namespaces import Network
+
+from .run import ALL_CLIENTS, Run
+from .storm import Storm
+from .targets import cluster, names
+
+pytestmark = [pytest.mark.integration, pytest.mark.nightly, pytest.mark.timeout(7200)]
+
+ROUNDS = int(os.environ.get("QBUS_STORMS", "10"))
+TURNS = 12
+ZOOKEEPERS = 3
+
+
+def rage(run: Run) -> None:
+    try:
+        run.start()
+        Storm(run).rage(TURNS)
+        run.conclude()
+    finally:
+        run.close()
+        run.heal()
+
+
+def seeds() -> list[int]:
+    """The seed in QBUS_SEED alone, or fresh ones."""
+    given = os.environ.get("QBUS_SEED")
+    return [int(given)] if given else [random.randrange(2**32) for _ in range(ROUNDS)]
+
+
+def test_brokers_die_and_stop(target: str, tmp_path: Path) -> None:
+    with cluster(target, tmp_path) as whole:
+        for number, seed in enumerate(seeds()):
+            rage(Run(whole, f"storm-{number}", seed, ALL_CLIENTS))
+
+
+def test_networks_are_cut_too(target: str, tmp_path: Path) -> None:
+    if reason := namespaces.missing():
+        pytest.skip(reason)
+    numbers = itertools.count()
+    with Network(names(target, ZOOKEEPERS)) as network:
+        with cluster(target, tmp_path, network, ZOOKEEPERS) as whole:
+            for seed in seeds():
+                run = Run(whole, f"storm-{next(numbers)}", seed, ALL_CLIENTS)
+                run.network = network
+                rage(run)
