@@ -5,26 +5,28 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final, Protocol
 
 from qbus.clock import Clock
-from qbus.config.groups import GroupKeys
+from qbus.config import BrokerConfig
 from qbus.errors import ApiError, ErrorCode
 from qbus.metadata import MetadataStore
 
 from ..metadata_cache import Subscriber
-from ..metadata_image import Topic
+from ..metadata_image import BrokerInfo, Topic
 from .group import Group
 from .hosted import HostedGroup
 from .hosting import Hosting
 from .housekeeping import Housekeeping
 from .offsets import Offset, Offsets, Retention, TopicPartition
+from .ownership import Cluster, Ownership
 from .requests import Heartbeat, Join, JoinResult, Leave, LeaveResult, Request, Sync, SyncResult
 from .state import GroupState
 from .subscription import CONSUMER, is_subscribed
+from .takeover import Takeover
 from .timers import LoopTimers, Timers
 
 MAX_MEMBER_BYTES: Final = 512 * 1024  # of metadata or assignment, so that a znode can hold it
 
 
-class Metadata(Protocol):
+class Metadata(Cluster, Protocol):
     """What groups need of the cluster's metadata."""
 
     @property
@@ -36,7 +38,7 @@ class Metadata(Protocol):
 
 
 class GroupCoordinator:
-    """All consumer groups of this broker.
+    """The consumer groups that belong to this broker, of all that the cluster has.
 
     Whatever is answered is stored. When the store does not do its part, the answer or the
     :class:`ApiError` raised is COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS or
@@ -47,7 +49,7 @@ class GroupCoordinator:
         self,
         store: MetadataStore,
         metadata: Metadata,
-        config: GroupKeys,
+        config: BrokerConfig,
         clock: Clock,
         timers: Timers | None = None,
     ) -> None:
@@ -55,15 +57,23 @@ class GroupCoordinator:
         timers = timers or LoopTimers(clock)
         self._clock = clock
         self._config = config
-        self._hosting = Hosting(store, metadata.topics, config, clock, timers)
+        self._ownership = owners = Ownership(config.node_id, metadata)
+        self._hosting = Hosting(store, metadata.topics, owners, config, clock, timers)
+        self._takeover = Takeover(self._hosting, owners, store, clock, timers)
         self._retention = Retention(config.offsets_retention_minutes * 60_000)
         interval = config.offsets_retention_check_interval_ms / 1000
         self._housekeeping = Housekeeping(self._hosting, self._retention, interval, clock, timers)
         self.commits = 0  # partitions committed
+        metadata.subscribe(self._takeover.follow)
         metadata.subscribe(self._housekeeping.follow)
 
+    def coordinator(self, group_id: str) -> BrokerInfo | None:
+        """The broker that coordinates a group; None while there is none that could."""
+        return self._ownership.coordinator(group_id)
+
     async def start(self) -> None:
-        """Begin to load all groups; those that are asked for meanwhile come first."""
+        """Begin to load this broker's groups; those that are asked for meanwhile come first."""
+        self._takeover.start()
         self._housekeeping.start()
 
     def drain(self) -> None:
@@ -72,6 +82,7 @@ class GroupCoordinator:
 
     async def close(self) -> None:
         """Drain, and store what was accepted."""
+        self._takeover.stop()
         self._housekeeping.stop()
         await self._hosting.close()
 
@@ -156,8 +167,13 @@ class GroupCoordinator:
         }
 
     async def offsets(self, group_id: str) -> Offsets:
-        """What is stored for a group, to be read before the next ``await``; nothing if unknown."""
+        """What is stored for a group, to be read before the next ``await``; nothing if unknown.
+
+        Raises:
+            ApiError: try again, here or elsewhere.
+        """
         hosted = await self._hosting.get(group_id)
+        _check(await self._hosting.confirm(hosted))
         offsets = hosted.stored.offsets
         self._hosting.forget_if_disposable(hosted)
         return offsets
@@ -189,7 +205,7 @@ class GroupCoordinator:
     # Administration
 
     async def groups(self) -> list[Group]:
-        """All groups, to be read only.
+        """All groups of this broker, to be read only.
 
         Raises:
             ApiError: try again.

@@ -2,7 +2,8 @@
 
 Memory is a cache of the store. Whenever a write fails, nobody can know what is stored: the group is
 given up, everyone who waits for it is told to try again, and the next one who asks for it has it
-loaded anew.
+loaded anew. Only groups that belong to this broker are loaded; :mod:`.takeover` lets go of those
+that do not any more.
 """
 
 import asyncio
@@ -15,24 +16,25 @@ from typing import Any, Final, TypeVar
 from qbus.clock import Clock
 from qbus.config.groups import GroupKeys
 from qbus.errors import ApiError, ErrorCode
-from qbus.metadata import MetadataStore
+from qbus.metadata import MetadataStore, SessionState
 
 from .core import GroupLimits
 from .group import Group
 from .hosted import HostedGroup
-from .layout import MalformedGroupError
 from .loader import Loader, Topics
 from .offsets import Offset, TopicPartition
-from .requests import Effect, Moved, Reply, Request, Result, Save
+from .ownership import Ownership
+from .patience import PATIENCE, Patience
+from .requests import Effect, Heartbeat, Moved, Reply, Request, Result, Save
 from .state import GroupState
 from .timers import Timers
 from .writer import Writer
 
 _log = logging.getLogger(__name__)
 
-PATIENCE: Final = 5.0  # seconds for the store to answer, then clients are told to try again
-_LOADS_AT_ONCE: Final = 16
+_LOADS_AT_ONCE: Final = 64
 _MAX_REASON: Final = 500  # characters in the log
+_NOT_LOADED: Final = {ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.NOT_COORDINATOR}
 
 T = TypeVar("T")
 
@@ -44,12 +46,16 @@ class Hosting:
         self,
         store: MetadataStore,
         topics: Topics,
+        ownership: Ownership,
         config: GroupKeys,
         clock: Clock,
         timers: Timers,
     ) -> None:
+        self._store = store
+        self._ownership = ownership
         self._clock = clock
         self._timers = timers
+        self._patience = Patience(clock, timers)
         self._limits = GroupLimits(
             max_size=config.group_max_size,
             initial_rebalance_delay=config.group_initial_rebalance_delay_ms / 1000,
@@ -73,30 +79,42 @@ class Hosting:
         What is done to it must be done before the next ``await``: it may be let go then.
 
         Raises:
-            ApiError: COORDINATOR_LOAD_IN_PROGRESS or COORDINATOR_NOT_AVAILABLE, try again;
-                UNKNOWN_SERVER_ERROR, what is stored is no group.
+            ApiError: NOT_COORDINATOR, it is another broker's; COORDINATOR_LOAD_IN_PROGRESS or
+                COORDINATOR_NOT_AVAILABLE, try again; UNKNOWN_SERVER_ERROR, what is stored is no
+                group.
         """
         while True:
             if self._is_closed:
                 raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the broker is shutting down")
+            if self._store.state is not SessionState.CONNECTED:
+                raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the store is out of reach")
             if hosted := self._groups.get(group_id):
                 if hosted.group.state is GroupState.DEAD:
                     raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "it is being deleted")
                 return hosted
+            self._check_owner(group_id)
             task = self._loading.get(group_id)
             if task is None:
                 task = asyncio.create_task(self._load(group_id), name=f"load group {group_id!r}")
                 self._loading[group_id] = task
-            await self._wait_for(task)
+            await self._patience.wait_for(task)
+
+    def _check_owner(self, group_id: str) -> None:
+        if not self._ownership.is_ours(group_id):
+            raise ApiError(ErrorCode.NOT_COORDINATOR)
 
     async def load_all(self) -> None:
-        """Have every group of the store in memory that can be read.
+        """Have every group of the store in memory that belongs to this broker and can be read.
 
         Raises:
             ApiError: COORDINATOR_LOAD_IN_PROGRESS or COORDINATOR_NOT_AVAILABLE, try again.
         """
         reading = asyncio.create_task(self._loader.group_ids(), name="list groups")
-        missing = [name for name in await self._wait_for(reading) if name not in self._groups]
+        missing = [
+            name
+            for name in await self._patience.wait_for(reading)
+            if name not in self._groups and self._ownership.is_ours(name)
+        ]
         for start in range(0, len(missing), _LOADS_AT_ONCE):
             some = missing[start : start + _LOADS_AT_ONCE]
             await asyncio.gather(*(self._get_if_legible(group_id) for group_id in some))
@@ -105,16 +123,20 @@ class Hosting:
         try:
             await self.get(group_id)
         except ApiError as error:
-            if error.code is not ErrorCode.UNKNOWN_SERVER_ERROR:
+            if error.code not in _NOT_LOADED:
                 raise
 
     async def ask(self, group_id: str, request: Request) -> Any:
         """A group's answer to a request, when it has one and all that it tells of is stored.
 
+        Heartbeats are answered from memory, as long as there is any.
+
         Raises:
             ApiError: the group cannot be loaded.
         """
-        hosted = await self.get(group_id)
+        hosted = self._groups.get(group_id) if isinstance(request, Heartbeat) else None
+        if hosted is None or self._is_closed:
+            hosted = await self.get(group_id)
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._answers[request] = answer
         self._perform(hosted, hosted.group.handle(request, self._clock.monotonic()))
@@ -128,6 +150,13 @@ class Hosting:
         hosted.save_offsets(offsets, partial(_resolve, stored))
         self._writer.write(hosted)
         return await stored
+
+    async def confirm(self, hosted: HostedGroup) -> ErrorCode:
+        """Wait until the store has said that what it holds is what memory has; why not, if so.
+
+        Nobody else can have taken the group over unnoticed, then.
+        """
+        return ErrorCode.NONE if hosted.is_disposable else await self.save_offsets(hosted, {})
 
     async def remove(self, hosted: HostedGroup) -> ErrorCode:
         """Delete a group that nobody is in; who asks for it meanwhile is told to try again."""
@@ -184,32 +213,12 @@ class Hosting:
         try:
             now_ms = self._clock.time_ms()
             stored, image, since_ms = await self._loader.load(group_id, now_ms)
+            self._check_owner(group_id)  # it may have changed hands meanwhile
             group = Group.restore(group_id, image, self._clock.monotonic(), self._limits)
             hosted = self._groups[group_id] = HostedGroup(group, stored, since_ms)
             self._set_timer(hosted)
         finally:
             del self._loading[group_id]
-
-    async def _wait_for(self, task: asyncio.Task[Any]) -> Any:
-        """What a task that reads the store comes to, if it does in time."""
-        enough: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        deadline = self._clock.monotonic() + PATIENCE
-        timer = self._timers.call_at(deadline, partial(_resolve, enough, None))
-        try:
-            await asyncio.wait({task, enough}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            timer.cancel()
-        if not task.done():
-            raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-        if task.cancelled():
-            raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the broker is shutting down")
-        error = task.exception()
-        if error is None:
-            return task.result()
-        _log.error("cannot %s: %s", task.get_name(), error)
-        if isinstance(error, MalformedGroupError):
-            raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error))
-        raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "cannot read the group's state")
 
     def _perform(self, hosted: HostedGroup, effects: list[Effect]) -> None:
         for effect in effects:

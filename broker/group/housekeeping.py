@@ -24,7 +24,7 @@ _DELETED: Final[Offset | None] = None
 
 
 class Housekeeping:
-    """Loads all groups at start, looks through them now and then, and follows topics' deletion."""
+    """Looks through this broker's groups now and then, and follows topics' deletion."""
 
     def __init__(
         self, hosting: Hosting, retention: Retention, interval: float, clock: Clock, timers: Timers
@@ -40,8 +40,7 @@ class Housekeeping:
         self.expired = 0
 
     def start(self) -> None:
-        """Begin to load all groups, and to look through them once in a while."""
-        self._spawn(self._try(self._hosting.load_all()))
+        """Begin to look through the groups once in a while."""
         self._sweep_after(self._interval)
 
     def stop(self) -> None:

@@ -1,8 +1,19 @@
-"""Reads groups from the store, and sets right what does not belong there."""
+"""Takes groups over from the store, and sets right what does not belong there.
+
+Another broker may have the group in memory still: one that was stopped for a while, or has not
+heard yet of who came and went. Every write to a group checks the version of its node, so before
+anything else is read, that node is written as it is. Whatever the other one has stored was stored
+before that and is read after it; whatever it tries from then on fails.
+
+A server of the store may lag behind, so that what a read does not show may be there all the same.
+Writes do not lag: that there is no such group is what a transaction says, not a read.
+"""
 
 from collections.abc import Mapping
+from typing import Final
 
-from qbus.metadata import Create, MetadataStore, Op
+from qbus.errors import ApiError, ErrorCode
+from qbus.metadata import Check, Create, MetadataStore, NoNode, Op, Set, VersionConflict
 from qbus.names import unescape
 from qbus.wire import ZERO_UUID
 
@@ -21,6 +32,8 @@ from .offsets import Offset, TopicPartition
 from .stored import Change, StoredGroup
 
 Topics = Mapping[str, Topic]
+
+_ATTEMPTS: Final = 5  # to write a group's node before somebody else does
 
 
 class Loader:
@@ -43,22 +56,44 @@ class Loader:
     async def load(self, group_id: str, now_ms: int) -> tuple[StoredGroup, GroupImage, int]:
         """A group, or an empty one that is not stored, and when it entered its state.
 
+        From now on nobody else who had loaded it can write it.
+
         Raises:
             MalformedGroupError: the store holds something else than a group there.
+            ApiError: NOT_COORDINATOR, somebody else takes it over at the same time.
         """
         stored = StoredGroup(group_id)
-        tree = await self._store.tree(stored.paths.group)
-        if not tree:
+        stored.version = await self._fence(stored.paths.group)
+        if stored.version is None:
             return stored, EMPTY_IMAGE, now_ms
-        node = tree.pop(stored.paths.group)
-        stored.version = node.version
+        tree = await self._store.tree(stored.paths.group)
+        node = tree.pop(stored.paths.group, None)
+        if node is None or node.version != stored.version:
+            raise _taken(group_id)
         below = {path[len(stored.paths.group) + 1 :]: node.data for path, node in tree.items()}
         repairs = _read(stored, below, now_ms) + self._drop_stale(stored)
         if repairs:
-            await self._store.transaction(repairs)
+            await self._store.transaction([Check(stored.paths.group, stored.version), *repairs])
         members = [decode_member(member_id, data) for member_id, data in stored.members.items()]
         image, since_ms = decode_group(node.data, tuple(members))
         return stored, image, since_ms
+
+    async def _fence(self, path: str) -> int | None:
+        """Write a group's node; its version since then, or None: there is no such group."""
+        for _ in range(_ATTEMPTS):
+            node = await self._store.get(path)
+            try:
+                if node is None:
+                    await self._store.transaction([Check(path)])
+                else:
+                    await self._store.transaction([Set(path, node.data, node.version)])
+                    return node.version + 1
+            except NoNode:
+                if node is None:
+                    return None
+            except VersionConflict:
+                continue
+        raise _taken(path)
 
     def _drop_stale(self, stored: StoredGroup) -> list[Op]:
         """Offsets of topics that were deleted while nobody watched, and whose names are taken."""
@@ -77,6 +112,10 @@ class Loader:
         current = self._topics.get(topic)
         known = offset.topic_id != ZERO_UUID
         return current is not None and known and current.id != offset.topic_id
+
+
+def _taken(what: str) -> ApiError:
+    return ApiError(ErrorCode.NOT_COORDINATOR, f"{what} is being taken over")
 
 
 def _read(stored: StoredGroup, below: dict[str, bytes], now_ms: int) -> list[Op]:

@@ -25,7 +25,7 @@ _TRANSACTION: Final = 1
 def handle(
     broker: "Broker", context: RequestContext, request: FindCoordinatorRequest
 ) -> FindCoordinatorResponse:
-    """Name this broker: it is the only one."""
+    """Name the broker that each group belongs to, whether or not there is such a group."""
     if context.api_version >= 4:
         keys = request.coordinator_keys
         found = [_find(broker, key, request.key_type) for key in keys]
@@ -42,14 +42,16 @@ def handle(
 
 def _find(broker: "Broker", key: str, key_type: int) -> Coordinator:
     nobody = Coordinator(key=key, node_id=-1, port=-1)
-    this = broker.metadata.brokers.get(broker.node_id)
     if key_type != _GROUP:
         is_transaction = key_type == _TRANSACTION
         unknown = ErrorCode.UNSUPPORTED_VERSION if is_transaction else ErrorCode.INVALID_REQUEST
         nobody.error_code = unknown
         nobody.error_message = f"there are coordinators of groups (0), not of type {key_type}"
         return nobody
-    if this is None:
+    coordinator = broker.groups.coordinator(key)
+    if coordinator is None:
         nobody.error_code = ErrorCode.COORDINATOR_NOT_AVAILABLE
         return nobody
-    return Coordinator(key=key, node_id=this.id, host=this.host, port=this.port)
+    return Coordinator(
+        key=key, node_id=coordinator.id, host=coordinator.host, port=coordinator.port
+    )

@@ -1,4 +1,4 @@
-"""ListGroups (key 16): all groups of this broker.
+"""ListGroups (key 16): the groups that this broker coordinates; clients ask all brokers.
 
 Version 4 asks for those in given states (KIP-518), version 5 for those of given types: all are
 classic. Filters do not mind upper and lower case.

@@ -24,9 +24,9 @@ NODE = BrokerInfo(7, "broker.example", 9092)
 
 class GroupBroker:
     def __init__(self, **config: object) -> None:
-        self.shell = Shell(**config)
+        self.shell = Shell(node_id=NODE.id, **config)
         self.metadata = self.shell.metadata
-        self.brokers = {NODE.id: NODE}
+        self.brokers = self.metadata.brokers = {NODE.id: NODE}
 
     async def ask(self, version: int, request: Any) -> Any:
         """The response, after both messages went through their bytes."""

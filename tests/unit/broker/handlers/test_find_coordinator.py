@@ -2,6 +2,8 @@
 
 import pytest
 
+from qbus.broker.group.ownership import coordinator_of
+from qbus.broker.metadata_image import BrokerInfo
 from qbus.errors import ErrorCode
 from qbus.wire.messages.find_coordinator import FindCoordinatorRequest
 
@@ -64,3 +66,17 @@ async def test_a_broker_that_does_not_know_itself_yet_is_to_be_asked_again() -> 
     response = await broker.ask(0, FindCoordinatorRequest(key="g"))
 
     assert response.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+async def test_each_group_has_the_coordinator_that_its_name_says() -> None:
+    broker = GroupBroker()
+    broker.brokers[8] = BrokerInfo(8, "other.example", 9093)
+    keys = [f"group-{number}" for number in range(20)]
+
+    response = await broker.ask(6, FindCoordinatorRequest(coordinator_keys=keys))
+
+    found = {(c.node_id, c.host, c.port) for c in response.coordinators}
+    assert found == {(7, "broker.example", 9092), (8, "other.example", 9093)}
+    for coordinator in response.coordinators:
+        single = await broker.ask(3, FindCoordinatorRequest(key=coordinator.key))
+        assert single.node_id == coordinator.node_id == coordinator_of(coordinator.key, [8, 7])

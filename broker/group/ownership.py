@@ -1,0 +1,72 @@
+"""Which broker coordinates a group: rendezvous hashing, so that everybody comes to the same answer.
+
+Each broker that lives and is not stopping is weighed for a group, and the heaviest has it; of two
+that weigh the same, the one with the smaller id. The weight is a number of 64 bits::
+
+    weight(broker, group) = mix(fnv1a(the group's id in UTF-8) + mix(the broker's id))
+
+with FNV-1a of 64 bits, the finalizer of SplitMix64 as ``mix``, and sums modulo 2**64. When a broker
+goes, only its groups move, evenly to all others; when one comes, it takes an even share of each.
+Who wants to know a coordinator needs nothing but the list of brokers.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Final, Protocol
+
+from ..metadata_image import BrokerInfo
+
+_MASK: Final = 2**64 - 1
+_FNV_START: Final = 0xCBF29CE484222325
+_FNV_PRIME: Final = 0x100000001B3
+
+
+def coordinator_of(group_id: str, brokers: Iterable[int]) -> int | None:
+    """The id of the one of ``brokers`` that coordinates a group; None where there are none."""
+    hashed = _fnv1a(group_id.encode())
+    return max(brokers, key=lambda broker: (_mix(hashed + _mix(broker)), -broker), default=None)
+
+
+def _fnv1a(data: bytes) -> int:
+    value = _FNV_START
+    for byte in data:
+        value = (value ^ byte) * _FNV_PRIME & _MASK
+    return value
+
+
+def _mix(value: int) -> int:
+    value &= _MASK
+    value = (value ^ value >> 30) * 0xBF58476D1CE4E5B9 & _MASK
+    value = (value ^ value >> 27) * 0x94D049BB133111EB & _MASK
+    return value ^ value >> 31
+
+
+class Cluster(Protocol):
+    """Who there is."""
+
+    @property
+    def brokers(self) -> Mapping[int, BrokerInfo]:
+        """The brokers that live now, by id."""
+
+
+class Ownership:
+    """Who has which group, as far as this broker knows of the others."""
+
+    def __init__(self, node_id: int, cluster: Cluster) -> None:
+        """``node_id``: this broker."""
+        self._node_id = node_id
+        self._cluster = cluster
+
+    @property
+    def candidates(self) -> frozenset[int]:
+        """The brokers that groups belong to."""
+        brokers = self._cluster.brokers.values()
+        return frozenset(broker.id for broker in brokers if not broker.is_stopping)
+
+    def coordinator(self, group_id: str) -> BrokerInfo | None:
+        """The broker that a group belongs to; None while there is nobody for it."""
+        broker = coordinator_of(group_id, self.candidates)
+        return None if broker is None else self._cluster.brokers[broker]
+
+    def is_ours(self, group_id: str) -> bool:
+        """Whether a group belongs to this broker."""
+        return coordinator_of(group_id, self.candidates) == self._node_id
