@@ -3,7 +3,7 @@
 import fcntl
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
 
@@ -11,6 +11,10 @@ from qbus.records import HEADER_SIZE, BatchHeader, CorruptBatch, check_crc, read
 
 from .disk import write_atomically
 from .layout import ACKNOWLEDGED, LOCK, UNFINISHED, QueueName, parse_queue, parse_segment
+from .salvage import next_batch
+
+OnDamage = Callable[[Path, CorruptBatch], object]
+"""Takes the segment, and what is wrong with it; raises what ends the reading."""
 
 
 class Spool:
@@ -47,28 +51,35 @@ class SpoolQueue:
 
     def __init__(self, directory: Path, name: QueueName) -> None:
         self.name = name
-        self._directory = directory
+        self.directory = directory
+
+    def size(self) -> int:
+        """How many bytes its files have, also of what is delivered. Raises OSError."""
+        return sum(path.stat().st_size for _, path in self._segments())
 
     @property
     def acknowledged(self) -> int:
         """The offset of the first record that is not delivered. Raises OSError."""
         try:
-            return int((self._directory / ACKNOWLEDGED).read_text())
+            return int((self.directory / ACKNOWLEDGED).read_text())
         except (FileNotFoundError, ValueError):
             return 0
 
-    def batches(self) -> Iterator[tuple[BatchHeader, bytes]]:
+    def batches(self, on_damage: OnDamage | None = None) -> Iterator[tuple[BatchHeader, bytes]]:
         """The batches that are not delivered, but for one that is being written.
 
-        Raises OSError, and :class:`~qbus.records.CorruptBatch` where one is damaged.
+        Raises OSError, and :class:`~qbus.records.CorruptBatch` where one is damaged; or, when
+        ``on_damage`` was told of that, goes on with the next that is whole.
         """
         start = self.acknowledged
         segments = self._segments()
         ends = [*(first for first, _ in segments[1:]), None]
-        for (_, path), end in zip(segments, ends, strict=True):
+        for (first, path), end in zip(segments, ends, strict=True):
             if end is not None and end <= start:
                 continue
-            for header, batch in _whole_batches(path, is_last=end is None):
+            for header, batch in _whole_batches(
+                path, first, on_damage or _refuse, is_last=end is None
+            ):
                 if header.last_offset >= start:
                     yield header, batch
 
@@ -77,24 +88,24 @@ class SpoolQueue:
 
         Raises OSError.
         """
-        write_atomically(self._directory / ACKNOWLEDGED, b"%d" % end_offset)
+        write_atomically(self.directory / ACKNOWLEDGED, b"%d" % end_offset)
         segments = self._segments()
         for (_, path), (next_offset, _) in pairwise(segments):
             if next_offset <= end_offset:
                 path.unlink()
 
-    def remove_if_done(self) -> bool:
+    def remove_if_done(self, on_damage: OnDamage | None = None) -> bool:
         """Remove the queue if its writer is dead and all is delivered.
 
-        Raises as :meth:`batches` does.
+        Takes and raises what :meth:`batches` does.
         """
-        if is_live(self._directory.parent) or next(self.batches(), None) is not None:
+        if is_live(self.directory.parent) or next(self.batches(on_damage), None) is not None:
             return False
-        shutil.rmtree(self._directory)
+        shutil.rmtree(self.directory)
         return True
 
     def _segments(self) -> list[tuple[int, Path]]:
-        found = [(parse_segment(path.name), path) for path in self._directory.iterdir()]
+        found = [(parse_segment(path.name), path) for path in self.directory.iterdir()]
         return sorted((first, path) for first, path in found if first is not None)
 
 
@@ -113,11 +124,19 @@ def is_live(writer: Path) -> bool:
     return False
 
 
-def _whole_batches(path: Path, *, is_last: bool) -> Iterator[tuple[BatchHeader, bytes]]:
+def _refuse(_: Path, damage: CorruptBatch) -> None:
+    raise damage
+
+
+def _whole_batches(
+    path: Path, first_offset: int, on_damage: OnDamage, *, is_last: bool
+) -> Iterator[tuple[BatchHeader, bytes]]:
     """The batches of a segment, in the last one up to a batch that was never finished.
 
     Each batch is stable before the next is begun, so anything else that is not whole is damage.
+    Offsets are dense, so they are known even where they, which no checksum covers, are damaged.
     """
+    offset = first_offset
     size = path.stat().st_size
     with path.open("rb") as file:
         while head := file.read(HEADER_SIZE):
@@ -127,7 +146,16 @@ def _whole_batches(path: Path, *, is_last: bool) -> Iterator[tuple[BatchHeader, 
                 batch = head + file.read(header.size - HEADER_SIZE)
                 check_crc(batch, header)
             except CorruptBatch as error:
-                if is_last and file.tell() >= size:
+                following = next_batch(path, place + 1, size)
+                if is_last and file.tell() >= size and following >= size:
                     return
-                raise CorruptBatch(f"{path}, at byte {place}: {error}") from error
+                damage = CorruptBatch(f"{path}, at byte {place}: {error}")
+                damage.__cause__ = error
+                on_damage(path, damage)
+                file.seek(following)
+                offset = -1
+                continue
+            if offset >= 0:
+                header = header._replace(base_offset=offset)
             yield header, batch
+            offset = header.last_offset + 1

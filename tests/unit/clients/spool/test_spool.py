@@ -135,6 +135,50 @@ def test_damage_before_the_end_is_reported_and_nothing_is_removed(tmp_path: Path
     assert segment.exists()
 
 
+@pytest.mark.parametrize("at", [3, 8, 16, 17, 23, 57, 64])
+@pytest.mark.parametrize("damaged", [0, 1])
+def test_what_is_whole_behind_damage_is_found(tmp_path: Path, at: int, damaged: int) -> None:
+    size = 0
+    with SpoolWriter(tmp_path) as spool:
+        for number in range(4):
+            spool.append("t", 0, one := batch(b"%d" % number))
+            size = len(one)
+    segment = only_segment(tmp_path)
+    content = bytearray(segment.read_bytes())
+    content[damaged * size + at] ^= 0x5A
+    segment.write_bytes(content)
+    told: list[CorruptBatch] = []
+    values = [
+        record.value
+        for _, data in only_queue(tmp_path).batches(lambda _, damage: told.append(damage))
+        for record in iter_records(memoryview(data))
+    ]
+    is_harmless = at == 3  # the offset, which follows from what is before it
+    assert len(told) == (not is_harmless)
+    lost = set() if is_harmless else {damaged}
+    assert values == [b"%d" % number for number in range(4) if number not in lost]
+
+
+def test_a_wrong_offset_is_put_right(tmp_path: Path) -> None:
+    with SpoolWriter(tmp_path) as spool:
+        for number in range(3):
+            spool.append("t", 0, batch(b"%d" % number))
+    segment = only_segment(tmp_path)
+    segment.write_bytes(b"\0\0\1" + segment.read_bytes()[3:])
+    offsets = [header.base_offset for header, _ in only_queue(tmp_path).batches()]
+    assert offsets == [0, 1, 2]
+
+
+def test_bytes_that_all_look_like_headers_are_searched_quickly(tmp_path: Path) -> None:
+    with SpoolWriter(tmp_path) as spool:
+        spool.append("t", 0, batch(b"a"))
+    segment = only_segment(tmp_path)
+    segment.write_bytes(bytes([2]) * 1_000_000 + segment.read_bytes())
+    told: list[CorruptBatch] = []
+    found = list(only_queue(tmp_path).batches(lambda _, damage: told.append(damage)))
+    assert len(found) == len(told) == 1
+
+
 @pytest.mark.parametrize("topic", ["", "..", "a/b", "../../etc", "a" * 250, "a\0b"])
 def test_no_topic_climbs_out_of_the_directory(tmp_path: Path, topic: str) -> None:
     with SpoolWriter(tmp_path) as spool, pytest.raises(ApiError):
