@@ -62,7 +62,7 @@ class History:
     ends: dict[int, int] = field(default_factory=dict)
     """The end of each partition when all was over, where it is known: all below it can be read."""
     errors: list[str] = field(default_factory=list)
-    """What consumers were told of failures, after which they read on."""
+    """What clients complained of: consumers read on after that, producers have given up."""
 
     @classmethod
     def merged(cls, histories: Iterable["History"]) -> Self:

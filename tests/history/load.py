@@ -75,7 +75,11 @@ class Load:
 
 
 class _Sending:
-    """One producer, which sends numbered values to the partitions in turn."""
+    """One producer, which sends numbered values to the partitions in turn until it is told to end.
+
+    Or until its client gives up for good, as librdkafka does now and then after a long time without
+    a leader (also with Apache Kafka): what it had under way is unknown then.
+    """
 
     def __init__(
         self, name: str, kind: str, bootstrap: str, topic: str, partitions: int, rate: float
@@ -92,16 +96,22 @@ class _Sending:
     def run(self, stop: threading.Event) -> None:
         try:
             client = open_producer(*self._where)
-            for first in itertools.count(step=_BURST):
-                if self._open < _OPEN_LIMIT:
-                    for number in range(first, first + _BURST):
-                        self._send(client, number)
-                client.poll()
-                if stop.wait(self._pause):
-                    break
+            try:
+                self._keep_sending(client, stop)
+            except Exception as error:
+                self.history.errors.append(f"{self.name} gave up: {error!r}")
             client.close(_GIVES_UP - 20)
         except Exception as error:
             self.failure = error
+
+    def _keep_sending(self, client: ProducerClient, stop: threading.Event) -> None:
+        for first in itertools.count(step=_BURST):
+            if self._open < _OPEN_LIMIT:
+                for number in range(first, first + _BURST):
+                    self._send(client, number)
+            client.poll()
+            if stop.wait(self._pause):
+                return
 
     def is_busy(self) -> bool:
         return self.failure is not None or any(one.ended for one in self.history.produces[:_BURST])

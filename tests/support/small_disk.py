@@ -12,7 +12,7 @@ class CannotMountError(Exception):
 
 @contextmanager
 def small_disk(directory: Path, size: str) -> Iterator[Path]:
-    """Mount ``size``, such as ``48m``, of memory on a new ``directory``; raises CannotMountError."""
+    """Mount ``size`` (``48m``) of memory on a new ``directory``; raises CannotMountError."""
     directory.mkdir()
     command = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(directory)]
     try:

@@ -1,6 +1,5 @@
 """A replica whose disk is full for a while, and one whose disk has changed a bit."""
 
-import errno
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -39,12 +38,9 @@ def crowded(target: str, tmp_path: Path) -> Iterator[Run]:
 def fill(disk: Path) -> Path:
     """Leave no room; what to remove to have it back."""
     ballast = disk / "ballast"
-    with ballast.open("wb", buffering=0) as file:
-        try:
-            while True:
-                file.write(os.urandom(1 << 16))
-        except OSError as error:
-            assert error.errno == errno.ENOSPC
+    with ballast.open("wb", buffering=0) as file, pytest.raises(OSError, match="No space left"):
+        while True:
+            file.write(os.urandom(1 << 16))
     return ballast
 
 

@@ -1,6 +1,5 @@
 """Nights of faults, with all clients and an ensemble of ZooKeepers; a seed gives them again."""
 
-import itertools
 import os
 import random
 from pathlib import Path
@@ -46,10 +45,11 @@ def test_brokers_die_and_stop(target: str, tmp_path: Path) -> None:
 def test_networks_are_cut_too(target: str, tmp_path: Path) -> None:
     if reason := namespaces.missing():
         pytest.skip(reason)
-    numbers = itertools.count()
-    with Network(names(target, ZOOKEEPERS)) as network:
-        with cluster(target, tmp_path, network, ZOOKEEPERS) as whole:
-            for seed in seeds():
-                run = Run(whole, f"storm-{next(numbers)}", seed, ALL_CLIENTS)
-                run.network = network
-                rage(run)
+    with (
+        Network(names(target, ZOOKEEPERS)) as network,
+        cluster(target, tmp_path, network, ZOOKEEPERS) as whole,
+    ):
+        for number, seed in enumerate(seeds()):
+            run = Run(whole, f"storm-{number}", seed, ALL_CLIENTS)
+            run.network = network
+            rage(run)
