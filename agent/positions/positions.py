@@ -35,6 +35,8 @@ class Positions:
         self._changed: dict[int, Position] = {}
         self._moved: dict[int, Position] = {}
         self._next_number = 0
+        self.is_unsynced = False
+        """Whether something was written since the last :meth:`sync`."""
         self._compact_at = _SMALLEST_COMPACTION
         for payload in self._journal.read():
             self._take(payload)
@@ -101,6 +103,7 @@ class Positions:
         if not lines:
             return False
         self._journal.append(lines)
+        self.is_unsynced = True
         self._changed.clear()
         self._moved.clear()
         if self._journal.size > self._compact_at:
@@ -109,6 +112,7 @@ class Positions:
 
     def sync(self) -> None:
         """Return when all that was written is on stable storage. For a thread. Raises OSError."""
+        self.is_unsynced = False
         self._journal.sync()
 
     def compact(self) -> None:

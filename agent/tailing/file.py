@@ -50,8 +50,10 @@ class TailedFile:
 
     read: up to where records were made of it. size: its end at the last look (in a gzip file: what
     is known of its end). rest: bytes after the last record that are no record yet.
+    flush: what is to be taken for whole at the next read. retry_at: when to read again what failed.
     incarnation: how often it became another file while it was followed.
-    is_left: it was renamed or deleted. is_gone: it has no name that could be found.
+    is_left: it was renamed or deleted. is_gone: it has no name that could be found. is_matched: a
+    path that is asked for leads to it. is_ready: it waits to be read, or is.
     """
 
     __slots__ = (
@@ -61,10 +63,12 @@ class TailedFile:
         "content",
         "descriptor",
         "error",
+        "flush",
         "has_lines",
         "incarnation",
         "is_gone",
         "is_left",
+        "is_matched",
         "is_ready",
         "labels",
         "mtime",
@@ -72,6 +76,8 @@ class TailedFile:
         "position",
         "read",
         "rest",
+        "retries",
+        "retry_at",
         "scanned",
         "size",
         "source",
@@ -92,12 +98,16 @@ class TailedFile:
         self.descriptor: int | None = None
         self.content: Content | None = None
         self.is_left = False
+        self.is_matched = True
         self.is_gone = False
         self.is_ready = False
         self.changed_at = 0.0
         self.behind_since: float | None = None
         self.acknowledged_rate = 0.0
         self.error: str | None = None
+        self.retries = 0
+        self.retry_at = 0.0
+        self.flush = Flush.NOTHING
         self.spans: deque[Span] = deque()
         self.labels: Labels | None = None
 
@@ -173,14 +183,14 @@ class TailedFile:
         self.position.restart(fingerprint)
         self.source.positions.change(self.position)
 
-    def take(self, most: int, flush: Flush = Flush.NOTHING) -> Chunk | None:
+    def take(self, most: int) -> Chunk | None:
         """The next records, made of about ``most`` bytes; None: there are none now.
 
         Raises OSError.
         """
         self.open()
         assert self.content is not None
-        framer = self.source.framer(self.content)
+        framer, flush = self.source.framer(self.content), self.flush
         if not self.read and framer.encoding.mark:
             self.read = framer.encoding.mark
         if self.scanned:
@@ -201,7 +211,7 @@ class TailedFile:
             frame = framer.frame(data, Flush.ALL)
         self.rest = len(data) - frame.consumed if len(data) < size else 0
         unfinished = memoryview(data)[frame.consumed :]
-        self.has_lines = framer.grouping is not None and _NEWLINE in unfinished[:framer.limit]
+        self.has_lines = framer.grouping is not None and _NEWLINE in unfinished[: framer.limit]
         return self._chunk(frame, data) if frame.consumed else None
 
     def acknowledge(self, chunk: Chunk) -> None:
@@ -233,7 +243,7 @@ class TailedFile:
             if not data:
                 self.rest = self.scanned
                 return None
-            lines, consumed, _ = framer.encoding.cut(data)
+            lines, _, _ = framer.encoding.cut(data)
             if lines:
                 break
             self.scanned += len(data) // framer.encoding.width * framer.encoding.width

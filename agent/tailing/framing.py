@@ -12,7 +12,7 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from .multiline import Grouping
-from .text import Encoding
+from .text import AS_IS, Encoding
 
 
 class Flush(IntEnum):
@@ -50,7 +50,7 @@ class Framer:
 
     limit: int
     marker: bytes | None = None
-    encoding: Encoding = Encoding()
+    encoding: Encoding = AS_IS
     grouping: Grouping | None = None
     wants_offsets: bool = False
 

@@ -52,11 +52,7 @@ def _find(directory: str, parts: tuple[str, ...], directories: set[str]) -> Iter
     part, *others = parts
     directories.add(directory)
     if part == "**":
-        below = tuple(others) or ("*",)
-        yield from _find(directory, below, directories)
-        for entry in _entries(directory):
-            if not entry.name.startswith(".") and entry.is_dir(follow_symlinks=False):
-                yield from _find(entry.path, parts, directories)
+        yield from _find_below(directory, tuple(others) or ("*",), directories)
         return
     if not _MAGIC.search(part):
         path = f"{directory.rstrip('/')}/{part}"
@@ -74,6 +70,14 @@ def _find(directory: str, parts: tuple[str, ...], directories: set[str]) -> Iter
                 yield entry.path
             elif entry.is_dir():
                 yield from _find(entry.path, tuple(others), directories)
+
+
+def _find_below(directory: str, parts: tuple[str, ...], directories: set[str]) -> Iterator[str]:
+    """In a directory and in all below it."""
+    yield from _find(directory, parts, directories)
+    for entry in _entries(directory):
+        if not entry.name.startswith(".") and entry.is_dir(follow_symlinks=False):
+            yield from _find_below(entry.path, parts, directories)
 
 
 def _entries(directory: str) -> list["os.DirEntry[str]"]:

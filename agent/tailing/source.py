@@ -86,7 +86,7 @@ class SourceReader:
         for template in templates:
             for name in template.environment:
                 values[f"env.{name}"] = os.environ.get(name, "")
-        key = self.config.key and self.config.key.bind(values)
+        key = None if self.config.key is None else self.config.key.bind(values)
         return Labels(key, [(name, one.bind(values)) for name, one in self.config.headers])
 
     @cached_property

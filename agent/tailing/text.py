@@ -79,3 +79,6 @@ class Encoding:
         """The reverse, as far as it goes."""
         return text.decode().encode(self.name, "replace") if self.name else text
 
+
+AS_IS = Encoding()
+"""Bytes stay what they are."""

@@ -6,7 +6,7 @@ Directories are watched, not files: ten thousand files in one cost one watch.
 import contextlib
 import logging
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from qbus.errors import ConfigError

@@ -1,0 +1,166 @@
+"""The files that are followed, and how they are told apart from one look to the next."""
+
+import logging
+import os
+from collections.abc import Sequence
+
+from qbus.clock import Clock
+
+from ..positions import Position, Positions
+from .discovery import Found, Sighting, find_renamed
+from .file import TailedFile
+from .identity import Identity
+from .source import SourceReader
+
+log = logging.getLogger(__name__)
+
+
+class Registry:
+    """Files by what they are, and by their paths."""
+
+    def __init__(self, sources: Sequence[SourceReader], positions: Positions, clock: Clock) -> None:
+        self._sources = sources
+        self.files: dict[tuple[Identity, str], TailedFile] = {}
+        self.refused: list[tuple[str, SourceReader, str]] = []
+        self._positions = positions
+        self._clock = clock
+        self._by_path: dict[str, list[TailedFile]] = {}
+        self._is_first = True
+
+    def at(self, path: str) -> list[TailedFile]:
+        """The files at a path."""
+        return self._by_path.get(path, [])
+
+    def update(self, sighting: Sighting) -> list[TailedFile]:
+        """Take in what was found; the files that should be looked at."""
+        self.refused = sighting.refused
+        seen = set()
+        changed: list[TailedFile] = []
+        for found in sighting.files:
+            key = (found.identity, found.source.topic)
+            seen.add(key)
+            file = self.files.get(key)
+            if file is None:
+                file = self.files[key] = self._follow(found)
+                changed.append(file)
+                continue
+            if file.path != found.path:
+                file.is_left = True  # whoever wrote to it under its old name may still do
+                file.path = file.position.path = found.path
+                self._positions.change(file.position)
+            file.is_gone, file.is_matched = False, True
+            file.source = found.source
+            if (file.size, file.mtime) != (found.size, found.mtime) or file.retries:
+                changed.append(file)
+        seen_at = self._clock.time_ms()
+        for key, file in self.files.items():
+            if key in seen:
+                file.position.seen_at = seen_at
+            else:
+                file.is_left, file.is_matched = True, False
+                changed.append(file)
+        if self._is_first:
+            self._is_first = False
+            changed += self._adopt()
+        self._index(sighting.aliases)
+        return changed
+
+    def looked_at(self, source: SourceReader) -> None:
+        """From now on files of that source are new ones."""
+        try:
+            self._positions.look_at(source.name)
+        except OSError as error:
+            log.error("cannot write positions: %s", error.strerror)  # noqa: TRY400 - no bug
+
+    def is_changed(self, file: TailedFile) -> bool:
+        """Whether a closed file may have something to read. Raises OSError."""
+        if file.mtime < 0 or file.retries:
+            return True
+        status = os.stat(file.path)  # noqa: PTH116 - quicker
+        if Identity.of(status) != file.identity:
+            raise FileNotFoundError(file.path)
+        return (status.st_size, status.st_mtime_ns) != (file.size, file.mtime) or not file.is_read
+
+    def find(self, file: TailedFile) -> bool:
+        """Look for a file that is not at its path any more; whether it was found."""
+        path = find_renamed(file.path, file.identity)
+        if path is None:
+            return False
+        file.is_left = True
+        file.path = path
+        return True
+
+    def is_over(self, file: TailedFile, now: float) -> bool:
+        """Whether a file is done with: left, read, acknowledged, and silent for long enough."""
+        if file.is_matched or file.spans:
+            return False
+        if file.is_gone and file.descriptor is None:
+            return True
+        patience = file.source.config.rotated_timeout_ms / 1000
+        is_done = file.is_read and not file.is_ready and not file.rest
+        return is_done and now - file.changed_at >= patience
+
+    def remove(self, file: TailedFile) -> None:
+        """A file is done with; its position is kept for a while if it may come back."""
+        self.files.pop((file.identity, file.source.topic), None)
+        if file.is_gone:
+            self._positions.forget(file.position)
+
+    def _follow(self, found: Found) -> TailedFile:
+        source = found.source
+        position = self._positions.find(found.identity, source.topic)
+        if position is None:
+            position = Position(found.identity, source.topic, found.path)
+            is_old = not self._positions.was_looked_at(source.name)
+            if is_old and not source.config.from_beginning:
+                position.offset = found.size
+            self._positions.add(position)
+        elif position.path != found.path:
+            position.path = found.path
+            self._positions.change(position)
+        file = TailedFile(found.path, position, source)
+        file.labels = source.labels(found.path, found.identity.inode)
+        return file
+
+    def _adopt(self) -> list[TailedFile]:
+        """Go on with files that got names that no path matches, while nobody followed them."""
+        sources = {source.topic: source for source in reversed(self._sources)}
+        adopted = []
+        for position in self._positions:
+            key = (position.identity, position.topic)
+            if key in self.files or position.is_done or position.topic not in sources:
+                continue
+            path = find_renamed(position.path, position.identity)
+            if path is None:
+                continue
+            file = TailedFile(path, position, sources[position.topic])
+            if _is_same(file):
+                file.labels = file.source.labels(path, position.identity.inode)
+                file.is_left, file.is_matched = True, False
+                self.files[key] = file
+                adopted.append(file)
+        return adopted
+
+    def _index(self, aliases: dict[str, str]) -> None:
+        by_path: dict[str, list[TailedFile]] = {}
+        for file in self.files.values():
+            by_path.setdefault(file.path, []).append(file)
+        for real, path in aliases.items():
+            if path in by_path:
+                by_path.setdefault(real, by_path[path])
+        self._by_path = by_path
+
+
+def _is_same(file: TailedFile) -> bool:
+    """Whether it is the file that the position is of, and not one that got its inode."""
+    try:
+        file.open()
+        assert file.content is not None
+        assert file.descriptor is not None
+        length = file.position.fingerprint.length
+        is_like = file.position.fingerprint.matches(file.content.read(0, length))
+        return length > 0 and is_like and os.fstat(file.descriptor).st_size >= file.position.offset
+    except OSError:
+        return False
+    finally:
+        file.close()

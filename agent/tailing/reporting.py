@@ -1,0 +1,72 @@
+"""What is told of files."""
+
+from qbus.clock import Clock
+
+from ..status import FileState, FileStatus
+from .file import TailedFile
+from .registry import Registry
+
+_SHORTEST = 0.5
+
+
+class Reporter:
+    """Makes reports of the files that are followed, and measures how fast they go."""
+
+    def __init__(self, registry: Registry, clock: Clock) -> None:
+        self._registry = registry
+        self._clock = clock
+        self._last: dict[TailedFile, tuple[float, int, float]] = {}
+
+    def files(self) -> list[FileStatus]:
+        """Of each file, and of what was taken for one."""
+        now = self._clock.monotonic()
+        files = list(self._registry.files.values())
+        self._last = {file: self._rate(file, now) for file in files}
+        refused = [
+            FileStatus(
+                path=path,
+                topic=source.topic,
+                inode=0,
+                state=FileState.FAILED,
+                position=0,
+                read=0,
+                size=0,
+                error=error,
+            )
+            for path, source, error in self._registry.refused
+        ]
+        return [self._status(file, now) for file in files] + refused
+
+    def _status(self, file: TailedFile, now: float) -> FileStatus:
+        is_behind = not file.is_read or bool(file.spans)
+        since = file.behind_since if is_behind and file.behind_since is not None else now
+        return FileStatus(
+            path=file.path,
+            topic=file.position.topic,
+            inode=file.identity.inode,
+            state=_state(file),
+            position=file.position.offset,
+            read=file.read,
+            size=file.size,
+            lag_seconds=now - since,
+            rate=self._last[file][2],
+            error=file.error,
+        )
+
+    def _rate(self, file: TailedFile, now: float) -> tuple[float, int, float]:
+        offset = file.position.offset
+        last = self._last.get(file)
+        if last is None:
+            return now, offset, 0.0
+        at, before, rate = last
+        if now - at < _SHORTEST:
+            return last
+        return now, offset, max(0, offset - before) / (now - at) if now > at else rate
+
+
+def _state(file: TailedFile) -> FileState:
+    if file.error is not None:
+        return FileState.FAILED
+    if file.position.is_done or (file.is_left and file.is_read and not file.spans):
+        return FileState.FINISHED
+    return FileState.IDLE if file.descriptor is None and file.is_read else FileState.READING
