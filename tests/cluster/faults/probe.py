@@ -1,64 +1,24 @@
-"""Asking the cluster itself: what it says of its leaders, and whether it takes records."""
+"""Whether the cluster takes records."""
 
 import time
 from collections.abc import Iterable
 from itertools import count
-from typing import Any
 
 import confluent_kafka as ck
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from tests.history.history import History, Outcome, Produce
+from tests.support.cluster_view import QUICK
 
 _numbers = count()
-_QUICK = {
-    "log_level": 2,  # that brokers are away is what happens here
-    "socket.timeout.ms": 5_000,
-    "reconnect.backoff.ms": 20,
-    "reconnect.backoff.max.ms": 500,
-    "topic.metadata.refresh.interval.ms": 500,
-}
 
 
 def create_topic(bootstrap: str, topic: str, partitions: int) -> None:
     """A topic that loses nothing, and stays available, while one of its replicas is away."""
-    admin = AdminClient({"bootstrap.servers": bootstrap, **_QUICK})
+    admin = AdminClient({"bootstrap.servers": bootstrap, **QUICK})
     config = {"min.insync.replicas": "2", "segment.bytes": "1048576"}
     admin.create_topics([NewTopic(topic, partitions, 3, config=config)])[topic].result(60)
-
-
-class View:
-    """What brokers say of one topic and of the controller."""
-
-    def __init__(self, bootstrap: str, topic: str) -> None:
-        self._topic = topic
-        self._admin = AdminClient({"bootstrap.servers": bootstrap, **_QUICK})
-
-    def partitions(self) -> dict[int, Any]:
-        """Leader, replicas and ISR of each partition, as some broker has them now; or nothing."""
-        try:
-            topic = self._admin.list_topics(self._topic, timeout=5).topics[self._topic]
-        except ck.KafkaException:
-            return {}
-        return dict(topic.partitions) if topic.error is None else {}
-
-    def leader(self, partition: int) -> int:
-        """The node that leads; negative when there is none."""
-        found = self.partitions().get(partition)
-        return -1 if found is None else int(found.leader)
-
-    def controller(self) -> int:
-        """The controller's node."""
-        node = self._admin.describe_cluster(request_timeout=10).result(20).controller
-        return -1 if node is None else int(node.id)
-
-    def is_whole(self, count: int) -> bool:
-        """Whether all ``count`` partitions have a leader and three replicas in sync."""
-        found = self.partitions().values()
-        return len(found) == count and all(
-            one.error is None and one.leader >= 0 and len(one.isrs) == 3 for one in found
-        )
 
 
 def send_to_all(bootstrap: str, topic: str, partitions: Iterable[int], within: float) -> History:
@@ -73,7 +33,7 @@ def send_to_all(bootstrap: str, topic: str, partitions: Iterable[int], within: f
             "request.timeout.ms": 3_000,
             "linger.ms": 0,
             "retry.backoff.ms": 50,
-            **_QUICK,
+            **QUICK,
         }
     )
     for partition in partitions:

@@ -5,15 +5,17 @@ import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 from tests.history.checker import check
 from tests.history.history import History, Outcome
 from tests.history.process import LoadProcess
 from tests.history.reading import read_out
+from tests.support.cluster_view import View
 from tests.support.namespaces import Network
 from tests.support.waiting import wait_until
 
-from .probe import View, create_topic, send_to_all
+from .probe import create_topic, send_to_all
 from .replicas import differences
 from .targets import Cluster
 
@@ -43,7 +45,7 @@ class Run:
         self.topic = topic
         self.seed = random.randrange(2**32) if seed is None else seed
         self.random = random.Random(self.seed)
-        self.view = View(cluster.bootstrap, topic)
+        self.view = View(cluster.bootstrap)
         self.network: Network | None = None
         self._probes: list[History] = []
         self._load = LoadProcess(cluster.bootstrap, topic, PARTITIONS, *clients, rate=100)
@@ -55,6 +57,19 @@ class Run:
         self.wait_whole()
         self._load.start()
         self._load.wait_busy()
+
+    def partitions(self) -> dict[int, Any]:
+        """The topic's partitions, as some broker has them."""
+        return self.view.partitions(self.topic)
+
+    def leader(self) -> int:
+        """Who leads the first partition."""
+        return self.view.leader(self.topic)
+
+    def follower(self) -> int:
+        """One who follows that leader."""
+        found = self.partitions()[0]
+        return next(int(node) for node in found.replicas if node != found.leader)
 
     # Harm.
 
@@ -94,7 +109,7 @@ class Run:
         """Wait until others lead all that ``node`` led."""
 
         def is_deposed() -> bool:
-            found = self.view.partitions().values()
+            found = self.partitions().values()
             return bool(found) and all(one.leader not in {node, -1} for one in found)
 
         with self._timed(f"others lead what {node} led"):
@@ -109,7 +124,9 @@ class Run:
     def wait_whole(self) -> None:
         """Wait until every partition has all its replicas in sync."""
         with self._timed("all replicas are in sync"):
-            wait_until(lambda: self.view.is_whole(PARTITIONS), "replicas in sync", _PATIENCE)
+            wait_until(
+                lambda: self.view.is_whole(self.topic, PARTITIONS), "replicas in sync", _PATIENCE
+            )
 
     @contextmanager
     def _timed(self, what: str) -> Iterator[None]:

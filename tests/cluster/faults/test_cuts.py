@@ -26,7 +26,7 @@ def zookeeper(target: str, network: Network) -> str:
 
 def test_a_leader_is_cut_from_everyone(networked_run: Run, network: Network) -> None:
     run = networked_run
-    leader = run.view.leader(0)
+    leader = run.leader()
     network.isolate([str(leader)])
     run.wait_deposed(leader)
     run.wait_served()
@@ -35,11 +35,10 @@ def test_a_leader_is_cut_from_everyone(networked_run: Run, network: Network) -> 
 
 def test_a_follower_is_cut_from_its_leader_alone(networked_run: Run, network: Network) -> None:
     run = networked_run
-    found = run.view.partitions()[0]
-    follower = next(node for node in found.replicas if node != found.leader)
-    network.cut(str(follower), str(found.leader))
+    follower = run.follower()
+    network.cut(str(follower), str(run.leader()))
     wait_until(
-        lambda: (now := run.view.partitions()) and len(now[0].isrs) < 3,
+        lambda: (now := run.partitions()) and len(now[0].isrs) < 3,
         "a replica to be out of sync",
         60,
     )
@@ -49,7 +48,7 @@ def test_a_follower_is_cut_from_its_leader_alone(networked_run: Run, network: Ne
 
 def test_requests_arrive_and_answers_do_not(networked_run: Run, network: Network) -> None:
     run = networked_run
-    leader = run.view.leader(0)
+    leader = run.leader()
     for other in NODES - {leader}:
         network.cut(str(leader), str(other), both=False)
     time.sleep(SESSION)
@@ -72,7 +71,7 @@ def test_a_leader_is_cut_from_zookeeper(
     networked_run: Run, network: Network, zookeeper: str
 ) -> None:
     run = networked_run
-    leader = run.view.leader(0)
+    leader = run.leader()
     network.cut(str(leader), zookeeper)
     run.wait_deposed(leader)
     run.wait_served()
@@ -106,10 +105,8 @@ def test_a_session_ends_in_the_middle_of_a_change(
 ) -> None:
     """The leader takes a replica out of sync; it is done, but nobody tells the leader in time."""
     run = networked_run
-    found = run.view.partitions()[0]
-    leader = found.leader
-    follower = next(node for node in found.replicas if node != leader)
-    network.cut(str(follower), str(leader))
+    leader = run.leader()
+    network.cut(str(run.follower()), str(leader))
     network.cut(zookeeper, str(leader), both=False)
     run.wait_deposed(leader)
     run.wait_served()

@@ -10,7 +10,7 @@ pytestmark = pytest.mark.integration
 
 
 def test_a_leader_is_killed(run: Run) -> None:
-    leader = run.view.leader(0)
+    leader = run.leader()
     run.kill(leader)
     run.wait_deposed(leader)
     run.wait_served()
@@ -19,8 +19,7 @@ def test_a_leader_is_killed(run: Run) -> None:
 
 
 def test_a_follower_is_killed(run: Run) -> None:
-    found = run.view.partitions()[0]
-    follower = next(node for node in found.replicas if node != found.leader)
+    follower = run.follower()
     run.kill(follower)
     run.wait_served()
     run.begin(follower)
@@ -46,7 +45,7 @@ def test_all_are_killed_at_once(run: Run) -> None:
 
 
 def test_a_leader_stops_for_longer_than_its_session(run: Run) -> None:
-    leader = run.view.leader(0)
+    leader = run.leader()
     run.stop(leader)
     run.wait_deposed(leader)
     run.wait_served()
@@ -55,11 +54,10 @@ def test_a_leader_stops_for_longer_than_its_session(run: Run) -> None:
 
 
 def test_a_follower_stops_for_longer_than_its_session(run: Run) -> None:
-    found = run.view.partitions()[0]
-    follower = next(node for node in found.replicas if node != found.leader)
+    follower = run.follower()
     run.stop(follower)
     wait_until(
-        lambda: (now := run.view.partitions()) and follower not in now[0].isrs,
+        lambda: (now := run.partitions()) and follower not in now[0].isrs,
         "the follower to be out of sync",
         60,
     )
