@@ -9,8 +9,12 @@ from collections.abc import Callable, Iterable
 from time import perf_counter
 from typing import TYPE_CHECKING
 
+from qbus.prometheus import serve
+
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
+
+__all__ = ["Metrics", "RequestMetrics", "serve"]
 
 _LATENCY_BOUNDS = (
     0.0001,
@@ -101,32 +105,3 @@ class Metrics:
                 buckets.append((f"{bound:g}" if bound != float("inf") else "+Inf", total))
             family.add_metric([ApiKey(key).name], buckets, self.requests.seconds[key])
         return family
-
-
-def serve(metrics: Metrics, host: str, port: int) -> Callable[[], None]:
-    """Serve ``metrics`` over HTTP from a thread; returns what stops it.
-
-    Raises:
-        OSError: the address cannot be listened on.
-    """
-    from prometheus_client import (  # noqa: PLC0415 - only where metrics are served
-        CollectorRegistry,
-        GCCollector,
-        PlatformCollector,
-        ProcessCollector,
-        start_http_server,
-    )
-
-    registry = CollectorRegistry()
-    registry.register(metrics)
-    ProcessCollector(registry=registry)
-    PlatformCollector(registry=registry)
-    GCCollector(registry=registry)
-    server, thread = start_http_server(port, host, registry)
-
-    def stop() -> None:
-        server.shutdown()
-        server.server_close()
-        thread.join()
-
-    return stop

@@ -72,10 +72,10 @@ def broker(
 
     gc.disable()  # nothing that a start imports is garbage; serving enables it again
 
-    from qbus.broker.logging import configure
     from qbus.broker.server import run
     from qbus.config import load_broker_config
     from qbus.errors import QbusError
+    from qbus.logs import configure
 
     config = load_broker_config(
         config_file,

@@ -1,4 +1,4 @@
-"""The broker's own log: lines for people, or JSON objects for collectors."""
+"""A daemon's own log: lines for people, or JSON objects for collectors."""
 
 import logging
 import sys

@@ -1,0 +1,43 @@
+"""Numbers for Prometheus, over HTTP."""
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from prometheus_client.core import Metric
+
+
+class Collector(Protocol):
+    """Whoever has numbers."""
+
+    def collect(self) -> Iterable["Metric"]:
+        """Make the Prometheus families; called from other threads."""
+
+
+def serve(metrics: Collector, host: str, port: int) -> Callable[[], None]:
+    """Serve ``metrics`` over HTTP from a thread; returns what stops it.
+
+    Raises:
+        OSError: the address cannot be listened on.
+    """
+    from prometheus_client import (  # noqa: PLC0415 - only where metrics are served
+        CollectorRegistry,
+        GCCollector,
+        PlatformCollector,
+        ProcessCollector,
+        start_http_server,
+    )
+
+    registry = CollectorRegistry()
+    registry.register(metrics)
+    ProcessCollector(registry=registry)
+    PlatformCollector(registry=registry)
+    GCCollector(registry=registry)
+    server, thread = start_http_server(port, host, registry)
+
+    def stop() -> None:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+    return stop
