@@ -5,7 +5,18 @@ from pathlib import Path
 
 import click
 
-from perf import abuse, backlog, footprint, latency, partitions, sdk, throughput
+from perf import (
+    abuse,
+    backlog,
+    cluster,
+    cluster_topics,
+    failover,
+    footprint,
+    latency,
+    partitions,
+    sdk,
+    throughput,
+)
 from perf.report import Figure, show, write_json, write_markdown
 
 CLAIMS: dict[str, Callable[[int, float], list[Figure]]] = {
@@ -18,6 +29,9 @@ CLAIMS: dict[str, Callable[[int, float], list[Figure]]] = {
     "backlog": backlog.run,
     "partitions": partitions.run,
     "abuse": abuse.run,
+    "cluster": cluster.run,
+    "failover": failover.run,
+    "cluster-topics": cluster_topics.run,
 }
 
 

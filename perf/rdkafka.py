@@ -22,13 +22,15 @@ def run(case: str, bootstrap: str, **options: Any) -> dict[str, Any]:
     return result
 
 
-def create_topic(bootstrap: str, topic: str, partitions: int = 1, **config: str) -> None:
-    """Create ``topic`` with one replica."""
+def create_topic(
+    bootstrap: str, topic: str, partitions: int = 1, replicas: int = 1, **config: str
+) -> None:
+    """Create ``topic``."""
     from confluent_kafka.admin import AdminClient
     from confluent_kafka.cimpl import NewTopic
 
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    admin.create_topics([NewTopic(topic, partitions, 1, config=config)])[topic].result(60)
+    admin.create_topics([NewTopic(topic, partitions, replicas, config=config)])[topic].result(60)
 
 
 def delete_topic(bootstrap: str, topic: str) -> None:

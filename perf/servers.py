@@ -2,14 +2,16 @@
 
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 
 from perf.peers import kafka
+from perf.peers.kafka_cluster import KafkaCluster
 from tests.support.broker_process import BrokerProcess
+from tests.support.qbus_cluster import QbusCluster
 from tests.support.server_process import ServerProcess
 
 
@@ -42,6 +44,22 @@ def both(setup: Setup = MEMORY) -> Iterator[list[ServerProcess]]:
             for server in servers:
                 if server.alive:
                     server.kill()
+
+
+Cluster = QbusCluster | KafkaCluster
+
+
+@contextmanager
+def both_clusters(setup: Setup = MEMORY) -> Iterator[list[Cluster]]:
+    """Three brokers of Qbus and, where Java and Maven are, of Kafka; all running."""
+    with ExitStack() as stack:
+        directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="qbus-perf-")))
+        clusters: list[Cluster] = [QbusCluster(directory / "qbus", *setup.qbus)]
+        if kafka.missing() is None:
+            clusters.append(KafkaCluster(directory / "kafka", setup.kafka))
+        for cluster in clusters:
+            stack.enter_context(cluster)
+        yield clusters
 
 
 def resident_mb(server: ServerProcess) -> float:

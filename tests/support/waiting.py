@@ -7,7 +7,9 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def wait_until(condition: Callable[[], T], what: str, timeout: float = 30.0) -> T:
+def wait_until(
+    condition: Callable[[], T], what: str, timeout: float = 30.0, pause: float = 0.02
+) -> T:
     """Return the first truthy result of ``condition``; fail after ``timeout`` seconds."""
     deadline = time.monotonic() + timeout
     while True:
@@ -16,4 +18,4 @@ def wait_until(condition: Callable[[], T], what: str, timeout: float = 30.0) -> 
             return result
         if time.monotonic() > deadline:
             raise AssertionError(f"still waiting after {timeout} s: {what} (last: {result!r})")
-        time.sleep(0.02)
+        time.sleep(pause)
