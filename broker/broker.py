@@ -3,12 +3,13 @@
 import asyncio
 import logging
 import socket
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 
 from qbus.clock import Clock
 from qbus.config import Address, BrokerConfig, TopicConfig
-from qbus.metadata import StoreError
+from qbus.metadata import SessionState, StoreError
 from qbus.metadata.znodes import BrokerNode
 
 from .boot import current_boot, lost_memory, remember_boot
@@ -26,7 +27,7 @@ from .controller import (
 from .group import GroupCoordinator
 from .log import LogConfig, LogManager
 from .metadata_cache import MetadataCache
-from .metadata_image import Topic
+from .metadata_image import Event, Topic
 from .metadata_store import metadata_store
 from .metrics import Metrics
 from .producer_ids import ProducerIds
@@ -43,7 +44,8 @@ class Broker:
     """What handlers reach: the broker's configuration, metadata, partitions and groups.
 
     ``cluster_id``, ``logs``, ``broker_epoch`` (that of its registration) and ``replicas`` are there
-    from :meth:`start` on.
+    from :meth:`start` on. ``is_over`` is set when it cannot keep what it promises any more: its
+    session has ended, or somebody took its registration away.
     """
 
     cluster_id: str
@@ -57,6 +59,8 @@ class Broker:
         self.clock = clock
         self.metrics = Metrics()
         self.store = metadata_store(config)
+        self.is_over = asyncio.Event()
+        self.store.on_state(self._on_state)
         self.metadata = MetadataCache(self.store, config)
         self.controller = Controller(self.store, self.metadata, config, clock)
         self.producer_ids = ProducerIds(self.store, self.node_id)
@@ -78,7 +82,12 @@ class Broker:
         self.logs = await asyncio.to_thread(self._open_logs)
         await self._come_back(listening)
         self.replicas = ReplicaManager(
-            self.config, self.node_id, self.logs, self.metadata, self.clock, self.metrics
+            self.config,
+            self.node_id,
+            self.logs,
+            self.metadata,
+            self.clock,
+            self.metrics,
         )
         await self.replicas.start()
         await self.groups.start()
@@ -107,7 +116,17 @@ class Broker:
         known = await register_broker(store, node_id, self._registration)
         await check_alone(store, node_id)
         await self.metadata.applied(known)
+        self.metadata.subscribe(self._check_registered)
         await self.controller.start(self.broker_epoch)
+
+    def _on_state(self, state: SessionState) -> None:
+        if state is SessionState.LOST:
+            self.is_over.set()
+
+    def _check_registered(self, _: Sequence[Event]) -> None:
+        known = self.metadata.brokers.get(self.node_id)
+        if known is None or known.epoch != self.broker_epoch:
+            self.is_over.set()
 
     def _has_lost(self, topic: Topic, index: int, lost: list[str]) -> bool:
         """Whether records of a partition may be missing here; ``lost``: directories."""

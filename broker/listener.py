@@ -95,9 +95,7 @@ class Listener:
 
     async def drain(self, timeout_s: float) -> None:
         """Let nobody in, read nothing more, and give open requests ``timeout_s`` to finish."""
-        if self._sock.fileno() >= 0:
-            self._loop.remove_reader(self._sock)
-            self._sock.close()
+        self._close_address()
         for connection in self._connections:
             connection.drain()
         for _ in range(round(timeout_s / _DRAIN_STEP_SECONDS)):
@@ -107,11 +105,17 @@ class Listener:
 
     def close(self) -> None:
         """Close every connection, and the address if it was not drained."""
+        self._close_address()
         if self._sweep_timer is not None:
             self._sweep_timer.cancel()
-        self._sock.close()
         for connection in list(self._connections):
             connection.close("the broker is shutting down")
+
+    def _close_address(self) -> None:
+        if self._sock.fileno() >= 0:
+            if self._sweep_timer is not None:  # it was started
+                self._loop.remove_reader(self._sock)
+            self._sock.close()
 
     def _accept_on(self) -> None:
         if self._sock.fileno() >= 0:

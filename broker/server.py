@@ -1,16 +1,23 @@
-"""The broker as a process: start, serve, drain, stop."""
+"""The broker as a process: start, serve, drain, stop; and start anew when its session is over.
+
+A session that has ended took the broker's registration along: others lead now what it led. So the
+broker stops serving, forgets everything but its disks, and comes back as after a crash, in the same
+process and at the same address.
+"""
 
 import asyncio
 import gc
 import logging
 import resource
 import signal
-from contextlib import AsyncExitStack
+from collections.abc import Coroutine
+from contextlib import AsyncExitStack, suppress
 from time import perf_counter
+from typing import Any
 
 from qbus.clock import Clock, SystemClock
-from qbus.config import BrokerConfig
-from qbus.metadata import MetadataStore, SessionState, StoreError
+from qbus.config import Address, BrokerConfig
+from qbus.metadata import StoreError
 
 from . import metrics as metrics_server
 from .broker import Broker
@@ -27,11 +34,14 @@ _FILES_OF_LOGS = 4096
 # Requests make no cycles: the collector need not look often.
 _GC_THRESHOLDS = (50_000, 20, 20)
 
+_FIRST_DELAY_S = 0.25
+_LONGEST_DELAY_S = 10.0
+
 
 def run(config: BrokerConfig) -> int:
     """Run a broker until SIGTERM or SIGINT; a second signal ends it at once.
 
-    The exit code is 1 when it stopped by itself, because its metadata store was lost.
+    The exit code is 1 when it stopped by itself, because its embedded metadata store failed.
 
     Raises:
         ConfigError: a data directory belongs to another broker, or is in use.
@@ -47,38 +57,107 @@ def run(config: BrokerConfig) -> int:
 
 
 async def serve(config: BrokerConfig, clock: Clock, started: float) -> int:
-    """Start a broker, serve until a signal, and stop it; the exit code."""
+    """Be a broker, one life after the other, until a signal; the exit code."""
     stop = _on_signals()
-    budget = MemoryBudget(_budget(config))
-    async with AsyncExitStack() as cleanup:
-        # The address first: two brokers on one port is the mistake that should show at once.
-        broker = Broker(config, clock)
-        listener = Listener(config.listen_address, Dispatcher(broker), _limits(config), budget)
-        listener.bind()
-        cleanup.push_async_callback(broker.stop)
-        cleanup.callback(listener.close)
-        await broker.start(listener.address)
-        lost = _on_store_lost(broker.store, stop)
-        _show_network(broker, listener, budget)
-        if config.metrics_address is not None:
-            cleanup.callback(metrics_server.serve(broker.metrics, *config.metrics_address))
-        gc.freeze()
-        gc.enable()
-        listener.start()
+    life = Life(config, clock, config.listen_address, started)
+    await life.live(stop)
+    delay = _FIRST_DELAY_S
+    while not stop.is_set():
+        if config.zookeeper_address is None:
+            return 1
+        _log.warning("starting anew")
+        gc.unfreeze()
+        life = Life(config, clock, life.address, perf_counter())
+        try:
+            await life.live(stop)
+            delay = _FIRST_DELAY_S
+        except (StoreError, OSError) as error:
+            _log.error("cannot start anew: %s; trying again in %g s", error, delay)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(stop.wait(), delay)
+            delay = min(2 * delay, _LONGEST_DELAY_S)
+    _log.info("stopped")
+    return 0
+
+
+class Life:
+    """From one start of a broker to the end of its session, or of the process."""
+
+    def __init__(
+        self, config: BrokerConfig, clock: Clock, address: Address, started: float
+    ) -> None:
+        """``address`` is to be listened on; ``started``: when, as ``perf_counter`` has it."""
+        self.address = address
+        self._config = config
+        self._clock = clock
+        self._started = started
+
+    async def live(self, stop: asyncio.Event) -> None:
+        """Start, serve until ``stop`` is set or the session is over, and end.
+
+        Raises:
+            ConfigError, ApiError, StoreError, OSError: it could not start.
+        """
+        config = self._config
+        budget = MemoryBudget(_budget(config))
+        async with AsyncExitStack() as cleanup:
+            # The address first: two brokers on one port is the mistake that should show at once.
+            broker = Broker(config, self._clock)
+            listener = Listener(self.address, Dispatcher(broker), _limits(config), budget)
+            listener.bind()
+            self.address = listener.address
+            cleanup.push_async_callback(broker.stop)
+            cleanup.callback(listener.close)
+            if not await _unless(stop, broker.start(listener.address)):
+                return
+            _show_network(broker, listener, budget)
+            if config.metrics_address is not None:
+                cleanup.callback(metrics_server.serve(broker.metrics, *config.metrics_address))
+            gc.freeze()
+            gc.enable()
+            listener.start()
+            self._say_that_it_listens(broker)
+            await _first_of(stop, broker.is_over)
+            if stop.is_set():
+                _log.info("stopping: finishing what was asked")
+                await _hand_over(broker)
+                broker.drain()
+                await listener.drain(config.shutdown_drain_timeout_ms / 1000)
+            else:
+                _log.critical("the metadata store is lost")
+
+    def _say_that_it_listens(self, broker: Broker) -> None:
         _log.info(
             "broker %d of cluster %s listens on %s, %.3f s after its start",
             broker.node_id,
             broker.cluster_id,
-            listener.address,
-            perf_counter() - started,
+            self.address,
+            perf_counter() - self._started,
         )
-        await stop.wait()
-        _log.info("stopping: finishing what was asked")
-        await _hand_over(broker)
-        broker.drain()
-        await listener.drain(config.shutdown_drain_timeout_ms / 1000)
-    _log.info("stopped")
-    return 1 if lost.is_set() else 0
+
+
+async def _unless(stop: asyncio.Event, work: Coroutine[Any, Any, None]) -> bool:
+    """Do ``work`` until ``stop`` is set; whether it was done.
+
+    Raises:
+        Exception: whatever the work failed with.
+    """
+    working, stopping = asyncio.ensure_future(work), asyncio.ensure_future(stop.wait())
+    await asyncio.wait((working, stopping), return_when=asyncio.FIRST_COMPLETED)
+    stopping.cancel()
+    if not working.done():
+        working.cancel()
+        await asyncio.wait([working])
+        return False
+    working.result()
+    return True
+
+
+async def _first_of(*events: asyncio.Event) -> None:
+    waiting = [asyncio.ensure_future(event.wait()) for event in events]
+    await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+    for one in waiting:
+        one.cancel()
 
 
 async def _hand_over(broker: Broker) -> None:
@@ -100,20 +179,6 @@ def _on_signals() -> asyncio.Event:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, on_signal)
     return stop
-
-
-def _on_store_lost(store: MetadataStore, stop: asyncio.Event) -> asyncio.Event:
-    """Stop when the store is lost while serving: what is decided could not be kept any more."""
-    lost = asyncio.Event()
-
-    def on_state(state: SessionState) -> None:
-        if state is SessionState.LOST and not stop.is_set():
-            _log.critical("the metadata store is lost")
-            lost.set()
-            stop.set()
-
-    store.on_state(on_state)
-    return lost
 
 
 def _budget(config: BrokerConfig) -> int:

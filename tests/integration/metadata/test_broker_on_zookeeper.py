@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from uuid import uuid4
 
@@ -192,20 +193,62 @@ def test_it_goes_on_when_zookeeper_was_away(server: ZooKeeperProcess, tmp_path: 
         assert sorted(read) == sorted(numbers(0, 30))
 
 
-def test_it_stops_when_its_session_has_ended(server: ZooKeeperProcess, tmp_path: Path) -> None:
-    """What it decides could not be kept; whoever runs it starts it again."""
+def test_it_starts_anew_when_its_session_has_ended(
+    server: ZooKeeperProcess, tmp_path: Path
+) -> None:
+    """The same process at the same address, under a new epoch, with all that it held."""
     bus = Bus(server, tmp_path / "broker")
     with bus.broker:
         bus.create_topic()
+        bus.produce(*numbers(0, 10))
+        pid = bus.broker.pid
         bus.broker.send_signal(signal.SIGSTOP)
-        client = KazooClient(bus.address)
-        client.start()
-        wait_until(lambda: client.exists("/brokers/ids/7") is None, "the session to end")
+        with _client(bus) as client:
+            wait_until(lambda: client.exists("/brokers/ids/7") is None, "the session to end")
+            bus.broker.send_signal(signal.SIGCONT)
+            wait_until(lambda: client.exists("/brokers/ids/7"), "the broker to come back")
+            assert client.get("/brokers/epochs/7")[1].version == 1
+        bus.broker.wait_ready()
+        bus.produce(*numbers(10, 20))
+        assert sorted(bus.consume(20)) == sorted(numbers(0, 20))
+        assert bus.broker.pid == pid
+
+
+def test_it_waits_for_a_zookeeper_that_forgot_it(server: ZooKeeperProcess, tmp_path: Path) -> None:
+    bus = Bus(server, tmp_path / "broker")
+    with bus.broker:
+        bus.create_topic()
+        bus.produce(*numbers(0, 10))
+        bus.broker.send_signal(signal.SIGSTOP)
+        with _client(bus) as client:
+            wait_until(lambda: client.exists("/brokers/ids/7") is None, "the session to end")
+        bus.broker.send_signal(signal.SIGCONT)
+        wait_until(lambda: "starting anew" in bus.broker.log_text(), "the broker to notice")
+        server.kill()
+        server.start()
+        bus.broker.wait_ready()
+        bus.produce(*numbers(10, 20))
+        assert sorted(bus.consume(20)) == sorted(numbers(0, 20))
+
+
+def test_what_is_left_of_a_crash_does_not_hold_it_up(bus: Bus, znodes: KazooClient) -> None:
+    bus.create_topic()
+    bus.produce(*numbers(0, 10))
+    before = znodes.get("/brokers/ids/7")[1].ephemeralOwner
+    bus.broker.kill()
+    bus.broker.start()
+    assert znodes.get("/brokers/ids/7")[1].ephemeralOwner != before
+    assert "waiting for the end of its session" not in bus.broker.log_text()
+    bus.produce(*numbers(10, 20))
+    assert sorted(bus.consume(20)) == sorted(numbers(0, 20))
+
+
+@contextmanager
+def _client(bus: Bus) -> Iterator[KazooClient]:
+    client = KazooClient(bus.address)
+    client.start()
+    try:
+        yield client
+    finally:
         client.stop()
         client.close()
-        bus.broker.send_signal(signal.SIGCONT)
-        wait_until(lambda: not bus.broker.alive, "the broker to stop")
-        assert "the metadata store is lost" in bus.broker.log_text()
-        bus.broker.start()
-        bus.produce(*numbers(0, 10))
-        assert sorted(bus.consume(10)) == sorted(numbers(0, 10))

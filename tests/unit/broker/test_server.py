@@ -1,50 +1,42 @@
-"""The broker's process, where it decides to end by itself."""
+"""The broker's process: what ends a life of it, and what is left of that."""
 
 import asyncio
-from collections.abc import Callable
-from typing import Any
 
-from qbus.broker.server import _on_store_lost
-from qbus.metadata import SessionState
+import pytest
 
-
-class Store:
-    """A store that says when its state changes."""
-
-    def __init__(self) -> None:
-        self.callbacks: list[Callable[[SessionState], None]] = []
-
-    def on_state(self, callback: Callable[[SessionState], None]) -> None:
-        self.callbacks.append(callback)
-
-    def enter(self, state: SessionState) -> None:
-        for callback in self.callbacks:
-            callback(state)
+from qbus.broker.server import _first_of, _unless
 
 
-async def test_a_lost_store_stops_the_broker_as_a_failure() -> None:
-    store: Any = Store()
-    stop = asyncio.Event()
-    lost = _on_store_lost(store, stop)
-    store.enter(SessionState.LOST)
-    assert stop.is_set()
-    assert lost.is_set()
+async def test_what_is_done_before_a_signal_is_done() -> None:
+    assert await _unless(asyncio.Event(), asyncio.sleep(0))
 
 
-async def test_a_suspended_session_is_waited_for() -> None:
-    store: Any = Store()
-    stop = asyncio.Event()
-    lost = _on_store_lost(store, stop)
-    store.enter(SessionState.SUSPENDED)
-    store.enter(SessionState.CONNECTED)
-    assert not stop.is_set()
-    assert not lost.is_set()
+async def test_a_signal_ends_a_start_that_takes_its_time() -> None:
+    stop, cleaned = asyncio.Event(), asyncio.Event()
+
+    async def start() -> None:
+        try:
+            stop.set()
+            await asyncio.Event().wait()
+        finally:
+            cleaned.set()
+
+    assert not await _unless(stop, start())
+    assert cleaned.is_set()
 
 
-async def test_a_store_that_is_closed_because_we_stop_is_not_lost() -> None:
-    store: Any = Store()
-    stop = asyncio.Event()
-    lost = _on_store_lost(store, stop)
-    stop.set()
-    store.enter(SessionState.LOST)
-    assert not lost.is_set()
+async def test_what_fails_at_the_start_is_told() -> None:
+    async def start() -> None:
+        raise ValueError("no disk")
+
+    with pytest.raises(ValueError, match="no disk"):
+        await _unless(asyncio.Event(), start())
+
+
+async def test_whichever_comes_first_ends_it() -> None:
+    one, other = asyncio.Event(), asyncio.Event()
+    waiting = asyncio.ensure_future(_first_of(one, other))
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    other.set()
+    await waiting
