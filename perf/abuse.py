@@ -41,9 +41,9 @@ def run(rounds: int, scale: float) -> list[Figure]:
                 try:
                     for turn in range(rounds):
                         _measure(server, f"beside-{turn}", "beside 5,500 others", figures, scale)
-                except KafkaException as error:
+                except (KafkaException, TimeoutError) as error:
                     # That it stops answering is a finding, too.
-                    print(f"{server.name} does not serve beside them: {error}")
+                    print(f"{server.name} does not serve beside them: {error!r}")
     return [*figures.values(), memory]
 
 
