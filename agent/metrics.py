@@ -1,0 +1,77 @@
+"""What an agent counts, as Prometheus reads it: of all its files together, not of each.
+
+Ten thousand files would be ten thousand series that come and go; those are in the status.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from .control.configured import Configured
+from .status import AgentStatus
+from .status.document import totals
+
+if TYPE_CHECKING:
+    from prometheus_client.core import Metric
+
+_GAUGES = {
+    "lag_bytes": "Bytes in files that are not acknowledged yet",
+    "lag_seconds": "How long the oldest undelivered byte of any file has been known of",
+    "memory_bytes": "Bytes read and not acknowledged yet",
+    "spool_bytes": "Bytes in spools that are not acknowledged yet",
+}
+_COUNTERS = {
+    "records": "Records of files acknowledged since the start",
+    "bytes": "Bytes of files acknowledged since the start",
+}
+_STATES = ("reading", "idle", "finished", "failed")
+
+
+class AgentMetrics:
+    """Made from the status when somebody asks, so that they cost nothing else."""
+
+    def __init__(self, status: Callable[[], AgentStatus], configured: Configured) -> None:
+        self._status = status
+        self._configured = configured
+
+    def collect(self) -> Iterable["Metric"]:
+        """The Prometheus families, as a collector gives them."""
+        from prometheus_client.core import (  # noqa: PLC0415 - only where metrics are served
+            CounterMetricFamily,
+            GaugeMetricFamily,
+        )
+
+        status = self._status()
+        numbers = totals(status)
+        for name, text in _GAUGES.items():
+            yield GaugeMetricFamily(f"qbus_agent_{name}", text, value=numbers[name])
+        for name, text in _COUNTERS.items():
+            yield CounterMetricFamily(f"qbus_agent_{name}", text, value=numbers[name])
+        files = GaugeMetricFamily("qbus_agent_files", "Files by their state", labels=["state"])
+        for state in _STATES:
+            files.add_metric([state], numbers[state])
+        yield files
+        spooled, spool_bytes = (
+            CounterMetricFamily(f"qbus_agent_spool_{what}", text, labels=["directory"])
+            for what, text in (
+                ("records", "Records of spools acknowledged since the start"),
+                ("delivered_bytes", "Bytes of spools acknowledged since the start"),
+            )
+        )
+        damaged = GaugeMetricFamily(
+            "qbus_agent_spool_damaged_files", "Files of spools that were set aside"
+        )
+        damaged.add_metric([], max((spool.damaged for spool in status.spools), default=0))
+        for spool in status.spools:
+            spooled.add_metric([spool.directory], spool.delivered_records)
+            spool_bytes.add_metric([spool.directory], spool.delivered_bytes)
+        yield from (spooled, spool_bytes, damaged)
+        yield GaugeMetricFamily(
+            "qbus_agent_delivery_failing",
+            "Whether nothing can be delivered now",
+            value=status.error is not None,
+        )
+        yield GaugeMetricFamily(
+            "qbus_agent_configuration_refused",
+            "Whether the newest configuration was refused",
+            value=self._configured.reason is not None,
+        )
