@@ -88,6 +88,7 @@ class Broker:
             self.metadata,
             self.clock,
             self.metrics,
+            self.store,
         )
         await self.replicas.start()
         await self.groups.start()

@@ -3,16 +3,18 @@
 Version 5 adds the log's start, 7 sessions, 9 leader epochs (KIP-320), 12 says who leads instead, 13
 names topics by id, 15 moves the replica id, 16 adds the leaders' addresses (KIP-951).
 
-Sessions (KIP-227) are declined, as the protocol allows: every answer has session id 0 and every
-partition that was asked for. A request that goes on in a session is told that there is none, and
-its client starts over.
+Sessions (KIP-227) are for followers: see :mod:`.replica_fetch`. Of consumers they are declined, as
+the protocol allows: every answer has session id 0 and every partition that was asked for. A request
+that goes on in a session is told that there is none, and its client starts over.
 
 A request waits up to ``max_wait_ms`` for ``min_bytes``; an error is answered at once. ``max_bytes``
 bounds the whole response, but the first batch is sent whole however large it is. Answers hold whole
 batches, beginning with the one that contains the offset asked for.
 
+A consumer that says in which rack it is (version 11 on) may read from a follower, up to the high
+watermark that is known there, and where that is configured it is sent to the nearest (KIP-392).
+
 Nothing is transactional yet: the last stable offset is the high watermark, no transaction aborted.
-Nor is there a replica that follows: whoever asks as one is told to look for the leader elsewhere.
 """
 
 from asyncio import Future
@@ -21,34 +23,41 @@ from typing import TYPE_CHECKING
 from qbus.errors import ErrorCode
 from qbus.wire.messages.fetch import (
     FetchableTopicResponse,
+    FetchPartition,
     FetchRequest,
     FetchResponse,
     FetchTopic,
-    LeaderIdAndEpoch,
-    NodeEndpoint,
     PartitionData,
 )
 
 from ..context import RequestContext
-from ..replication import NO_OFFSET, NO_RECORDS, DelayedFetch, FetchReader, FetchTarget
-from .leaders import leader_of, reachable
+from ..replication import (
+    NO_OFFSET,
+    NO_RECORDS,
+    DelayedFetch,
+    FetchReader,
+    FetchTarget,
+    Partition,
+)
+from .leaders import name_leaders
+from .nearest import nearest_replica
+from .replica_fetch import handle_replica
 
 if TYPE_CHECKING:
     from ..broker import Broker
 
-_FIRST_WITH_LEADERS = 12
 _FIRST_WITH_TOPIC_IDS = 13
-_FIRST_WITH_ADDRESSES = 16
 
 _READ_COMMITTED = 1
 _SESSIONLESS_EPOCHS = (-1, 0)
-_LED_OTHERWISE = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
 def handle(
     broker: "Broker", context: RequestContext, request: FetchRequest
 ) -> FetchResponse | Future[FetchResponse]:
     """Read what is there, or wait for it."""
+    if request.replica_state.replica_id >= 0:
+        return handle_replica(broker, context.api_version, request)
     if request.session_epoch not in _SESSIONLESS_EPOCHS:
         return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
     fetch = _Fetch(broker, context.api_version, request)
@@ -62,6 +71,7 @@ def handle(
         return delayed
     if (
         reader.failed
+        or fetch.redirected
         or reader.size >= request.min_bytes
         or request.max_wait_ms <= 0
         or not fetch.targets
@@ -80,8 +90,11 @@ class _Fetch:
         "_committed",
         "_from_replica",
         "_max_bytes",
+        "_of_leader",
+        "_rack",
         "_version",
         "reader",
+        "redirected",
         "targets",
     )
 
@@ -89,9 +102,12 @@ class _Fetch:
         self._broker = broker
         self._version = version
         self._committed = request.isolation_level == _READ_COMMITTED
-        self._from_replica = request.replica_id >= 0 or request.replica_state.replica_id >= 0
+        self._from_replica = request.replica_id >= 0
+        self._of_leader = not request.rack_id
+        self._rack = request.rack_id if broker.config.replica_selector_class else ""
         self._max_bytes = min(request.max_bytes, broker.replicas.fetch_max_bytes)
         self.reader = FetchReader(self._max_bytes)
+        self.redirected = False
         self.targets: list[FetchTarget] = []
 
     def topic(self, topic: FetchTopic) -> FetchableTopicResponse:
@@ -113,8 +129,8 @@ class _Fetch:
                 self._fail(data, replicas.why_missing(key, wanted.partition))
             elif self._from_replica:
                 self._fail(data, ErrorCode.NOT_LEADER_OR_FOLLOWER)
-            else:
-                target = FetchTarget(partition, wanted, data)
+            elif not (self._rack and self._redirect(partition, wanted, data)):
+                target = FetchTarget(partition, wanted, data, of_leader=self._of_leader)
                 self.targets.append(target)
                 self.reader.read(target)
         return FetchableTopicResponse(
@@ -135,25 +151,22 @@ class _Fetch:
 
     def name_leaders(self, response: FetchResponse) -> None:
         """Say who leads the partitions that are led elsewhere, or in another epoch."""
-        if self._version < _FIRST_WITH_LEADERS:
-            return
-        metadata = self._broker.metadata
-        ids = set()
-        for topic in response.responses:
-            for data in topic.partitions:
-                if data.error_code in _LED_OTHERWISE:
-                    leader = leader_of(
-                        metadata, topic.topic or topic.topic_id, data.partition_index
-                    )
-                    ids.add(leader.id)
-                    data.current_leader = LeaderIdAndEpoch(
-                        leader_id=leader.id, leader_epoch=leader.epoch
-                    )
-        if self._version >= _FIRST_WITH_ADDRESSES:
-            response.node_endpoints = [
-                NodeEndpoint(node_id=node.id, host=node.host, port=node.port, rack=node.rack)
-                for node in reachable(metadata, ids)
-            ]
+        name_leaders(self._broker.metadata, response, self._version)
+
+    def _redirect(self, partition: Partition, wanted: FetchPartition, data: PartitionData) -> bool:
+        """Whether the consumer is sent to a replica that is nearer to it."""
+        if partition.check(wanted.current_leader_epoch):
+            return False
+        nearest = nearest_replica(
+            partition, self._broker.metadata.brokers, self._rack, wanted.fetch_offset
+        )
+        if nearest == self._broker.node_id:
+            return False
+        data.high_watermark = data.last_stable_offset = partition.high_watermark
+        data.log_start_offset = partition.log.log_start_offset
+        data.preferred_read_replica = nearest
+        self.redirected = True
+        return True
 
     def _fail(self, data: PartitionData, code: ErrorCode) -> None:
         data.error_code = code

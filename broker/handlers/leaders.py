@@ -3,8 +3,15 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from qbus.errors import ErrorCode
+from qbus.wire.messages.fetch import FetchResponse, LeaderIdAndEpoch, NodeEndpoint
+
 from ..metadata_cache import MetadataCache
 from ..metadata_image import BrokerInfo
+
+_FIRST_FETCH_WITH_LEADERS = 12
+_FIRST_FETCH_WITH_ADDRESSES = 16
+_LED_OTHERWISE = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
 class Leader(NamedTuple):
@@ -28,3 +35,23 @@ def leader_of(metadata: MetadataCache, topic: str | bytes, index: int) -> Leader
 def reachable(metadata: MetadataCache, ids: set[int]) -> Iterator[BrokerInfo]:
     """Those of some brokers that live, and so have an address."""
     return (metadata.brokers[node_id] for node_id in sorted(ids) if node_id in metadata.brokers)
+
+
+def name_leaders(metadata: MetadataCache, response: FetchResponse, version: int) -> None:
+    """Say in a fetch's answer who leads what is led elsewhere, or in another epoch."""
+    if version < _FIRST_FETCH_WITH_LEADERS:
+        return
+    ids = set()
+    for topic in response.responses:
+        for data in topic.partitions:
+            if data.error_code in _LED_OTHERWISE:
+                leader = leader_of(metadata, topic.topic or topic.topic_id, data.partition_index)
+                ids.add(leader.id)
+                data.current_leader = LeaderIdAndEpoch(
+                    leader_id=leader.id, leader_epoch=leader.epoch
+                )
+    if version >= _FIRST_FETCH_WITH_ADDRESSES:
+        response.node_endpoints = [
+            NodeEndpoint(node_id=node.id, host=node.host, port=node.port, rack=node.rack)
+            for node in reachable(metadata, ids)
+        ]

@@ -25,16 +25,38 @@ class Gatherer(Protocol):
 
 
 class FetchTarget:
-    """One partition of a fetch request, and its answer. Watches the partition for a fetch."""
+    """One partition of a fetch request, and its answer. Watches the partition for a fetch.
 
-    __slots__ = ("_gatherer", "data", "moved", "partition", "wanted")
+    One ``of_leader`` is not to be read from a follower.
+    """
 
-    def __init__(self, partition: Partition, wanted: FetchPartition, data: PartitionData) -> None:
+    __slots__ = ("_gatherer", "_of_leader", "data", "moved", "partition", "wanted")
+
+    def __init__(
+        self,
+        partition: Partition,
+        wanted: FetchPartition,
+        data: PartitionData,
+        *,
+        of_leader: bool = True,
+    ) -> None:
         self.partition = partition
         self.wanted = wanted
         self.data = data
         self.moved = False
+        self._of_leader = of_leader
         self._gatherer: Gatherer | None = None
+
+    @property
+    def limit(self) -> int:
+        """The offset up to which may be read."""
+        return self.partition.high_watermark
+
+    def check(self) -> ErrorCode:
+        """Whether this may be read here, in the epoch that the client knows of."""
+        partition = self.partition
+        check = partition.check if self._of_leader else partition.check_readable
+        return check(self.wanted.current_leader_epoch)
 
     def watch(self, gatherer: Gatherer) -> None:
         """Tell ``gatherer`` of what becomes visible."""
@@ -95,21 +117,17 @@ class FetchReader:
     def read(self, target: FetchTarget) -> None:
         """Read what the target's answer can carry, without waiting for a disk."""
         partition, wanted, data = target.partition, target.wanted, target.data
-        code = partition.check(wanted.current_leader_epoch)
+        code = target.check()
         if code:
             self._fail(target, code)
             return
         log = partition.log
-        offset, high_watermark, start = (
-            wanted.fetch_offset,
-            partition.high_watermark,
-            log.log_start_offset,
-        )
-        data.high_watermark = data.last_stable_offset = high_watermark
+        offset, start, limit = wanted.fetch_offset, log.log_start_offset, target.limit
+        data.high_watermark = data.last_stable_offset = partition.high_watermark
         data.log_start_offset = start
-        if start <= offset < high_watermark:
-            self._read_log(target, offset, high_watermark)
-        elif not high_watermark <= offset <= log.log_end_offset:
+        if start <= offset < limit:
+            self._read_log(target, offset, limit)
+        elif not limit <= offset <= log.log_end_offset:
             self._fail(target, ErrorCode.OFFSET_OUT_OF_RANGE)
 
     def read_cold(self) -> None:
@@ -117,14 +135,14 @@ class FetchReader:
         for cold in self._cold:
             cold.read()
 
-    def _read_log(self, target: FetchTarget, offset: int, high_watermark: int) -> None:
+    def _read_log(self, target: FetchTarget, offset: int, max_offset: int) -> None:
         first = not self.size
         limit = max(min(target.wanted.partition_max_bytes, self._remaining), 0)
         if not limit and not first:
             return
         records: LogSlice | None = None
         try:
-            records = target.partition.log.read(offset, limit, high_watermark, first)
+            records = target.partition.log.read(offset, limit, max_offset, first)
             if records is None:
                 return
             warm = not records.needs_verification and records.is_cached()
@@ -180,7 +198,7 @@ class ColdRead:
         return target.partition.log.read(
             target.wanted.fetch_offset,
             self._limit,
-            target.data.high_watermark,
+            target.limit,
             self._first,
             wait=True,
         )

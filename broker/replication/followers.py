@@ -152,7 +152,7 @@ class Followers:
         if self.proposed is not None or self.state.isr != (self._node_id,):
             for one in self._perhaps_in_sync():
                 if one != self._node_id:
-                    reached = min(reached, self._end_offset_of(one))
+                    reached = min(reached, self.end_offset(one))
         if reached <= self.high_watermark:
             return False
         self.high_watermark = reached
@@ -182,9 +182,14 @@ class Followers:
         self.proposed = Proposal(state, self.version, added)
         return self.proposed
 
+    def end_offset(self, replica: int) -> int:
+        """Up to where a replica has everything; UNKNOWN if it never asked, or is none of ours."""
+        follower = self._followers.get(replica)
+        return UNKNOWN if follower is None else follower.end_offset
+
     def caught_up(self, replica: int) -> bool:
         """Whether a replica has everything below the high watermark."""
-        return self._end_offset_of(replica) >= self.high_watermark
+        return self.end_offset(replica) >= self.high_watermark
 
     def lag(self, end_offset: int) -> dict[int, int]:
         """How many records each follower lacks; of one that never asked, all."""
@@ -196,10 +201,6 @@ class Followers:
     def _perhaps_in_sync(self) -> set[int]:
         proposed = self.proposed.state.isr if self.proposed is not None else ()
         return {*self.state.isr, *proposed}
-
-    def _end_offset_of(self, replica: int) -> int:
-        follower = self._followers.get(replica)
-        return UNKNOWN if follower is None else follower.end_offset
 
     def _is_slow(self, replica: int, now: float, max_lag: float) -> bool:
         follower = self._followers.get(replica)

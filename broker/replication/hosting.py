@@ -9,13 +9,11 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Protocol
 
 from qbus.config import BrokerConfig, TopicConfig
 from qbus.errors import ApiError, ErrorCode
 
 from ..log import Log, LogManager
-from ..metadata_cache import Subscriber
 from ..metadata_image import (
     BrokerConfigChanged,
     BrokersChanged,
@@ -25,6 +23,7 @@ from ..metadata_image import (
     TopicCreated,
     TopicDeleted,
 )
+from .metadata import Metadata
 from .partition import Partition
 from .roles import Roles, is_held
 from .settings import is_durable, log_config
@@ -32,24 +31,6 @@ from .settings import is_durable, log_config
 _log = logging.getLogger(__name__)
 
 NOTHING: Mapping[int, Partition] = MappingProxyType({})
-
-
-class Metadata(Protocol):
-    """What the replicas need of the cluster's metadata."""
-
-    @property
-    def topics(self) -> Mapping[str, Topic]:
-        """Those that exist now, by name."""
-
-    @property
-    def topics_by_id(self) -> Mapping[bytes, Topic]:
-        """The same, by id."""
-
-    def subscribe(self, subscriber: Subscriber) -> None:
-        """Tell ``subscriber`` what becomes different, and wait for what it returns."""
-
-    def topic_config(self, topic: Topic) -> TopicConfig:
-        """The configuration in force for a topic."""
 
 
 class Hosting:
@@ -67,6 +48,7 @@ class Hosting:
         """``make_partition`` is given a topic's name, the partition's index, and its log."""
         self.topics: dict[str | bytes, dict[int, Partition]] = {}
         self.retired_bytes_in = self.retired_bytes_out = self.retired_messages_in = 0
+        self.retired_replicated_bytes = 0
         self._config = config
         self._node_id = node_id
         self._logs = logs
@@ -147,6 +129,7 @@ class Hosting:
             self.retired_bytes_in += partition.bytes_in
             self.retired_bytes_out += partition.bytes_out
             self.retired_messages_in += partition.messages_in
+            self.retired_replicated_bytes += partition.replicated_bytes
         return list(partitions.values())
 
     async def _bring(self, names: Iterable[str], new: Iterable[str] = ()) -> None:

@@ -41,12 +41,14 @@ class Partition(FollowerReplica):
     """One partition that this broker holds a replica of.
 
     ``error`` is what requests to its leader get here at the moment: NONE while it is led here; then
-    ``followers`` says what is known of the others. Bytes and messages are counted since the start.
+    ``followers`` says what is known of the others. Bytes and messages are counted since the start,
+    those for followers apart from those for clients.
     """
 
     __slots__ = (
         "_acks",
         "_session",
+        "_target_count",
         "bytes_in",
         "bytes_out",
         "error",
@@ -56,6 +58,7 @@ class Partition(FollowerReplica):
         "messages_in",
         "min_insync_replicas",
         "replica_watchers",
+        "replicated_bytes",
     )
 
     def __init__(
@@ -77,7 +80,9 @@ class Partition(FollowerReplica):
         self.bytes_in = 0
         self.bytes_out = 0
         self.messages_in = 0
+        self.replicated_bytes = 0
         self._session = session
+        self._target_count = 1  # replicas that it is to have, once it does not move any more
         self._acks = Acknowledgements()
 
     # Roles
@@ -92,6 +97,18 @@ class Partition(FollowerReplica):
         """The replicas in sync, as its leader knows; none elsewhere."""
         return () if self.followers is None else self.followers.state.isr
 
+    @property
+    def replica_count(self) -> int:
+        """How many replicas there are, as its leader knows; 0 elsewhere."""
+        return 0 if self.followers is None else len(self.followers.replicas)
+
+    @property
+    def lag(self) -> int:
+        """How many records that follower of what is led here lacks that lacks most."""
+        if self.followers is None:
+            return 0
+        return max(self.followers.lag(self.log.log_end_offset).values(), default=0)
+
     def lead(self, info: PartitionInfo, now: float) -> None:
         """Be the leader, in the state that the store has; ``now`` is monotonic, in seconds.
 
@@ -101,7 +118,7 @@ class Partition(FollowerReplica):
             return
         if self.followers is not None and info.leader_epoch == self.leader_epoch:
             self.followers.assign(info.replicas, now)
-            self.followers.wanted = self._policy(info.replicas)
+            self.followers.wanted = self._policy(len(info.target))
             self.followers.learned(info.state(), info.version)
         else:
             self._begin_to_lead(info, now)
@@ -129,7 +146,7 @@ class Partition(FollowerReplica):
         self.durable = durable
         self.min_insync_replicas = min_insync_replicas
         if self.followers is not None:
-            self.followers.wanted = self._policy(self.followers.replicas)
+            self.followers.wanted = self._policy(self._target_count)
         self.catch_up_with_log()
 
     def check(self, leader_epoch: int = NO_EPOCH) -> ErrorCode:
@@ -242,7 +259,7 @@ class Partition(FollowerReplica):
             info.replicas,
             info.state(),
             info.version,
-            wanted=self._policy(info.replicas),
+            wanted=self._policy(len(info.target)),
             epoch_start=end,
             high_watermark=min(self.high_watermark, end),
             now=now,
@@ -285,8 +302,9 @@ class Partition(FollowerReplica):
             return ErrorCode.FENCED_LEADER_EPOCH
         return ErrorCode.UNKNOWN_LEADER_EPOCH
 
-    def _policy(self, replicas: tuple[int, ...]) -> Policy:
-        return policy(self.min_insync_replicas, len(replicas), is_durable=self.durable)
+    def _policy(self, replicas: int) -> Policy:
+        self._target_count = replicas
+        return policy(self.min_insync_replicas, replicas, is_durable=self.durable)
 
     @property
     def _after_append(self) -> ErrorCode:

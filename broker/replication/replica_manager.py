@@ -7,28 +7,24 @@ from concurrent.futures import ThreadPoolExecutor
 from qbus.clock import Clock
 from qbus.config import BrokerConfig
 from qbus.errors import ApiError, ErrorCode
+from qbus.metadata import MetadataStore, SessionState
 
 from ..log import Log, LogManager
 from ..metrics import Metrics
 from ..purgatory import Purgatory
+from .disqualification import Disqualification
 from .flusher import Flusher
-from .hosting import NOTHING, Hosting, Metadata
+from .hosting import NOTHING, Hosting
+from .isr_changes import IsrChanges
+from .lazy_fetchers import LazyFetchers
+from .metadata import Metadata
 from .partition import NO_EPOCH, Partition, Session
+from .replica_sessions import ReplicaSessions
 from .roles import Roles
+from .showing import show_disks, show_partitions, show_replication, show_waiting
 from .upkeep import Upkeep
 
 _READERS = 4
-_STORAGE_ERROR = ErrorCode.KAFKA_STORAGE_ERROR
-
-
-class NoFetchers:
-    """Nobody is followed."""
-
-    def follow(self, partition: Partition, leader_id: int, leader_epoch: int) -> None:
-        """Nothing comes of it."""
-
-    def forget(self, partition: Partition) -> None:
-        """Nothing was begun."""
 
 
 class ReplicaManager:
@@ -46,15 +42,24 @@ class ReplicaManager:
         metadata: Metadata,
         clock: Clock,
         metrics: Metrics,
+        store: MetadataStore,
     ) -> None:
         self.fetch_max_bytes = config.fetch_max_bytes
         self._logs = logs
-        roles = Roles(node_id, NoFetchers(), clock)
-        self._session = Session()
-        self._hosting = Hosting(config, node_id, logs, metadata, self._make_partition, roles)
-        self._topics = self._hosting.topics
-        self._upkeep = Upkeep(config, self._hosting, logs, clock, self._hosting.retry)
+        self._metadata = metadata
         self._metrics = metrics
+        self._store = store
+        self._session = Session()
+        self._fetchers = LazyFetchers(config, node_id, metadata, clock, metrics)
+        roles = Roles(node_id, self._fetchers, clock)
+        hosting = Hosting(config, node_id, logs, metadata, self._make_partition, roles)
+        self._hosting = hosting
+        self._topics = hosting.topics
+        self.sessions = ReplicaSessions(self, self._is_registered)
+        max_lag_s = config.replica_lag_time_max_ms / 1000
+        self.isr_changes = IsrChanges(store, metadata, self.sessions, hosting, clock, max_lag_s)
+        lost = Disqualification(node_id, store, metadata, hosting)
+        self._upkeep = Upkeep(config, hosting, logs, clock, hosting.retry, lost.look)
 
     async def start(self) -> None:
         """Open the partitions of the metadata, which is loaded already, and follow it."""
@@ -65,8 +70,11 @@ class ReplicaManager:
         self._flushers = {directory.path: Flusher(loop) for directory in self._logs.directories}
         for directory in self._logs.directories:
             directory.shared.health.on_failure(self._on_directory_failure)
+        self._on_store_state(self._store.state)
+        self._store.on_state(self._on_store_state)
         await self._hosting.start()
         self._upkeep.start()
+        self.isr_changes.start()
         self._show()
 
     def drain(self) -> None:
@@ -76,6 +84,9 @@ class ReplicaManager:
     async def stop(self) -> None:
         """Finish what is under way on disk; the logs can be closed then."""
         self.drain()
+        await self._fetchers.stop()
+        await self.isr_changes.stop()
+        self.sessions.close()
         await self._upkeep.stop()
         for flusher in self._flushers.values():
             await flusher.stop()
@@ -107,7 +118,17 @@ class ReplicaManager:
             raise ApiError(code)
         return partition
 
-    # When disks fail
+    def _is_registered(self, broker: int, epoch: int) -> bool:
+        known = self._metadata.brokers.get(broker)
+        return known is not None and known.epoch == epoch
+
+    # When the metadata store, or disks, fail
+
+    def _on_store_state(self, state: SessionState) -> None:
+        self._session.is_suspended = state is not SessionState.CONNECTED
+        if not self._session.is_suspended:
+            for partition in self._hosting:
+                partition.advance()
 
     def _make_partition(self, topic: str, index: int, log: Log) -> Partition:
         data_dir = log.directory.rpartition("/")[0]
@@ -124,51 +145,8 @@ class ReplicaManager:
             if partition.log.directory.startswith(f"{path}/"):
                 partition.refuse(ErrorCode.KAFKA_STORAGE_ERROR)
 
-    # Metrics
-
     def _show(self) -> None:
-        hosting, purgatory = self._hosting, self.purgatory
-        gauge, counter = self._metrics.gauge, self._metrics.counter
-        gauge("partitions", "Partitions held here", lambda: sum(1 for _ in hosting))
-        gauge(
-            "offline_partitions",
-            "Partitions that cannot be used because of their disk",
-            lambda: hosting.failed + sum(p.error is _STORAGE_ERROR for p in hosting),
-        )
-        gauge(
-            "under_min_isr_partitions",
-            "Partitions with fewer in-sync replicas than min.insync.replicas",
-            lambda: sum(len(p.isr) < p.min_insync_replicas for p in hosting if not p.error),
-        )
-        gauge(
-            "offline_data_directories",
-            "Data directories that failed",
-            lambda: sum(directory.offline for directory in self._logs.directories),
-        )
-        gauge("log_bytes", "Bytes of all logs", lambda: sum(p.log.size for p in hosting))
-        gauge("delayed_fetches", "Fetches that wait for records", lambda: len(purgatory.fetches))
-        gauge(
-            "delayed_produces",
-            "Produce requests that wait for their acknowledgement",
-            lambda: len(purgatory.produces),
-        )
-        gauge(
-            "corruptions",
-            "Places where corrupt data was found; it is never served",
-            lambda: sum(len(p.log.corruptions) for p in hosting),
-        )
-        counter(
-            "produced_bytes",
-            "Bytes of batches appended",
-            lambda: hosting.retired_bytes_in + sum(p.bytes_in for p in hosting),
-        )
-        counter(
-            "fetched_bytes",
-            "Bytes of batches sent to clients",
-            lambda: hosting.retired_bytes_out + sum(p.bytes_out for p in hosting),
-        )
-        counter(
-            "produced_messages",
-            "Messages appended",
-            lambda: hosting.retired_messages_in + sum(p.messages_in for p in hosting),
-        )
+        show_partitions(self._metrics, self._hosting)
+        show_replication(self._metrics, self._hosting, self.isr_changes)
+        show_disks(self._metrics, self._logs.directories)
+        show_waiting(self._metrics, self.purgatory)

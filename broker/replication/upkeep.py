@@ -14,7 +14,7 @@ from qbus.clock import Clock
 from qbus.config import BrokerConfig
 from qbus.errors import ApiError
 
-from ..log import LogManager
+from ..log import LogManager, TopicPartition
 from .partition import Partition
 
 _log = logging.getLogger(__name__)
@@ -38,13 +38,20 @@ class Upkeep:
         logs: LogManager,
         clock: Clock,
         retry: Work,
+        disqualify: Work,
     ) -> None:
-        """``partitions`` is iterated anew each time; ``retry`` opens what could not be opened."""
+        """``partitions`` is iterated anew each time.
+
+        ``retry`` opens what could not be opened, ``disqualify`` says of what is held here that it
+        is lost.
+        """
         self._config = config
         self._partitions = partitions
         self._logs = logs
         self._clock = clock
         self._retry = retry
+        self._disqualify = disqualify
+        self._high_watermarks: dict[TopicPartition, int] = {}
         self._stopping = False
         self._tasks: list[asyncio.Task[None]] = []
         self._scrubbed: Iterator[Partition] = iter(())
@@ -58,6 +65,7 @@ class Upkeep:
         schedule: tuple[tuple[float, Work], ...] = (
             (_TICK_S, self.flush),
             (_SLOW_TICK_S, self._retry),
+            (_TICK_S, self._disqualify),
             (_TICK_S, self._threaded(self.scrub)),
             (_SLOW_TICK_S, self._threaded(logs.empty_trash)),
             (config.log_retention_check_interval_ms / 1000, self._threaded(self.apply_retention)),
@@ -68,6 +76,10 @@ class Upkeep:
             (
                 config.log_flush_start_offset_checkpoint_interval_ms / 1000,
                 self._threaded(self._logs.checkpoint_log_starts),
+            ),
+            (
+                config.replica_high_watermark_checkpoint_interval_ms / 1000,
+                self.checkpoint_high_watermarks,
             ),
         )
         self._tasks = [asyncio.create_task(_repeat(*entry)) for entry in schedule]
@@ -81,6 +93,8 @@ class Upkeep:
             with suppress(asyncio.CancelledError):
                 await task
         if self._tasks:
+            if (noting := self.checkpoint_high_watermarks()) is not None:
+                await noting
             await asyncio.to_thread(self._threads.shutdown)
 
     # In the event loop
@@ -90,6 +104,15 @@ class Upkeep:
         for partition in self._partitions:
             if not partition.error and (partition.is_behind or partition.log.flush_due()):
                 partition.flush()
+
+    def checkpoint_high_watermarks(self) -> Awaitable[None] | None:
+        """Note up to where partitions are acknowledged, if that is another place than before."""
+        known = {one.log.topic_partition: one.high_watermark for one in self._partitions}
+        if known == self._high_watermarks:
+            return None
+        self._high_watermarks = known
+        loop = asyncio.get_running_loop()
+        return loop.run_in_executor(self._threads, self._logs.checkpoint_high_watermarks, known)
 
     # In threads
 

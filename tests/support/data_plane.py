@@ -1,20 +1,23 @@
 """The part of a broker that keeps partitions, without sockets and without a metadata store."""
 
 import asyncio
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from qbus.broker.context import Peer, RequestContext
 from qbus.broker.log import LogConfig, LogManager
 from qbus.broker.metadata_cache import Subscriber
 from qbus.broker.metadata_image import BrokerInfo, Event, PartitionInfo, Topic, differences
+from qbus.broker.metadata_reading import Cluster
 from qbus.broker.metrics import Metrics
 from qbus.broker.replication import Partition, ReplicaManager, log_config
 from qbus.clock import ManualClock
 from qbus.config import Address, BrokerConfig, TopicConfig
+from qbus.metadata import Check, MetadataStore, Op, Result, SessionState, Set, StoreError
+from qbus.metadata.znodes import CONTROLLER_EPOCH, ControllerNode, PartitionStateNode
 from qbus.records import iter_batches, iter_records
 from qbus.wire import (
     API,
@@ -42,12 +45,20 @@ class Metadata:
         self.topics: dict[str, Topic] = {}
         self.topics_by_id: dict[bytes, Topic] = {}
         self.brokers: dict[int, BrokerInfo] = {NODE: BrokerInfo(NODE, "127.0.0.1", 9092)}
+        self.cluster = Cluster(self.brokers, ControllerNode(NODE), 1, 0)
         self._config = config
         self._subscribers: list[Subscriber] = []
         self._created = 0
 
     def subscribe(self, subscriber: Subscriber) -> None:
         self._subscribers.append(subscriber)
+
+    def fence(self) -> Check:
+        return Check(CONTROLLER_EPOCH, self.cluster.epoch_version)
+
+    def is_live(self, broker: int, epoch: int) -> bool:
+        known = self.brokers.get(broker)
+        return known is not None and known.epoch == epoch and not known.is_stopping
 
     def forget_subscribers(self) -> None:
         """Tell nobody any more."""
@@ -91,6 +102,40 @@ class Metadata:
                 await outcome
 
 
+class Store:
+    """A metadata store that takes every transaction, unless a test has ``failures`` for it."""
+
+    def __init__(self) -> None:
+        self.state = SessionState.CONNECTED
+        self.transactions: list[list[Op]] = []
+        self.failures: list[StoreError] = []
+        self._callbacks: list[Callable[[SessionState], None]] = []
+
+    def on_state(self, callback: Callable[[SessionState], None]) -> None:
+        self._callbacks.append(callback)
+
+    def become(self, state: SessionState) -> None:
+        """Have this state from now on."""
+        self.state = state
+        for callback in self._callbacks:
+            callback(state)
+
+    async def transaction(self, operations: Sequence[Op]) -> list[Result]:
+        self.transactions.append(list(operations))
+        if self.failures:
+            raise self.failures.pop(0)
+        return [None] * len(operations)
+
+    def states(self) -> list[tuple[str, PartitionStateNode, int]]:
+        """The states that were to be set: path, state and the version they are based on."""
+        return [
+            (op.path, PartitionStateNode.decode(op.data), op.version)
+            for operations in self.transactions
+            for op in operations
+            if isinstance(op, Set)
+        ]
+
+
 class DataPlane:
     """Partitions on disk, and the handlers in front of them."""
 
@@ -103,6 +148,7 @@ class DataPlane:
         self.disk = DiskControl()
         self.metadata = Metadata(self.config)
         self.metrics = Metrics()
+        self.store = Store()
 
     async def start(self) -> None:
         """Open what is on disk."""
@@ -116,7 +162,13 @@ class DataPlane:
             cluster_id=CLUSTER,
         )
         self.replicas = ReplicaManager(
-            self.config, NODE, self.logs, self.metadata, self.clock, self.metrics
+            self.config,
+            NODE,
+            self.logs,
+            self.metadata,
+            self.clock,
+            self.metrics,
+            cast("MetadataStore", self.store),
         )
         await self.replicas.start()
         self.broker: Any = SimpleNamespace(

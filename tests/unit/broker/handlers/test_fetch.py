@@ -410,13 +410,18 @@ class TestErrors:
         (data,) = await fetch(plane, at(0, partition=7), wait_ms=60_000)
         assert ErrorCode(data.error_code) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
-    @pytest.mark.parametrize("version", [11, LATEST])
-    async def test_nobody_follows(self, plane: DataPlane, orders: Partition, version: int) -> None:
-        replica: dict[str, Any] = {"replica_id": 3}
-        if version >= 15:
-            replica = {"replica_state": ReplicaState(replica_id=3, replica_epoch=1)}
-        (data,) = await fetch(plane, at(0), version=version, **replica)
+    async def test_who_does_not_say_its_registration_is_no_follower(
+        self, plane: DataPlane, orders: Partition
+    ) -> None:
+        (data,) = await fetch(plane, at(0), version=11, replica_id=3)
         assert ErrorCode(data.error_code) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    async def test_nobody_follows_who_is_not_registered(
+        self, plane: DataPlane, orders: Partition
+    ) -> None:
+        sent = request(plane, at(0), replica_state=ReplicaState(replica_id=3, replica_epoch=1))
+        response: FetchResponse = await plane.call(ApiKey.FETCH, LATEST, sent)
+        assert ErrorCode(response.error_code) is ErrorCode.STALE_BROKER_EPOCH
 
     async def test_one_error_answers_the_rest_as_well(
         self, plane: DataPlane, orders: Partition

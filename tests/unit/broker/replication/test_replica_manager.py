@@ -280,7 +280,11 @@ async def test_metrics_say_what_is_there(plane: DataPlane) -> None:
     assert gauges == {
         "partitions": 3,
         "offline_partitions": 0,
+        "leader_partitions": 3,
+        "under_replicated_partitions": 0,
         "under_min_isr_partitions": 1,
+        "at_min_isr_partitions": 2,
+        "follower_lag_max": 0,
         "offline_data_directories": 0,
         "corruptions": 0,
         "log_bytes": len(data),
@@ -288,4 +292,11 @@ async def test_metrics_say_what_is_there(plane: DataPlane) -> None:
         "delayed_produces": 0,
     }
     counters = {name: read() for name, (_, read) in plane.metrics.counters.items()}
-    assert counters == {"produced_bytes": len(data), "produced_messages": 2, "fetched_bytes": 0}
+    assert counters == {
+        "produced_bytes": len(data),
+        "produced_messages": 2,
+        "fetched_bytes": 0,
+        "replicated_bytes": 0,
+        "isr_shrinks": 0,
+        "isr_expands": 0,
+    }

@@ -1,0 +1,86 @@
+"""Replicas here that have lost what they held: said in the store, so that others go on without.
+
+A log that is corrupt, or whose disk failed, may lack what was acknowledged. So its replica is taken
+out of those in sync and those eligible, and leads no more; the controller then has another one lead
+it, if there is one. A corrupt log is fetched anew from there; a disk that failed stays as it is
+until the broker is started again.
+"""
+
+import logging
+from collections.abc import Iterable
+
+from qbus.errors import ApiError, ErrorCode
+from qbus.metadata import MetadataStore, NodeError, Set, StoreError
+from qbus.metadata.feed import announce
+from qbus.metadata.znodes import ChangeNode, PartitionStateNode
+
+from ..metadata_image import PartitionInfo
+from ..partition_states import forgetting, policy
+from .metadata import Metadata
+from .partition import Partition
+
+_log = logging.getLogger(__name__)
+
+
+class Disqualification:
+    """Looks for such replicas, and writes it by compare-and-set."""
+
+    def __init__(
+        self,
+        node_id: int,
+        store: MetadataStore,
+        metadata: Metadata,
+        partitions: Iterable[Partition],
+    ) -> None:
+        """``partitions`` is iterated anew each time."""
+        self._node_id = node_id
+        self._store = store
+        self._metadata = metadata
+        self._partitions = partitions
+
+    async def look(self) -> None:
+        """Write what is due; what another write was faster than is looked at again next time."""
+        for partition in self._partitions:
+            info = self._due(partition)
+            if info is None:
+                continue
+            try:
+                await self._write(partition, info)
+            except NodeError:
+                continue
+            except (StoreError, ApiError) as error:
+                _log.info("that %s is lost here could not be written: %s", partition, error)
+                return
+
+    def _due(self, partition: Partition) -> PartitionInfo | None:
+        """Its state in the store, if that says more of this replica than is true.
+
+        One that nobody shares keeps what it has: there is nothing better.
+        """
+        if partition.log.is_usable and partition.error is not ErrorCode.KAFKA_STORAGE_ERROR:
+            return None
+        topic = self._metadata.topics.get(partition.topic)
+        if topic is None or partition.index >= len(topic.partitions):
+            return None
+        info = topic.partitions[partition.index]
+        is_shared = len(info.replicas) > 1
+        claims = self._node_id in {info.leader, *info.isr, *info.elr}
+        return info if is_shared and claims else None
+
+    async def _write(self, partition: Partition, info: PartitionInfo) -> None:
+        wanted = policy(
+            partition.min_insync_replicas, len(info.target), is_durable=partition.durable
+        )
+        state = forgetting(
+            info.state(self._metadata.cluster.controller_epoch), self._node_id, wanted
+        )
+        path = PartitionStateNode.path(partition.topic, partition.index)
+        change = ChangeNode(states={partition.topic: (partition.index,)})
+        await self._store.transaction(
+            [
+                self._metadata.fence(),
+                Set(path, state.encode(), info.version),
+                announce(change.encode()),
+            ]
+        )
+        _log.warning("%s is lost here: others go on without this replica", partition)

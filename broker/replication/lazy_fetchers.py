@@ -1,0 +1,62 @@
+"""The fetchers, from the first partition on that is followed: a broker alone never loads them."""
+
+from typing import TYPE_CHECKING
+
+from qbus.clock import Clock
+from qbus.config import BrokerConfig
+
+from ..metrics import Metrics
+from .metadata import Metadata
+from .partition import Partition
+
+if TYPE_CHECKING:
+    from .fetching import ReplicaFetchers
+
+
+class LazyFetchers:
+    """Follows leaders when there is one to follow. Use it when this broker is registered."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        node_id: int,
+        metadata: Metadata,
+        clock: Clock,
+        metrics: Metrics,
+    ) -> None:
+        self._config = config
+        self._node_id = node_id
+        self._metadata = metadata
+        self._clock = clock
+        self._metrics = metrics
+        self._fetchers: ReplicaFetchers | None = None
+
+    def follow(self, partition: Partition, leader_id: int, leader_epoch: int) -> None:
+        """Follow that leader from now on, and no other one."""
+        if self._fetchers is None:
+            self._fetchers = self._load()
+            self._fetchers.start()
+        self._fetchers.follow(partition, leader_id, leader_epoch)
+
+    def forget(self, partition: Partition) -> None:
+        """Follow nobody."""
+        if self._fetchers is not None:
+            self._fetchers.forget(partition)
+
+    async def stop(self) -> None:
+        """Copy nothing any more; returns when nothing is under way."""
+        if self._fetchers is not None:
+            await self._fetchers.stop()
+
+    def _load(self) -> "ReplicaFetchers":
+        from .fetching import ReplicaFetchers  # noqa: PLC0415 - only where somebody is followed
+
+        registration = self._metadata.brokers.get(self._node_id)
+        return ReplicaFetchers(
+            self._node_id,
+            -1 if registration is None else registration.epoch,
+            self._metadata,
+            self._clock,
+            self._config,
+            self._metrics,
+        )
