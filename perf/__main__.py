@@ -28,6 +28,7 @@ CLAIMS: dict[str, Callable[[int, float], list[Figure]]] = {
     "memory": footprint.run_memory,
     "backlog": backlog.run,
     "partitions": partitions.run,
+    "commits": commits.run,
     "abuse": abuse.run,
     "cluster": cluster.run,
     "failover": failover.run,

@@ -1,16 +1,21 @@
 """Writes what groups want stored, as few transactions as keep up.
 
-One transaction is in flight at a time; all that gathers meanwhile goes into the next one (DESIGN:
-one at a time a store takes 1,200 sets a second, in transactions of hundreds 50,000). A transaction
-fails as a whole: when a version check did it, or it was too large, each group is tried alone, so
-that only the one fails that someone else has written, or that is too large by itself. After any
-other failure nobody knows what is stored, and all its groups are given up for their owner to load
-again. (A store does what it is asked in order, so what is read then is what came of the write.)
+All that gathers while transactions are in flight goes into the next one (one at a time a store
+takes 1,200 sets a second, in transactions of hundreds 50,000). Two are in flight, of different
+groups, so that the store has work while the next is put together.
+
+A transaction fails as a whole: when a version check did it, or it was too large, each group is
+tried alone, so that only the one fails that someone else has written, or that is too large by
+itself. After any other failure nobody knows what is stored, and all its groups are given up for
+their owner to load again. (A store does what it is asked in order, so what is read then is what
+came of the write.)
 """
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Final
 
 from qbus.errors import ErrorCode
 from qbus.metadata import MetadataStore, NodeError, Op, TransactionTooLarge
@@ -23,6 +28,8 @@ _log = logging.getLogger(__name__)
 
 # What one group may have brought upon all that are written with it.
 _OF_ONE = {ErrorCode.NOT_COORDINATOR, ErrorCode.INVALID_COMMIT_OFFSET_SIZE}
+
+_LANES: Final = 2  # transactions in flight
 
 GiveUp = Callable[[HostedGroup, ErrorCode], None]
 
@@ -44,33 +51,53 @@ class Writer:
         self._patience = patience
         self._give_up = give_up
         self._waiting: dict[str, HostedGroup] = {}
-        self._writing: list[HostedGroup] = []
-        self._task: asyncio.Task[None] | None = None
-        self._is_stuck = False
+        self._flying: dict[HostedGroup, bool] = {}  # whether more has gathered for it meanwhile
+        self._lanes: set[asyncio.Task[None]] = set()
+        self._stuck: set[asyncio.Task[None]] = set()  # those of the lanes
 
     def write(self, hosted: HostedGroup) -> None:
         """Have what ``hosted`` gathered stored soon."""
-        if self._is_stuck:
+        if self._stuck:
             self._give_up(hosted, ErrorCode.COORDINATOR_NOT_AVAILABLE)
-            return
-        self._waiting[hosted.group_id] = hosted
-        if self._task is None:
-            self._task = asyncio.create_task(self._run(), name="group writer")
+        elif hosted in self._flying:
+            self._flying[hosted] = True
+        else:
+            self._waiting[hosted.group_id] = hosted
+            if len(self._lanes) < _LANES:
+                self._lanes.add(asyncio.create_task(self._run(), name="group writer"))
 
     async def drain(self) -> None:
         """Wait until all that was handed in is stored; no longer than patience allows."""
-        if self._task is not None:
-            await asyncio.wait({self._task}, timeout=self._patience)
+        if self._lanes:
+            await asyncio.wait(self._lanes, timeout=self._patience)
 
     async def _run(self) -> None:
+        lane = asyncio.current_task()
+        assert lane is not None
         try:
             while self._waiting:
-                await self._write_some()
+                await self._write_some(lane)
         finally:
-            self._task = None
+            self._lanes.discard(lane)
 
-    async def _write_some(self) -> None:
-        batch: list[tuple[HostedGroup, list[list[Op]]]] = []
+    async def _write_some(self, lane: asyncio.Task[None]) -> None:
+        batch = self._take_off()
+        groups = [hosted for hosted, _ in batch]
+        give_up = partial(self._lose_patience, lane, groups)
+        alarm = self._timers.call_at(self._now() + self._patience, give_up)
+        self._flying.update(dict.fromkeys(groups, False))
+        try:
+            await self._write_batch(batch)
+        finally:
+            alarm.cancel()
+            self._stuck.discard(lane)
+            for hosted in groups:
+                if self._flying.pop(hosted) and not hosted.is_abandoned:
+                    self._waiting[hosted.group_id] = hosted
+
+    def _take_off(self) -> list[tuple[HostedGroup, list[list[Op]]]]:
+        """Groups with the transactions that they need: enough to fill one."""
+        batch = []
         size = 0
         while self._waiting and size < MAX_OPS:
             hosted = self._waiting.pop(next(iter(self._waiting)))
@@ -78,14 +105,7 @@ class Writer:
                 plan = hosted.take_off()
                 batch.append((hosted, plan))
                 size += sum(len(ops) for ops in plan)
-        self._writing = [hosted for hosted, _ in batch]
-        alarm = self._timers.call_at(self._now() + self._patience, self._lose_patience)
-        try:
-            await self._write_batch(batch)
-        finally:
-            alarm.cancel()
-            self._is_stuck = False
-            self._writing = []
+        return batch
 
     async def _write_batch(self, batch: list[tuple[HostedGroup, list[list[Op]]]]) -> None:
         together = [(hosted, plan) for hosted, plan in batch if len(plan) <= 1]
@@ -122,9 +142,9 @@ class Writer:
         elif not hosted.is_abandoned:
             hosted.land()
 
-    def _lose_patience(self) -> None:
+    def _lose_patience(self, lane: asyncio.Task[None], groups: Iterable[HostedGroup]) -> None:
         """The store does not answer. It may yet do what it was asked, but nobody waits for it."""
-        self._is_stuck = True
+        self._stuck.add(lane)
         waiting, self._waiting = self._waiting, {}
-        for hosted in [*self._writing, *waiting.values()]:
+        for hosted in [*groups, *waiting.values()]:
             self._give_up(hosted, ErrorCode.COORDINATOR_NOT_AVAILABLE)

@@ -1,4 +1,4 @@
-"""Which broker coordinates a group: the same for everyone, evenly, and moved no more than needed."""
+"""Which broker coordinates a group: the same for all, evenly, and moved no more than needed."""
 
 from collections import Counter
 
