@@ -10,6 +10,7 @@ from perf import (
     backlog,
     cluster,
     cluster_topics,
+    commits,
     failover,
     footprint,
     latency,
