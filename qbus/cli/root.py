@@ -13,6 +13,7 @@ COMMANDS = {
     "group": Entry("group:group", "List, describe, rewind and delete consumer groups."),
     "produce": Entry("produce:produce", "Send the lines of a file or of stdin to a topic."),
     "consume": Entry("consume:consume", "Print the records of a topic."),
+    "agent": Entry("agent:agent", "Ship log files to topics."),
     "broker-config": Entry("broker_config:broker_config", "Show or change a broker's settings."),
     "dump-log": Entry("dump.command:dump_log", "Show what is in a log's files, and what is wrong."),
     "demo": Entry("demo.command:demo", "Ship a log file through a broker of its own, and compare."),

@@ -5,12 +5,15 @@ all anew; the test beside this file says when that is due.
 """
 
 import ast
+import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import click
 
+from qbus.agent.config import AgentConfig, Delivery, Source, SpoolSource, Tailing
+from qbus.agent.config.field import Setting, settings_of
 from qbus.cli.root import qbus
 from qbus.config import BROKER_CONFIG, TOPIC_CONFIG, ConfigKey
 from qbus.wire import API, ApiKey
@@ -67,6 +70,22 @@ def _default(key: ConfigKey) -> str:
     return f"`{text}`" if text else "empty"
 
 
+def _agent(table: str) -> str:
+    kinds = {kind.__name__: kind for kind in (AgentConfig, Source, SpoolSource, Delivery, Tailing)}
+    rows = ["| field | default | values | what it is |", "|---|---|---|---|"]
+    for name, field in settings_of(kinds[table]).items():
+        allowed = field.rule.allowed.replace("[[...]]", "`[[...]]`")
+        default = "required" if field.is_required else _toml(field)
+        rows.append(f"| `{name}` | {default} | {allowed} | {field.doc} |")
+    return "\n".join([*rows, ""])
+
+
+def _toml(field: Setting) -> str:
+    if field.rule.nested is not None or field.default in {None, "", ()}:
+        return "not set"
+    return f"`{json.dumps(field.rule.write(field.default))}`"
+
+
 def _help(path: str) -> str:
     command: click.Command = qbus
     context = click.Context(
@@ -103,6 +122,7 @@ def _first_sentence(docstring: str) -> str:
 _KINDS: dict[str, Callable[[str], str]] = {
     "apis": _apis,
     "settings": _settings,
+    "agent": _agent,
     "help": _help,
     "files": _files,
     "options": options_table,
