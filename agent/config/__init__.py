@@ -7,7 +7,7 @@ another one replaces it whole.
 from .config import AgentConfig, Delivery, Source, SpoolSource, Tailing
 from .reading import load, parse, read
 from .template import Bound, Template
-from .writing import to_toml
+from .writing import to_document, to_toml
 
 __all__ = [
     "AgentConfig",
@@ -20,5 +20,6 @@ __all__ = [
     "load",
     "parse",
     "read",
+    "to_document",
     "to_toml",
 ]
