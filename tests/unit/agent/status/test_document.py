@@ -1,0 +1,70 @@
+"""The status document: bounded, the worst first, the totals of everything."""
+
+import json
+
+from qbus.agent.status import AgentStatus, FileState, FileStatus, SpoolStatus
+from qbus.agent.status.document import document, encode
+
+
+def file(path: str, **about: object) -> FileStatus:
+    known = {"topic": "t", "inode": 1, "state": FileState.READING, "read": 0, "position": 0}
+    return FileStatus(path=path, **{**known, "size": 0, **about})  # type: ignore[arg-type]
+
+
+def test_files_with_errors_come_first_then_those_with_most_to_deliver() -> None:
+    status = AgentStatus(
+        files=(
+            file("/well", size=10, position=10),
+            file("/behind", size=1000),
+            file("/broken", error="Permission denied", state=FileState.FAILED),
+            file("/further-behind", size=5000),
+        )
+    )
+    paths = [found["path"] for found in document(status)["files"]]
+    assert paths == ["/broken", "/further-behind", "/behind", "/well"]
+
+
+def test_ten_thousand_files_fit_a_node() -> None:
+    status = AgentStatus(
+        files=tuple(
+            file(f"/var/log/{'deep/' * 50}{number}.log", size=number, error="x" * 10_000)
+            for number in range(10_000)
+        )
+    )
+    made = document(status)
+    assert len(encode(made)) < 300 * 1024
+    assert made["files_left_out"] == 10_000 - len(made["files"])
+    assert made["files"][0]["size"] == 9_999
+    assert made["totals"]["files"] == 10_000
+    assert made["totals"]["lag_bytes"] == sum(range(10_000))
+
+
+def test_totals_count_states_and_take_the_longest_lag() -> None:
+    status = AgentStatus(
+        files=(
+            file("/a", lag_seconds=1.5, rate=10.0),
+            file("/b", lag_seconds=0.5, rate=5.0, state=FileState.IDLE),
+            file("/c", state=FileState.FAILED),
+        ),
+        records=7,
+        bytes=70,
+    )
+    totals = document(status)["totals"]
+    assert (totals["reading"], totals["idle"], totals["finished"], totals["failed"]) == (1, 1, 0, 1)
+    assert (totals["lag_seconds"], totals["rate"], totals["records"]) == (1.5, 15.0, 7)
+
+
+def test_spools_are_told_of() -> None:
+    spool = SpoolStatus(directory="/spool", waiting_bytes=5, damaged=1, error="no")
+    made = document(AgentStatus(spools=(spool,)))
+    assert made["spools"][0]["damaged"] == 1
+    assert made["totals"]["spool_bytes"] == 5
+
+
+def test_a_file_that_shrank_has_no_lag() -> None:
+    assert file("/a", size=5, position=9).lag_bytes == 0
+
+
+def test_names_that_are_no_text_are_still_json() -> None:
+    made = document(AgentStatus(files=(file("/log/\udcff"),)))
+    assert json.loads(encode(made))["files"][0]["path"] == "/log/\udcff"
