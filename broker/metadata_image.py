@@ -188,6 +188,17 @@ def read_topics(nodes: Mapping[str, Node]) -> Iterator[Topic]:
             yield topic
 
 
+def topic_node(topic: Topic) -> TopicNode:
+    """What a topic's node holds."""
+    partitions = dict(enumerate(topic.partitions))
+    return TopicNode(
+        topic.id,
+        {index: one.replicas for index, one in partitions.items()},
+        {index: one.adding for index, one in partitions.items() if one.adding},
+        {index: one.removing for index, one in partitions.items() if one.removing},
+    )
+
+
 def _read_partition(topic: TopicNode, index: int, node: Node | None) -> PartitionInfo:
     replicas = topic.assignment[index]
     if node is None:  # assigned, but nobody has led it yet

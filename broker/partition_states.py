@@ -108,6 +108,30 @@ def elect(
     return elected._replace(controller_epoch=controller_epoch)
 
 
+def moved(
+    state: PartitionStateNode,
+    replicas: Sequence[int],
+    live: Collection[int],
+    controller_epoch: int,
+    *,
+    wanted: Policy,
+) -> PartitionStateNode:
+    """The state when other ``replicas`` are to hold it: a new leader epoch, so that all notice.
+
+    Who is not among them any more is neither in sync nor eligible, and leads no more.
+    """
+    kept = state._replace(
+        isr=tuple(one for one in state.isr if one in replicas),
+        elr=tuple(one for one in state.elr if one in replicas),
+        controller_epoch=controller_epoch,
+    )
+    if kept.leader == NO_LEADER:
+        return kept
+    if kept.leader in replicas:
+        return kept._replace(leader_epoch=kept.leader_epoch + 1)
+    return elect(_without_leader(kept), replicas, live, controller_epoch, wanted=wanted)
+
+
 def _choose(state: PartitionStateNode, live: Sequence[int], *, unclean: bool) -> int:
     for candidates in (state.isr, state.elr):
         for replica in live:

@@ -1,7 +1,8 @@
 """The controller: who decides about topics, leaders and configuration, and how."""
 
 from .configs import Edit, EditKind, edit, replace
-from .controller import ConfigChange, Controller, Growth
+from .controller import ConfigChange, Controller, Growth, Reassignment
+from .preferred import ElectionType
 from .registration import (
     announce_stop,
     check_alone,
@@ -20,8 +21,10 @@ __all__ = [
     "Controller",
     "Edit",
     "EditKind",
+    "ElectionType",
     "Growth",
     "NewTopic",
+    "Reassignment",
     "TopicPlan",
     "announce_stop",
     "check_alone",

@@ -6,7 +6,7 @@ among them. If somebody was faster, it is made anew. It is answered when this br
 it, and all who follow its metadata are done with it; so they must not wait for the controller.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from random import Random
 from typing import NamedTuple
 
@@ -21,9 +21,13 @@ from ..metadata_cache import MetadataCache
 from ..metadata_image import Topic
 from .configs import check_dynamic
 from .decisions import Decision, Decisions
+from .elections import view_of
 from .governor import Governor
 from .handover import Handover
+from .leadership import Leadership
 from .office import Office
+from .preferred import ElectionType
+from .reassignments import begin, cancel, writes
 from .topics import DEFAULT, NewTopic, TopicPlan, TopicPlanner, check_count, delete
 
 
@@ -33,6 +37,13 @@ class Growth(NamedTuple):
     topic: str
     total: int
     assignment: Sequence[Sequence[int]] | None = None
+
+
+class Reassignment(NamedTuple):
+    """Where a topic's partitions shall be, by their indexes; None: where they were."""
+
+    topic: str
+    targets: Mapping[int, Sequence[int] | None]
 
 
 class ConfigChange(NamedTuple):
@@ -66,8 +77,9 @@ class Controller:
         self._config = config
         self._office = Office(store, metadata, config.node_id, clock)
         self._decisions = Decisions(store, metadata)
-        self._governor = Governor(store, metadata, self._office)
+        self._governor = Governor(store, metadata, self._office, config)
         self._handover = Handover(store, metadata, config)
+        self._leadership = Leadership(store, metadata)
         random = random or Random()  # noqa: S311 - it spreads partitions, and guards nothing
         self._planner = TopicPlanner(metadata, config, random)
 
@@ -135,6 +147,44 @@ class Controller:
             return Decision(None, ops, ChangeNode(topics=(growth.topic,)))
 
         return await self._decisions.carry_out(decide, growths, dry=validate_only)
+
+    async def reassign(
+        self, reassignments: Sequence[Reassignment], *, may_change_factor: bool = True
+    ) -> list[dict[int, ApiError | None]]:
+        """Begin or cancel moves of topics' partitions; of each partition why not, if so."""
+
+        async def decide(wanted: Reassignment) -> Decision[dict[int, ApiError | None]]:
+            topic = self._planner.existing(wanted.topic)
+            view = view_of(self._metadata)
+            outcomes: dict[int, ApiError | None] = {}
+            moves = {}
+            for index, target in wanted.targets.items():
+                try:
+                    partition = self._planner.partition(topic, index)
+                    rules = view.rules(topic)
+                    moves[index] = (
+                        cancel(partition, view, rules)
+                        if target is None
+                        else begin(
+                            partition, target, view, rules, may_change_factor=may_change_factor
+                        )
+                    )
+                    outcomes[index] = None
+                except ApiError as error:
+                    outcomes[index] = error
+            return Decision(outcomes, writes(topic, moves), ChangeNode(topics=(topic.name,)))
+
+        decided = await self._decisions.carry_out(decide, reassignments)
+        return [
+            dict.fromkeys(wanted.targets, outcome) if isinstance(outcome, ApiError) else outcome
+            for wanted, outcome in zip(reassignments, decided, strict=True)
+        ]
+
+    async def elect_leaders(
+        self, kind: ElectionType, partitions: Collection[tuple[str, int]] | None
+    ) -> dict[tuple[str, int], ApiError | None]:
+        """Elect leaders for partitions; None: for all that need it. Of each why not, if so."""
+        return await self._leadership.elect(kind, partitions)
 
     async def alter_topic_configs(
         self, changes: Sequence[ConfigChange], *, validate_only: bool = False

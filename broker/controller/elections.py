@@ -80,7 +80,7 @@ def due(topics: Iterable[Topic], view: View) -> list[StateChange]:
 
 
 def _due(partition: PartitionInfo, view: View, rules: TopicRules) -> PartitionStateNode:
-    wanted = rules.wanted(len(partition.target))
+    wanted = rules.wanted(len(partition.replicas))
     state = partition.state(view.controller_epoch)
     for replica in partition.isr:
         if replica not in view.live:
@@ -113,7 +113,7 @@ def handing_over(topics: Iterable[Topic], leader: int, view: View) -> list[State
             partition.replicas,
             {one for one in view.electable if one != leader},
             view.controller_epoch,
-            wanted=rules.wanted(len(partition.target)),
+            wanted=rules.wanted(len(partition.replicas)),
         )
 
     return [*_changes(topics, view, decide)]

@@ -9,9 +9,11 @@ import logging
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
+from qbus.config import BrokerConfig
 from qbus.errors import ApiError
-from qbus.metadata import MetadataStore, Op, StoreError
-from qbus.metadata.feed import prune
+from qbus.metadata import MetadataStore, NodeError, Op, StoreError
+from qbus.metadata.feed import announce, newest, prune
+from qbus.metadata.znodes import ChangeNode
 
 from ..metadata_cache import MetadataCache
 from ..metadata_image import (
@@ -23,6 +25,8 @@ from ..metadata_image import (
 )
 from .elections import StateChange, due, view_of
 from .office import Office
+from .preferred import rebalancing
+from .reassignments import complete, writes
 from .state_writes import StateWriter
 
 _log = logging.getLogger(__name__)
@@ -39,6 +43,7 @@ class Governor:
         store: MetadataStore,
         metadata: MetadataCache,
         office: Office,
+        config: BrokerConfig,
         *,
         retry_s: float = _RETRY_S,
     ) -> None:
@@ -47,6 +52,7 @@ class Governor:
         self._store = store
         self._metadata = metadata
         self._office = office
+        self._config = config
         self._retry_s = retry_s
         self._writer = StateWriter(store, metadata)
         self._wake = asyncio.Event()
@@ -67,6 +73,8 @@ class Governor:
             asyncio.create_task(self._keep_governing()),
             asyncio.create_task(self._prune()),
         ]
+        if self._config.auto_leader_rebalance_enable:
+            self._tasks.append(asyncio.create_task(self._rebalance()))
 
     async def stop(self) -> None:
         """Decide nothing more."""
@@ -91,6 +99,7 @@ class Governor:
         touched = self._take_touched()
         try:
             self.elections += await self._writer.settle(lambda: self._due(touched), self._guards)
+            await self._complete_moves(self._topics(touched))
         except BaseException:
             self._everything = True
             raise
@@ -105,6 +114,52 @@ class Governor:
         if not self._office.is_held:
             return []
         return due(self._topics(touched), view_of(self._metadata))
+
+    async def _complete_moves(self, topics: Iterable[Topic]) -> None:
+        """End the moves of partitions that are where they shall be (KIP-455)."""
+        view = view_of(self._metadata)
+        for topic in list(topics):
+            if not self._office.is_held:
+                return
+            rules = view.rules(topic)
+            ends = {
+                index: move
+                for index, partition in enumerate(topic.partitions)
+                if partition.is_moving and (move := complete(partition, view, rules)) is not None
+            }
+            if ends:
+                change = announce(ChangeNode(topics=(topic.name,)).encode())
+                ops = [*self._guards(), *writes(topic, ends), change]
+                try:
+                    await self._store.transaction(ops)
+                except NodeError:  # overtaken: it is looked at again when that is known
+                    self._touched.add(topic.name)
+                    self._wake.set()
+                    await self._metadata.applied(await newest(self._store))
+
+    async def _rebalance(self) -> None:
+        """Have preferred replicas lead again, from time to time."""
+        while True:
+            await asyncio.sleep(self._config.leader_imbalance_check_interval_seconds)
+            try:
+                await self.rebalance()
+            except (StoreError, ApiError) as error:
+                _log.info("leaders are not rebalanced for now: %s", error)
+
+    async def rebalance(self) -> None:
+        """Have preferred replicas lead where too many do not, if the office is held here.
+
+        Raises:
+            StoreUnavailable: the store cannot be used.
+        """
+        share = self._config.leader_imbalance_per_broker_percentage
+
+        def due_now() -> list[StateChange]:
+            if not self._office.is_held:
+                return []
+            return rebalancing(self._metadata.topics.values(), view_of(self._metadata), share)
+
+        self.elections += await self._writer.settle(due_now, self._guards)
 
     def _topics(self, touched: set[str] | None) -> Iterable[Topic]:
         known = self._metadata.topics

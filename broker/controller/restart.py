@@ -53,7 +53,7 @@ async def give_up(
                     continue
                 lost = _holds(partition, node_id) and has_lost(topic, index)
                 before = partition.state(epoch)
-                state = given_up(before, node_id, rules.wanted(len(partition.target)), lost)
+                state = given_up(before, node_id, rules.wanted(len(partition.replicas)), lost)
                 if is_alone and state.leader == NO_LEADER:
                     state = _led_again(state, partition.replicas, node_id, rules)
                 if state != before:

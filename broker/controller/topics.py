@@ -16,7 +16,7 @@ from qbus.metadata.znodes import ConfigNode, PartitionStateNode, TopicNode
 from qbus.names import check_topic_name
 
 from ..metadata_cache import MetadataCache
-from ..metadata_image import Topic
+from ..metadata_image import PartitionInfo, Topic, topic_node
 from .elections import first_state
 from .placement import Assignment, check_assignment, place
 
@@ -96,8 +96,8 @@ class TopicPlanner:
             )
         check_count(count - current)
         added = self._assign_more(topic, count, assignment)
-        existing = {index: part.replicas for index, part in enumerate(topic.partitions)}
-        node = TopicNode(topic.id, {**existing, **added})
+        existing = topic_node(topic)
+        node = existing._replace(assignment={**existing.assignment, **added})
         states = _first_states(name, added, controller_epoch)
         return [Set(TopicNode.path(name), node.encode(), topic.version), *states]
 
@@ -113,6 +113,18 @@ class TopicPlanner:
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"the topic {name!r} does not exist"
             )
         return topic
+
+    def partition(self, topic: Topic, index: int) -> PartitionInfo:
+        """One partition of a topic.
+
+        Raises:
+            ApiError: UNKNOWN_TOPIC_OR_PARTITION.
+        """
+        if not 0 <= index < len(topic.partitions):
+            raise ApiError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic.name!r} has no partition {index}"
+            )
+        return topic.partitions[index]
 
     def _check_name(self, name: str) -> None:
         check_topic_name(name)

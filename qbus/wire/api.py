@@ -113,7 +113,10 @@ _APIS: Final = (
     Api(ApiKey.DESCRIBE_LOG_DIRS, 1, 4),
     Api(ApiKey.CREATE_PARTITIONS, 0, 3),
     Api(ApiKey.DELETE_GROUPS, 0, 2),
+    Api(ApiKey.ELECT_LEADERS, 0, 2),
     Api(ApiKey.INCREMENTAL_ALTER_CONFIGS, 0, 1),
+    Api(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, 1),
+    Api(ApiKey.LIST_PARTITION_REASSIGNMENTS, 0, 0),
     Api(ApiKey.OFFSET_DELETE, 0, 0),
     Api(ApiKey.DESCRIBE_CLUSTER, 0, 2),
     Api(ApiKey.DESCRIBE_PRODUCERS, 0, 0),
@@ -122,9 +125,6 @@ _APIS: Final = (
 
 _ASKED_OF_OTHERS: Final = (
     Api(ApiKey.ALTER_REPLICA_LOG_DIRS, 1, 2),
-    Api(ApiKey.ELECT_LEADERS, 0, 2),
-    Api(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, 1),
-    Api(ApiKey.LIST_PARTITION_REASSIGNMENTS, 0, 0),
 )
 
 API: Final[Mapping[ApiKey, Api]] = {api.key: api for api in _APIS}

@@ -34,7 +34,10 @@ VERSIONS = {
     "DESCRIBE_LOG_DIRS": (35, 1, 4, 2),
     "CREATE_PARTITIONS": (37, 0, 3, 2),
     "DELETE_GROUPS": (42, 0, 2, 2),
+    "ELECT_LEADERS": (43, 0, 2, 2),
     "INCREMENTAL_ALTER_CONFIGS": (44, 0, 1, 1),
+    "ALTER_PARTITION_REASSIGNMENTS": (45, 0, 1, 0),
+    "LIST_PARTITION_REASSIGNMENTS": (46, 0, 0, 0),
     "OFFSET_DELETE": (47, 0, 0, 32767),
     "DESCRIBE_CLUSTER": (60, 0, 2, 0),
     "DESCRIBE_PRODUCERS": (61, 0, 0, 0),
@@ -44,9 +47,6 @@ VERSIONS = {
 # What clients ask of brokers that serve it; ours does not, and does not say so.
 ASKED_OF_OTHERS = {
     "ALTER_REPLICA_LOG_DIRS": (34, 1, 2, 2),
-    "ELECT_LEADERS": (43, 0, 2, 2),
-    "ALTER_PARTITION_REASSIGNMENTS": (45, 0, 1, 0),
-    "LIST_PARTITION_REASSIGNMENTS": (46, 0, 0, 0),
 }
 
 

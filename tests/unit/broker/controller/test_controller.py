@@ -460,7 +460,7 @@ async def test_a_name_that_was_taken_meanwhile_exists_already(
 async def test_what_was_decided_under_a_former_controller_is_decided_anew(
     plane: MetadataPlane, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    theirs = [Set(CONTROLLER_EPOCH, b"99"), announce(ChangeNode(cluster=True).encode())]
+    theirs: list[Op] = [Set(CONTROLLER_EPOCH, b"99"), announce(ChangeNode(cluster=True).encode())]
     _overtake(plane, monkeypatch, theirs)
     (outcome,) = await create(plane, NewTopic("t"))
     assert code(outcome) is ErrorCode.NONE

@@ -1,0 +1,69 @@
+"""Elections that somebody asks for, and those of preferred leaders by and by."""
+
+import pytest
+
+from qbus.broker.controller.elections import TopicRules, View
+from qbus.broker.controller.preferred import ElectionType, elected, rebalancing
+from qbus.broker.metadata_image import PartitionInfo, Topic
+from qbus.errors import ApiError, ErrorCode
+
+RULES = TopicRules(min_isr=2, is_durable=True, is_unclean=False)
+VIEW = View({1, 2, 3}, {1, 2}, 9, lambda _: RULES)
+PREFERRED, UNCLEAN = ElectionType
+
+
+def partition(
+    leader: int, isr: tuple[int, ...], replicas: tuple[int, ...] = (1, 2)
+) -> PartitionInfo:
+    return PartitionInfo(leader, 4, replicas, isr, 7)
+
+
+def test_the_preferred_replica_leads_in_a_new_epoch_and_all_stay_in_sync() -> None:
+    state = elected(partition(2, (2, 1)), PREFERRED, VIEW, RULES)
+    assert (state.leader, state.leader_epoch, set(state.isr)) == (1, 5, {1, 2})
+
+
+@pytest.mark.parametrize(
+    ("at_present", "kind", "code"),
+    [
+        (partition(1, (1, 2)), PREFERRED, ErrorCode.ELECTION_NOT_NEEDED),
+        (partition(2, (2,)), PREFERRED, ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE),
+        (partition(2, (2, 9), (9, 2)), PREFERRED, ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE),
+        (partition(2, (2, 3), (3, 2)), PREFERRED, ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE),
+        (partition(2, (2, 1)), UNCLEAN, ErrorCode.ELECTION_NOT_NEEDED),
+        (partition(-1, (), (8, 9)), UNCLEAN, ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE),
+    ],
+)
+def test_says_why_nobody_is_elected(
+    at_present: PartitionInfo, kind: ElectionType, code: ErrorCode
+) -> None:
+    with pytest.raises(ApiError) as refused:
+        elected(at_present, kind, VIEW, RULES)
+    assert refused.value.code is code
+
+
+def test_an_unclean_election_takes_any_that_lives() -> None:
+    state = elected(partition(-1, (), (9, 2)), UNCLEAN, VIEW, RULES)
+    assert (state.leader, state.isr) == (2, (2,))
+
+
+def leads(*leaders: int) -> Topic:
+    return Topic("t", b"t" * 16, tuple(partition(leader, (1, 2)) for leader in leaders))
+
+
+def test_a_broker_that_leads_nearly_all_that_it_should_is_left_alone() -> None:
+    assert rebalancing([leads(*[1] * 9, 2)], VIEW, 10) == []
+
+
+def test_a_broker_that_leads_too_little_gets_it_back() -> None:
+    changes = rebalancing([leads(*[1] * 8, 2, 2)], VIEW, 10)
+    assert [(one.partition, one.state.leader) for one in changes] == [(8, 1), (9, 1)]
+
+
+def test_what_cannot_be_led_by_whom_it_should_stays_as_it_is() -> None:
+    behind = partition(2, (2,))
+    moving = PartitionInfo(2, 4, (1, 2), (1, 2), 7, adding=(1,))
+    nobodys = PartitionInfo(-1, -1, (1, 2), (), -1)
+    stopping = partition(2, (2, 3), (3, 2))
+    topic = Topic("t", b"t" * 16, (behind, moving, nobodys, stopping))
+    assert rebalancing([topic], VIEW, 0) == []
