@@ -90,7 +90,10 @@ class FetchLoop:
                     await self._fetch_over(connection)
             except PeerFailed as error:
                 pause = self._backoff.failed()
-                _log.info("broker %d: %s; again in %.2f s", self._leader_id, error, pause)
+                if self._backoff.failures == 1:
+                    _log.warning("broker %d cannot be followed: %s", self._leader_id, error)
+                else:
+                    _log.debug("broker %d: %s; again in %.2f s", self._leader_id, error, pause)
                 await asyncio.sleep(pause)
             finally:
                 self._connection = None

@@ -27,6 +27,9 @@ from .throttle import Throttle
 
 _log = logging.getLogger(__name__)
 
+_WORTH_A_WORD = 4
+"""Failures in a row; fewer are usual where leaders change: not all brokers hear of it at once."""
+
 
 class LeaderFetcher:
     """Follows one leader with as many partitions as there are, until it is closed."""
@@ -136,10 +139,11 @@ class LeaderFetcher:
     def _failed(self, one: Followed, code: ErrorCode) -> None:
         self._counts.failures += 1
         self._counts.corrupt += code is ErrorCode.CORRUPT_MESSAGE
-        if not one.is_failing:
-            one.is_failing = True
+        one.is_failing = True
+        pause = one.backoff.failed()
+        if one.backoff.failures == _WORTH_A_WORD:
             _log.warning("%s cannot be copied from broker %d: %s", one, self._leader_id, code.name)
-        self._rest(one, one.backoff.failed())
+        self._rest(one, pause)
 
     def _rest(self, one: Followed, seconds: float) -> None:
         one.phase = Phase.RESTING
@@ -186,7 +190,7 @@ class LeaderFetcher:
             async with self._peers.connect(self._leader_id) as connection:
                 await self._settling.settle(connection, unsettled)
         except PeerFailed as error:
-            _log.info("cannot be settled with broker %d: %s", self._leader_id, error)
+            _log.debug("cannot be settled with broker %d: %s", self._leader_id, error)
             for one in unsettled:
                 if one.phase is Phase.UNSETTLED and one.is_current:
                     self._rest(one, one.backoff.failed())
