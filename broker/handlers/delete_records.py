@@ -1,8 +1,9 @@
 """DeleteRecords (key 21): move the start of logs forward, up to the high watermark.
 
 Offset -1 stands for the high watermark. An offset below the log's start changes nothing. The
-answer's low watermark is where the log starts now: for good, also after a crash. Versions differ
-only in their encoding.
+answer's low watermark is where the logs start now of all replicas that live: for good, also after a
+crash, and whoever leads. If a follower does not do as its leader within the request's time, that is
+REQUEST_TIMED_OUT, and will be done later. Versions differ only in their encoding.
 """
 
 import asyncio
@@ -43,7 +44,44 @@ async def handle(
     failed = await asyncio.to_thread(broker.logs.checkpoint_log_starts)
     for directory in failed:
         _refuse(response, {(log.topic, log.partition) for log in dict(directory.logs)})
+    deadline = asyncio.get_running_loop().time() + max(request.timeout_ms, 0) / 1000
+    for topic in response.topics:
+        for result in topic.partitions:
+            if not result.error_code:
+                await _await_followers(broker, topic.name, result, deadline)
     return response
+
+
+async def _await_followers(
+    broker: "Broker", topic: str, result: DeleteRecordsPartitionResult, deadline: float
+) -> None:
+    """Wait until the logs of all replicas that live start no earlier than the leader's."""
+    told = asyncio.Event()
+    try:
+        partition = broker.replicas.leader_of(topic, result.partition_index)
+        wanted = result.low_watermark
+        partition.start_waiters.add(told)
+        try:
+            async with asyncio.timeout_at(deadline):
+                while (start := _least_start(broker, partition, wanted)) < wanted:
+                    told.clear()
+                    await told.wait()
+                    broker.replicas.leader_of(topic, result.partition_index)
+        except TimeoutError:
+            result.error_code = ErrorCode.REQUEST_TIMED_OUT
+            start = _least_start(broker, partition, wanted)
+        finally:
+            partition.start_waiters.discard(told)
+        result.low_watermark = start
+    except ApiError as error:
+        result.error_code = error.code
+        result.low_watermark = _UNKNOWN
+
+
+def _least_start(broker: "Broker", partition: Partition, own: int) -> int:
+    if partition.followers is None:
+        return own
+    return min(own, partition.followers.least_start(broker.metadata.brokers, own))
 
 
 def _refuse(response: DeleteRecordsResponse, unstable: set[tuple[str, int]]) -> None:
@@ -81,4 +119,4 @@ def _delete_before(partition: Partition, offset: int) -> int:
         raise ApiError(
             ErrorCode.OFFSET_OUT_OF_RANGE, f"{partition} can be deleted up to {high_watermark}"
         )
-    return partition.log.delete_records_before(offset)
+    return partition.delete_records_before(offset)

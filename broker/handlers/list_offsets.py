@@ -9,6 +9,10 @@ UNSUPPORTED_VERSION.
 A timestamp finds the first record that is not older; when there is none, offset and timestamp are
 -1, without an error. Version 4 adds leader epochs. Clients see what lies below the high watermark;
 whoever asks as a replica or a debugger (replica id -2), all that is written.
+
+A new leader whose high watermark is not yet where it was with the one before does not say where the
+end is: OFFSET_NOT_AVAILABLE, before version 5 LEADER_NOT_AVAILABLE, have the client ask again
+(KIP-207).
 """
 
 import asyncio
@@ -17,11 +21,9 @@ from typing import TYPE_CHECKING
 
 from qbus.errors import ApiError, ErrorCode
 from qbus.wire.messages.list_offsets import (
-    ListOffsetsPartition,
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
-    ListOffsetsTopic,
     ListOffsetsTopicResponse,
 )
 
@@ -37,6 +39,7 @@ _MAX_TIMESTAMP = -3
 _EARLIEST_LOCAL = -4
 _LATEST_TIERED = -5
 _EARLIEST_PENDING_UPLOAD = -6
+_STARTS = (_EARLIEST, _EARLIEST_LOCAL)
 _PLACE_SINCE = {
     _LATEST: 1,
     _EARLIEST: 1,
@@ -46,6 +49,7 @@ _PLACE_SINCE = {
     _EARLIEST_PENDING_UPLOAD: 11,
 }
 _CONSUMER = -1
+_FIRST_WITH_NOT_AVAILABLE = 5
 
 
 async def handle(
@@ -62,7 +66,15 @@ async def handle(
                 if asked[topic.name, wanted.partition_index] > 1:
                     raise ApiError(ErrorCode.INVALID_REQUEST, "a partition is asked for twice")
                 _check_place(wanted.timestamp, context.api_version)
-                await _find(broker, topic, wanted, answer, request.replica_id == _CONSUMER)
+                partition = broker.replicas.leader_of(
+                    topic.name, wanted.partition_index, wanted.current_leader_epoch
+                )
+                end = partition.log.log_end_offset
+                if request.replica_id == _CONSUMER:
+                    end = partition.high_watermark
+                    if wanted.timestamp not in _STARTS:
+                        _check_settled(partition, context.api_version)
+                await _find(partition, wanted.timestamp, end, answer)
             except ApiError as error:
                 answer.error_code = error.code
             answers.append(answer)
@@ -75,22 +87,22 @@ def _check_place(timestamp: int, version: int) -> None:
         raise ApiError(ErrorCode.UNSUPPORTED_VERSION)
 
 
+def _check_settled(partition: Partition, version: int) -> None:
+    followers = partition.followers
+    if followers is not None and not followers.is_settled:
+        is_known = version >= _FIRST_WITH_NOT_AVAILABLE
+        raise ApiError(
+            ErrorCode.OFFSET_NOT_AVAILABLE if is_known else ErrorCode.LEADER_NOT_AVAILABLE
+        )
+
+
 async def _find(
-    broker: "Broker",
-    topic: ListOffsetsTopic,
-    wanted: ListOffsetsPartition,
-    answer: ListOffsetsPartitionResponse,
-    is_consumer: bool,
+    partition: Partition, timestamp: int, end: int, answer: ListOffsetsPartitionResponse
 ) -> None:
-    partition = broker.replicas.leader_of(
-        topic.name, wanted.partition_index, wanted.current_leader_epoch
-    )
-    end = partition.high_watermark if is_consumer else partition.log.log_end_offset
-    timestamp = wanted.timestamp
     if timestamp == _LATEST:
         answer.offset = end
         answer.leader_epoch = partition.leader_epoch
-    elif timestamp in {_EARLIEST, _EARLIEST_LOCAL}:
+    elif timestamp in _STARTS:
         answer.offset = partition.log.log_start_offset
         answer.leader_epoch = partition.log.epoch_cache.epoch_at(answer.offset)
     elif timestamp == _MAX_TIMESTAMP or timestamp >= 0:

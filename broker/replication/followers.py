@@ -16,7 +16,7 @@ every replica that is in sync has the same records.
 - It is no longer in sync when it has not had everything for ``replica.lag.time.max.ms``.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple
 
 from qbus.metadata.znodes import PartitionStateNode
@@ -29,9 +29,17 @@ UNKNOWN = -1
 class Follower:
     """A replica as its leader sees it: what it asked for last, and when it last had everything."""
 
-    __slots__ = ("_asked_at", "_end_then", "broker_epoch", "caught_up_at", "end_offset")
+    __slots__ = (
+        "_asked_at",
+        "_end_then",
+        "broker_epoch",
+        "caught_up_at",
+        "end_offset",
+        "start_offset",
+    )
 
     def __init__(self, now: float) -> None:
+        self.start_offset = UNKNOWN
         self.end_offset = UNKNOWN
         self.broker_epoch = UNKNOWN
         self.caught_up_at = now
@@ -124,6 +132,12 @@ class Followers:
         follower.asked(offset, end_offset, now)
         return True
 
+    def starts_at(self, replica: int, offset: int) -> None:
+        """A replica said where its log starts."""
+        follower = self._followers.get(replica)
+        if follower is not None:
+            follower.start_offset = offset
+
     def learned(self, state: PartitionStateNode, version: int) -> None:
         """The store has ``state`` at ``version``, in the same leader epoch."""
         if version > self.version:
@@ -187,9 +201,26 @@ class Followers:
         follower = self._followers.get(replica)
         return UNKNOWN if follower is None else follower.end_offset
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether the high watermark has reached what this leader found when it began to lead.
+
+        Before, earlier leaders may have told of records as acknowledged that it takes for later
+        (KIP-207).
+        """
+        return self.high_watermark >= self._epoch_start
+
     def caught_up(self, replica: int) -> bool:
         """Whether a replica has everything below the high watermark."""
         return self.end_offset(replica) >= self.high_watermark
+
+    def least_start(self, replicas: Collection[int], start_offset: int) -> int:
+        """Where the log starts of that of ``replicas`` that has most; ``start_offset``: of none."""
+        known = self._followers.items()
+        return min(
+            (follower.start_offset for one, follower in known if one in replicas),
+            default=start_offset,
+        )
 
     def lag(self, end_offset: int) -> dict[int, int]:
         """How many records each follower lacks; of one that never asked, all."""

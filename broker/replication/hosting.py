@@ -33,6 +33,20 @@ _log = logging.getLogger(__name__)
 NOTHING: Mapping[int, Partition] = MappingProxyType({})
 
 
+class Retired:
+    """What partitions counted that are not held here any more."""
+
+    def __init__(self) -> None:
+        self.bytes_in = self.bytes_out = self.messages_in = self.replicated_bytes = 0
+
+    def add(self, partition: Partition) -> None:
+        """Go on with what ``partition`` counted."""
+        self.bytes_in += partition.bytes_in
+        self.bytes_out += partition.bytes_out
+        self.messages_in += partition.messages_in
+        self.replicated_bytes += partition.replicated_bytes
+
+
 class Hosting:
     """Holds partitions as the metadata says. ``topics`` finds them by topic name and topic id."""
 
@@ -47,8 +61,7 @@ class Hosting:
     ) -> None:
         """``make_partition`` is given a topic's name, the partition's index, and its log."""
         self.topics: dict[str | bytes, dict[int, Partition]] = {}
-        self.retired_bytes_in = self.retired_bytes_out = self.retired_messages_in = 0
-        self.retired_replicated_bytes = 0
+        self.retired = Retired()
         self._config = config
         self._node_id = node_id
         self._logs = logs
@@ -107,6 +120,7 @@ class Hosting:
                     if isinstance(event, TopicCreated):
                         new.add(event.topic.name)
         async with self._changing:
+            await asyncio.gather(*(one.quiet() for one in gone))
             await asyncio.gather(*(self._delete(one.topic, one.index) for one in gone))
             await self._bring(changed, new)
 
@@ -125,12 +139,12 @@ class Hosting:
         self._ids.pop(topic.name, None)
         self._failed = {failed for failed in self._failed if failed[0] != topic.name}
         for partition in partitions.values():
-            self._roles.leave(partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-            self.retired_bytes_in += partition.bytes_in
-            self.retired_bytes_out += partition.bytes_out
-            self.retired_messages_in += partition.messages_in
-            self.retired_replicated_bytes += partition.replicated_bytes
+            self._retire(partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return list(partitions.values())
+
+    def _retire(self, partition: Partition, code: ErrorCode) -> None:
+        self._roles.leave(partition, code)
+        self.retired.add(partition)
 
     async def _bring(self, names: Iterable[str], new: Iterable[str] = ()) -> None:
         """Bring topics to what the metadata says; ``new`` ones cannot have logs here yet."""
@@ -139,6 +153,7 @@ class Hosting:
             topic = self._metadata.topics.get(name)
             if topic is not None:
                 await self._prepare(topic)
+                await self._remove_moved(topic)
                 missing += [(topic, index, name in new) for index in self._update(topic)]
         for topic, index, is_new in missing:  # one after the other: so directories fill evenly
             await self._create(topic, index, is_new)
@@ -147,6 +162,23 @@ class Hosting:
         for index, partition in list(self.topics.get(topic.id, NOTHING).items()):
             if is_held(topic, index, self._node_id):
                 await self._roles.prepare(partition, topic.partitions[index])
+
+    async def _remove_moved(self, topic: Topic) -> None:
+        """Give up what was moved to other brokers: the topic lives on, and they have it all."""
+        partitions = self.topics.get(topic.id, NOTHING)
+        for index in range(len(topic.partitions)):
+            if is_held(topic, index, self._node_id):
+                continue
+            self._failed.discard((topic.name, index))
+            partition = partitions.get(index)
+            if partition is not None:
+                del self.topics[topic.name][index]
+                self._retire(partition, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+                await partition.quiet()
+            log = self._logs.get(topic.name, index)
+            if log is not None and log.topic_id == topic.id:
+                _log.info("%s-%d is held by others now, and deleted here", topic.name, index)
+                await self._delete(topic.name, index)
 
     def _update(self, topic: Topic) -> list[int]:
         """Bring the partitions that are open up to date, open those that have logs.

@@ -165,6 +165,7 @@ class ReplicaSession:
             <= partition.log.log_end_offset
         ):
             return False
+        partition.told_start(self.replica_id, wanted.log_start_offset)
         return partition.asked(self.replica_id, self.broker_epoch, wanted.fetch_offset, now)
 
     def _read(self, followed: FollowedPartition, reader: FetchReader) -> PartitionData | None:

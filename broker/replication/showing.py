@@ -32,22 +32,22 @@ def show_partitions(metrics: Metrics, hosting: Hosting) -> None:
     counter(
         "produced_bytes",
         "Bytes of batches appended",
-        lambda: hosting.retired_bytes_in + sum(p.bytes_in for p in hosting),
+        lambda: hosting.retired.bytes_in + sum(p.bytes_in for p in hosting),
     )
     counter(
         "fetched_bytes",
         "Bytes of batches sent to clients",
-        lambda: hosting.retired_bytes_out + sum(p.bytes_out for p in hosting),
+        lambda: hosting.retired.bytes_out + sum(p.bytes_out for p in hosting),
     )
     counter(
         "produced_messages",
         "Messages appended",
-        lambda: hosting.retired_messages_in + sum(p.messages_in for p in hosting),
+        lambda: hosting.retired.messages_in + sum(p.messages_in for p in hosting),
     )
     counter(
         "replicated_bytes",
         "Bytes of batches sent to followers",
-        lambda: hosting.retired_replicated_bytes + sum(p.replicated_bytes for p in hosting),
+        lambda: hosting.retired.replicated_bytes + sum(p.replicated_bytes for p in hosting),
     )
 
 
