@@ -16,7 +16,6 @@ from .boot import current_boot, lost_memory, remember_boot
 from .controller import (
     Controller,
     announce_stop,
-    check_alone,
     end_former_life,
     ensure_cluster_id,
     fence,
@@ -115,7 +114,6 @@ class Broker:
         remember_boot(self.logs.directories, boot)
         self._registration = self._register_as(listening, directory)
         known = await register_broker(store, node_id, self._registration)
-        await check_alone(store, node_id)
         await self.metadata.applied(known)
         self.metadata.subscribe(self._check_registered)
         await self.controller.start(self.broker_epoch)

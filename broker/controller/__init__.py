@@ -5,7 +5,6 @@ from .controller import ConfigChange, Controller, Growth, Reassignment
 from .preferred import ElectionType
 from .registration import (
     announce_stop,
-    check_alone,
     end_former_life,
     ensure_cluster_id,
     fence,
@@ -27,7 +26,6 @@ __all__ = [
     "Reassignment",
     "TopicPlan",
     "announce_stop",
-    "check_alone",
     "edit",
     "end_former_life",
     "ensure_cluster_id",

@@ -156,23 +156,6 @@ async def unregister_broker(store: MetadataStore, node_id: int) -> None:
         _log.debug("broker %d is gone already", node_id)
 
 
-async def check_alone(store: MetadataStore, node_id: int) -> None:
-    """Brokers do not replicate to each other yet, so only one may be registered.
-
-    Ask when ``node_id`` is: of two that come at once, at least the second sees the first.
-
-    Raises:
-        ConfigError: there is another.
-        StoreUnavailable: the store cannot be used.
-    """
-    others = sorted(set(await store.children(BROKERS)) - {str(node_id)})
-    if others:
-        raise ConfigError(
-            f"node.id={node_id}: broker {others[0]} keeps its metadata in the same place,"
-            " which only one can do for now"
-        )
-
-
 def _directory_of(node: Node) -> str:
     try:
         return BrokerNode.decode(node.data).directory

@@ -8,7 +8,6 @@ import pytest
 
 from qbus.broker.controller import (
     announce_stop,
-    check_alone,
     end_former_life,
     ensure_cluster_id,
     fence,
@@ -145,11 +144,3 @@ async def test_only_who_is_registered_can_be_about_to_leave(store: MetadataStore
     successor = await registered(store)
     assert await announce_stop(store, 3, node) is None, "that is another life"
     assert await announce_stop(store, 3, successor) is not None
-
-
-async def test_a_second_broker_is_turned_away(store: MetadataStore) -> None:
-    await registered(store, 3)
-    await check_alone(store, 3)
-    await registered(store, 4)
-    with pytest.raises(ConfigError, match=r"node\.id=4: broker 3 keeps its metadata"):
-        await check_alone(store, 4)
