@@ -30,7 +30,7 @@ class FollowerAppender:
         with state.lock:
             state.check_usable()
             first = state.end_offset
-            headers, problem = _walk(records, first, state.epochs.latest_epoch)
+            headers, problem = walk(records, first, state.epochs.latest_epoch)
             position = 0
             for run in self._runs(headers):
                 end = position + _size(run)
@@ -68,7 +68,7 @@ def _size(headers: Sequence[BatchHeader]) -> int:
     return sum(header.size for header in headers)
 
 
-def _walk(
+def walk(
     records: memoryview, offset: int, epoch: int
 ) -> tuple[list[BatchHeader], CorruptBatch | None]:
     """The batches that may follow ``offset`` and ``epoch``, up to what is wrong with the rest."""

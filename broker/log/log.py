@@ -12,6 +12,7 @@ from .epochs import LeaderEpochCache
 from .files import Files
 from .flusher import Flusher
 from .following import FollowerAppender
+from .mending import Mender
 from .names import TopicPartition, parse_partition
 from .opening import LogOpener
 from .producers import ProducerState
@@ -30,7 +31,8 @@ class Log:
     Any thread may call anything. Appending, ``read``, ``delete_records_before`` and the properties
     do not wait for a disk to sync and are for the event loop; the other methods are for threads.
     After a failure to write or sync, other than a full disk, the directory is offline and all
-    raise ApiError KAFKA_STORAGE_ERROR. ``remover`` is for the data directory.
+    raise ApiError KAFKA_STORAGE_ERROR. ``remover`` is for the data directory, ``mender`` for who
+    knows what other replicas have.
     """
 
     def __init__(self, state: LogState, flusher: Flusher) -> None:
@@ -38,6 +40,7 @@ class Log:
         self._state = state
         self._flusher = flusher
         self.remover = Remover(state, flusher)
+        self.mender = Mender(state)
         verifier = LogVerifier(state)
         self._reader = LogReader(state, verifier)
         self._scrubber = Scrubber(state, verifier)
@@ -45,8 +48,8 @@ class Log:
         self._follower = FollowerAppender(state, self._appender)
         self.topic_id: bytes | None = None
         self.checkpointed_high_watermark = 0  # as of the last time somebody wrote it down
-        partition = parse_partition(state.directory.rpartition("/")[2])
-        self.topic_partition = partition or TopicPartition(state.directory, 0)
+        name = parse_partition(state.directory.rpartition("/")[2])
+        self.topic_partition = name or TopicPartition(state.directory, 0)
 
     @classmethod
     def open(
@@ -231,9 +234,9 @@ class Log:
         return self._reader.find(latest)
 
     def scrub(self, max_bytes: int = 1 << 20) -> bool:
-        """Check about ``max_bytes`` more; whether that was the end. For a thread. Raises ApiError.
+        """Check about ``max_bytes`` more, and report what is corrupt; whether that was the end.
 
-        What is corrupt is reported, and not served by reads from then on.
+        For a thread. Raises ApiError.
         """
         return self._scrubber.step(max_bytes)
 
@@ -261,10 +264,7 @@ class Log:
 
     def expire_producers(self) -> None:
         """Forget producers not heard of for ``producer.id.expiration.ms``."""
-        state = self._state
-        with state.lock:
-            expiration_ms = state.config.producer_id_expiration_ms
-            state.producers.expire(state.clock.time_ms(), expiration_ms)
+        self.remover.expire_producers()
 
     def truncation_point(self, offset: int) -> int:
         """Where :meth:`truncate_to` would let the log end. For a thread. Raises ApiError."""

@@ -164,6 +164,13 @@ class Remover:
                 state.epochs.truncate_from_start(offset)
             return state.log_start_offset
 
+    def expire_producers(self) -> None:
+        """Forget producers not heard of for ``producer.id.expiration.ms``."""
+        state = self._state
+        with state.lock:
+            expiration_ms = state.config.producer_id_expiration_ms
+            state.producers.expire(state.clock.time_ms(), expiration_ms)
+
     def truncation_point(self, offset: int) -> int:
         """Where the log would end if it were truncated to ``offset``: before a whole batch.
 

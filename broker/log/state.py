@@ -130,6 +130,12 @@ class LogState:
         self.refusal = ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"corrupt data: {corruption}")
         self.report(corruption)
 
+    def mended(self, start_offset: int, end_offset: int) -> None:
+        """The batches between these offsets are good again."""
+        self.corruptions = [
+            known for known in self.corruptions if not start_offset <= known.offset < end_offset
+        ]
+
     def restored(self) -> None:
         """What was corrupt is no part of the log any more."""
         if self.corruption is not None:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qbus.broker.log import EpochStart, Log, LogConfig
-from qbus.broker.log.following import _walk
+from qbus.broker.log.following import walk
 from qbus.clock import ManualClock
 from qbus.errors import ApiError, ErrorCode
 from qbus.records import CorruptBatch, read_header, set_base_offset
@@ -124,7 +124,7 @@ def test_what_is_cut_behind_a_whole_batch_comes_again(open_log: OpenLog) -> None
 def test_a_damaged_batch_is_never_taken(damage: bytes, at: int) -> None:
     good = bytes(placed(0, b"a" * 40))
     damaged = good[:at] + damage + good[at + len(damage) :]
-    headers, problem = _walk(memoryview(damaged), 0, 0)
+    headers, problem = walk(memoryview(damaged), 0, 0)
     taken = sum(header.size for header in headers)
     assert damaged[:taken] in {good, b""} or damaged[12:16] != good[12:16], "epochs have no sum"
     assert headers or problem

@@ -1,0 +1,121 @@
+"""Putting back what went bad on disk, out of another replica's log.
+
+Replicas have the same bytes below the high watermark, so a batch that went bad is written over, in
+place, with what another one has: of the same offsets, size and leader epoch, its sum right. Before,
+while and after, this log has everything else that it ever acknowledged, so nobody need know of it:
+a crash in between leaves the same batch bad, or mended.
+"""
+
+from typing import NamedTuple
+
+from qbus.records import HEADER_SIZE, CorruptBatch, read_header
+
+from .corruption import Corruption
+from .files import write_all
+from .following import walk
+from .locate import Place
+from .recovery import check_epoch
+from .scan import BadBatch
+from .segment import LogSegment
+from .state import LogState
+from .torn import next_batch
+
+
+class Damage(NamedTuple):
+    """A stretch of a segment that is no batches any more, between two boundaries."""
+
+    segment: LogSegment
+    start: Place
+    end: Place
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return self.end.position - self.start.position
+
+
+class Mender:
+    """Mends one log. Its methods wait for the disk: they are for threads."""
+
+    __slots__ = ("_state",)
+
+    def __init__(self, state: LogState) -> None:
+        self._state = state
+
+    @property
+    def is_beyond_repair(self) -> bool:
+        """Whether the log is corrupt as a whole: it refuses everything until it starts anew."""
+        return self._state.corruption is not None and not self._state.health.offline
+
+    def find(self, corruption: Corruption) -> Damage | None:
+        """Where the bad batches are that ``corruption`` speaks of; None: they are good by now.
+
+        Raises ApiError.
+        """
+        state = self._state
+        state.check_usable()
+        offset = max(corruption.offset, state.segments[0].base_offset)
+        segment = state.segment_of(offset)
+        end = Place(*segment.end)
+        try:
+            bad = self._first_bad(segment, offset)
+            if bad is None:
+                state.mended(offset, offset + 1)
+                return None
+            start = Place(bad.offset, bad.position)
+            position = next_batch(segment.file, start.position, end.position, start.offset)
+            if position is not None:
+                header = read_header(segment.file.read_at(position, HEADER_SIZE))
+                end = Place(header.base_offset, position)
+        except OSError as error:
+            raise state.health.judge(f"read {segment.path}", error) from error
+        return Damage(segment, start, end)
+
+    def _first_bad(self, segment: LogSegment, offset: int) -> BadBatch | None:
+        """The first batch from an indexed one before ``offset`` on that is bad, up to that one."""
+        try:
+            for placed in segment.batches_from(offset, crc=True):
+                check_epoch(self._state.epochs, placed)
+                if placed.next_offset > offset:
+                    return None
+        except BadBatch as bad:
+            return bad
+        return None
+
+    def mend(self, damage: Damage, records: bytes) -> None:
+        """Write ``records``, batches of another replica from ``damage.start`` on, in its place.
+
+        Stable on return. Raises ApiError: CORRUPT_MESSAGE when they are not what was there.
+        """
+        state, (segment, start, end) = self._state, damage
+        batches = memoryview(records)[: damage.size]
+        self._check(damage, batches)
+        with state.sync_lock, state.lock:
+            state.check_usable()
+            if segment not in state.segments or segment.size < end.position:
+                raise CorruptBatch(f"{segment.path} is another one by now")
+            try:
+                file = state.cache.files.open(segment.path, write=True)
+                write_all(file, start.position, batches)
+            except OSError as error:
+                raise state.health.judge(f"mend {segment.path}", error) from error
+            try:
+                file.sync()
+            except OSError as error:
+                raise state.health.fail(f"mend {segment.path}", error) from error
+            state.mended(start.offset, end.offset)
+
+    def _check(self, damage: Damage, batches: memoryview) -> None:
+        epochs = self._state.epochs
+        offset = damage.start.offset
+        headers, problem = walk(batches, offset, epochs.epoch_at(offset))
+        if problem is not None:
+            raise problem
+        size = sum(header.size for header in headers)
+        if (size, headers[-1].last_offset + 1) != (damage.size, damage.end.offset):
+            raise CorruptBatch(
+                f"{size} bytes up to offset {headers[-1].last_offset} do not fit"
+                f" {damage.size} up to {damage.end.offset - 1}"
+            )
+        if any(one.partition_leader_epoch != epochs.epoch_at(one.base_offset) for one in headers):
+            raise CorruptBatch("another replica has other leader epochs")

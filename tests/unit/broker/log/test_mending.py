@@ -1,0 +1,132 @@
+"""What went bad on disk is written over with what another replica has, and with nothing else."""
+
+from pathlib import Path
+
+import pytest
+
+from qbus.broker.log import Corruption, Log
+from qbus.broker.log.mending import Damage
+from qbus.records import CorruptBatch
+from tests.support.logs import batch
+
+from .conftest import OpenLog
+
+SIZE = len(batch(b"v" * 100))
+
+
+def spoil(directory: Path, *positions: int) -> None:
+    """Flip a bit at each of these positions of the first segment."""
+    path = min(directory.glob("*.log"))
+    data = bytearray(path.read_bytes())
+    for position in positions:
+        data[position] ^= 4
+    path.write_bytes(data)
+
+
+def content(directory: Path) -> bytes:
+    return b"".join(path.read_bytes() for path in sorted(directory.glob("*.log")))
+
+
+@pytest.fixture
+def log(open_log: OpenLog) -> Log:
+    """Six batches of one record, three in a segment, of two epochs."""
+    log = open_log(segment_bytes=SIZE * 3, index_interval_bytes=SIZE)
+    for number in range(6):
+        log.append(batch(b"%d" % number * 100), number // 4)
+    log.flush()
+    return log
+
+
+def scrubbed(log: Log) -> tuple[Corruption, ...]:
+    while not log.scrub():
+        pass
+    return log.corruptions
+
+
+def found(log: Log) -> Damage:
+    damage = log.mender.find(scrubbed(log)[0])
+    assert damage is not None
+    return damage
+
+
+@pytest.mark.parametrize(
+    "position",
+    [
+        SIZE + 3,  # base offset
+        SIZE + 11,  # length
+        SIZE + 15,  # leader epoch
+        SIZE + 16,  # magic
+        SIZE + 18,  # sum
+        SIZE + 100,  # records
+        2 * SIZE - 1,
+    ],
+)
+def test_a_flipped_bit_is_mended_wherever_it_is(log: Log, directory: Path, position: int) -> None:
+    good = content(directory)
+    spoil(directory, position)
+    damage = found(log)
+    assert (damage.start.offset, damage.end.offset) == (1, 2)
+    assert (damage.start.position, damage.size) == (SIZE, SIZE)
+    log.mender.mend(damage, good[SIZE : 3 * SIZE])
+    assert content(directory) == good
+    assert log.corruptions == scrubbed(log) == ()
+
+
+@pytest.mark.parametrize(
+    ("positions", "offsets"), [((SIZE + 70, 2 * SIZE + 70), (1, 3)), ((9,), (0, 1))]
+)
+def test_all_that_is_bad_side_by_side_is_one_damage(
+    log: Log, directory: Path, positions: tuple[int, ...], offsets: tuple[int, int]
+) -> None:
+    good = content(directory)
+    spoil(directory, *positions)
+    damage = found(log)
+    assert (damage.start.offset, damage.end.offset) == offsets
+    log.mender.mend(damage, good[damage.start.position : damage.end.position])
+    assert content(directory) == good
+    assert scrubbed(log) == ()
+
+
+def test_other_records_are_not_taken(log: Log, directory: Path) -> None:
+    good = content(directory)
+    spoil(directory, SIZE + 80)
+    spoiled = content(directory)
+    damage = found(log)
+    longer = batch(b"1" * 101)
+    for wrong in (
+        good[:SIZE],  # of another offset
+        good[SIZE : 2 * SIZE - 1],
+        good[SIZE : 2 * SIZE - 1] + b"!",
+        bytes(longer),
+        b"",
+        good[SIZE : SIZE + 12] + b"\0\0\0\1" + good[SIZE + 16 : 2 * SIZE],  # of another epoch
+    ):
+        with pytest.raises(CorruptBatch):
+            log.mender.mend(damage, wrong)
+    assert content(directory) == spoiled
+
+
+def test_what_is_good_by_now_is_no_damage(log: Log, directory: Path) -> None:
+    spoil(directory, SIZE + 80)
+    corruption = scrubbed(log)[0]
+    spoil(directory, SIZE + 80)
+    assert log.mender.find(corruption) is None
+    assert log.corruptions == ()
+
+
+def test_a_log_that_was_cut_meanwhile_is_left_alone(log: Log, directory: Path) -> None:
+    good = content(directory)
+    spoil(directory, SIZE + 80)
+    damage = found(log)
+    log.mender._state.segments = log.mender._state.segments[1:]
+    with pytest.raises(CorruptBatch, match="another one by now"):
+        log.mender.mend(damage, good[SIZE : 2 * SIZE])
+
+
+def test_a_log_that_is_corrupt_as_a_whole_is_beyond_repair(
+    log: Log, directory: Path, open_log: OpenLog
+) -> None:
+    assert not log.mender.is_beyond_repair
+    for path in directory.glob("*.log"):
+        path.unlink()
+    assert open_log(recovery_point=6).mender.is_beyond_repair
