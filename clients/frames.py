@@ -8,8 +8,8 @@ _PREFIX = 4
 _SMALL = 64 * 1024
 _TRUSTED = 4 * 1024 * 1024
 """What is allocated because a length says so; more only as the bytes arrive."""
-_SPARE = 2
-"""How many buffers are kept for the next large frames: one is filled while one is looked at."""
+_SPARE = 4
+"""How many buffers are kept for the next large frames: one is filled while others are looked at."""
 
 
 class FrameReader:

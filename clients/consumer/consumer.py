@@ -3,7 +3,7 @@
 import asyncio
 import re
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Self, TypeVar
 
 from qbus.errors import ConfigError
@@ -205,7 +205,11 @@ class Consumer:
         without an ``offset_reset``.
         """
         limit = max_records or self._options.max_poll_records
-        return await self._poll(timeout, lambda: self._taking.records(limit))
+
+        async def take() -> list[PartitionRecords]:
+            return self._taking.records(limit)
+
+        return await self._poll(timeout, take)
 
     async def poll_arrow(self, timeout: float = 1.0, max_records: int | None = None) -> list[Any]:
         """As :meth:`poll`, one ``pyarrow.RecordBatch`` for each partition that has records.
@@ -218,13 +222,13 @@ class Consumer:
         limit = max_records or _ARROW_RECORDS
         return await self._poll(timeout, lambda: self._taking.arrow(limit))
 
-    async def _poll(self, timeout: float, take: Callable[[], list[T]]) -> list[T]:
+    async def _poll(self, timeout: float, take: Callable[[], Awaitable[list[T]]]) -> list[T]:
         deadline = time.monotonic() + timeout
         await asyncio.sleep(0)
         while True:
             self._changed.clear()
             await self._upkeep.run()
-            found = take()
+            found = await take()
             self._fetcher.start()
             remaining = deadline - time.monotonic()
             if found or remaining <= 0:

@@ -20,6 +20,8 @@ from .truncation import LogCheck
 
 _RETRY_DELAY = 0.1
 _READ_COMMITTED = 1
+_ANSWERS_AHEAD = 2
+"""Answers that may wait for each partition: one is read, one waits, one is on its way."""
 
 
 class _Ask(NamedTuple):
@@ -32,8 +34,9 @@ class _Ask(NamedTuple):
 class Fetcher:
     """Keeps the assignment's partitions filled, ahead of who takes from them.
 
-    What waits to be taken and what was asked for is no more than ``prefetch_bytes`` together, but
-    for one batch from each broker: brokers give a whole one, however large.
+    Each answer is followed by the next request at once, so that one is on its way while another is
+    read. What waits to be taken and what was asked for is no more than ``prefetch_bytes`` together,
+    but for one batch from each broker: brokers give a whole one, however large.
     """
 
     def __init__(
@@ -51,9 +54,11 @@ class Fetcher:
         self._check = LogCheck(cluster, assignment, self.answers, changed)
         self._fetches: dict[int, asyncio.Task[None]] = {}
         self._asked: dict[int, _Ask] = {}
+        self._is_closed = False
 
     async def close(self) -> None:
         """Give up what is in flight."""
+        self._is_closed = True
         fetches = [*self._fetches.values(), *self._check.tasks]
         for fetch in fetches:
             fetch.cancel()
@@ -61,6 +66,8 @@ class Fetcher:
 
     def start(self) -> None:
         """Ask each broker for its partitions that have room, unless it is being asked."""
+        if self._is_closed:
+            return
         wanted: dict[int, dict[TopicPartition, int]] = {}
         for partition, state in self._assignment.states.items():
             offset = state.fetch_offset
@@ -82,7 +89,7 @@ class Fetcher:
     def _has_room(self, state: PartitionState) -> bool:
         if state.is_stopped or state.is_paused:
             return False
-        return state.held_bytes < self._options.partition_max_bytes
+        return state.held_bytes < _ANSWERS_AHEAD * self._options.partition_max_bytes
 
     def _room(self) -> int:
         held = sum(state.held_bytes for state in self._assignment.states.values())
@@ -122,11 +129,13 @@ class Fetcher:
             has_failed = True
             self.answers.unanswered(ask.offsets, error)
         self._asked.pop(broker, None)
-        self._changed.set()
         if has_failed:
+            self._changed.set()
             await asyncio.sleep(_RETRY_DELAY)
         self._fetches.pop(broker, None)
         self._changed.set()
+        if not has_failed:
+            self.start()
 
     def _request(self, ask: _Ask) -> FetchRequest:
         options = self._options

@@ -1,5 +1,7 @@
 """What polls return of what was fetched."""
 
+import asyncio
+from collections.abc import Iterable
 from typing import Any
 
 from qbus.errors import QbusError
@@ -8,6 +10,9 @@ from qbus.records import CorruptBatch, RecordColumns, to_arrow
 from ..types import ConsumerRecord, PartitionRecords, TopicPartition
 from .answers import Answers
 from .assignment import Assignment, PartitionState
+
+_MUCH = 256 * 1024
+"""Bytes that take longer to decode than it takes to have a thread do it."""
 
 
 class Taking:
@@ -44,25 +49,44 @@ class Taking:
         self._raise_unless(taken)
         return taken
 
-    def arrow(self, limit: int) -> list[Any]:
-        """Whole batches of about ``limit`` records, one Arrow batch for each partition."""
-        taken: list[Any] = []
-        for partition, state in list(self._assignment.states.items()):
-            columns = RecordColumns()
-            while columns.rows < limit and (fetched := _next(state)) is not None:
-                try:
-                    fetched.take_columns(columns, limit)
-                except CorruptBatch as error:
-                    self._damaged(partition, state, error)
-                    break
-                finally:
-                    _follow(state)
-            if columns.rows:
-                taken.append(to_arrow(columns, *partition))
-                limit -= columns.rows
-                self._assignment.move_to_end(partition)
+    async def arrow(self, limit: int) -> list[Any]:
+        """Whole batches of about ``limit`` records, one Arrow batch for each partition.
+
+        Much is decoded in a thread, while the loop receives what comes next.
+        """
+        columns = [
+            _PartitionColumns(partition, state)
+            for partition, state in self._assignment.states.items()
+            if _next(state) is not None
+        ]
+        if sum(each.nbytes for each in columns) > _MUCH:
+            await self._decode_in_thread(columns, limit)
+        else:
+            _decode(columns, limit)
+        taken = [batch for each in columns if (batch := self._arrow(each)) is not None]
         self._raise_unless(taken)
         return taken
+
+    async def _decode_in_thread(self, columns: list["_PartitionColumns"], limit: int) -> None:
+        try:
+            await asyncio.to_thread(_decode, columns, limit)
+        except asyncio.CancelledError:  # the thread goes on, and nobody gets what it decodes
+            for each in columns:
+                each.state.fetched.clear()  # it is fetched again, from the position on
+            raise
+
+    def _arrow(self, columns: "_PartitionColumns") -> Any:
+        """What was decoded of a partition, unless the user went elsewhere in it meanwhile."""
+        partition, state = columns.partition, columns.state
+        if state.cuts != columns.cuts or self._assignment.states.get(partition) is not state:
+            return None
+        for _ in range(columns.begun):
+            _follow(state)
+        if columns.error is not None:
+            self._damaged(partition, state, columns.error)
+        if columns.batch is not None:
+            self._assignment.move_to_end(partition)
+        return columns.batch
 
     def _damaged(
         self, partition: TopicPartition, state: PartitionState, error: CorruptBatch
@@ -97,3 +121,46 @@ def _follow(state: PartitionState) -> None:
             state.epoch = fetched.epoch
         if fetched.is_exhausted:
             state.fetched.popleft()
+
+
+class _PartitionColumns:
+    """What one partition has, on its way to an Arrow batch: whoever decodes has no other state.
+
+    ``begun`` counts the answers that were decoded, the last one perhaps in part.
+    """
+
+    def __init__(self, partition: TopicPartition, state: PartitionState) -> None:
+        self.partition = partition
+        self.state = state
+        self.cuts = state.cuts
+        self.begun = 0
+        self.batch: Any = None
+        self.error: CorruptBatch | None = None
+        self._fetched = tuple(state.fetched)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes to decode, at most."""
+        return sum(fetched.nbytes for fetched in self._fetched)
+
+    def decode(self, limit: int) -> int:
+        """Decode about ``limit`` records; how many there are."""
+        columns = RecordColumns()
+        for fetched in self._fetched:
+            if columns.rows >= limit:
+                break
+            self.begun += 1
+            try:
+                fetched.take_columns(columns, limit)
+            except CorruptBatch as error:
+                self.error = error
+                break
+        if columns.rows:
+            self.batch = to_arrow(columns, *self.partition)
+        return columns.rows
+
+
+def _decode(columns: Iterable[_PartitionColumns], limit: int) -> None:
+    for each in columns:
+        if limit > 0:
+            limit -= each.decode(limit)

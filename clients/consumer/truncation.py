@@ -101,6 +101,7 @@ class LogCheck:
             state.drop()
             self._answers.failure = LogTruncated(topic, index, position, end.end_offset)
             return
+        state.fetched.clear()  # what was not read yet may have been cut
         state.leader_epoch = epoch
 
 
