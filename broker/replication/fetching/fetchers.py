@@ -1,7 +1,7 @@
 """All that this broker copies from other brokers."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Protocol
 
 from qbus.clock import Clock
@@ -12,6 +12,8 @@ from .counts import Counts
 from .followed import Followed, Replica
 from .leader_fetcher import LeaderFetcher
 from .peers import Peers, Registered
+from .refetching import Refetching
+from .repairs import Repairable, Repairs
 from .settings import FetchSettings
 from .throttle import Throttle, Topics
 
@@ -37,6 +39,10 @@ class ReplicaFetchers:
         self._metadata = metadata
         self._peers = Peers(metadata, self._settings)
         self._throttle = Throttle(node_id, config, metadata, clock)
+        max_lag_s = config.replica_lag_time_max_ms / 1000
+        self._refetching = Refetching(node_id, metadata, clock, max_lag_s)
+        self._repairs = Repairs(node_id, metadata, self._peers)
+        self._clock = clock
         self._counts = Counts()
         self._fetchers: dict[int, LeaderFetcher] = {}
         self._followed: dict[Replica, tuple[LeaderFetcher, Followed]] = {}
@@ -59,6 +65,7 @@ class ReplicaFetchers:
 
     def follow(self, partition: Replica, leader_id: int, leader_epoch: int) -> None:
         """Copy a partition from that leader, in that epoch of it, and from no other."""
+        _, before = self._followed.get(partition, (None, None))
         self.forget(partition)
         settings = self._settings
         one = Followed(
@@ -68,6 +75,7 @@ class ReplicaFetchers:
             max_bytes=settings.partition_max_bytes,
             rest_s=settings.backoff_s,
         )
+        one.asked_at = before.asked_at if before is not None else None
         fetcher = self._fetchers.get(leader_id) or self._new_fetcher(leader_id)
         self._followed[partition] = fetcher, one
         fetcher.follow(one)
@@ -81,9 +89,19 @@ class ReplicaFetchers:
         if not len(fetcher):
             self._end(fetcher)
 
+    async def repair(self, partitions: Iterable[Repairable]) -> None:
+        """Replace what went bad on disk here, of partitions that are led or followed here."""
+        self._counts.repairs += await self._repairs.repair(partitions)
+
     def _new_fetcher(self, leader_id: int) -> LeaderFetcher:
         fetcher = self._fetchers[leader_id] = LeaderFetcher(
-            leader_id, self._peers, self._settings, self._throttle, self._counts
+            leader_id,
+            self._peers,
+            self._settings,
+            self._throttle,
+            self._refetching,
+            self._counts,
+            self._clock,
         )
         if self._is_started:
             fetcher.start()
@@ -144,4 +162,9 @@ class ReplicaFetchers:
             "replica_corrupt_batches",
             "Batches from leaders, or at leaders, that were not as they should be",
             lambda: counts.corrupt,
+        )
+        metrics.counter(
+            "repairs",
+            "Damages on disk here that were mended out of what another replica has",
+            lambda: counts.repairs,
         )

@@ -45,6 +45,9 @@ class Replica(Protocol):
         """Drop everything, and go on with ``start_offset``. Raises ApiError."""
 
 
+NO_EPOCH = -1
+
+
 def error_of(number: int) -> ErrorCode:
     """The error that a leader answered, which may be newer than this broker."""
     try:
@@ -60,7 +63,6 @@ class Phase(Enum):
     FETCHING = auto()  # its leader is being asked for records
     FLUSHING = auto()  # what came is not stable yet: asking on would acknowledge it
     RESTING = auto()  # something failed, or it had more than its share: later
-    DAMAGED = auto()  # its log is corrupt
     GONE = auto()  # it is not followed in this way any more
 
 
@@ -68,6 +70,7 @@ class Followed:
     """A partition that follows one leader in one of its epochs."""
 
     __slots__ = (
+        "asked_at",
         "backoff",
         "is_failing",
         "is_out_of_range",
@@ -89,6 +92,7 @@ class Followed:
         self.key: Key = (topic_id, replica.index)
         self.phase = Phase.UNSETTLED
         self.backoff = Backoff(rest_s)
+        self.asked_at: float | None = None
         self.is_failing = False
         self.is_out_of_range = False
         self.is_settled = False
@@ -118,17 +122,33 @@ class Followed:
         return self.replica.stable_end >= self.replica.log.log_end_offset
 
     @property
+    def is_lost(self) -> bool:
+        """Whether its log is corrupt as a whole: all of it has to be fetched anew."""
+        return self.replica.log.mender.is_beyond_repair
+
+    @property
+    def needs_start(self) -> bool:
+        """Whether it has to know where its leader's log starts."""
+        return self.is_out_of_range or self.is_lost
+
+    @property
+    def latest_epoch(self) -> int:
+        """The newest leader epoch that its log has, -1 without any."""
+        return NO_EPOCH if self.is_lost else self.replica.log.epoch_cache.latest_epoch
+
+    @property
     def needs_leader(self) -> bool:
         """Whether only its leader can tell where it has to go on."""
-        return self.is_out_of_range or self.replica.log.epoch_cache.latest_epoch >= 0
+        return self.needs_start or self.latest_epoch != NO_EPOCH
 
     @property
     def has_moved(self) -> bool:
         """Whether its leader does not know yet where its log starts."""
         return self.wanted.log_start_offset != self.replica.log.log_start_offset
 
-    def aim(self) -> FetchPartition:
-        """What to ask for: what follows the end of the log."""
+    def aim(self, now: float) -> FetchPartition:
+        """What to ask for at ``now``, a monotonic time: what follows the end of the log."""
+        self.asked_at = now
         log, wanted = self.replica.log, self.wanted
         wanted.fetch_offset = log.log_end_offset
         wanted.log_start_offset = log.log_start_offset

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Coroutine, Iterator
 from functools import partial
 
+from qbus.clock import Clock
 from qbus.errors import ApiError, ErrorCode
 from qbus.wire.messages.fetch import PartitionData
 
@@ -18,6 +19,7 @@ from .fetch_loop import FetchLoop
 from .followed import Followed, Phase
 from .peer_connection import PeerFailed
 from .peers import Peers
+from .refetching import Refetching
 from .resting import Resting
 from .session import Key
 from .settings import FetchSettings
@@ -29,6 +31,7 @@ _log = logging.getLogger(__name__)
 
 _WORTH_A_WORD = 4
 """Failures in a row; fewer are usual where leaders change: not all brokers hear of it at once."""
+_LOOK_AGAIN_S = 0.5  # at a replica that must not begin anew yet
 
 
 class LeaderFetcher:
@@ -40,11 +43,15 @@ class LeaderFetcher:
         peers: Peers,
         settings: FetchSettings,
         throttle: Throttle,
+        refetching: Refetching,
         counts: Counts,
+        clock: Clock,
     ) -> None:
         self._leader_id = leader_id
         self._peers = peers
         self._throttle = throttle
+        self._refetching = refetching
+        self._clock = clock
         self._counts = counts
         self._partitions: dict[Key, Followed] = {}
         self._loop = FetchLoop(leader_id, peers, settings, counts, self._take)
@@ -102,7 +109,7 @@ class LeaderFetcher:
             self._rest(one, wait)
         else:
             one.phase = Phase.FETCHING
-            self._loop.ask(one.key, one.aim())
+            self._loop.ask(one.key, one.aim(self._clock.monotonic()))
 
     def _stable(self, one: Followed) -> None:
         if one.phase is Phase.FLUSHING and one.is_stable and one.is_current:
@@ -178,6 +185,11 @@ class LeaderFetcher:
         """All that came in this turn of the event loop, at once."""
         unsettled, self._unsettled = self._unsettled, []
         waiting = [one for one in unsettled if one.phase is Phase.UNSETTLED and one.is_current]
+        for one in waiting:
+            if one.is_lost and not self._refetching.may_begin(one):
+                one.is_failing = True
+                self._rest(one, _LOOK_AGAIN_S)
+        waiting = [one for one in waiting if one.phase is Phase.UNSETTLED]
         at_once = [one for one in waiting if not one.needs_leader]
         for one in at_once:
             self._settled(one)

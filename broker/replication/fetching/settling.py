@@ -26,13 +26,12 @@ from qbus.wire.messages.offset_for_leader_epoch import (
 
 from ...log import EpochEnd
 from ..truncation import agree
-from .followed import Followed, error_of
+from .followed import NO_EPOCH, Followed, error_of
 from .peer_connection import PeerConnection
 
 EPOCHS_VERSION = 4
 OFFSETS_VERSION = 7
 _EARLIEST = -2
-_UNKNOWN = -1
 
 Failed = Callable[[Followed, ErrorCode], None]
 Settled = Callable[[Followed], None]
@@ -53,10 +52,10 @@ class Settling:
         """Ask, cut and ask again until all agree with the leader. Raises PeerFailed."""
         unsettled = list(partitions)
         while unsettled:
-            with_epochs = [one for one in unsettled if _latest_epoch(one) != _UNKNOWN]
+            with_epochs = [one for one in unsettled if one.latest_epoch != NO_EPOCH]
             ends = await self._ask_ends(connection, with_epochs)
-            out_of_range = [one for one in unsettled if one.is_out_of_range]
-            starts = await self._ask_starts(connection, out_of_range)
+            without_start = [one for one in unsettled if one.needs_start]
+            starts = await self._ask_starts(connection, without_start)
             again = await asyncio.gather(
                 *(
                     self._settle(one, ends.get(_name(one)), starts.get(_name(one)))
@@ -82,7 +81,7 @@ class Settling:
         if end is not None and one.is_current:
             _check(end)
             again = await _cut_to(one, EpochEnd(end.leader_epoch, end.end_offset))
-        elif _latest_epoch(one) != _UNKNOWN:
+        elif one.latest_epoch != NO_EPOCH:
             raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "the leader did not answer")
         if not again and start is not None and one.is_current:
             _check(start)
@@ -100,7 +99,7 @@ class Settling:
                 OffsetForLeaderPartition(
                     partition=one.replica.index,
                     current_leader_epoch=one.leader_epoch,
-                    leader_epoch=_latest_epoch(one),
+                    leader_epoch=one.latest_epoch,
                 )
             )
         request = OffsetForLeaderEpochRequest(
@@ -156,7 +155,7 @@ async def _go_on_at(one: Followed, start: int) -> None:
     log = one.replica.log
     end = log.log_end_offset
     is_empty = log.log_start_offset == end
-    if start > end or (is_empty and start != end):
+    if one.is_lost or start > end or (is_empty and start != end):
         await one.replica.truncate_fully(start)
     one.is_out_of_range = False
 
@@ -164,10 +163,6 @@ async def _go_on_at(one: Followed, start: int) -> None:
 def _check(answer: Any) -> None:
     if answer.error_code:
         raise ApiError(error_of(answer.error_code))
-
-
-def _latest_epoch(one: Followed) -> int:
-    return one.replica.log.epoch_cache.latest_epoch
 
 
 def _name(one: Followed) -> tuple[str, int]:
