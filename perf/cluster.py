@@ -59,8 +59,8 @@ def create_replicated(cluster: Cluster, topic: str, partitions: int = PARTITIONS
     """Create a topic with three replicas, of which two must be in sync; wait until all are."""
     config = {"min.insync.replicas": "2"}
     rdkafka.create_topic(cluster.bootstrap, topic, partitions, replicas=3, **config)
-    view = View(cluster.bootstrap)
-    wait_until(lambda: view.is_whole(topic, partitions), f"the replicas of {topic}", _PATIENCE)
+    view = View(cluster.brokers)
+    wait_until(lambda: view.are_whole([topic], partitions), f"the replicas of {topic}", _PATIENCE)
 
 
 def memory_per_broker(cluster: Cluster) -> float:

@@ -44,25 +44,27 @@ def run(rounds: int, scale: float) -> list[Figure]:
 
 
 def _measure(cluster: Cluster, count: int) -> list[float]:
-    view = View(cluster.bootstrap)
+    names = [f"many-{number:04d}" for number in range(count)]
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    view = View(cluster.brokers)
     broker = cluster.brokers[_NODE]
 
     def be_whole() -> None:
-        _wait(lambda: view.are_whole(count, PARTITIONS), "replicas in sync")
+        _wait(lambda: view.are_whole(names, PARTITIONS), "replicas in sync")
 
     def fail_over() -> None:
         broker.kill()
-        _wait(lambda: view.are_led(count, PARTITIONS, without=_NODE), "other leaders")
+        _wait(lambda: view.are_led(names, PARTITIONS, without=_NODE), "other leaders")
 
     def come_back() -> None:
         broker.start(wait=False)
         be_whole()
 
-    created = _timed(lambda: _create(cluster, count))
+    created = _timed(lambda: _create(admin, names))
     be_whole()
     return [
         created,
-        _timed(view.topics),
+        _timed(lambda: admin.list_topics(timeout=_PATIENCE)),
         _timed(fail_over),
         _timed(come_back),
         _timed(broker.stop),
@@ -70,10 +72,8 @@ def _measure(cluster: Cluster, count: int) -> list[float]:
     ]
 
 
-def _create(cluster: Cluster, count: int) -> None:
-    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
-    names = [f"many-{number:04d}" for number in range(count)]
-    for first in range(0, count, _AT_ONCE):
+def _create(admin: AdminClient, names: list[str]) -> None:
+    for first in range(0, len(names), _AT_ONCE):
         topics = [NewTopic(name, PARTITIONS, 3) for name in names[first : first + _AT_ONCE]]
         for future in admin.create_topics(topics, request_timeout=_PATIENCE).values():
             future.result(_PATIENCE)
@@ -86,4 +86,4 @@ def _timed(action: Callable[[], object]) -> float:
 
 
 def _wait(condition: Callable[[], bool], what: str) -> None:
-    wait_until(condition, what, _PATIENCE, pause=0.1)
+    wait_until(condition, what, _PATIENCE, pause=0.25)

@@ -45,7 +45,7 @@ def _setup(seconds: float) -> Setup:
 
 def _fail_over(cluster: Cluster, topic: str) -> float:
     create_replicated(cluster, topic, partitions=1)
-    view = View(cluster.bootstrap)
+    view = View(cluster.brokers)
     sending = _Sending(cluster.bootstrap, topic)
     wait_until(lambda: sending.send() and sending.acknowledged, "the first record", _PATIENCE)
     leader = view.leader(topic)
@@ -55,7 +55,7 @@ def _fail_over(cluster: Cluster, topic: str) -> float:
     seconds = time.monotonic() - killed
     sending.finish()
     cluster.brokers[leader].start()
-    wait_until(lambda: view.is_whole(topic, 1), "its replicas", _PATIENCE)
+    wait_until(lambda: view.are_whole([topic], 1), "its replicas", _PATIENCE)
     return seconds
 
 

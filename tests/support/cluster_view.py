@@ -1,75 +1,104 @@
-"""What the brokers of a cluster say of themselves and of their topics."""
+"""What the brokers of a cluster say of themselves and of their topics, each asked directly.
 
-from collections.abc import Mapping
+A client library would ask whichever broker it likes, and perhaps one that is cut off for ever: such
+a one tells of the past.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
-import confluent_kafka as ck
-from confluent_kafka.admin import AdminClient
+from qbus.wire import API, ApiKey
+from qbus.wire.messages.metadata import MetadataRequestTopic
 
-QUICK: Mapping[str, Any] = {
-    "log_level": 2,  # that brokers are away is what happens here
-    "socket.timeout.ms": 5_000,
-    "reconnect.backoff.ms": 20,
-    "reconnect.backoff.max.ms": 500,
-    "topic.metadata.refresh.interval.ms": 500,
-}
-"""What makes librdkafka notice soon what becomes of brokers."""
+from .raw_client import RawClient
+from .server_process import ServerProcess
+
+_VERSION = 8
+_WITHIN = 5.0
+
+Topics = dict[str, dict[int, Any]]
+"""By name and number, partitions with their leader_id, replica_nodes and isr_nodes."""
 
 
 class View:
-    """Asks whichever broker answers; one that is cut off may tell of the past."""
+    """Asks the brokers that live; silent ones are passed over after a while."""
 
-    def __init__(self, bootstrap: str) -> None:
-        self._admin = AdminClient({"bootstrap.servers": bootstrap, **QUICK})
+    def __init__(self, brokers: Mapping[int, ServerProcess]) -> None:
+        self._brokers = brokers
 
-    def topics(self) -> dict[str, dict[int, Any]]:
-        """The partitions of all topics with their leaders, replicas and ISRs; none on a failure."""
-        try:
-            found = self._admin.list_topics(timeout=30).topics
-        except ck.KafkaException:
-            return {}
-        return {name: dict(topic.partitions) for name, topic in found.items()}
+    def topics(self, names: Iterable[str] | None = None, without: int | None = None) -> Topics:
+        """Topics as some broker other than ``without`` knows them; none if nobody answers."""
+        answer = self._first(names, without)
+        return {} if answer is None else _topics(answer)
 
-    def partitions(self, topic: str) -> dict[int, Any]:
+    def partitions(self, topic: str, without: int | None = None) -> dict[int, Any]:
         """Those of one topic."""
-        try:
-            found = self._admin.list_topics(topic, timeout=5).topics[topic]
-        except ck.KafkaException:
-            return {}
-        return dict(found.partitions) if found.error is None else {}
+        return self.topics([topic], without).get(topic, {})
 
-    def leader(self, topic: str, partition: int = 0) -> int:
+    def leader(self, topic: str, partition: int = 0, without: int | None = None) -> int:
         """The node that leads; negative when there is none."""
-        found = self.partitions(topic).get(partition)
-        return -1 if found is None else int(found.leader)
+        found = self.partitions(topic, without).get(partition)
+        return -1 if found is None else int(found.leader_id)
 
-    def controller(self) -> int:
+    def controller(self, without: int | None = None) -> int:
         """The controller's node; negative when there is none."""
-        node = self._admin.describe_cluster(request_timeout=10).result(20).controller
-        return -1 if node is None else int(node.id)
+        answer = self._first([], without)
+        return -1 if answer is None else int(answer.controller_id)
 
-    def is_whole(self, topic: str, count: int, replicas: int = 3) -> bool:
-        """Whether all ``count`` partitions have a leader and all replicas in sync."""
-        return _are_whole(self.partitions(topic), count, replicas)
-
-    def are_whole(self, topics: int, count: int, replicas: int = 3) -> bool:
-        """The same of so many topics, besides those that brokers keep for themselves."""
-        found = {name: one for name, one in self.topics().items() if not name.startswith("_")}
-        return len(found) >= topics and all(
-            _are_whole(one, count, replicas) for one in found.values()
+    def are_all_there(self) -> bool:
+        """Whether every broker knows of every broker."""
+        answers = list(self._answers([], None))
+        return len(answers) == len(self._brokers) and all(
+            {one.node_id for one in answer.brokers} == set(self._brokers) for answer in answers
         )
 
-    def are_led(self, topics: int, count: int, *, without: int) -> bool:
-        """Whether others than ``without`` lead all partitions of so many topics."""
-        found = {name: one for name, one in self.topics().items() if not name.startswith("_")}
-        return len(found) >= topics and all(
-            len(one) == count and all(part.leader not in {without, -1} for part in one.values())
+    def are_whole(self, names: Collection[str], partitions: int) -> bool:
+        """Whether every broker has these topics with a leader and all replicas in sync."""
+        answers = list(self._answers(names, None))
+        return len(answers) == len(self._brokers) and all(
+            found.keys() == set(names) and all(_is_whole(one, partitions) for one in found.values())
+            for found in map(_topics, answers)
+        )
+
+    def are_led(self, names: Collection[str], partitions: int, without: int) -> bool:
+        """Whether others than ``without`` lead all partitions of these topics, as they say."""
+        found = self.topics(names, without)
+        return found.keys() == set(names) and all(
+            len(one) == partitions
+            and all(part.leader_id not in {without, -1} for part in one.values())
             for one in found.values()
         )
 
+    def _first(self, names: Iterable[str] | None, without: int | None) -> Any:
+        return next(self._answers(names, without), None)
 
-def _are_whole(partitions: Mapping[int, Any], count: int, replicas: int) -> bool:
+    def _answers(self, names: Iterable[str] | None, without: int | None) -> Iterator[Any]:
+        for node, broker in self._brokers.items():
+            if node != without and broker.alive:
+                with suppress(OSError, AssertionError):
+                    yield _ask(broker, names)
+
+
+def _ask(broker: ServerProcess, names: Iterable[str] | None) -> Any:
+    topics = None if names is None else [MetadataRequestTopic(name=name) for name in names]
+    request = API[ApiKey.METADATA].request(topics=topics, allow_auto_topic_creation=False)
+    with RawClient(broker.port, _WITHIN, host=broker.host) as client:
+        return client.ask(ApiKey.METADATA, _VERSION, request)
+
+
+def _topics(answer: Any) -> Topics:
+    return {
+        topic.name: {one.partition_index: one for one in topic.partitions}
+        for topic in answer.topics
+        if not topic.error_code
+    }
+
+
+def _is_whole(partitions: Mapping[int, Any], count: int) -> bool:
     return len(partitions) == count and all(
-        one.error is None and one.leader >= 0 and len(one.isrs) == replicas
+        not one.error_code
+        and one.leader_id >= 0
+        and len(one.isr_nodes) == len(one.replica_nodes) > 0
         for one in partitions.values()
     )

@@ -9,14 +9,16 @@ from qbus.wire import API, ApiKey, Struct, decode_response, encode_request
 
 
 class RawClient:
-    """One connection to a broker on 127.0.0.1; every wait is bounded."""
+    """One connection to a broker; every wait is bounded."""
 
-    def __init__(self, port: int, timeout: float = 20.0, receive_buffer: int = 0) -> None:
+    def __init__(
+        self, port: int, timeout: float = 20.0, receive_buffer: int = 0, host: str = "127.0.0.1"
+    ) -> None:
         self.sock = socket.socket()
         if receive_buffer:
             self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
         self.sock.settimeout(timeout)
-        self.sock.connect(("127.0.0.1", port))
+        self.sock.connect((host, port))
         self._correlation = 0
 
     def __enter__(self) -> Self:

@@ -9,14 +9,20 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from tests.history.history import History, Outcome, Produce
-from tests.support.cluster_view import QUICK
 
 _numbers = count()
+_QUICK = {
+    "log_level": 2,  # that brokers are away is what happens here
+    "socket.timeout.ms": 5_000,
+    "reconnect.backoff.ms": 20,
+    "reconnect.backoff.max.ms": 500,
+    "topic.metadata.refresh.interval.ms": 500,
+}
 
 
 def create_topic(bootstrap: str, topic: str, partitions: int) -> None:
     """A topic that loses nothing, and stays available, while one of its replicas is away."""
-    admin = AdminClient({"bootstrap.servers": bootstrap, **QUICK})
+    admin = AdminClient({"bootstrap.servers": bootstrap, **_QUICK})
     config = {"min.insync.replicas": "2", "segment.bytes": "1048576"}
     admin.create_topics([NewTopic(topic, partitions, 3, config=config)])[topic].result(60)
 
@@ -33,7 +39,7 @@ def send_to_all(bootstrap: str, topic: str, partitions: Iterable[int], within: f
             "request.timeout.ms": 3_000,
             "linger.ms": 0,
             "retry.backoff.ms": 50,
-            **QUICK,
+            **_QUICK,
         }
     )
     for partition in partitions:

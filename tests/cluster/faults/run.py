@@ -45,7 +45,7 @@ class Run:
         self.topic = topic
         self.seed = random.randrange(2**32) if seed is None else seed
         self.random = random.Random(self.seed)
-        self.view = View(cluster.bootstrap)
+        self.view = View(cluster.brokers)
         self.network: Network | None = None
         self._probes: list[History] = []
         self._load = LoadProcess(cluster.bootstrap, topic, PARTITIONS, *clients, rate=100)
@@ -53,6 +53,7 @@ class Run:
 
     def start(self) -> None:
         """Create the topic and put load on it."""
+        wait_until(self.view.are_all_there, "all brokers", _PATIENCE)
         create_topic(self.cluster.bootstrap, self.topic, PARTITIONS)
         self.wait_whole()
         self._load.start()
@@ -69,7 +70,7 @@ class Run:
     def follower(self) -> int:
         """One who follows that leader."""
         found = self.partitions()[0]
-        return next(int(node) for node in found.replicas if node != found.leader)
+        return next(int(node) for node in found.replica_nodes if node != found.leader_id)
 
     # Harm.
 
@@ -107,13 +108,24 @@ class Run:
 
     def wait_deposed(self, node: int) -> None:
         """Wait until others lead all that ``node`` led."""
-
-        def is_deposed() -> bool:
-            found = self.partitions().values()
-            return bool(found) and all(one.leader not in {node, -1} for one in found)
-
         with self._timed(f"others lead what {node} led"):
-            wait_until(is_deposed, f"leaders other than {node}", _PATIENCE)
+            wait_until(
+                lambda: self.view.are_led([self.topic], PARTITIONS, without=node),
+                f"leaders other than {node}",
+                _PATIENCE,
+            )
+
+    def wait_out_of_sync(self, node: int) -> None:
+        """Wait until ``node`` is in sync with nobody, as others say."""
+
+        def is_out() -> bool:
+            found = self.view.partitions(self.topic, without=node)
+            return len(found) == PARTITIONS and all(
+                node not in one.isr_nodes for one in found.values()
+            )
+
+        with self._timed(f"{node} is out of sync"):
+            wait_until(is_out, f"{node} to be out of sync", _PATIENCE)
 
     def wait_served(self) -> None:
         """Wait until every partition takes records."""
@@ -125,7 +137,7 @@ class Run:
         """Wait until every partition has all its replicas in sync."""
         with self._timed("all replicas are in sync"):
             wait_until(
-                lambda: self.view.is_whole(self.topic, PARTITIONS), "replicas in sync", _PATIENCE
+                lambda: self.view.are_whole([self.topic], PARTITIONS), "replicas in sync", _PATIENCE
             )
 
     @contextmanager

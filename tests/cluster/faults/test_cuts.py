@@ -38,7 +38,7 @@ def test_a_follower_is_cut_from_its_leader_alone(networked_run: Run, network: Ne
     follower = run.follower()
     network.cut(str(follower), str(run.leader()))
     wait_until(
-        lambda: (now := run.partitions()) and len(now[0].isrs) < 3,
+        lambda: (now := run.partitions()) and len(now[0].isr_nodes) < 3,
         "a replica to be out of sync",
         60,
     )

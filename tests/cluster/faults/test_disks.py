@@ -50,11 +50,7 @@ def fill(disk: Path) -> Path:
 def test_one_disk_is_full_for_a_while(crowded: Run) -> None:
     run = crowded
     ballast = fill(run.cluster.log_dir(_NODE))
-    wait_until(
-        lambda: (now := run.partitions()) and all(_NODE not in o.isrs for o in now.values()),
-        "the full replica to be out of sync",
-        90,
-    )
+    run.wait_out_of_sync(_NODE)
     run.wait_served()
     ballast.unlink()
     run.conclude()
@@ -62,7 +58,7 @@ def test_one_disk_is_full_for_a_while(crowded: Run) -> None:
 
 def test_a_bit_has_changed_on_one_replica(run: Run) -> None:
     found = run.partitions()[0]
-    victim = run.random.choice(list(found.replicas))
+    victim = run.random.choice(list(found.replica_nodes))
     directory = run.cluster.log_dir(victim) / f"{run.topic}-0"
     wait_until(lambda: len(batches(directory)) > 20, "some batches")
     run.kill(victim)
