@@ -1,6 +1,7 @@
 """Where the replicas of new partitions go."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import zip_longest
 from random import Random
 
 from qbus.errors import ApiError, ErrorCode
@@ -10,34 +11,73 @@ Assignment = Mapping[int, tuple[int, ...]]
 
 
 def place(
-    brokers: Iterable[int], first: int, count: int, replication_factor: int, random: Random
+    racks: Mapping[int, str | None],
+    first: int,
+    count: int,
+    replication_factor: int,
+    random: Random,
+    like: Sequence[int] = (),
 ) -> dict[int, tuple[int, ...]]:
-    """Spread ``count`` partitions from number ``first`` on evenly, beginning with a random broker.
+    """Spread ``count`` partitions from number ``first`` on evenly over brokers, given their racks.
 
-    Leaders go round the brokers. Followers of one leader go round the others, one further each time
-    round, so that the partitions of a broker that fails do not all fall to the same one.
+    Leaders go round the brokers, which alternate between racks. Followers go round the others, one
+    rack after the other and one step further each time round, so that the partitions of a broker
+    that fails do not all fall to the same one (Kafka's ``AdminUtils``, KIP-36). A broker without a
+    rack makes racks count for nothing. Begins with a random broker, or, where there are partitions
+    already, goes on after them: ``like`` are the replicas of the first one.
 
     Raises:
         ApiError: INVALID_REPLICATION_FACTOR, there are fewer brokers than replicas.
     """
-    ring = sorted(brokers)
-    if replication_factor > len(ring):
+    if replication_factor > len(racks):
         raise ApiError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"{replication_factor} replicas need as many brokers, there are {len(ring)}",
+            f"{replication_factor} replicas need as many brokers, there are {len(racks)}",
         )
-    start, shift = random.randrange(len(ring)), random.randrange(len(ring))
-    assignment = {}
-    for number in range(count):
-        leader = (start + number) % len(ring)
-        others = len(ring) - 1
-        step = shift + number // len(ring)
-        followers = (
-            (leader + 1 + (step + replica) % others) % len(ring)
-            for replica in range(replication_factor - 1)
+    known = {broker: rack for broker, rack in racks.items() if rack is not None}
+    if len(known) < len(racks):
+        known = dict.fromkeys(racks, "")
+    ring = _alternating(known)
+    if like and like[0] in ring:
+        start = shift = ring.index(like[0])
+    else:
+        start, shift = random.randrange(len(ring)), random.randrange(len(ring))
+    steps = len(set(known.values()))
+    return {
+        number: _replicas(
+            ring,
+            known,
+            (start + number) % len(ring),
+            (shift + number // len(ring)) * steps,
+            replication_factor,
         )
-        assignment[first + number] = tuple(ring[i] for i in (leader, *followers))
-    return assignment
+        for number in range(first, first + count)
+    }
+
+
+def _alternating(racks: Mapping[int, str]) -> list[int]:
+    """The brokers, one of each rack in turn."""
+    by_rack: dict[str, list[int]] = {}
+    for broker in sorted(racks):
+        by_rack.setdefault(racks[broker], []).append(broker)
+    rounds = zip_longest(*(by_rack[rack] for rack in sorted(by_rack)))
+    return [broker for turn in rounds for broker in turn if broker is not None]
+
+
+def _replicas(
+    ring: Sequence[int], racks: Mapping[int, str], leader: int, shift: int, factor: int
+) -> tuple[int, ...]:
+    """The brokers of a partition: while there are racks without a replica, no rack gets two."""
+    others = len(ring) - 1
+    left = [ring[(leader + 1 + (shift + step) % others) % len(ring)] for step in range(others)]
+    chosen = [ring[leader]]
+    free = set(racks.values()) - {racks[ring[leader]]}
+    while len(chosen) < factor:
+        following = next(one for one in left if not free or racks[one] in free)
+        left.remove(following)
+        free.discard(racks[following])
+        chosen.append(following)
+    return tuple(chosen)
 
 
 def check_assignment(

@@ -162,15 +162,17 @@ class TopicPlanner:
                 f"a topic has at least 1 partition, or -1 for the default, not {count}",
             )
         check_count(count)
-        return place(self._metadata.brokers, 0, count, factor, self._random)
+        return place(self._racks(factor), 0, count, factor, self._random)
 
     def _assign_more(
         self, topic: Topic, count: int, assignment: Sequence[Sequence[int]] | None
     ) -> Assignment:
-        current, factor = len(topic.partitions), len(topic.partitions[0].replicas)
+        current, factor = len(topic.partitions), len(topic.partitions[0].target)
         brokers = self._metadata.brokers
         if assignment is None:
-            return place(brokers, current, count - current, factor, self._random)
+            first = topic.partitions[0].replicas
+            racks = self._racks(factor)
+            return place(racks, current, count - current, factor, self._random, first)
         if len(assignment) != count - current:
             raise ApiError(
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT,
@@ -183,6 +185,12 @@ class TopicPlanner:
                 f"the topic's partitions have {factor} replicas, not {len(checked[current])}",
             )
         return checked
+
+    def _racks(self, needed: int) -> dict[int, str | None]:
+        """The brokers that new replicas go to; those about to leave only if they are needed."""
+        live = self._metadata.brokers.values()
+        staying = {broker.id: broker.rack for broker in live if not broker.is_stopping}
+        return staying if len(staying) >= needed else {broker.id: broker.rack for broker in live}
 
 
 def delete(topic: Topic, nodes: Mapping[str, Node]) -> list[Op]:

@@ -2,14 +2,16 @@
 
 Topics come in the order of their names; naming none asks for all. A page holds at most
 ``response_partition_limit`` partitions and says where the next one starts. A topic that does not
-exist is UNKNOWN_TOPIC_OR_PARTITION, and is never created by being asked for. Replicas that could
-lead although they are not in sync are not tracked yet: those lists are empty.
+exist is UNKNOWN_TOPIC_OR_PARTITION, and is never created by being asked for. Beside the replicas in
+sync there are those that could lead although they are not, and, once there are none of either, the
+one that was in sync last.
 """
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from qbus.errors import ApiError, ErrorCode
+from qbus.metadata.znodes import NO_LEADER
 from qbus.names import is_topic_name
 from qbus.wire.messages.describe_topic_partitions import (
     Cursor,
@@ -82,6 +84,7 @@ def _describe(
     partitions = []
     for index, partition in enumerate(page, first):
         error, leader, offline = view(partition, broker.metadata.brokers)
+        last = partition.last_in_sync
         partitions.append(
             DescribeTopicPartitionsResponsePartition(
                 error_code=error,
@@ -90,8 +93,8 @@ def _describe(
                 leader_epoch=partition.leader_epoch,
                 replica_nodes=list(partition.replicas),
                 isr_nodes=list(partition.isr),
-                eligible_leader_replicas=[],
-                last_known_elr=[],
+                eligible_leader_replicas=list(partition.elr),
+                last_known_elr=[] if last == NO_LEADER else [last],
                 offline_replicas=offline,
             )
         )

@@ -21,7 +21,7 @@ def test_every_partition_gets_different_brokers_and_every_broker_its_share(
     brokers: set[int], first: int, count: int, data: st.DataObject
 ) -> None:
     factor = data.draw(st.integers(1, len(brokers)))
-    placed = place(brokers, first, count, factor, Random(data.draw(st.integers())))
+    placed = place(dict.fromkeys(brokers), first, count, factor, Random(data.draw(st.integers())))
     assert list(placed) == list(range(first, first + count))
     for replicas in placed.values():
         assert len(replicas) == len(set(replicas)) == factor
@@ -31,20 +31,62 @@ def test_every_partition_gets_different_brokers_and_every_broker_its_share(
 
 
 def test_what_one_broker_leads_is_followed_by_all_the_others() -> None:
-    placed = place(range(5), 0, 100, 2, Random(1))
+    placed = place(dict.fromkeys(range(5)), 0, 100, 2, Random(1))
     followers = {replicas[1] for replicas in placed.values() if replicas[0] == 3}
     assert followers == {0, 1, 2, 4}
 
 
 def test_topics_do_not_all_begin_with_the_same_broker() -> None:
     random = Random(1)
-    assert len({place(range(5), 0, 1, 1, random)[0] for _ in range(50)}) == 5
+    assert len({place(dict.fromkeys(range(5)), 0, 1, 1, random)[0] for _ in range(50)}) == 5
 
 
 def test_more_replicas_than_brokers_cannot_be_placed() -> None:
     with pytest.raises(ApiError, match="3 replicas need as many brokers, there are 2") as refused:
-        place({1, 2}, 0, 1, 3, Random(1))
+        place(dict.fromkeys((1, 2)), 0, 1, 3, Random(1))
     assert refused.value.code is ErrorCode.INVALID_REPLICATION_FACTOR
+
+
+@given(
+    racks=st.dictionaries(st.integers(0, 30), st.sampled_from("abcd"), min_size=1, max_size=12),
+    count=st.integers(1, 60),
+    data=st.data(),
+)
+def test_as_many_racks_as_can_be_have_a_replica_and_leaders_are_even(
+    racks: dict[int, str], count: int, data: st.DataObject
+) -> None:
+    factor = data.draw(st.integers(1, len(racks)))
+    placed = place(dict(racks), 0, count, factor, Random(data.draw(st.integers())))
+    for replicas in placed.values():
+        assert len(set(replicas)) == factor
+        covered = {racks[broker] for broker in replicas}
+        assert len(covered) == min(factor, len(set(racks.values())))
+    leaders = Counter(replicas[0] for replicas in placed.values())
+    assert max(leaders.values()) - min(leaders[broker] for broker in racks) <= 1
+
+
+def test_replicas_are_even_over_brokers_where_racks_are() -> None:
+    racks: dict[int, str | None] = {broker: "abc"[broker % 3] for broker in range(6)}
+    placed = place(racks, 0, 60, 3, Random(1))
+    assert set(Counter(one for some in placed.values() for one in some).values()) == {30}
+    followers = {one for some in placed.values() if some[0] == 0 for one in some[1:]}
+    assert followers == {1, 2, 4, 5}, "of the other racks, each in turn"
+
+
+def test_a_broker_without_a_rack_makes_racks_count_for_nothing() -> None:
+    racks = {0: "a", 1: "a", 2: None}
+    assert place(racks, 0, 6, 2, Random(3)) == place(dict.fromkeys(racks), 0, 6, 2, Random(3))
+
+
+def test_more_partitions_go_on_where_the_others_ended() -> None:
+    brokers = dict.fromkeys(range(4))
+    before = place(brokers, 0, 3, 2, Random(1))
+    leaders = [some[0] for some in before.values()]
+    added = place(brokers, 3, 5, 2, Random(2), before[0])
+    leaders += [some[0] for some in added.values()]
+    assert Counter(leaders) == dict.fromkeys(range(4), 2)
+    gone = place(brokers, 3, 5, 2, Random(2), (9, 1))
+    assert len(gone) == 5, "whoever led the first one is not there any more"
 
 
 def test_takes_an_assignment_in_order() -> None:
