@@ -18,7 +18,11 @@ class RawClient:
         if receive_buffer:
             self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
         self.sock.settimeout(timeout)
-        self.sock.connect((host, port))
+        try:
+            self.sock.connect((host, port))
+        except OSError:
+            self.sock.close()
+            raise
         self._correlation = 0
 
     def __enter__(self) -> Self:
