@@ -1,0 +1,108 @@
+"""An event loop in which nothing takes time but waiting, and that takes none of ours."""
+
+import asyncio
+import selectors
+from collections.abc import Callable, Coroutine
+from random import Random
+from typing import Any
+
+from qbus.broker.group.timers import Timer
+
+Event = Callable[[], object]
+
+_SLOW = 0.03
+_LOST = 0.02
+
+
+class VirtualLoop(asyncio.SelectorEventLoop):
+    """Its clock stands still while something can be done, and leaps when nothing can."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        super().__init__(_Leaping(self))
+
+    def time(self) -> float:
+        return self.now
+
+
+class _Leaping(selectors.SelectSelector):
+    def __init__(self, loop: VirtualLoop) -> None:
+        super().__init__()
+        self._virtual = loop
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        if timeout is None:
+            raise RuntimeError("nothing will ever happen again")
+        self._virtual.now += max(0.0, timeout)
+        return []
+
+
+class World:
+    """Time, chance, and how long words are on their way. It is a Clock."""
+
+    def __init__(self, seed: int, loop: VirtualLoop) -> None:
+        self.random = Random(seed)
+        self.loop = loop
+        self.is_calm = False
+
+    def monotonic(self) -> float:
+        """Seconds."""
+        return self.loop.now
+
+    def time_ms(self) -> int:
+        """Milliseconds."""
+        return int(1_000_000 + self.loop.now * 1000)
+
+    def delay(self) -> float:
+        """How long one word takes."""
+        is_slow = not self.is_calm and self.random.random() < _SLOW
+        return self.random.uniform(0.001, 1.5 if is_slow else 0.02)
+
+    def is_lost(self) -> bool:
+        """Whether one word never arrives."""
+        return not self.is_calm and self.random.random() < _LOST
+
+    def later(self, delay: float, event: Event) -> None:
+        """Have ``event`` happen in ``delay`` seconds."""
+        self.loop.call_later(delay, event)
+
+
+class Process:
+    """It runs, stands still for a while, or is gone; then nothing of it happens any more."""
+
+    def __init__(self, world: World) -> None:
+        self.is_up = True
+        self.is_paused = False
+        self._world = world
+        self._backlog: list[Event] = []
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    def do(self, event: Event) -> None:
+        """Have ``event`` happen in this process: now, when it goes on, or never."""
+        if self.is_paused:
+            self._backlog.append(event)
+        elif self.is_up:
+            event()
+
+    def spawn(self, work: Coroutine[Any, Any, Any]) -> None:
+        """Do some work as long as the process lives."""
+        task = self._world.loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def resume(self) -> None:
+        """Go on, with all that came meanwhile."""
+        self.is_paused = False
+        backlog, self._backlog = self._backlog, []
+        for event in backlog:
+            self.do(event)
+
+    def kill(self) -> None:
+        """It is gone at once."""
+        self.is_up = self.is_paused = False
+        for task in self._tasks:
+            task.cancel()
+
+    def call_at(self, when: float, callback: Callable[[], None]) -> Timer:
+        """Timers, as coordinators have them."""
+        return self._world.loop.call_at(when, self.do, callback)
