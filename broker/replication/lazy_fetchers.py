@@ -1,5 +1,6 @@
 """The fetchers, from the first partition on that is followed: a broker alone never loads them."""
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from qbus.clock import Clock
@@ -33,20 +34,29 @@ class LazyFetchers:
 
     def follow(self, partition: Partition, leader_id: int, leader_epoch: int) -> None:
         """Follow that leader from now on, and no other one."""
-        if self._fetchers is None:
-            self._fetchers = self._load()
-            self._fetchers.start()
-        self._fetchers.follow(partition, leader_id, leader_epoch)
+        self._loaded().follow(partition, leader_id, leader_epoch)
 
     def forget(self, partition: Partition) -> None:
         """Follow nobody."""
         if self._fetchers is not None:
             self._fetchers.forget(partition)
 
+    async def repair(self, partitions: Iterable[Partition]) -> None:
+        """Replace what went bad on disk here by what other replicas have."""
+        bad = [one for one in partitions if one.log.corruptions and one.log.is_usable]
+        if bad:
+            await self._loaded().repair(bad)
+
     async def stop(self) -> None:
         """Copy nothing any more; returns when nothing is under way."""
         if self._fetchers is not None:
             await self._fetchers.stop()
+
+    def _loaded(self) -> "ReplicaFetchers":
+        if self._fetchers is None:
+            self._fetchers = self._load()
+            self._fetchers.start()
+        return self._fetchers
 
     def _load(self) -> "ReplicaFetchers":
         from .fetching import ReplicaFetchers  # noqa: PLC0415 - only where somebody is followed

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 from qbus.clock import Clock
 from qbus.config import BrokerConfig
@@ -59,7 +60,8 @@ class ReplicaManager:
         max_lag_s = config.replica_lag_time_max_ms / 1000
         self.isr_changes = IsrChanges(store, metadata, self.sessions, hosting, clock, max_lag_s)
         lost = Disqualification(node_id, store, metadata, hosting)
-        self._upkeep = Upkeep(config, hosting, logs, clock, hosting.retry, lost.look)
+        repair = partial(self._fetchers.repair, hosting)
+        self._upkeep = Upkeep(config, hosting, logs, clock, hosting.retry, lost.look, repair)
 
     async def start(self) -> None:
         """Open the partitions of the metadata, which is loaded already, and follow it."""

@@ -36,7 +36,9 @@ class Roles:
 
     def take(self, partition: Partition, info: PartitionInfo) -> None:
         """Lead or follow, as ``info`` says; call :meth:`prepare` first."""
-        if partition.error is ErrorCode.KAFKA_STORAGE_ERROR:
+        # A disk that failed stays as it is; a log that is corrupt can be fetched anew.
+        is_curable = info.leader != self._node_id and partition.log.mender.is_beyond_repair
+        if partition.error is ErrorCode.KAFKA_STORAGE_ERROR and not is_curable:
             return
         if info.leader == self._node_id:
             partition.lead(info, self._clock.monotonic())

@@ -39,11 +39,12 @@ class Upkeep:
         clock: Clock,
         retry: Work,
         disqualify: Work,
+        repair: Work,
     ) -> None:
         """``partitions`` is iterated anew each time.
 
         ``retry`` opens what could not be opened, ``disqualify`` says of what is held here that it
-        is lost.
+        is lost, ``repair`` replaces what went bad by what other replicas have.
         """
         self._config = config
         self._partitions = partitions
@@ -51,6 +52,7 @@ class Upkeep:
         self._clock = clock
         self._retry = retry
         self._disqualify = disqualify
+        self._repair = repair
         self._high_watermarks: dict[TopicPartition, int] = {}
         self._stopping = False
         self._tasks: list[asyncio.Task[None]] = []
@@ -66,6 +68,7 @@ class Upkeep:
             (_TICK_S, self.flush),
             (_SLOW_TICK_S, self._retry),
             (_TICK_S, self._disqualify),
+            (_SLOW_TICK_S, self._repair),
             (_TICK_S, self._threaded(self.scrub)),
             (_SLOW_TICK_S, self._threaded(logs.empty_trash)),
             (config.log_retention_check_interval_ms / 1000, self._threaded(self.apply_retention)),

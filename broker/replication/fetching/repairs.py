@@ -8,7 +8,7 @@ this is safe whatever role a replica has: nothing that is good is ever touched.
 
 import asyncio
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any, Protocol
 
 from qbus.errors import ApiError
@@ -65,11 +65,14 @@ class Repairs:
 
     async def _repair(self, partition: Repairable, corruption: Corruption) -> bool:
         log = partition.log
+        sources = self._sources(partition)
+        if not sources:
+            return False
         try:
             damage = await asyncio.to_thread(log.mender.find, corruption)
             if damage is None or damage.end.offset > partition.high_watermark:
                 return False
-            for source in self._sources(partition):
+            for source in sources:
                 records = await self._ask(source, partition, damage)
                 if records and await self._mend(partition, damage, records, source):
                     return True
@@ -94,11 +97,10 @@ class Repairs:
         )
         return True
 
-    def _sources(self, partition: Repairable) -> Iterator[int]:
+    def _sources(self, partition: Repairable) -> list[int]:
         if not partition.is_leader:
-            yield partition.leader_id
-            return
-        yield from (one for one in partition.isr if one != self._node_id)
+            return [partition.leader_id]
+        return [one for one in partition.isr if one != self._node_id]
 
     async def _ask(self, source: int, partition: Repairable, damage: Damage) -> bytes:
         """The records from the damage on that a broker has, none when it does not give any."""

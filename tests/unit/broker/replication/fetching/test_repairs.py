@@ -75,6 +75,7 @@ async def test_what_cannot_be_repaired_now_is_tried_again(scene: Scene, what: st
     elif what == "spoiled":
         led.batches[1] = true[:-1] + b"?"
     else:
+        scene.fetchers.forget(partition)
         partition.high_watermark = 1
     await scene.fetchers.repair([partition])
     assert len(partition.log.corruptions) == 1
