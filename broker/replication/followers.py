@@ -71,6 +71,26 @@ class Proposal(NamedTuple):
     added: Mapping[int, int]
 
 
+class Quorum:
+    """What the high watermark depends on, worked out once for a state and what is proposed."""
+
+    __slots__ = ("is_acknowledging", "others", "proposed", "state", "wanted")
+
+    def __init__(
+        self,
+        state: PartitionStateNode,
+        wanted: Policy,
+        proposed: Proposal | None,
+        node_id: int,
+    ) -> None:
+        self.state = state
+        self.wanted = wanted
+        self.proposed = proposed
+        self.is_acknowledging = is_acknowledging(state, wanted)
+        perhaps_in_sync = {*state.isr, *(proposed.state.isr if proposed is not None else ())}
+        self.others = tuple(perhaps_in_sync - {node_id})
+
+
 class Followers:
     """The followers of a partition, in one epoch of its leader.
 
@@ -99,6 +119,7 @@ class Followers:
         self._node_id = node_id
         self._epoch_start = epoch_start
         self._followers = {one: Follower(now) for one in replicas if one != node_id}
+        self._quorum = Quorum(state, wanted, None, node_id)
 
     @property
     def replicas(self) -> tuple[int, ...]:
@@ -160,13 +181,18 @@ class Followers:
 
         ``stable_end`` is how far the leader itself has everything, on stable storage if need be.
         """
-        if not is_acknowledging(self.state, self.wanted):
+        quorum = self._quorum
+        if (
+            quorum.state is not self.state
+            or quorum.wanted is not self.wanted
+            or quorum.proposed is not self.proposed
+        ):
+            quorum = self._quorum = Quorum(self.state, self.wanted, self.proposed, self._node_id)
+        if not quorum.is_acknowledging:
             return False
         reached = stable_end
-        if self.proposed is not None or self.state.isr != (self._node_id,):
-            for one in self._perhaps_in_sync():
-                if one != self._node_id:
-                    reached = min(reached, self.end_offset(one))
+        for one in quorum.others:
+            reached = min(reached, self.end_offset(one))
         if reached <= self.high_watermark:
             return False
         self.high_watermark = reached
@@ -228,10 +254,6 @@ class Followers:
             one: end_offset - max(follower.end_offset, 0)
             for one, follower in self._followers.items()
         }
-
-    def _perhaps_in_sync(self) -> set[int]:
-        proposed = self.proposed.state.isr if self.proposed is not None else ()
-        return {*self.state.isr, *proposed}
 
     def _is_slow(self, replica: int, now: float, max_lag: float) -> bool:
         follower = self._followers.get(replica)

@@ -147,11 +147,8 @@ class LeaderReplica(FollowerReplica):
 
     def advance(self) -> None:
         """Move the high watermark as far as the replicas in sync let it, if it is led here."""
-        followers = self.followers
-        if followers is None or self._session.is_suspended:
-            return
-        if followers.advance(self.stable_end):
-            self._reach(followers.high_watermark)
+        if self.followers is not None:
+            self._advance(self.followers, self.stable_end)
 
     def delete_records_before(self, offset: int) -> int:
         """Let the log start with ``offset``, and soon its followers' logs, too; where it does then.
@@ -165,6 +162,10 @@ class LeaderReplica(FollowerReplica):
         return start
 
     # What follows from the log
+
+    def _advance(self, followers: Followers, stable_end: int) -> None:
+        if not self._session.is_suspended and followers.advance(stable_end):
+            self._reach(followers.high_watermark)
 
     def _reach(self, offset: int) -> None:
         self.high_watermark = offset

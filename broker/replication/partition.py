@@ -115,9 +115,9 @@ class Partition(LeaderReplica):
             self.flush()
         self.advance()
 
-    def _stabilized(self) -> None:
+    def _stabilized(self, stable_end: int) -> None:
         if self.followers is not None:
-            self.advance()
+            self._advance(self.followers, stable_end)
         elif self.on_stable is not None:
             self.on_stable()
 

@@ -76,7 +76,7 @@ class Replica(ABC):
     # What the rest of the partition makes of it
 
     @abstractmethod
-    def _stabilized(self) -> None:
+    def _stabilized(self, stable_end: int) -> None:
         """More than before is stable."""
 
     @abstractmethod
@@ -94,7 +94,7 @@ class Replica(ABC):
         if self.durable:
             self.flush()
         else:
-            self._stabilized()
+            self._stabilized(end)
             if end - self.log.flushed_offset >= self.log.config.flush_messages:
                 self.flush()
 
@@ -114,6 +114,6 @@ class Replica(ABC):
             _log.error("flushing %s failed: %s", self, result)
             self._failed()
             return
-        self._stabilized()
+        self._stabilized(self.stable_end)
         if self.is_behind:
             self.flush()
