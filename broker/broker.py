@@ -20,6 +20,7 @@ from .controller import (
     ensure_cluster_id,
     fence,
     give_up,
+    offline_partitions,
     register_broker,
     unregister_broker,
 )
@@ -92,6 +93,7 @@ class Broker:
         await self.replicas.start()
         await self.groups.start()
         self._show_groups()
+        self._show_cluster()
 
     async def _come_back(self, listening: Address) -> None:
         """Claim nothing any more that may not be true; only then be there, and elected.
@@ -179,6 +181,32 @@ class Broker:
         metrics.counter("group_rebalances", "Rebalances completed", lambda: groups.rebalances)
         metrics.counter("offset_commits", "Offsets committed", lambda: groups.commits)
         metrics.counter("offsets_expired", "Offsets expired", lambda: groups.expired_offsets)
+
+    def _show_cluster(self) -> None:
+        metrics, store, controller = self.metrics, self.store, self.controller
+        metrics.gauge(
+            "metadata_store_connected",
+            "Whether the session with the metadata store is connected",
+            lambda: store.state is SessionState.CONNECTED,
+        )
+        metrics.timing(
+            "metadata_store_seconds", "Time of requests to the metadata store", store.timings
+        )
+        metrics.gauge(
+            "active_controller",
+            "Whether this broker is the controller",
+            lambda: controller.is_active,
+        )
+        metrics.counter(
+            "leader_elections",
+            "Partitions' states that this broker wrote as the controller",
+            lambda: controller.elections,
+        )
+        metrics.gauge(
+            "offline_partitions",
+            "Partitions of the cluster that no broker leads that lives",
+            lambda: offline_partitions(self.metadata),
+        )
 
     @property
     def _patience_s(self) -> float:

@@ -5,7 +5,8 @@ somebody asks.
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from itertools import accumulate
 from time import perf_counter
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,8 @@ from qbus.prometheus import serve
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
+
+    from qbus.metadata.timings import Timings
 
 __all__ = ["Metrics", "RequestMetrics", "serve"]
 
@@ -65,6 +68,7 @@ class Metrics:
         self.requests = RequestMetrics()
         self.gauges: dict[str, tuple[str, Gauge]] = {}
         self.counters: dict[str, tuple[str, Gauge]] = {}
+        self.timings: dict[str, tuple[str, Timings]] = {}
 
     def gauge(self, name: str, help_text: str, read: Gauge) -> None:
         """Show ``read()`` as the gauge ``qbus_<name>``."""
@@ -74,12 +78,19 @@ class Metrics:
         """Show ``read()``, which only grows, as the counter ``qbus_<name>_total``."""
         self.counters[name] = (help_text, read)
 
+    def timing(self, name: str, help_text: str, timings: "Timings") -> None:
+        """Show ``timings`` as the histogram ``qbus_<name>``."""
+        self.timings[name] = (help_text, timings)
+
     def collect(self) -> Iterable["Metric"]:
         """The Prometheus families, as a collector gives them."""
         from prometheus_client.core import (  # noqa: PLC0415 - only where metrics are served
             CounterMetricFamily,
             GaugeMetricFamily,
+            HistogramMetricFamily,
         )
+
+        from qbus.metadata.timings import BOUNDS  # noqa: PLC0415 - as above
 
         for name, (text, read) in list(self.gauges.items()):
             yield GaugeMetricFamily(f"qbus_{name}", text, value=read())
@@ -89,6 +100,10 @@ class Metrics:
             "qbus_request_failures", "Requests that a defect ended", value=self.requests.failures
         )
         yield self._latencies()
+        for name, (text, timings) in list(self.timings.items()):
+            yield HistogramMetricFamily(
+                f"qbus_{name}", text, _buckets(BOUNDS, timings.counts), timings.seconds
+            )
 
     def _latencies(self) -> "Metric":
         from prometheus_client.core import HistogramMetricFamily  # noqa: PLC0415 - as above
@@ -99,9 +114,12 @@ class Metrics:
             "qbus_request_seconds", "Time from a request's frame to its response", labels=["api"]
         )
         for key, counts in list(self.requests.counts.items()):
-            total, buckets = 0, []
-            for bound, count in zip((*_LATENCY_BOUNDS, float("inf")), list(counts), strict=True):
-                total += count
-                buckets.append((f"{bound:g}" if bound != float("inf") else "+Inf", total))
+            buckets = _buckets(_LATENCY_BOUNDS, counts)
             family.add_metric([ApiKey(key).name], buckets, self.requests.seconds[key])
         return family
+
+
+def _buckets(bounds: Sequence[float], counts: Sequence[int]) -> list[tuple[str, float]]:
+    """As Prometheus has them: how many took at most so long, by bound."""
+    names = [*(f"{bound:g}" for bound in bounds), "+Inf"]
+    return list(zip(names, accumulate(list(counts)), strict=True))

@@ -2,6 +2,7 @@
 
 from .configs import Edit, EditKind, edit, replace
 from .controller import ConfigChange, Controller, Growth, Reassignment
+from .elections import offline_partitions
 from .preferred import ElectionType
 from .registration import (
     announce_stop,
@@ -31,6 +32,7 @@ __all__ = [
     "ensure_cluster_id",
     "fence",
     "give_up",
+    "offline_partitions",
     "register_broker",
     "replace",
     "unregister_broker",

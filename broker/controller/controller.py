@@ -88,6 +88,11 @@ class Controller:
         """Whether this broker is the controller, as far as it knows."""
         return self._office.is_held
 
+    @property
+    def elections(self) -> int:
+        """How many partitions' states this broker wrote as the controller."""
+        return self._governor.elections
+
     async def start(self, broker_epoch: int) -> None:
         """Become the controller if none is, decide what is due, and keep watch.
 

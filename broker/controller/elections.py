@@ -98,6 +98,16 @@ def _due(partition: PartitionInfo, view: View, rules: TopicRules) -> PartitionSt
     return elected if elected.leader != NO_LEADER or state.leader != NO_LEADER else state
 
 
+def offline_partitions(metadata: MetadataCache) -> int:
+    """How many partitions of the cluster nobody leads who lives."""
+    live = metadata.brokers
+    return sum(
+        partition.leader not in live
+        for topic in metadata.topics.values()
+        for partition in topic.partitions
+    )
+
+
 def handing_over(topics: Iterable[Topic], leader: int, view: View) -> list[StateChange]:
     """States in which others lead what ``leader`` does now, where there are others in sync."""
 

@@ -48,7 +48,7 @@ class Governor:
         retry_s: float = _RETRY_S,
     ) -> None:
         """``retry_s``: how long to wait, in seconds, after the store failed."""
-        self.elections = 0
+        self.elections = self.pruned = 0
         self._store = store
         self._metadata = metadata
         self._office = office
@@ -203,6 +203,6 @@ class Governor:
             await asyncio.sleep(_PRUNE_S)
             if self._office.is_held:
                 try:
-                    await prune(self._store)
+                    self.pruned += await prune(self._store)
                 except StoreError as error:
                     _log.info("the feed of changes is not pruned for now: %s", error)

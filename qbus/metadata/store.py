@@ -7,6 +7,7 @@ Two stores implement this, over the same contract tests: an embedded one and Zoo
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Sequence
 from enum import Enum
+from functools import cached_property
 from typing import Self
 
 from .errors import (
@@ -25,6 +26,7 @@ from .errors import (
 )
 from .feed import Change, follow
 from .operations import ANY_VERSION, Check, Create, Delete, Node, Op, Result, Set
+from .timings import Timings
 
 __all__ = [
     "ANY_VERSION",
@@ -70,8 +72,13 @@ class MetadataStore(ABC):
 
     Methods are called from one event loop; what one caller wrote, its next read sees. What is asked
     for without waiting is done in that order, save that a transaction that has to create parents
-    may be overtaken.
+    may be overtaken. ``timings`` has how long requests took.
     """
+
+    @cached_property
+    def timings(self) -> Timings:
+        """How long requests took, from asking to the answer."""
+        return Timings()
 
     @property
     @abstractmethod

@@ -5,10 +5,12 @@ import logging
 import threading
 from collections.abc import Callable
 from functools import partial
+from time import perf_counter
 from typing import Any
 
 from ..errors import StoreUnavailable, StoreUnusable
 from ..store import SessionState
+from ..timings import Timings
 from .address import ZooKeeperAddress
 from .handler import Answer, LoopHandler
 from .library import KazooClient, KazooRetry, KazooState, exceptions
@@ -47,17 +49,19 @@ class Session:
         *,
         credentials: str | None = None,
         on_state: Callable[[SessionState], None] = lambda _: None,
+        timings: Timings | None = None,
     ) -> None:
         """``timeout``: after how many seconds of silence ZooKeeper ends the session.
 
         ``credentials``: ``user:password`` for digest authentication. ``on_state`` is called from
-        the event loop.
+        the event loop. ``timings`` gets how long requests take.
         """
         self.address = address
         self.state = SessionState.SUSPENDED
         self._timeout = timeout
         self._credentials = credentials
         self._on_state = on_state
+        self._timings = timings or Timings()
         self._handler: LoopHandler
         self._client: KazooClient = None
         self._stopping: asyncio.Future[None] | None = None
@@ -113,6 +117,7 @@ class Session:
             ZookeeperError: it was refused, and not done.
         """
         answer = self._submit(request)
+        started = perf_counter()
         try:
             return await answer
         except _REFUSALS:
@@ -122,6 +127,8 @@ class Session:
                 f"ZooKeeper at {self.address} did not answer ({error!r}):"
                 " whether it did what was asked is not known"
             ) from error
+        finally:
+            self._timings.observe(perf_counter() - started)
 
     def _submit(self, request: Callable[[KazooClient], Answer]) -> asyncio.Future[Any]:
         with self._lock:

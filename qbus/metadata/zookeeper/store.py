@@ -49,7 +49,11 @@ class ZooKeeperStore(MetadataStore):
         everybody read what is created here, and only these credentials write it.
         """
         self._session = Session(
-            address, session_timeout_s, credentials=credentials, on_state=self._tell
+            address,
+            session_timeout_s,
+            credentials=credentials,
+            on_state=self._tell,
+            timings=self.timings,
         )
         self._patience = connection_timeout_s or session_timeout_s
         self._acl = [*READ_ACL_UNSAFE, *CREATOR_ALL_ACL] if protect else OPEN_ACL_UNSAFE

@@ -5,6 +5,7 @@ from time import perf_counter
 from prometheus_client import CollectorRegistry, generate_latest
 
 from qbus.broker.metrics import Metrics
+from qbus.metadata.timings import Timings
 from qbus.wire import ApiKey
 
 
@@ -34,6 +35,19 @@ def test_requests_are_counted_by_api_and_time() -> None:
     assert 'qbus_request_seconds_bucket{api="FETCH",le="5"} 2.0' in text
     assert 'qbus_request_seconds_bucket{api="FETCH",le="+Inf"} 2.0' in text
     assert 'qbus_request_seconds_count{api="FETCH"} 2.0' in text
+
+
+def test_requests_to_a_store_are_counted_by_time() -> None:
+    metrics, timings = Metrics(), Timings()
+    metrics.timing("store_seconds", "How long", timings)
+    for seconds in (0.002, 0.3, 77.0):
+        timings.observe(seconds)
+    text = exposition(metrics)
+    assert 'qbus_store_seconds_bucket{le="0.001"} 0.0' in text
+    assert 'qbus_store_seconds_bucket{le="0.0025"} 1.0' in text
+    assert 'qbus_store_seconds_bucket{le="10"} 2.0' in text
+    assert 'qbus_store_seconds_bucket{le="+Inf"} 3.0' in text
+    assert "qbus_store_seconds_sum 77.302" in text
 
 
 def test_an_api_that_was_not_used_is_not_shown() -> None:
