@@ -28,6 +28,8 @@ from .spooling import Spooler
 log = logging.getLogger(__name__)
 
 _NO_ACKS = 0
+_TIMER_GRAIN = 0.001
+"""Seconds by which the loop's timers may be late: what is due so soon is due."""
 _PROMPT_RETRIES = 3
 """How often a batch follows to the leader that a broker names, before it pauses."""
 _TOO_LARGE = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
@@ -101,7 +103,7 @@ class Sender:
         now = self._clock.monotonic()
         self._expire(now)
         with self._accumulator.lock:
-            plan = self._planner.plan(now)
+            plan = self._planner.plan(now + _TIMER_GRAIN)
         for link, connection, batches in plan.requests:
             self._start(link, connection, batches)
         for link in plan.to_connect:
