@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from queue import Empty, SimpleQueue
+from time import perf_counter
 from typing import Any, NamedTuple, TypeVar
 
 from . import paths
@@ -138,6 +139,8 @@ class EmbeddedStore(MetadataStore):
         if self._state is not SessionState.CONNECTED:
             raise StoreUnavailable(f"the metadata store {self.path} is not open")
         future: asyncio.Future[T] = self._loop.create_future()
+        started = perf_counter()
+        future.add_done_callback(lambda _: self.timings.observe(perf_counter() - started))
         self._queue.put(_Request(work, future))
         if watch is not None:
             self._watches.setdefault(path, []).append(watch)

@@ -118,6 +118,16 @@ async def test_the_root_has_children(store: MetadataStore) -> None:
     assert {"one", "two"} <= set(await store.children("/"))
 
 
+async def test_requests_are_timed(store: MetadataStore) -> None:
+    before = sum(store.timings.counts)
+    await store.transaction([Create("/timed")])
+    await store.get("/timed")
+    with pytest.raises(NodeExists):
+        await store.transaction([Create("/timed")])
+    assert sum(store.timings.counts) >= before + 3
+    assert store.timings.seconds > 0
+
+
 async def test_of_many_those_are_read_that_there_are(store: MetadataStore) -> None:
     names = [f"/many/{number}" for number in range(250)]
     await store.transaction([Create(name, name.encode()) for name in names])

@@ -1,0 +1,97 @@
+"""What a broker gives up before it says that it is there again."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from qbus.broker.controller import NewTopic, give_up
+from qbus.broker.metadata_image import BrokerInfo, PartitionInfo
+from qbus.metadata import Op, Result, Set
+from qbus.metadata.feed import announce, sequence_of
+from qbus.metadata.znodes import ChangeNode, PartitionStateNode
+from tests.support.metadata_plane import MetadataPlane, metadata_plane
+
+OTHERS = (BrokerInfo(2, "b2", 9092), BrokerInfo(3, "b3", 9092))
+
+
+@pytest.fixture
+async def plane(tmp_path: Path) -> AsyncIterator[MetadataPlane]:
+    async with metadata_plane(tmp_path, others=OTHERS) as plane:
+        await plane.controller.create_topics(
+            [NewTopic("t", assignment={0: [1, 2], 1: [2, 1], 2: [2, 3], 3: [1, 2]})]
+        )
+        await plane.controller.stop()  # so that nobody elects
+        yield plane
+
+
+def states(plane: MetadataPlane) -> list[tuple[int, tuple[int, ...], tuple[int, ...]]]:
+    partitions = plane.metadata.topics["t"].partitions
+    return [(one.leader, one.isr, one.elr) for one in partitions]
+
+
+def partition(plane: MetadataPlane, index: int = 0) -> PartitionInfo:
+    return plane.metadata.topics["t"].partitions[index]
+
+
+async def test_it_leads_nothing_any_more_and_stays_in_sync(plane: MetadataPlane) -> None:
+    assert await give_up(plane.store, plane.metadata, 1, lambda _, __: False) == 2
+    assert states(plane) == [
+        (-1, (1, 2), ()),
+        (2, (2, 1), ()),
+        (2, (2, 3), ()),
+        (-1, (1, 2), ()),
+    ]
+    assert partition(plane).leader_epoch == 1
+    assert await give_up(plane.store, plane.metadata, 1, lambda _, __: False) == 0
+
+
+async def test_what_it_may_have_lost_it_is_not_in_sync_with(plane: MetadataPlane) -> None:
+    lost = {0, 1, 2}
+    await give_up(plane.store, plane.metadata, 1, lambda _, index: index in lost)
+    assert states(plane) == [
+        (-1, (2,), ()),
+        (2, (2,), ()),
+        (2, (2, 3), ()),
+        (-1, (1, 2), ()),
+    ]
+
+
+async def test_who_was_in_sync_last_is_remembered(plane: MetadataPlane) -> None:
+    await _write(plane, PartitionStateNode(1, 4, (1,), 1))
+    await give_up(plane.store, plane.metadata, 1, lambda _, __: True)
+    assert states(plane)[0] == (-1, (), ())
+    assert partition(plane).last_in_sync == 1
+
+
+async def test_alone_it_is_elected_again_at_once_in_a_new_epoch(plane: MetadataPlane) -> None:
+    await give_up(plane.store, plane.metadata, 1, lambda _, i: i == 3, is_alone=True)
+    assert [leader for leader, _, _ in states(plane)] == [1, 2, 2, -1]
+    assert partition(plane).leader_epoch == 2
+
+
+async def test_who_changes_the_same_meanwhile_is_heeded(
+    plane: MetadataPlane, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    transaction = plane.store.transaction
+
+    async def overtaken(ops: Sequence[Op]) -> list[Result]:
+        monkeypatch.undo()
+        await _write(plane, PartitionStateNode(1, 0, (1,), 1))
+        return await transaction(ops)
+
+    monkeypatch.setattr(plane.store, "transaction", overtaken)
+    await give_up(plane.store, plane.metadata, 1, lambda _, __: False)
+    assert states(plane)[0] == (-1, (1,), ())
+    assert states(plane)[3] == (-1, (1, 2), ())
+
+
+async def _write(plane: MetadataPlane, state: PartitionStateNode) -> None:
+    results = await plane.store.transaction(
+        [
+            Set(PartitionStateNode.path("t", 0), state.encode()),
+            announce(ChangeNode(states={"t": (0,)}).encode()),
+        ]
+    )
+    await asyncio.wait_for(plane.metadata.applied(sequence_of(str(results[-1]))), 10)
