@@ -116,12 +116,12 @@ class Run:
             )
 
     def wait_out_of_sync(self, node: int) -> None:
-        """Wait until ``node`` is in sync with nobody, as others say."""
+        """Wait until ``node`` is in sync with no other leader, as others say."""
 
         def is_out() -> bool:
             found = self.view.partitions(self.topic, without=node)
             return len(found) == PARTITIONS and all(
-                node not in one.isr_nodes for one in found.values()
+                node == one.leader_id or node not in one.isr_nodes for one in found.values()
             )
 
         with self._timed(f"{node} is out of sync"):

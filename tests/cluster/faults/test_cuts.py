@@ -33,6 +33,7 @@ def test_a_leader_is_cut_from_everyone(networked_run: Run, network: Network) -> 
     run.conclude()
 
 
+@pytest.mark.nightly
 def test_a_follower_is_cut_from_its_leader_alone(networked_run: Run, network: Network) -> None:
     run = networked_run
     follower = run.follower()
@@ -46,6 +47,7 @@ def test_a_follower_is_cut_from_its_leader_alone(networked_run: Run, network: Ne
     run.conclude()
 
 
+@pytest.mark.nightly
 def test_requests_arrive_and_answers_do_not(networked_run: Run, network: Network) -> None:
     run = networked_run
     leader = run.leader()
@@ -55,6 +57,7 @@ def test_requests_arrive_and_answers_do_not(networked_run: Run, network: Network
     run.conclude()
 
 
+@pytest.mark.nightly
 def test_cuts_come_and_go(networked_run: Run, network: Network) -> None:
     run = networked_run
     for _ in range(4):
@@ -67,8 +70,9 @@ def test_cuts_come_and_go(networked_run: Run, network: Network) -> None:
     run.conclude()
 
 
+@pytest.mark.nightly
 def test_a_leader_is_cut_from_zookeeper(
-    networked_run: Run, network: Network, zookeeper: str
+    zookeeper: str, networked_run: Run, network: Network
 ) -> None:
     run = networked_run
     leader = run.leader()
@@ -78,8 +82,9 @@ def test_a_leader_is_cut_from_zookeeper(
     run.conclude()
 
 
+@pytest.mark.nightly
 def test_the_controller_is_cut_from_zookeeper(
-    networked_run: Run, network: Network, zookeeper: str
+    zookeeper: str, networked_run: Run, network: Network
 ) -> None:
     run = networked_run
     controller = run.view.controller()
@@ -90,7 +95,7 @@ def test_the_controller_is_cut_from_zookeeper(
 
 
 def test_everyone_is_cut_from_zookeeper(
-    networked_run: Run, network: Network, zookeeper: str
+    zookeeper: str, networked_run: Run, network: Network
 ) -> None:
     run = networked_run
     network.isolate([zookeeper])
@@ -101,7 +106,7 @@ def test_everyone_is_cut_from_zookeeper(
 
 
 def test_a_session_ends_in_the_middle_of_a_change(
-    networked_run: Run, network: Network, zookeeper: str
+    zookeeper: str, networked_run: Run, network: Network
 ) -> None:
     """The leader takes a replica out of sync; it is done, but nobody tells the leader in time."""
     run = networked_run

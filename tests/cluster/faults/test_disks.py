@@ -51,8 +51,8 @@ def test_one_disk_is_full_for_a_while(crowded: Run) -> None:
     run = crowded
     ballast = fill(run.cluster.log_dir(_NODE))
     run.wait_out_of_sync(_NODE)
+    ballast.unlink()  # what it leads itself takes records again only now
     run.wait_served()
-    ballast.unlink()
     run.conclude()
 
 

@@ -16,6 +16,7 @@ def test_a_leader_is_killed(run: Run) -> None:
     run.conclude()
 
 
+@pytest.mark.nightly
 def test_a_follower_is_killed(run: Run) -> None:
     follower = run.follower()
     run.kill(follower)
@@ -24,6 +25,7 @@ def test_a_follower_is_killed(run: Run) -> None:
     run.conclude()
 
 
+@pytest.mark.nightly
 def test_the_controller_is_killed(run: Run) -> None:
     controller = run.view.controller()
     run.kill(controller)
@@ -51,6 +53,7 @@ def test_a_leader_stops_for_longer_than_its_session(run: Run) -> None:
     run.conclude()
 
 
+@pytest.mark.nightly
 def test_a_follower_stops_for_longer_than_its_session(run: Run) -> None:
     follower = run.follower()
     run.stop(follower)
