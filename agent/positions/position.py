@@ -12,11 +12,13 @@ class Position:
     offset: everything before it is acknowledged, in bytes (of a gzip file: of what is in it).
     tail: length and CRC-32 of the last bytes before it, to know a copy of the file by.
     partition: where its records go, whatever becomes of the topic; -1: not chosen yet.
+    former: fingerprint, offset and tail of what was in the file before it was emptied.
     is_done: nothing will come any more. seen_at: when it was last there, ms since the epoch.
     """
 
     __slots__ = (
         "fingerprint",
+        "former",
         "identity",
         "is_done",
         "number",
@@ -37,11 +39,14 @@ class Position:
         self.partition = -1
         self.offset = 0
         self.tail = (0, 0)
+        self.former: tuple[Fingerprint, int, tuple[int, int]] | None = None
         self.is_done = False
         self.seen_at = 0
 
     def restart(self, fingerprint: Fingerprint = NOTHING) -> None:
         """It is another file now, or emptied: begin anew."""
+        if self.offset:
+            self.former = (self.fingerprint, self.offset, self.tail)
         self.offset = 0
         self.tail = (0, 0)
         self.is_done = False
@@ -59,6 +64,7 @@ class Position:
             "partition": self.partition,
             "offset": self.offset,
             "tail": self.tail,
+            "former": self.former,
             "done": self.is_done,
             "seen": self.seen_at,
         }
@@ -76,6 +82,10 @@ class Position:
         position.offset = int(document["offset"])
         size, crc = document["tail"]
         position.tail = (int(size), int(crc))
+        if document["former"] is not None:
+            (length, digest), offset, (size, crc) = document["former"]
+            fingerprint = Fingerprint(int(length), str(digest))
+            position.former = (fingerprint, int(offset), (int(size), int(crc)))
         position.is_done = bool(document["done"])
         position.seen_at = int(document["seen"])
         return position

@@ -6,7 +6,6 @@ Nothing here waits: regular files are read where they are, a bounded number of b
 import os
 import stat
 import zlib
-from collections import deque
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -16,6 +15,7 @@ from .following import Change, compare
 from .framing import Flush, Frame
 from .identity import Fingerprint, Identity
 from .source import Labels, SourceReader
+from .spans import Spans
 
 _TAIL_BYTES = 256
 _NEWLINE = 10
@@ -34,17 +34,6 @@ class Chunk(NamedTuple):
     offsets: Sequence[int] | None
 
 
-class Span:
-    """A part of a file on its way: where it ends, and whether it is delivered."""
-
-    __slots__ = ("end", "is_done", "tail")
-
-    def __init__(self, end: int, tail: tuple[int, int]) -> None:
-        self.end = end
-        self.tail = tail
-        self.is_done = False
-
-
 class TailedFile:
     """One file, of one source. Times are in seconds of the monotonic clock.
 
@@ -53,7 +42,8 @@ class TailedFile:
     flush: what is to be taken for whole at the next read. retry_at: when to read again what failed.
     incarnation: how often it became another file while it was followed.
     is_left: it was renamed or deleted. is_gone: it has no name that could be found. is_matched: a
-    path that is asked for leads to it. is_ready: it waits to be read, or is.
+    path that is asked for leads to it. is_new: it may be a copy, of ``original`` or another file.
+    is_ready: it waits to be read, or is being read.
     """
 
     __slots__ = (
@@ -64,14 +54,17 @@ class TailedFile:
         "descriptor",
         "error",
         "flush",
+        "former_spans",
         "has_lines",
         "incarnation",
         "is_gone",
         "is_left",
         "is_matched",
+        "is_new",
         "is_ready",
         "labels",
         "mtime",
+        "original",
         "path",
         "position",
         "read",
@@ -108,7 +101,10 @@ class TailedFile:
         self.retries = 0
         self.retry_at = 0.0
         self.flush = Flush.NOTHING
-        self.spans: deque[Span] = deque()
+        self.spans = Spans()
+        self.former_spans = Spans()
+        self.is_new = False
+        self.original: Position | None = None
         self.labels: Labels | None = None
 
     @property
@@ -179,7 +175,7 @@ class TailedFile:
         self.incarnation += 1
         self.read = self.rest = self.scanned = 0
         self.has_lines = False
-        self.spans.clear()
+        self.former_spans, self.spans = self.spans, Spans()
         self.position.restart(fingerprint)
         self.source.positions.change(self.position)
 
@@ -216,22 +212,39 @@ class TailedFile:
 
     def acknowledge(self, chunk: Chunk) -> None:
         """Records are delivered: they are behind the position once all before them are."""
-        if chunk.incarnation != self.incarnation:
-            return
-        for span in self.spans:
-            if span.end == chunk.end:
-                span.is_done = True
-                break
-        while self.spans and self.spans[0].is_done:
-            span = self.spans.popleft()
-            self.position.offset, self.position.tail = span.end, span.tail
-        self.source.positions.move(self.position)
-        if self.content is not None and self.content.is_complete and not self.spans:
-            self.note_done()
+        position = self.position
+        if chunk.incarnation == self.incarnation:
+            reached = self.spans.acknowledge(chunk.end)
+            if reached is not None:
+                position.offset, position.tail = reached
+                self.source.positions.move(position)
+            if self.content is not None and self.content.is_complete and not self.spans:
+                self.note_done()
+        elif chunk.incarnation == self.incarnation - 1:
+            reached = self.former_spans.acknowledge(chunk.end)
+            if reached is not None and position.former is not None:
+                position.former = (position.former[0], *reached)
+                self.source.positions.change(position)
 
     def note_done(self) -> None:
         """Nothing will come any more."""
         self.position.is_done = True
+        self.source.positions.change(self.position)
+
+    def has_tail(self, offset: int, tail: tuple[int, int]) -> bool | None:
+        """Whether the bytes before ``offset`` are those; None: there are not so many.
+
+        Raises OSError.
+        """
+        assert self.content is not None
+        length, crc = tail
+        data = self.content.read(offset - length, length)
+        return zlib.crc32(data) == crc if len(data) == length else None
+
+    def begin_at(self, offset: int, tail: tuple[int, int]) -> None:
+        """What is before ``offset`` was shipped already, from another file."""
+        self.position.offset = self.read = offset
+        self.position.tail = tail
         self.source.positions.change(self.position)
 
     def _take_too_long(self, most: int) -> Chunk | None:
@@ -260,7 +273,7 @@ class TailedFile:
         tail = data[max(0, frame.consumed - _TAIL_BYTES) : frame.consumed]
         self.read = end
         mark = (len(tail), zlib.crc32(tail))
-        self.spans.append(Span(end, mark))
+        self.spans.add(end, mark)
         return Chunk(self, self.incarnation, start, end, mark, frame.values, frame.offsets)
 
     def _skip_hole(self) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from qbus.clock import Clock
 
 from ..positions import Position, Positions
+from .copies import Original, Verdict, judge, stem
 from .discovery import Found, Sighting, find_renamed
 from .file import TailedFile
 from .identity import Identity
@@ -25,6 +26,7 @@ class Registry:
         self._positions = positions
         self._clock = clock
         self._by_path: dict[str, list[TailedFile]] = {}
+        self._by_stem: dict[tuple[str, str, str], list[Position]] | None = None
         self._is_first = True
 
     def at(self, path: str) -> list[TailedFile]:
@@ -34,6 +36,7 @@ class Registry:
     def update(self, sighting: Sighting) -> list[TailedFile]:
         """Take in what was found; the files that should be looked at."""
         self.refused = sighting.refused
+        self._by_stem = None
         seen = set()
         changed: list[TailedFile] = []
         for found in sighting.files:
@@ -100,6 +103,52 @@ class Registry:
         is_done = file.is_read and not file.is_ready and not file.rest
         return is_done and now - file.changed_at >= patience
 
+    def is_waiting(self, file: TailedFile) -> bool:
+        """Whether a file that was just looked at is left alone, for it may be a copy. OSError."""
+        if not file.is_new or not file.size:
+            return False
+        assert file.content is not None
+        if file.original is not None and not self._has_ended(file.original):
+            return True
+        file.original = None
+        head = file.content.read(0, file.source.fingerprint_bytes)
+        for position in self._related(file):
+            for original in self._originals(position):
+                verdict = judge(original, head, file.source.fingerprint_bytes, file.has_tail)
+                if verdict is Verdict.WAITING:
+                    file.original = position if original.offset else None
+                    return True
+                if verdict is Verdict.COPY:
+                    file.begin_at(original.offset, original.tail)
+                    file.is_new = False
+                    return False
+        file.is_new = False
+        return False
+
+    def _related(self, file: TailedFile) -> list[Position]:
+        """Files that a file may be a copy of, by their names."""
+        if self._by_stem is None:
+            self._by_stem = {}
+            for position in self._positions:
+                self._by_stem.setdefault(_stem(position), []).append(position)
+        every = self._by_stem.get(_stem(file.position), [])
+        return [one for one in every if len(one.path) < len(file.position.path)]
+
+    def _originals(self, position: Position) -> list[Original]:
+        """What was in a file before, and what is now."""
+        file = self.files.get((position.identity, position.topic))
+        found = []
+        if position.former is not None:
+            is_settled = file is None or not file.former_spans
+            found.append(Original(*position.former, is_read=True, has_ended=is_settled))
+        is_read = file is None or (file.is_read and not file.spans)
+        has_ended = file is None or (file.is_gone and is_read)
+        fingerprint, offset, tail = position.fingerprint, position.offset, position.tail
+        return [*found, Original(fingerprint, offset, tail, is_read, has_ended)]
+
+    def _has_ended(self, position: Position) -> bool:
+        return any(original.has_ended for original in self._originals(position))
+
     def remove(self, file: TailedFile) -> None:
         """A file is done with; its position is kept for a while if it may come back."""
         self.files.pop((file.identity, file.source.topic), None)
@@ -108,6 +157,7 @@ class Registry:
 
     def _follow(self, found: Found) -> TailedFile:
         source = found.source
+        is_new = False
         position = self._positions.find(found.identity, source.topic)
         if position is None:
             position = Position(found.identity, source.topic, found.path)
@@ -115,11 +165,13 @@ class Registry:
             if is_old and not source.config.from_beginning:
                 position.offset = found.size
             self._positions.add(position)
+            is_new = not position.offset
         elif position.path != found.path:
             position.path = found.path
             self._positions.change(position)
         file = TailedFile(found.path, position, source)
         file.labels = source.labels(found.path, found.identity.inode)
+        file.is_new = is_new
         return file
 
     def _adopt(self) -> list[TailedFile]:
@@ -149,6 +201,11 @@ class Registry:
             if path in by_path:
                 by_path.setdefault(real, by_path[path])
         self._by_path = by_path
+
+
+def _stem(position: Position) -> tuple[str, str, str]:
+    directory, name = os.path.split(position.path)
+    return directory, stem(name), position.topic
 
 
 def _is_same(file: TailedFile) -> bool:

@@ -166,7 +166,7 @@ class Tailer:
         """Look at those files whose changes nobody tells of."""
         is_told = self._watcher is not None and self._watcher.is_complete
         for file in self.files:
-            if not is_told or file.is_left or file.retries:
+            if not is_told or file.is_left or file.is_new or file.retries:
                 self._look(file, now)
             if self.registry.is_over(file, now):
                 self.descriptors.close(file)
@@ -182,6 +182,8 @@ class Tailer:
             if file.descriptor is None and not self.registry.is_changed(file):
                 return
             file.look(now)
+            if self.registry.is_waiting(file):
+                return
         except FileNotFoundError:
             file.close()
             file.is_gone = not self.registry.find(file)

@@ -37,6 +37,8 @@ async def ship(kind: str, *, kills: int, bootstrap: str, topic: str, logs: Path)
     async with Consumer(bootstrap, offset_reset="earliest") as consumer:
         arrivals = await Arrivals.of(consumer, topic)
         with AgentProcess(logs.parent, document) as agent, writer:
+            await arrivals.until(1)
+            writer.handing_over.set()
             for _ in range(kills):
                 await arrivals.until(len(arrivals.seen) + chance.randrange(1, 1500))
                 writer.handing_over.clear()  # what only the agent has dies with it

@@ -19,8 +19,8 @@ LINES_A_FILE = 400
 class Writer:
     """Writes lines of one log until told to stop, and rotates it after so many of them.
 
-    ``handing_over`` is cleared by who is about to kill the agent, which then is all that some files
-    are known to: those writers do not rotate meanwhile.
+    ``handing_over`` is set while an agent follows the file. A writer that hides its files, so that
+    only who follows them has them still, does not rotate while it is not.
     """
 
     pattern = "app.log*"
@@ -32,7 +32,6 @@ class Writer:
         self.lines: dict[int, list[bytes]] = defaultdict(list)
         self.generation = 0
         self.handing_over = threading.Event()
-        self.handing_over.set()
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run)
         self.open()
@@ -96,7 +95,7 @@ class Rename(Writer):
     """``app.log`` becomes ``app.log.1``, that becomes ``app.log.2``, and so on (logrotate)."""
 
     def rotate(self) -> None:
-        old = sorted(self.directory.glob("app.log.*"), key=lambda path: -int(path.suffix[1:]))
+        old = sorted(self.directory.glob("app.log.*[0-9]"), key=lambda path: -int(path.suffix[1:]))
         for path in old:
             path.rename(path.with_suffix(f".{int(path.suffix[1:]) + 1}"))
         self.path.rename(self.path.with_suffix(".log.1"))
@@ -127,6 +126,8 @@ class RenameAway(Rename):
 
     pattern = "app.log"
 
+    pattern = "app.log"
+
     def rotate(self) -> None:
         if self.handing_over.is_set():
             super().rotate()
@@ -137,6 +138,8 @@ class Delete(Writer):
 
     Nobody but the agent has it then, so this waits until the agent has it whole.
     """
+
+    pattern = "app.log"
 
     pattern = "app.log"
 
@@ -152,6 +155,8 @@ class Delete(Writer):
 
 class Symlink(Writer):
     """``app.log`` leads to the file that is written to now."""
+
+    pattern = "app.log"
 
     pattern = "app.log"
 
@@ -184,18 +189,12 @@ class Compress(Rename):
 
 
 class CopyTruncate(Writer):
-    """The file is copied, then emptied; the writer rests meanwhile, or lines would be lost.
-
-    Nobody but the agent has a file's last lines then, so this waits until the agent has them.
-    """
-
-    pattern = "app.log"
+    """The file is copied, then emptied; the writer rests meanwhile, or lines would be lost."""
 
     def rotate(self) -> None:
-        if self.handing_over.is_set():
-            shutil.copyfile(self.path, self.directory / "copy")
-            os.truncate(self.path, 0)
-            self.next_generation()
+        shutil.copyfile(self.path, self.directory / f"app.log.{self.generation}")
+        os.truncate(self.path, 0)
+        self.next_generation()
 
 
 KINDS: dict[str, type[Writer]] = {
@@ -205,4 +204,5 @@ KINDS: dict[str, type[Writer]] = {
     "delete": Delete,
     "symlink": Symlink,
     "copytruncate": CopyTruncate,
+    "compress": Compress,
 }
