@@ -16,7 +16,6 @@ from qbus.clock import Clock
 from qbus.errors import ApiError
 from qbus.metadata import MetadataStore, StoreError
 
-from .followers import Followers, Proposal
 from .isr_writing import Change, write
 from .metadata import Metadata
 from .partition import Partition
@@ -127,18 +126,19 @@ class IsrChanges:
 
     def _written(self, change: Change) -> None:
         partition, followers, proposal = change
-        self._count(followers, proposal)
+        self._count(change)
         followers.learned(proposal.state, proposal.version + 1)
         if partition.followers is followers:
             partition.advance()
             self.propose(partition)  # what was eligible still may have to be written off now
 
-    def _count(self, followers: Followers, proposal: Proposal) -> None:
-        before, after = set(followers.state.isr), set(proposal.state.isr)
-        self.shrinks += bool(before - after)
-        self.expands += bool(after - before)
+    def _count(self, change: Change) -> None:
+        partition, followers, proposal = change
+        before, after = followers.state.isr, proposal.state.isr
+        self.shrinks += bool(set(before) - set(after))
+        self.expands += bool(set(after) - set(before))
         if before != after:
-            _log.info("in-sync replicas: %s instead of %s", sorted(after), sorted(before))
+            _log.info("%s: in sync are %s instead of %s", partition, after, before)
 
     async def _every(self, seconds: float, work: Callable[[], None]) -> None:
         while True:

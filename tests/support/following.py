@@ -49,9 +49,9 @@ async def put(
     return await plane.metadata.put(Topic(topic, topic_id, partitions, settings))
 
 
-async def lead(plane: DataPlane, **config: object) -> Partition:
+async def lead(plane: DataPlane) -> Partition:
     """Lead partition 0 of a topic that is followed by both others, from memory."""
-    await put(plane, state(), **{"qbus_durability": "memory", **config})
+    await put(plane, state(), qbus_durability="memory")
     return plane.partition("orders")
 
 
