@@ -225,8 +225,14 @@ class Member:
             if not self._world.is_lost():
                 self._world.later(self._world.delay(), lambda: _resolve(answered, result))
 
+        def refused() -> None:
+            if not broker.process.is_up and not answered.done():
+                answered.set_exception(TimeoutError("nobody listens"))
+
         if not self._world.is_lost():
-            self._world.later(self._world.delay(), lambda: broker.receive(arrived))
+            delay = self._world.delay()
+            self._world.later(delay, lambda: broker.receive(arrived))
+            self._world.later(delay, refused)
         async with asyncio.timeout(timeout):
             return await answered
 
