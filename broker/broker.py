@@ -171,7 +171,7 @@ class Broker:
         """Let others go on without this broker now, and not only when its logs are closed."""
         if hasattr(self, "_registration") and self.config.zookeeper_address is not None:
             try:
-                await unregister_broker(self.store, self.node_id)
+                await unregister_broker(self.store, self.node_id, self.broker_epoch)
             except StoreError as error:
                 _log.info("the registration ends with the session: %s", error)
 

@@ -17,6 +17,7 @@ from typing import Any
 
 from qbus.clock import Clock, SystemClock
 from qbus.config import Address, BrokerConfig
+from qbus.errors import ApiError
 from qbus.metadata import StoreError
 
 from . import metrics as metrics_server
@@ -163,7 +164,7 @@ async def _first_of(*events: asyncio.Event) -> None:
 async def _hand_over(broker: Broker) -> None:
     try:
         await broker.hand_over()
-    except StoreError as error:
+    except (StoreError, ApiError) as error:
         _log.warning("others lead only when this broker is gone: %s", error)
 
 

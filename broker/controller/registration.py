@@ -17,6 +17,7 @@ from qbus.metadata import (
     Node,
     NodeError,
     NodeExists,
+    Op,
     Set,
 )
 from qbus.metadata.errors import MalformedNode
@@ -25,10 +26,12 @@ from qbus.metadata.ids import encode_id, new_id
 from qbus.metadata.znodes import (
     BROKERS,
     CLUSTER_ID,
+    CONTROLLER,
     BrokerEpochNode,
     BrokerNode,
     ChangeNode,
     ClusterIdNode,
+    ControllerNode,
 )
 
 _log = logging.getLogger(__name__)
@@ -143,17 +146,28 @@ async def announce_stop(store: MetadataStore, node_id: int, broker: BrokerNode) 
     return sequence_of(str(results[-1]))
 
 
-async def unregister_broker(store: MetadataStore, node_id: int) -> None:
-    """End a registration before its session ends.
+async def unregister_broker(store: MetadataStore, node_id: int, epoch: int) -> None:
+    """End a registration before its session ends, and the office with it if it is held.
 
     Raises:
         StoreUnavailable: the store cannot be used.
     """
+    ops: list[Op] = [Check(BrokerEpochNode.path(node_id), epoch), Delete(BrokerNode.path(node_id))]
+    office = await store.get(CONTROLLER)
+    if office is not None and _is_held_by(office, node_id, epoch):
+        ops.append(Delete(CONTROLLER, office.version))
     try:
-        gone = announce(ChangeNode(cluster=True).encode())
-        await store.transaction([Delete(BrokerNode.path(node_id)), gone])
+        await store.transaction([*ops, announce(ChangeNode(cluster=True).encode())])
     except NodeError:
         _log.debug("broker %d is gone already", node_id)
+
+
+def _is_held_by(office: Node, node_id: int, epoch: int) -> bool:
+    try:
+        holder = ControllerNode.decode(office.data)
+    except MalformedNode:
+        return False
+    return (holder.broker, holder.broker_epoch) == (node_id, epoch)
 
 
 def _directory_of(node: Node) -> str:

@@ -1,6 +1,7 @@
 """Writes states of many partitions: in transactions as large as may be, none over another's."""
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterator, Sequence
 
 from qbus.metadata import MetadataStore, NodeError, Op, Set
@@ -14,6 +15,9 @@ MAX_BYTES = 512 * 1024  # of a transaction; ZooKeeper takes 1 MiB
 MAX_STATES = 1_000
 _OVERHEAD = 64  # bytes that an operation takes beside its path and its data
 _AT_ONCE = 4
+_ATTEMPTS = 20
+
+_log = logging.getLogger(__name__)
 
 
 class StateWriter:
@@ -29,20 +33,25 @@ class StateWriter:
         """Write what is due until nothing is; how many states that were.
 
         ``due`` decides from the metadata as it is then: whatever was overtaken is decided anew.
-        ``guards`` are the checks that go with every transaction.
+        ``guards`` are the checks that go with every transaction. What cannot be written at all, as
+        when a node holds something else, is given up after a while.
 
         Raises:
             ApiError: a guard cannot be had.
             StoreUnavailable: the store cannot be used.
         """
-        written, most = 0, MAX_STATES
+        written, most, fruitless = 0, MAX_STATES, 0
         while changes := due():
+            if fruitless == _ATTEMPTS:
+                _log.error("the states of %d partitions cannot be written", len(changes))
+                break
             results = []
             parts = list(batches(changes, most))
             for start in range(0, len(parts), _AT_ONCE):
                 some = parts[start : start + _AT_ONCE]
                 results += await asyncio.gather(*(self._write(part, guards()) for part in some))
             written += sum(len(part) for part, done in zip(parts, results, strict=True) if done)
+            fruitless = fruitless + 1 if not any(done is not None for done in results) else 0
             if None in results:
                 most = max(most // 4, 1)  # one that is overtaken holds up those beside it
                 await self._metadata.applied(await newest(self._store))

@@ -16,11 +16,18 @@ from qbus.broker.controller import (
 )
 from qbus.clock import ManualClock
 from qbus.errors import ConfigError
-from qbus.metadata import Create, Delete, EmbeddedStore, MetadataStore
+from qbus.metadata import Create, Delete, EmbeddedStore, MetadataStore, Set
 from qbus.metadata.errors import MalformedNode
 from qbus.metadata.feed import newest
 from qbus.metadata.ids import decode_id
-from qbus.metadata.znodes import CLUSTER_ID, BrokerEpochNode, BrokerNode, ChangeNode
+from qbus.metadata.znodes import (
+    CLUSTER_ID,
+    CONTROLLER,
+    BrokerEpochNode,
+    BrokerNode,
+    ChangeNode,
+    ControllerNode,
+)
 
 CLOCK = ManualClock()
 
@@ -138,9 +145,30 @@ async def test_who_is_about_to_leave_says_so(store: MetadataStore) -> None:
 
 async def test_only_who_is_registered_can_be_about_to_leave(store: MetadataStore) -> None:
     node = await registered(store)
-    await unregister_broker(store, 3)
+    await unregister_broker(store, 3, node.epoch)
     assert await announce_stop(store, 3, node) is None
-    await unregister_broker(store, 3)
+    await unregister_broker(store, 3, node.epoch)
     successor = await registered(store)
     assert await announce_stop(store, 3, node) is None, "that is another life"
     assert await announce_stop(store, 3, successor) is not None
+
+
+async def test_who_leaves_gives_up_the_office_too_if_it_has_it(store: MetadataStore) -> None:
+    node = await registered(store)
+    theirs = ControllerNode(3, 0, node.epoch - 1).encode()
+    await store.transaction([Create(CONTROLLER, theirs)])
+    await unregister_broker(store, 3, node.epoch)
+    assert await store.get(BrokerNode.path(3)) is None
+    assert await store.get(CONTROLLER) is not None, "that is another's, or another life's"
+    node = await registered(store)
+    await store.transaction([Set(CONTROLLER, ControllerNode(3, 0, node.epoch).encode())])
+    await unregister_broker(store, 3, node.epoch)
+    assert await store.get(CONTROLLER) is None
+
+
+async def test_a_former_life_takes_nobody_elses_registration_away(store: MetadataStore) -> None:
+    former = await registered(store)
+    await end_former_life(store, 3, "disk-1")
+    await registered(store)
+    await unregister_broker(store, 3, former.epoch)
+    assert await store.get(BrokerNode.path(3)) is not None

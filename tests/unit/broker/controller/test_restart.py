@@ -87,6 +87,13 @@ async def test_who_changes_the_same_meanwhile_is_heeded(
     assert states(plane)[3] == (-1, (1, 2), ())
 
 
+async def test_what_cannot_be_written_holds_nothing_up(plane: MetadataPlane) -> None:
+    path = PartitionStateNode.path("t", 0)
+    await plane.store.transaction([Set(path, b"?")])
+    await asyncio.wait_for(give_up(plane.store, plane.metadata, 1, lambda _, __: False), 30)
+    assert states(plane)[3] == (-1, (1, 2), ())
+
+
 async def _write(plane: MetadataPlane, state: PartitionStateNode) -> None:
     results = await plane.store.transaction(
         [
