@@ -28,7 +28,7 @@ from .status.reporter import Reporter
 _log = logging.getLogger(__name__)
 
 _LOCK = "lock"
-_ZOOKEEPER_PATIENCE_S = 5.0
+_ZOOKEEPER_PATIENCE_S = 2.0
 _REPORT_S = 1.0
 _REPORT_SHARE = 50  # a report is written after so many times as long as the last one took
 
