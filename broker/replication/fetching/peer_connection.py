@@ -12,13 +12,10 @@ from typing import Any, NamedTuple, Self
 from qbus.errors import QbusError, WireError
 from qbus.wire import ApiKey, Struct, decode_response, encode_request
 
-from ...frames import FrameReader
+from .frame_buffer import FrameBuffer
 
-_SCRATCH_BYTES = 256 * 1024
 _MAX_CORRELATION_ID = 0x7FFFFFFF
 _NOT_BEFORE_S = 0.001
-
-_scratch = memoryview(bytearray(_SCRATCH_BYTES))  # between turns of the event loop nobody needs it
 
 
 class PeerFailed(QbusError):  # noqa: N818 - what happened
@@ -52,7 +49,7 @@ class PeerConnection(asyncio.BufferedProtocol):
         """Use :meth:`open`."""
         self._name = name
         self._client_id = client_id
-        self._frames = FrameReader(_scratch, max_frame)
+        self._frames = FrameBuffer(max_frame)
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._requests: deque[_Request] = deque()
@@ -174,6 +171,5 @@ class PeerConnection(asyncio.BufferedProtocol):
                 if self.failure is not None:
                     return
                 self._answer(frame)
-            frames.keep(frames.wanted())
         except WireError as error:
             self.abort(f"does not answer as a broker does: {error}")
