@@ -59,9 +59,10 @@ class ReplicaManager:
         self.sessions = ReplicaSessions(self, self._is_registered)
         max_lag_s = config.replica_lag_time_max_ms / 1000
         self.isr_changes = IsrChanges(store, metadata, self.sessions, hosting, clock, max_lag_s)
-        lost = Disqualification(node_id, store, metadata, hosting)
+        self.disqualification = Disqualification(node_id, store, metadata, hosting)
         repair = partial(self._fetchers.repair, hosting)
-        self._upkeep = Upkeep(config, hosting, logs, clock, hosting.retry, lost.look, repair)
+        disqualify = self.disqualification.look
+        self._upkeep = Upkeep(config, hosting, logs, clock, hosting.retry, disqualify, repair)
 
     async def start(self) -> None:
         """Open the partitions of the metadata, which is loaded already, and follow it."""
