@@ -10,9 +10,9 @@ _READ_BYTES = 64 * 1024
 
 
 class Content(Protocol):
-    """Reads of a file. ``is_complete``: nothing can come after what was read."""
+    """Reads of a file. ``end``: where it ends for good; None: it may grow, or nobody knows yet."""
 
-    is_complete: bool
+    end: int | None
 
     def read(self, offset: int, size: int) -> bytes:
         """Up to ``size`` bytes from ``offset`` on; fewer only at the end."""
@@ -24,7 +24,7 @@ class Content(Protocol):
 class PlainContent:
     """A file as it is."""
 
-    is_complete = False
+    end: int | None = None
 
     def __init__(self, file: int) -> None:
         self._file = file
@@ -50,7 +50,7 @@ class GzipContent:
     """
 
     def __init__(self, file: int) -> None:
-        self.is_complete = False
+        self.end: int | None = None
         self._file = file
         self._packed_offset = 0
         self._member = zlib.decompressobj(_GZIP)
@@ -94,8 +94,8 @@ class GzipContent:
             raise OSError(f"damaged gzip file: {error}") from error
         if self._member.eof:
             self._packed_offset -= len(self._member.unused_data)
-        at_end = not os.pread(self._file, 1, self._packed_offset)
-        self.is_complete = self._member.eof and at_end
+        if self._member.eof and not os.pread(self._file, 1, self._packed_offset):
+            self.end = self._start + len(self._buffer)
         return True
 
 

@@ -120,8 +120,9 @@ class TailedFile:
     @property
     def is_read(self) -> bool:
         """Whether there is nothing in it that was not read."""
-        if isinstance(self.content, GzipContent) or self.is_gzip:
-            return self.position.is_done or (self.content is not None and self.content.is_complete)
+        if self.is_gzip:
+            end = None if self.content is None else self.content.end
+            return self.position.is_done or (end is not None and self.read >= end)
         return self.read + self.rest >= self.size
 
     def open(self) -> None:
@@ -203,7 +204,7 @@ class TailedFile:
         if frame.is_too_long:
             self.scanned = len(data)
             return self._take_too_long(most)
-        if len(data) < size and self.content.is_complete and flush is not Flush.ALL:
+        if len(data) < size and self.content.end is not None and flush is not Flush.ALL:
             frame = framer.frame(data, Flush.ALL)
         self.rest = len(data) - frame.consumed if len(data) < size else 0
         unfinished = memoryview(data)[frame.consumed :]
@@ -218,18 +219,18 @@ class TailedFile:
             if reached is not None:
                 position.offset, position.tail = reached
                 self.source.positions.move(position)
-            if self.content is not None and self.content.is_complete and not self.spans:
-                self.note_done()
+            self.note_if_done()
         elif chunk.incarnation == self.incarnation - 1:
             reached = self.former_spans.acknowledge(chunk.end)
             if reached is not None and position.former is not None:
                 position.former = (position.former[0], *reached)
                 self.source.positions.change(position)
 
-    def note_done(self) -> None:
-        """Nothing will come any more."""
-        self.position.is_done = True
-        self.source.positions.change(self.position)
+    def note_if_done(self) -> None:
+        """Remember of a gzip file that was delivered whole that it was."""
+        if self.is_gzip and self.is_read and not self.spans and not self.position.is_done:
+            self.position.is_done = True
+            self.source.positions.change(self.position)
 
     def has_tail(self, offset: int, tail: tuple[int, int]) -> bool | None:
         """Whether the bytes before ``offset`` are those; None: there are not so many.

@@ -104,8 +104,7 @@ class Tailer:
         file.error, file.retries = None, 0
         if file.rest:
             self._unfinished.add(file)
-        elif file.is_gzip and file.is_read and not file.spans and not file.position.is_done:
-            file.note_done()
+        file.note_if_done()
         return None
 
     # What is done in turn.
@@ -194,6 +193,7 @@ class Tailer:
             return
         finally:
             self.descriptors.used(file)
+        file.note_if_done()
         if not file.is_read and not file.is_ready:
             self._ready(file)
 
