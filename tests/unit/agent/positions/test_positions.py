@@ -1,0 +1,150 @@
+"""Positions survive a crash at any point."""
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from qbus.agent.positions import Position, Positions, PositionsLocked
+from qbus.agent.positions.positions import EXPIRY_MS, FILE_NAME
+from qbus.agent.tailing.identity import Fingerprint, Identity
+from qbus.clock import ManualClock
+
+ONE = Identity(1, 100)
+
+
+def opened(directory: Path, clock: ManualClock | None = None) -> Positions:
+    return Positions(directory, clock or ManualClock())
+
+
+def added(positions: Positions, identity: Identity = ONE, path: str = "/var/log/a.log") -> Position:
+    position = Position(identity, "lines", path)
+    positions.add(position)
+    return position
+
+
+def test_what_was_written_is_found_again(tmp_path: Path) -> None:
+    positions = opened(tmp_path)
+    position = added(positions)
+    position.fingerprint = Fingerprint.of(b"head")
+    position.partition, position.offset, position.tail = 3, 500, (4, 77)
+    position.restart()
+    position.offset, position.tail = 20, (20, 5)
+    positions.close()
+    found = opened(tmp_path).find(ONE, "lines")
+    assert found is not None
+    assert found.to_json() == position.to_json()
+    assert found.former == (Fingerprint.of(b"head"), 500, (4, 77))
+
+
+def test_moves_are_small_and_the_last_one_counts(tmp_path: Path) -> None:
+    positions = opened(tmp_path)
+    position = added(positions)
+    positions.write()
+    size = (tmp_path / FILE_NAME).stat().st_size
+    for offset in (10, 20, 30):
+        position.offset, position.tail = offset, (10, 1)
+        positions.move(position)
+        positions.write()
+    assert (tmp_path / FILE_NAME).stat().st_size - size < 3 * 30
+    positions.close()
+    found = opened(tmp_path).find(ONE, "lines")
+    assert found is not None
+    assert (found.offset, found.tail) == (30, (10, 1))
+
+
+def test_any_cut_of_the_journal_leaves_what_was_whole_before_it(tmp_path: Path) -> None:
+    positions = opened(tmp_path)
+    position = added(positions)
+    ends = {}
+    for offset in range(0, 50, 10):
+        position.offset = offset
+        positions.move(position)
+        positions.write()
+        ends[(tmp_path / FILE_NAME).stat().st_size] = offset
+    positions.close()
+    content = (tmp_path / FILE_NAME).read_bytes()
+    for cut in sorted({*range(0, len(content), 11), *ends, *(end - 1 for end in ends)}):
+        directory = tmp_path / str(cut)
+        directory.mkdir()
+        (directory / FILE_NAME).write_bytes(content[:cut])
+        survivor = opened(directory)
+        found = survivor.find(ONE, "lines")
+        before = [offset for end, offset in ends.items() if end <= cut]
+        assert (found and found.offset) == (before[-1] if before else None)
+        survivor.close()
+
+
+def test_what_is_behind_damage_is_cut_off_and_written_anew(tmp_path: Path) -> None:
+    positions = opened(tmp_path)
+    position = added(positions)
+    positions.write()
+    whole = (tmp_path / FILE_NAME).stat().st_size
+    position.offset = 10
+    positions.move(position)
+    positions.close()
+    content = bytearray((tmp_path / FILE_NAME).read_bytes())
+    content[whole + 12] ^= 1
+    (tmp_path / FILE_NAME).write_bytes(content)
+    survivor = opened(tmp_path)
+    found = survivor.find(ONE, "lines")
+    assert found is not None
+    assert found.offset == 0
+    found.offset = 7
+    survivor.move(found)
+    survivor.close()
+    again = opened(tmp_path).find(ONE, "lines")
+    assert again is not None
+    assert again.offset == 7
+
+
+def test_the_journal_is_written_anew_without_what_is_obsolete(tmp_path: Path) -> None:
+    clock = ManualClock()
+    positions = opened(tmp_path, clock)
+    gone, there = added(positions), added(positions, Identity(1, 101))
+    gone.seen_at = there.seen_at = clock.time_ms()
+    clock.advance(EXPIRY_MS / 1000 + 1)
+    there.seen_at = clock.time_ms()
+    positions.look_at("source")
+    positions.compact()
+    positions.close()
+    found = opened(tmp_path, clock)
+    assert [position.identity for position in found] == [there.identity]
+    assert found.was_looked_at("source")
+
+
+def test_a_full_disk_keeps_all_to_be_written_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    positions = opened(tmp_path)
+    position = added(positions)
+    positions.write()
+    position.offset = 10
+    positions.move(position)
+
+    size = (tmp_path / FILE_NAME).stat().st_size
+    write = os.pwrite
+
+    def torn(file: int, data: memoryview, at: int) -> int:
+        if at > size:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write(file, data[:3], at)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pwrite", torn)
+        with pytest.raises(OSError, match="No space"):
+            positions.write()
+    assert (tmp_path / FILE_NAME).stat().st_size == size
+    positions.close()
+    found = opened(tmp_path).find(ONE, "lines")
+    assert found is not None
+    assert found.offset == 10
+
+
+def test_two_agents_do_not_share_positions(tmp_path: Path) -> None:
+    positions = opened(tmp_path)
+    with pytest.raises(PositionsLocked):
+        opened(tmp_path)
+    positions.close()
+    opened(tmp_path).close()
