@@ -30,6 +30,8 @@ from .settings import is_durable, log_config
 
 _log = logging.getLogger(__name__)
 
+_AT_ONCE = 16
+
 NOTHING: Mapping[int, Partition] = MappingProxyType({})
 
 
@@ -155,8 +157,9 @@ class Hosting:
                 await self._prepare(topic)
                 await self._remove_moved(topic)
                 missing += [(topic, index, name in new) for index in self._update(topic)]
-        for topic, index, is_new in missing:  # one after the other: so directories fill evenly
-            await self._create(topic, index, is_new)
+        for start in range(0, len(missing), _AT_ONCE):  # disks take several writes as one
+            some = missing[start : start + _AT_ONCE]
+            await asyncio.gather(*(self._create(*one) for one in some))
 
     async def _prepare(self, topic: Topic) -> None:
         for index, partition in list(self.topics.get(topic.id, NOTHING).items()):
