@@ -84,6 +84,11 @@ class FollowerReplica(Replica):
         """
         await self._cut(self._storage.restart_at, start_offset)
 
+    @property
+    def is_being_cut(self) -> bool:
+        """Whether a truncation is under way."""
+        return self._cutting is not None
+
     async def quiet(self) -> None:
         """Wait until nothing is being cut away: only then it may be led here."""
         while self._cutting is not None:

@@ -38,6 +38,10 @@ class Replica(Protocol):
     def learn_high_watermark(self, offset: int, leader_log_start: int) -> None:
         """What the leader told with its answer."""
 
+    @property
+    def is_being_cut(self) -> bool:
+        """Whether a truncation is under way, for this leader or one before."""
+
     async def truncate(self, offset: int) -> None:
         """Cut the log back to ``offset``. Raises ApiError."""
 

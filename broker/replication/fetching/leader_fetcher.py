@@ -160,7 +160,7 @@ class LeaderFetcher:
     def _rested(self, one: Followed) -> None:
         if one.phase is not Phase.RESTING or not one.is_current:
             return
-        if one.is_settled:
+        if one.is_settled and not one.is_lost:
             self._go_on(one)
         else:
             self._unsettle(one)
@@ -184,27 +184,29 @@ class LeaderFetcher:
     def _settle_all(self) -> None:
         """All that came in this turn of the event loop, at once."""
         unsettled, self._unsettled = self._unsettled, []
-        waiting = [one for one in unsettled if one.phase is Phase.UNSETTLED and one.is_current]
-        for one in waiting:
-            if one.is_lost and not self._refetching.may_begin(one):
+        for one in unsettled:
+            if not _is_waiting(one):
+                continue
+            if one.replica.is_being_cut:  # what is about to go is nothing to tell this leader of
+                self._rest(one, 0.0)
+            elif one.is_lost and not self._refetching.may_begin(one):
                 one.is_failing = True
                 self._rest(one, _LOOK_AGAIN_S)
-        waiting = [one for one in waiting if one.phase is Phase.UNSETTLED]
-        at_once = [one for one in waiting if not one.needs_leader]
-        for one in at_once:
-            self._settled(one)
-        if len(waiting) > len(at_once) and self._is_started:
-            self._spawn(self._settle([one for one in waiting if one.needs_leader]))
+            elif not one.needs_leader:
+                self._settled(one)
+        waiting = [one for one in unsettled if _is_waiting(one)]
+        if waiting and self._is_started:
+            self._spawn(self._settle(waiting))
 
-    async def _settle(self, unsettled: list[Followed]) -> None:
+    async def _settle(self, waiting: list[Followed]) -> None:
         """On a connection of its own: the other one may be held by a fetch that waits."""
         try:
             async with self._peers.connect(self._leader_id) as connection:
-                await self._settling.settle(connection, unsettled)
+                await self._settling.settle(connection, waiting)
         except PeerFailed as error:
             _log.debug("cannot be settled with broker %d: %s", self._leader_id, error)
-            for one in unsettled:
-                if one.phase is Phase.UNSETTLED and one.is_current:
+            for one in waiting:
+                if _is_waiting(one):
                     self._rest(one, one.backoff.failed())
 
     def _spawn(self, work: Coroutine[None, None, None]) -> None:
@@ -216,3 +218,7 @@ class LeaderFetcher:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             _log.error("copying from broker %d failed", self._leader_id, exc_info=error)
+
+
+def _is_waiting(one: Followed) -> bool:
+    return one.phase is Phase.UNSETTLED and one.is_current

@@ -5,8 +5,10 @@ records in them can be appended from where they were received: nothing is copied
 """
 
 import asyncio
+import socket
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, NamedTuple, Self
 
 from qbus.errors import QbusError, WireError
@@ -60,22 +62,33 @@ class PeerConnection(asyncio.BufferedProtocol):
 
     @classmethod
     async def open(
-        cls, host: str, port: int, *, client_id: str, timeout: float, max_frame: int
+        cls,
+        host: str,
+        port: int,
+        *,
+        client_id: str,
+        timeout: float,
+        max_frame: int,
+        receive_buffer: int = -1,
     ) -> Self:
         """Connect within ``timeout`` seconds; answers are of ``max_frame`` bytes at most.
 
-        Raises PeerFailed.
+        ``receive_buffer`` is the system's, in bytes; -1: it decides itself. Raises PeerFailed.
         """
         name = f"{host}:{port}"
         try:
             async with asyncio.timeout(timeout):
-                _, connection = await asyncio.get_running_loop().create_connection(
+                transport, connection = await asyncio.get_running_loop().create_connection(
                     lambda: cls(name, client_id, max_frame), host, port
                 )
         except TimeoutError:
             raise PeerFailed(f"{name} does not accept a connection in {timeout:g} s") from None
         except (OSError, OverflowError, ValueError) as error:
             raise PeerFailed(f"{name}: {error}") from error
+        if receive_buffer > 0:
+            sock: socket.socket = transport.get_extra_info("socket")
+            with suppress(OSError):  # it is closed by now, which the first request finds out
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
         return connection
 
     def send(

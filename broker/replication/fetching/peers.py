@@ -37,6 +37,7 @@ class Peers:
             client_id=f"broker-{settings.node_id}-fetcher",
             timeout=settings.timeout_s,
             max_frame=settings.max_frame,
+            receive_buffer=settings.receive_buffer,
         )
         try:
             yield connection

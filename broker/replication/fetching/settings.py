@@ -6,7 +6,10 @@ from qbus.config import BrokerConfig
 
 
 class FetchSettings(NamedTuple):
-    """Times are in seconds, sizes in bytes. ``max_frame``: the largest answer that is taken."""
+    """Times are in seconds, sizes in bytes. ``max_frame``: the largest answer that is taken.
+
+    ``receive_buffer`` of -1: the system decides.
+    """
 
     node_id: int
     broker_epoch: int
@@ -17,6 +20,7 @@ class FetchSettings(NamedTuple):
     backoff_s: float
     timeout_s: float
     max_frame: int
+    receive_buffer: int
 
     @classmethod
     def of(cls, config: BrokerConfig, node_id: int, broker_epoch: int) -> Self:
@@ -32,4 +36,5 @@ class FetchSettings(NamedTuple):
             timeout_s=config.replica_socket_timeout_ms / 1000,
             # The first batch of an answer may be as large as any that can be produced.
             max_frame=config.replica_fetch_response_max_bytes + config.socket_request_max_bytes,
+            receive_buffer=config.replica_socket_receive_buffer_bytes,
         )

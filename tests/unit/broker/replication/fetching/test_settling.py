@@ -11,7 +11,7 @@ from tests.support.eventually import eventually
 from tests.support.fake_leader import FakeLeader
 from tests.support.logs import batch
 
-from .scene import US, Scene, asked, content, log_end
+from .scene import OTHER, US, Scene, asked, content, log_end
 
 
 def give(partition: Partition, *epochs: int) -> None:
@@ -189,6 +189,30 @@ async def test_a_leader_that_says_that_logs_part_is_asked_where(scene: Scene) ->
     scene.follow(partition)
     await eventually(lambda: log_end(partition) == 2)
     assert len(leader.lookups) == 2
+
+
+async def test_what_is_still_being_cut_for_one_leader_is_not_claimed_to_the_next(
+    scene: Scene,
+) -> None:
+    """Asking is acknowledging: what is about to go must not count as kept."""
+    old, new = await scene.leader(), await scene.leader(OTHER)
+    lead(old, 1, epoch=2)
+    lead(new, 1, 1, 1, epoch=3)
+    partition = scene.partition()
+    give(partition, 1, 1, 1)
+    scene.disk.hold_syncs()
+    scene.follow(partition, epoch=2)
+    await eventually(lambda: scene.disk.syncing.acquire(blocking=False))
+    scene.follow(partition, OTHER, 3)
+    bystander = scene.partition(1)
+    lead(new, 1, epoch=3, index=1)
+    scene.follow(bystander, OTHER, 3)
+    await scene.copied(bystander, new)
+    assert new.lookups == []
+    assert asked(new) == []
+    scene.disk.release_syncs()
+    await eventually(lambda: partition.high_watermark == 3)
+    assert asked(new)[0] == 1
 
 
 async def test_a_partition_that_is_led_here_meanwhile_is_not_cut(scene: Scene) -> None:
