@@ -149,6 +149,7 @@ class TailedFile:
 
     def look(self, now: float) -> Change:
         """See what happened to it since it was read. Raises OSError."""
+        is_fresh, is_first = self.descriptor is None, self.mtime < 0
         self.open()
         assert self.descriptor is not None
         assert self.content is not None
@@ -158,12 +159,14 @@ class TailedFile:
         self.is_gone = self.is_gone or not found.st_nlink
         self.mtime = found.st_mtime_ns
         self.size = found.st_size
-        if self.is_gzip:
+        if self.is_gzip and not is_fresh:  # what is unpacked is only read forward
             return Change.NONE if self.is_read else Change.GROWN
         head = self.content.read(0, self.source.fingerprint_bytes)
-        change = compare(self.read, self.size, self.position.fingerprint, head)
+        size = self.read + 1 if self.is_gzip else self.size
+        change = compare(self.read, size, self.position.fingerprint, head)
         if change is Change.RESTARTED:
             self.restart(Fingerprint.of(head))
+            self.is_new = is_first  # it has an old inode, and may be a copy as well
         elif len(head) > self.position.fingerprint.length:
             self.position.fingerprint = Fingerprint.of(head)
             self.source.positions.change(self.position)
@@ -192,7 +195,7 @@ class TailedFile:
             self.read = framer.encoding.mark
         if self.scanned:
             return self._take_too_long(most)
-        size = max(most, self.rest + 1)
+        size = max(most, min(self.rest, framer.most) + 1)
         while True:
             data = self.content.read(self.read, size)
             frame = framer.frame(data, flush)
@@ -200,6 +203,8 @@ class TailedFile:
                 break
             size = min(2 * size, framer.most)
         if data and not data.strip(b"\0") and self._skip_hole():
+            if self.rest:
+                return None
             return Chunk(self, self.incarnation, self.read, self.read, (0, 0), (), None)
         if frame.is_too_long:
             self.scanned = len(data)
@@ -291,4 +296,5 @@ class TailedFile:
             return True
         page = self.content.read(behind, _PAGE_BYTES)
         self.read = behind + len(page) - len(page.lstrip(b"\0"))
+        self.rest = 0
         return True
