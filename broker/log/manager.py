@@ -1,6 +1,8 @@
 """All logs of a broker, in one or more data directories."""
 
 import logging
+import threading
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Self
@@ -32,6 +34,8 @@ class LogManager:
         """Use :meth:`open`."""
         self.directories = tuple(directories)
         self._threads = threads
+        self._choosing = threading.Lock()
+        self._begun: Counter[str] = Counter()  # logs that are being created, by directory
         self._some_missing = any(directory.offline for directory in directories)
 
     @classmethod
@@ -119,8 +123,14 @@ class LogManager:
                 directory.open_log(key, config)
             if key in directory.logs:
                 return directory.claim_log(key, topic_id)
-        directory = min(online, key=lambda directory: len(directory.logs))
-        return directory.create_log(key, topic_id, config)
+        with self._choosing:
+            directory = min(online, key=lambda one: len(one.logs) + self._begun[one.path])
+            self._begun[directory.path] += 1
+        try:
+            return directory.create_log(key, topic_id, config)
+        finally:
+            with self._choosing:
+                self._begun[directory.path] -= 1
 
     def delete(self, topic: str, partition: int) -> None:
         """Delete a partition: gone at once, its files later. Raises ApiError."""
