@@ -39,6 +39,7 @@ class Patience:
         finally:
             timer.cancel()
         if not task.done():
+            task.add_done_callback(_log_failure)  # nobody may be there to hear of it
             raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         if task.cancelled():
             raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the broker is shutting down")
@@ -47,10 +48,15 @@ class Patience:
             return task.result()
         if isinstance(error, ApiError):
             raise ApiError(error.code, str(error))
-        _log.error("cannot %s: %s", task.get_name(), error)
+        _log_failure(task)
         if isinstance(error, MalformedGroupError):
             raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error))
         raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "cannot read the group's state")
+
+
+def _log_failure(task: asyncio.Task[Any]) -> None:
+    if not task.cancelled() and (error := task.exception()) is not None:
+        _log.error("cannot %s: %s", task.get_name(), error)
 
 
 def _end(future: asyncio.Future[None]) -> None:
