@@ -113,7 +113,7 @@ class Registry:
         file.original = None
         head = file.content.read(0, file.source.fingerprint_bytes)
         for position in self._related(file):
-            for original in self._originals(position):
+            for original in self._originals(position, file):
                 verdict = judge(original, head, file.source.fingerprint_bytes, file.has_tail)
                 if verdict is Verdict.WAITING:
                     file.original = position if original.offset else None
@@ -131,20 +131,24 @@ class Registry:
             self._by_stem = {}
             for position in self._positions:
                 self._by_stem.setdefault(_stem(position), []).append(position)
-        every = self._by_stem.get(_stem(file.position), [])
-        return [one for one in every if len(one.path) < len(file.position.path)]
+        return self._by_stem.get(_stem(file.position), [])
 
-    def _originals(self, position: Position) -> list[Original]:
-        """What was in a file before, and what is now."""
+    def _originals(self, position: Position, copy: TailedFile | None = None) -> list[Original]:
+        """What was in a file before, and what is now, if ``copy`` may be of that.
+
+        A copy's name is longer, so that no two files wait for each other.
+        """
         file = self.files.get((position.identity, position.topic))
         found = []
         if position.former is not None:
             is_settled = file is None or not file.former_spans
             found.append(Original(*position.former, is_read=True, has_ended=is_settled))
-        is_read = file is None or (file.is_read and not file.spans)
-        has_ended = file is None or (file.is_gone and is_read)
-        fingerprint, offset, tail = position.fingerprint, position.offset, position.tail
-        return [*found, Original(fingerprint, offset, tail, is_read, has_ended)]
+        if copy is None or len(position.path) < len(copy.path):
+            is_read = file is None or (file.is_read and not file.spans)
+            has_ended = file is None or (file.is_gone and is_read)
+            now = (position.fingerprint, position.offset, position.tail)
+            found.append(Original(*now, is_read=is_read, has_ended=has_ended))
+        return found
 
     def _has_ended(self, position: Position) -> bool:
         return any(original.has_ended for original in self._originals(position))
