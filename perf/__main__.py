@@ -7,6 +7,7 @@ import click
 
 from perf import (
     abuse,
+    agent,
     backlog,
     cluster,
     cluster_topics,
@@ -31,6 +32,7 @@ CLAIMS: dict[str, Callable[[int, float], list[Figure]]] = {
     "partitions": partitions.run,
     "commits": commits.run,
     "abuse": abuse.run,
+    "agent": agent.run,
     "cluster": cluster.run,
     "failover": failover.run,
     "cluster-topics": cluster_topics.run,
