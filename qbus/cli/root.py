@@ -9,6 +9,7 @@ from .lazy import Entry, LazyGroup
 
 COMMANDS = {
     "broker": Entry("broker:broker", "Run a broker."),
+    "cluster": Entry("cluster.command:cluster", "Run a local cluster; show how a cluster is."),
     "topic": Entry("topic:topic", "Create, list, describe, alter and delete topics."),
     "group": Entry("group:group", "List, describe, rewind and delete consumer groups."),
     "produce": Entry("produce:produce", "Send the lines of a file or of stdin to a topic."),

@@ -1,0 +1,1 @@
+"""`qbus cluster`: a cluster on this machine, and how a cluster is."""

@@ -1,0 +1,151 @@
+"""How a cluster is: what its brokers tell, its ZooKeepers, and the processes that run here."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from qbus.clients import Admin
+from qbus.clients.dial import dial
+from qbus.errors import ApiError
+from qbus.local_cluster import BROKER, ZOOKEEPER, Layout
+from qbus.local_cluster.layout import node_name
+from qbus.local_cluster.process import running_pid
+from qbus.local_cluster.starting import need_settings
+from qbus.local_cluster.zookeeper import mode
+
+from .. import bootstrap as bootstraps
+from ..failures import Failure
+from ..session import administration
+from ..unhealthy import is_unavailable, is_under_replicated
+
+if TYPE_CHECKING:
+    from qbus.clients.types import Node, PartitionDescription, TopicDescription
+    from qbus.local_cluster import ClusterSettings
+
+_TIMEOUT_S = 2.0
+
+Document = dict[str, Any]
+
+
+async def gather(data_dir: Path | None, zookeeper: str | None, bootstrap: str | None) -> Document:
+    """The status of the cluster that one of these names; Failure if none of its nodes answers."""
+    if data_dir is not None:
+        if zookeeper is not None:
+            raise click.UsageError("--data-dir and --zookeeper name the same: leave one out.")
+        layout = Layout(data_dir)
+        return await _local(layout, need_settings(layout))
+    if zookeeper is not None:
+        return await _told(bootstraps.bootstrap(f"zk://{zookeeper}")) | {
+            "zookeepers": [
+                {"host": host, "port": port, "mode": mode(host, port)}
+                for host, port in _servers(zookeeper)
+            ]
+        }
+    return await _told(bootstraps.bootstrap(bootstrap or bootstraps.DEFAULT))
+
+
+async def _local(layout: Layout, settings: "ClusterSettings") -> Document:
+    try:
+        document = await _told(settings.bootstrap)
+    except (Failure, ApiError):
+        document = dict.fromkeys(
+            ("cluster_id", "controller", "partitions", "under_replicated", "offline")
+        ) | {"brokers": []}
+    told = {broker["id"]: broker for broker in document["brokers"]}
+
+    def pid(kind: str, number: int) -> int | None:
+        return running_pid(layout.pid_file(node_name(kind, number)), layout.directory)
+
+    document["brokers"] = [
+        _broker(number, "127.0.0.1", settings.broker_port(number), is_up=False)
+        | told.get(number, {})
+        | {"pid": pid(BROKER, number)}
+        for number in settings.broker_ids
+    ]
+    document["zookeepers"] = [
+        {
+            "id": number,
+            "host": "127.0.0.1",
+            "port": port,
+            "mode": mode("127.0.0.1", port),
+            "pid": pid(ZOOKEEPER, number),
+        }
+        for number, port in enumerate(settings.zookeeper_ports, 1)
+    ]
+    return document
+
+
+async def _told(bootstrap: str) -> Document:
+    """What the brokers tell; those that are only known as replicas are down."""
+    async with administration(bootstrap) as admin:
+        return await describe(admin)
+
+
+async def describe(admin: Admin) -> Document:
+    """The brokers of a cluster, and how many of its partitions are as they should be."""
+    topics = await admin.list_topics(internal=True)
+    about = await admin.describe_cluster()
+    partitions = [partition for topic in topics for partition in topic.partitions]
+    leaders = Counter(partition.leader for partition in partitions)
+    replicas = Counter(node for partition in partitions for node in partition.replicas)
+    up = await asyncio.gather(*(_is_up(node) for node in about.nodes))
+    brokers = {
+        node.id: _broker(node.id, node.host, node.port, is_up=is_up)
+        for node, is_up in zip(about.nodes, up, strict=True)
+    }
+    for gone in replicas.keys() - brokers.keys():
+        brokers[gone] = _broker(gone, None, None, is_up=False)
+    return {
+        "cluster_id": about.cluster_id,
+        "controller": about.controller_id if about.controller_id in brokers else None,
+        "brokers": [
+            broker | {"leaders": leaders[number], "replicas": replicas[number]}
+            for number, broker in sorted(brokers.items())
+        ],
+        "zookeepers": None,
+        "partitions": len(partitions),
+        "under_replicated": _named(topics, is_under_replicated),
+        "offline": _named(topics, is_unavailable),
+    }
+
+
+async def _is_up(node: "Node") -> bool:
+    """Whether it takes connections: one that was killed stays registered until its session ends."""
+    try:
+        (await dial(node.host, node.port, _TIMEOUT_S)).close()
+    except ApiError:
+        return False
+    return True
+
+
+def _broker(number: int, host: str | None, port: int | None, *, is_up: bool) -> Document:
+    return {
+        "id": number,
+        "up": is_up,
+        "host": host,
+        "port": port,
+        "pid": None,
+        "leaders": None,
+        "replicas": None,
+    }
+
+
+def _named(
+    topics: "list[TopicDescription]", chosen: "Callable[[PartitionDescription], bool]"
+) -> list[Document]:
+    return [
+        {"topic": topic.name, "partition": partition.index}
+        for topic in topics
+        for partition in topic.partitions
+        if chosen(partition)
+    ]
+
+
+def _servers(zookeeper: str) -> list[tuple[str, int]]:
+    hosts = zookeeper.partition("/")[0].split(",")
+    found = [host.strip().rpartition(":") if ":" in host else (host, ":", "2181") for host in hosts]
+    return [(host, int(port)) for host, _, port in found]

@@ -1,0 +1,75 @@
+"""How clusters look to people."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from ..output import table
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from qbus.local_cluster import ClusterSettings
+
+_SHOWN = 20
+
+
+def cluster_status(status: dict[str, Any]) -> "RenderableType":
+    """A table of brokers, one of ZooKeepers, and what is wrong."""
+    from rich.console import Group
+
+    parts: list[RenderableType] = [_brokers(status)]
+    if status["zookeepers"] is not None:
+        parts += ["", _zookeepers(status["zookeepers"])]
+    return Group(*parts, "", *_partitions(status))
+
+
+def local_nodes(settings: "ClusterSettings", pids: Mapping[str, int | None]) -> "RenderableType":
+    """The processes of a cluster on this machine."""
+    ports = {f"zookeeper-{n}": settings.zookeeper_port(n) for n in settings.zookeeper_ids}
+    ports |= {f"broker-{n}": settings.broker_port(n) for n in settings.broker_ids}
+    rows = [(name, _state(pid is not None), pid, ports[name]) for name, pid in pids.items()]
+    return table("node", "state", "#process", "#port", rows=rows)
+
+
+def _brokers(status: dict[str, Any]) -> "RenderableType":
+    rows = [
+        (
+            broker["id"],
+            _state(broker["up"]),
+            _address(broker),
+            broker["pid"],
+            "controller" if broker["id"] == status["controller"] else "",
+            broker["leaders"],
+            broker["replicas"],
+        )
+        for broker in status["brokers"]
+    ]
+    columns = ("#broker", "state", "address", "#process", "office", "#leads", "#replicas")
+    return table(*columns, rows=rows)
+
+
+def _zookeepers(zookeepers: list[dict[str, Any]]) -> "RenderableType":
+    rows = [
+        (_address(server), server["mode"] or "down", server.get("pid")) for server in zookeepers
+    ]
+    return table("ZooKeeper", "mode", "#process", rows=rows)
+
+
+def _partitions(status: dict[str, Any]) -> list[str]:
+    if status["partitions"] is None:
+        return ["No broker answers: nothing is known of partitions."]
+    lines = [f"{status['partitions']} partitions"]
+    for key, meaning in (("under_replicated", "under-replicated"), ("offline", "without a leader")):
+        found = [f"{place['topic']}-{place['partition']}" for place in status[key]]
+        more = f" and {len(found) - _SHOWN} more" * (len(found) > _SHOWN)
+        names = f": {', '.join(found[:_SHOWN])}{more}" if found else ""
+        lines.append(f"{len(found)} {meaning}{names}")
+    return lines
+
+
+def _address(node: dict[str, Any]) -> str | None:
+    return None if node["host"] is None else f"{node['host']}:{node['port']}"
+
+
+def _state(is_up: bool) -> str:
+    return "up" if is_up else "down"

@@ -1,0 +1,58 @@
+"""What a cluster is to be, out of what is asked for and what its directory holds already."""
+
+from .errors import LocalClusterError
+from .layout import Layout
+from .ports import need_free, zookeeper_ports
+from .settings import ClusterSettings
+
+DEFAULT_NODES, DEFAULT_ZOOKEEPERS, DEFAULT_BASE_PORT = 3, 1, 9092
+
+
+def plan(
+    layout: Layout,
+    *,
+    nodes: int | None = None,
+    zookeepers: int | None = None,
+    base_port: int | None = None,
+    options: tuple[str, ...] = (),
+) -> ClusterSettings:
+    """The settings of the cluster in ``layout``: what is None is as it was, or as it is usually.
+
+    Raises LocalClusterError if a port is taken or the directory holds something else.
+    """
+    kept = ClusterSettings.read(layout.settings)
+    if kept is None:
+        _need_empty(layout)
+    else:
+        nodes, zookeepers = _grown(kept, nodes, zookeepers, layout)
+        base_port = base_port or kept.base_port
+        options = options or kept.options
+    nodes, base_port = nodes or DEFAULT_NODES, base_port or DEFAULT_BASE_PORT
+    broker_ports = range(base_port, base_port + nodes)
+    need_free(broker_ports, "--base-port")
+    ports = zookeeper_ports(zookeepers or DEFAULT_ZOOKEEPERS, broker_ports)
+    return ClusterSettings(nodes, base_port, ports, options)
+
+
+def _need_empty(layout: Layout) -> None:
+    others = sorted(path.name for path in layout.directory.iterdir() if path != layout.lock)
+    if others:
+        raise LocalClusterError(
+            f"{layout.directory} holds something else ({others[0]}): choose another directory"
+        )
+
+
+def _grown(
+    kept: ClusterSettings, nodes: int | None, zookeepers: int | None, layout: Layout
+) -> tuple[int, int]:
+    had = len(kept.zookeeper_ports)
+    if zookeepers not in {None, had}:
+        # Two new ZooKeepers would outvote the one that knows something.
+        raise LocalClusterError(
+            f"the cluster in {layout.directory} has --zookeepers {had}, which stays so"
+        )
+    if nodes is not None and nodes < kept.nodes:
+        raise LocalClusterError(
+            f"the cluster in {layout.directory} has {kept.nodes} brokers: it grows, never shrinks"
+        )
+    return nodes or kept.nodes, had

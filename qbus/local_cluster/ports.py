@@ -1,0 +1,57 @@
+"""Ports of this machine."""
+
+import socket
+from collections.abc import Collection, Iterable
+
+from .errors import LocalClusterError
+from .settings import HOST
+
+ZOOKEEPER_PORT = 2181
+
+
+def need_free(ports: Iterable[int], option: str) -> None:
+    """LocalClusterError, which names ``option``, if somebody listens on one of them."""
+    for port in ports:
+        if not 0 < port < 1 << 16:
+            raise LocalClusterError(f"there is no port {port}: choose another {option}")
+        if not is_free(port):
+            raise LocalClusterError(f"port {port} is in use: choose another {option}")
+
+
+def zookeeper_ports(count: int, taken: Collection[int]) -> tuple[int, ...]:
+    """2181 and the ports after it where these are free, any others else."""
+    usual = range(ZOOKEEPER_PORT, ZOOKEEPER_PORT + count)
+    if all(port not in taken and is_free(port) for port in usual):
+        return tuple(usual)
+    return free_ports(count, taken)
+
+
+def free_ports(count: int, taken: Collection[int] = ()) -> tuple[int, ...]:
+    """Ports on which nobody listens, all different."""
+    found: set[int] = set()
+    while len(found) < count:
+        with socket.socket() as probe:
+            probe.bind((HOST, 0))
+            port: int = probe.getsockname()[1]
+            if port not in taken:
+                found.add(port)
+    return tuple(sorted(found))
+
+
+def is_free(port: int) -> bool:
+    """Whether one can listen there."""
+    with socket.socket() as probe:
+        # As servers do: what is left of closed connections is not in the way.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, port))
+        except OSError:
+            return False
+        return True
+
+
+def listens(port: int) -> bool:
+    """Whether somebody takes connections there."""
+    with socket.socket() as probe:
+        probe.settimeout(1.0)
+        return probe.connect_ex((HOST, port)) == 0

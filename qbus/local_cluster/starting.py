@@ -1,0 +1,82 @@
+"""Asking the process that runs a cluster to start a node again."""
+
+import fcntl
+import time
+
+from .errors import LocalClusterError
+from .layout import BROKER, Layout, node_name
+from .ports import listens
+from .process import log_tail, running_pid
+from .settings import HOST, ClusterSettings
+from .zookeeper import mode
+
+_TIMEOUT_S = 120.0
+_POLL_S = 0.02
+
+
+def need_settings(layout: Layout) -> ClusterSettings:
+    """The settings of the cluster in ``layout``; LocalClusterError if there is none."""
+    settings = ClusterSettings.read(layout.settings)
+    if settings is None:
+        raise LocalClusterError(
+            f"{layout.directory} holds no cluster: see 'qbus cluster up --help'"
+        )
+    return settings
+
+
+def is_run(layout: Layout) -> bool:
+    """Whether a process runs the cluster."""
+    try:
+        with layout.lock.open("rb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+    return False
+
+
+def start_node(layout: Layout, kind: str, number: int) -> int:
+    """Have a node started that has ended; its process id once it serves.
+
+    Raises LocalClusterError if there is no such node, it runs, nobody runs the cluster, or it ends
+    again.
+    """
+    settings = need_settings(layout)
+    numbers = settings.broker_ids if kind == BROKER else settings.zookeeper_ids
+    name = node_name(kind, number)
+    if number not in numbers:
+        raise LocalClusterError(f"there is no {name}: they are numbered 1 to {len(numbers)}")
+    if not is_run(layout):
+        raise LocalClusterError(
+            f"nobody runs the cluster in {layout.directory}: 'qbus cluster up' starts all of it"
+        )
+    pid_file = layout.pid_file(name)
+    if (pid := running_pid(pid_file, layout.directory)) is not None:
+        raise LocalClusterError(f"{name} runs already, as process {pid}")
+    layout.request(name).touch()
+    return _wait_served(layout, settings, kind, number)
+
+
+def _wait_served(layout: Layout, settings: ClusterSettings, kind: str, number: int) -> int:
+    name = node_name(kind, number)
+    request, pid_file, log = layout.request(name), layout.pid_file(name), layout.log(name)
+    deadline = time.monotonic() + _TIMEOUT_S
+    while time.monotonic() < deadline:
+        is_taken = not request.exists()
+        pid = running_pid(pid_file, layout.directory)
+        if pid is not None and _serves(settings, kind, number):
+            return pid
+        if is_taken and pid is None:
+            raise LocalClusterError(f"{name} has ended again; {log} ends:\n{log_tail(log)}")
+        if not is_run(layout):
+            break
+        time.sleep(_POLL_S)
+    request.unlink(missing_ok=True)
+    raise LocalClusterError(f"{name} does not serve: see {log}")
+
+
+def _serves(settings: ClusterSettings, kind: str, number: int) -> bool:
+    if kind == BROKER:
+        return listens(settings.broker_port(number))
+    return mode(HOST, settings.zookeeper_port(number)) is not None

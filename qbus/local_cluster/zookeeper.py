@@ -1,0 +1,116 @@
+"""Apache ZooKeeper, out of the jars that come with PySpark: how it is configured, run and asked."""
+
+import re
+import shutil
+import socket
+import subprocess
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+
+from .errors import LocalClusterError
+
+#: ZooKeeper 3.9 runs on Java 8 and later (its administrator's guide).
+OLDEST_JAVA = 8
+
+_TICK_MS = 500  # a session is at least two of them long
+_ANSWER_LIMIT = 1 << 16
+_JARS = (
+    "zookeeper*",
+    "slf4j-api*",
+    "log4j-api*",
+    "log4j-core*",
+    "log4j-slf4j2*",
+    "netty-*",
+    "metrics-core*",
+    "snappy-java*",
+)
+_JVM = (
+    "-Xms32m",
+    "-Xmx256m",
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",
+    "-Djava.net.preferIPv4Stack=true",
+    "-Dorg.apache.logging.log4j.level=WARN",
+)
+
+
+def command(config: Path) -> list[str]:
+    """The command line of a server; LocalClusterError says what is not installed."""
+    classpath = ":".join(map(str, _jars()))
+    main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
+    return [_java(), *_JVM, "-cp", classpath, main, str(config)]
+
+
+def configure(
+    directory: Path, number: int, host: str, port: int, ensemble: Mapping[int, Sequence[int]]
+) -> Path:
+    """Write the configuration of server ``number``, which stores its data in ``directory`` too.
+
+    ``ensemble``: of each server the two ports at which others reach it; empty for a single one.
+    """
+    settings = {
+        "dataDir": directory,
+        "clientPort": port,
+        "clientPortAddress": host,
+        "tickTime": _TICK_MS,
+        "initLimit": 10_000 // _TICK_MS,
+        "syncLimit": 5_000 // _TICK_MS,
+        "maxSessionTimeout": 60_000,
+        "maxClientCnxns": 0,
+        "autopurge.purgeInterval": 1,
+        "admin.enableServer": "false",
+        "4lw.commands.whitelist": "srvr,mntr,ruok,stat",
+    }
+    for other, (peer, election) in ensemble.items():
+        settings[f"server.{other}"] = f"{host}:{peer}:{election}"
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / "myid").write_text(f"{number}\n")
+    config = directory / "zoo.cfg"
+    config.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+    return config
+
+
+def mode(host: str, port: int, timeout: float = 1.0) -> str | None:
+    """``standalone``, ``leader`` or ``follower``; None while the server there does not serve."""
+    try:
+        with socket.create_connection((host, port), timeout) as connection:
+            connection.settimeout(timeout)
+            connection.sendall(b"srvr")
+            answer = connection.recv(_ANSWER_LIMIT, socket.MSG_WAITALL)
+    except OSError:
+        return None
+    found = re.search(rb"^Mode: (\w+)", answer, re.MULTILINE)
+    return found[1].decode() if found else None
+
+
+def _jars() -> list[Path]:
+    spec = find_spec("pyspark")
+    if spec is not None and spec.origin is not None:
+        directory = Path(spec.origin).parent / "jars"
+        jars = [jar for pattern in _JARS for jar in sorted(directory.glob(f"{pattern}.jar"))]
+        if any(jar.name.startswith("zookeeper-") for jar in jars):
+            return jars
+    raise LocalClusterError("ZooKeeper's jars are missing: they come with 'pip install pyspark'")
+
+
+def _java() -> str:
+    java = shutil.which("java")
+    if java is None:
+        raise LocalClusterError(
+            f"ZooKeeper needs Java {OLDEST_JAVA} or newer, and there is no 'java' on the PATH:"
+            " install one, such as the package default-jre-headless"
+        )
+    told = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)  # noqa: S603 - found on the PATH
+    version = java_version(told.stderr)
+    if version is None:
+        raise LocalClusterError(f"{java} does not run: {told.stderr.strip()[:500]}")
+    if version < OLDEST_JAVA:
+        raise LocalClusterError(f"{java} is Java {version}: ZooKeeper needs {OLDEST_JAVA} or newer")
+    return java
+
+
+def java_version(text: str) -> int | None:
+    """The major version out of what ``java -version`` prints: ``1.8.0_392`` is 8, ``17.0.9`` 17."""
+    found = re.search(r'version "(?:1\.)?(\d+)', text)
+    return int(found[1]) if found else None

@@ -1,0 +1,75 @@
+"""What a cluster is to be, by what is asked for and by what its directory holds."""
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from qbus.local_cluster import ClusterSettings, Layout, LocalClusterError
+from qbus.local_cluster.plan import plan
+from tests.support.ports import free_port
+
+
+@pytest.fixture
+def layout(tmp_path: Path) -> Layout:
+    return Layout(tmp_path)
+
+
+def kept(layout: Layout, **changes: object) -> ClusterSettings:
+    settings = ClusterSettings(3, free_port(), (free_port(),), ("num.partitions=3",))
+    settings.write(layout.settings)
+    return settings
+
+
+def test_a_new_directory_holds_three_brokers_and_a_zookeeper(layout: Layout) -> None:
+    port = free_port()
+    settings = plan(layout, base_port=port)
+    assert list(settings.broker_ids) == [1, 2, 3]
+    assert list(settings.zookeeper_ids) == [1]
+    assert settings.bootstrap == f"127.0.0.1:{port},127.0.0.1:{port + 1},127.0.0.1:{port + 2}"
+
+
+def test_a_cluster_stays_what_it_was(layout: Layout) -> None:
+    before = kept(layout)
+    after = plan(layout)
+    assert (after.nodes, after.base_port, after.options) == (3, before.base_port, before.options)
+
+
+def test_a_cluster_grows_and_never_shrinks(layout: Layout) -> None:
+    kept(layout)
+    assert plan(layout, nodes=4).nodes == 4
+    with pytest.raises(LocalClusterError, match="never shrinks"):
+        plan(layout, nodes=2)
+
+
+def test_zookeepers_that_know_nothing_never_outvote_the_one_that_does(layout: Layout) -> None:
+    kept(layout)
+    with pytest.raises(LocalClusterError, match="--zookeepers 1"):
+        plan(layout, zookeepers=3)
+
+
+def test_a_directory_of_something_else_is_left_alone(layout: Layout) -> None:
+    (layout.directory / "thesis.tex").write_text("chapter 1")
+    with pytest.raises(LocalClusterError, match=r"thesis\.tex"):
+        plan(layout)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"nodes": "many"}', "\x00"])
+def test_settings_that_make_no_sense_are_named(layout: Layout, text: str) -> None:
+    layout.settings.write_text(text)
+    with pytest.raises(LocalClusterError, match=r"cluster\.json"):
+        plan(layout)
+
+
+def test_a_port_that_is_taken_is_named(layout: Layout) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(LocalClusterError, match=f"port {port} is in use.*--base-port"):
+            plan(layout, base_port=port, nodes=1)
+
+
+def test_there_are_no_ports_beyond_the_last(layout: Layout) -> None:
+    with pytest.raises(LocalClusterError, match="no port 65536"):
+        plan(layout, base_port=65_535, nodes=2)
