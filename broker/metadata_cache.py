@@ -11,7 +11,6 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 from qbus.config import BrokerConfig, TopicConfig
-from qbus.errors import ApiError, ErrorCode
 from qbus.metadata import (
     ChangesLost,
     Check,
@@ -26,7 +25,6 @@ from qbus.metadata.feed import newest
 from qbus.metadata.paths import ROOT
 from qbus.metadata.znodes import (
     BROKERS,
-    CONTROLLER_EPOCH,
     TOPIC_CONFIGS,
     TOPICS,
     ChangeNode,
@@ -106,14 +104,11 @@ class MetadataCache:
         Raises:
             ApiError: NOT_CONTROLLER, there has been no controller yet.
         """
-        if self.cluster.epoch_version < 0:
-            raise ApiError(ErrorCode.NOT_CONTROLLER, "the cluster has no controller yet")
-        return Check(CONTROLLER_EPOCH, self.cluster.epoch_version)
+        return self.cluster.fence()
 
     def is_live(self, broker: int, epoch: int) -> bool:
         """Whether a broker is registered under ``epoch``, and not about to leave."""
-        known = self.brokers.get(broker)
-        return known is not None and known.epoch == epoch and not known.is_stopping
+        return self.cluster.is_live(broker, epoch)
 
     def subscribe(self, subscriber: Subscriber) -> None:
         """Tell ``subscriber`` of every event from now on; what it returns is awaited."""

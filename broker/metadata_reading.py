@@ -6,7 +6,8 @@ from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import NamedTuple, TypeVar
 
-from qbus.metadata import MetadataStore, Node
+from qbus.errors import ApiError, ErrorCode
+from qbus.metadata import Check, MetadataStore, Node
 from qbus.metadata.errors import MalformedNode
 from qbus.metadata.znodes import (
     ALL_BROKERS,
@@ -35,6 +36,21 @@ class Cluster(NamedTuple):
     controller: ControllerNode | None = None
     controller_epoch: int = 0
     epoch_version: int = -1
+
+    def fence(self) -> Check:
+        """The check that goes with whatever is decided under this controller.
+
+        Raises:
+            ApiError: NOT_CONTROLLER, there has been none yet.
+        """
+        if self.epoch_version < 0:
+            raise ApiError(ErrorCode.NOT_CONTROLLER, "the cluster has no controller yet")
+        return Check(CONTROLLER_EPOCH, self.epoch_version)
+
+    def is_live(self, broker: int, epoch: int) -> bool:
+        """Whether a broker is registered under ``epoch``, and not about to leave."""
+        known = self.brokers.get(broker)
+        return known is not None and known.epoch == epoch and not known.is_stopping
 
 
 async def read_cluster(store: MetadataStore) -> Cluster:
