@@ -40,6 +40,14 @@ def _reaches(partition: Partition, end: int) -> bool:
     return log_end(partition) == end
 
 
+async def another_is_copied(scene: Scene, leader: FakeLeader) -> None:
+    """Requests come and go meanwhile."""
+    another = scene.partition(3)
+    leader.lead(3).append(b"z")
+    scene.follow(another)
+    await scene.copied(another, leader)
+
+
 async def test_a_replica_becomes_what_its_leader_has(scene: Scene) -> None:
     leader = await scene.leader()
     led = leader.lead(epoch=4)
@@ -95,6 +103,7 @@ async def test_what_is_not_stable_is_not_asked_beyond(scene: Scene) -> None:
     scene.follow(partition)
     await eventually(lambda: log_end(partition) == 1)
     await eventually(lambda: scene.disk.syncing.acquire(blocking=False))
+    await another_is_copied(scene, leader)
     assert asked(leader) == [0]
     scene.disk.release_syncs()
     await eventually(lambda: asked(leader) == [0, 1])
@@ -130,6 +139,7 @@ async def test_records_that_were_never_flushed_are_before_anything_is_asked(scen
     scene.disk.hold_syncs()
     scene.follow(partition)
     await eventually(lambda: scene.disk.syncing.acquire(blocking=False))
+    await another_is_copied(scene, leader)
     assert asked(leader) == []
     scene.disk.release_syncs()
     await eventually(lambda: asked(leader) == [1])
@@ -217,8 +227,7 @@ async def test_an_answer_that_comes_after_a_change_of_roles_is_void(scene: Scene
     partition.follow(OTHER, 1)  # the fetchers are told a moment later
     led.append(b"late")
     leader.moved()
-    await eventually(lambda: len(leader.fetches) >= 2)
-    await asyncio.sleep(0.02)
+    await another_is_copied(scene, leader)
     assert log_end(partition) == 0
 
 
