@@ -134,3 +134,19 @@ def test_high_watermarks_that_make_no_sense_are_passed_over(
     manager.close()
     (tmp_path / "replication-offset-checkpoint").write_text("rubbish")
     assert log_of(open_manager(tmp_path)).checkpointed_high_watermark == 0
+
+
+def test_what_was_begun_is_finished_after_a_crash(
+    manager: LogManager, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def crashes(_: int) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(log_of(manager).remover, "_start_over", crashes)
+    manager.checkpoint()
+    with pytest.raises(ZeroDivisionError):
+        manager.restart_at("t", 0, 500)
+    die(manager)
+    again = log_of(open_manager(tmp_path))
+    assert (again.log_start_offset, again.log_end_offset, again.size) == (500, 500, 0)
+    assert again.corruptions == ()
