@@ -14,6 +14,10 @@ COMMANDS = {
     "group": Entry("group:group", "List, describe, rewind and delete consumer groups."),
     "produce": Entry("produce:produce", "Send the lines of a file or of stdin to a topic."),
     "consume": Entry("consume:consume", "Print the records of a topic."),
+    "reassign": Entry("reassign.command:reassign", "Move partitions to other brokers."),
+    "elect-leaders": Entry(
+        "elect_leaders:elect_leaders", "Let preferred replicas, or any, lead partitions."
+    ),
     "agent": Entry("agent:agent", "Ship log files to topics."),
     "broker-config": Entry("broker_config:broker_config", "Show or change a broker's settings."),
     "dump-log": Entry("dump.command:dump_log", "Show what is in a log's files, and what is wrong."),

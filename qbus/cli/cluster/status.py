@@ -62,7 +62,7 @@ async def _local(layout: Layout, settings: "ClusterSettings") -> Document:
 
     document["brokers"] = [
         _broker(number, "127.0.0.1", settings.broker_port(number), is_up=False)
-        | told.get(number, {})
+        | {key: value for key, value in told.get(number, {}).items() if value is not None}
         | {"pid": pid(BROKER, number)}
         for number in settings.broker_ids
     ]

@@ -1,0 +1,67 @@
+"""`qbus elect-leaders`."""
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from .options import client_command
+from .output import emit, note, table
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from qbus.clients import Admin
+    from qbus.clients.types import TopicPartition
+
+
+@click.command("elect-leaders")
+@click.argument("names", metavar="[TOPIC[:PARTITION]]...", nargs=-1)
+@click.option("--all", "everything", is_flag=True, help="All partitions of all topics.")
+@click.option(
+    "--unclean",
+    is_flag=True,
+    help="Let any live replica lead partitions without a leader: records may be lost.",
+)
+@client_command
+async def elect_leaders(
+    *, names: tuple[str, ...], everything: bool, unclean: bool, bootstrap: str, as_json: bool
+) -> None:
+    """Let the preferred replica of each partition, the first in its list, lead it again."""
+    from .session import administration
+
+    if everything is bool(names):
+        raise click.UsageError("Name either topics or --all.")
+    if unclean:
+        note("unclean: what only replicas have that are down now is lost")
+    async with administration(bootstrap) as admin:
+        wanted = None if everything else await _places(admin, names)
+        elected = await admin.elect_leaders(wanted, unclean=unclean)
+    documents = [
+        {"topic": place.topic, "partition": place.partition, "elected": is_new}
+        for place, is_new in sorted(elected.items())
+    ]
+    emit(documents, _elections, as_json=as_json)
+
+
+async def _places(admin: "Admin", names: tuple[str, ...]) -> "list[TopicPartition]":
+    """The partitions that are named, each once; those of a whole topic where none is."""
+    from qbus.clients.types import TopicPartition
+
+    places: dict[TopicPartition, None] = {}
+    for name in names:
+        single = re.fullmatch(r"(.+):(\d+)", name, re.ASCII)
+        if single is not None:
+            places[TopicPartition(single[1], int(single[2]))] = None
+            continue
+        topic = await admin.describe_topic(name)
+        places |= dict.fromkeys(TopicPartition(name, one.index) for one in topic.partitions)
+    return list(places)
+
+
+def _elections(documents: list[dict[str, Any]]) -> "RenderableType":
+    changed = [one for one in documents if one["elected"]]
+    if not changed:
+        return "No partition needed another leader."
+    rows = ((one["topic"], one["partition"]) for one in changed)
+    return table("topic with a new leader", "#partition", rows=rows)

@@ -1,0 +1,1 @@
+"""`qbus reassign`: moving partitions to other brokers."""

@@ -1,0 +1,113 @@
+"""What the commands ask of the cluster, and the documents that come of it."""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from qbus.clients.types import TopicPartition
+from qbus.errors import ApiError
+
+from ..failures import Failure
+from .plans import Plan, plan_document, spread
+from .throttles import throttle, unthrottle
+
+if TYPE_CHECKING:
+    from qbus.clients import Admin, Reassignment
+
+Document = dict[str, Any]
+
+
+async def generate(
+    admin: "Admin", topics: Sequence[str], brokers: Collection[int], *, racks: bool
+) -> Document:
+    """A plan that spreads ``topics`` (none: all) over ``brokers`` (none: all)."""
+    nodes = {node.id: node.rack for node in (await admin.describe_cluster()).nodes}
+    if unknown := sorted(set(brokers) - nodes.keys()):
+        raise Failure(f"there is no broker {unknown[0]}: there are {sorted(nodes)}")
+    chosen = {node: nodes[node] if racks else None for node in brokers or nodes}
+    found = (
+        [*(await admin.describe_topics(topics)).values()]
+        if topics
+        else await admin.list_topics(internal=True)
+    )
+    current = {
+        TopicPartition(topic.name, partition.index): partition.replicas
+        for topic in found
+        for partition in topic.partitions
+    }
+    return plan_document(spread(current, chosen))
+
+
+async def execute(admin: "Admin", plan: Plan, rate: int | None) -> Document:
+    """Begin to move; tells where the partitions were, as a plan to go back."""
+    before = await replicas_of(admin, plan)
+    if rate is not None:
+        await throttle(admin, rate, before, plan)
+    try:
+        await admin.alter_reassignments(plan)
+    except ApiError:
+        if rate is not None and not await admin.list_reassignments(plan):
+            await unthrottle(admin, {place.topic for place in plan})
+        raise
+    return {"moving": plan_document(plan)["partitions"], "before": plan_document(before)}
+
+
+async def verify(admin: "Admin", plan: Plan, *, keep_throttle: bool) -> Document:
+    """How far it is. The throttle is lifted once nothing of the plan moves."""
+    moving = await admin.list_reassignments(plan)
+    now = await replicas_of(admin, plan)
+    partitions = [
+        {
+            "topic": place.topic,
+            "partition": place.partition,
+            "state": _state(place in moving, now[place], wanted),
+            "replicas": list(now[place]),
+        }
+        for place, wanted in sorted(plan.items())
+    ]
+    lifted = not moving and not keep_throttle
+    if lifted:
+        await unthrottle(admin, {place.topic for place in plan})
+    return {"partitions": partitions, "throttle_lifted": lifted}
+
+
+async def cancel(admin: "Admin", plan: Collection[TopicPartition] | None) -> list[Document]:
+    """Stop those of ``plan`` (None: all) that move, and lift the throttle; tells which."""
+    moving = await admin.list_reassignments(plan)
+    if moving:
+        await admin.cancel_reassignments(moving)
+    await unthrottle(admin, {place.topic for place in plan or moving})
+    return moves(moving)
+
+
+def moves(moving: "Mapping[TopicPartition, Reassignment]") -> list[Document]:
+    """What is on the move."""
+    return [
+        {
+            "topic": place.topic,
+            "partition": place.partition,
+            "replicas": list(move.replicas),
+            "adding": list(move.adding),
+            "removing": list(move.removing),
+        }
+        for place, move in sorted(moving.items())
+    ]
+
+
+async def replicas_of(admin: "Admin", plan: Collection[TopicPartition]) -> Plan:
+    """Where the partitions are; Failure if there is none of that number."""
+    described = await admin.describe_topics(sorted({place.topic for place in plan}))
+    found = {
+        TopicPartition(topic.name, partition.index): partition.replicas
+        for topic in described.values()
+        for partition in topic.partitions
+    }
+    for place in plan:
+        if place not in found:
+            raise Failure(f"topic {place.topic} has no partition {place.partition}")
+    return {place: found[place] for place in plan}
+
+
+def _state(is_moving: bool, now: Sequence[int], wanted: Sequence[int]) -> str:
+    if is_moving:
+        return "moving"
+    return "done" if tuple(now) == tuple(wanted) else "elsewhere"
