@@ -8,6 +8,9 @@ from ...metadata_image import BrokerInfo
 from .peer_connection import PeerConnection, PeerFailed
 from .settings import FetchSettings
 
+_CONNECT_S = 5.0
+"""After a cut, a new attempt finds its way sooner than one that has been waiting ever longer."""
+
 
 class Registered(Protocol):
     """What is known of the cluster's brokers."""
@@ -35,7 +38,7 @@ class Peers:
             info.host,
             info.port,
             client_id=f"broker-{settings.node_id}-fetcher",
-            timeout=settings.timeout_s,
+            timeout=min(settings.timeout_s, _CONNECT_S),
             max_frame=settings.max_frame,
             receive_buffer=settings.receive_buffer,
         )
