@@ -23,6 +23,7 @@ log = logging.getLogger(__name__)
 
 READ_BYTES = 256 * 1024
 """How much of one file is read at a time, before it is the next one's turn."""
+_FEWEST_BYTES = 4096
 _FIRST_PAUSE = 0.1
 _LONGEST_PAUSE = 5.0
 
@@ -105,7 +106,8 @@ class Lane:
             if port.limiter.delay(port.clock.monotonic()) or not port.budget.has_room:
                 break
             file = self._ready.popleft()
-            chunk = port.take(file, min(READ_BYTES, self._half - parcel.size))
+            most = max(_FEWEST_BYTES, min(READ_BYTES, self._half - parcel.size))
+            chunk = port.take(file, most)
             if chunk is None:
                 continue
             self._ready.append(file)

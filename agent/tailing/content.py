@@ -7,6 +7,7 @@ from typing import Protocol
 
 _GZIP = 16 + zlib.MAX_WBITS
 _READ_BYTES = 64 * 1024
+_PAGE_BYTES = 4096
 
 
 class Content(Protocol):
@@ -36,11 +37,18 @@ class PlainContent:
     def next_data(self, offset: int) -> int | None:
         """Behind the hole that begins at ``offset``, if there is one (lseek(2), SEEK_DATA)."""
         try:
-            return os.lseek(self._file, offset, os.SEEK_DATA)
+            return os.lseek(self._file, self._end_of_nulls(offset), os.SEEK_DATA)
         except OSError as error:
             if error.errno == errno.ENXIO:
                 return None
             return offset  # a file system that knows no holes
+
+    def _end_of_nulls(self, offset: int) -> int:
+        """Where a hole begins that only NUL bytes of the same page come before, else ``offset``."""
+        hole = os.lseek(self._file, offset, os.SEEK_HOLE)
+        if not 0 < hole - offset < _PAGE_BYTES or hole >= os.fstat(self._file).st_size:
+            return offset
+        return offset if os.pread(self._file, hole - offset, offset).strip(b"\0") else hole
 
 
 class GzipContent:

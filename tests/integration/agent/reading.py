@@ -6,22 +6,25 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from qbus.aio import Consumer
 
+from .writers import Writer
+
 _PATIENCE = 60.0
 
 
 class Arrivals:
     """Everything that arrives in a topic."""
 
-    def __init__(self, consumer: Consumer) -> None:
+    def __init__(self, consumer: Consumer, writer: Writer) -> None:
         self._consumer = consumer
+        self._writer = writer
         self.values: list[bytes] = []
         self.seen: set[bytes] = set()
 
     @classmethod
-    async def of(cls, consumer: Consumer, topic: str, partitions: int = 3) -> "Arrivals":
-        """Read a topic from its start."""
-        consumer.assign((topic, index, 0) for index in range(partitions))
-        return cls(consumer)
+    async def of(cls, consumer: Consumer, topic: str, writer: Writer) -> "Arrivals":
+        """Read a topic of three partitions from its start, and tell the writer how far it came."""
+        consumer.assign((topic, index, 0) for index in range(3))
+        return cls(consumer, writer)
 
     async def until(self, count: int) -> None:
         """Read until so many different values have arrived."""
@@ -49,6 +52,8 @@ class Arrivals:
             found = [record.value or b"" for record in part]
             self.values += found
             self.seen.update(found)
+            latest = max(int(value.split(b" ", 1)[0]) for value in found)
+            self._writer.arrived = max(self._writer.arrived, latest)
 
 
 def check(arrived: Sequence[bytes], written: Mapping[int, Sequence[bytes]]) -> int:

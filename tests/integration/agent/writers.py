@@ -13,14 +13,15 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Self
 
-LINES_A_FILE = 400
+LINES_A_FILE = 200
 
 
 class Writer:
     """Writes lines of one log until told to stop, and rotates it after so many of them.
 
-    ``handing_over`` is set while an agent follows the file. A writer that hides its files, so that
-    only who follows them has them still, does not rotate while it is not.
+    ``handing_over`` is set while an agent is not about to be killed, ``arrived`` is the latest file
+    of which a line has arrived. A writer that hides its files, so that only who follows them has
+    them still, does not rotate while nobody does.
     """
 
     pattern = "app.log*"
@@ -32,6 +33,7 @@ class Writer:
         self.lines: dict[int, list[bytes]] = defaultdict(list)
         self.generation = 0
         self.handing_over = threading.Event()
+        self.arrived = -1
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run)
         self.open()
@@ -48,6 +50,11 @@ class Writer:
         self._stopped.set()
         self._thread.join()
         self.file.close()
+
+    @property
+    def is_followed(self) -> bool:
+        """Whether an agent has the file open, and will go on to."""
+        return self.handing_over.is_set() and self.arrived >= self.generation
 
     @property
     def handed_over(self) -> list[bytes]:
@@ -126,10 +133,8 @@ class RenameAway(Rename):
 
     pattern = "app.log"
 
-    pattern = "app.log"
-
     def rotate(self) -> None:
-        if self.handing_over.is_set():
+        if self.is_followed:
             super().rotate()
 
 
@@ -141,10 +146,8 @@ class Delete(Writer):
 
     pattern = "app.log"
 
-    pattern = "app.log"
-
     def rotate(self) -> None:
-        if self.handing_over.is_set():
+        if self.is_followed:
             self.path.unlink()
             for _ in range(self.random.randrange(3)):
                 self._write_line()
@@ -158,8 +161,6 @@ class Symlink(Writer):
 
     pattern = "app.log"
 
-    pattern = "app.log"
-
     def open(self) -> None:
         target = self.directory / f"target-{self.generation:05d}"
         self.file = target.open("ab", buffering=0)
@@ -168,7 +169,7 @@ class Symlink(Writer):
         link.rename(self.path)
 
     def rotate(self) -> None:
-        if self.handing_over.is_set():
+        if self.is_followed:
             self.file.close()
             self.next_generation()
             self.open()

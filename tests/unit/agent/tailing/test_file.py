@@ -1,0 +1,222 @@
+"""A file that is followed, on a real file system."""
+
+import gzip
+import os
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from qbus.agent.config import Source, Tailing
+from qbus.agent.positions import Position, Positions
+from qbus.agent.tailing.file import TailedFile
+from qbus.agent.tailing.following import Change
+from qbus.agent.tailing.framing import Flush
+from qbus.agent.tailing.identity import Identity
+from qbus.agent.tailing.source import SourceReader
+from qbus.clock import ManualClock
+
+Follow = Callable[..., TailedFile]
+MOST = 64
+
+
+@pytest.fixture
+def follow(tmp_path: Path) -> Follow:
+    positions = Positions(tmp_path / "data", ManualClock())
+
+    def follow(path: Path, **settings: object) -> TailedFile:
+        config = Source(paths=(str(path),), topic="lines", **settings)  # type: ignore[arg-type]
+        source = SourceReader(config, Tailing(), positions, "host")
+        position = Position(Identity.of(path.stat()), "lines", str(path))
+        positions.add(position)
+        return TailedFile(str(path), position, source)
+
+    return follow
+
+
+def read(file: TailedFile) -> list[bytes]:
+    """All records that there are now."""
+    file.look(0.0)
+    found: list[bytes] = []
+    while (chunk := file.take(MOST)) is not None:
+        found += chunk.values
+        file.acknowledge(chunk)
+    return found
+
+
+def append(path: Path, data: bytes) -> None:
+    with path.open("ab") as file:
+        file.write(data)
+
+
+def test_an_unfinished_line_is_read_when_it_is_finished(tmp_path: Path, follow: Follow) -> None:
+    path = tmp_path / "a.log"
+    path.write_bytes(b"one\ntw")
+    file = follow(path)
+    assert read(file) == [b"one"]
+    assert (file.rest, file.position.offset) == (2, 4)
+    append(path, b"o\n")
+    assert read(file) == [b"two"]
+    assert file.is_read
+
+
+def test_it_goes_on_after_it_was_closed(tmp_path: Path, follow: Follow) -> None:
+    path = tmp_path / "a.log"
+    path.write_bytes(b"one\n")
+    file = follow(path)
+    read(file)
+    file.close()
+    append(path, b"two\n")
+    assert read(file) == [b"two"]
+
+
+def test_an_emptied_file_is_read_from_its_start(tmp_path: Path, follow: Follow) -> None:
+    path = tmp_path / "a.log"
+    path.write_bytes(b"one\ntwo\n")
+    file = follow(path)
+    read(file)
+    path.write_bytes(b"three\n")
+    assert file.look(0.0) is Change.RESTARTED
+    assert read(file) == [b"three"]
+    former = file.position.former
+    assert former is not None
+    assert former[1:] == (8, (8, zlib.crc32(b"one\ntwo\n")))
+
+
+def test_a_file_that_was_emptied_and_is_larger_again_is_noticed(
+    tmp_path: Path, follow: Follow
+) -> None:
+    path = tmp_path / "a.log"
+    path.write_bytes(b"one\ntwo\n")
+    file = follow(path)
+    read(file)
+    path.write_bytes(b"another one\nanother two\n")
+    assert read(file) == [b"another one", b"another two"]
+
+
+def test_what_was_on_its_way_when_it_was_emptied_moves_no_position(
+    tmp_path: Path, follow: Follow
+) -> None:
+    path = tmp_path / "a.log"
+    path.write_bytes(b"one\ntwo\n")
+    file = follow(path)
+    file.look(0.0)
+    chunk = file.take(MOST)
+    assert chunk is not None
+    path.write_bytes(b"three\n")
+    file.look(0.0)
+    file.acknowledge(chunk)
+    assert file.position.offset == 0
+
+
+def test_acknowledgements_out_of_order_count_when_the_first_is_there(
+    tmp_path: Path, follow: Follow
+) -> None:
+    path = tmp_path / "a.log"
+    path.write_bytes(b"x" * 60 + b"\n" + b"y" * 60 + b"\n")
+    file = follow(path)
+    file.look(0.0)
+    first, second = file.take(MOST), file.take(MOST)
+    assert first is not None
+    assert second is not None
+    file.acknowledge(second)
+    assert file.position.offset == 0
+    file.acknowledge(first)
+    assert file.position.offset == 122
+
+
+def test_another_file_at_its_path_is_not_read_for_it(tmp_path: Path, follow: Follow) -> None:
+    path = tmp_path / "a.log"
+    path.write_bytes(b"one\n")
+    file = follow(path)
+    path.rename(tmp_path / "a.log.1")
+    path.write_bytes(b"two\n")
+    with pytest.raises(FileNotFoundError):
+        file.look(0.0)
+
+
+def test_a_deleted_file_is_read_to_its_end(tmp_path: Path, follow: Follow) -> None:
+    path = tmp_path / "a.log"
+    path.write_bytes(b"one\n")
+    file = follow(path)
+    file.look(0.0)
+    append(path, b"two\nthr")
+    path.unlink()
+    assert read(file) == [b"one", b"two"]
+    assert file.is_gone
+    file.flush = Flush.ALL
+    assert read(file) == [b"thr"]
+
+
+def test_a_fifo_is_never_waited_for(tmp_path: Path, follow: Follow) -> None:
+    path = tmp_path / "a.log"
+    os.mkfifo(path)
+    with pytest.raises(FileNotFoundError):
+        follow(path).look(0.0)
+
+
+@pytest.mark.parametrize("size", [100, 5000, 100_000])
+def test_a_long_line_is_cut_in_bounded_steps(tmp_path: Path, follow: Follow, size: int) -> None:
+    path = tmp_path / "a.log"
+    path.write_bytes(b"a" * size)
+    file = follow(path, line_limit_bytes=32, line_too_long="truncate", truncation_marker="..")
+    assert read(file) == []
+    append(path, b"\nnext\n")
+    assert read(file) == [b"a" * 30 + b"..", b"next"]
+    assert file.position.offset == size + 6
+
+
+def test_a_long_line_is_split_in_bounded_steps(tmp_path: Path, follow: Follow) -> None:
+    path = tmp_path / "a.log"
+    path.write_bytes(b"a" * 1000 + b"\nnext\n")
+    values = read(follow(path, line_limit_bytes=32))
+    assert max(map(len, values)) == 32
+    assert b"".join(values) == b"a" * 1000 + b"next"
+
+
+def test_a_hole_is_passed_over(tmp_path: Path, follow: Follow) -> None:
+    path = tmp_path / "a.log"
+    path.write_bytes(b"before\n")
+    file = follow(path)
+    read(file)
+    with path.open("r+b") as sparse:
+        sparse.seek(100_000_000)
+        sparse.write(b"after\n")
+    if path.stat().st_blocks * 512 > 10_000_000:
+        pytest.skip("a file system without holes")
+    values = read(file)
+    assert values[-1].endswith(b"after")
+    assert sum(map(len, values)) < 100_000
+
+
+def test_packed_lines_are_read_once(tmp_path: Path, follow: Follow) -> None:
+    path = tmp_path / "a.log.gz"
+    lines = [b"line %d" % number for number in range(500)]
+    path.write_bytes(
+        gzip.compress(b"\n".join(lines[:250]) + b"\n") + gzip.compress(b"\n".join(lines[250:]))
+    )
+    file = follow(path, gzip=True)
+    assert read(file) == lines
+    assert file.is_read
+    file.note_if_done()
+    assert file.position.is_done
+
+
+def test_a_packed_file_that_is_being_made_is_waited_for(tmp_path: Path, follow: Follow) -> None:
+    path = tmp_path / "a.log.gz"
+    packed = gzip.compress(b"".join(b"%d\n" % number for number in range(1000)))
+    path.write_bytes(packed[:800])
+    file = follow(path, gzip=True)
+    values = read(file)
+    assert not file.is_read
+    append(path, packed[800:])
+    assert values + read(file) == [b"%d" % number for number in range(1000)]
+    assert file.is_read
+
+
+def test_what_is_no_gzip_is_an_error(tmp_path: Path, follow: Follow) -> None:
+    path = tmp_path / "a.log.gz"
+    path.write_bytes(b"plain text")
+    with pytest.raises(OSError, match="damaged gzip"):
+        read(follow(path, gzip=True))
