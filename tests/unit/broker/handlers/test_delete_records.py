@@ -1,5 +1,6 @@
 """DeleteRecords: the log's start moves forward, for good."""
 
+import asyncio
 import errno
 import os
 
@@ -16,15 +17,22 @@ from qbus.wire.messages.delete_records import (
     DeleteRecordsTopic,
 )
 from tests.support.data_plane import DataPlane
+from tests.support.following import OTHER, THIRD, Follower, at, lead, put, state
 from tests.support.logs import batch
 
 
 async def delete(
-    plane: DataPlane, offset: int, *, version: int = 2, topic: str = "orders", index: int = 0
+    plane: DataPlane,
+    offset: int,
+    *,
+    version: int = 2,
+    topic: str = "orders",
+    index: int = 0,
+    timeout_ms: int = 1000,
 ) -> DeleteRecordsPartitionResult:
     wanted = DeleteRecordsPartition(partition_index=index, offset=offset)
     request = DeleteRecordsRequest(
-        topics=[DeleteRecordsTopic(name=topic, partitions=[wanted])], timeout_ms=1000
+        topics=[DeleteRecordsTopic(name=topic, partitions=[wanted])], timeout_ms=timeout_ms
     )
     response = await plane.call(ApiKey.DELETE_RECORDS, version, request)
     result: DeleteRecordsPartitionResult = response.topics[0].partitions[0]
@@ -105,3 +113,55 @@ async def test_what_is_not_on_stable_storage_cannot_be_deleted(plane: DataPlane)
 async def test_unknown_partitions(plane: DataPlane, orders: Partition) -> None:
     result = await delete(plane, 1, index=1)
     assert ErrorCode(result.error_code) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+class TestFollowers:
+    """Records are gone once they are gone everywhere."""
+
+    @pytest.fixture
+    async def followed(self, plane: DataPlane) -> tuple[Partition, list[Follower]]:
+        partition = await lead(plane)
+        partition.append(batch(b"a", b"b"), 1)
+        followers = [Follower(plane, node) for node in (OTHER, THIRD)]
+        for follower in followers:
+            await follower.fetch(at(2))
+        return partition, followers
+
+    async def test_the_answer_waits_for_all_that_live(
+        self, plane: DataPlane, followed: tuple[Partition, list[Follower]]
+    ) -> None:
+        _, (one, other) = followed
+        deleting = asyncio.ensure_future(delete(plane, 2, timeout_ms=60_000))
+        told = await one.fetch(wait_ms=60_000)
+        assert told[0].log_start_offset == 2
+        await one.fetch(at(2, log_start=2))
+        assert not deleting.done()
+        await other.fetch(at(2, log_start=2))
+        result = await deleting
+        assert (result.error_code, result.low_watermark) == (0, 2)
+
+    async def test_who_is_gone_is_not_waited_for(
+        self, plane: DataPlane, followed: tuple[Partition, list[Follower]]
+    ) -> None:
+        del plane.metadata.brokers[THIRD]
+        deleting = asyncio.ensure_future(delete(plane, 2, timeout_ms=60_000))
+        await followed[1][0].fetch(wait_ms=60_000)
+        await followed[1][0].fetch(at(2, log_start=2))
+        assert (await deleting).low_watermark == 2
+
+    async def test_the_time_runs_out(
+        self, plane: DataPlane, followed: tuple[Partition, list[Follower]]
+    ) -> None:
+        result = await delete(plane, 2, timeout_ms=1)
+        assert ErrorCode(result.error_code) is ErrorCode.REQUEST_TIMED_OUT
+        assert result.low_watermark == 0
+        assert not followed[0].start_waiters
+
+    async def test_another_leader_answers_it(
+        self, plane: DataPlane, followed: tuple[Partition, list[Follower]]
+    ) -> None:
+        deleting = asyncio.ensure_future(delete(plane, 2, timeout_ms=60_000))
+        await followed[1][0].fetch(wait_ms=60_000)
+        await put(plane, state(leader=OTHER, leader_epoch=1, version=1))
+        result = await deleting
+        assert ErrorCode(result.error_code) is ErrorCode.NOT_LEADER_OR_FOLLOWER
