@@ -4,6 +4,7 @@ import itertools
 import threading
 import time
 from collections.abc import Sequence
+from functools import partial
 
 from tests.support.waiting import wait_until
 
@@ -96,15 +97,16 @@ class _Sending:
     def run(self, stop: threading.Event) -> None:
         try:
             client = open_producer(*self._where)
-            try:
-                self._keep_sending(client, stop)
-            except Exception as error:
-                self.history.errors.append(f"{self.name} gave up: {error!r}")
-            client.close(_GIVES_UP - 20)
         except Exception as error:
             self.failure = error
+            return
+        for step in (partial(self._keep_sending, stop), _close):
+            try:
+                step(client)
+            except Exception as error:
+                self.history.errors.append(f"{self.name} gave up: {error!r}")
 
-    def _keep_sending(self, client: ProducerClient, stop: threading.Event) -> None:
+    def _keep_sending(self, stop: threading.Event, client: ProducerClient) -> None:
         for first in itertools.count(step=_BURST):
             if self._open < _OPEN_LIMIT:
                 for number in range(first, first + _BURST):
@@ -130,6 +132,10 @@ class _Sending:
                 self._open -= 1
 
         client.send(record.partition, value, told)
+
+
+def _close(client: ProducerClient) -> None:
+    client.close(_GIVES_UP - 20)
 
 
 class _Reading:

@@ -69,14 +69,18 @@ class ConfluentConsumer(ConsumerClient):
                 "topic.metadata.refresh.interval.ms": 1_000,
             }
         )
+        self._errors: list[ck.KafkaError] = []
         self._consumer.assign([ck.TopicPartition(topic, one, 0) for one in partitions])
 
     def poll(self) -> dict[int, Records]:
+        if self._errors:
+            raise ck.KafkaException(self._errors.pop(0))
         found: defaultdict[int, list[tuple[int, bytes]]] = defaultdict(list)
         for message in self._consumer.consume(1_000, POLL_SECONDS):
             error = message.error()
             if error is not None:
-                raise ck.KafkaException(error)
+                self._errors.append(error)  # told next time: what came along with it counts
+                continue
             partition, offset = message.partition(), message.offset()
             assert partition is not None
             assert offset is not None
