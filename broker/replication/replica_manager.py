@@ -18,6 +18,7 @@ from .flusher import Flusher
 from .hosting import NOTHING, Hosting
 from .isr_changes import IsrChanges
 from .lazy_fetchers import LazyFetchers
+from .leader_throttle import LeaderThrottle
 from .metadata import Metadata
 from .partition import NO_EPOCH, Partition, Session
 from .replica_sessions import ReplicaSessions
@@ -56,7 +57,8 @@ class ReplicaManager:
         hosting = Hosting(config, node_id, logs, metadata, self._make_partition, roles)
         self._hosting = hosting
         self._topics = hosting.topics
-        self.sessions = ReplicaSessions(self, self._is_registered)
+        throttle = LeaderThrottle(node_id, config, metadata, clock)
+        self.sessions = ReplicaSessions(self, self._is_registered, throttle)
         max_lag_s = config.replica_lag_time_max_ms / 1000
         self.isr_changes = IsrChanges(store, metadata, self.sessions, hosting, clock, max_lag_s)
         self.disqualification = Disqualification(node_id, store, metadata, hosting)

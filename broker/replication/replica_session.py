@@ -20,6 +20,7 @@ from qbus.wire.messages.fetch import (
 )
 
 from .fetch_reader import NO_OFFSET, NO_RECORDS, FetchReader
+from .leader_throttle import LeaderThrottle
 from .partition import Partition
 from .replica_target import FollowedPartition, ReplicaTarget
 
@@ -56,7 +57,12 @@ class ReplicaSession:
     """
 
     def __init__(
-        self, session_id: int, replica_id: int, broker_epoch: int, partitions: Partitions
+        self,
+        session_id: int,
+        replica_id: int,
+        broker_epoch: int,
+        partitions: Partitions,
+        throttle: LeaderThrottle,
     ) -> None:
         self.session_id = session_id
         self.replica_id = replica_id
@@ -66,6 +72,7 @@ class ReplicaSession:
         self.pending = 0
         self.waiting: Waiting | None = None
         self._partitions = partitions
+        self._throttle = throttle
         self._followed: dict[tuple[bytes, int], FollowedPartition] = {}
         self._news: dict[FollowedPartition, None] = {}
         self._hints: dict[FollowedPartition, PartitionData] = {}
@@ -179,6 +186,10 @@ class ReplicaSession:
         if partition is None:
             data.error_code = self._partitions.why_missing(*followed.key)
             reader.failed = True
+        elif not followed.has_all and self._throttle.applies(partition, self.replica_id):
+            if not self._throttle.is_exhausted:
+                reader.read(ReplicaTarget(partition, followed.wanted, data))
+                self._throttle.spend(reader.size - before)
         else:
             reader.read(ReplicaTarget(partition, followed.wanted, data))
         if data.error_code:  # until the follower does without, or it is over

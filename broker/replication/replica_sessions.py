@@ -6,6 +6,7 @@ from random import Random
 from qbus.errors import ApiError, ErrorCode
 from qbus.wire.messages.fetch import FetchRequest
 
+from .leader_throttle import LeaderThrottle
 from .replica_session import Partitions, ReplicaSession
 
 NO_SESSION = 0
@@ -27,10 +28,15 @@ class ReplicaSessions:
     """
 
     def __init__(
-        self, partitions: Partitions, is_live: IsLive, random: Random | None = None
+        self,
+        partitions: Partitions,
+        is_live: IsLive,
+        throttle: LeaderThrottle,
+        random: Random | None = None,
     ) -> None:
         self._partitions = partitions
         self._is_live = is_live
+        self._throttle = throttle
         self._random = random or Random()  # noqa: S311 - ids are told apart, nothing is guarded
         self._sessions: dict[int, ReplicaSession] = {}
 
@@ -61,7 +67,7 @@ class ReplicaSessions:
         if request.session_epoch in {NEW_EPOCH, FINAL_EPOCH}:
             self._close(request.session_id)
             if request.session_epoch == FINAL_EPOCH:
-                return ReplicaSession(NO_SESSION, replica, broker_epoch, self._partitions)
+                return self._new(NO_SESSION, replica, broker_epoch)
             return self._begin(replica, broker_epoch, now)
         session = self._sessions.get(request.session_id)
         if session is None or (session.replica_id, session.broker_epoch) != (replica, broker_epoch):
@@ -91,9 +97,12 @@ class ReplicaSessions:
         session_id = self._random.randint(1, _MAX_ID)
         while session_id in self._sessions:
             session_id = self._random.randint(1, _MAX_ID)
-        session = ReplicaSession(session_id, replica, broker_epoch, self._partitions)
+        session = self._new(session_id, replica, broker_epoch)
         self._sessions[session_id] = session
         return session
+
+    def _new(self, session_id: int, replica: int, broker_epoch: int) -> ReplicaSession:
+        return ReplicaSession(session_id, replica, broker_epoch, self._partitions, self._throttle)
 
     def _close(self, session_id: int) -> None:
         session = self._sessions.pop(session_id, None)
