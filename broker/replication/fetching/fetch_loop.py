@@ -95,6 +95,9 @@ class FetchLoop:
                 else:
                     _log.debug("broker %d: %s; again in %.2f s", self._leader_id, error, pause)
                 await asyncio.sleep(pause)
+            except Exception:  # noqa: BLE001 - without replication there is no service
+                _log.exception("following broker %d failed", self._leader_id)
+                await asyncio.sleep(self._backoff.failed())
             finally:
                 self._connection = None
 

@@ -76,7 +76,9 @@ class ReplicaFetchers:
             rest_s=settings.backoff_s,
         )
         one.asked_at = before.asked_at if before is not None else None
-        fetcher = self._fetchers.get(leader_id) or self._new_fetcher(leader_id)
+        fetcher = self._fetchers.get(leader_id)
+        if fetcher is None:
+            fetcher = self._new_fetcher(leader_id)
         self._followed[partition] = fetcher, one
         fetcher.follow(one)
 

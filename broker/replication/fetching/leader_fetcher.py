@@ -205,9 +205,11 @@ class LeaderFetcher:
                 await self._settling.settle(connection, waiting)
         except PeerFailed as error:
             _log.debug("cannot be settled with broker %d: %s", self._leader_id, error)
-            for one in waiting:
-                if _is_waiting(one):
-                    self._rest(one, one.backoff.failed())
+        except Exception:  # noqa: BLE001 - it is tried again
+            _log.exception("settling with broker %d failed", self._leader_id)
+        for one in waiting:
+            if _is_waiting(one):
+                self._rest(one, one.backoff.failed())
 
     def _spawn(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from qbus.broker.replication.truncation import agree
 from qbus.errors import ErrorCode
 from qbus.records import set_base_offset
 from qbus.wire import ApiKey
@@ -261,3 +262,24 @@ async def test_a_defect_in_one_partition_is_no_others(
     scene.follow(fine)
     await scene.copied(fine, leader)
     await eventually(lambda: scene.gauge("failed_replicas") == 1)
+
+
+async def test_a_defect_in_settling_is_tried_again(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leader = await scene.leader()
+    led = leader.lead()
+    partition = scene.partition()
+    partition.log.append_as_follower(memoryview(led.append(b"a")))
+    led.append(b"b")
+    defects = [RuntimeError("a defect")]
+
+    def agrees(*known: object) -> object:
+        if defects:
+            raise defects.pop()
+        return agree(*known)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("qbus.broker.replication.fetching.settling.agree", agrees)
+    scene.follow(partition)
+    await scene.copied(partition, leader)
+    assert not defects
