@@ -25,9 +25,10 @@ class Content(Protocol):
 class PlainContent:
     """A file as it is."""
 
-    end: int | None = None
+    __slots__ = ("_file", "end")
 
     def __init__(self, file: int) -> None:
+        self.end: int | None = None
         self._file = file
 
     def read(self, offset: int, size: int) -> bytes:

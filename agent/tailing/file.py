@@ -15,7 +15,7 @@ from .following import Change, compare
 from .framing import Flush, Frame
 from .identity import Fingerprint, Identity
 from .source import Labels, SourceReader
-from .spans import Spans
+from .spans import NONE, Spans
 
 _TAIL_BYTES = 256
 _NEWLINE = 10
@@ -102,7 +102,7 @@ class TailedFile:
         self.retry_at = 0.0
         self.flush = Flush.NOTHING
         self.spans = Spans()
-        self.former_spans = Spans()
+        self.former_spans = NONE
         self.is_new = False
         self.original: Position | None = None
         self.labels: Labels | None = None
