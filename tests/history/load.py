@@ -59,7 +59,7 @@ class Load:
         for thread in self._threads:
             thread.start()
 
-    def wait_busy(self, timeout: float = 60.0) -> None:
+    def wait_busy(self, timeout: float = 120.0) -> None:
         """Wait until every producer was answered and every consumer was handed something."""
         wait_until(lambda: all(loop.is_busy() for loop in self._loops), "a load that runs", timeout)
 

@@ -1,7 +1,10 @@
-"""A cluster for all tests that leave it whole, and a fresh topic under load for each."""
+"""A cluster of its own for each test, and a topic on it under load.
 
-import itertools
+What one test breaks is no other's affair, and a second try starts from nothing.
+"""
+
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -11,8 +14,6 @@ from tests.support.namespaces import Network
 
 from .run import Run
 from .targets import Cluster, cluster, names
-
-_numbers = itertools.count()
 
 
 @pytest.fixture(scope="session")
@@ -25,20 +26,14 @@ def target(request: pytest.FixtureRequest) -> str:
     return name
 
 
-@pytest.fixture(scope="module")
-def running(target: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """Three brokers."""
-    with cluster(target, tmp_path_factory.mktemp("faults")) as whole:
-        yield whole
+@pytest.fixture
+def run(target: str, tmp_path: Path) -> Iterator[Run]:
+    """Three brokers under load."""
+    with cluster(target, tmp_path) as whole:
+        yield from _run(whole, None)
 
 
 @pytest.fixture
-def run(running: Cluster) -> Iterator[Run]:
-    """A topic on them under load."""
-    yield from _run(running, None)
-
-
-@pytest.fixture(scope="module")
 def network(target: str) -> Iterator[Network]:
     """A namespace for each broker and for the ZooKeeper."""
     if reason := namespaces.missing():
@@ -47,27 +42,18 @@ def network(target: str) -> Iterator[Network]:
         yield network
 
 
-@pytest.fixture(scope="module")
-def networked(
-    target: str, network: Network, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Cluster]:
-    """Three brokers and a ZooKeeper in these."""
-    with cluster(target, tmp_path_factory.mktemp("faults"), network) as whole:
-        yield whole
-
-
 @pytest.fixture
-def networked_run(networked: Cluster, network: Network) -> Iterator[Run]:
-    """A topic on them under load."""
-    yield from _run(networked, network)
+def networked_run(target: str, network: Network, tmp_path: Path) -> Iterator[Run]:
+    """Three brokers and a ZooKeeper in these, under load."""
+    with cluster(target, tmp_path, network) as whole:
+        yield from _run(whole, network)
 
 
 def _run(whole: Cluster, network: Network | None) -> Iterator[Run]:
-    run = Run(whole, f"faults-{next(_numbers)}")
+    run = Run(whole, "faults")
     run.network = network
     try:
         run.start()
         yield run
     finally:
         run.close()
-        run.heal()

@@ -10,7 +10,7 @@ from tests.support.waiting import wait_until
 from .run import Run
 from .targets import SESSION
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
 NODES = {1, 2, 3}
 ZOOKEEPER = "zk1"

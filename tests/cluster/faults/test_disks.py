@@ -14,7 +14,7 @@ from .replicas import batches
 from .run import Run
 from .targets import cluster
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
 _NODE = 2
 

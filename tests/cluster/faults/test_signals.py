@@ -4,7 +4,7 @@ import pytest
 
 from .run import Run
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
 
 def test_a_leader_is_killed(run: Run) -> None:
