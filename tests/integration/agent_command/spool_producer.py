@@ -5,7 +5,7 @@ Each value is printed once its delivery says that it is kept.
 
 import sys
 
-from qbus import Producer, Spooled
+from qbus import Producer, QbusError, Spooled
 
 
 def main(bootstrap: str, directory: str, topic: str) -> None:
@@ -13,7 +13,9 @@ def main(bootstrap: str, directory: str, topic: str) -> None:
     with Producer(
         bootstrap, spool_dir=directory, delivery_timeout_ms=150, request_timeout_ms=500
     ) as producer:
-        print("ready", producer.send(topic, b"ready", partition=0).result().offset, flush=True)
+        while not is_ready(producer, topic):
+            pass
+        print("ready", flush=True)
         number = 0
         while True:
             sent = [
@@ -24,6 +26,15 @@ def main(bootstrap: str, directory: str, topic: str) -> None:
                 if isinstance(delivery.exception(), Spooled):
                     print(value, flush=True)
             number += 5
+
+
+def is_ready(producer: Producer, topic: str) -> bool:
+    """Whether it knows the topic, and can deliver in so short a time."""
+    try:
+        producer.send(topic, b"ready", partition=0).result()
+    except QbusError:
+        return False
+    return True
 
 
 if __name__ == "__main__":
