@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from uuid import uuid4
@@ -47,12 +47,20 @@ class Bus:
         admin.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result(30)
 
     def produce(self, *values: str) -> None:
+        self.begin_to_produce(*values)()
+
+    def begin_to_produce(self, *values: str) -> Callable[[], None]:
+        """Send; what is returned waits for all to be acknowledged."""
         errors: list[object] = []
         producer = ck.Producer({"bootstrap.servers": self.broker.bootstrap, "linger.ms": 5})
         for value in values:
             producer.produce(TOPIC, value, on_delivery=lambda error, _: errors.append(error))
-        assert producer.flush(60) == 0
-        assert errors == [None] * len(values)
+
+        def finish() -> None:
+            assert producer.flush(60) == 0
+            assert errors == [None] * len(values)
+
+        return finish
 
     def consume(self, count: int) -> list[str]:
         """Read on as the group, and commit."""
@@ -184,9 +192,10 @@ def test_it_goes_on_when_zookeeper_was_away(server: ZooKeeperProcess, tmp_path: 
         read = bus.consume(10)
         server.kill()
         wait_until(lambda: "suspended" in bus.broker.log_text(), "the broker notices")
-        bus.produce(*numbers(10, 20))
+        finish = bus.begin_to_produce(*numbers(10, 20))
         server.start()
         wait_until(lambda: bus.broker.log_text().count(": connected") == 2, "the session to go on")
+        finish()
         bus.create_topic("another")
         bus.produce(*numbers(20, 30))
         read += bus.consume(20)
