@@ -8,9 +8,11 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from click.testing import CliRunner, Result
 
 from qbus.agent.control import CentralControl, Configured, LastGood, config_path, status_path
 from qbus.agent.control.central import store_opener
+from qbus.cli.root import qbus
 from qbus.metadata import Create, MetadataStore, Node, Set
 from qbus.metadata.zookeeper import ZooKeeperAddress
 from qbus.metadata.zookeeper.store import ZooKeeperStore
@@ -144,6 +146,35 @@ def test_a_change_reaches_all_agents_and_a_bad_one_changes_nothing(
 def refusal(cluster: Cluster, name: str) -> str | None:
     reason: str | None = cluster.status(name).get("configuration", {}).get("reason")
     return reason
+
+
+def test_operators_set_show_and_remove_configurations(cluster: Cluster, tmp_path: Path) -> None:
+    path = tmp_path / "web.toml"
+    path.write_text('topic = "t"\n[[source]]\npaths = ["/a.log"]  # ours\n')
+
+    def qbus_agent(*arguments: str) -> Result:
+        return CliRunner().invoke(
+            qbus, ["agent", *arguments, "--zookeeper", cluster.address], catch_exceptions=False
+        )
+
+    assert "web has no configuration" in qbus_agent("config", "get", "web").stderr
+    assert qbus_agent("config", "set", "web", str(path)).exit_code == 0
+    assert qbus_agent("config", "get", "web").stdout == path.read_text()
+    assert qbus_agent("config", "set", "web", str(path), "--if-version", "0").exit_code == 0
+    conflict = qbus_agent("config", "set", "web", str(path), "--if-version", "0")
+    assert conflict.exit_code == 1
+    assert "changed by somebody else" in conflict.stderr
+    good = path.read_text()
+    path.write_text(good + "gizp = true\n")
+    refused = qbus_agent("config", "set", "web", str(path))
+    assert refused.exit_code == 1
+    assert "source[1].gizp: no such field; did you mean gzip?" in refused.stderr
+    assert qbus_agent("config", "get", "web").stdout == good
+    assert json.loads(qbus_agent("config", "get", "web", "--json").stdout)["version"] == 1
+    assert "No agent is connected" in qbus_agent("status").stdout
+    assert "no agent x is connected" in qbus_agent("status", "x").stderr
+    assert qbus_agent("config", "delete", "web").exit_code == 0
+    assert qbus_agent("config", "delete", "web").exit_code == 1
 
 
 def test_an_agent_starts_and_ships_without_zookeeper_and_is_back_when_that_is(
