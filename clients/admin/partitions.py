@@ -10,6 +10,12 @@ from qbus.wire.messages.alter_partition_reassignments import (
     ReassignablePartition,
     ReassignableTopic,
 )
+from qbus.wire.messages.describe_topic_partitions import (
+    Cursor,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    TopicRequest,
+)
 from qbus.wire.messages.elect_leaders import (
     ElectLeadersRequest,
     ElectLeadersResponse,
@@ -153,6 +159,37 @@ class Partitions(AdminBase):
                     False if not_needed else error or True
                 )
         return succeeded(outcomes)
+
+    async def eligible_leaders(
+        self, topics: Iterable[str]
+    ) -> dict[TopicPartition, tuple[int, ...]]:
+        """The brokers that could lead each partition of ``topics`` though not in sync (KIP-966).
+
+        Empty where the cluster keeps no such list, or does not tell.
+        """
+        wanted = [TopicRequest(name=topic) for topic in sorted(set(topics))]
+        found: dict[TopicPartition, tuple[int, ...]] = {}
+        cursor: Cursor | None = None
+        while wanted:
+            request = DescribeTopicPartitionsRequest(topics=wanted, cursor=cursor)
+
+            async def attempt(
+                request: DescribeTopicPartitionsRequest = request,
+            ) -> DescribeTopicPartitionsResponse:
+                response: DescribeTopicPartitionsResponse = await self._cluster.ask_any(
+                    ApiKey.DESCRIBE_TOPIC_PARTITIONS, request
+                )
+                return response
+
+            page = await retrying(attempt, self._cluster.request_timeout)
+            for topic in page.topics:
+                for one in topic.partitions:
+                    place = TopicPartition(topic.name or "", one.partition_index)
+                    found[place] = tuple(one.eligible_leader_replicas or ())
+            cursor = page.next_cursor
+            if cursor is None:
+                break
+        return found
 
 
 def _listed(brokers: Sequence[int] | None) -> list[int] | None:

@@ -62,6 +62,7 @@ class Admin:
     cancel_reassignments = blocking(_Admin.cancel_reassignments)
     list_reassignments = blocking(_Admin.list_reassignments)
     elect_leaders = blocking(_Admin.elect_leaders)
+    eligible_leaders = blocking(_Admin.eligible_leaders)
 
     list_offsets = blocking(_Admin.list_offsets)
     delete_records = blocking(_Admin.delete_records)

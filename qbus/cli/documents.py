@@ -40,11 +40,12 @@ def topic_description(
     config: Iterable[ConfigEntry],
     offsets: Mapping[int, tuple[int, int]],
     sizes: Mapping[int, int],
+    eligible: Mapping[int, Iterable[int]],
 ) -> Document:
     """A topic whole: settings that are not the default, and each partition.
 
-    ``offsets`` holds the start and end offset, ``sizes`` the bytes on disk, of each partition that
-    told them.
+    ``offsets`` holds the start and end offset, ``sizes`` the bytes on disk, ``eligible`` the
+    brokers that could lead though not in sync, of each partition that told them.
     """
     return {
         "name": topic.name,
@@ -56,6 +57,7 @@ def topic_description(
                 partition,
                 offsets.get(partition.index, (None, None)),
                 sizes.get(partition.index),
+                eligible.get(partition.index),
             )
             for partition in topic.partitions
         ],
@@ -63,7 +65,10 @@ def topic_description(
 
 
 def _partition(
-    partition: PartitionDescription, ends: tuple[int | None, int | None], size: int | None
+    partition: PartitionDescription,
+    ends: tuple[int | None, int | None],
+    size: int | None,
+    eligible: Iterable[int] | None,
 ) -> Document:
     return {
         "partition": partition.index,
@@ -71,6 +76,7 @@ def _partition(
         "leader_epoch": partition.leader_epoch,
         "replicas": list(partition.replicas),
         "isr": list(partition.isr),
+        "elr": None if eligible is None else list(eligible),
         "offline_replicas": list(partition.offline_replicas),
         "start_offset": ends[0],
         "end_offset": ends[1],

@@ -87,18 +87,33 @@ async def list_topics(*, internal: bool, bootstrap: str, as_json: bool) -> None:
 
 @topic.command()
 @click.argument("names", metavar="[NAME]...", nargs=-1)
+@click.option("--under-replicated", is_flag=True, help="Only where a replica is not in sync.")
+@click.option("--unavailable", is_flag=True, help="Only where nobody leads.")
+@click.option(
+    "--under-min-isr", is_flag=True, help="Only where fewer than min.insync.replicas are in sync."
+)
 @client_command
-async def describe(*, names: tuple[str, ...], bootstrap: str, as_json: bool) -> None:
-    """Show topics: settings, partitions, offsets and sizes.
+async def describe(
+    *,
+    names: tuple[str, ...],
+    under_replicated: bool,
+    unavailable: bool,
+    under_min_isr: bool,
+    bootstrap: str,
+    as_json: bool,
+) -> None:
+    """Show topics: settings, partitions, replicas, offsets and sizes.
 
-    Without a NAME: every topic.
+    Without a NAME: every topic. Of several of the filters, a partition has to pass one.
     """
     from .session import administration
     from .topic_details import describe_topics
     from .topic_tables import topic_descriptions
+    from .unhealthy import Filters
 
+    filters = Filters(under_replicated, unavailable, under_min_isr)
     async with administration(bootstrap) as admin:
-        documents = await describe_topics(admin, names)
+        documents = await describe_topics(admin, names, filters)
     emit(documents, topic_descriptions, as_json=as_json)
 
 

@@ -1,6 +1,7 @@
 """Everything there is to say about topics, gathered from several requests."""
 
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from qbus.clients import PartialFailure
@@ -8,23 +9,32 @@ from qbus.clients.types import EARLIEST, LATEST, ConfigKind, TopicPartition
 from qbus.errors import ApiError
 
 from .documents import Document, topic_description
+from .unhealthy import EVERYTHING, Filters
 
 if TYPE_CHECKING:
     from qbus.clients import Admin
-    from qbus.clients.types import TopicDescription
+    from qbus.clients.types import ConfigEntry, TopicDescription
 
 T = TypeVar("T")
 
 
-async def describe_topics(admin: "Admin", names: Sequence[str]) -> list[Document]:
+async def describe_topics(
+    admin: "Admin", names: Sequence[str], filters: Filters = EVERYTHING
+) -> list[Document]:
     """Describe the topics called ``names``, or every topic when there are none.
 
-    Offsets and sizes that nobody can tell at the moment are left out.
+    Only partitions that ``filters`` choose, and topics that have such ones. Offsets and sizes that
+    nobody can tell at the moment are left out.
     """
     topics: Sequence[TopicDescription] = (
         [*(await admin.describe_topics(names)).values()] if names else await admin.list_topics()
     )
     configs = await admin.describe_configs((ConfigKind.TOPIC, topic.name) for topic in topics)
+    topics = [
+        chosen
+        for topic in topics
+        if (chosen := _chosen(topic, configs[ConfigKind.TOPIC, topic.name], filters)).partitions
+    ]
     led = [
         TopicPartition(topic.name, partition.index)
         for topic in topics
@@ -34,6 +44,7 @@ async def describe_topics(admin: "Admin", names: Sequence[str]) -> list[Document
     starts = await _told(admin.list_offsets(dict.fromkeys(led, EARLIEST)))
     ends = await _told(admin.list_offsets(dict.fromkeys(led, LATEST)))
     sizes = await _sizes(admin)
+    eligible = await _told(admin.eligible_leaders(topic.name for topic in topics))
     return [
         topic_description(
             topic,
@@ -44,9 +55,20 @@ async def describe_topics(admin: "Admin", names: Sequence[str]) -> list[Document
                 if place in starts and place in ends
             },
             {place.partition: sizes[place] for place in _places(topic) if place in sizes},
+            {place.partition: eligible[place] for place in _places(topic) if place in eligible},
         )
         for topic in topics
     ]
+
+
+def _chosen(
+    topic: "TopicDescription", config: Iterable["ConfigEntry"], filters: Filters
+) -> "TopicDescription":
+    """The topic with the partitions that ``filters`` choose."""
+    values = {entry.name: entry.value for entry in config}
+    min_isr = int(values.get("min.insync.replicas") or 1)
+    kept = tuple(one for one in topic.partitions if filters.chooses(one, min_isr))
+    return replace(topic, partitions=kept)
 
 
 def _places(topic: "TopicDescription") -> list[TopicPartition]:

@@ -27,6 +27,8 @@ def topic_descriptions(topics: list[dict[str, Any]]) -> "RenderableType":
     """A table of partitions for each topic, below a line about the whole."""
     from rich.console import Group
 
+    if not topics:
+        return "No such partitions."
     parts: list[RenderableType] = []
     for topic in topics:
         if parts:
@@ -63,6 +65,7 @@ def _partitions(partitions: Iterable[dict[str, Any]]) -> "RenderableType":
         "#epoch",
         "replicas",
         "in sync",
+        "eligible",
         "#start offset",
         "#end offset",
         "#size",
@@ -73,6 +76,7 @@ def _partitions(partitions: Iterable[dict[str, Any]]) -> "RenderableType":
                 p["leader_epoch"],
                 p["replicas"],
                 p["isr"],
+                p["elr"],
                 p["start_offset"],
                 p["end_offset"],
                 None if p["size"] is None else format_size(p["size"]),

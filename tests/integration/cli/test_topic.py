@@ -24,6 +24,7 @@ def test_a_topic_from_its_creation_to_its_end(qbus: Qbus) -> None:
         "leader_epoch": 0,
         "replicas": [1],
         "isr": [1],
+        "elr": [],
         "offline_replicas": [],
         "start_offset": 0,
         "end_offset": 0,

@@ -72,7 +72,7 @@ def test_a_topic_in_a_list() -> None:
 
 
 def test_a_topic_whole_knows_what_it_does_not_know() -> None:
-    document = topic_description(TOPIC, [SET, DEFAULT], {0: (5, 9)}, {0: 100})
+    document = topic_description(TOPIC, [SET, DEFAULT], {0: (5, 9)}, {0: 100}, {0: (3,)})
     assert document["config"] == {"retention.ms": "1000"}
     first, second = document["partitions"]
     assert (first["leader"], first["start_offset"], first["end_offset"], first["size"]) == (
@@ -84,6 +84,7 @@ def test_a_topic_whole_knows_what_it_does_not_know() -> None:
         "leader_epoch": 4,
         "replicas": [1, 2],
         "isr": [],
+        "elr": None,
         "offline_replicas": [1, 2],
         "start_offset": None,
         "end_offset": None,
@@ -92,12 +93,12 @@ def test_a_topic_whole_knows_what_it_does_not_know() -> None:
 
 
 def test_the_tables_of_topics() -> None:
-    document = topic_description(TOPIC, [SET], {0: (5, 9)}, {0: 1500})
+    document = topic_description(TOPIC, [SET], {0: (5, 9)}, {0: 1500}, {0: (3,)})
     lines = shown(topic_tables.topic_descriptions([document]))
     assert lines[0][:6] == ["logs", "2", "partitions,", "4", "records,", "1.5"]
     assert lines[1] == ["retention.ms=1000"]
-    assert ["0", "1", "3", "1,2", "1", "5", "9", "1.5", "KB"] in lines
-    assert ["1", "-", "4", "1,2", "-", "-", "-", "-"] in lines
+    assert ["0", "1", "3", "1,2", "1", "3", "5", "9", "1.5", "KB"] in lines
+    assert ["1", "-", "4", "1,2", "-", "-", "-", "-", "-"] in lines
     assert shown(topic_tables.topic_list([topic_summary(TOPIC)]))[-1][:3] == ["logs", "2", "2"]
 
 
@@ -105,6 +106,7 @@ def test_the_tables_of_topics() -> None:
     ("renderable", "words"),
     [
         (topic_tables.topic_list([]), "No topics yet"),
+        (topic_tables.topic_descriptions([]), "No such partitions"),
         (group_tables.group_list([]), "No groups yet"),
         (setting_tables.settings([]), "Every setting has its default"),
     ],

@@ -7,6 +7,7 @@ from uuid import UUID
 import pytest
 
 from qbus.cli.topic_details import describe_topics
+from qbus.cli.unhealthy import Filters
 from qbus.clients import ConnectionFailed, PartialFailure
 from qbus.clients.types import (
     LogDir,
@@ -27,6 +28,7 @@ class Admin:
     def __init__(self) -> None:
         self.offsets_failure: ApiError | None = None
         self.sizes_failure: ApiError | None = None
+        self.eligible_failure: ApiError | None = None
 
     async def describe_topics(self, names: Iterable[str]) -> dict[str, TopicDescription]:
         partitions = tuple(
@@ -49,6 +51,11 @@ class Admin:
         if self.sizes_failure is not None:
             raise self.sizes_failure
         return [LogDir(1, "/data", True, -1, -1, SIZES)]
+
+    async def eligible_leaders(self, topics: Iterable[str]) -> dict[TopicPartition, tuple[int]]:
+        if self.eligible_failure is not None:
+            raise self.eligible_failure
+        return {TopicPartition(topic, 2): (1,) for topic in topics}
 
 
 async def said(admin: Admin) -> list[tuple[int | None, int | None]]:
@@ -87,3 +94,18 @@ async def test_brokers_that_do_not_tell_sizes() -> None:
     half = LogDir(1, "/data", True, -1, -1, (ReplicaSize("t", 0, 10),))
     admin.sizes_failure = PartialFailure({2: ConnectionFailed("gone")}, {1: [half]})
     assert await said(admin) == [(7, 10), (7, None), (None, None)]
+
+
+async def test_who_could_lead_though_not_in_sync() -> None:
+    admin = Admin()
+    (document,) = await describe_topics(admin, ["t"])  # type: ignore[arg-type]
+    assert [p["elr"] for p in document["partitions"]] == [None, None, [1]]
+    admin.eligible_failure = ConnectionFailed("gone")
+    (document,) = await describe_topics(admin, ["t"])  # type: ignore[arg-type]
+    assert [p["elr"] for p in document["partitions"]] == [None, None, None]
+
+
+async def test_only_what_an_operator_looks_for() -> None:
+    (document,) = await describe_topics(Admin(), ["t"], Filters(unavailable=True))  # type: ignore[arg-type]
+    assert [p["partition"] for p in document["partitions"]] == [2]
+    assert await describe_topics(Admin(), ["t"], Filters(under_replicated=True)) == []  # type: ignore[arg-type]

@@ -10,6 +10,12 @@ from qbus.wire.messages.alter_partition_reassignments import (
     ReassignablePartitionResponse,
     ReassignableTopicResponse,
 )
+from qbus.wire.messages.describe_topic_partitions import (
+    Cursor,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+)
 from qbus.wire.messages.elect_leaders import (
     ElectLeadersResponse,
     PartitionResult,
@@ -148,3 +154,30 @@ async def test_an_election_is_refused_as_a_whole() -> None:
             await admin.elect_leaders()
         assert caught.value.code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED
         assert codes == []
+
+
+def described(index: int, *eligible: int, more: bool = False) -> DescribeTopicPartitionsResponse:
+    return DescribeTopicPartitionsResponse(
+        topics=[
+            DescribeTopicPartitionsResponseTopic(
+                name="t",
+                partitions=[
+                    DescribeTopicPartitionsResponsePartition(
+                        partition_index=index, eligible_leader_replicas=list(eligible)
+                    )
+                ],
+            )
+        ],
+        next_cursor=Cursor(topic_name="t", partition_index=index + 1) if more else None,
+    )
+
+
+async def test_who_could_lead_is_told_page_by_page() -> None:
+    pages = [described(0, 3, more=True), described(1)]
+    async with FakeBroker() as broker, Admin(broker.bootstrap) as admin:
+        broker.handlers[ApiKey.DESCRIBE_TOPIC_PARTITIONS] = lambda request: pages[
+            request.cursor.partition_index if request.cursor else 0
+        ]
+        assert await admin.eligible_leaders(["t"]) == {FIRST: (3,), SECOND: ()}
+        assert len(broker.asked(ApiKey.DESCRIBE_TOPIC_PARTITIONS)) == 2
+        assert await admin.eligible_leaders([]) == {}
