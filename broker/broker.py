@@ -20,7 +20,7 @@ from .controller import (
     ensure_cluster_id,
     fence,
     give_up,
-    offline_partitions,
+    leaderless_partitions,
     register_broker,
     unregister_broker,
 )
@@ -203,9 +203,9 @@ class Broker:
             lambda: controller.elections,
         )
         metrics.gauge(
-            "offline_partitions",
+            "leaderless_partitions",
             "Partitions of the cluster that no broker leads that lives",
-            lambda: offline_partitions(self.metadata),
+            lambda: leaderless_partitions(self.metadata),
         )
 
     @property

@@ -2,7 +2,7 @@
 
 from .configs import Edit, EditKind, edit, replace
 from .controller import ConfigChange, Controller, Growth, Reassignment
-from .elections import offline_partitions
+from .elections import leaderless_partitions
 from .preferred import ElectionType
 from .registration import (
     announce_stop,
@@ -32,7 +32,7 @@ __all__ = [
     "ensure_cluster_id",
     "fence",
     "give_up",
-    "offline_partitions",
+    "leaderless_partitions",
     "register_broker",
     "replace",
     "unregister_broker",

@@ -98,7 +98,7 @@ def _due(partition: PartitionInfo, view: View, rules: TopicRules) -> PartitionSt
     return elected if elected.leader != NO_LEADER or state.leader != NO_LEADER else state
 
 
-def offline_partitions(metadata: MetadataCache) -> int:
+def leaderless_partitions(metadata: MetadataCache) -> int:
     """How many partitions of the cluster nobody leads who lives."""
     live = metadata.brokers
     return sum(
