@@ -1,9 +1,21 @@
 """How far one file was delivered to one topic."""
 
 import json
+from dataclasses import dataclass
 from typing import Any, Self
 
 from ..tailing.identity import NOTHING, Fingerprint, Identity
+
+_FORMERS = 8
+
+
+@dataclass(slots=True)
+class Former:
+    """What was in a file before it was emptied, and how far that was delivered."""
+
+    fingerprint: Fingerprint
+    offset: int
+    tail: tuple[int, int]
 
 
 class Position:
@@ -12,13 +24,13 @@ class Position:
     offset: everything before it is acknowledged, in bytes (of a gzip file: of what is in it).
     tail: length and CRC-32 of the last bytes before it, to know a copy of the file by.
     partition: where its records go, whatever becomes of the topic; -1: not chosen yet.
-    former: fingerprint, offset and tail of what was in the file before it was emptied.
+    formers: what was in the file before it was emptied, the latest last.
     is_done: nothing will come any more. seen_at: when it was last there, ms since the epoch.
     """
 
     __slots__ = (
         "fingerprint",
-        "former",
+        "formers",
         "identity",
         "is_done",
         "number",
@@ -39,14 +51,15 @@ class Position:
         self.partition = -1
         self.offset = 0
         self.tail = (0, 0)
-        self.former: tuple[Fingerprint, int, tuple[int, int]] | None = None
+        self.formers: list[Former] = []
         self.is_done = False
         self.seen_at = 0
 
     def restart(self, fingerprint: Fingerprint = NOTHING) -> None:
         """It is another file now, or emptied: begin anew."""
-        if self.offset:
-            self.former = (self.fingerprint, self.offset, self.tail)
+        if self.fingerprint.length:
+            former = Former(self.fingerprint, self.offset, self.tail)
+            self.formers = [*self.formers, former][-_FORMERS:]
         self.offset = 0
         self.tail = (0, 0)
         self.is_done = False
@@ -64,7 +77,7 @@ class Position:
             "partition": self.partition,
             "offset": self.offset,
             "tail": self.tail,
-            "former": self.former,
+            "formers": [[one.fingerprint, one.offset, one.tail] for one in self.formers],
             "done": self.is_done,
             "seen": self.seen_at,
         }
@@ -82,10 +95,9 @@ class Position:
         position.offset = int(document["offset"])
         size, crc = document["tail"]
         position.tail = (int(size), int(crc))
-        if document["former"] is not None:
-            (length, digest), offset, (size, crc) = document["former"]
+        for (length, digest), offset, (size, crc) in document["formers"]:
             fingerprint = Fingerprint(int(length), str(digest))
-            position.former = (fingerprint, int(offset), (int(size), int(crc)))
+            position.formers.append(Former(fingerprint, int(offset), (int(size), int(crc))))
         position.is_done = bool(document["done"])
         position.seen_at = int(document["seen"])
         return position

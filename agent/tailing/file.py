@@ -9,17 +9,18 @@ import zlib
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ..positions.position import Position
+from ..positions.position import Former, Position
 from .content import Content, GzipContent, PlainContent, open_regular
 from .following import Change, compare
 from .framing import Flush, Frame
 from .identity import Fingerprint, Identity
 from .source import Labels, SourceReader
-from .spans import NONE, Spans
+from .spans import Spans
 
 _TAIL_BYTES = 256
 _NEWLINE = 10
 _PAGE_BYTES = 4096
+_NO_FORMERS: dict[int, tuple[Former, Spans]] = {}
 
 
 class Chunk(NamedTuple):
@@ -102,7 +103,7 @@ class TailedFile:
         self.retry_at = 0.0
         self.flush = Flush.NOTHING
         self.spans = Spans()
-        self.former_spans = NONE
+        self.former_spans: dict[int, tuple[Former, Spans]] = _NO_FORMERS
         self.is_new = False
         self.original: Position | None = None
         self.labels: Labels | None = None
@@ -176,11 +177,14 @@ class TailedFile:
 
     def restart(self, fingerprint: Fingerprint) -> None:
         """It is read from the start, for it is another file, or was emptied."""
-        self.incarnation += 1
         self.read = self.rest = self.scanned = 0
         self.has_lines = False
-        self.former_spans, self.spans = self.spans, Spans()
         self.position.restart(fingerprint)
+        if self.spans:
+            self.former_spans = dict(self.former_spans)
+            self.former_spans[self.incarnation] = (self.position.formers[-1], self.spans)
+            self.spans = Spans()
+        self.incarnation += 1
         self.source.positions.change(self.position)
 
     def take(self, most: int) -> Chunk | None:
@@ -225,11 +229,14 @@ class TailedFile:
                 position.offset, position.tail = reached
                 self.source.positions.move(position)
             self.note_if_done()
-        elif chunk.incarnation == self.incarnation - 1:
-            reached = self.former_spans.acknowledge(chunk.end)
-            if reached is not None and position.former is not None:
-                position.former = (position.former[0], *reached)
+        elif chunk.incarnation in self.former_spans:
+            former, spans = self.former_spans[chunk.incarnation]
+            reached = spans.acknowledge(chunk.end)
+            if reached is not None:
+                former.offset, former.tail = reached
                 self.source.positions.change(position)
+            if not spans:
+                del self.former_spans[chunk.incarnation]
 
     def note_if_done(self) -> None:
         """Remember of a gzip file that was delivered whole that it was."""

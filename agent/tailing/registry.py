@@ -139,10 +139,11 @@ class Registry:
         A copy's name is longer, so that no two files wait for each other.
         """
         file = self.files.get((position.identity, position.topic))
-        found = []
-        if position.former is not None:
-            is_settled = file is None or not file.former_spans
-            found.append(Original(*position.former, is_read=True, has_ended=is_settled))
+        is_settled = file is None or not file.former_spans
+        found = [
+            Original(one.fingerprint, one.offset, one.tail, is_read=True, has_ended=is_settled)
+            for one in reversed(position.formers)
+        ]
         if copy is None or len(position.path) < len(copy.path):
             is_read = file is None or (file.is_read and not file.spans)
             has_ended = file is None or (file.is_gone and is_read)

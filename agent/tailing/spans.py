@@ -32,7 +32,3 @@ class Spans:
         while self._spans and self._spans[0][1][0]:
             reached, _ = self._spans.pop(0)
         return reached
-
-
-NONE = Spans()
-"""Nothing on its way; nothing is ever added."""

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from qbus.agent.positions import Position, Positions, PositionsLocked
+from qbus.agent.positions.position import Former
 from qbus.agent.positions.positions import EXPIRY_MS, FILE_NAME
 from qbus.agent.tailing.identity import Fingerprint, Identity
 from qbus.clock import ManualClock
@@ -35,7 +36,7 @@ def test_what_was_written_is_found_again(tmp_path: Path) -> None:
     found = opened(tmp_path).find(ONE, "lines")
     assert found is not None
     assert found.to_json() == position.to_json()
-    assert found.former == (Fingerprint.of(b"head"), 500, (4, 77))
+    assert found.formers == [Former(Fingerprint.of(b"head"), 500, (4, 77))]
 
 
 def test_moves_are_small_and_the_last_one_counts(tmp_path: Path) -> None:

@@ -79,9 +79,8 @@ def test_an_emptied_file_is_read_from_its_start(tmp_path: Path, follow: Follow) 
     path.write_bytes(b"three\n")
     assert file.look(0.0) is Change.RESTARTED
     assert read(file) == [b"three"]
-    former = file.position.former
-    assert former is not None
-    assert former[1:] == (8, (8, zlib.crc32(b"one\ntwo\n")))
+    (former,) = file.position.formers
+    assert (former.offset, former.tail) == (8, (8, zlib.crc32(b"one\ntwo\n")))
 
 
 def test_a_file_that_was_emptied_and_is_larger_again_is_noticed(
@@ -108,6 +107,7 @@ def test_what_was_on_its_way_when_it_was_emptied_moves_no_position(
     file.look(0.0)
     file.acknowledge(chunk)
     assert file.position.offset == 0
+    assert file.position.formers[0].offset == 8, "its copy is read from there"
 
 
 def test_acknowledgements_out_of_order_count_when_the_first_is_there(
