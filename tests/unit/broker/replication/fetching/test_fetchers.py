@@ -40,9 +40,8 @@ def _reaches(partition: Partition, end: int) -> bool:
     return log_end(partition) == end
 
 
-async def another_is_copied(scene: Scene, leader: FakeLeader) -> None:
+async def another_is_copied(scene: Scene, another: Partition, leader: FakeLeader) -> None:
     """Requests come and go meanwhile."""
-    another = scene.partition(3)
     leader.lead(3).append(b"z")
     scene.follow(another)
     await scene.copied(another, leader)
@@ -84,7 +83,7 @@ async def test_after_the_first_request_only_what_is_different_is_named(scene: Sc
     for partition in partitions:
         leader.lead(partition.index)
         scene.follow(partition)
-    await eventually(lambda: len(leader.fetches) == 2)
+    await eventually(lambda: len(leader.fetches) >= 2)
     assert [asked(leader, index) for index in range(3)] == [[0], [0], [0]]
     leader.partitions[ORDERS, 1].append(b"a")
     leader.moved()
@@ -98,12 +97,12 @@ async def test_what_is_not_stable_is_not_asked_beyond(scene: Scene) -> None:
     """Asking is acknowledging."""
     leader = await scene.leader()
     leader.lead().append(b"a")
-    partition = scene.partition(durable=True)
+    partition, another = scene.partition(durable=True), scene.partition(3)
     scene.disk.hold_syncs()
     scene.follow(partition)
     await eventually(lambda: log_end(partition) == 1)
     await eventually(lambda: scene.disk.syncing.acquire(blocking=False))
-    await another_is_copied(scene, leader)
+    await another_is_copied(scene, another, leader)
     assert asked(leader) == [0]
     scene.disk.release_syncs()
     await eventually(lambda: asked(leader) == [0, 1])
@@ -134,12 +133,12 @@ async def test_records_that_were_never_flushed_are_before_anything_is_asked(scen
     """A leader that follows now has acknowledged nothing of it as a follower."""
     leader = await scene.leader()
     led = leader.lead()
-    partition = scene.partition(durable=True)
+    partition, another = scene.partition(durable=True), scene.partition(3)
     partition.log.append_as_follower(memoryview(led.append(b"a")))
     scene.disk.hold_syncs()
     scene.follow(partition)
     await eventually(lambda: scene.disk.syncing.acquire(blocking=False))
-    await another_is_copied(scene, leader)
+    await another_is_copied(scene, another, leader)
     assert asked(leader) == []
     scene.disk.release_syncs()
     await eventually(lambda: asked(leader) == [1])
@@ -151,7 +150,7 @@ async def test_a_new_partition_does_not_wait_until_the_others_have_news(scene: S
     leader.lead(0)
     leader.lead(1).append(b"a")
     scene.follow(first)
-    await eventually(lambda: len(leader.fetches) == 2)
+    await eventually(lambda: len(leader.fetches) >= 2)
     scene.follow(second)
     await scene.copied(second, leader)
 
@@ -162,7 +161,7 @@ async def test_what_is_followed_no_more_is_forgotten(scene: Scene) -> None:
     for partition in (stays, goes):
         leader.lead(partition.index)
         scene.follow(partition)
-    await eventually(lambda: len(leader.fetches) == 2)
+    await eventually(lambda: len(leader.fetches) >= 2)
     scene.fetchers.forget(goes)
     leader.partitions[ORDERS, 0].append(b"a")
     leader.partitions[ORDERS, 1].append(b"a")
@@ -178,7 +177,7 @@ async def test_a_leader_that_lost_its_session_is_asked_for_everything(scene: Sce
     partition = scene.partition()
     led = leader.lead()
     scene.follow(partition)
-    await eventually(lambda: len(leader.fetches) == 2)
+    await eventually(lambda: len(leader.fetches) >= 2)
     leader.forget_sessions()
     led.append(b"a")
     leader.moved()
@@ -221,13 +220,13 @@ async def test_a_new_leader_is_followed_and_the_old_one_is_not_heard(scene: Scen
 async def test_an_answer_that_comes_after_a_change_of_roles_is_void(scene: Scene) -> None:
     leader = await scene.leader()
     led = leader.lead()
-    partition = scene.partition()
+    partition, another = scene.partition(), scene.partition(3)
     scene.follow(partition)
-    await eventually(lambda: len(leader.fetches) == 2)
+    await eventually(lambda: len(leader.fetches) >= 2)
     partition.follow(OTHER, 1)  # the fetchers are told a moment later
     led.append(b"late")
     leader.moved()
-    await another_is_copied(scene, leader)
+    await another_is_copied(scene, another, leader)
     assert log_end(partition) == 0
 
 
@@ -260,7 +259,7 @@ async def test_nothing_is_copied_after_the_end(scene: Scene) -> None:
     partition = scene.partition()
     leader.lead()
     scene.follow(partition)
-    await eventually(lambda: len(leader.fetches) == 2)
+    await eventually(lambda: len(leader.fetches) >= 2)
     await scene.fetchers.stop()
     leader.partitions[ORDERS, 0].append(b"a")
     leader.moved()
