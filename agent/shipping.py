@@ -96,14 +96,14 @@ class Spools:
         """Begin anew if anything that matters here is another."""
         if self._config is not None and _of_spools(config) == _of_spools(self._config):
             return
+        sender = SpoolSender(config.bootstrap, config.delivery) if config.spools else None
         await self.stop(_SPOOL_PAUSE_S)
-        self._config = config
-        if not config.spools:
+        self._config, self._sender = config, sender
+        if sender is None:
             return
-        self._sender = SpoolSender(config.bootstrap, config.delivery)
         poll_s = config.tailing.poll_interval_ms / 1000
         for spool in config.spools:
-            shipper = SpoolShipper(Path(spool.directory), self._sender, self._aside, poll_s)
+            shipper = SpoolShipper(Path(spool.directory), sender, self._aside, poll_s)
             self._shippers.append((shipper, asyncio.create_task(shipper.run())))
 
     def status(self) -> tuple[SpoolStatus, ...]:

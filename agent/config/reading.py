@@ -13,6 +13,7 @@ from .config import AgentConfig
 from .field import settings_of
 
 _BOOTSTRAP = settings_of(AgentConfig)["bootstrap"]
+_WITHOUT_LEVELS = frozenset({"none", "snappy"})
 
 MAX_BYTES = 512 * 1024
 """The longest configuration, in bytes of TOML: a node of ZooKeeper has to hold it."""
@@ -97,6 +98,12 @@ def _whole(config: AgentConfig) -> AgentConfig:
                 f"source[{number}].truncation_marker = {source.truncation_marker!r}:"
                 " expected less than line_limit_bytes"
             )
+    delivery = config.delivery
+    if delivery.compression_level is not None and delivery.compression in _WITHOUT_LEVELS:
+        raise ConfigError(
+            f"delivery.compression_level = {delivery.compression_level}:"
+            f" compression {delivery.compression} has no levels"
+        )
     directories = [spool.directory.rstrip("/") for spool in config.spools]
     for number, directory in enumerate(directories, 1):
         if directory in directories[: number - 1]:

@@ -60,11 +60,14 @@ class Configured:
         try:
             config = parse(text, **self.defaults)
             check_environment(config, self.environ)
+        except ConfigError as error:
+            self._refuse(origin, error)
+            return False
+        try:
             await self.apply(config)
         except (QbusError, OSError) as error:
             self._refuse(origin, error)
-            if not isinstance(error, ConfigError):
-                await self._restore()
+            await self._restore()
             return False
         self.text, self.config, self.origin = text, config, origin
         self.refused, self.reason = None, None

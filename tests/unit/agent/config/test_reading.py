@@ -106,6 +106,10 @@ def test_what_is_written_is_read_back() -> None:
         (HEAD + SOURCE + "pahts = []", r"source\[1\]\.pahts: no such field; did you mean paths\?"),
         (HEAD + SOURCE + SOURCE + "x = 1", r"source\[2\]\.x: no such field; there are paths, "),
         (HEAD + SOURCE + '[delivery]\ncompression = "br"', "delivery.compression = 'br': expected"),
+        (
+            HEAD + SOURCE + '[delivery]\ncompression = "snappy"\ncompression_level = 1',
+            "delivery.compression_level = 1: compression snappy has no levels",
+        ),
         (HEAD + SOURCE + "[delivery]\nacks = 1", "delivery.acks: no such field"),
         (HEAD + "delivery = 3\n" + SOURCE, "delivery = 3: expected a table"),
         (HEAD + '[[spool]]\ndirectory = "x"', r"spool\[1\]\.directory = 'x': expected an absolute"),
