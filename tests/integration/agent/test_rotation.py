@@ -2,12 +2,14 @@
 
 import asyncio
 import random
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from qbus.aio import Consumer
 from tests.support.agent_process import AgentProcess
+from tests.support.eventually import eventually
 
 from .reading import Arrivals, check
 from .writers import KINDS, Writer
@@ -44,9 +46,11 @@ async def ship(kind: str, *, kills: int, bootstrap: str, topic: str, logs: Path)
                 writer.handing_over.clear()  # what only the agent has dies with it
                 await arrivals.have(writer.handed_over)
                 agent.kill()
+                before = writer.count
                 await asyncio.sleep(chance.random() * 0.2)
                 agent.start()
-                await arrivals.until(len(arrivals.seen) + 1)
+                await eventually(partial(writer.has_more_than, before))
+                await arrivals.have([writer.latest])  # so the new agent follows the file
                 writer.handing_over.set()
             target = writer.generation + 2
             while writer.generation < target:

@@ -62,9 +62,18 @@ class Writer:
         return [line for number in range(self.generation) for line in self.lines[number]]
 
     @property
+    def latest(self) -> bytes:
+        """The last line of all."""
+        return next(lines[-1] for _, lines in sorted(self.lines.items(), reverse=True) if lines)
+
+    @property
     def count(self) -> int:
         """How many lines were written."""
         return sum(map(len, list(self.lines.values())))
+
+    def has_more_than(self, count: int) -> bool:
+        """Whether more lines than that were written."""
+        return self.count > count
 
     def open(self) -> None:
         """Begin a new file."""
