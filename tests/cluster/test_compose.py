@@ -1,0 +1,88 @@
+"""The containers of docker/: the file is what it says, and runs where there is an engine."""
+
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from qbus.cli.broker import broker
+
+pytestmark = pytest.mark.integration
+
+DOCKER = Path(__file__).parents[2] / "docker"
+COMPOSE = DOCKER / "compose.yaml"
+
+
+def engine_missing() -> str | None:
+    """Why no containers can be run here, if so."""
+    if shutil.which("docker") is None:
+        return "no Docker engine: there is no 'docker' on the PATH"
+    done = subprocess.run(["docker", "info"], capture_output=True, text=True, check=False)
+    return f"no Docker engine: {done.stderr.strip()}" if done.returncode else None
+
+
+@pytest.fixture(scope="module")
+def document() -> Any:
+    yaml = pytest.importorskip("yaml", reason="PyYAML is not installed")
+    return yaml.safe_load(COMPOSE.read_text())
+
+
+def test_three_zookeepers_and_three_brokers(document: Any) -> None:
+    numbers = (1, 2, 3)
+    names = [f"zookeeper-{n}" for n in numbers] + [f"broker-{n}" for n in numbers]
+    assert list(document["services"]) == names
+    for n in numbers:
+        zookeeper = document["services"][f"zookeeper-{n}"]
+        assert zookeeper["environment"]["ZOO_MY_ID"] == n
+        assert re.findall(r"server\.(\d)", zookeeper["environment"]["ZOO_SERVERS"]) == list("123")
+        assert zookeeper["healthcheck"]["test"]
+
+
+def test_brokers_are_given_what_they_know(document: Any) -> None:
+    known = {option for parameter in broker.params for option in parameter.opts}
+    for n in (1, 2, 3):
+        service = document["services"][f"broker-{n}"]
+        command, *options = service["command"]
+        given = dict(option.split("=", 1) for option in options if "--option" not in option)
+        assert command == "broker"
+        assert {option.split("=", 1)[0] for option in options} <= known
+        assert given["--node-id"] == str(n)
+        assert given["--advertise"] == f"broker-{n}:{9091 + n}"
+        assert given["--listen"] == f"0.0.0.0:{9091 + n}"
+        assert given["--zookeeper"].count(",") == 2
+        assert f"127.0.0.1:{9091 + n}:{9091 + n}" in service["ports"]
+        assert set(service["depends_on"]) == {"zookeeper-1", "zookeeper-2", "zookeeper-3"}
+
+
+def test_all_that_is_stored_is_in_volumes(document: Any) -> None:
+    used = {
+        volume.partition(":")[0]
+        for service in document["services"].values()
+        for volume in service["volumes"]
+    }
+    assert used == set(document["volumes"])
+
+
+@pytest.fixture(scope="module")
+def compose() -> Iterator[Any]:
+    if reason := engine_missing():
+        pytest.skip(reason)
+    containers = pytest.importorskip("testcontainers.compose")
+    with containers.DockerCompose(str(DOCKER), "compose.yaml", build=True, wait=True) as running:
+        yield running
+
+
+@pytest.mark.timeout(900)
+def test_it_runs(compose: Any) -> None:
+    def qbus(*arguments: str) -> Any:
+        told, _, _ = compose.exec_in_container(["qbus", *arguments, "--json"], "broker-1")
+        return json.loads(told)
+
+    brokers = qbus("cluster", "status")["brokers"]
+    assert [(one["id"], one["up"]) for one in brokers] == [(1, True), (2, True), (3, True)]
+    assert qbus("topic", "create", "t", "--partitions", "3")["replication_factor"] == 3
