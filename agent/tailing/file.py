@@ -282,12 +282,26 @@ class TailedFile:
         return self._chunk(Frame([framer.truncated(head)], [0], end), head)
 
     def _chunk(self, frame: Frame, data: bytes) -> Chunk:
+        if self._was_emptied():
+            return Chunk(self, self.incarnation, 0, 0, (0, 0), (), None)
         start, end = self.read, self.read + frame.consumed
         tail = data[max(0, frame.consumed - _TAIL_BYTES) : frame.consumed]
         self.read = end
         mark = (len(tail), zlib.crc32(tail))
         self.spans.add(end, mark)
         return Chunk(self, self.incarnation, start, end, mark, frame.values, frame.offsets)
+
+    def _was_emptied(self) -> bool:
+        """Whether what was just read may be of what came after the file was emptied."""
+        known = self.position.fingerprint
+        if self.is_gzip or not known.length:
+            return False
+        assert self.content is not None
+        head = self.content.read(0, known.length)
+        if known.matches(head):
+            return False
+        self.restart(Fingerprint.of(head))
+        return True
 
     def _skip_hole(self) -> bool:
         """Go on behind a hole of a sparse file, and the NUL bytes behind it; whether there was one.

@@ -94,6 +94,22 @@ def test_a_file_that_was_emptied_and_is_larger_again_is_noticed(
     assert read(file) == [b"another one", b"another two"]
 
 
+def test_a_file_that_is_emptied_and_filled_before_it_is_read_is_not_read_in_the_middle(
+    tmp_path: Path, follow: Follow
+) -> None:
+    path = tmp_path / "a.log"
+    path.write_bytes(b"one\ntwo\n")
+    file = follow(path)
+    read(file)
+    append(path, b"three\n")
+    file.look(0.0)
+    path.write_bytes(b"another one\nanother two\n")
+    chunk = file.take(MOST)
+    assert chunk is not None
+    assert not chunk.values
+    assert read(file) == [b"another one", b"another two"]
+
+
 def test_what_was_on_its_way_when_it_was_emptied_moves_no_position(
     tmp_path: Path, follow: Follow
 ) -> None:
