@@ -23,6 +23,10 @@ shorter than any member's session: nobody falls out of a group because the ensem
 Another broker takes over when the session has ended, and starts all members' sessions anew; so the
 members that found it out late are still in time. After PATIENCE all groups are let go.
 
+What this does not tell apart: a group that was deleted and made anew while its former coordinator
+still had it in memory, once the new one's version is that of the old one. Deleting it takes a
+takeover, of which that coordinator hears by then, unless it is held up for all of that time.
+
 A takeover is no rebalance: members keep their generation and their assignment. Groups are loaded at
 once, before anybody asks for them, so that members that died together with their coordinator are
 missed.
