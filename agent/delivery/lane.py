@@ -15,7 +15,8 @@ from qbus.clients.producer import BulkDelivery
 from qbus.clock import Clock
 from qbus.errors import QbusError
 
-from ..tailing.file import Chunk, TailedFile
+from ..tailing.chunk import Chunk
+from ..tailing.file import TailedFile
 from .limits import Budget, RateLimiter
 from .parcel import Parcel
 

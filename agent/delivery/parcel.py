@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ..tailing.file import Chunk
+from ..tailing.chunk import Chunk
 from ..tailing.source import Labels
 from .limits import RECORD_OVERHEAD
 

@@ -12,7 +12,8 @@ from qbus.errors import ApiError, ErrorCode, QbusError
 
 from ..config import AgentConfig
 from ..positions import Positions
-from ..tailing.file import Chunk, TailedFile
+from ..tailing.chunk import Chunk
+from ..tailing.file import TailedFile
 from .lane import Lane
 from .limits import Budget, RateLimiter
 from .parcel import Parcel

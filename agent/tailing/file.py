@@ -6,10 +6,9 @@ Nothing here waits: regular files are read where they are, a bounded number of b
 import os
 import stat
 import zlib
-from collections.abc import Sequence
-from typing import NamedTuple
 
 from ..positions.position import Former, Position
+from .chunk import Chunk
 from .content import Content, GzipContent, PlainContent, open_regular
 from .following import Change, compare
 from .framing import Flush, Frame
@@ -21,18 +20,6 @@ _TAIL_BYTES = 256
 _NEWLINE = 10
 _PAGE_BYTES = 4096
 _NO_FORMERS: dict[int, tuple[Former, Spans]] = {}
-
-
-class Chunk(NamedTuple):
-    """Records in a row of one file, from ``start`` up to ``end`` of it."""
-
-    file: "TailedFile"
-    incarnation: int
-    start: int
-    end: int
-    tail: tuple[int, int]
-    values: Sequence[bytes]
-    offsets: Sequence[int] | None
 
 
 class TailedFile:

@@ -10,9 +10,10 @@ from qbus.errors import ConfigError
 from ..config import Tailing
 from ..config.config import INOTIFY, POLL
 from ..positions import Positions
+from .chunk import Chunk
 from .descriptors import Descriptors
 from .discovery import Discovery
-from .file import Chunk, TailedFile
+from .file import TailedFile
 from .following import flush_after
 from .framing import Flush
 from .registry import Registry

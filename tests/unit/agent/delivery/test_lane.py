@@ -9,7 +9,7 @@ from typing import Any
 from qbus.agent.delivery.lane import Lane
 from qbus.agent.delivery.limits import Budget, RateLimiter
 from qbus.agent.delivery.parcel import Parcel
-from qbus.agent.tailing.file import Chunk
+from qbus.agent.tailing.chunk import Chunk
 from qbus.clock import Clock, SystemClock
 from qbus.errors import ApiError, ErrorCode
 from tests.support.eventually import eventually
