@@ -40,7 +40,7 @@ class ZooKeeperKeys(Settings):
         check=_maybe_servers,
     )
     zookeeper_session_timeout_ms = integer(
-        18_000,
+        9_000,
         "A broker that ZooKeeper has not heard of for so long is taken for dead.",
         unit="ms",
         at_least=1,

@@ -68,7 +68,7 @@ def test_example_commands_exist_with_their_options(line: str, words: list[str]) 
 
 def folders_of_code() -> Iterator[str]:
     """Yield every folder with modules, but for those that are only links to one."""
-    tops = ("broker", "clients", "perf", "qbus")
+    tops = ("agent", "broker", "clients", "perf", "qbus")
     modules = [module for top in tops for module in (ROOT / top).rglob("*.py")]
     for path in sorted({module.parent for module in modules}):
         relative = path.relative_to(ROOT)
