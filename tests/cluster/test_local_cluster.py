@@ -86,6 +86,10 @@ class Up:
     def wait_whole(self) -> None:
         wait_until(self.is_whole, "a cluster that is whole", _PATIENCE, pause=0.2)
 
+    def wait_gone(self, name: str) -> None:
+        file = self.directory / f"{name}.pid"
+        wait_until(lambda: not file.exists(), f"the end of {name}", _PATIENCE)
+
     def end(self) -> None:
         if self.process.poll() is None:
             self.process.kill()
@@ -120,7 +124,7 @@ class Load(threading.Thread):
 
     def _delivered(self, error: ck.KafkaError | None, message: ck.Message) -> None:
         if error is None:
-            self.acknowledged.append(int(message.value()))
+            self.acknowledged.append(int(message.value() or b""))
         else:
             self.failed.append(str(error))
 
@@ -151,7 +155,7 @@ def read_all(bootstrap: str, topic: str, count: int) -> list[int]:
 
     def enough() -> bool:
         messages = consumer.consume(10_000, 0.2)
-        found.extend(int(one.value()) for one in messages if one.error() is None)
+        found.extend(int(one.value() or b"") for one in messages if one.error() is None)
         return len(found) >= count
 
     try:
@@ -204,14 +208,16 @@ def test_a_rolling_restart_as_documented(up: Up, load: Load) -> None:
         up.wait_whole()
         name = f"broker-{number}"
         os.kill(up.pid(name), signal.SIGTERM)
-        wait_until(lambda file=up.directory / f"{name}.pid": not file.exists(), name, _PATIENCE)
+        up.wait_gone(name)
         up.start_node(number)
     up.wait_whole()
     up.qbus("elect-leaders", "--all")
-    (topic,) = up.qbus("topic", "describe", "a_rolling_restart_as_documented")
-    assert [p["leader"] for p in topic["partitions"]] == [
-        p["replicas"][0] for p in topic["partitions"]
-    ]
+
+    def preferred_lead() -> bool:
+        (topic,) = up.qbus("topic", "describe", "a_rolling_restart_as_documented")
+        return all(p["leader"] == p["replicas"][0] for p in topic["partitions"])
+
+    wait_until(preferred_lead, "the preferred leaders", _PATIENCE, pause=0.2)
 
 
 def test_partitions_move_under_load(up: Up, load: Load, tmp_path: Path) -> None:
@@ -227,9 +233,14 @@ def test_partitions_move_under_load(up: Up, load: Load, tmp_path: Path) -> None:
 
     wait_until(lambda: states() == {"done"}, "the moves", _PATIENCE, pause=0.2)
     assert up.qbus("reassign", "list") == []
-    (described,) = up.qbus("topic", "describe", topic)
-    assert not [name for name in described["config"] if "throttled" in name]
-    assert [p["replicas"] for p in described["partitions"]] == [[2, 3], [3, 1], [1, 2]]
+
+    def has_moved() -> bool:
+        (described,) = up.qbus("topic", "describe", topic)
+        throttled = [name for name in described["config"] if "throttled" in name]
+        replicas = [p["replicas"] for p in described["partitions"]]
+        return not throttled and replicas == [[2, 3], [3, 1], [1, 2]]
+
+    wait_until(has_moved, "that all brokers know of it", _PATIENCE, pause=0.2)
 
 
 def test_the_end_leaves_nothing_behind(up: Up) -> None:

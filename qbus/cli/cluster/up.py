@@ -92,8 +92,9 @@ def _table(cluster: LocalCluster, settings: ClusterSettings) -> Iterator[Callabl
 def _until_stopped() -> Iterator[None]:
     """Leave the block at the first SIGINT or SIGTERM; another one interrupts what comes after."""
 
-    def stop(number: int, _frame: object) -> NoReturn:
-        signal.signal(number, signal.default_int_handler)
+    def stop(_number: int, _frame: object) -> NoReturn:
+        for number in before:
+            signal.signal(number, signal.default_int_handler)
         raise _Stopped
 
     before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}

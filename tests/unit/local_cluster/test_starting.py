@@ -1,0 +1,49 @@
+"""Starting a node again, and who may run a cluster."""
+
+from pathlib import Path
+
+import pytest
+
+from qbus.local_cluster import BROKER, ZOOKEEPER, ClusterSettings, Layout, LocalCluster
+from qbus.local_cluster.errors import LocalClusterError
+from qbus.local_cluster.starting import is_run, start_node
+
+
+@pytest.fixture
+def layout(tmp_path: Path) -> Layout:
+    layout = Layout(tmp_path / "cluster")
+    layout.directory.mkdir()
+    ClusterSettings(3, 9092, (2181,)).write(layout.settings)
+    return layout
+
+
+def test_a_directory_without_a_cluster(tmp_path: Path) -> None:
+    with pytest.raises(LocalClusterError, match="holds no cluster"):
+        start_node(Layout(tmp_path / "absent"), BROKER, 1)
+
+
+@pytest.mark.parametrize(("kind", "number"), [(BROKER, 4), (ZOOKEEPER, 2)])
+def test_nodes_that_are_none(layout: Layout, kind: str, number: int) -> None:
+    with pytest.raises(LocalClusterError, match=f"there is no {kind}-{number}"):
+        start_node(layout, kind, number)
+
+
+def test_nobody_would_start_it(layout: Layout) -> None:
+    with pytest.raises(LocalClusterError, match="nobody runs the cluster"):
+        start_node(layout, BROKER, 1)
+
+
+def test_one_process_at_a_time_runs_a_cluster(layout: Layout) -> None:
+    with LocalCluster(layout):
+        assert is_run(layout)
+        with pytest.raises(LocalClusterError, match="is in use"), LocalCluster(layout):
+            pass
+    assert not is_run(layout)
+
+
+def test_what_a_killed_run_left_is_cleared(layout: Layout) -> None:
+    layout.pid_file("broker-1").write_text("99999999\n")
+    layout.request("broker-1").touch()
+    with LocalCluster(layout):
+        assert not layout.pid_file("broker-1").exists()
+        assert not layout.request("broker-1").exists()
