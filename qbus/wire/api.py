@@ -123,9 +123,7 @@ _APIS: Final = (
     Api(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, 0),
 )
 
-_ASKED_OF_OTHERS: Final = (
-    Api(ApiKey.ALTER_REPLICA_LOG_DIRS, 1, 2),
-)
+_ASKED_OF_OTHERS: Final = (Api(ApiKey.ALTER_REPLICA_LOG_DIRS, 1, 2),)
 
 API: Final[Mapping[ApiKey, Api]] = {api.key: api for api in _APIS}
 """What this broker serves."""
