@@ -13,7 +13,7 @@ from tests.support import zookeeper_process
 from tests.support.qbus_cluster import NODES, QbusCluster
 from tests.support.waiting import wait_until
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.nightly]
 
 PARTITIONS = 3
 
@@ -55,7 +55,7 @@ def test_every_replica_becomes_what_it_was(cluster: QbusCluster) -> None:
             for index in range(PARTITIONS)
         )
 
-    wait_until(are_equal, "followers have everything")
+    wait_until(are_equal, "followers have everything", timeout=60)
     good = [content(cluster, NODES[0], index) for index in range(PARTITIONS)]
     for broker in cluster.brokers.values():
         broker.stop()
@@ -70,7 +70,7 @@ def test_every_replica_becomes_what_it_was(cluster: QbusCluster) -> None:
     def is_repaired() -> bool:
         return [content(cluster, 2, index) for index in range(PARTITIONS)] == good
 
-    wait_until(is_repaired, "it is repaired")
+    wait_until(is_repaired, "it is repaired", timeout=90)
     assert are_equal()
     for broker in cluster.brokers.values():
         assert "Traceback" not in broker.log_text()
