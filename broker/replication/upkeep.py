@@ -154,8 +154,10 @@ class Upkeep:
         following = next(self._scrubbed, None)
         now = self._clock.monotonic()
         if following is None and now >= self._next_round:
-            self._next_round = now + SCRUB_ROUND_S
-            self._scrubbed = iter(list(self._partitions))
+            partitions = list(self._partitions)
+            if partitions:  # else they are still to come
+                self._next_round = now + SCRUB_ROUND_S
+            self._scrubbed = iter(partitions)
             following = next(self._scrubbed, None)
         return following
 
