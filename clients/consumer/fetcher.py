@@ -65,26 +65,36 @@ class Fetcher:
         await asyncio.gather(*fetches, return_exceptions=True)
 
     def start(self) -> None:
-        """Ask each broker for its partitions that have room, unless it is being asked."""
+        """Ask each broker for its partitions that have room, unless it is being asked.
+
+        Each has an equal share of ``prefetch_bytes``, so that none waits for another's to be read.
+        """
         if self._is_closed:
             return
+        held: dict[int, int] = {}
         wanted: dict[int, dict[TopicPartition, int]] = {}
         for partition, state in self._assignment.states.items():
-            offset = state.fetch_offset
-            if offset is None or not self._has_room(state):
-                continue
             broker = self._broker_for(partition, state)
-            if broker is not None and broker not in self._fetches:
+            if broker is None:
+                continue
+            held[broker] = held.get(broker, 0) + state.held_bytes
+            offset = state.fetch_offset
+            if broker in self._fetches or offset is None or not self._has_room(state):
+                continue
+            if self._check.is_sound(partition, state):
                 wanted.setdefault(broker, {})[partition] = offset
+        share = self._options.prefetch_bytes // max(len(held), 1)
+        if any(held[broker] >= share for broker in wanted) and self._forget_paused():
+            self.start()
+            return
         for broker, offsets in wanted.items():
-            room = self._room()
-            if room <= 0:
-                self._forget_paused()
-                room = self._room()
-            if room <= 0:
-                return
-            self._asked[broker] = ask = _Ask(offsets, min(room, self._options.fetch_max_bytes))
-            self._fetches[broker] = asyncio.create_task(self._fetch(broker, ask))
+            room = min(share - held[broker], self._room())
+            if room > 0:
+                self._ask(broker, _Ask(offsets, min(room, self._options.fetch_max_bytes)))
+
+    def _ask(self, broker: int, ask: _Ask) -> None:
+        self._asked[broker] = ask
+        self._fetches[broker] = asyncio.create_task(self._fetch(broker, ask))
 
     def _has_room(self, state: PartitionState) -> bool:
         if state.is_stopped or state.is_paused:
@@ -96,20 +106,19 @@ class Fetcher:
         coming = sum(ask.max_bytes for ask in self._asked.values())
         return self._options.prefetch_bytes - held - coming
 
-    def _forget_paused(self) -> None:
+    def _forget_paused(self) -> bool:
         """What nobody may take now must not keep the others waiting; it can be fetched again."""
-        for state in self._assignment.states.values():
-            if state.is_paused:
-                state.fetched.clear()
+        paused = [s for s in self._assignment.states.values() if s.is_paused and s.fetched]
+        for state in paused:
+            state.fetched.clear()
+        return bool(paused)
 
     def _broker_for(self, partition: TopicPartition, state: PartitionState) -> int | None:
-        """Its leader, or the replica nearby that the leader named; None: not to be asked now."""
+        """Its leader, or the replica nearby that the leader named; None: nobody is known."""
         try:
             leader = self._cluster.metadata.leader(*partition)
         except ApiError:
             return None  # until the metadata is there
-        if not self._check.is_sound(partition, state):
-            return None
         if state.nearby in self._cluster.metadata.nodes and time.monotonic() < state.nearby_until:
             return state.nearby
         return leader
