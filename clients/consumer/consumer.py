@@ -104,8 +104,8 @@ class Consumer:
         fetch_min_bytes, fetch_max_wait_ms: how much a broker gathers for an answer, and how long.
         fetch_max_bytes, partition_max_bytes: about how much one answer may hold, of all partitions
             and of one.
-        prefetch_bytes: how much may be fetched before it is asked for. Brokers give whole batches,
-            so that it may be more by one of each.
+        prefetch_bytes: how much may be fetched before it is asked for, as much from each broker.
+            Brokers give whole batches, so that it may be more by one of each.
         max_poll_records: how many records a poll returns at most.
         check_crcs: verify the checksum of every batch.
         metadata_max_age_ms: after how long leaders are asked for even if nothing went wrong.
