@@ -297,17 +297,9 @@ async def test_groups_some_of_which_are_not_there(admin: Admin, topic: str) -> N
     assert list(caught.value.errors) == ["missing"]
 
 
-async def test_reassignments_and_elections(admin: Admin, topic: str, is_kafka: bool) -> None:
+async def test_reassignments_and_elections(admin: Admin, topic: str) -> None:
     (node,) = (await admin.describe_cluster()).nodes
     partition, missing = TopicPartition(topic, 0), TopicPartition(topic, 99)
-    if not is_kafka:
-        for call in (
-            admin.list_reassignments(),
-            admin.alter_reassignments({partition: [node.id]}),
-            admin.elect_leaders([partition]),
-        ):
-            assert await code_of(call) is ErrorCode.UNSUPPORTED_VERSION
-        return
     await admin.alter_reassignments({partition: [node.id]})
     assert await admin.list_reassignments([partition]) == {}
     assert await admin.list_reassignments() == {}
