@@ -107,8 +107,8 @@ class Accumulator:
             batch, is_new = self._room(topic, fixed, size)
             delivery = Delivery(batch, batch.add(value, key, headers, timestamp))
             self._grow(batch, size)
-        if on_delivery is not None:
-            delivery.add_done_callback(on_delivery)
+            if on_delivery is not None:  # before the batch can go, so that the loop calls it
+                delivery.add_done_callback(on_delivery)
         if is_new:
             self.on_work()
         return delivery
