@@ -11,6 +11,7 @@ from qbus.clients.partitioner import partition_for_key
 from qbus.clients.producer.accumulator import Accumulator
 from qbus.clients.producer.batch import Batch, Stored
 from qbus.clients.producer.bulk import add_lists
+from qbus.clients.producer.delivery import Delivery
 from qbus.clients.producer.lists import RECORD_OVERHEAD, ListBatch
 from qbus.clients.producer.options import Partitioner, ProducerOptions
 from qbus.clients.types import PartitionDescription, TopicDescription
@@ -238,3 +239,16 @@ def test_many_pause_after_each_batch() -> None:
     steps = add_lists(made, topic(), ([bytes(88)] * 5, None, None, None), 0)
     next(steps)
     assert made.buffered_bytes == 100
+
+
+def test_a_callback_is_there_before_its_batch_can_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a quick broker's answer comes first, and the thread that sends has to call it."""
+    made = accumulator()
+    seen: list[bool] = []
+
+    def note(_delivery: Delivery, _callback: object) -> None:
+        seen.append(made.lock.locked())
+
+    monkeypatch.setattr(Delivery, "add_done_callback", note)
+    made.add(topic(), b"v", on_delivery=lambda _: None)
+    assert seen == [True]
