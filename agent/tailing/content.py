@@ -5,6 +5,7 @@ import os
 import zlib
 from typing import Protocol
 
+_MAGIC = b"\x1f\x8b"
 _GZIP = 16 + zlib.MAX_WBITS
 _READ_BYTES = 64 * 1024
 _PAGE_BYTES = 4096
@@ -111,3 +112,8 @@ class GzipContent:
 def open_regular(path: str) -> int:
     """Open a file without waiting for anything, whatever it is."""
     return os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+
+
+def is_packed(file: int) -> bool:
+    """Whether a file begins as gzip does (RFC 1952), or with nothing yet."""
+    return os.pread(file, len(_MAGIC), 0) in (_MAGIC, b"")

@@ -128,6 +128,13 @@ class TailedFile:
         self.descriptor = descriptor
         self.content = GzipContent(descriptor) if self.is_gzip else PlainContent(descriptor)
 
+    def move(self, path: str) -> None:
+        """It has another path: by that its content may be another kind's."""
+        was_gzip = self.is_gzip
+        self.path = path
+        if self.is_gzip != was_gzip:
+            self.close()
+
     def close(self) -> None:
         """Let go of the descriptor."""
         if self.descriptor is not None:

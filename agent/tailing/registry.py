@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from qbus.clock import Clock
 
 from ..positions import Position, Positions
+from .content import is_packed
 from .copies import Original, Verdict, judge, stem
 from .discovery import Found, Sighting, find_renamed
 from .file import TailedFile
@@ -49,7 +50,8 @@ class Registry:
                 continue
             if file.path != found.path:
                 file.is_left = True  # whoever wrote to it under its old name may still do
-                file.path = file.position.path = found.path
+                file.move(found.path)
+                file.position.path = found.path
                 self._positions.change(file.position)
             file.is_gone, file.is_matched = False, True
             file.source = found.source
@@ -85,12 +87,15 @@ class Registry:
         return (status.st_size, status.st_mtime_ns) != (file.size, file.mtime) or not file.is_read
 
     def find(self, file: TailedFile) -> bool:
-        """Look for a file that is not at its path any more; whether it was found."""
+        """Look for a file that is not at its path any more; whether it was found.
+
+        What has its inode now may be what it was packed into, or what is packed just now.
+        """
         path = find_renamed(file.path, file.identity)
-        if path is None:
+        if path is None or not _is_same(TailedFile(path, file.position, file.source)):
             return False
         file.is_left = True
-        file.path = path
+        file.move(path)
         return True
 
     def is_over(self, file: TailedFile, now: float) -> bool:
@@ -139,6 +144,8 @@ class Registry:
         A copy's name is longer, so that no two files wait for each other.
         """
         file = self.files.get((position.identity, position.topic))
+        if file is not None and file.position is not position:
+            file = None  # it was forgotten, and its inode is another file's
         is_settled = file is None or not file.former_spans
         found = [
             Original(one.fingerprint, one.offset, one.tail, is_read=True, has_ended=is_settled)
@@ -191,7 +198,7 @@ class Registry:
             if path is None:
                 continue
             file = TailedFile(path, position, sources[position.topic])
-            if _is_same(file):
+            if position.fingerprint.length and _is_same(file):
                 file.labels = file.source.labels(path, position.identity.inode)
                 file.is_left, file.is_matched = True, False
                 self.files[key] = file
@@ -214,14 +221,17 @@ def _stem(position: Position) -> tuple[str, str, str]:
 
 
 def _is_same(file: TailedFile) -> bool:
-    """Whether it is the file that the position is of, and not one that got its inode."""
+    """Whether it may be the file that the position is of, and not one that got its inode."""
     try:
         file.open()
         assert file.content is not None
         assert file.descriptor is not None
+        if file.source.reads_gzip and not file.is_gzip and is_packed(file.descriptor):
+            return False
         length = file.position.fingerprint.length
         is_like = file.position.fingerprint.matches(file.content.read(0, length))
-        return length > 0 and is_like and os.fstat(file.descriptor).st_size >= file.position.offset
+        offset = file.position.offset
+        return is_like and (file.is_gzip or os.fstat(file.descriptor).st_size >= offset)
     except OSError:
         return False
     finally:

@@ -1,0 +1,135 @@
+"""Files told apart although inodes are used again, through rotations and restarts.
+
+A listing is scripted: it may tell of a file at a path that something else has taken since.
+"""
+
+import gzip
+import zlib
+from pathlib import Path
+
+import pytest
+
+from qbus.agent.config import Source, Tailing
+from qbus.agent.positions import Position, Positions
+from qbus.agent.tailing.discovery import Found, Sighting
+from qbus.agent.tailing.file import TailedFile
+from qbus.agent.tailing.identity import Fingerprint, Identity
+from qbus.agent.tailing.registry import Registry
+from qbus.agent.tailing.source import SourceReader
+from qbus.clock import ManualClock
+
+LOG = b"".join(b"old %05d\n" % number for number in range(200))
+OTHER = b"".join(b"new %05d\n" % number for number in range(200))
+
+
+class World:
+    """A directory of logs, and a registry that is shown what it holds."""
+
+    def __init__(self, directory: Path) -> None:
+        self.logs = directory
+        self.positions = Positions(directory / "data", ManualClock())
+        paths = (f"{directory}/app.log*",)
+        config = Source(paths=paths, topic="lines", from_beginning=True, gzip=True)
+        self.source = SourceReader(config, Tailing(), self.positions, "host")
+        self.registry = Registry([self.source], self.positions, ManualClock())
+
+    def put(self, name: str, data: bytes) -> Identity:
+        path = self.logs / name
+        path.write_bytes(data)
+        return Identity.of(path.stat())
+
+    def known(self, identity: Identity, data: bytes, offset: int) -> Position:
+        """What an agent remembers that delivered ``data`` up to ``offset``, and was killed."""
+        position = Position(identity, "lines", f"{self.logs}/app.log")
+        position.fingerprint = Fingerprint.of(data[: self.source.fingerprint_bytes])
+        tail = data[offset - 256 : offset]
+        position.offset, position.tail = offset, (len(tail), zlib.crc32(tail))
+        self.positions.add(position)
+        return position
+
+    def see(self, **listing: Identity) -> list[TailedFile]:
+        """One look; names are written with ``_`` for a dot."""
+        files = []
+        for name, identity in listing.items():
+            path = f"{self.logs}/{name.replace('_', '.')}"
+            files.append(Found(path, self.source, identity, 1, 1))
+        self.registry.update(Sighting(files, [], set(), {}))
+        return [self.registry.files[identity, "lines"] for identity in listing.values()]
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+def read(world: World, file: TailedFile) -> bytes:
+    """Everything that is shipped of a file that need not wait."""
+    file.look(0.0)
+    assert not world.registry.is_waiting(file)
+    found = []
+    while (chunk := file.take(4096)) is not None:
+        found += [value + b"\n" for value in chunk.values]
+    return b"".join(found)
+
+
+def test_what_is_packed_just_now_is_not_the_file_that_had_its_inode(world: World) -> None:
+    inode = world.put("pack.tmp", gzip.compress(OTHER))
+    (file,) = world.see(app_log_1=inode)
+    assert not world.registry.find(file)
+
+
+def test_what_is_still_empty_is_not_the_file_that_had_its_inode(world: World) -> None:
+    inode = world.put("pack.tmp", b"")
+    (file,) = world.see(app_log_1=inode)
+    assert not world.registry.find(file)
+
+
+def test_a_file_that_was_renamed_before_it_was_opened_is_found(world: World) -> None:
+    inode = world.put("away.1", LOG)
+    (file,) = world.see(app_log=inode)
+    assert world.registry.find(file)
+    assert read(world, file) == LOG
+
+
+def test_a_file_with_another_head_is_not_the_one_that_was_renamed(world: World) -> None:
+    inode = world.put("away.1", OTHER)
+    world.known(inode, LOG, 1000)
+    (file,) = world.see(app_log=inode)
+    assert not world.registry.find(file)
+
+
+def test_a_file_that_turns_out_to_be_packed_is_unpacked(world: World) -> None:
+    inode = world.put("app.log.3", gzip.compress(OTHER))
+    (file,) = world.see(app_log_3=inode)
+    file.look(0.0)
+    (world.logs / "app.log.3").rename(world.logs / "app.log.3.gz")
+    (file,) = world.see(app_log_3_gz=inode)
+    assert read(world, file) == OTHER
+
+
+def test_the_rest_of_a_file_that_was_deleted_while_nobody_looked_is_read_from_its_copy(
+    world: World,
+) -> None:
+    reused = world.put("pack.tmp", gzip.compress(OTHER))
+    world.known(reused, LOG, 1000)
+    copy_inode = world.put("app.log.2.gz", gzip.compress(LOG))
+    original, copy = world.see(app_log_1=reused, app_log_2_gz=copy_inode)
+    copy.look(0.0)
+    assert world.registry.is_waiting(copy), "its original may go on"
+    original.is_gone = not world.registry.find(original)
+    assert original.is_gone
+    assert read(world, copy) == LOG[1000:]
+
+
+def test_no_copy_waits_for_whatever_has_the_inode_of_its_original_now(world: World) -> None:
+    reused = world.put("app.log.3.gz", gzip.compress(OTHER))
+    world.known(reused, LOG, 1000)
+    copy_inode = world.put("app.log.2.gz", gzip.compress(LOG))
+    original, copy = world.see(app_log_1=reused, app_log_2_gz=copy_inode)
+    copy.look(0.0)
+    assert world.registry.is_waiting(copy)
+    original.is_gone = True
+    world.registry.remove(original)
+    later, copy = world.see(app_log_3_gz=reused, app_log_2_gz=copy_inode)
+    assert read(world, later) == OTHER
+    assert read(world, copy) == LOG, "nobody knows any more what was shipped of it"
