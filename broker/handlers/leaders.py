@@ -1,4 +1,9 @@
-"""Who leads instead (KIP-951): a client that is refused moves on without asking for metadata."""
+"""Who leads instead (KIP-951): a client that is refused moves on without asking for metadata.
+
+A fetch's answer has room for a leader's id from version 12 on, and for its address from version 16
+on. Like Kafka we name neither before that: some clients take the id and ask a broker that they may
+have no address of, as after its restart, and fail (kafka-python: UnknownBrokerIdError).
+"""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -9,13 +14,12 @@ from qbus.wire.messages.fetch import FetchResponse, LeaderIdAndEpoch, NodeEndpoi
 from ..metadata_cache import MetadataCache
 from ..metadata_image import BrokerInfo
 
-_FIRST_FETCH_WITH_LEADERS = 12
 _FIRST_FETCH_WITH_ADDRESSES = 16
 _LED_OTHERWISE = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
 class Leader(NamedTuple):
-    """The leader of a partition; -1 and -1 when nobody leads it."""
+    """The leader of a partition; -1 and -1 when nobody leads it who lives."""
 
     id: int
     epoch: int
@@ -29,6 +33,8 @@ def leader_of(metadata: MetadataCache, topic: str | bytes, index: int) -> Leader
     if known is None or not 0 <= index < len(known.partitions):
         return Leader(-1, -1)
     info = known.partitions[index]
+    if info.leader not in metadata.brokers:
+        return Leader(-1, -1)
     return Leader(info.leader, info.leader_epoch)
 
 
@@ -39,7 +45,7 @@ def reachable(metadata: MetadataCache, ids: set[int]) -> Iterator[BrokerInfo]:
 
 def name_leaders(metadata: MetadataCache, response: FetchResponse, version: int) -> None:
     """Say in a fetch's answer who leads what is led elsewhere, or in another epoch."""
-    if version < _FIRST_FETCH_WITH_LEADERS:
+    if version < _FIRST_FETCH_WITH_ADDRESSES:
         return
     ids = set()
     for topic in response.responses:
@@ -50,8 +56,7 @@ def name_leaders(metadata: MetadataCache, response: FetchResponse, version: int)
                 data.current_leader = LeaderIdAndEpoch(
                     leader_id=leader.id, leader_epoch=leader.epoch
                 )
-    if version >= _FIRST_FETCH_WITH_ADDRESSES:
-        response.node_endpoints = [
-            NodeEndpoint(node_id=node.id, host=node.host, port=node.port, rack=node.rack)
-            for node in reachable(metadata, ids)
-        ]
+    response.node_endpoints = [
+        NodeEndpoint(node_id=node.id, host=node.host, port=node.port, rack=node.rack)
+        for node in reachable(metadata, ids)
+    ]

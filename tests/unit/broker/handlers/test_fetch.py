@@ -344,6 +344,29 @@ class TestWaiting:
         assert (data.current_leader.leader_id, data.current_leader.leader_epoch) == (2, 1)
         assert [node.node_id for node in response.node_endpoints] == [2]
 
+    @pytest.mark.parametrize("version", [11, 12, 15])
+    async def test_no_leader_is_named_where_its_address_has_no_room(
+        self, plane: DataPlane, orders: Partition, version: int
+    ) -> None:
+        """A client may not know the address, and kafka-python raises then."""
+        topic = plane.metadata.topics["orders"]
+        moved = PartitionInfo(2, 1, (1, 2), (2,))
+        plane.metadata.brokers[2] = BrokerInfo(2, "other", 9093)
+        await plane.metadata.put(Topic(topic.name, topic.id, (moved, moved), topic.config))
+        (data,) = await fetch(plane, at(0), version=version)
+        assert ErrorCode(data.error_code) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert (data.current_leader.leader_id, data.current_leader.leader_epoch) == (-1, -1)
+
+    async def test_no_leader_is_named_that_does_not_live(
+        self, plane: DataPlane, orders: Partition
+    ) -> None:
+        topic = plane.metadata.topics["orders"]
+        moved = PartitionInfo(2, 1, (1, 2), (2,))
+        await plane.metadata.put(Topic(topic.name, topic.id, (moved, moved), topic.config))
+        (data,) = await fetch(plane, at(0))
+        assert ErrorCode(data.error_code) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert (data.current_leader.leader_id, data.current_leader.leader_epoch) == (-1, -1)
+
     async def test_draining_answers_every_poll(self, plane: DataPlane, orders: Partition) -> None:
         waiting = poll(plane, at(0), wait_ms=60_000)
         plane.replicas.drain()
