@@ -91,6 +91,15 @@ class LeaderReplica(FollowerReplica):
         return () if self.followers is None else self.followers.state.isr
 
     @property
+    def min_isr(self) -> int:
+        """How many replicas in sync ``acks=all`` asks for, as its leader knows; 0 elsewhere.
+
+        That is ``min.insync.replicas``, but no more than there are replicas: Kafka's
+        ``Partition.effectiveMinIsr``.
+        """
+        return 0 if self.followers is None else self.followers.wanted.min_isr
+
+    @property
     def replica_count(self) -> int:
         """How many replicas there are, as its leader knows; 0 elsewhere."""
         return 0 if self.followers is None else len(self.followers.replicas)
@@ -185,10 +194,10 @@ class LeaderReplica(FollowerReplica):
             raise ApiError(
                 ErrorCode.NOT_ENOUGH_REPLICAS, "whether this broker still leads is not known"
             )
-        if len(isr) < self.min_insync_replicas:
+        if len(isr) < self.min_isr:
             raise ApiError(
                 ErrorCode.NOT_ENOUGH_REPLICAS,
-                f"{self} has {len(isr)} in-sync replicas, {self.min_insync_replicas} needed",
+                f"{self} has {len(isr)} in-sync replicas, {self.min_isr} needed",
             )
 
     @property

@@ -90,12 +90,12 @@ def show_replication(
     gauge(
         "under_min_isr_partitions",
         "Partitions with fewer in-sync replicas than min.insync.replicas",
-        count(lambda p: len(p.isr) < p.min_insync_replicas),
+        count(lambda p: len(p.isr) < p.min_isr),
     )
     gauge(
         "at_min_isr_partitions",
         "Partitions with just as many in-sync replicas as min.insync.replicas",
-        count(lambda p: len(p.isr) == p.min_insync_replicas),
+        count(lambda p: len(p.isr) == p.min_isr),
     )
     gauge(
         "follower_lag_max",

@@ -115,7 +115,8 @@ class TopicKeys(Settings):
     )
     min_insync_replicas = integer(
         1,
-        "How many replicas must be in sync for a write with acks=all to be accepted.",
+        "How many replicas must be in sync for a write with acks=all to be accepted; "
+        "no more than a partition has.",
         at_least=1,
     )
     qbus_durability = string(

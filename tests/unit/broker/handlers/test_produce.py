@@ -4,12 +4,14 @@ import asyncio
 import errno
 import gc
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from qbus.broker.context import RequestContext
 from qbus.broker.handlers.produce import handle
+from qbus.broker.metadata_image import PartitionInfo
 from qbus.errors import ApiError, ErrorCode
 from qbus.records import Compression, build_batch
 from qbus.wire import API, ApiKey
@@ -20,7 +22,7 @@ from qbus.wire.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
-from tests.support.data_plane import DataPlane, over_the_wire
+from tests.support.data_plane import NODE, DataPlane, over_the_wire
 from tests.support.eventually import eventually
 from tests.support.logs import NOW_MS, batch
 
@@ -263,7 +265,9 @@ class TestRefusals:
         assert codes == [ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
 
     async def test_too_few_in_sync_replicas(self, plane: DataPlane) -> None:
-        await plane.create("orders", min_insync_replicas=2)
+        topic = plane.metadata.new_topic("orders", 1, {"min.insync.replicas": "2"})
+        alone = PartitionInfo(NODE, 0, (NODE, 2), (NODE,))
+        await plane.metadata.put(replace(topic, partitions=(alone,)))
         refused = await produce(plane, batch(b"a"))
         assert refused.error_code == ErrorCode.NOT_ENOUGH_REPLICAS
         assert (await produce(plane, batch(b"a"), acks=1)).error_code == 0

@@ -278,12 +278,20 @@ class TestMemory:
 
 class TestReplicas:
     async def test_too_few_in_sync_replicas_refuse_acks_all_only(self, bench: Bench) -> None:
-        partition = bench.lead(min_insync_replicas=2)
+        partition = bench.partition
+        partition.configure(durable=True, min_insync_replicas=2)
+        partition.lead(PartitionInfo(LEADER, 0, (LEADER, 2), (LEADER,)), 0.0)
         with pytest.raises(ApiError) as refusal:
             partition.append(batch(b"a"), ACKS_ALL)
         assert refusal.value.code is ErrorCode.NOT_ENOUGH_REPLICAS
         assert partition.log.log_end_offset == 0
         assert partition.append(batch(b"a"), 1).first_offset == 0
+
+    async def test_no_more_replicas_are_asked_for_than_there_are(self, bench: Bench) -> None:
+        """As in Kafka: ``Partition.effectiveMinIsr``."""
+        partition = bench.lead(min_insync_replicas=2)
+        partition.append(batch(b"a"), ACKS_ALL)
+        await bench.until(1)
 
     async def test_who_does_not_lead_refuses(self, bench: Bench) -> None:
         assert bench.partition.check() is ErrorCode.NOT_LEADER_OR_FOLLOWER

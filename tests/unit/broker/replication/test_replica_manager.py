@@ -10,7 +10,7 @@ import pytest
 
 from qbus.broker.metadata_image import BrokerConfigChanged, PartitionInfo
 from qbus.errors import ApiError, ErrorCode
-from tests.support.data_plane import DataPlane
+from tests.support.data_plane import NODE, DataPlane
 from tests.support.eventually import eventually
 from tests.support.logs import batch
 
@@ -275,13 +275,15 @@ async def test_metrics_say_what_is_there(plane: DataPlane) -> None:
     partition = await plane.create("orders", 2, qbus_durability="memory")
     data = batch(b"a", b"b")
     partition.append(data, 1)
-    await plane.metadata.put(plane.metadata.new_topic("strict", 1, {"min.insync.replicas": "2"}))
+    strict = plane.metadata.new_topic("strict", 1, {"min.insync.replicas": "2"})
+    alone = PartitionInfo(NODE, 0, (NODE, 2), (NODE,))
+    await plane.metadata.put(replace(strict, partitions=(alone,)))
     gauges = {name: read() for name, (_, read) in plane.metrics.gauges.items()}
     assert gauges == {
         "partitions": 3,
         "offline_partitions": 0,
         "leader_partitions": 3,
-        "under_replicated_partitions": 0,
+        "under_replicated_partitions": 1,
         "under_min_isr_partitions": 1,
         "at_min_isr_partitions": 2,
         "follower_lag_max": 0,
