@@ -15,6 +15,7 @@ from qbus.metadata.znodes import BrokerNode
 from .boot import current_boot, lost_memory, remember_boot
 from .controller import (
     Controller,
+    Lookout,
     announce_stop,
     end_former_life,
     ensure_cluster_id,
@@ -63,6 +64,7 @@ class Broker:
         self.store.on_state(self._on_state)
         self.metadata = MetadataCache(self.store, config)
         self.controller = Controller(self.store, self.metadata, config, clock)
+        self.lookout = Lookout(self.store, self.metadata, config.node_id)
         self.producer_ids = ProducerIds(self.store, self.node_id)
         self.groups = GroupCoordinator(self.store, self.metadata, config, clock)
 
@@ -92,6 +94,8 @@ class Broker:
         )
         await self.replicas.start()
         await self.groups.start()
+        if self.config.crash_detection_enable and self.config.zookeeper_address is not None:
+            self.lookout.start()
         self._show_groups()
         self._show_cluster()
 
@@ -158,6 +162,7 @@ class Broker:
                 parts.push_async_callback(self.replicas.stop)
             parts.push_async_callback(self.groups.close)
             parts.push_async_callback(self.controller.stop)
+            parts.push_async_callback(self.lookout.stop)
 
     async def hand_over(self) -> None:
         """Have others lead what is led here, as far as there are others; within bounds of time."""
@@ -201,6 +206,11 @@ class Broker:
             "leader_elections",
             "Partitions' states that this broker wrote as the controller",
             lambda: controller.elections,
+        )
+        metrics.counter(
+            "brokers_found_dead",
+            "Brokers whose processes died, found by this one before their sessions ended",
+            lambda: self.lookout.noticed,
         )
         metrics.gauge(
             "leaderless_partitions",

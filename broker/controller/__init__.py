@@ -3,6 +3,7 @@
 from .configs import Edit, EditKind, edit, replace
 from .controller import ConfigChange, Controller, Growth, Reassignment
 from .elections import leaderless_partitions
+from .lookout import Lookout
 from .preferred import ElectionType
 from .registration import (
     announce_stop,
@@ -23,6 +24,7 @@ __all__ = [
     "EditKind",
     "ElectionType",
     "Growth",
+    "Lookout",
     "NewTopic",
     "Reassignment",
     "TopicPlan",

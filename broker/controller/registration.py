@@ -146,8 +146,11 @@ async def announce_stop(store: MetadataStore, node_id: int, broker: BrokerNode) 
     return sequence_of(str(results[-1]))
 
 
-async def unregister_broker(store: MetadataStore, node_id: int, epoch: int) -> None:
+async def unregister_broker(store: MetadataStore, node_id: int, epoch: int) -> bool:
     """End a registration before its session ends, and the office with it if it is held.
+
+    Returns:
+        Whether it was there.
 
     Raises:
         StoreUnavailable: the store cannot be used.
@@ -160,6 +163,8 @@ async def unregister_broker(store: MetadataStore, node_id: int, epoch: int) -> N
         await store.transaction([*ops, announce(ChangeNode(cluster=True).encode())])
     except NodeError:
         _log.debug("broker %d is gone already", node_id)
+        return False
+    return True
 
 
 def _is_held_by(office: Node, node_id: int, epoch: int) -> bool:

@@ -110,6 +110,12 @@ class ReplicationKeys(Settings):
         at_least=0,
         static=True,
     )
+    crash_detection_enable = boolean(
+        True,
+        "Have others take over at once from a broker whose process has died: one whose connection "
+        "broke and whose address refuses new ones. Otherwise the end of its session is waited for.",
+        static=True,
+    )
     controlled_shutdown_enable = boolean(
         True,
         "Whether a broker that stops has others lead its partitions first.",
