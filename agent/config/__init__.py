@@ -4,10 +4,11 @@
 another one replaces it whole.
 """
 
+from qbus.toml import to_document, to_toml
+
 from .config import AgentConfig, Delivery, Source, SpoolSource, Tailing
 from .reading import load, parse, read
 from .template import Bound, Template
-from .writing import to_document, to_toml
 
 __all__ = [
     "AgentConfig",

@@ -9,8 +9,9 @@ field allows it.
 import re
 from dataclasses import dataclass
 
-from . import rules
-from .field import required, setting
+from qbus.toml import required, rules, setting
+
+from . import rules as own
 from .template import Template
 
 _MIB = 1024 * 1024
@@ -24,11 +25,11 @@ class Source:
     """Files that are shipped to one topic: a ``[[source]]`` table."""
 
     paths: tuple[str, ...] = required(
-        rules.paths(), "Files or globs (`*`, `?`, `[...]`, and `**` for any depth of directories)."
+        own.paths(), "Files or globs (`*`, `?`, `[...]`, and `**` for any depth of directories)."
     )
     topic: str = setting("", rules.topic(), "Where the lines go. Default: the agent's `topic`.")
     exclude: tuple[str, ...] = setting(
-        (), rules.globs(), "Globs of files to leave out, by their path or by their name alone."
+        (), own.globs(), "Globs of files to leave out, by their path or by their name alone."
     )
     from_beginning: bool = setting(
         False,
@@ -37,20 +38,20 @@ class Source:
         " else only what is added to them. Files that appear later are always shipped whole.",
     )
     key: Template | None = setting(
-        None, rules.template(), "A template for each record's key. Default: records have no key."
+        None, own.template(), "A template for each record's key. Default: records have no key."
     )
     headers: tuple[tuple[str, Template], ...] = setting(
-        (), rules.templates(), "A table of header names, and templates for their values."
+        (), own.templates(), "A table of header names, and templates for their values."
     )
     encoding: str = setting(
         "",
-        rules.encoding(),
+        own.encoding(),
         "What the files are encoded in, as `utf-16-le` or `latin-1`; lines are shipped as UTF-8."
         " Default: lines are shipped as the bytes they are, whatever those mean.",
     )
     multiline_start: re.Pattern[bytes] | None = setting(
         None,
-        rules.pattern(),
+        own.pattern(),
         "A regular expression: a line that it is found in begins a record, and lines after it that"
         " do not match belong to that record. Default: each line is a record.",
     )
@@ -168,7 +169,7 @@ class AgentConfig:
 
     bootstrap: str = setting(
         "",
-        rules.bootstrap(),
+        own.bootstrap(),
         "Brokers to start from, as `host:port,...` or `zk://host:port/chroot`. Default: those that"
         " are registered in the ZooKeeper that the configuration came from.",
     )

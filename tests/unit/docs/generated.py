@@ -13,9 +13,9 @@ from pathlib import Path
 import click
 
 from qbus.agent.config import AgentConfig, Delivery, Source, SpoolSource, Tailing
-from qbus.agent.config.field import Setting, settings_of
 from qbus.cli.root import qbus
 from qbus.config import BROKER_CONFIG, TOPIC_CONFIG, ConfigKey
+from qbus.toml import Setting, settings_of
 from qbus.wire import API, ApiKey
 
 from .sdk import codes_table, errors_table, methods_table, options_table

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from qbus.agent.config import AgentConfig, Source, load, parse, to_toml
-from qbus.agent.config.reading import MAX_BYTES
 from qbus.errors import ConfigError
+from qbus.toml import MAX_BYTES
 
 HEAD = 'bootstrap = "h:9092"\ntopic = "t"\n'
 SOURCE = '[[source]]\npaths = ["/var/log/*.log"]\n'

@@ -4,17 +4,16 @@ from typing import Any
 
 from qbus.errors import ConfigError
 
-from .config import AgentConfig
 from .field import settings_of
 
 
-def to_toml(config: AgentConfig) -> str:
-    """The file that :func:`~qbus.agent.config.parse` reads as ``config``.
+def to_toml(config: Any) -> str:
+    """The file that is read as ``config``.
 
     Raises :class:`~qbus.errors.ConfigError` where the package that writes TOML is missing.
     """
     try:
-        import tomli_w  # noqa: PLC0415 - an agent that runs writes none
+        import tomli_w  # noqa: PLC0415 - a daemon that runs writes none
     except ImportError:
         raise ConfigError("this needs tomli-w: pip install 'qbus[agent]'") from None
 
