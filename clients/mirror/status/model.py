@@ -1,0 +1,82 @@
+"""The state of a mirror, as values that do not change."""
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class PartitionState(Enum):
+    """What is being done about a partition."""
+
+    CURRENT = "current"
+    """The target has all that the source had at the last look."""
+    COPYING = "copying"
+    """The target lacks records, and gets them."""
+    WAITING = "waiting"
+    """It cannot go on now, and tries again: a cluster cannot be reached, say."""
+    STOPPED = "stopped"
+    """It does not go on by itself; the trouble says why."""
+
+
+class Trouble(Enum):
+    """What makes source and target differ, so that a person has to decide."""
+
+    SOURCE_LOST_DATA = "source_lost_data"
+    """The source's log ends before the target's, or parts from it: an unclean election."""
+    SOURCE_RECREATED = "source_recreated"
+    """The source's topic is another one, under the same name."""
+    UNRELATED_TOPIC = "unrelated_topic"
+    """The target's topic of that name is no mirror, or one of another topic or way."""
+    OVERTAKEN = "overtaken"
+    """Retention at the source removed records before they were copied: the target has a gap."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionStatus:
+    """One partition of a link.
+
+    ``topic`` is its name at the source, ``target_topic`` the one at the target. Offsets:
+    ``source_start`` to ``source_end`` is what the source has, as far as consumers see it;
+    ``target_end`` is where the target goes on; -1 where nobody can tell. ``lag_bytes`` is an
+    estimate from the size of the source's log. ``lag_seconds``: how long ago the oldest record
+    that the target lacks was written, by its timestamp; 0 when it lacks none. Both are None where
+    nobody can tell. ``trouble`` and ``error`` say what is wrong.
+    """
+
+    topic: str
+    target_topic: str
+    partition: int
+    state: PartitionState
+    source_start: int = -1
+    source_end: int = -1
+    target_end: int = -1
+    lag_bytes: int | None = None
+    lag_seconds: float | None = None
+    trouble: Trouble | None = None
+    error: str | None = None
+
+    @property
+    def lag_records(self) -> int | None:
+        """Offsets that the source has and the target not yet; None where nobody can tell."""
+        if self.source_end < 0:
+            return None
+        return max(0, self.source_end - max(self.target_end, self.source_start, 0))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkStatus:
+    """One link, as one process sees it: the partitions that it copies.
+
+    ``records`` (offsets, gaps left out) and ``bytes`` are those that the target acknowledged since
+    the start, ``duplicates`` batches that it had already. ``reproduces``: the target is no Qbus,
+    and gets records anew. ``error``: why nothing can be mirrored, while that is so.
+    """
+
+    name: str
+    source: str
+    target: str
+    partitions: tuple[PartitionStatus, ...] = ()
+    records: int = 0
+    bytes: int = 0
+    duplicates: int = 0
+    reproduces: bool = False
+    error: str | None = None
