@@ -2,24 +2,22 @@
 
 import asyncio
 import logging
-import signal
 import socket
-from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
-from typing import Any
 
 from qbus import prometheus
 from qbus.clock import Clock, SystemClock
 from qbus.config.address import Address
-from qbus.errors import ConfigError
+from qbus.control import Origin
+from qbus.control.central import store_opener
+from qbus.control.file import follow_file
+from qbus.control.process import end_tasks, stop_signals
 from qbus.metadata.zookeeper import ZooKeeperAddress
 
-from .control.central import CentralControl, start_with, store_opener
-from .control.configured import Configured, Origin
-from .control.last_good import LastGood
+from .control import LastGood, central_control, configured_agent, start_with
 from .exclusive import Exclusive
 from .metrics import AgentMetrics
 from .shipping import Shipping
@@ -69,7 +67,7 @@ class Daemon:
         self._options = options
         self._shipping = Shipping(options.data_dir, clock)
         defaults = {} if options.zookeeper is None else {"bootstrap": f"zk://{options.zookeeper}"}
-        self._configured = Configured(self._shipping.apply, defaults)
+        self._configured = configured_agent(self._shipping.apply, defaults)
         self._metrics = AgentMetrics(self._shipping.status, self._configured)
         self._reporter = Reporter(
             options.name,
@@ -83,7 +81,7 @@ class Daemon:
     async def serve(self) -> int:
         """Start, ship until a signal, drain."""
         started = perf_counter()
-        stop = _on_signals()
+        stop = stop_signals()
         async with AsyncExitStack() as cleanup:
             self._lock(cleanup)
             if self._options.metrics is not None:
@@ -101,7 +99,7 @@ class Daemon:
             for task in (failed, *tasks):
                 if task.done():
                     task.result()
-            await _end([stopping, failed])
+            await end_tasks([stopping, failed])
             _log.info("stopping: waiting for what is under way")
             await self._shipping.stop()
         _log.info("stopped")
@@ -119,71 +117,41 @@ class Daemon:
     ) -> list[asyncio.Task[None]]:
         """Put the first configuration into force; the tasks that go on from there."""
         tasks = [asyncio.create_task(self._report())]
-        cleanup.push_async_callback(_end, tasks)
+        cleanup.push_async_callback(end_tasks, tasks)
         if self._options.zookeeper is not None:
             tasks.append(await self._begin_central(self._options.zookeeper, stop))
         elif self._options.file is not None:
-            await self._load(self._options.file)
-            asyncio.get_running_loop().add_signal_handler(
-                signal.SIGHUP, self._reload(self._options.file)
-            )
+            await follow_file(self._options.file, self._configured)
         else:
             assert self._options.text is not None
-            await self._take_first(self._options.text, Origin("command line"))
+            await self._configured.take_first(self._options.text, Origin("command line"))
         return tasks
 
     async def _begin_central(
         self, address: ZooKeeperAddress, stop: asyncio.Event
     ) -> asyncio.Task[None]:
         options = self._options
-        control = CentralControl(
+        last_good = LastGood(options.data_dir)
+        control = central_control(
             store_opener(address, options.session_timeout_s),
             options.name,
             options.group,
             self._configured,
-            LastGood(options.data_dir),
+            last_good,
             self._reporter.report,
         )
         task = asyncio.create_task(control.run())
-        starting = asyncio.create_task(start_with(self._configured, control, _ZOOKEEPER_PATIENCE_S))
+        starting = asyncio.create_task(
+            start_with(self._configured, control, last_good, _ZOOKEEPER_PATIENCE_S)
+        )
         waiting = asyncio.create_task(stop.wait())
         await asyncio.wait([starting, waiting, task], return_when=asyncio.FIRST_COMPLETED)
-        await _end([waiting])
+        await end_tasks([waiting])
         if starting.done():
             starting.result()
         else:
-            await _end([starting])
+            await end_tasks([starting])
         return task
-
-    async def _load(self, file: Path) -> None:
-        try:
-            text = await asyncio.to_thread(file.read_bytes)
-        except OSError as error:
-            raise ConfigError(f"cannot read {file}: {error.strerror}") from error
-        await self._take_first(text, Origin(str(file)))
-
-    async def _take_first(self, text: bytes, origin: Origin) -> None:
-        if not await self._configured.take(text, origin):
-            raise ConfigError(f"{origin}: {self._configured.reason}")
-
-    def _reload(self, file: Path) -> Callable[[], None]:
-        """What SIGHUP does: the file is read again; if it is bad, the old one stays in force."""
-        reloading: set[asyncio.Task[None]] = set()
-
-        async def reload() -> None:
-            try:
-                text = await asyncio.to_thread(file.read_bytes)
-            except OSError as error:
-                self._configured.miss(f"cannot read {file}: {error.strerror}")
-            else:
-                await self._configured.take(text, Origin(str(file)))
-
-        def on_signal() -> None:
-            task = asyncio.create_task(reload())
-            reloading.add(task)
-            task.add_done_callback(reloading.discard)
-
-        return on_signal
 
     async def _report(self) -> None:
         """Keep the status file of the data directory fresh, in proportion to what that costs."""
@@ -198,23 +166,3 @@ class Daemon:
             self._reporter.write(self._options.data_dir)
         except OSError as error:
             _log.warning("the status cannot be written: %s", error)
-
-
-def _on_signals() -> asyncio.Event:
-    """An event that the first SIGTERM or SIGINT sets; the second one has its usual effect."""
-    loop, stop = asyncio.get_running_loop(), asyncio.Event()
-
-    def on_signal() -> None:
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.remove_signal_handler(number)
-        stop.set()
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, on_signal)
-    return stop
-
-
-async def _end(tasks: Sequence[asyncio.Task[Any]]) -> None:
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)

@@ -4,9 +4,10 @@ Ten thousand files would be ten thousand series that come and go; those are in t
 """
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from .control.configured import Configured
+from qbus.control import Configured
+
 from .status import AgentStatus
 from .status.document import totals
 
@@ -29,7 +30,7 @@ _STATES = ("reading", "idle", "finished", "failed")
 class AgentMetrics:
     """Made from the status when somebody asks, so that they cost nothing else."""
 
-    def __init__(self, status: Callable[[], AgentStatus], configured: Configured) -> None:
+    def __init__(self, status: Callable[[], AgentStatus], configured: Configured[Any]) -> None:
         self._status = status
         self._configured = configured
 

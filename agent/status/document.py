@@ -4,17 +4,16 @@ ZooKeeper takes no node above 1 MiB, and an agent may have 10,000 files: the fil
 named, those with errors and the most to deliver before others; the totals are of all of them.
 """
 
-import json
 from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Any
+
+from qbus.control.document import encode
 
 from .model import AgentStatus, FileState, FileStatus, SpoolStatus
 
 MAX_BYTES = 256 * 1024
 """The longest list of files, in bytes of JSON, that goes to ZooKeeper."""
-
-TIME = "updated_ms"
 
 _LONGEST_ERROR = 500
 
@@ -68,11 +67,6 @@ def file_document(file: FileStatus) -> dict[str, Any]:
 def spool_document(spool: SpoolStatus) -> dict[str, Any]:
     """One spool."""
     return {**asdict(spool), "error": _short(spool.error)}
-
-
-def encode(document: dict[str, Any]) -> bytes:
-    """JSON in ASCII: names of files may be no text at all."""
-    return json.dumps(document, separators=(",", ":")).encode()
 
 
 def _badness(file: FileStatus) -> tuple[bool, int, float, str]:

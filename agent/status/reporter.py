@@ -8,8 +8,9 @@ from typing import Any
 
 from qbus._version import __version__
 from qbus.clock import Clock
+from qbus.control.document import TIME, encode
 
-from .document import MAX_BYTES, TIME, document, encode
+from .document import MAX_BYTES, document
 from .model import AgentStatus
 
 _LOCAL_BYTES = 16 * 1024 * 1024

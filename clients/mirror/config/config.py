@@ -42,7 +42,7 @@ class Source:
     topics: tuple[str, ...] = setting(
         (),
         own.patterns(),
-        "Which of its topics, by their names there. Default: the top's `topics`.",
+        "Which of its topics, by their names there. Default: `topics` at the top.",
     )
     exclude: tuple[str, ...] = setting(
         (), own.patterns(), "Which of these not, in addition to the top's `exclude`."

@@ -1,5 +1,7 @@
 """A link: one source and the target, and all that holds between the two."""
 
+# ruff: noqa: RUF009 - the defaults are values that never change
+
 from dataclasses import dataclass
 from functools import cached_property
 

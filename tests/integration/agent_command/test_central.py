@@ -10,9 +10,15 @@ from uuid import uuid4
 import pytest
 from click.testing import CliRunner, Result
 
-from qbus.agent.control import CentralControl, Configured, LastGood, config_path, status_path
-from qbus.agent.control.central import store_opener
+from qbus.agent.control import (
+    LastGood,
+    central_control,
+    config_path,
+    configured_agent,
+    status_path,
+)
 from qbus.cli.root import qbus
+from qbus.control.central import store_opener
 from qbus.metadata import Create, MetadataStore, Node, Set
 from qbus.metadata.zookeeper import ZooKeeperAddress
 from qbus.metadata.zookeeper.store import ZooKeeperStore
@@ -222,8 +228,8 @@ async def test_a_session_that_ends_is_followed_by_one_with_status_and_changes(
     def text(topic: str) -> bytes:
         return f'bootstrap = "h:9"\ntopic = "{topic}"\n[[source]]\npaths = ["/x"]\n'.encode()
 
-    configured = Configured(apply)
-    control = CentralControl(
+    configured = configured_agent(apply)
+    control = central_control(
         open_store,
         "a",
         None,

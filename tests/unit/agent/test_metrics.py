@@ -3,7 +3,7 @@
 from prometheus_client import CollectorRegistry
 
 from qbus.agent.config import AgentConfig
-from qbus.agent.control import Configured
+from qbus.agent.control import configured_agent
 from qbus.agent.metrics import AgentMetrics
 from qbus.agent.status import AgentStatus, FileState, FileStatus, SpoolStatus
 
@@ -26,7 +26,7 @@ def test_all_files_together_are_measured() -> None:
         bytes=110,
         error="away",
     )
-    configured = Configured(apply)
+    configured = configured_agent(apply)
     configured.miss("there is none")
     registry = CollectorRegistry()
     registry.register(AgentMetrics(lambda: status, configured))
@@ -47,6 +47,6 @@ def test_all_files_together_are_measured() -> None:
 
 def test_an_agent_without_anything_is_measured_too() -> None:
     registry = CollectorRegistry()
-    registry.register(AgentMetrics(AgentStatus, Configured(apply)))
+    registry.register(AgentMetrics(AgentStatus, configured_agent(apply)))
     assert registry.get_sample_value("qbus_agent_lag_seconds") == 0
     assert registry.get_sample_value("qbus_agent_delivery_failing") == 0

@@ -9,9 +9,15 @@ from typing import Any
 
 import pytest
 
-from qbus.agent.control import CentralControl, Configured, LastGood, config_path, status_path
-from qbus.agent.control import central as module
-from qbus.agent.control.central import start_with
+from qbus.agent.control import (
+    LastGood,
+    central_control,
+    config_path,
+    configured_agent,
+    start_with,
+    status_path,
+)
+from qbus.control import central as module
 from qbus.metadata import Create, Delete
 from tests.support.eventually import eventually
 
@@ -25,9 +31,9 @@ class Agent:
         directory.mkdir(exist_ok=True)
         self.stores = Stores(directory)
         self.applied = Applied()
-        self.configured = Configured(self.applied)
+        self.configured = configured_agent(self.applied)
         self.last_good = LastGood(directory)
-        self.control = CentralControl(
+        self.control = central_control(
             self.stores.open, "a b", "web", self.configured, self.last_good, self.status
         )
         self.instance = "this one"
@@ -62,7 +68,7 @@ class Agent:
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_PAUSE_S", 0.01)
-    monkeypatch.setattr("qbus.agent.control.publisher._INTERVAL_S", 0.01)
+    monkeypatch.setattr("qbus.control.publisher._INTERVAL_S", 0.01)
 
 
 @pytest.fixture
@@ -76,7 +82,7 @@ GROUP, OWN = config_path("web"), config_path("a b")
 async def test_the_groups_configuration_is_applied_kept_and_told_of(agent: Agent) -> None:
     await agent.stores.prepare(GROUP, GOOD)
     async with agent.running():
-        await start_with(agent.configured, agent.control, 10)
+        await start_with(agent.configured, agent.control, agent.last_good, 10)
         assert agent.applied.paths == ["/a.log"]
         assert agent.last_good.load() == GOOD
         await agent.publishes(in_force="/agents/web/config", version=0)
@@ -123,7 +129,7 @@ async def test_without_a_store_the_last_good_one_is_taken_and_the_stores_once_it
     agent.last_good.save(GOOD)
     agent.stores.is_away = True
     async with agent.running():
-        await start_with(agent.configured, agent.control, 0.05)
+        await start_with(agent.configured, agent.control, agent.last_good, 0.05)
         assert agent.applied.paths == ["/a.log"]
         agent.stores.is_away = False
         await eventually(lambda: agent.applied.paths == ["/a.log", "/b.log"])
@@ -135,14 +141,14 @@ async def test_a_bad_one_at_the_start_gives_way_to_the_last_good_one_but_is_told
     await agent.stores.prepare(GROUP, BAD)
     agent.last_good.save(GOOD)
     async with agent.running():
-        await start_with(agent.configured, agent.control, 10)
+        await start_with(agent.configured, agent.control, agent.last_good, 10)
         assert agent.applied.paths == ["/a.log"]
         await agent.publishes(in_force=str(agent.last_good.path), refused="/agents/web/config")
 
 
 async def test_nothing_at_all_is_waited_for(agent: Agent) -> None:
     async with agent.running():
-        await start_with(agent.configured, agent.control, 10)
+        await start_with(agent.configured, agent.control, agent.last_good, 10)
         await agent.publishes(in_force=None)
         assert "no configuration" in str(agent.configured.reason)
         await agent.stores.put(OWN, GOOD)
@@ -199,6 +205,6 @@ async def test_an_empty_node_is_no_configuration(agent: Agent) -> None:
     await agent.stores.prepare(OWN, b"")
     async with agent.running():
         await eventually(lambda: bool(agent.stores.count))
-        await start_with(agent.configured, agent.control, 10)
+        await start_with(agent.configured, agent.control, agent.last_good, 10)
         await agent.stores.session.transaction([Create(GROUP, GOOD)])
         await eventually(lambda: agent.applied.paths == ["/a.log"])

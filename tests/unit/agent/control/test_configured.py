@@ -2,7 +2,9 @@
 
 import pytest
 
-from qbus.agent.control.configured import Configured, Origin
+from qbus.agent.config import AgentConfig
+from qbus.agent.control import configured_agent
+from qbus.control import Configured, Origin
 
 from .stores import BAD, GOOD, OTHER, Applied
 
@@ -15,11 +17,11 @@ def applied() -> Applied:
 
 
 @pytest.fixture
-def configured(applied: Applied) -> Configured:
-    return Configured(applied, environ={"DC": "north"})
+def configured(applied: Applied) -> Configured[AgentConfig]:
+    return configured_agent(applied, environ={"DC": "north"})
 
 
-async def test_a_good_one_is_applied(configured: Configured, applied: Applied) -> None:
+async def test_a_good_one_is_applied(configured: Configured[AgentConfig], applied: Applied) -> None:
     assert await configured.take(GOOD, NODE)
     assert applied.paths == ["/a.log"]
     assert configured.document() == {
@@ -32,7 +34,7 @@ async def test_a_good_one_is_applied(configured: Configured, applied: Applied) -
 
 
 async def test_a_bad_one_is_refused_and_the_old_one_stays(
-    configured: Configured, applied: Applied
+    configured: Configured[AgentConfig], applied: Applied
 ) -> None:
     await configured.take(GOOD, NODE)
     assert not await configured.take(BAD, Origin(NODE.path, 4))
@@ -43,7 +45,7 @@ async def test_a_bad_one_is_refused_and_the_old_one_stays(
 
 
 async def test_a_good_one_after_a_bad_one_clears_the_reason(
-    configured: Configured, applied: Applied
+    configured: Configured[AgentConfig], applied: Applied
 ) -> None:
     await configured.take(BAD, NODE)
     await configured.take(GOOD, NODE)
@@ -51,7 +53,7 @@ async def test_a_good_one_after_a_bad_one_clears_the_reason(
 
 
 async def test_going_back_to_what_is_in_force_applies_nothing_but_clears_the_reason(
-    configured: Configured, applied: Applied
+    configured: Configured[AgentConfig], applied: Applied
 ) -> None:
     for text in (GOOD, BAD, GOOD):
         await configured.take(text, NODE)
@@ -59,7 +61,9 @@ async def test_going_back_to_what_is_in_force_applies_nothing_but_clears_the_rea
     assert configured.reason is None
 
 
-async def test_what_fails_halfway_is_taken_back(configured: Configured, applied: Applied) -> None:
+async def test_what_fails_halfway_is_taken_back(
+    configured: Configured[AgentConfig], applied: Applied
+) -> None:
     await configured.take(GOOD, NODE)
     applied.failures = [PermissionError(13, "Permission denied", "/x")]
     assert not await configured.take(OTHER, Origin(NODE.path, 4))
@@ -67,7 +71,9 @@ async def test_what_fails_halfway_is_taken_back(configured: Configured, applied:
     assert "Permission denied" in str(configured.reason)
 
 
-async def test_a_variable_that_is_not_set_here_is_a_refusal(configured: Configured) -> None:
+async def test_a_variable_that_is_not_set_here_is_a_refusal(
+    configured: Configured[AgentConfig],
+) -> None:
     assert await configured.take(GOOD + b'key = "{env.DC}"', NODE)
     assert not await configured.take(GOOD + b'key = "{env.ROLE}"', NODE)
     assert configured.reason == (
@@ -76,7 +82,9 @@ async def test_a_variable_that_is_not_set_here_is_a_refusal(configured: Configur
     )
 
 
-async def test_one_that_is_missing_leaves_the_old_one_in_force(configured: Configured) -> None:
+async def test_one_that_is_missing_leaves_the_old_one_in_force(
+    configured: Configured[AgentConfig],
+) -> None:
     await configured.take(GOOD, NODE)
     configured.miss("there is no configuration")
     document = configured.document()

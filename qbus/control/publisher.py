@@ -1,4 +1,4 @@
-"""The status of an agent, in an ephemeral node."""
+"""The status of a daemon, in an ephemeral node."""
 
 import asyncio
 import json
@@ -17,8 +17,7 @@ from qbus.metadata import (
     StoreError,
 )
 
-from ..status.document import TIME, encode
-from .nodes import status_path
+from .document import TIME, encode
 
 _log = logging.getLogger(__name__)
 
@@ -28,14 +27,14 @@ _UNCHANGED_S = 30.0
 
 
 class Publisher:
-    """Writes the status of one agent through one session."""
+    """Writes the status of one daemon through one session."""
 
     def __init__(
-        self, store: MetadataStore, name: str, status: Callable[[], dict[str, Any]]
+        self, store: MetadataStore, path: str, status: Callable[[], dict[str, Any]]
     ) -> None:
-        """``status`` makes the document; its ``instance`` tells this agent from its namesakes."""
+        """``status`` makes the document; its ``instance`` tells this daemon from its namesakes."""
         self._store = store
-        self._path = status_path(name)
+        self._path = path
         self._status = status
         self._version: int | None = None
         self._written: dict[str, Any] = {}
@@ -91,7 +90,7 @@ class Publisher:
         if _instance_of(node.data) != instance:
             if not self._is_refused:
                 _log.warning(
-                    "%s is there: another agent has this name, or had it a moment ago", self._path
+                    "%s is there: another process has this name, or had it a moment ago", self._path
                 )
                 self._is_refused = True
             return False
