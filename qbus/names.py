@@ -5,6 +5,8 @@ and ``_`` collide, because Kafka's metrics take both for the same (Kafka's docum
 
 Group ids and transactional ids may hold anything, so they are escaped: percent-encoded UTF-8
 (RFC 3986), of which every path and every znode is safe.
+
+IDCs: 1 to 64 of ``[a-zA-Z0-9_-]``, so that ``<idc>.<topic>`` is a topic's name and tells both.
 """
 
 import re
@@ -15,6 +17,7 @@ from .errors import ApiError, ErrorCode
 MAX_TOPIC_NAME = 249
 
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]+", re.ASCII)
+_IDC = re.compile(r"[a-zA-Z0-9_-]{1,64}", re.ASCII)
 _EMPTY = "%"  # no percent-encoding is a lone %
 _DOTS = {".": "%2E", "..": "%2E%2E"}
 
@@ -33,6 +36,16 @@ def check_topic_name(name: str) -> None:
 def is_topic_name(name: str) -> bool:
     """Whether a topic may have this name."""
     return _problem(name) is None
+
+
+def check_idc_name(name: str) -> None:
+    """Check that an IDC may have this name.
+
+    Raises:
+        ValueError: it may not; the message says what may be.
+    """
+    if not _IDC.fullmatch(name):
+        raise ValueError("an IDC's name: 1 to 64 ASCII letters, digits, '_' and '-'")
 
 
 def _problem(name: str) -> str | None:

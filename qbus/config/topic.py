@@ -4,6 +4,8 @@ Keys that matter only for what Qbus does not do (compaction, recompression) are 
 Kafka without those ignores them as well, and tools set them. Asking for the thing is refused.
 """
 
+from qbus.names import check_idc_name
+
 from .field import boolean, double, integer, long, string, strings
 from .settings import Settings
 
@@ -39,6 +41,16 @@ def _replicas(listed: tuple[str, ...]) -> None:
         raise ValueError("partition:broker,partition:broker..., or * for all")
     if len(listed) > 1 and {"*", "none"}.intersection(listed):
         raise ValueError("* or none alone, or partition:broker,partition:broker...")
+
+
+def _idc_or_none(name: str) -> None:
+    if name:
+        check_idc_name(name)
+
+
+def _idcs(names: tuple[str, ...]) -> None:
+    for name in names:
+        check_idc_name(name)
 
 
 class TopicKeys(Settings):
@@ -210,6 +222,30 @@ class TopicKeys(Settings):
         "The replicas for which follower.replication.throttled.rate counts, as partition:broker; "
         "*: all.",
         check=_replicas,
+    )
+    qbus_mirror_source = string(
+        "",
+        "The IDC whose topic this one mirrors: only a mirror writes to it, at the offsets that the "
+        "records have there. Set when the topic is created. Removing it makes the topic an "
+        "ordinary one that goes on where the mirror ended, for good.",
+        check=_idc_or_none,
+    )
+    qbus_mirror_topic_id = string(
+        "",
+        "The id of the topic that this one mirrors, so that one created anew under the same name "
+        "is not taken for it.",
+    )
+    qbus_mirror_path = strings(
+        (),
+        "The IDCs that the records of a mirror come through, the one where they were written "
+        "first.",
+        check=_idcs,
+    )
+    qbus_mirror_former_source = string(
+        "",
+        "The IDC whose mirror this topic was before qbus.mirror.source was removed; the broker "
+        "sets it, and it stays. The offsets of such a topic may have gaps.",
+        check=_idc_or_none,
     )
 
 

@@ -8,16 +8,27 @@ topics by id (KIP-516).
 
 from ..declare import Int16, Int32, Int64, Records, String, Struct, Uuid, field
 
+# Far from the tags that Kafka gives out, which count from 0.
+_MIRROR_TAG = 10_000
+
 
 class PartitionProduceData(Struct):
     index: Int32 = field()
     records: Records | None = field()
+    # The log's end that the first batch goes on from: there is nothing between the two at the
+    # source. Where less is there, something is still missing.
+    mirror_follows: Int64 = field("9+", tag=_MIRROR_TAG, default=-1)
+    # Where the source's log starts; a log with nothing in it starts there, too. -1: not known.
+    mirror_log_start_offset: Int64 = field("9+", tag=_MIRROR_TAG + 1, default=-1)
 
 
 class TopicProduceData(Struct):
     name: String = field("0-12")
     topic_id: Uuid = field("13+")
     partition_data: list[PartitionProduceData] = field()
+    # The IDC in the topic's qbus.mirror.source, and the topic's id there if it has one.
+    mirror_source: String = field("9+", tag=_MIRROR_TAG)
+    mirror_topic_id: String = field("9+", tag=_MIRROR_TAG + 1)
 
 
 class ProduceRequest(Struct, flexible="9+"):

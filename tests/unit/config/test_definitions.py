@@ -87,7 +87,15 @@ def test_topics_have_kafkas_defaults(name: str, default: str) -> None:
 
 
 def test_topics_have_no_other_keys_than_kafkas_and_ours() -> None:
-    assert TOPIC_CONFIG.keys() == KAFKA_TOPIC_DEFAULTS.keys() | {"qbus.durability"}
+    ours = {name for name in TOPIC_CONFIG if name.startswith("qbus.")}
+    assert TOPIC_CONFIG.keys() == KAFKA_TOPIC_DEFAULTS.keys() | ours
+    assert ours == {
+        "qbus.durability",
+        "qbus.mirror.source",
+        "qbus.mirror.topic.id",
+        "qbus.mirror.path",
+        "qbus.mirror.former.source",
+    }
 
 
 @pytest.mark.parametrize(("name", "default"), KAFKA_BROKER_DEFAULTS.items())
@@ -136,6 +144,8 @@ def test_a_broker_default_is_of_its_topic_keys_type(name: str) -> None:
         ("preallocate", "true", "not preallocated"),
         ("message.timestamp.type", "createtime", "expected one of CreateTime, LogAppendTime"),
         ("qbus.durability", "none", "expected one of fsync, memory"),
+        ("qbus.mirror.source", "a.b", "an IDC's name"),
+        ("qbus.mirror.path", "a,b/c", "an IDC's name"),
         ("retention.ms", "-2", "at least -1"),
         ("segment.bytes", "0", "at least 1024"),
         ("min.insync.replicas", "0", "at least 1"),

@@ -22,21 +22,34 @@ _SCALARS: dict[str, st.SearchStrategy[Any]] = {
 }
 
 
+PRIVATE_TAGS = 10_000
+"""Fields with such tags, or higher ones, are Qbus's own."""
+_ANY_TAG = 2**32
+
+
 def messages(cls: type[Struct], version: int, **scalars: st.SearchStrategy[Any]) -> Any:
     """Values of ``cls`` that ``version`` carries whole; ``scalars`` replaces scalar strategies."""
-    known = {**_SCALARS, **scalars}
+    return _messages(cls, version, {**_SCALARS, **scalars}, _ANY_TAG)
+
+
+def kafkas_messages(cls: type[Struct], version: int, **scalars: st.SearchStrategy[Any]) -> Any:
+    """The same, with nothing that Kafka's protocol does not have."""
+    return _messages(cls, version, {**_SCALARS, **scalars}, PRIVATE_TAGS)
+
+
+def _messages(cls: type[Struct], version: int, known: dict[str, Any], tags: int) -> Any:
     return st.builds(
         cls,
         **{
-            field.name: _values(field, version, known)
+            field.name: _values(field, version, known, tags)
             for field in fields(cls)
-            if version in field.versions
+            if version in field.versions and (field.tag or 0) < tags
         },
     )
 
 
-def _values(field: Field, version: int, known: dict[str, Any]) -> st.SearchStrategy[Any]:
+def _values(field: Field, version: int, known: dict[str, Any], tags: int) -> st.SearchStrategy[Any]:
     kind = field.kind
-    one = known[kind.name] if isinstance(kind, Scalar) else messages(kind, version, **known)
+    one = known[kind.name] if isinstance(kind, Scalar) else _messages(kind, version, known, tags)
     value = st.lists(one, max_size=3) if field.is_array else one
     return st.none() | value if version in field.nullable else value

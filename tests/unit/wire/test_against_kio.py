@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from qbus.wire import KNOWN_API, Struct, decode, encode
 
-from .strategies import messages
+from .strategies import kafkas_messages
 
 # kio narrows some types: times must be representable, error codes known, uuids of version 4.
 TAME = {
@@ -51,7 +51,7 @@ def test_kio_reads_what_we_write_and_writes_what_we_read(
     read, write = kio.serial.entity_reader(entity), kio.serial.entity_writer(entity)
 
     @settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
-    @given(messages(cls, version, **TAME))
+    @given(kafkas_messages(cls, version, **TAME))
     def compare(message: Struct) -> None:
         ours = b"".join(bytes(part) for part in encode(message, version))
         theirs, size = read(ours, 0)
