@@ -18,7 +18,7 @@ from .connection import Connection
 from .errors import ConnectionFailed, RequestTimedOut, check
 from .hedging import Attempts, first_answer
 from .metadata import ClusterMetadata, Endpoint
-from .pool import ConnectionPool, Lane
+from .pool import ConnectionPool, Lane, LaneKey
 from .retry import retrying
 
 __all__ = ["Cluster", "Lane", "retrying"]
@@ -84,7 +84,7 @@ class Cluster:
         api: ApiKey,
         message: Any,
         *,
-        lane: Lane = Lane.MAIN,
+        lane: LaneKey = Lane.MAIN,
         timeout: float | None = None,
     ) -> Any:
         """The answer of one broker."""
@@ -122,7 +122,7 @@ class Cluster:
             self.forget_coordinator(group)
             raise
 
-    async def connection(self, node_id: int, lane: Lane = Lane.MAIN) -> Connection:
+    async def connection(self, node_id: int, lane: LaneKey = Lane.MAIN) -> Connection:
         """An open connection to a broker that is known from the metadata."""
         node = self.metadata.nodes.get(node_id)
         if node is None:

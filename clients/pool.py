@@ -26,6 +26,10 @@ class Lane(Enum):
     GROUP = "group"
 
 
+LaneKey = Lane | tuple[Lane, int]
+"""A lane, or one of several alike, by its number."""
+
+
 class _Failing:
     """An address that could not be reached: when to try it again, and after that."""
 
@@ -39,7 +43,7 @@ class _Failing:
 
 class _Key(NamedTuple):
     address: Address
-    lane: Lane
+    lane: LaneKey
 
 
 class ConnectionPool:
@@ -65,7 +69,7 @@ class ConnectionPool:
         self._failing: dict[Address, _Failing] = {}
         self._is_closed = False
 
-    async def connect(self, address: Address, lane: Lane) -> Connection:
+    async def connect(self, address: Address, lane: LaneKey) -> Connection:
         """An open connection; raises as ``Connection.open`` does, or :class:`ClientClosed`."""
         key = _Key(address, lane)
         connection = self._connections.get(key)

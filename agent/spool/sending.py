@@ -12,27 +12,16 @@ from types import TracebackType
 from typing import Self
 
 from qbus.clients import Producer, TopicPartition
+from qbus.clients.batches import as_produced, store_batches
 from qbus.clients.cluster import Cluster
-from qbus.clients.errors import api_error
-from qbus.clients.leaders import AskLeader, asking_leaders
-from qbus.clients.outcomes import Outcomes
 from qbus.clients.spool import QueueName
 from qbus.errors import ApiError, ErrorCode
-from qbus.records import BatchHeader, decode_records, set_base_offset
-from qbus.wire import ApiKey
-from qbus.wire.messages.produce import (
-    PartitionProduceData,
-    ProduceRequest,
-    ProduceResponse,
-    TopicProduceData,
-)
+from qbus.records import BatchHeader, decode_records
 
 from ..config import Delivery
 
 _CLIENT_ID = "qbus-agent-spool"
 _FOREVER_MS = 1 << 40
-_ACKS_ALL = -1
-_STORED = frozenset({ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER})
 _PLACELESS = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
 """A producer may have the topic created."""
 
@@ -53,8 +42,7 @@ class SpoolSender:
 
     def __init__(self, bootstrap: str, delivery: Delivery) -> None:
         """Raises :class:`~qbus.errors.ConfigError`."""
-        self._timeout_s = delivery.request_timeout_ms / 1000
-        self._cluster = Cluster(bootstrap, _CLIENT_ID, self._timeout_s)
+        self._cluster = Cluster(bootstrap, _CLIENT_ID, delivery.request_timeout_ms / 1000)
         self._producer = Producer(
             bootstrap,
             compression=delivery.compression,
@@ -92,42 +80,13 @@ class SpoolSender:
         if queue.partition is not None and header.has_producer_id:
             partition = TopicPartition(queue.topic, queue.partition)
             try:
-                await asking_leaders(self._cluster, [partition], self._as_it_is(partition, batch))
+                await store_batches(self._cluster, {partition: as_produced(batch)})
             except ApiError as error:
                 if error.retriable and error.code not in _PLACELESS:
                     raise
             else:
                 return
         await self._anew(queue, header, batch)
-
-    def _as_it_is(self, partition: TopicPartition, batch: bytes) -> AskLeader[None]:
-        records = bytearray(batch)
-        set_base_offset(records, 0, leader_epoch=-1)
-        request = ProduceRequest(
-            transactional_id=None,
-            acks=_ACKS_ALL,
-            timeout_ms=int(self._timeout_s * 1000),
-            topic_data=[
-                TopicProduceData(
-                    name=partition.topic,
-                    partition_data=[
-                        PartitionProduceData(index=partition.partition, records=records)
-                    ],
-                )
-            ],
-        )
-
-        async def ask(node: int, _: list[TopicPartition]) -> Outcomes[TopicPartition, None]:
-            response: ProduceResponse = await self._cluster.ask(node, ApiKey.PRODUCE, request)
-            return {
-                TopicPartition(topic.name, part.index): _outcome(
-                    part.error_code, part.error_message
-                )
-                for topic in response.responses
-                for part in topic.partition_responses
-            }
-
-        return ask
 
     async def _anew(self, queue: QueueName, header: BatchHeader, batch: bytes) -> None:
         records = decode_records(batch, header, queue.topic, queue.partition or 0)
@@ -140,7 +99,3 @@ class SpoolSender:
             timestamps=[record.timestamp for record in records],
         )
         await delivery
-
-
-def _outcome(code: int, message: str | None) -> ApiError | None:
-    return None if code in _STORED else api_error(code, message)

@@ -1,0 +1,114 @@
+"""Storing batches as they are: one Produce to one broker, or as many as it takes."""
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from qbus.errors import ApiError, ErrorCode
+from qbus.records.crc import Buffer
+from qbus.wire import ApiKey
+from qbus.wire.messages.produce import (
+    NodeEndpoint,
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+
+from ..cluster import Cluster
+from ..errors import api_error
+from ..grouping import by_topic
+from ..leaders import asking_leaders
+from ..outcomes import Outcomes
+from ..pool import Lane, LaneKey
+from ..types import TopicPartition
+
+_ACKS_ALL = -1
+_STORED = frozenset({ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER})
+
+
+class StoredBatch(NamedTuple):
+    """Where a batch is, acknowledged by every replica in sync.
+
+    ``base_offset`` is -1 for one that was stored before, by a broker that does not say where.
+    """
+
+    base_offset: int
+    log_start_offset: int
+
+
+async def produce_batches(
+    cluster: Cluster,
+    node: int,
+    batches: Mapping[TopicPartition, Buffer],
+    *,
+    lane: LaneKey = Lane.MAIN,
+) -> Outcomes[TopicPartition, StoredBatch]:
+    """Send each batch once, with ``acks=all``, to the broker ``node``; the bytes are not copied.
+
+    What the broker refuses is an error of that partition; who leads it now is noted in the
+    cluster's metadata. Raises as :class:`~qbus.clients.cluster.Cluster` does: then it is unknown
+    what was stored.
+    """
+    request = ProduceRequest(
+        transactional_id=None,
+        acks=_ACKS_ALL,
+        timeout_ms=int(cluster.request_timeout * 1000),
+        topic_data=[
+            TopicProduceData(
+                name=topic,
+                partition_data=[
+                    PartitionProduceData(index=index, records=batches[TopicPartition(topic, index)])
+                    for index in indexes
+                ],
+            )
+            for topic, indexes in by_topic(batches).items()
+        ],
+    )
+    response: ProduceResponse = await cluster.ask(node, ApiKey.PRODUCE, request, lane=lane)
+    endpoints = {endpoint.node_id: endpoint for endpoint in response.node_endpoints}
+    return {
+        TopicPartition(topic.name, answer.index): _outcome(cluster, topic.name, answer, endpoints)
+        for topic in response.responses
+        for answer in topic.partition_responses
+    }
+
+
+async def store_batches(
+    cluster: Cluster, batches: Mapping[TopicPartition, Buffer]
+) -> dict[TopicPartition, StoredBatch]:
+    """Store one batch in each of some partitions, wherever their leaders are.
+
+    Repeated on retriable errors: a batch with a producer's sequence is stored once, any other
+    perhaps more than once. :func:`~qbus.clients.batches.as_produced` makes the bytes of a stored
+    batch fit to be sent. Raises :class:`~qbus.errors.ApiError`, or
+    :class:`~qbus.clients.PartialFailure` when some were stored.
+    """
+
+    async def ask(node: int, led: list[TopicPartition]) -> Outcomes[TopicPartition, StoredBatch]:
+        return await produce_batches(cluster, node, _chosen(batches, led))
+
+    return await asking_leaders(cluster, batches, ask)
+
+
+def _chosen(
+    batches: Mapping[TopicPartition, Buffer], partitions: Iterable[TopicPartition]
+) -> dict[TopicPartition, Buffer]:
+    return {partition: batches[partition] for partition in partitions}
+
+
+def _outcome(
+    cluster: Cluster,
+    topic: str,
+    answer: PartitionProduceResponse,
+    endpoints: Mapping[int, NodeEndpoint],
+) -> StoredBatch | ApiError:
+    if answer.error_code in _STORED:
+        return StoredBatch(answer.base_offset, answer.log_start_offset)
+    error = api_error(answer.error_code, answer.error_message, of=f"{topic}-{answer.index}")
+    leader = answer.current_leader
+    if error.retriable and not cluster.apply_leader_hint(
+        topic, answer.index, leader.leader_id, leader.leader_epoch, endpoints.get(leader.leader_id)
+    ):
+        cluster.metadata.forget([topic])
+    return error

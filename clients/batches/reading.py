@@ -1,0 +1,64 @@
+"""The batches of a range of offsets of one partition, wherever its leader is."""
+
+from collections.abc import AsyncIterator
+
+from qbus.records import BatchHeader
+
+from ..cluster import Cluster
+from ..errors import RequestTimedOut
+from ..leaders import asking_leaders
+from ..outcomes import Outcomes
+from ..types import TopicPartition
+from .fetch import FetchedBatches, FetchLimits, fetch_batches
+from .whole import whole_batches
+
+_FETCH_BYTES = 4 * 1024 * 1024
+_LONGEST_WAIT = 5.0
+
+
+async def read_batches(
+    cluster: Cluster, partition: TopicPartition, start: int, end: int
+) -> AsyncIterator[tuple[BatchHeader, memoryview]]:
+    """Every batch that reaches into ``start`` to ``end``, in order, its checksum verified.
+
+    ``end`` is at most the high watermark. Each view is of the answer it came in: who keeps one
+    keeps the memory of all. Raises :class:`~qbus.errors.ApiError` (OFFSET_OUT_OF_RANGE when
+    ``start`` is no longer there), :class:`~qbus.clients.errors.RequestTimedOut` when the log does
+    not reach ``end`` in a request's time, and :class:`~qbus.records.CorruptBatch`.
+    """
+    position = start
+    while position < end:
+        fetched = await _fetch(cluster, partition, position)
+        before = position
+        for header, batch in whole_batches(fetched.records, position):
+            position = header.last_offset + 1
+            if header.base_offset >= end:
+                return
+            yield header, batch
+        if position == before:
+            raise RequestTimedOut(
+                f"{partition.topic}-{partition.partition} has no records from {position}"
+                f" to {end} for consumers to see; its high watermark is {fetched.high_watermark}"
+            )
+
+
+async def find_producer(
+    cluster: Cluster, partition: TopicPartition, start: int, end: int, producer_id: int
+) -> list[BatchHeader]:
+    """The headers of the batches from ``start`` to ``end`` that ``producer_id`` wrote, in order.
+
+    Raises as :func:`read_batches` does.
+    """
+    found = read_batches(cluster, partition, start, end)
+    return [header async for header, _ in found if header.producer_id == producer_id]
+
+
+async def _fetch(cluster: Cluster, partition: TopicPartition, position: int) -> FetchedBatches:
+    """What is there from ``position`` on, waiting for it as long as a request may take."""
+    wait = min(cluster.request_timeout / 2, _LONGEST_WAIT)
+    limits = FetchLimits(_FETCH_BYTES, _FETCH_BYTES, max_wait=wait)
+
+    async def ask(node: int, led: list[TopicPartition]) -> Outcomes[TopicPartition, FetchedBatches]:
+        return await fetch_batches(cluster, node, dict.fromkeys(led, position), limits)
+
+    return (await asking_leaders(cluster, [partition], ask))[partition]
