@@ -4,7 +4,7 @@ import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from qbus.metadata import Node
+from qbus.metadata import Check, Node, Op
 from qbus.metadata.errors import MalformedNode
 from qbus.metadata.znodes import NO_LEADER, TOPICS, ConfigNode, PartitionStateNode, TopicNode
 
@@ -71,6 +71,7 @@ class Topic:
     """A topic: 16 bytes of id, partitions from 0 on, and what is configured for it.
 
     ``version`` and ``config_version`` are those of its nodes; -1 where there is no configuration.
+    ``has_identity``: see :class:`qbus.metadata.znodes.TopicNode`.
     """
 
     name: str
@@ -79,6 +80,17 @@ class Topic:
     config: Mapping[str, str] = field(default_factory=dict)
     version: int = 0
     config_version: int = -1
+    has_identity: bool = False
+
+    @property
+    def guards(self) -> list[Op]:
+        """What whoever decides something about this topic checks: that it is still this one.
+
+        It goes before all that reads or writes the topic's other nodes.
+        """
+        if not self.has_identity:
+            return []
+        return [Check(TopicNode.identity_path(self.name, self.id))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +172,7 @@ def read_topic(name: str, nodes: Mapping[str, Node], config: Node | None) -> Top
         ConfigNode.decode(config.data).config if config else {},
         root.version,
         config.version if config else -1,
+        decoded.has_identity,
     )
 
 
@@ -196,6 +209,7 @@ def topic_node(topic: Topic) -> TopicNode:
         {index: one.replicas for index, one in partitions.items()},
         {index: one.adding for index, one in partitions.items() if one.adding},
         {index: one.removing for index, one in partitions.items() if one.removing},
+        topic.has_identity,
     )
 
 

@@ -205,6 +205,8 @@ class Controller:
                 raise ApiError(ErrorCode.INVALID_CONFIG, str(error)) from error
             path = ConfigNode.topic_path(topic.name)
             ops = _write_config(path, topic.config, config, topic.config_version)
+            if ops:
+                ops = [*topic.guards, *ops]
             return Decision(None, ops, ChangeNode(configs=(topic.name,)))
 
         return await self._decisions.carry_out(decide, changes, dry=validate_only)

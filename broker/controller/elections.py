@@ -28,12 +28,17 @@ class TopicRules(NamedTuple):
 
 
 class StateChange(NamedTuple):
-    """A state to write for a partition in place of ``version``."""
+    """A state to write for a partition of ``topic`` in place of ``version``."""
 
-    topic: str
+    topic: Topic
     partition: int
     state: PartitionStateNode
     version: int
+
+    @property
+    def path(self) -> str:
+        """The node that holds the state."""
+        return PartitionStateNode.path(self.topic.name, self.partition)
 
 
 class View(NamedTuple):
@@ -141,4 +146,4 @@ def _changes(
                 continue
             state = decide(partition, view, rules)
             if state != partition.state(view.controller_epoch):
-                yield StateChange(topic.name, index, state, partition.version)
+                yield StateChange(topic, index, state, partition.version)

@@ -72,7 +72,7 @@ class Leadership:
         partition = topic.partitions[index]
         view = view_of(self._metadata)
         state = elected(partition, kind, view, view.rules(topic))
-        return StateChange(name, index, state, partition.version)
+        return StateChange(topic, index, state, partition.version)
 
 
 def _is_idle(error: ApiError | None) -> bool:

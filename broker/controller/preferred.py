@@ -89,5 +89,5 @@ def rebalancing(topics: Iterable[Topic], view: View, percentage: int) -> list[St
                 state = elected(partition, ElectionType.PREFERRED, view, rules)
             except ApiError:
                 continue
-            changes.append(StateChange(topic.name, index, state, partition.version))
+            changes.append(StateChange(topic, index, state, partition.version))
     return changes

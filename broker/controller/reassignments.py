@@ -88,7 +88,11 @@ def writes(topic: Topic, moves: Mapping[int, Move]) -> list[Op]:
             ops.append(Set(path, state.encode(), before.version))
         partitions[index] = partition
     node = topic_node(replace(topic, partitions=tuple(partitions)))
-    return [Set(TopicNode.path(topic.name), node.encode(), topic.version), *ops]
+    return [
+        *topic.guards,
+        Set(TopicNode.path(topic.name), node.encode(), topic.version),
+        *ops,
+    ]
 
 
 def _move(before: PartitionInfo, after: PartitionInfo, view: View, rules: TopicRules) -> Move:

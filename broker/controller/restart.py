@@ -57,7 +57,7 @@ async def give_up(
                 if is_alone and state.leader == NO_LEADER:
                     state = _led_again(state, partition.replicas, node_id, rules)
                 if state != before:
-                    changes.append(StateChange(topic.name, index, state, partition.version))
+                    changes.append(StateChange(topic, index, state, partition.version))
         return changes
 
     return await StateWriter(store, metadata).settle(due, lambda: [metadata.fence()])

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from qbus.metadata import MetadataStore, NodeError, Op, Set
 from qbus.metadata.feed import announce, newest, sequence_of
-from qbus.metadata.znodes import ChangeNode, PartitionStateNode
+from qbus.metadata.znodes import ChangeNode
 
 from ..metadata_cache import MetadataCache
 from .elections import StateChange
@@ -62,23 +62,26 @@ class StateWriter:
 
     async def _write(self, changes: Sequence[StateChange], guards: Sequence[Op]) -> int | None:
         """The number of the change in the feed; None when it was overtaken."""
-        sets = [
-            Set(PartitionStateNode.path(one.topic, one.partition), one.state.encode(), one.version)
-            for one in changes
-        ]
-        announcement = announce(change_of(changes).encode())
+        operations = [*guards, *operations_of(changes), announce(change_of(changes).encode())]
         try:
-            results = await self._store.transaction([*guards, *sets, announcement])
+            results = await self._store.transaction(operations)
         except NodeError:
             return None
         return sequence_of(str(results[-1]))
+
+
+def operations_of(changes: Sequence[StateChange]) -> list[Op]:
+    """What writes some changes, each to the very topic that it was decided for."""
+    topics = {one.topic.id: one.topic for one in changes}
+    guards = [guard for topic in topics.values() for guard in topic.guards]
+    return [*guards, *(Set(one.path, one.state.encode(), one.version) for one in changes)]
 
 
 def change_of(changes: Sequence[StateChange]) -> ChangeNode:
     """What the feed says of some changes."""
     states: dict[str, list[int]] = {}
     for one in changes:
-        states.setdefault(one.topic, []).append(one.partition)
+        states.setdefault(one.topic.name, []).append(one.partition)
     return ChangeNode(states={topic: tuple(some) for topic, some in states.items()})
 
 
@@ -87,9 +90,9 @@ def batches(changes: Sequence[StateChange], most: int) -> Iterator[list[StateCha
     part: list[StateChange] = []
     size = 0
     for change in changes:
-        path = PartitionStateNode.path(change.topic, change.partition)
-        # The name comes once more, in the announcement.
-        needed = len(path) + len(change.state.encode()) + len(change.topic) + _OVERHEAD
+        # The name comes once more in the announcement, and the path, or less, as a guard.
+        needed = 2 * (len(change.path) + _OVERHEAD)
+        needed += len(change.state.encode()) + len(change.topic.name)
         if part and (len(part) == most or size + needed > MAX_BYTES):
             yield part
             part, size = [], 0

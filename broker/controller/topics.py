@@ -68,8 +68,11 @@ class TopicPlanner:
         config = _check_config(new.config)
         assignment = self._assign(new)
         topic_id = new_id()
-        node = TopicNode(topic_id, assignment)
-        ops: list[Op] = [Create(TopicNode.path(new.name), node.encode())]
+        node = TopicNode(topic_id, assignment, has_identity=True)
+        ops: list[Op] = [
+            Create(TopicNode.path(new.name), node.encode()),
+            Create(TopicNode.identity_path(new.name, topic_id)),
+        ]
         if config:
             ops.append(Create(ConfigNode.topic_path(new.name), ConfigNode(config).encode()))
         ops += _first_states(new.name, assignment, controller_epoch)
@@ -99,7 +102,8 @@ class TopicPlanner:
         existing = topic_node(topic)
         node = existing._replace(assignment={**existing.assignment, **added})
         states = _first_states(name, added, controller_epoch)
-        return [Set(TopicNode.path(name), node.encode(), topic.version), *states]
+        change = Set(TopicNode.path(name), node.encode(), topic.version)
+        return [*topic.guards, change, *states]
 
     def existing(self, name: str) -> Topic:
         """The topic of that name.
@@ -197,7 +201,7 @@ def delete(topic: Topic, nodes: Mapping[str, Node]) -> list[Op]:
     """Delete a topic with all ``nodes`` of its tree, and its configuration."""
     root = TopicNode.path(topic.name)
     below = sorted((path for path in nodes if path != root), key=len, reverse=True)
-    ops: list[Op] = [Delete(path) for path in below]
+    ops: list[Op] = [*topic.guards, *(Delete(path) for path in below)]
     ops.append(Delete(root, topic.version))
     if topic.config_version >= 0:
         ops.append(Delete(ConfigNode.topic_path(topic.name)))

@@ -14,7 +14,7 @@ from qbus.metadata import MetadataStore, NodeError, Set, StoreError
 from qbus.metadata.feed import announce
 from qbus.metadata.znodes import ChangeNode, PartitionStateNode
 
-from ..metadata_image import PartitionInfo
+from ..metadata_image import Topic
 from ..partition_states import forgetting, policy
 from .metadata import Metadata
 from .partition import Partition
@@ -41,19 +41,19 @@ class Disqualification:
     async def look(self) -> None:
         """Write what is due; what another write was faster than is looked at again next time."""
         for partition in self._partitions:
-            info = self._due(partition)
-            if info is None:
+            topic = self._due(partition)
+            if topic is None:
                 continue
             try:
-                await self._write(partition, info)
+                await self._write(partition, topic)
             except NodeError:
                 continue
             except (StoreError, ApiError) as error:
                 _log.info("that %s is lost here could not be written: %s", partition, error)
                 return
 
-    def _due(self, partition: Partition) -> PartitionInfo | None:
-        """Its state in the store, if that says more of this replica than is true.
+    def _due(self, partition: Partition) -> Topic | None:
+        """Its topic, if that says more of this replica than is true.
 
         One that nobody shares keeps what it has: there is nothing better.
         """
@@ -65,9 +65,11 @@ class Disqualification:
         info = topic.partitions[partition.index]
         is_shared = len(info.replicas) > 1
         claims = self._node_id in {info.leader, *info.isr, *info.elr}
-        return info if is_shared and claims else None
+        is_of_it = partition.log.topic_id in {None, topic.id}
+        return topic if is_shared and claims and is_of_it else None
 
-    async def _write(self, partition: Partition, info: PartitionInfo) -> None:
+    async def _write(self, partition: Partition, topic: Topic) -> None:
+        info = topic.partitions[partition.index]
         wanted = policy(
             partition.min_insync_replicas, len(info.target), is_durable=partition.durable
         )
@@ -79,6 +81,7 @@ class Disqualification:
         await self._store.transaction(
             [
                 self._metadata.fence(),
+                *topic.guards,
                 Set(path, state.encode(), info.version),
                 announce(change.encode()),
             ]

@@ -16,6 +16,7 @@ from qbus.clock import Clock
 from qbus.errors import ApiError
 from qbus.metadata import MetadataStore, StoreError
 
+from ..metadata_image import Topic
 from .isr_writing import Change, write
 from .metadata import Metadata
 from .partition import Partition
@@ -109,7 +110,7 @@ class IsrChanges:
                 _log.exception("changes of in-sync replicas could not be written")
 
     async def _write_open(self) -> None:
-        changes = [change for partition in self._open if (change := _change_of(partition))]
+        changes = [change for partition in self._open if (change := self._change_of(partition))]
         self._open = {change.partition: None for change in changes}
         for start in range(0, len(changes), MAX_CHANGES):
             part = changes[start : start + MAX_CHANGES]
@@ -120,12 +121,26 @@ class IsrChanges:
             for change in outcome.written:
                 self._written(change)
 
+    def _change_of(self, partition: Partition) -> Change | None:
+        followers = partition.followers
+        topic = self._topic_of(partition)
+        if topic is None or followers is None or followers.proposed is None:
+            return None
+        return Change(topic, partition, followers, followers.proposed)
+
+    def _topic_of(self, partition: Partition) -> Topic | None:
+        """The very topic that ``partition`` was opened for; None: it is gone, if not from here."""
+        topic_id = partition.log.topic_id
+        if topic_id is None:  # as in directories that are older than ids
+            return self._metadata.topics.get(partition.topic)
+        return self._metadata.topics_by_id.get(topic_id)
+
     def _refused(self, change: Change) -> None:
         if change.followers.proposed is change.proposal:
             change.followers.refused()
 
     def _written(self, change: Change) -> None:
-        partition, followers, proposal = change
+        _, partition, followers, proposal = change
         self._count(change)
         followers.learned(proposal.state, proposal.version + 1)
         if partition.followers is followers:
@@ -133,7 +148,7 @@ class IsrChanges:
             self.propose(partition)  # what was eligible still may have to be written off now
 
     def _count(self, change: Change) -> None:
-        partition, followers, proposal = change
+        _, partition, followers, proposal = change
         before, after = followers.state.isr, proposal.state.isr
         self.shrinks += bool(set(before) - set(after))
         self.expands += bool(set(after) - set(before))
@@ -147,10 +162,3 @@ class IsrChanges:
                 work()
             except Exception:  # noqa: BLE001 - next time it may work
                 _log.exception("looking at the in-sync replicas failed")
-
-
-def _change_of(partition: Partition) -> Change | None:
-    followers = partition.followers
-    if followers is None or followers.proposed is None:
-        return None
-    return Change(partition, followers, followers.proposed)

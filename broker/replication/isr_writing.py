@@ -14,13 +14,15 @@ from qbus.metadata import (
 from qbus.metadata.feed import announce
 from qbus.metadata.znodes import BrokerEpochNode, ChangeNode, PartitionStateNode
 
+from ..metadata_image import Topic
 from .followers import Followers, Proposal
 from .partition import Partition
 
 
 class Change(NamedTuple):
-    """What the followers of a partition propose."""
+    """What the followers of a partition of ``topic`` propose."""
 
+    topic: Topic
     partition: Partition
     followers: Followers
     proposal: Proposal
@@ -28,7 +30,12 @@ class Change(NamedTuple):
     @property
     def path(self) -> str:
         """The node that holds the partition's state."""
-        return PartitionStateNode.path(self.partition.topic, self.partition.index)
+        return PartitionStateNode.path(self.topic.name, self.partition.index)
+
+    @property
+    def guards(self) -> dict[str, Op]:
+        """The checks that the topic is still this one, by path."""
+        return {guard.path: guard for guard in self.topic.guards}
 
     @property
     def added(self) -> dict[str, int]:
@@ -49,8 +56,8 @@ async def write(
     """Write as many of ``changes`` as apply, which is all of them as a rule.
 
     A transaction does not apply as a whole and says where, so what is at fault is left out and the
-    rest tried again: a state that is another by now, until that is heard of; and for good, whoever
-    would come in sync and is registered anew.
+    rest tried again: a state or a topic that is another by now, until that is heard of; and for
+    good, whoever would come in sync and is registered anew.
 
     Raises:
         StoreError: nothing is known of what was not written.
@@ -73,7 +80,7 @@ async def write(
         except NodeError as error:
             path = error.path
             refused += [one for one in left if path in one.added]
-            rest = [one for one in left if path not in one.added and path != one.path]
+            rest = [one for one in left if path not in {one.path, *one.added, *one.guards}]
             if len(rest) == len(left):  # the controller is another: that will be heard of
                 return Outcome([], refused)
             left = rest
@@ -87,13 +94,15 @@ def _operations(changes: Sequence[Change], fence: Check, controller_epoch: int) 
 
     Where both are at fault, the state's version tells: the change may have come to pass before.
     """
-    guards = dict.fromkeys(guard for change in changes for guard in change.added.items())
+    topics = {path: guard for change in changes for path, guard in change.guards.items()}
+    added = dict.fromkeys(one for change in changes for one in change.added.items())
     states: dict[str, tuple[int, ...]] = {}
     for change in changes:
-        topic = change.partition.topic
+        topic = change.topic.name
         states[topic] = (*states.get(topic, ()), change.partition.index)
     return [
         fence,
+        *topics.values(),
         *(
             Set(
                 change.path,
@@ -102,6 +111,6 @@ def _operations(changes: Sequence[Change], fence: Check, controller_epoch: int) 
             )
             for change in changes
         ),
-        *(Check(path, epoch) for path, epoch in guards),
+        *(Check(path, epoch) for path, epoch in added),
         announce(ChangeNode(states=states).encode()),
     ]

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from functools import lru_cache
 from types import MappingProxyType
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 from ..ids import decode_id, encode_id
 from .json_data import decoding, dump
@@ -25,27 +25,40 @@ class TopicNode(NamedTuple):
 
     While a partition moves (KIP-455), its replicas are those that it shall have and, after them,
     those in ``removing``; ``adding`` are those of them that it did not have before.
+
+    ``has_identity``: beside its partitions there is a node that is called by its id. A topic that
+    is deleted and created anew has nodes of the same paths, and soon of the same versions; whoever
+    decided something about the one must not write it to the other, so it checks that node as well.
+    Kafka's own topics have none.
     """
 
     topic_id: bytes
     assignment: Mapping[int, tuple[int, ...]]
     adding: Mapping[int, tuple[int, ...]] = MappingProxyType({})
     removing: Mapping[int, tuple[int, ...]] = MappingProxyType({})
+    has_identity: bool = False
 
     @staticmethod
     def path(topic: str) -> str:
         """Where ``topic`` is."""
         return f"{TOPICS}/{topic}"
 
+    @staticmethod
+    def identity_path(topic: str, topic_id: bytes) -> str:
+        """What is there as long as ``topic`` is the one with this id."""
+        return f"{TOPICS}/{topic}/id-{encode_id(topic_id)}"
+
     def encode(self) -> bytes:
-        """Kafka's JSON, version 3."""
-        topic = {
+        """Kafka's JSON, version 3; what Kafka does not know of, beside it when there is any."""
+        topic: dict[str, Any] = {
             "version": 3,
             "topic_id": encode_id(self.topic_id),
             "partitions": _by_text(self.assignment),
             "adding_replicas": _by_text(self.adding),
             "removing_replicas": _by_text(self.removing),
         }
+        if self.has_identity:
+            topic["identity"] = True
         return dump(topic).encode()
 
     @classmethod
@@ -60,6 +73,7 @@ class TopicNode(NamedTuple):
                 assignment,
                 _by_index(json_.get("adding_replicas", {})),
                 _by_index(json_.get("removing_replicas", {})),
+                bool(json_.get("identity", False)),
             )
 
 

@@ -419,6 +419,19 @@ async def test_every_watch_tells(store: MetadataStore) -> None:
     await eventually(lambda: sorted(told) == [0, 1, 2, 3, 4])
 
 
+async def test_a_namesake_has_the_same_versions_and_other_children(store: MetadataStore) -> None:
+    """So a version does not tell that a node was deleted and created anew; a unique child does."""
+    await store.transaction([Create("/t", b"1"), Create("/t/id-1")])
+    await store.transaction(
+        [Delete("/t/id-1"), Delete("/t"), Create("/t", b"2"), Create("/t/id-2")]
+    )
+    with pytest.raises(NoNode) as refused:
+        await store.transaction([Check("/t/id-1"), Set("/t", b"3", 0)])
+    assert refused.value.path == "/t/id-1"
+    assert await store.get("/t") == Node(b"2", 0)
+    assert await store.transaction([Check("/t/id-2"), Set("/t", b"3", 0)]) == [None, 1]
+
+
 async def test_a_watch_tells_of_the_end_of_the_session(backend: Backend) -> None:
     store = await backend.open()
     told: list[int] = []

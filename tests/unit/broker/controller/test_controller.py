@@ -86,7 +86,7 @@ async def test_the_store_has_it_as_kafka_would(plane: MetadataPlane) -> None:
     await create(plane, NewTopic("t", 1, 1, config={"flush.ms": "5"}))
     nodes = await plane.store.tree("/")
     topic = TopicNode.decode(nodes["/brokers/topics/t"].data)
-    assert topic == TopicNode(plane.metadata.topics["t"].id, {0: (1,)})
+    assert topic == TopicNode(plane.metadata.topics["t"].id, {0: (1,)}, has_identity=True)
     state = PartitionStateNode.decode(nodes["/brokers/topics/t/partitions/0/state"].data)
     assert state == PartitionStateNode(1, 0, (1,), controller_epoch=1)
     assert ConfigNode.decode(nodes["/config/topics/t"].data).config == {"flush.ms": "5"}

@@ -39,7 +39,7 @@ def view(
 
 def only(changes: list[StateChange]) -> PartitionStateNode:
     (change,) = changes
-    assert (change.topic, change.partition, change.version) == ("t", 0, 7)
+    assert (change.topic.name, change.partition, change.version) == ("t", 0, 7)
     return change.state
 
 

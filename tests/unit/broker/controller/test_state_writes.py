@@ -4,16 +4,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qbus.broker.controller.elections import StateChange
-from qbus.broker.controller.state_writes import MAX_BYTES, batches, change_of
-from qbus.metadata import Op, Set
+from qbus.broker.controller.state_writes import MAX_BYTES, batches, change_of, operations_of
+from qbus.broker.metadata_image import Topic
+from qbus.metadata import Check, Set
 from qbus.metadata.feed import announce
 from qbus.metadata.znodes import ChangeNode, PartitionStateNode
 from qbus.metadata.zookeeper.plan import MAX_BYTES as TAKEN
 from qbus.metadata.zookeeper.plan import plan, size
 
 
-def change(topic: str, partition: int, replicas: int = 3) -> StateChange:
+def change(name: str, partition: int, replicas: int = 3) -> StateChange:
     state = PartitionStateNode(1, 4, tuple(range(replicas)), 7, tuple(range(replicas)))
+    topic = Topic(name, name.rjust(16).encode()[-16:], (), has_identity=True)
     return StateChange(topic, partition, state, 3)
 
 
@@ -30,11 +32,7 @@ def test_each_part_is_what_zookeeper_takes(name: int, count: int, replicas: int,
     assert [one for part in parts for one in part] == changes
     for part in parts:
         assert 0 < len(part) <= most
-        sets: list[Op] = [
-            Set(PartitionStateNode.path(one.topic, one.partition), one.state.encode(), one.version)
-            for one in part
-        ]
-        ops = [*sets, announce(change_of(part).encode())]
+        ops = [*operations_of(part), announce(change_of(part).encode())]
         assert size(plan(ops, set()), prefix=60, acl=200) <= TAKEN
 
 
@@ -42,6 +40,13 @@ def test_few_are_written_together() -> None:
     changes = [change("t", number) for number in range(500)]
     assert list(batches(changes, 1000)) == [changes]
     assert MAX_BYTES < TAKEN
+
+
+def test_each_topic_is_checked_once_and_before_its_states() -> None:
+    changes = [change("t", 0), change("u", 5), change("t", 2)]
+    operations = operations_of(changes)
+    assert [type(one) for one in operations] == [Check, Check, Set, Set, Set]
+    assert [one.path for one in operations[2:]] == [one.path for one in changes]
 
 
 def test_the_feed_says_which_partitions_of_which_topics() -> None:
