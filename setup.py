@@ -2,10 +2,12 @@
 
 from pathlib import Path
 
-from setuptools import Extension, setup
+from setuptools import Extension, find_packages, setup
 from setuptools.command.bdist_wheel import bdist_wheel
+from setuptools.command.build_py import build_py
 
 RECORDS = Path("qbus/records")
+DISCOVERY = Path("clients/spark/discovery")
 
 
 class Wheel(bdist_wheel):
@@ -21,7 +23,22 @@ class Wheel(bdist_wheel):
         super().run()
 
 
+class Discoverable(build_py):
+    """Lets Spark find our data source in an editable install too: it looks through folders alone.
+
+    What else is editable is found by a hook of the import system, which Spark does not ask.
+    """
+
+    def run(self) -> None:
+        """Have the folder with the module that Spark looks for among those of the import path."""
+        super().run()
+        if self.editable_mode:
+            site_packages = self.get_finalized_command("install").install_lib
+            Path(site_packages, "pyspark_qbus.pth").write_text(f"{DISCOVERY.resolve()}\n")
+
+
 setup(
+    packages=[*find_packages(include=["qbus*"]), "pyspark_qbus"],
     ext_modules=[
         Extension(
             "qbus.records._codec",
@@ -31,5 +48,5 @@ setup(
             optional=True,
         )
     ],
-    cmdclass={"bdist_wheel": Wheel},
+    cmdclass={"bdist_wheel": Wheel, "build_py": Discoverable},
 )
