@@ -1,0 +1,30 @@
+"""Names by pattern: matched as a whole, less those that are left out."""
+
+import pytest
+
+from qbus.clients.mirror.config import Selection
+
+
+@pytest.mark.parametrize(
+    ("include", "exclude", "name", "expected"),
+    [
+        (("orders",), (), "orders", True),
+        (("orders",), (), "orders2", False),
+        (("orders",), (), "my-orders", False),
+        (("orders.*",), (), "orders.eu", True),
+        ((".*",), ("__.*",), "__offsets", False),
+        ((".*",), ("__.*",), "a__b", True),
+        (("a", "b|c"), (), "c", True),
+        (("(?i)ORDERS", "x"), (), "orders", True),
+        ((), (), "orders", False),
+        ((".*",), (), "", True),
+    ],
+)
+def test_names(
+    include: tuple[str, ...], exclude: tuple[str, ...], name: str, expected: bool
+) -> None:
+    assert (name in Selection(include, exclude)) is expected
+
+
+def test_what_is_no_name_is_not_selected() -> None:
+    assert None not in Selection((".*",))

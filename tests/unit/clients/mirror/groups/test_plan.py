@@ -1,0 +1,58 @@
+"""Which offsets a group gets at the target: as far as at the source, and as the data reaches."""
+
+import pytest
+
+from qbus.clients import OffsetAndMetadata, TopicPartition
+from qbus.clients.mirror.groups.plan import plan, translate
+
+HERE = TopicPartition("a.orders", 0)
+
+
+def offsets(**of: int) -> dict[TopicPartition, OffsetAndMetadata]:
+    return {TopicPartition(name, 0): OffsetAndMetadata(offset) for name, offset in of.items()}
+
+
+@pytest.mark.parametrize(
+    ("committed", "present", "high_watermark", "expected"),
+    [
+        (50, None, 100, 50),
+        (50, None, 30, 30),
+        (50, 40, 100, 50),
+        (50, 40, 45, 45),
+        (50, 50, 100, None),
+        (50, 60, 100, None),
+        (50, 40, 40, None),
+        (50, 40, 30, None),
+        (0, None, 0, 0),
+        (50, None, 0, 0),
+    ],
+)
+def test_an_offset_goes_forward_and_never_beyond_the_data(
+    committed: int, present: int | None, high_watermark: int, expected: int | None
+) -> None:
+    there = {} if present is None else {HERE: OffsetAndMetadata(present)}
+    found = plan({HERE: OffsetAndMetadata(committed)}, there, {HERE: high_watermark})
+    assert found == ({} if expected is None else {HERE: OffsetAndMetadata(expected)})
+
+
+def test_it_goes_backwards_when_asked_and_still_not_beyond_the_data() -> None:
+    committed, present = {HERE: OffsetAndMetadata(50)}, {HERE: OffsetAndMetadata(60)}
+    back = plan(committed, present, {HERE: 100}, backwards=True)
+    assert back == {HERE: OffsetAndMetadata(50)}
+    assert plan(committed, present, {HERE: 20}, backwards=True) == {HERE: OffsetAndMetadata(20)}
+
+
+def test_what_the_target_cannot_tell_the_end_of_gets_nothing() -> None:
+    assert plan({HERE: OffsetAndMetadata(50)}, {}, {}) == {}
+
+
+def test_topics_have_their_names_at_the_target_and_others_are_left_out() -> None:
+    committed = offsets(orders=5, unknown=6) | offsets(**{"b.stock": 7})
+    found = translate(committed, {"orders": "a.orders", "b.stock": "stock"})
+    assert found == offsets(**{"a.orders": 5, "stock": 7})
+
+
+def test_metadata_goes_along_and_the_sources_leader_epochs_do_not() -> None:
+    committed = {TopicPartition("orders", 3): OffsetAndMetadata(5, "note", 9)}
+    found = translate(committed, {"orders": "a.orders"})
+    assert found == {TopicPartition("a.orders", 3): OffsetAndMetadata(5, "note", -1)}
