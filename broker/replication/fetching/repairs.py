@@ -26,6 +26,8 @@ _log = logging.getLogger(__name__)
 
 _NO_SESSION = -1
 _TIMEOUT_S = 10.0
+# Who names a rack reads from followers, too (KIP-392); nobody is in one of this name.
+_NO_RACK, _SOME_RACK = "", "-"
 
 
 class Repairable(Protocol):
@@ -118,6 +120,7 @@ class Repairs:
             min_bytes=0,
             max_bytes=damage.size,
             session_epoch=_NO_SESSION,
+            rack_id=_NO_RACK if source == partition.leader_id else _SOME_RACK,
             topics=[FetchTopic(topic_id=topic.id, partitions=[wanted])],
             forgotten_topics_data=[],
         )

@@ -46,6 +46,7 @@ async def test_a_follower_is_repaired_from_its_leader(scene: Scene) -> None:
     assert scene.gauge("repairs") == 1
     (request,) = [fetch for fetch in leader.fetches if fetch.session_epoch == -1]
     assert request.replica_state.replica_id == -1, "it acknowledges nothing"
+    assert request.rack_id == "", "it is sent to nobody else"
 
 
 async def test_a_leader_is_repaired_from_one_in_sync(scene: Scene) -> None:
@@ -58,6 +59,8 @@ async def test_a_leader_is_repaired_from_one_in_sync(scene: Scene) -> None:
     good = spoil(partition)
     await scene.fetchers.repair([partition])
     assert content(partition.log) == good
+    (request,) = [fetch for fetch in leader.fetches if fetch.session_epoch == -1]
+    assert request.rack_id, "whoever follows answers nobody else"
 
 
 @pytest.mark.parametrize("what", ["gone", "refuses", "spoiled", "too early"])
