@@ -1,13 +1,16 @@
 """The znodes of a group: where they are and what they hold.
 
-    /consumers/<group>                            JSON: state, generation, protocol, leader
+    /consumers/<group>                            JSON: state, generation, protocol, leader, fence
+    /consumers/<group>/fence-<fence>              there as long as one coordinator has the group
     /consumers/<group>/ids/<member>               JSON: client, time-outs, protocols, assignment
     /consumers/<group>/owners/<topic>/<p>         the member id that was assigned the partition
     /consumers/<group>/offsets/<topic>/<p>        the committed offset, a plain integer
     /consumers/<group>/offsets/<topic>/<p>/commit JSON: what else belongs to the commit
 
-The version of the group's own node fences whoever else would write: every change of the group sets
-it, and every other write to the group checks it. Owners are there to be read by people; they follow
+The fence is a name that a coordinator gives itself for one group, whenever it creates or loads it,
+in place of the former one: every write to the group checks that it is still there. So whoever was
+coordinator before can write nothing, not even to a group of the same name that was deleted and
+created anew, and is as many changes old. Owners are there to be read by people; they follow
 from the assignments. What accompanies an offset changes rarely (its time is rounded for that), so
 that it lies beside the integer and is written when it changes; an offset without it is one that
 someone wrote by hand.
@@ -44,6 +47,10 @@ class GroupPaths:
         self.owners = f"{self.group}/owners"
         self.offsets = f"{self.group}/offsets"
 
+    def fence(self, name: str) -> str:
+        """The node that is there for the coordinator that goes by ``name``."""
+        return f"{self.group}/fence-{name}"
+
     def member(self, member_id: str) -> str:
         """The node of a member."""
         return f"{self.ids}/{escape(member_id)}"
@@ -62,7 +69,7 @@ def commit_path(offset_path: str) -> str:
     return f"{offset_path}/commit"
 
 
-def encode_group(image: GroupImage, since_ms: int) -> bytes:
+def encode_group(image: GroupImage, since_ms: int, fence: str) -> bytes:
     """A group's own node; ``since_ms`` is when it entered its state."""
     return _encode(
         {
@@ -72,8 +79,22 @@ def encode_group(image: GroupImage, since_ms: int) -> bytes:
             "protocol": image.protocol,
             "leader": image.leader,
             "timestamp": since_ms,
+            "fence": fence,
         }
     )
+
+
+def with_fence(data: bytes, fence: str) -> tuple[bytes, str | None]:
+    """A group's node with another fence, and the one that it had; None: it is older than fences.
+
+    Raises:
+        MalformedGroupError: it is no group's.
+    """
+    node = _decode(data)
+    former = node.get("fence")
+    if former is not None and not (isinstance(former, str) and former.isalnum()):
+        raise MalformedGroupError(f"not a fence: {former!r}")
+    return _encode(node | {"fence": fence}), former
 
 
 def decode_group(data: bytes, members: tuple[MemberImage, ...]) -> tuple[GroupImage, int]:

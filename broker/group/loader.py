@@ -1,9 +1,9 @@
 """Takes groups over from the store, and sets right what does not belong there.
 
 Another broker may have the group in memory still: one that was stopped for a while, or has not
-heard yet of who came and went. Every write to a group checks the version of its node, so before
-anything else is read, that node is written as it is. Whatever the other one has stored was stored
-before that and is read after it; whatever it tries from then on fails.
+heard yet of who came and went. Every write to a group checks its fence, so before anything else is
+read, that is replaced by one of our own. Whatever the other one has stored was stored before that
+and is read after it; whatever it tries from then on fails.
 
 A server of the store may lag behind, so that what a read does not show may be there all the same.
 Writes do not lag: that there is no such group is what a transaction says, not a read.
@@ -13,7 +13,16 @@ from collections.abc import Mapping
 from typing import Final
 
 from qbus.errors import ApiError, ErrorCode
-from qbus.metadata import Check, Create, MetadataStore, NoNode, Op, Set, VersionConflict
+from qbus.metadata import (
+    Check,
+    Create,
+    Delete,
+    MetadataStore,
+    NoNode,
+    Op,
+    Set,
+    VersionConflict,
+)
 from qbus.names import unescape
 from qbus.wire import ZERO_UUID
 
@@ -27,6 +36,7 @@ from .layout import (
     decode_member,
     decode_offset,
     encode_commit,
+    with_fence,
 )
 from .offsets import Offset, TopicPartition
 from .stored import Change, StoredGroup
@@ -63,7 +73,7 @@ class Loader:
             ApiError: NOT_COORDINATOR, somebody else takes it over at the same time.
         """
         stored = StoredGroup(group_id)
-        stored.version = await self._fence(stored.paths.group)
+        stored.version = await self._fence(stored)
         if stored.version is None:
             return stored, EMPTY_IMAGE, now_ms
         tree = await self._store.tree(stored.paths.group)
@@ -73,20 +83,31 @@ class Loader:
         below = {path[len(stored.paths.group) + 1 :]: node.data for path, node in tree.items()}
         repairs = _read(stored, below, now_ms) + self._drop_stale(stored)
         if repairs:
-            await self._store.transaction([Check(stored.paths.group, stored.version), *repairs])
+            fence = Check(stored.paths.fence(stored.fence))
+            await self._store.transaction([fence, *repairs])
         members = [decode_member(member_id, data) for member_id, data in stored.members.items()]
         image, since_ms = decode_group(node.data, tuple(members))
         return stored, image, since_ms
 
-    async def _fence(self, path: str) -> int | None:
-        """Write a group's node; its version since then, or None: there is no such group."""
+    async def _fence(self, stored: StoredGroup) -> int | None:
+        """Replace a group's fence; the version of its node then, or None: there is no such group.
+
+        What was read may be of the past, and there another group of that name: then its version or
+        its fence is not there any more.
+        """
+        path = stored.paths.group
         for _ in range(_ATTEMPTS):
             node = await self._store.get(path)
             try:
                 if node is None:
                     await self._store.transaction([Check(path)])
                 else:
-                    await self._store.transaction([Set(path, node.data, node.version)])
+                    data, former = with_fence(node.data, stored.fence)
+                    ops: list[Op] = [Set(path, data, node.version)]
+                    if former is not None:
+                        ops.append(Delete(stored.paths.fence(former)))
+                    ops.append(Create(stored.paths.fence(stored.fence)))
+                    await self._store.transaction(ops)
                     return node.version + 1
             except NoNode:
                 if node is None:

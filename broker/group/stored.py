@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
+from uuid import uuid4
 
 from qbus.metadata import Check, Create, Delete, Op, Set
 
@@ -38,11 +39,15 @@ class Change:
 
 
 class StoredGroup:
-    """A mirror of one group's znodes, kept up to date with each transaction that succeeds."""
+    """A mirror of one group's znodes, kept up to date with each transaction that succeeds.
+
+    ``fence`` is what this mirror's owner goes by.
+    """
 
     def __init__(self, group_id: str) -> None:
         self.paths = GroupPaths(group_id)
         self.version: int | None = None  # of the group's node; None while there is none
+        self.fence = _new_fence()
         self.members: dict[str, bytes] = {}
         self.owners: dict[str, dict[int, str]] = {}
         self.offsets: dict[str, dict[int, Offset]] = {}
@@ -51,7 +56,7 @@ class StoredGroup:
         """The transactions for a change: one, unless it is too large.
 
         A group and its members change in one; what does not fit beside them follows or, when the
-        group is removed, precedes. Each checks that nobody else has written the group meanwhile.
+        group is removed, precedes. Each checks that nobody else has taken the group over meanwhile.
         """
         if change.remove:
             return self._plan_removal()
@@ -63,17 +68,17 @@ class StoredGroup:
             rest += self._plan_offsets(topic, partitions)
         if _fit(group + rest):
             return [group + rest]
-        fence = Check(self.paths.group, self._next_version(change))
-        return [group, *_fenced(fence, rest)]
+        return [group, *_fenced(self._check, rest)]
 
     def apply(self, change: Change) -> None:
         """The transaction for this change succeeded."""
         if change.remove:
             self.version = None
+            self.fence = _new_fence()
             self.members, self.owners, self.offsets = {}, {}, {}
             return
         if change.image is not None:
-            self.version = self._next_version(change)
+            self.version = 0 if self.version is None else self.version + 1
             self.members = _members_of(change.image)
             self.owners = _owners_of(change.image)
         for (topic, partition), offset in change.offsets.items():
@@ -84,21 +89,24 @@ class StoredGroup:
                 if not self.offsets[topic]:
                     del self.offsets[topic]
 
-    def _next_version(self, change: Change) -> int:
-        if self.version is None:
-            return 0
-        return self.version if change.image is None else self.version + 1
+    @property
+    def _fence(self) -> str:
+        return self.paths.fence(self.fence)
+
+    @property
+    def _check(self) -> Check:
+        return Check(self._fence)
 
     def _plan_group(self, change: Change) -> list[Op]:
         paths, image = self.paths, change.image
         if image is None:
             assert self.version is not None, "a group that is not stored needs an image"
-            return [Check(paths.group, self.version)]
-        data = encode_group(image, change.since_ms)
+            return [self._check]
+        data = encode_group(image, change.since_ms, self.fence)
         if self.version is not None:
-            return [Set(paths.group, data, self.version)]
-        folders = (paths.ids, paths.owners, paths.offsets)
-        return [Create(paths.group, data), *(Create(folder, b"") for folder in folders)]
+            return [self._check, Set(paths.group, data, self.version)]
+        below = (self._fence, paths.ids, paths.owners, paths.offsets)
+        return [Create(paths.group, data), *map(Create, below)]
 
     def _plan_members(self, members: Mapping[str, bytes]) -> list[Op]:
         ops: list[Op] = [
@@ -156,11 +164,15 @@ class StoredGroup:
         for topic, partitions in self.offsets.items():
             content += self._plan_offsets(topic, dict.fromkeys(partitions))
         folders = (self.paths.ids, self.paths.owners, self.paths.offsets)
-        group = [*self._plan_members({}), *(Delete(folder) for folder in folders)]
+        group: list[Op] = [Delete(self._fence), *self._plan_members({}), *map(Delete, folders)]
         group.append(Delete(self.paths.group, self.version))
-        if _fit(content + group):
+        if _fit(group + content):
             return [content + group]
-        return [*_fenced(Check(self.paths.group, self.version), content), group]
+        return [*_fenced(self._check, content), group]
+
+
+def _new_fence() -> str:
+    return uuid4().hex
 
 
 def _fit(ops: list[Op]) -> bool:

@@ -4,13 +4,14 @@ A group belongs to one of the brokers that live (:mod:`.ownership`), but two may
 at the same time: one has not heard yet of who came or went, or was stopped for longer than its
 session lasts, and does not know it. What keeps the two apart is the store, not what they believe:
 
-- Every write of a group, its offsets too, checks the version of the group's node, and loading a
-  group sets that node before anything else is read (:mod:`.loader`). So there is one broker at a
-  time that can write, whoever loaded last. All that was acknowledged before is seen by the loader;
-  whatever its predecessor tries later fails, is answered NOT_COORDINATOR, and has it let go.
+- Every write of a group, its offsets too, checks the group's fence, which is its coordinator's, and
+  loading a group replaces that before anything else is read (:mod:`.loader`). So there is one
+  broker at a time that can write, whoever loaded last. All that was acknowledged before is seen by
+  the loader; whatever its predecessor tries later fails, is answered NOT_COORDINATOR, and has it
+  let go.
 - Commits, new generations and assignments are answered when they are stored. So no two brokers
   accept commits of a group, or make different things of one generation.
-- Committed offsets are handed out after the store confirmed the version, in the same transactions
+- Committed offsets are handed out after the store confirmed the fence, in the same transactions
   as commits. So nobody starts again from where a group was before a takeover.
 - What is answered from memory alone is true of the generation that it names, which nobody can
   change: who asks again for the assignment of that generation gets the one that was stored. A
@@ -22,10 +23,6 @@ refused with COORDINATOR_NOT_AVAILABLE except heartbeats. Those are answered for
 shorter than any member's session: nobody falls out of a group because the ensemble elects a leader.
 Another broker takes over when the session has ended, and starts all members' sessions anew; so the
 members that found it out late are still in time. After PATIENCE all groups are let go.
-
-What this does not tell apart: a group that was deleted and made anew while its former coordinator
-still had it in memory, once the new one's version is that of the old one. Deleting it takes a
-takeover, of which that coordinator hears by then, unless it is held up for all of that time.
 
 A takeover is no rebalance: members keep their generation and their assignment. Groups are loaded at
 once, before anybody asks for them, so that members that died together with their coordinator are

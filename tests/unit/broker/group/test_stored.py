@@ -2,6 +2,7 @@
 
 import json
 import struct
+from unittest.mock import AsyncMock
 
 import hypothesis.strategies as st
 import pytest
@@ -14,7 +15,8 @@ from qbus.broker.group.offsets import Offset
 from qbus.broker.group.requests import GroupProtocol
 from qbus.broker.group.state import GroupState
 from qbus.broker.group.stored import MAX_OPS, Change, StoredGroup
-from qbus.metadata import Check, Create, Set, VersionConflict
+from qbus.errors import ApiError
+from qbus.metadata import Check, Create, Delete, NoNode, Set
 
 from .shell import DirectStore
 
@@ -67,6 +69,7 @@ class TestLayout:
         tree = {path: node.data for path, node in store.database.tree("/consumers").items()}
         texts = {path: data.decode() for path, data in tree.items() if data}
         group = json.loads(texts.pop("/consumers/my%20group"))
+        assert f"/consumers/my%20group/fence-{group['fence']}" in tree
         stored_member = json.loads(texts.pop("/consumers/my%20group/ids/a"))
         commit = json.loads(texts.pop("/consumers/my%20group/offsets/t/0/commit"))
 
@@ -83,6 +86,7 @@ class TestLayout:
             "protocol": "range",
             "leader": "a",
             "timestamp": 77,
+            "fence": group["fence"],
         }
         assert stored_member["client_id"] == "client"
         assert stored_member["protocols"] == [{"name": "range", "metadata": "AP8="}]
@@ -102,7 +106,7 @@ class TestLayout:
         (operations,) = stored.plan(Change(offsets={("t", 0): Offset(2)}))
 
         assert operations == [
-            Check("/consumers/g", 0),
+            Check(f"/consumers/g/fence-{stored.fence}"),
             Set("/consumers/g/offsets/t/0", b"2"),
         ]
 
@@ -155,19 +159,64 @@ class TestLayout:
 
 
 class TestFencing:
-    def test_every_write_checks_the_groups_version(self, store: DirectStore) -> None:
-        zombie, live = StoredGroup("g"), StoredGroup("g")
-        apply(store, zombie, Change(image()))
-        live.apply(Change(image()))
-        apply(store, live, Change(image(generation=2)))
+    @pytest.mark.parametrize("is_made_anew", [False, True])
+    async def test_who_had_the_group_before_writes_nothing_any_more(
+        self, store: DirectStore, is_made_anew: bool
+    ) -> None:
+        """Even if the group is another of the same name by now, whose node is at that version."""
+        zombie = StoredGroup("g")
+        apply(store, zombie, Change(image(), 0, {("t", 0): Offset(5)}))
+        live, _, _ = await load(store)
+        if is_made_anew:
+            apply(store, live, Change(remove=True))
+            apply(store, live, Change(image(), 0, {("t", 0): Offset(5)}))
+            assert live.version == zombie.version
+        before = store.database.tree("/consumers")
 
         for change in (
             Change(offsets={("t", 0): Offset(1)}),
             Change(image(generation=2)),
             Change(remove=True),
         ):
-            with pytest.raises(VersionConflict):
+            with pytest.raises(NoNode):
                 apply(store, zombie, change)
+        assert store.database.tree("/consumers") == before
+
+    async def test_who_reads_of_the_past_takes_nothing_over(self, store: DirectStore) -> None:
+        """A group was deleted and made anew since what is read, and has the same version."""
+        stored = StoredGroup("g")
+        apply(store, stored, Change(image(), 1))
+        past = store.database.get("/consumers/g")
+        apply(store, stored, Change(remove=True))
+        apply(store, stored, Change(image(), 2))
+        get, before = store.get, store.database.tree("/consumers")
+        store.get = AsyncMock(return_value=past)  # type: ignore[method-assign]
+
+        with pytest.raises(ApiError):
+            await load(store)
+        assert store.database.tree("/consumers") == before
+
+        store.get = get  # type: ignore[method-assign]
+        _, _, since_ms = await load(store)
+        assert since_ms == 2
+
+    async def test_a_group_that_is_older_than_fences_gets_one(self, store: DirectStore) -> None:
+        stored = StoredGroup("g")
+        apply(store, stored, Change(image(), 1))
+        old = json.loads(store.data("/consumers/g") or b"")
+        del old["fence"]
+        store.database.begin()
+        store.database.apply(
+            [
+                Set("/consumers/g", json.dumps(old).encode()),
+                Delete(f"/consumers/g/fence-{stored.fence}"),
+            ]
+        )
+        store.database.commit()
+        loaded, _, _ = await load(store)
+        apply(store, loaded, Change(offsets={("t", 0): Offset(1)}))
+        apply(store, loaded, Change(remove=True))
+        assert store.database.children("/consumers") == []
 
     def test_every_part_of_a_large_write_does(self) -> None:
         stored = StoredGroup("g")
@@ -178,9 +227,11 @@ class TestFencing:
         stored.apply(Change(image(generation=2), 0, dict(offsets)))
         removal = stored.plan(Change(remove=True))
 
-        assert [part[0] for part in parts[1:]] == [Check("/consumers/g", 1)] * (len(parts) - 1)
-        assert isinstance(parts[0][0], Set)
-        assert [part[0] for part in removal[:-1]] == [Check("/consumers/g", 1)] * (len(removal) - 1)
+        fence = Check(f"/consumers/g/fence-{stored.fence}")
+        assert [part[0] for part in parts] == [fence] * len(parts)
+        assert isinstance(parts[0][1], Set)
+        assert [part[0] for part in removal[:-1]] == [fence] * (len(removal) - 1)
+        assert removal[-1][0] == Delete(fence.path)
         assert max(map(len, [*parts, *removal])) <= MAX_OPS
 
     def test_what_is_few_but_large_is_parted_as_well(self) -> None:
@@ -192,7 +243,7 @@ class TestFencing:
 
         assert sum(len(part) for part in parts) == len(parts) + 1 + 2 * len(offsets)
         for part in parts:
-            assert part[0] == Check("/consumers/g", 0)
+            assert part[0] == Check(f"/consumers/g/fence-{stored.fence}")
             assert sum(len(op.data) for op in part if isinstance(op, Create)) < 1 << 20
 
     def test_a_group_and_its_members_change_in_one_transaction(self) -> None:
@@ -201,7 +252,7 @@ class TestFencing:
 
         first, *rest = stored.plan(Change(image(*members)))
 
-        assert len(first) == 4 + len(members)
+        assert len(first) == 5 + len(members)
         assert all("/owners" in operation.path for part in rest for operation in part[1:])
 
 

@@ -1,13 +1,14 @@
 """Groups change hands without a rebalance, and only one broker at a time can write them."""
 
 import asyncio
+import json
 
 import pytest
 
 from qbus.broker.group import GroupState
 from qbus.broker.group.requests import Leave, Leaver
 from qbus.errors import ApiError, ErrorCode
-from qbus.metadata import Check, SessionState, Set
+from qbus.metadata import Check, Delete, SessionState, Set
 
 from .scene import make_join
 from .shell import Shell, at, settle
@@ -161,11 +162,15 @@ class TestTakingOver:
     async def test_reads_nothing_before_the_groups_node_is_written(self) -> None:
         one, two = await pair()
         await one.groups.commit("g", {("t", 0): at(1)})
-        before = one.store.data("/consumers/g")
+        before = one.store.data("/consumers/g") or b""
+        fence = json.loads(before)["fence"]
 
         await two.offset("g", "t", 0)
 
-        assert two.store.transactions[0] == [Set("/consumers/g", before or b"", 0)]
+        replaced, former, _ = two.store.transactions[0]
+        assert isinstance(replaced, Set)
+        assert (replaced.path, replaced.version) == ("/consumers/g", 0)
+        assert former == Delete(f"/consumers/g/fence-{fence}")
 
     async def test_that_a_group_is_not_there_is_confirmed_by_a_write(self) -> None:
         shell = await started()
