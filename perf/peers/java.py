@@ -1,20 +1,28 @@
 """Apache Kafka's jars from Maven Central, and Java programs run from them."""
 
-import os
-import shutil
 import subprocess
-import tempfile
 from collections.abc import Sequence
 from functools import cache
-from pathlib import Path
+
+from perf.peers.maven import Artifact, Unavailable, fetched
+
+__all__ = [
+    "KAFKA_VERSION",
+    "SCRIPT_OPTIONS",
+    "SHORT_RUN_OPTIONS",
+    "Unavailable",
+    "classpath",
+    "command",
+    "run",
+]
 
 #: The newest release that Maven Central holds whole.
 KAFKA_VERSION = "4.3.1"
 
 _DEPENDENCIES = (
-    ("org.apache.kafka", "kafka_2.13", KAFKA_VERSION),
-    ("org.apache.kafka", "kafka-tools", KAFKA_VERSION),
-    ("org.slf4j", "slf4j-simple", "1.7.36"),
+    Artifact("org.apache.kafka", "kafka_2.13", KAFKA_VERSION),
+    Artifact("org.apache.kafka", "kafka-tools", KAFKA_VERSION),
+    Artifact("org.slf4j", "slf4j-simple", "1.7.36"),
 )
 #: The options of Kafka's start scripts.
 SCRIPT_OPTIONS = (
@@ -27,12 +35,7 @@ SCRIPT_OPTIONS = (
 )
 #: For a tool that ends at once: less compiling halves what it costs.
 SHORT_RUN_OPTIONS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
-_FETCH_SECONDS = 150
 _LOGGING = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
-
-
-class Unavailable(Exception):  # noqa: N818 - it says why, it is no fault
-    """Kafka cannot run here; the message says what is missing."""
 
 
 def command(
@@ -72,49 +75,4 @@ def classpath() -> str:
     The jars stay in the user's cache directory. Raises Unavailable without Java or Maven, or when
     Maven cannot reach its repository.
     """
-    jars = _cache_root() / f"kafka-{KAFKA_VERSION}"
-    if not shutil.which("java"):
-        raise Unavailable("java is not installed")
-    if not jars.is_dir():
-        _fetch(jars)
-    return f"{jars}/*"
-
-
-def _cache_root() -> Path:
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "qbus"
-
-
-def _fetch(jars: Path) -> None:
-    if not shutil.which("mvn"):
-        raise Unavailable("mvn is not installed")
-    jars.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=jars.parent) as work:
-        Path(work, "pom.xml").write_text(_pom())
-        goal = ["dependency:copy-dependencies", "-DincludeScope=runtime", "-DoutputDirectory=jars"]
-        try:
-            subprocess.run(
-                ["mvn", "-q", "-B", *goal],
-                cwd=work,
-                capture_output=True,
-                check=True,
-                timeout=_FETCH_SECONDS,
-            )
-        except subprocess.SubprocessError as error:
-            raise Unavailable(f"mvn cannot fetch Kafka {KAFKA_VERSION}") from error
-        # Whole or not at all; of two processes that fetch at once the first one's jars stay.
-        if not jars.is_dir():
-            Path(work, "jars").rename(jars)
-
-
-def _pom() -> str:
-    dependencies = "".join(
-        f"<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId>"
-        f"<version>{version}</version></dependency>"
-        for group, artifact, version in _DEPENDENCIES
-    )
-    return (
-        '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'
-        "<groupId>qbus</groupId><artifactId>peer</artifactId><version>1</version>"
-        f"<packaging>pom</packaging><dependencies>{dependencies}</dependencies></project>"
-    )
+    return f"{fetched(f'kafka-{KAFKA_VERSION}', _DEPENDENCIES)}/*"

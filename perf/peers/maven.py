@@ -1,0 +1,83 @@
+"""Jars from Maven Central, fetched at first use and kept in the user's cache directory."""
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+_FETCH_SECONDS = 150
+
+
+class Unavailable(Exception):  # noqa: N818 - it says why, it is no fault
+    """A program cannot run here; the message says what is missing."""
+
+
+class Artifact(NamedTuple):
+    """A jar; ``is_alone``: without what it depends on."""
+
+    group: str
+    name: str
+    version: str
+    is_alone: bool = False
+
+
+def fetched(folder: str, artifacts: Iterable[Artifact]) -> Path:
+    """The directory of that name in the cache, with the jars and all that they need to run.
+
+    Raises Unavailable without Java or Maven, or when Maven cannot get one of them.
+    """
+    jars = _cache_root() / folder
+    if not shutil.which("java"):
+        raise Unavailable("java is not installed")
+    if not jars.is_dir():
+        _fetch(jars, artifacts)
+    return jars
+
+
+def _cache_root() -> Path:
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "qbus"
+
+
+def _fetch(jars: Path, artifacts: Iterable[Artifact]) -> None:
+    if not shutil.which("mvn"):
+        raise Unavailable("mvn is not installed")
+    jars.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=jars.parent) as work:
+        Path(work, "pom.xml").write_text(_pom(artifacts))
+        goal = ["dependency:copy-dependencies", "-DincludeScope=runtime", "-DoutputDirectory=jars"]
+        try:
+            subprocess.run(
+                ["mvn", "-q", "-B", *goal],
+                cwd=work,
+                capture_output=True,
+                check=True,
+                timeout=_FETCH_SECONDS,
+            )
+        except subprocess.SubprocessError as error:
+            raise Unavailable(f"mvn cannot fetch {jars.name}") from error
+        # Whole or not at all; of two processes that fetch at once the first one's jars stay.
+        if not jars.is_dir():
+            Path(work, "jars").rename(jars)
+
+
+def _pom(artifacts: Iterable[Artifact]) -> str:
+    dependencies = "".join(map(_dependency, artifacts))
+    return (
+        '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'
+        "<groupId>qbus</groupId><artifactId>peer</artifactId><version>1</version>"
+        f"<packaging>pom</packaging><dependencies>{dependencies}</dependencies></project>"
+    )
+
+
+def _dependency(artifact: Artifact) -> str:
+    every = "<exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion>"
+    without = f"<exclusions>{every}</exclusions>" if artifact.is_alone else ""
+    return (
+        f"<dependency><groupId>{artifact.group}</groupId>"
+        f"<artifactId>{artifact.name}</artifactId><version>{artifact.version}</version>"
+        f"{without}</dependency>"
+    )
