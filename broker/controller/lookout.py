@@ -12,8 +12,10 @@ A machine that is gone, or cut off, refuses nothing: there the session's end dec
 
 import asyncio
 import logging
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from enum import Enum, auto
 
 from qbus.metadata import MetadataStore, StoreError
 
@@ -27,6 +29,13 @@ _REFUSALS = 3
 _BETWEEN_S = 0.05
 _CALM_S = 1.0
 _CONNECT_S = 5.0
+_LENGTH = 1024
+
+
+class _Visit(Enum):
+    ENDED = auto()
+    REFUSED = auto()
+    FAILED = auto()
 
 
 class Lookout:
@@ -68,10 +77,17 @@ class Lookout:
             self._watches[broker] = asyncio.create_task(self._watch(broker))
 
     async def _watch(self, broker: BrokerInfo) -> None:
+        was_reached, refusals, pause = False, 0, _BETWEEN_S
         while True:
-            if await _was_lost(broker) and await _is_refusing(broker):
+            visit, seconds = await _visit(broker)
+            was_reached = was_reached or visit is _Visit.ENDED
+            refusals = refusals + 1 if visit is _Visit.REFUSED else 0
+            if was_reached and refusals == _REFUSALS:
                 await self._unregister(broker)
-            await asyncio.sleep(_CALM_S)
+                was_reached, refusals = False, 0
+            is_urgent = was_reached and (visit is _Visit.REFUSED or seconds > _CALM_S)
+            pause = _BETWEEN_S if is_urgent else min(2 * pause, _CALM_S)
+            await asyncio.sleep(pause)
 
     async def _unregister(self, broker: BrokerInfo) -> None:
         _log.warning(
@@ -94,33 +110,23 @@ def watched(
     ]
 
 
-async def _was_lost(broker: BrokerInfo) -> bool:
-    """Keep a connection until it breaks; false when none can be had."""
+async def _visit(broker: BrokerInfo) -> tuple[_Visit, float]:
+    """Connect, and stay as long as one may; what came of it, and after how many seconds.
+
+    A process that dies may let somebody in yet, while the system closes one socket after the other.
+    """
+    began = time.monotonic()
     try:
         async with asyncio.timeout(_CONNECT_S):
             reader, writer = await asyncio.open_connection(broker.host, broker.port)
+    except ConnectionRefusedError:
+        return _Visit.REFUSED, 0.0
     except OSError:
-        return False
+        return _Visit.FAILED, 0.0
     try:
         with suppress(OSError):
-            while await reader.read(1):
+            while await reader.read(_LENGTH):
                 pass  # nobody was asked anything
-        return True
+        return _Visit.ENDED, time.monotonic() - began
     finally:
         writer.close()
-
-
-async def _is_refusing(broker: BrokerInfo) -> bool:
-    """Whether nobody listens at the broker's address, as far as several attempts tell."""
-    for _ in range(_REFUSALS):
-        try:
-            async with asyncio.timeout(_CONNECT_S):
-                _, writer = await asyncio.open_connection(broker.host, broker.port)
-        except ConnectionRefusedError:
-            await asyncio.sleep(_BETWEEN_S)
-        except OSError:
-            return False
-        else:
-            writer.close()
-            return False
-    return True
