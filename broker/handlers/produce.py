@@ -4,6 +4,10 @@ Version 7 allows zstd, 8 says which records are to blame, 10 who leads instead (
 topics by id. Versions 0 to 2 are advertised, for clients that match exact numbers, but not served:
 they carry older record formats.
 
+A mirror's request says of which IDC's topic its batches are, in tagged fields of Qbus's own. To the
+mirror of that topic, and to no other, they are appended at the offsets they have there: any number
+of batches for a partition, with ``acks`` -1 alone. Ordinary producers may not write to a mirror.
+
 ``acks`` 0 gets no answer: after an error the connection is closed, so that the client looks again
 who leads. 1 is answered once the leader wrote the batch, -1 once the high watermark passed it.
 """
@@ -25,6 +29,7 @@ from qbus.wire.messages.produce import (
 )
 
 from ..context import RequestContext
+from ..log import AppendInfo, Provenance
 from ..replication import ACKS_ALL, DelayedProduce, Partition
 from .leaders import leader_of, reachable
 from .record_errors import bad_timestamps
@@ -89,7 +94,7 @@ class _Appends:
             try:
                 if partition is None:
                     raise ApiError(self._replicas.why_missing(key, data.index))
-                answers.append(self._append(partition, data))
+                answers.append(self._append(partition, topic, data))
             except ApiError as error:
                 # Not the error itself: its traceback leads back here, a cycle that would keep the
                 # request's memory.
@@ -99,13 +104,18 @@ class _Appends:
             name=topic.name, topic_id=topic.topic_id, partition_responses=answers
         )
 
-    def _append(self, partition: Partition, data: PartitionProduceData) -> PartitionProduceResponse:
+    def _append(
+        self, partition: Partition, topic: TopicProduceData, data: PartitionProduceData
+    ) -> PartitionProduceResponse:
         records = data.records
         if not records:
             raise ApiError(ErrorCode.INVALID_RECORD, "one record batch is needed, there is none")
         if self._version < _FIRST_WITH_ZSTD:
             _refuse_zstd(records)
-        info = partition.append(records, self._acks)
+        if topic.mirror_source:
+            info = self._append_mirrored(partition, topic, data, records)
+        else:
+            info = partition.append(records, self._acks)
         answer = PartitionProduceResponse(
             index=data.index,
             base_offset=info.first_offset,
@@ -115,6 +125,25 @@ class _Appends:
         if self._acks == ACKS_ALL and partition.high_watermark <= info.last_offset:
             self.pending.append((partition, info.last_offset + 1, answer))
         return answer
+
+    def _append_mirrored(
+        self,
+        partition: Partition,
+        topic: TopicProduceData,
+        data: PartitionProduceData,
+        records: memoryview,
+    ) -> AppendInfo:
+        if self._acks != ACKS_ALL:
+            raise ApiError(
+                ErrorCode.INVALID_REQUIRED_ACKS, f"mirrors need acks -1, not {self._acks}"
+            )
+        provenance = Provenance(
+            topic.mirror_source,
+            topic.mirror_topic_id,
+            data.mirror_follows,
+            data.mirror_log_start_offset,
+        )
+        return partition.append_mirrored(records, provenance)
 
     def _refusal(
         self, partition: Partition | None, data: PartitionProduceData, error: ApiError

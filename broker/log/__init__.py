@@ -8,6 +8,7 @@ from .epochs import EpochEnd, EpochStart, LeaderEpochCache
 from .files import File, Files, OsFiles
 from .log import Log
 from .manager import LogManager
+from .mirroring import Provenance
 from .names import TopicPartition
 from .producers import Producer, ProducerState
 from .slices import LogSlice
@@ -29,6 +30,7 @@ __all__ = [
     "OsFiles",
     "Producer",
     "ProducerState",
+    "Provenance",
     "TimestampOffset",
     "TopicPartition",
 ]

@@ -7,8 +7,9 @@ from qbus.records import BatchHeader, set_base_offset, set_log_append_time
 
 from .corruption import Corruption
 from .flusher import Flusher
+from .jumps import MAX_RELATIVE_OFFSET
 from .producers import RetainedBatch
-from .rolling import must_roll, roll
+from .rolling import begin_at, is_due, must_roll, roll
 from .scan import BadBatch
 from .segment import LogSegment
 from .state import LogState
@@ -72,10 +73,10 @@ class Appender:
         timestamp = now_ms if stamped else header.max_timestamp
         new_epoch = leader_epoch != state.epochs.latest_epoch
         if new_epoch:
-            self._check_epoch(leader_epoch)
-        segment = self.segment_for(len(batch), header.records_count, timestamp, now_ms)
-        first = segment.end[0]
+            self.check_epoch(leader_epoch)
+        first = state.end_offset
         last = first + header.last_offset_delta
+        segment = self.segment_for(len(batch), first, last, timestamp, now_ms)
         if stamped:
             set_log_append_time(batch, now_ms)
         set_base_offset(batch, first, leader_epoch)
@@ -93,7 +94,8 @@ class Appender:
         append_time = now_ms if stamped else _NO_TIMESTAMP
         return AppendInfo(first, last, append_time, state.log_start_offset)
 
-    def _check_epoch(self, leader_epoch: int) -> None:
+    def check_epoch(self, leader_epoch: int) -> None:
+        """Raise ApiError FENCED_LEADER_EPOCH when the log has records of a newer one."""
         latest = self._state.epochs.latest_epoch
         if leader_epoch < latest:
             raise ApiError(
@@ -101,8 +103,10 @@ class Appender:
                 f"{self._state.directory} has records of leader epoch {latest}",
             )
 
-    def segment_for(self, size: int, records: int, timestamp: int, now_ms: int) -> LogSegment:
-        """The segment for a batch, a new one where it is due; under the log's lock.
+    def segment_for(
+        self, size: int, first_offset: int, last_offset: int, timestamp: int, now_ms: int
+    ) -> LogSegment:
+        """The segment for batches of these offsets, a new one where it is due; under the lock.
 
         Raises ApiError KAFKA_STORAGE_ERROR.
         """
@@ -114,12 +118,24 @@ class Appender:
             segment,
             state.config,
             size=size,
-            records=records,
+            last_offset=last_offset,
             timestamp=timestamp,
             now_ms=now_ms,
         ):
-            return self.roll(now_ms)
+            segment = self.roll(now_ms)
+        if last_offset - segment.base_offset > MAX_RELATIVE_OFFSET:
+            segment = self.roll(now_ms, first_offset)
         return segment
+
+    def begin_at(self, offset: int) -> None:
+        """Let the log, which never had anything, start with ``offset``; under its lock.
+
+        Until it is flushed, a crash may leave it as it was. Raises ApiError KAFKA_STORAGE_ERROR.
+        """
+        try:
+            self._ready = begin_at(self._state, self._flusher, offset)
+        except OSError as error:
+            raise self._state.health.judge("begin a segment", error) from error
 
     def _make_ready(self, segment: LogSegment) -> None:
         try:
@@ -132,10 +148,21 @@ class Appender:
             raise self._state.health.judge(f"open {segment.path}", error) from error
         self._ready = segment
 
-    def roll(self, now_ms: int) -> LogSegment:
-        """Begin a new segment; under the log's lock. Raises ApiError KAFKA_STORAGE_ERROR."""
+    def roll_if_due(self) -> bool:
+        """What :meth:`Log.roll_if_due` says."""
+        state = self._state
+        with state.lock:
+            state.check_usable()
+            now_ms = state.clock.time_ms()
+            due = is_due(state.active, state.config, now_ms)
+            if due:
+                self.roll(now_ms)
+            return due
+
+    def roll(self, now_ms: int, offset: int | None = None) -> LogSegment:
+        """What :func:`roll` does. Raises ApiError KAFKA_STORAGE_ERROR."""
         try:
-            self._ready = roll(self._state, self._flusher, now_ms)
+            self._ready = roll(self._state, self._flusher, now_ms, offset)
         except OSError as error:
             raise self._state.health.judge("begin a segment", error) from error
         return self._ready

@@ -34,6 +34,9 @@ class LogConfig:
     file_delete_delay_ms: int = 60 * 1000
     producer_id_expiration_ms: int = 24 * 60 * 60 * 1000
     max_producers: int = 10_000
+    qbus_mirror_source: str = ""
+    qbus_mirror_topic_id: str = ""
+    qbus_mirror_former_source: str = ""
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any]) -> Self:
@@ -48,3 +51,11 @@ class LogConfig:
     def uses_log_append_time(self) -> bool:
         """Whether the broker stamps the records."""
         return self.message_timestamp_type == "LogAppendTime"
+
+    @property
+    def may_have_gaps(self) -> bool:
+        """Whether offsets may be left out: the log is, or once was, a mirror of another one.
+
+        So a topic is created, and stays.
+        """
+        return bool(self.qbus_mirror_source or self.qbus_mirror_former_source)

@@ -183,7 +183,7 @@ class DataDirectory:
         """Cut a log back to ``offset``; where it ends then. Raises ApiError."""
         with self._checkpoints.lock:
             log = self.logs[partition]
-            point = log.truncation_point(offset)
+            point = log.remover.truncation_point(offset)
             self._checkpoints.lower(RECOVERY_POINTS, partition, point)
             self._checkpoints.lower(LOG_STARTS, partition, point)
             return log.truncate_to(offset)

@@ -48,6 +48,11 @@ class Flusher:
         self._unfinished = [*self._unfinished, segment]
         self._new_names = True
 
+    def begun_anew(self) -> None:
+        """A new segment is there in place of all others; under the log's lock."""
+        self._unsynced = self._unfinished = []
+        self._new_names = self._all_unsynced = True
+
     def forget(self, segments: list[LogSegment]) -> None:
         """``segments`` are no part of the log any more; under the log's lock."""
         self._unsynced = [segment for segment in self._unsynced if segment not in segments]
@@ -81,7 +86,7 @@ class Flusher:
                 for segment in segments[:-1]:
                     segment.release()
                 self._unsynced = self._unsynced[len(segments) - 1 :]
-                segments[-1].remember_place(*end)
+                segments[-1].places.add(*end)
                 self._all_unsynced = False
                 self.flushed_offset = end[0]
                 self.flushed_at = state.clock.monotonic()

@@ -16,21 +16,27 @@ _NEAR = 1 << 16  # nearer than that, walking is cheaper than searching an index
 
 
 class Place(NamedTuple):
-    """A batch boundary: the position where the batch that begins with ``offset`` begins."""
+    """A batch boundary: the position where the batch that begins with ``offset`` begins.
+
+    Before a batch that has a gap before it, ``offset`` may be the one that the gap begins with.
+    """
 
     offset: int
     position: int
 
 
 def place_of(segment: LogSegment, offset: int, *, wait: bool) -> Place:
-    """The batch that contains ``offset``.
+    """The batch that contains ``offset``, or the one after the gap that does.
 
-    Raises BlockingIOError without ``wait`` when a disk would be waited for, CorruptBatch when index
-    and batches do not agree or the offset is not in the segment, and OSError.
+    In an empty segment its start. Raises BlockingIOError without ``wait`` when a disk would be
+    waited for, CorruptBatch when index and batches do not agree or the offset is not in the
+    segment, and OSError.
     """
-    known = segment.known_place(offset)
+    known = segment.places.get(offset)
     if known is not None:
         return Place(offset, known)
+    if segment.gaps and not segment.size:
+        return Place(segment.base_offset, 0)
     entry = segment.indexes.offsets.lookup(offset, wait=wait)
     for place, following in _walk_from_entry(segment, entry, wait=wait):
         if following.offset > offset:
@@ -46,7 +52,7 @@ def boundary_before(
     Raises likewise.
     """
     end = Place(*segment.end)
-    known = end.position if offset >= end.offset else segment.known_place(offset)
+    known = end.position if offset >= end.offset else segment.places.get(offset)
     if known is not None and known <= position:
         return end if offset >= end.offset else Place(offset, known)
     if position - start.position <= _NEAR:
@@ -103,9 +109,10 @@ def _walk(
             raise CorruptBatch(f"{segment.path} ends within a header at {position}")
         base_offset, length, delta = _STEP.unpack_from(window, at)
         expected = last_offset - delta if offset is None else offset
-        if base_offset != expected or delta < 0 or length < _LEAST_LENGTH:
+        is_there = base_offset == expected or (segment.gaps and base_offset > expected)
+        if not is_there or delta < 0 or length < _LEAST_LENGTH:
             raise CorruptBatch(f"{segment.path} has no batch of offset {expected} at {position}")
-        place = Place(base_offset, position)
+        place = Place(expected, position)
         position += length + _LENGTH_PREFIX
         offset = base_offset + delta + 1
         if position > size or offset > end_offset:

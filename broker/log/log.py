@@ -13,12 +13,13 @@ from .files import Files
 from .flusher import Flusher
 from .following import FollowerAppender
 from .mending import Mender
+from .mirroring import MirrorAppender, Provenance
 from .names import TopicPartition, parse_partition
 from .opening import LogOpener
 from .producers import ProducerState
 from .reader import LogReader
 from .removal import Remover
-from .rolling import is_due
+from .runs import RunWriter
 from .slices import LogSlice
 from .state import LogState, SharedState
 from .timestamps import TimestampOffset, first_at_or_after, latest
@@ -31,8 +32,8 @@ class Log:
     Any thread may call anything. Appending, ``read``, ``delete_records_before`` and the properties
     do not wait for a disk to sync and are for the event loop; the other methods are for threads.
     After a failure to write or sync, other than a full disk, the directory is offline and all
-    raise ApiError KAFKA_STORAGE_ERROR. ``remover`` is for the data directory, ``mender`` for who
-    knows what other replicas have.
+    raise ApiError KAFKA_STORAGE_ERROR. ``remover`` is for the data directory and upkeep, ``mender``
+    for who knows what other replicas have.
     """
 
     def __init__(self, state: LogState, flusher: Flusher) -> None:
@@ -45,7 +46,9 @@ class Log:
         self._reader = LogReader(state, verifier)
         self._scrubber = Scrubber(state, verifier)
         self._appender = Appender(state, flusher)
-        self._follower = FollowerAppender(state, self._appender)
+        writer = RunWriter(state, self._appender)
+        self._follower = FollowerAppender(state, writer)
+        self._mirror = MirrorAppender(state, self._appender, writer)
         self.topic_id: bytes | None = None
         self.checkpointed_high_watermark = 0  # as of the last time somebody wrote it down
         name = parse_partition(state.directory.rpartition("/")[2])
@@ -160,10 +163,23 @@ class Log:
         """
         return self._appender.append(batch, leader_epoch)
 
+    def append_mirrored(
+        self, batches: memoryview, provenance: Provenance, leader_epoch: int
+    ) -> AppendInfo:
+        """Append what another cluster's log has, setting nothing but leader epochs, in place.
+
+        Those below the end of the log are there already; it is a ``duplicate`` when all are. Raises
+        ApiError: OUT_OF_ORDER_SEQUENCE_NUMBER when something before them is missing, INVALID_RECORD
+        when one goes across the end, INVALID_REQUEST when the log is no mirror of that source, and
+        as ``append`` does; KAFKA_STORAGE_ERROR: the first of them may have been appended.
+        """
+        return self._mirror.append(batches, provenance, leader_epoch)
+
     def append_as_follower(self, records: memoryview) -> AppendInfo:
         """Append batches as the leader has them, offsets, epochs and timestamps as they are.
 
-        The first must begin at the end of this log, each other one where the one before ends.
+        The first must begin at the end of this log, each other one where the one before ends, or
+        later where the log may have gaps.
         Where one does not, or is damaged, those before it are appended and nothing after it; one
         that is cut short behind whole ones is passed over. Raises ApiError CORRUPT_MESSAGE, or
         KAFKA_STORAGE_ERROR when they cannot be written.
@@ -184,14 +200,7 @@ class Log:
 
     def roll_if_due(self) -> bool:
         """Begin a new segment if the active one is older than ``segment.ms``; whether it did."""
-        state = self._state
-        with state.lock:
-            state.check_usable()
-            now_ms = state.clock.time_ms()
-            due = is_due(state.active, state.config, now_ms)
-            if due:
-                self._appender.roll(now_ms)
-            return due
+        return self._appender.roll_if_due()
 
     def update_config(self, config: LogConfig) -> None:
         """Work by other settings from now on."""
@@ -261,14 +270,6 @@ class Log:
         """
         limit = self._flusher.flushed_offset if max_offset is None else max_offset
         return self.remover.apply_retention(limit)
-
-    def expire_producers(self) -> None:
-        """Forget producers not heard of for ``producer.id.expiration.ms``."""
-        self.remover.expire_producers()
-
-    def truncation_point(self, offset: int) -> int:
-        """Where :meth:`truncate_to` would let the log end. For a thread. Raises ApiError."""
-        return self.remover.truncation_point(offset)
 
     def truncate_to(self, offset: int) -> int:
         """Remove the batches that have ``offset`` or later ones; the end offset then. For a thread.

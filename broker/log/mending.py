@@ -108,11 +108,14 @@ class Mender:
     def _check(self, damage: Damage, batches: memoryview) -> None:
         epochs = self._state.epochs
         offset = damage.start.offset
-        headers, problem = walk(batches, offset, epochs.epoch_at(offset))
+        gaps = damage.segment.gaps
+        headers, problem = walk(batches, offset, epochs.epoch_at(offset), gaps=gaps)
         if problem is not None:
             raise problem
         size = sum(header.size for header in headers)
-        if (size, headers[-1].last_offset + 1) != (damage.size, damage.end.offset):
+        end = headers[-1].last_offset + 1
+        meets = end == damage.end.offset or (gaps and end < damage.end.offset)
+        if size != damage.size or not meets:
             raise CorruptBatch(
                 f"{size} bytes up to offset {headers[-1].last_offset} do not fit"
                 f" {damage.size} up to {damage.end.offset - 1}"

@@ -54,7 +54,9 @@ class LogOpener:
         Raises OSError.
         """
         self._files.make_directory(self._directory)
-        segments = find_segments(self._cache, self._directory, self._now_ms)
+        segments = find_segments(
+            self._cache, self._directory, self._now_ms, gaps=self._config.may_have_gaps
+        )
         opened = OpenedLog(
             segments,
             log_start_offset,
@@ -122,7 +124,12 @@ class LogOpener:
 
     def _new_segment(self, base_offset: int) -> LogSegment:
         return LogSegment(
-            self._cache, self._directory, base_offset, size=0, created_ms=self._now_ms
+            self._cache,
+            self._directory,
+            base_offset,
+            size=0,
+            created_ms=self._now_ms,
+            gaps=self._config.may_have_gaps,
         )
 
     def _complete_indexes(self, opened: OpenedLog) -> None:

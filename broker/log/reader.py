@@ -79,6 +79,13 @@ class LogReader:
         min_one_batch: bool,
         wait: bool,
     ) -> LogSlice | None:
+        if segment.gaps and not segment.size:  # it stands for a gap, up to the next one
+            offset = segment.end_offset
+            if offset >= limit:
+                return None
+            return self._slice(
+                self._state.segment_of(offset), offset, max_bytes, limit, min_one_batch, wait
+            )
         start = place_of(segment, offset, wait=wait)
         end = boundary_before(segment, start, start.position + max_bytes, limit, wait=wait)
         if end.position <= start.position:
@@ -87,8 +94,8 @@ class LogReader:
             end = batch_end(segment, start, wait=wait)
             if end.offset > limit:
                 return None
-        segment.remember_place(*start)
-        segment.remember_place(*end)
+        segment.places.add(*start)
+        segment.places.add(*end)
         return LogSlice(segment, self._verifier, start, end)
 
     def _repair(self, segment: LogSegment, offset: int, bad: CorruptBatch, *, wait: bool) -> None:

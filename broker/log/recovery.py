@@ -14,6 +14,7 @@ from itertools import pairwise
 from .corruption import Corruption
 from .epochs import UNDEFINED_EPOCH, LeaderEpochCache
 from .file_cache import FileCache
+from .jumps import is_jump
 from .names import (
     DELETED_SUFFIX,
     LOG_SUFFIX,
@@ -33,10 +34,10 @@ _LEFTOVERS = (DELETED_SUFFIX, TEMPORARY_SUFFIX, ".swap", ".cleaned")
 _ANY_OFFSET = 2**63 - 1
 
 
-def find_segments(cache: FileCache, directory: str, now_ms: int) -> list[LogSegment]:
+def find_segments(cache: FileCache, directory: str, now_ms: int, *, gaps: bool) -> list[LogSegment]:
     """The segments in a directory, ends of all but the last known; removes leftovers of others.
 
-    Raises OSError.
+    ``gaps``: their offsets may have some. Raises OSError.
     """
     files = cache.files
     names = {name: parse_numbered(name) for name in files.list(directory)}
@@ -48,7 +49,7 @@ def find_segments(cache: FileCache, directory: str, now_ms: int) -> list[LogSegm
     segments = []
     for base in sorted(bases):
         size = files.size(f"{directory}/{numbered(base, LOG_SUFFIX)}")
-        segments.append(LogSegment(cache, directory, base, size=size, created_ms=now_ms))
+        segments.append(LogSegment(cache, directory, base, size=size, created_ms=now_ms, gaps=gaps))
     for segment, following in pairwise(segments):
         segment.end = (following.base_offset, segment.size)
     return segments
@@ -139,7 +140,12 @@ class Recovery:
         good = next_batch(segment.file, bad.position, segment.size, bad.offset)
         if good is not None:
             return not is_torn(segment.file, bad.position, good)
-        if any(next_batch(s.file, -1, s.size, bad.offset) == 0 for s in following if s.size):
+        # A gap before a segment may be wider than any within one.
+        if any(
+            next_batch(s.file, -1, s.size, max(bad.offset, s.base_offset - 1)) == 0
+            for s in following
+            if s.size
+        ):
             return not is_torn(segment.file, bad.position, segment.size)
         return False
 
@@ -171,6 +177,9 @@ def check_epoch(epochs: LeaderEpochCache, placed: PlacedBatch) -> None:
 def _gap(segment: LogSegment, following: list[LogSegment]) -> BadBatch | None:
     """What is wrong where a segment that is good in itself should meet the next one."""
     if not following or segment.end_offset == following[0].base_offset:
+        return None
+    if is_jump(segment, following[0].base_offset):
+        segment.end = (following[0].base_offset, 0)
         return None
     problem = f"the next segment begins with offset {following[0].base_offset}"
     overlap = segment.end_offset > following[0].base_offset

@@ -267,7 +267,8 @@ class Remover:
     def _start_over(self, offset: int) -> None:
         state = self._state
         now_ms = state.clock.time_ms()
-        new = LogSegment(state.cache, state.directory, offset, size=0, created_ms=now_ms)
+        gaps = state.active.gaps
+        new = LogSegment(state.cache, state.directory, offset, size=0, created_ms=now_ms, gaps=gaps)
         new.create()
         new.file.sync()
         state.cache.files.sync_directory(state.directory)

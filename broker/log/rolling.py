@@ -4,6 +4,8 @@ import logging
 
 from .config import LogConfig
 from .flusher import Flusher
+from .jumps import MAX_RELATIVE_OFFSET
+from .recovery import remove_segments
 from .segment import LogSegment
 from .snapshots import encode_snapshot
 from .state import LogState
@@ -11,23 +13,28 @@ from .state import LogState
 _logger = logging.getLogger(__name__)
 
 _TIME_ENTRY = 12
-_MAX_RELATIVE_OFFSET = 2**31 - 1
 
 
 def must_roll(
-    segment: LogSegment, config: LogConfig, *, size: int, records: int, timestamp: int, now_ms: int
+    segment: LogSegment,
+    config: LogConfig,
+    *,
+    size: int,
+    last_offset: int,
+    timestamp: int,
+    now_ms: int,
 ) -> bool:
-    """Whether a batch of ``size`` bytes, ``records`` and ``timestamp`` must go to a new segment.
+    """Whether a batch of ``size`` bytes, up to ``last_offset``, must go to a new segment.
 
     Kafka's conditions: the segment would exceed ``segment.bytes``, spans ``segment.ms`` of its
     records' time, has full indexes, or offsets that would not fit an index entry.
     """
-    end_offset, position = segment.end
+    position = segment.size
     if not position:
         return False
     return (
         position + size > config.segment_bytes
-        or end_offset + records - 1 - segment.base_offset > _MAX_RELATIVE_OFFSET
+        or last_offset - segment.base_offset > MAX_RELATIVE_OFFSET
         or _age(segment, timestamp, now_ms) > _limit(segment, config)
         or _indexes_are_full(segment, config)
     )
@@ -60,15 +67,18 @@ def _indexes_are_full(segment: LogSegment, config: LogConfig) -> bool:
     return len(segment.indexes.offsets.entries) >= limit
 
 
-def roll(state: LogState, flusher: Flusher, now_ms: int) -> LogSegment:
-    """Begin a new segment at the end of the log; under its lock.
+def roll(state: LogState, flusher: Flusher, now_ms: int, offset: int | None = None) -> LogSegment:
+    """Begin a new segment at the end of the log, or at ``offset`` if that is a jump away.
 
-    Raises OSError when the file cannot be made: nothing has changed then.
+    Under the log's lock. Raises OSError when the file cannot be made: nothing has changed then.
     """
     full = state.active
-    offset = full.end_offset
-    new = LogSegment(state.cache, state.directory, offset, size=0, created_ms=now_ms)
+    offset = full.end_offset if offset is None else offset
+    new = LogSegment(
+        state.cache, state.directory, offset, size=0, created_ms=now_ms, gaps=full.gaps
+    )
     new.create()
+    full.end = (offset, full.size)
     try:
         state.snapshots.write(offset, encode_snapshot(state.producers), sync=False)
         full.write_indexes(full=True)
@@ -76,4 +86,22 @@ def roll(state: LogState, flusher: Flusher, now_ms: int) -> LogSegment:
         _logger.warning("%s: rolled without index or snapshot: %s", full.path, error)
     flusher.segment_is_full(full)
     state.segments = [*state.segments, new]
+    return new
+
+
+def begin_at(state: LogState, flusher: Flusher, offset: int) -> LogSegment:
+    """Let a log that never had anything start with ``offset``; under its lock.
+
+    The new segment is there before the old one goes, and nothing is acknowledged before both are
+    stable: a crash that leaves both lets the log start anew. Raises OSError.
+    """
+    empty = state.active
+    new = LogSegment(
+        state.cache, state.directory, offset, size=0, created_ms=empty.created_ms, gaps=empty.gaps
+    )
+    new.create()
+    remove_segments(state.cache, [empty])
+    flusher.begun_anew()
+    state.segments = [new]
+    state.log_start_offset = offset
     return new

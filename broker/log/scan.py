@@ -43,11 +43,18 @@ class BadBatch(Exception):  # noqa: N818 - what was found, as in CorruptBatch
 
 
 def scan(
-    file: File, position: int, end: int, offset: int | None, *, crc: bool = True
+    file: File,
+    position: int,
+    end: int,
+    offset: int | None,
+    *,
+    crc: bool = True,
+    gaps: bool = False,
 ) -> Iterator[PlacedBatch]:
     """The batches from ``position`` to ``end``, the first of which must begin with ``offset``.
 
-    Each must follow the one before without a gap, be whole, and, with ``crc``, have the right sum.
+    Each must follow the one before, without a gap unless there may be ``gaps``, be whole, and, with
+    ``crc``, have the right sum.
     An ``offset`` of None takes the first batch's word for it. Raises :class:`BadBatch` where one
     does not, OSError when the file cannot be read.
     """
@@ -60,7 +67,7 @@ def scan(
         if offset is None:
             offset = header.base_offset
         try:
-            _check_place(header, offset)
+            check_place(header, offset, gaps=gaps)
         except CorruptBatch as error:
             raise BadBatch(position, offset, str(error), intact=crc) from error
         placed = PlacedBatch(position, header)
@@ -101,12 +108,13 @@ def _read(window: _Window, position: int, end: int, *, crc: bool) -> BatchHeader
     return header
 
 
-def _check_place(header: BatchHeader, offset: int) -> None:
-    """Raise CorruptBatch unless the batch begins with ``offset`` and its counts agree."""
-    if header.base_offset != offset:
-        raise CorruptBatch(f"batch begins with offset {header.base_offset}, not {offset}")
-    if header.last_offset_delta < 0 or header.records_count != header.last_offset_delta + 1:
-        raise CorruptBatch(
-            f"{header.records_count} records do not fit"
-            f" last offset delta {header.last_offset_delta}"
-        )
+def check_place(header: BatchHeader, offset: int, *, gaps: bool) -> None:
+    """Raise CorruptBatch unless the batch begins with ``offset`` and its counts agree.
+
+    With ``gaps`` it may begin later and hold fewer records, or none: compaction leaves such ones.
+    """
+    base, delta, count = header.base_offset, header.last_offset_delta, header.records_count
+    if base != offset and not (gaps and base > offset):
+        raise CorruptBatch(f"batch begins with offset {base}, not {offset}")
+    if delta < 0 or (count != delta + 1 and not (gaps and 0 <= count <= delta)):
+        raise CorruptBatch(f"{count} records do not fit last offset delta {delta}")

@@ -8,21 +8,20 @@ from qbus.records import HEADER_SIZE, BatchHeader, CorruptBatch, read_header
 
 from .file_cache import FileCache
 from .files import Data, File, write_all
+from .known_places import KnownPlaces
 from .names import LOG_SUFFIX, TEMPORARY_SUFFIX, numbered
 from .scan import PlacedBatch, scan
 from .segment_indexes import SegmentIndexes
 from .time_index import NO_TIMESTAMP, MaxTimestamp
 from .verified import VerifiedRanges
 
-_KNOWN_PLACES = 64
-
 
 class LogSegment:
     """The batches from ``base_offset`` on, in a file that only grows at its end.
 
-    Every batch begins with the offset after the one before. ``end`` is the offset after the last
-    batch and the file's size, replaced together, so that any thread may read while the log, under
-    its lock, appends.
+    Every batch begins with the offset after the one before, or later where there may be ``gaps``.
+    ``end`` is the offset after the last batch and the file's size, replaced together, so that any
+    thread may read while the log, under its lock, appends.
     """
 
     __slots__ = (
@@ -32,32 +31,41 @@ class LogSegment:
         "_first_timestamp",
         "_indexes",
         "_max_timestamp",
-        "_places",
         "base_offset",
         "created_ms",
         "directory",
         "end",
+        "gaps",
         "jitter",
         "path",
+        "places",
         "verified",
     )
 
     def __init__(
-        self, cache: FileCache, directory: str, base_offset: int, *, size: int, created_ms: int
+        self,
+        cache: FileCache,
+        directory: str,
+        base_offset: int,
+        *,
+        size: int,
+        created_ms: int,
+        gaps: bool = False,
     ) -> None:
         self.directory = directory
         self.base_offset = base_offset
+        self.gaps = gaps
         self.path = f"{directory}/{numbered(base_offset, LOG_SUFFIX)}"
         self.end = (base_offset, size)
         self.created_ms = created_ms
         self.jitter = random.random()  # noqa: S311 - spreads work, hides nothing
         self.verified = VerifiedRanges(size)
+        self.places = KnownPlaces()
         self._cache = cache
         self._file: File | None = None
         self._indexes: SegmentIndexes | None = None
         self._first_timestamp: int | None = None
         self._max_timestamp: MaxTimestamp | None = None
-        self._places: dict[int, int] = {}
         self._cuts = 0  # how often batches were taken away at the end
 
     @property
@@ -124,7 +132,7 @@ class LogSegment:
     def first_timestamp(self) -> int:
         """The timestamp of the first batch, -1 in an empty segment. Raises OSError, BadBatch."""
         if self._first_timestamp is None:
-            for placed in scan(self.file, 0, self.size, self.base_offset, crc=False):
+            for placed in self._scan(0, self.size, self.base_offset):
                 self._first_timestamp = placed.header.max_timestamp
                 break
             else:
@@ -141,7 +149,12 @@ class LogSegment:
             0,
             self.base_offset,
         )
-        yield from scan(self.file, position, size, base_offset, crc=crc)
+        yield from self._scan(position, size, base_offset, crc=crc)
+
+    def _scan(
+        self, position: int, end: int, offset: int, *, crc: bool = False
+    ) -> Iterator[PlacedBatch]:
+        return scan(self.file, position, end, offset, crc=crc, gaps=self.gaps)
 
     def _confirmed(self, entry: tuple[int, int] | None) -> tuple[int, int] | None:
         """Position and base offset of the batch of an index entry, if there is such a batch."""
@@ -226,7 +239,7 @@ class LogSegment:
         self.end = (end_offset, size)
         self.verified.truncate(size)
         self.indexes.truncate_to(end_offset)
-        self._places = {}
+        self.places.clear()
         self._first_timestamp = None
         self._max_timestamp = self._scan_max_timestamp(self.indexes.times.last())
 
@@ -279,19 +292,9 @@ class LogSegment:
         interval_bytes: int,
     ) -> MaxTimestamp:
         """Add the batches between two places (offset, position); the greatest timestamp now."""
-        for position, header in scan(self.file, start[1], end[1], start[0], crc=False):
+        for position, header in self._scan(start[1], end[1], start[0]):
             last_offset = header.last_offset
             if header.max_timestamp > greatest.timestamp:
                 greatest = MaxTimestamp(header.max_timestamp, last_offset)
             made.account(position, header.size, last_offset, greatest, interval_bytes)
         return greatest
-
-    def known_place(self, offset: int) -> int | None:
-        """The position of the batch that begins with ``offset``, if a read came by."""
-        return self._places.get(offset)
-
-    def remember_place(self, offset: int, position: int) -> None:
-        """A batch begins, or will begin, with ``offset`` at ``position``."""
-        if len(self._places) >= _KNOWN_PLACES:
-            self._places = {}
-        self._places[offset] = position

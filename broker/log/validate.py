@@ -19,8 +19,14 @@ _ZSTD = 4
 def check_batch(batch: bytearray | memoryview, config: LogConfig, now_ms: int) -> BatchHeader:
     """The header of ``batch``, which must be exactly one batch that a client may produce.
 
-    Raises ApiError with the code that Kafka gives.
+    Raises ApiError with the code that Kafka gives; POLICY_VIOLATION for any, if the log mirrors.
     """
+    if config.qbus_mirror_source:
+        raise ApiError(
+            ErrorCode.POLICY_VIOLATION,
+            f"the topic is a mirror of the one in {config.qbus_mirror_source}:"
+            " only a mirror writes to it",
+        )
     header = _read_only_batch(batch)
     _check_size(len(batch), config)
     check_crc(batch, header)

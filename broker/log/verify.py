@@ -12,7 +12,7 @@ from .torn import next_batch
 
 
 class LogVerifier:
-    """Checks one log's batches: sums, order without gaps, leader epochs."""
+    """Checks one log's batches: sums, order, leader epochs."""
 
     __slots__ = ("_state",)
 
@@ -31,7 +31,9 @@ class LogVerifier:
         self._state.check_usable()
         good = start
         try:
-            for placed in scan(segment.file, start.position, file_end or end, start.offset):
+            for placed in scan(
+                segment.file, start.position, file_end or end, start.offset, gaps=segment.gaps
+            ):
                 check_epoch(self._state.epochs, placed)
                 good = Place(placed.next_offset, placed.end)
                 if good.position >= end:

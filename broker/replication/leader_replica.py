@@ -5,7 +5,7 @@ import asyncio
 from qbus.errors import ApiError, ErrorCode
 from qbus.metadata.znodes import NO_LEADER
 
-from ..log import AppendInfo, Log
+from ..log import AppendInfo, Log, Provenance
 from .acknowledgements import Acknowledgements, AckWaiter
 from .flusher import Flusher
 from .follower_replica import FollowerReplica, Storage
@@ -123,13 +123,32 @@ class LeaderReplica(FollowerReplica):
             self._check_in_sync()
         info = self.log.append(batch, self.leader_epoch)
         if not info.duplicate:
-            end, size = info.last_offset + 1, len(batch)
-            self.bytes_in += size
-            self.messages_in += end - info.first_offset
-            self._written(end, size)
-            for watcher in self.replica_watchers:
-                watcher.appended(size)
+            end = info.last_offset + 1
+            self._appended(end, len(batch), end - info.first_offset)
         return info
+
+    def append_mirrored(self, batches: memoryview, provenance: Provenance) -> AppendInfo:
+        """Append what another cluster's log has; leader epochs are changed in place.
+
+        For acks=all alone. A log that was empty may start with a later offset then.
+
+        Raises:
+            ApiError: ``error``, NOT_ENOUGH_REPLICAS, or what the log refuses the batches with.
+        """
+        if self.error:
+            raise ApiError(self.error)
+        self._check_in_sync()
+        log = self.log
+        before = log.log_end_offset
+        try:
+            return log.append_mirrored(batches, provenance, self.leader_epoch)
+        finally:
+            end, start = log.log_end_offset, log.log_start_offset
+            if self.followers is not None and start > self.followers.high_watermark:
+                self.followers.high_watermark = start  # there is nothing below it
+                self._reach(start)
+            if end > before:
+                self._appended(end, len(batches), end - max(before, start))
 
     def when_acknowledged(self, end_offset: int, waiter: AckWaiter, token: object) -> None:
         """Tell ``waiter`` when everything below ``end_offset`` is acknowledged."""
@@ -171,6 +190,13 @@ class LeaderReplica(FollowerReplica):
         return start
 
     # What follows from the log
+
+    def _appended(self, end: int, size: int, records: int) -> None:
+        self.bytes_in += size
+        self.messages_in += records
+        self._written(end, size)
+        for watcher in self.replica_watchers:
+            watcher.appended(size)
 
     def _advance(self, followers: Followers, stable_end: int) -> None:
         if not self._session.is_suspended and followers.advance(stable_end):

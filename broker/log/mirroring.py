@@ -1,0 +1,154 @@
+"""Appending what another cluster's log has: whole batches, at the offsets they have there.
+
+Only the leader epoch, which is this cluster's, and which no checksum covers, becomes another.
+Timestamps, producers' ids, epochs and sequences stay, and are not judged: the source did that, and
+here offsets decide. A batch below the end of the log is there already: a mirror that starts again
+sends some twice. One beyond it leaves a gap, as the source has one. But the sender has to say from
+where on there is nothing before its first batch: else a request that overtakes another one, or
+comes when that one was refused, would leave out what it held.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from qbus.errors import ApiError, ErrorCode
+from qbus.records import BatchHeader, check_crc, read_header, set_base_offset
+
+from .appender import Appender, AppendInfo
+from .config import LogConfig
+from .jumps import MAX_DELTA_AFTER_GAP
+from .runs import RunWriter
+from .state import LogState
+
+UNKNOWN = -1
+_NO_TIMESTAMP = -1
+_LAST_OFFSET = 2**63 - 2
+
+
+class Provenance(NamedTuple):
+    """Where batches come from, as their mirror says.
+
+    ``source`` is the IDC, ``topic_id`` the topic's there, or empty. Between ``follows`` and the
+    first batch there is nothing at the source. Its log starts at ``log_start_offset``, or UNKNOWN.
+    """
+
+    source: str
+    topic_id: str
+    follows: int
+    log_start_offset: int = UNKNOWN
+
+
+class MirrorAppender:
+    """Copies another cluster's batches to one log."""
+
+    __slots__ = ("_appender", "_state", "_writer")
+
+    def __init__(self, state: LogState, appender: Appender, writer: RunWriter) -> None:
+        self._state = state
+        self._appender = appender
+        self._writer = writer
+
+    def append(self, batches: memoryview, provenance: Provenance, leader_epoch: int) -> AppendInfo:
+        """What :meth:`Log.append_mirrored` says."""
+        state = self._state
+        headers = _read(batches)
+        first, last = headers[0].base_offset, headers[-1].last_offset
+        with state.lock:
+            state.check_usable()
+            _check_provenance(provenance, state.config, first)
+            end = state.end_offset
+            if provenance.follows > end:
+                raise ApiError(
+                    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                    f"what the source has from offset {end} to {provenance.follows} is missing",
+                )
+            new = _behind(headers, end)
+            if new:
+                self._appender.check_epoch(leader_epoch)
+                self._begin(provenance, new[0].base_offset)
+                self._write(batches, headers, new, leader_epoch)
+            return AppendInfo(first, last, _NO_TIMESTAMP, state.log_start_offset, duplicate=not new)
+
+    def _begin(self, provenance: Provenance, first_offset: int) -> None:
+        """Let a log that never had anything start where the source's does."""
+        if self._state.end_offset or self._state.active.size:
+            return
+        known = 0 <= provenance.log_start_offset <= first_offset
+        start = provenance.log_start_offset if known else first_offset
+        if start:
+            self._appender.begin_at(start)
+
+    def _write(
+        self,
+        batches: memoryview,
+        headers: Sequence[BatchHeader],
+        new: Sequence[BatchHeader],
+        leader_epoch: int,
+    ) -> None:
+        start = position = sum(header.size for header in headers[: len(headers) - len(new)])
+        for header in new:
+            set_base_offset(batches, header.base_offset, leader_epoch, position)
+            position += header.size
+        ours = [header._replace(partition_leader_epoch=leader_epoch) for header in new]
+        self._writer.write(batches[start:], ours)
+
+
+def _check_provenance(provenance: Provenance, config: LogConfig, first_offset: int) -> None:
+    source = config.qbus_mirror_source
+    if provenance.source != source:
+        is_what = f"a mirror of the one in {source}" if source else "no mirror"
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST, f"the topic is {is_what}, not of {provenance.source}"
+        )
+    topic_id = config.qbus_mirror_topic_id
+    if provenance.topic_id and topic_id and provenance.topic_id != topic_id:
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST,
+            f"the topic is a mirror of the one with the id {topic_id},"
+            f" which is another one in {source} by now: {provenance.topic_id}",
+        )
+    if not 0 <= provenance.follows <= first_offset:
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST,
+            f"the batch of offset {first_offset} cannot follow {provenance.follows}",
+        )
+
+
+def _behind(headers: Sequence[BatchHeader], end: int) -> Sequence[BatchHeader]:
+    """Those of ``headers`` that ``end`` comes before. Raises ApiError where one goes across."""
+    for at, header in enumerate(headers):
+        if header.base_offset >= end:
+            return headers[at:]
+        if header.last_offset >= end:
+            raise ApiError(
+                ErrorCode.INVALID_RECORD,
+                f"the batch of offsets {header.base_offset} to {header.last_offset} goes across"
+                f" the log's end, {end}: the log holds something else than the source",
+            )
+    return ()
+
+
+def _read(batches: memoryview) -> list[BatchHeader]:
+    """The headers of ``batches``, which must be whole and in order. Raises ApiError."""
+    headers: list[BatchHeader] = []
+    position = offset = 0
+    while position < len(batches) or not headers:
+        header = read_header(batches, position)
+        check_crc(batches, header, position)
+        _check_offsets(header, offset)
+        headers.append(header)
+        position += header.size
+        offset = header.last_offset + 1
+    return headers
+
+
+def _check_offsets(header: BatchHeader, offset: int) -> None:
+    base, delta, count = header.base_offset, header.last_offset_delta, header.records_count
+    if not offset <= base <= _LAST_OFFSET - MAX_DELTA_AFTER_GAP:
+        raise ApiError(
+            ErrorCode.INVALID_RECORD, f"a batch of offset {base} cannot be at {offset} or later"
+        )
+    if not (0 <= delta <= MAX_DELTA_AFTER_GAP and 0 <= count <= delta + 1):
+        raise ApiError(
+            ErrorCode.INVALID_RECORD, f"{count} records do not fit last offset delta {delta}"
+        )
