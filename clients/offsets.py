@@ -19,15 +19,19 @@ from .types import OffsetAndTimestamp, TopicPartition
 
 
 async def list_offsets(
-    cluster: Cluster, times: Mapping[TopicPartition, int]
+    cluster: Cluster, times: Mapping[TopicPartition, int], *, committed: bool = False
 ) -> dict[TopicPartition, OffsetAndTimestamp]:
-    """The first offset at or after a time, or where EARLIEST, LATEST or MAX_TIMESTAMP is."""
+    """The first offset at or after a time, or where EARLIEST, LATEST or MAX_TIMESTAMP is.
+
+    ``committed``: LATEST is where the first transaction is that may still be aborted (KIP-98).
+    """
 
     async def ask(
         node: int, led: list[TopicPartition]
     ) -> Outcomes[TopicPartition, OffsetAndTimestamp]:
         request = ListOffsetsRequest(
             replica_id=-1,
+            isolation_level=int(committed),
             topics=[
                 ListOffsetsTopic(
                     name=topic,

@@ -19,7 +19,7 @@ class PartitionState:
     that wrote the record before the position, ``leader_epoch`` that of the leader whose log was
     found to have it; -1: not known. ``handed`` is the record that an iteration gave last, while it
     has more that were taken; ``cuts`` counts how often those became void. ``end_offset`` and
-    ``start_offset`` are what the leader told last.
+    ``start_offset`` are what the leader told last. Nothing is fetched from ``stop_at`` on.
     """
 
     __slots__ = (
@@ -37,6 +37,7 @@ class PartitionState:
         "position",
         "reset_to",
         "start_offset",
+        "stop_at",
     )
 
     def __init__(self) -> None:
@@ -52,6 +53,7 @@ class PartitionState:
         self.leader_epoch = -1
         self.start_offset = -1
         self.end_offset = -1
+        self.stop_at: int | None = None
         self.nearby = -1
         self.nearby_until = 0.0
 

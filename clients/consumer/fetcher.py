@@ -79,7 +79,7 @@ class Fetcher:
                 continue
             held[broker] = held.get(broker, 0) + state.held_bytes
             offset = state.fetch_offset
-            if broker in self._fetches or offset is None or not self._has_room(state):
+            if broker in self._fetches or offset is None or not self._has_room(state, offset):
                 continue
             if self._check.is_sound(partition, state):
                 wanted.setdefault(broker, {})[partition] = offset
@@ -96,8 +96,10 @@ class Fetcher:
         self._asked[broker] = ask
         self._fetches[broker] = asyncio.create_task(self._fetch(broker, ask))
 
-    def _has_room(self, state: PartitionState) -> bool:
+    def _has_room(self, state: PartitionState, offset: int) -> bool:
         if state.is_stopped or state.is_paused:
+            return False
+        if state.stop_at is not None and offset >= state.stop_at:
             return False
         return state.held_bytes < _ANSWERS_AHEAD * self._options.partition_max_bytes
 
