@@ -1,6 +1,10 @@
 """The format ``qbus``: what Spark makes, in this process and that, to read and to write."""
 
-from pyspark.sql.datasource import DataSource
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+)
 from pyspark.sql.types import StructType
 
 from .options import Options
@@ -23,3 +27,17 @@ class QbusDataSource(DataSource):
         """The columns to read, where the user does not choose some of them."""
         options = Options(self.options)
         return source_schema(include_headers=options.boolean("includeHeaders", False))
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Reads a range once."""
+        from .source.batch import BatchReader  # noqa: PLC0415 - whoever writes needs none
+
+        return BatchReader(self.options, schema)
+
+    def streamReader(  # noqa: N802 - Spark's name
+        self, schema: StructType
+    ) -> DataSourceStreamReader:
+        """Reads on and on."""
+        from .source.stream import StreamReader  # noqa: PLC0415
+
+        return StreamReader(self.options, schema)

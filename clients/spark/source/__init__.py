@@ -1,0 +1,1 @@
+"""The source: topics as data frames, batch and streaming."""

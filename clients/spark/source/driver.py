@@ -1,0 +1,153 @@
+"""What the driver asks the cluster: which partitions there are, and what they hold."""
+
+import asyncio
+import logging
+from collections.abc import Coroutine, Iterable
+from typing import Any, TypeVar
+
+from qbus.errors import ApiError, ErrorCode, QbusError
+
+from ...errors import PartialFailure
+from ...group.commits import Commits
+from ...metadata import unknown_topic
+from ...offsets import list_offsets
+from ...retry import retrying
+from ...types import EARLIEST, LATEST, OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
+from ..cluster_options import SERVERS
+from ..connections import connections
+from ..errors import NotReached
+from .loss import Log, Logs
+from .offsets import Marks
+from .options import SourceOptions
+from .positions import Positions
+from .watch import Watch
+
+T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
+
+_COMMIT_SECONDS = 5.0
+_UNREACHED = frozenset({ErrorCode.NETWORK_EXCEPTION, ErrorCode.REQUEST_TIMED_OUT})
+
+
+class Driver:
+    """Plans a query. Every method raises :class:`NotReached`, or what a broker refuses."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+        self._connections = connections(options.fetch.cluster)
+        self._cluster = self._connections.cluster
+        self._watch: Watch | None = None
+
+    def look(self) -> dict[TopicPartition, Log]:
+        """The partitions to read, and what each holds now."""
+        return self._run(self._look())
+
+    def resolve(self, chosen: Positions, logs: Logs) -> dict[TopicPartition, int]:
+        """The offsets that ``chosen`` positions stand for.
+
+        Raises :class:`~qbus.clients.spark.options.OptionError` where they stand for none.
+        """
+        times = chosen.look_up(logs)
+        ends = {where: log.end for where, log in logs.items()}
+        known = {EARLIEST: {where: log.start for where, log in logs.items()}, LATEST: ends}
+        found = {
+            where: OffsetAndTimestamp(known[time][where], -1)
+            for where, time in times.items()
+            if time in known
+        }
+        others = {where: time for where, time in times.items() if time not in known}
+        found |= self._run(list_offsets(self._cluster, others))
+        return chosen.resolve(logs, found, ends)
+
+    def check_all_there(self) -> None:
+        """Raise for topics that were subscribed to by name and not there at the last look."""
+        metadata = self._cluster.metadata
+        for name in self._options.subscription.names or ():
+            if name not in metadata.topics:
+                error = metadata.errors.get(name) or unknown_topic(name)
+                raise ApiError(error.code, f"{error}: create the topic first, or see its name")
+
+    def wait(self, ends: Marks, seconds: float) -> None:
+        """Return when there are records behind ``ends``, or the time is over."""
+        self._run(self._wait(ends, seconds))
+
+    def show(self, group: str, reached: Marks) -> None:
+        """Commit how far a query has come; it does not go by that, so a failure is only logged."""
+
+        async def commit() -> None:
+            offsets = {where: OffsetAndMetadata(at) for where, at in reached.items()}
+            async with asyncio.timeout(_COMMIT_SECONDS):
+                await Commits(self._cluster, group, None).submit(offsets)
+
+        try:
+            self._connections.run(commit())
+        except (QbusError, TimeoutError) as error:
+            _log.warning("group %s does not show how far the query has come: %s", group, error)
+
+    def close(self) -> None:
+        """Ask nothing any more; the connections stay open for other queries."""
+        if self._watch is not None and not self._connections.thread.is_closed:
+            self._connections.run(self._watch.close())
+        self._watch = None
+
+    async def _look(self) -> dict[TopicPartition, Log]:
+        partitions = await self._partitions()
+        starts, ends = await asyncio.gather(
+            self._offsets(partitions, EARLIEST), self._offsets(partitions, LATEST)
+        )
+        topics = self._cluster.metadata.topics
+        return {
+            where: Log(str(topics[where.topic].topic_id), starts[where], ends[where])
+            for where in partitions
+            if where in starts and where in ends and where.topic in topics
+        }
+
+    async def _partitions(self) -> list[TopicPartition]:
+        names = self._options.subscription.names
+
+        async def refresh() -> None:
+            await self._cluster.refresh(names)
+
+        await retrying(refresh, self._cluster.request_timeout)
+        metadata = self._cluster.metadata
+        return self._options.subscription.select(list(metadata.topics.values()))
+
+    async def _offsets(
+        self, partitions: Iterable[TopicPartition], time: int
+    ) -> dict[TopicPartition, int]:
+        """Without the partitions that are not there any more."""
+        committed = self._options.fetch.read_committed
+        try:
+            times = dict.fromkeys(partitions, time)
+            found = await list_offsets(self._cluster, times, committed=committed)
+        except PartialFailure as failure:
+            if not all(_is_gone(error) for error in failure.errors.values()):
+                raise
+            found = dict(failure.results)
+        except ApiError as error:
+            if not _is_gone(error):
+                raise
+            found = {}
+        return {where: at.offset for where, at in found.items()}
+
+    async def _wait(self, ends: Marks, seconds: float) -> None:
+        if self._watch is None:
+            self._watch = Watch(self._cluster, seconds)
+        await self._watch.wait(ends)
+
+    def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        try:
+            return self._connections.run(coroutine)
+        except ApiError as error:
+            if error.code not in _UNREACHED:
+                raise
+            servers = self._options.fetch.cluster.bootstrap
+            raise NotReached(
+                f"no broker of {servers} (option {SERVERS}) answers this host: {error}. See that"
+                " they run, and that driver and executors can reach the addresses they advertise"
+            ) from error
+
+
+def _is_gone(error: ApiError) -> bool:
+    return error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -1,0 +1,158 @@
+"""One range of offsets, fetched from wherever its partition is led."""
+
+import asyncio
+import time
+from typing import Any
+
+from qbus.errors import ApiError, ErrorCode, QbusError
+
+from ...cluster import Cluster
+from ...consumer.assignment import Assignment
+from ...consumer.fetcher import Fetcher
+from ...consumer.options import ConsumerOptions
+from ...consumer.taking import Taking
+from ...errors import RequestTimedOut
+from ...offsets import list_offsets
+from ...types import EARLIEST
+from ..errors import DataLoss
+from .options import FetchOptions
+from .ranges import OffsetRange
+
+_MAX_WAIT = 0.5
+_LOOK_AROUND = 1.0
+_TROUBLED = 0.1
+"""Seconds between looks whether the cluster has mended."""
+
+
+class RangeFetch:
+    """Arrow batches of a range, in order; fetches ahead of who takes them, and not past the end."""
+
+    def __init__(self, cluster: Cluster, wanted: OffsetRange, options: FetchOptions) -> None:
+        self.wanted = wanted
+        self._cluster = cluster
+        self._options = options
+        self._changed = asyncio.Event()
+        self._assignment = Assignment()
+        self._assignment.replace([wanted.where])
+        self._assignment.seek(wanted.where, wanted.start)
+        self._state = self._assignment.assigned(wanted.where)
+        self._state.stop_at = wanted.end
+        self._fetcher = Fetcher(
+            cluster, self._assignment, _consumer_options(options), self._changed
+        )
+        self._taking = Taking(self._assignment, self._fetcher.answers)
+        self._trouble: QbusError | None = None
+
+    @property
+    def position(self) -> int:
+        """The offset to go on at."""
+        assert self._state.position is not None, "it is only ever sought to offsets"
+        return self._state.position
+
+    async def next(self) -> Any | None:
+        """The next ``pyarrow.RecordBatch``, its last rows perhaps behind the range; None: no more.
+
+        Raises :class:`DataLoss` for records that are gone,
+        :class:`~qbus.records.CorruptBatch`, RequestTimedOut after ``patience`` seconds without any,
+        and what a broker refuses.
+        """
+        deadline = time.monotonic() + self._options.patience
+        while self.position < self.wanted.end:
+            self._changed.clear()
+            taken = await self._take()
+            if taken:
+                return taken[0]
+            if self.position >= self.wanted.end:
+                return None
+            if time.monotonic() > deadline:
+                self._give_up()
+                return None
+            await self._mend()
+            self._fetcher.start()
+            await self._wait(_LOOK_AROUND if self._trouble is None else _TROUBLED)
+        return None
+
+    async def close(self) -> None:
+        """Give up what is in flight."""
+        await self._fetcher.close()
+
+    async def _take(self) -> list[Any]:
+        try:
+            taken = await self._taking.arrow(self._options.rows)
+        except ApiError as error:
+            if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
+                raise
+            await self._pass_over(error)
+            return []
+        if taken:
+            self._fetcher.start()
+        return taken
+
+    async def _pass_over(self, error: ApiError) -> None:
+        """Go on at what there is, if that is wanted; raises :class:`DataLoss`."""
+        if self._options.fail_on_data_loss:
+            raise DataLoss([f"{self.wanted}: {error}"]) from error
+        where = self.wanted.where
+        start = (await list_offsets(self._cluster, {where: EARLIEST}))[where].offset
+        end = self.wanted.end
+        self._assignment.seek(where, min(start, end) if start > self.position else end)
+
+    async def _mend(self) -> None:
+        """See that the topic is known, and is the one that was planned for."""
+        topic = self.wanted.topic
+        try:
+            await self._cluster.need([topic])
+            found = self._cluster.metadata.topic(topic)
+        except ApiError as error:
+            if not error.retriable:
+                raise
+            self._trouble = error
+            return
+        self._trouble = None
+        if str(found.topic_id) != self.wanted.topic_id:
+            self._lost(f"{self.wanted}: the topic was deleted and created again")
+
+    def _lost(self, loss: str) -> None:
+        """Nothing more can be read; raises :class:`DataLoss` unless that is to be passed over."""
+        if self._options.fail_on_data_loss:
+            raise DataLoss([loss])
+        self._assignment.seek(self.wanted.where, self.wanted.end)
+
+    def _give_up(self) -> None:
+        """Say why nothing came for so long."""
+        at, end = self.position, self._state.end_offset
+        trouble = self._trouble
+        if trouble is None and 0 <= end <= at:
+            self._lost(f"{self.wanted}: the log ends at offset {end}")
+        elif isinstance(trouble, ApiError) and trouble.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            self._lost(f"{self.wanted}: {trouble}")
+        else:
+            reason = f": {trouble}" if trouble is not None else ""
+            raise RequestTimedOut(
+                f"{self.wanted}: nothing came at offset {at} in {self._options.patience} s{reason}."
+                " See that the partition's leader runs and this executor can reach it; the option"
+                " kafkaConsumer.pollTimeoutMs says how long to wait"
+            ) from trouble
+
+    async def _wait(self, seconds: float) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await self._changed.wait()
+        except TimeoutError:
+            return
+
+
+def _consumer_options(options: FetchOptions) -> ConsumerOptions:
+    return ConsumerOptions(
+        offset_reset="none",
+        fetch_min_bytes=1,
+        fetch_max_bytes=options.fetch_max_bytes,
+        partition_max_bytes=options.partition_max_bytes,
+        prefetch_bytes=options.prefetch_bytes,
+        fetch_max_wait=_MAX_WAIT,
+        max_poll_records=options.rows,
+        check_crcs=options.check_crcs,
+        read_committed=options.read_committed,
+        rack=options.rack,
+        auto_commit=None,
+    )

@@ -1,0 +1,149 @@
+"""Where a query begins and ends: the options starting... and ending..., as positions in partitions.
+
+A partition's position is an offset, or what has to be looked up: a time in milliseconds since the
+Unix epoch, or EARLIEST or LATEST in place of one.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ...types import EARLIEST, LATEST, OffsetAndTimestamp, TopicPartition
+from ..options import OptionError, Options
+
+STARTING_OPTIONS = (
+    "startingTimestamp",
+    "startingOffsetsByTimestamp",
+    "startingOffsets",
+    "startingOffsetsByTimestampStrategy",
+)
+ENDING_OPTIONS = ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets")
+
+_WORDS = {"earliest": EARLIEST, "latest": LATEST}
+
+
+@dataclass(frozen=True)
+class Positions:
+    """What was chosen: one thing for all partitions, or something for each.
+
+    option: which option it was, for errors.
+    everywhere: the time for all of them; None: ``offsets`` or ``times`` name each.
+    or_latest: whether a time after the last record means LATEST, instead of an error.
+    """
+
+    option: str
+    everywhere: int | None = None
+    offsets: Mapping[TopicPartition, int] = field(default_factory=dict)
+    times: Mapping[TopicPartition, int] = field(default_factory=dict)
+    or_latest: bool = True
+
+    def look_up(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """The times to look up; raises :class:`OptionError` unless each partition has one."""
+        wanted = set(partitions)
+        if self.everywhere is not None:
+            return dict.fromkeys(wanted, self.everywhere)
+        named = self.offsets.keys() | self.times.keys()
+        for wrong, problem in (
+            (wanted - named, "partitions are missing; -2 is earliest, -1 latest"),
+            (named - wanted, "partitions are not there, or not subscribed to"),
+        ):
+            if wrong:
+                raise OptionError(self.option, None, f"these {problem}: {_listed(wrong)}")
+        return {**{one: at for one, at in self.offsets.items() if at < 0}, **self.times}
+
+    def resolve(
+        self,
+        partitions: Iterable[TopicPartition],
+        found: Mapping[TopicPartition, OffsetAndTimestamp],
+        latest: Mapping[TopicPartition, int],
+    ) -> dict[TopicPartition, int]:
+        """The offset in each partition, by what was ``found`` of what was to be looked up.
+
+        Raises :class:`OptionError` where there is no record so late, and that is an error.
+        """
+        resolved: dict[TopicPartition, int] = {}
+        for partition in partitions:
+            if partition not in found:
+                resolved[partition] = self.offsets[partition]
+            elif found[partition].offset >= 0:
+                resolved[partition] = found[partition].offset
+            elif self.or_latest:
+                resolved[partition] = latest[partition]
+            else:
+                remedy = (
+                    f"{_listed([partition])} has no record so late; choose an earlier time, or"
+                    " startingOffsetsByTimestampStrategy=latest"
+                )
+                raise OptionError(self.option, None, remedy)
+        return resolved
+
+
+def starting(options: Options, *, is_batch: bool) -> Positions:
+    """Where to begin: by default a batch with what is earliest, a stream with what comes next."""
+    strategy = options.choice("startingOffsetsByTimestampStrategy", "error", ["error", "latest"])
+    default = "earliest" if is_batch else "latest"
+    chosen = _parse(options, STARTING_OPTIONS[:3], default, or_latest=strategy == "latest")
+    if is_batch and (chosen.everywhere == LATEST or LATEST in chosen.offsets.values()):
+        remedy = "a batch that begins at the end is empty: begin elsewhere, or read a stream"
+        raise OptionError(chosen.option, options.text(chosen.option), remedy)
+    return chosen
+
+
+def ending(options: Options) -> Positions:
+    """Where a batch ends: by default with what is latest when it is planned."""
+    chosen = _parse(options, ENDING_OPTIONS, "latest", or_latest=True)
+    if chosen.everywhere == EARLIEST or EARLIEST in chosen.offsets.values():
+        remedy = "a batch that ends with what is earliest is empty: end elsewhere"
+        raise OptionError(chosen.option, options.text(chosen.option), remedy)
+    return chosen
+
+
+def refuse_ending(options: Options) -> None:
+    """Raise :class:`OptionError` for a stream that is to end."""
+    for name in options.among(ENDING_OPTIONS):
+        remedy = "streams do not end: read a batch, or use the trigger availableNow"
+        raise OptionError(name, options.text(name), remedy)
+
+
+def _parse(options: Options, names: tuple[str, ...], default: str, *, or_latest: bool) -> Positions:
+    """The first option that was given counts, as with Spark's Kafka connector."""
+    timestamp, by_timestamp, offsets = names
+    if (time := options.maybe_integer(timestamp)) is not None:
+        return Positions(timestamp, everywhere=time, or_latest=or_latest)
+    if (text := options.text(by_timestamp)) is not None:
+        times = _parse_json(by_timestamp, text, minimum=0)
+        return Positions(by_timestamp, times=times, or_latest=or_latest)
+    text = (options.text(offsets) or default).strip()
+    if text.lower() in _WORDS:
+        return Positions(offsets, everywhere=_WORDS[text.lower()])
+    return Positions(offsets, offsets=_parse_json(offsets, text, minimum=EARLIEST))
+
+
+def _parse_json(option: str, text: str, *, minimum: int) -> dict[TopicPartition, int]:
+    what = "offset" if minimum < 0 else "milliseconds since the Unix epoch"
+    words = "earliest, latest or " if minimum < 0 else ""
+    remedy = f'give {words}{{"topic": {{"0": {what}, ...}}, ...}} with numbers from {minimum} on'
+    try:
+        parsed = json.loads(text)
+        found = {
+            TopicPartition(topic, int(index)): _number(number, minimum)
+            for topic, numbers in parsed.items()
+            for index, number in numbers.items()
+        }
+    except (ValueError, TypeError, AttributeError):
+        raise OptionError(option, text, remedy) from None
+    if not found:
+        raise OptionError(option, text, remedy)
+    return found
+
+
+def _number(value: Any, minimum: int) -> int:
+    number = int(value)
+    if isinstance(value, bool | float) or number < minimum:
+        raise ValueError(value)
+    return number
+
+
+def _listed(partitions: Iterable[TopicPartition]) -> str:
+    return ", ".join(f"{topic}-{index}" for topic, index in sorted(partitions))

@@ -1,0 +1,184 @@
+"""Reading on and on: ``spark.readStream.format("qbus")``."""
+
+import time
+import uuid
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
+
+from ..errors import DataLoss
+from ..options import Options
+from ..schema import check_source_schema
+from .driver import Driver
+from .loss import Logs, Onward, go_on, ranges
+from .offsets import Offsets
+from .options import SourceOptions
+from .planning import admit, backlog, split
+from .positions import refuse_ending, starting
+from .reading import read, warn
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Plans micro-batches on the driver, and reads their ranges on the executors.
+
+    Spark asks for the latest offsets every few milliseconds while there are none: the answer waits
+    at the brokers for some, for as long as the option ``qbus.idle.wait`` says.
+    """
+
+    def __init__(self, given: Mapping[str, str], schema: StructType) -> None:
+        """Raises :class:`~qbus.errors.ConfigError`; connects to nothing."""
+        check_source_schema(schema)
+        refuse_ending(Options(given))
+        self._schema = schema
+        self._options = SourceOptions.of(given)
+        self._starting = starting(Options(given), is_batch=False)
+        self._driver: Driver | None = None
+        self._initial: Offsets | None = None
+        self._target: Logs | None = None
+        self._latest: Offsets | None = None
+        self._shown: Mapping[Any, int] = {}
+        self._admitted_at = time.monotonic()
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        """Where a query begins that has no checkpoint yet; always the same."""
+        if self._initial is None:
+            logs = self._look()
+            self._driver_now.check_all_there()
+            positions = self._driver_now.resolve(self._starting, logs)
+            ids = {partition.topic: log.topic_id for partition, log in logs.items()}
+            self._initial = Offsets(uuid.uuid4().hex, ids, positions, begin=positions)
+        return self._initial.to_json()
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
+        """What the options say; Spark gives it back unless the trigger wants all."""
+        if self._options.max_offsets is not None:
+            return ReadMaxRows(self._options.max_offsets)
+        if self._options.min_offsets is not None:
+            return ReadMinRows(self._options.min_offsets)
+        return ReadAllAvailable()
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+        """Read only what there is now, in however many micro-batches."""
+        self._target = self._look()
+
+    def latestOffset(  # noqa: N802 - Spark's name
+        self, start: dict[str, Any], limit: ReadLimit
+    ) -> dict[str, Any]:
+        """Where the next micro-batch ends; ``start`` when there is nothing to read."""
+        since = Offsets.from_json(start)
+        self._show(since)
+        end = self._plan(since, limit)
+        if end is None and self._target is None:
+            self._driver_now.wait(self._ends, self._options.idle_wait)
+            end = self._plan(since, limit)
+        if end is None:
+            return start
+        self._admitted_at = time.monotonic()
+        return end.to_json()
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - Spark's name
+        """What there was to read when Spark last asked for offsets, for the query's progress."""
+        return None if self._latest is None else self._latest.to_json()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        """The ranges of a micro-batch, one for each task."""
+        until = Offsets.from_json(end)
+        since = Offsets.from_json(start)
+        if until.begin is not None:  # the query's first batch knows better where it began
+            since = Offsets(until.query, until.ids, until.begin)
+        if since.positions == until.positions and since.ids == until.ids:
+            return []
+        logs = self._look()
+        found, losses = ranges(go_on(since, logs), until, logs)
+        if losses and self._options.fetch.fail_on_data_loss:
+            raise DataLoss(losses)
+        warn(losses)
+        return list(
+            split(
+                found,
+                min_partitions=self._options.min_partitions,
+                max_records=self._options.max_records,
+            )
+        )
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """The records of one range, as Arrow batches."""
+        return read(partition, self._options.fetch, self._schema)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Show how far the query has come."""
+        self._show(Offsets.from_json(end))
+
+    def stop(self) -> None:
+        """Ask the cluster nothing any more."""
+        if self._driver is not None:
+            self._driver.close()
+
+    # Planning.
+
+    @property
+    def _driver_now(self) -> Driver:
+        if self._driver is None:
+            self._driver = Driver(self._options)
+        return self._driver
+
+    def _look(self) -> Logs:
+        return self._driver_now.look()
+
+    @property
+    def _ends(self) -> dict[Any, int]:
+        return {} if self._latest is None else dict(self._latest.positions)
+
+    def _plan(self, since: Offsets, limit: ReadLimit) -> Offsets | None:
+        """Where a batch after ``since`` ends; None: there is nothing to read, or not enough yet."""
+        logs = self._look()
+        if self._target is not None:
+            logs = _up_to(self._target, logs)
+        onward = go_on(since, logs)
+        if onward.losses and self._options.fetch.fail_on_data_loss:
+            raise DataLoss(onward.losses)
+        ids = {partition.topic: log.topic_id for partition, log in logs.items()}
+        ends = {partition: log.end for partition, log in logs.items()}
+        self._latest = Offsets(since.query, ids, ends)
+        if not self._is_enough(onward, ends, limit):
+            return None
+        if isinstance(limit, ReadMaxRows):
+            ends = admit(onward.positions, ends, limit.max_rows)
+        begin = onward.positions if since.is_initial else None
+        if ends == since.positions and ids == since.ids:
+            return None
+        return Offsets(since.query, ids, ends, begin)
+
+    def _is_enough(self, onward: Onward, ends: Mapping[Any, int], limit: ReadLimit) -> bool:
+        least = self._options.min_offsets
+        if least is None or self._target is not None or isinstance(limit, ReadAllAvailable):
+            return True
+        if time.monotonic() - self._admitted_at >= self._options.max_delay:
+            return True
+        return sum(backlog(onward.positions, ends).values()) >= least
+
+    def _show(self, reached: Offsets) -> None:
+        """In the query's consumer group; the checkpoint alone is what the query goes by."""
+        if reached.is_initial or reached.positions == self._shown:
+            return
+        self._shown = reached.positions
+        group = self._options.group or f"{self._options.group_prefix}-{reached.query}"
+        self._driver_now.show(group, reached.positions)
+
+
+def _up_to(target: Logs, logs: Logs) -> Logs:
+    """What there is now, without what came after ``target``."""
+    return {
+        partition: log._replace(end=min(log.end, target[partition].end))
+        for partition, log in logs.items()
+        if partition in target and target[partition].topic_id == log.topic_id
+    }
