@@ -1,0 +1,45 @@
+"""From records to lines with fields, by what the configuration says of them."""
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as sql
+
+from ..config import Lines
+from ..config.checks import EVENT_TIME, RECORD_FIELDS
+from ..config.common import ACCESS_LOG
+from . import access_log, json_lines
+
+MALFORMED = "malformed"
+"""The name of the column, and of the metric, that tells of lines which could not be read."""
+
+
+def parsed(records: DataFrame, lines: Lines) -> DataFrame:
+    """The fields of each record's value, what ``RECORD_FIELDS`` names, when it happened, and
+    whether it was malformed.
+
+    records: with the columns ``value``, ``timestamp``, ``topic``, ``partition``.
+    """
+    text = sql.rtrim(sql.col("value").try_cast("string"), sql.lit("\r\n"))
+    if lines.format == ACCESS_LOG:
+        found, is_whole = access_log.fields(text)
+        happened = found.pop("time")
+    else:
+        found, is_whole = json_lines.fields(text, dict(lines.fields))
+        happened = sql.col("timestamp")
+        if lines.time:
+            name, *within = lines.time.split(".")
+            column = found.get(name, sql.col(name))
+            for part in within:
+                column = column[part]
+            happened = json_lines.moment(column, lines.time_format)
+    return records.select(
+        *(column.alias(name) for name, column in found.items()),
+        *RECORD_FIELDS,
+        happened.alias(EVENT_TIME),
+        (~is_whole | happened.isNull()).alias(MALFORMED),
+    )
+
+
+def well_formed(lines: DataFrame, where: str = "") -> DataFrame:
+    """Those lines that could be read, and of those what the SQL expression ``where`` holds for."""
+    whole = lines.where(~sql.col(MALFORMED)).drop(MALFORMED)
+    return whole.where(sql.expr(where)) if where else whole
