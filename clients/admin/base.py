@@ -38,6 +38,13 @@ class AdminBase:
         """
         self._cluster = Cluster(bootstrap, client_id, request_timeout_ms / 1000)
 
+    @classmethod
+    def over(cls, cluster: Cluster) -> Self:
+        """One that shares the connections of ``cluster``, which somebody else closes."""
+        admin = cls.__new__(cls)
+        admin._cluster = cluster
+        return admin
+
     async def __aenter__(self) -> Self:
         return self
 

@@ -1,4 +1,4 @@
-"""One link of a mirror: a source, a target, and the topics that are copied from one to the other."""
+"""One link of a mirror: a source, a target, and the topics copied from the one to the other."""
 
 from ..cluster import Cluster
 from .config import LinkConfig

@@ -1,5 +1,7 @@
 """The state of a mirror, as values that do not change."""
 
+# ruff: noqa: RUF009 - the default is such a value
+
 from dataclasses import dataclass
 from enum import Enum
 
@@ -22,6 +24,8 @@ class Trouble(Enum):
 
     SOURCE_LOST_DATA = "source_lost_data"
     """The source's log ends before the target's, or parts from it: an unclean election."""
+    SOURCE_DELETED = "source_deleted"
+    """The source's topic is gone; the copy is kept as it is."""
     SOURCE_RECREATED = "source_recreated"
     """The source's topic is another one, under the same name."""
     UNRELATED_TOPIC = "unrelated_topic"
@@ -63,6 +67,21 @@ class PartitionStatus:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GroupsStatus:
+    """What was carried over of groups, since the start and at the last time.
+
+    ``offsets``: those committed at the target since the start. ``carried_ms``: when it was done
+    last, in milliseconds since the Unix epoch, 0: never. ``skipped``: groups that got nothing the
+    last time, and why. ``error``: why it could not be done the last time.
+    """
+
+    offsets: int = 0
+    carried_ms: int = 0
+    skipped: tuple[tuple[str, str], ...] = ()
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LinkStatus:
     """One link, as one process sees it: the partitions that it copies.
 
@@ -78,5 +97,6 @@ class LinkStatus:
     records: int = 0
     bytes: int = 0
     duplicates: int = 0
+    groups: GroupsStatus = GroupsStatus()
     reproduces: bool = False
     error: str | None = None

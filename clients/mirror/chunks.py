@@ -1,0 +1,64 @@
+"""From what a fetch brought to what is sent on, without a look inside the batches. Pure."""
+
+from typing import NamedTuple
+
+from qbus.records import BatchHeader, CorruptBatch, check_crc, iter_batches
+
+
+class Chunk(NamedTuple):
+    """Whole batches of one partition, one after another: a view of the answer they came in.
+
+    They go on from ``follows``: the source has nothing between that and the first of them. ``end``
+    is the offset after the last. ``oldest_ms`` is when the first record was written, ``newest_ms``
+    the latest timestamp.
+    """
+
+    records: memoryview
+    follows: int
+    end: int
+    batches: int
+    records_count: int
+    oldest_ms: int
+    newest_ms: int
+
+
+def chunk_of(records: memoryview, position: int, follows: int) -> Chunk | None:
+    """The whole batches from ``position`` on, their checksums verified; None: there are none.
+
+    Raises :class:`~qbus.records.CorruptBatch` when the first is damaged, or begins before
+    ``position``: then the source has other batches than the target. Damage behind a sound batch is
+    left for the next fetch to find.
+    """
+    start = end = batches = count = 0
+    newest = -1
+    reached = position
+    first: BatchHeader | None = None
+    try:
+        for header, batch in iter_batches(records, partial_tail=True):
+            if first is None and header.last_offset < position:
+                start = end = end + len(batch)
+                continue
+            _check(header, batch, reached)
+            first = first or header
+            reached = header.last_offset + 1
+            end += len(batch)
+            batches += 1
+            count += max(header.records_count, 0)
+            newest = max(newest, header.max_timestamp)
+    except CorruptBatch:
+        if first is None:
+            raise
+    if first is None:
+        return None
+    oldest = first.max_timestamp if first.is_log_append_time else first.base_timestamp
+    return Chunk(records[start:end], follows, reached, batches, count, oldest, newest)
+
+
+def _check(header: BatchHeader, batch: memoryview, reached: int) -> None:
+    if header.last_offset_delta < 0:
+        raise CorruptBatch(f"impossible last offset delta {header.last_offset_delta}")
+    if header.base_offset < reached:
+        raise CorruptBatch(
+            f"a batch from {header.base_offset} to {header.last_offset}, and {reached} comes next"
+        )
+    check_crc(batch, header)

@@ -1,0 +1,181 @@
+"""The topics of a link: what both clusters have, and making the target's as they should be."""
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from qbus.errors import ApiError, ErrorCode, QbusError
+from qbus.wire import ApiKey
+from qbus.wire.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResponse,
+)
+
+from ..admin import Admin
+from ..admin.types import NewTopic
+from ..cluster import Cluster
+from ..errors import PartialFailure, api_error
+from ..retry import retrying
+from ..types import ConfigKind, ConfigSource
+from .config import LinkConfig
+from .provenance import PATH, PREFIX
+from .ways import Obstacle, Plan, Topic, Way
+
+_log = logging.getLogger(__name__)
+
+_AT_A_TIME = 200
+_THERE_ALREADY = ErrorCode.TOPIC_ALREADY_EXISTS
+_GONE = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+async def read_topics(
+    cluster: Cluster, wanted: Callable[[str], bool] = lambda _: True
+) -> dict[str, Topic]:
+    """The topics that are not internal and whose names are ``wanted``, with what was set for them.
+
+    Raises :class:`~qbus.errors.ApiError`.
+    """
+
+    async def attempt() -> None:
+        await cluster.refresh(None)
+
+    await retrying(attempt, cluster.request_timeout)
+    found = cluster.metadata.topics
+    names = sorted(name for name, one in found.items() if not one.is_internal and wanted(name))
+    configs: dict[str, dict[str, str]] = {}
+    for start in range(0, len(names), _AT_A_TIME):
+        configs |= await _configs(cluster, names[start : start + _AT_A_TIME])
+    return {
+        name: Topic(
+            name,
+            found[name].topic_id,
+            len(found[name].partitions),
+            configs[name],
+            replicas=max(len(part.replicas) for part in found[name].partitions),
+        )
+        for name in names
+        if name in configs
+    }
+
+
+async def _configs(cluster: Cluster, names: Iterable[str]) -> dict[str, dict[str, str]]:
+    """What was set for each topic alone; those that have gone meanwhile are left out."""
+    request = DescribeConfigsRequest(
+        resources=[
+            DescribeConfigsResource(
+                resource_type=ConfigKind.TOPIC, resource_name=name, configuration_keys=None
+            )
+            for name in names
+        ]
+    )
+
+    async def attempt() -> DescribeConfigsResponse:
+        response: DescribeConfigsResponse = await cluster.ask_any(ApiKey.DESCRIBE_CONFIGS, request)
+        return response
+
+    found: dict[str, dict[str, str]] = {}
+    for result in (await retrying(attempt, cluster.request_timeout)).results:
+        if result.error_code == _GONE:
+            continue
+        if result.error_code:
+            raise api_error(
+                result.error_code, result.error_message, of=f"topic {result.resource_name}"
+            )
+        found[result.resource_name] = {
+            entry.name: entry.value
+            for entry in result.configs
+            if entry.config_source == ConfigSource.TOPIC and entry.value is not None
+        }
+    return found
+
+
+def copied(config: LinkConfig, topic: Topic) -> dict[str, str]:
+    """What of a topic's configuration its mirror gets. Pure."""
+    if not config.topics_at_target.copy_config:
+        return {}
+    left_out = config.topics_at_target.config_exclude
+    return {
+        key: value
+        for key, value in topic.config.items()
+        if key not in left_out and not key.startswith(PREFIX)
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class TargetTopics:
+    """Makes topics at the target as a plan and their sources say; none of it is ever undone.
+
+    Several processes may do the same at once.
+    """
+
+    config: LinkConfig
+    admin: Admin
+    brokers: Callable[[], int]
+    """How many brokers the target has."""
+
+    async def apply(
+        self, plan: Plan, source: Mapping[str, Topic], target: Mapping[str, Topic]
+    ) -> list[Obstacle]:
+        """Create, take over, enlarge and configure; what could not be done."""
+        obstacles = await self._create(plan.create, source)
+        for way in plan.take_over:
+            path = ",".join(way.provenance.path)
+            _log.warning("%s is mirrored by way of %s from now on", way.target_topic, path)
+            obstacles += await self._alter(way, {PATH: path})
+        for way in plan.mirror:
+            existing = target[way.target_topic]
+            if existing.partitions < way.partitions:
+                obstacles += await self._enlarge(way)
+            wanted = copied(self.config, source[way.topic])
+            changed = {k: v for k, v in wanted.items() if existing.config.get(k) != v}
+            if changed:
+                obstacles += await self._alter(way, changed)
+        return obstacles
+
+    async def _create(self, ways: Iterable[Way], source: Mapping[str, Topic]) -> list[Obstacle]:
+        by_name = {way.target_topic: way for way in ways}
+        new = [self._new_topic(way, source[way.topic]) for way in by_name.values()]
+        if not new:
+            return []
+        errors: Mapping[str, ApiError] = {}
+        try:
+            await self.admin.create_topics(new)
+        except PartialFailure as failure:
+            errors = failure.errors
+        except ApiError as error:  # of the only one
+            errors = dict.fromkeys(by_name, error)
+        for name in by_name.keys() - errors.keys():
+            _log.info("created %s as a mirror of %s", name, by_name[name].topic)
+        return [
+            Obstacle(by_name[name], f"{name} cannot be created: {error}")
+            for name, error in errors.items()
+            if error.code != _THERE_ALREADY
+        ]
+
+    def _new_topic(self, way: Way, topic: Topic) -> NewTopic:
+        replicas = self.config.topics_at_target.replication_factor
+        return NewTopic(
+            way.target_topic,
+            way.partitions,
+            replicas or min(topic.replicas, max(self.brokers(), 1)),
+            config={**copied(self.config, topic), **way.provenance.config()},
+        )
+
+    async def _enlarge(self, way: Way) -> list[Obstacle]:
+        try:
+            await self.admin.create_partitions(way.target_topic, way.partitions)
+        except QbusError as error:
+            if isinstance(error, ApiError) and error.code is ErrorCode.INVALID_PARTITIONS:
+                return []  # another process was there first
+            return [Obstacle(way, f"{way.target_topic} cannot get more partitions: {error}")]
+        _log.info("%s has %s partitions now", way.target_topic, way.partitions)
+        return []
+
+    async def _alter(self, way: Way, changed: Mapping[str, str]) -> list[Obstacle]:
+        try:
+            await self.admin.alter_config(ConfigKind.TOPIC, way.target_topic, set=changed)
+        except QbusError as error:
+            return [Obstacle(way, f"{way.target_topic} cannot be configured: {error}")]
+        _log.info("%s is configured with %s", way.target_topic, dict(changed))
+        return []
