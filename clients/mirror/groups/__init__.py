@@ -1,6 +1,6 @@
 """Carrying the offsets that groups commit from one IDC to the other, so that consumers may move."""
 
 from .carrier import CarriedGroup, GroupCarrier
-from .plan import plan
+from .schedule import GroupSchedule
 
-__all__ = ["CarriedGroup", "GroupCarrier", "plan"]
+__all__ = ["CarriedGroup", "GroupCarrier", "GroupSchedule"]

@@ -1,6 +1,6 @@
 """Carries the offsets of all groups of a link, once: reads at the source, commits at the target."""
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from qbus.errors import ApiError, ErrorCode
@@ -10,6 +10,8 @@ from ...errors import PartialFailure
 from ...outcomes import each
 from ...types import LATEST, TopicPartition
 from ..config import LinkConfig
+from ..looking import topics_of
+from .counterparts import counterparts
 from .plan import Offsets, plan, translate
 
 _CONSUMERS = frozenset({"consumer", ""})
@@ -24,9 +26,6 @@ _IN_USE = frozenset(
 )
 _HAS_MEMBERS = "it has members at the target"
 
-Counterparts = Callable[[], Awaitable[Mapping[str, str]]]
-"""Tells which topic of the target has the records of which one of the source, by their names."""
-
 
 @dataclass(frozen=True, slots=True)
 class CarriedGroup:
@@ -40,13 +39,10 @@ class CarriedGroup:
 class GroupCarrier:
     """Carries offsets from ``source`` to ``target``."""
 
-    def __init__(
-        self, config: LinkConfig, source: Admin, target: Admin, counterparts: Counterparts
-    ) -> None:
+    def __init__(self, config: LinkConfig, source: Admin, target: Admin) -> None:
         self._config = config
         self._source = source
         self._target = target
-        self._counterparts = counterparts
 
     async def carry(
         self, groups: Iterable[str] | None = None, *, backwards: bool = False
@@ -58,9 +54,9 @@ class GroupCarrier:
 
         Raises :class:`~qbus.errors.ApiError` where a cluster cannot be asked at all.
         """
-        counterparts = await self._counterparts()
+        names = await self._counterparts()
         wanted = await self._selected() if groups is None else list(groups)
-        found = await each(wanted, lambda name: self._translated(name, counterparts))
+        found = await each(wanted, lambda name: self._translated(name, names))
         failed = {name: got for name, got in found.items() if isinstance(got, ApiError)}
         committed = {
             name: got for name, got in found.items() if not isinstance(got, ApiError) and got
@@ -75,6 +71,10 @@ class GroupCarrier:
             for name, got in sorted({**failed, **done}.items())
         ]
 
+    async def _counterparts(self) -> dict[str, str]:
+        here, there = await topics_of(self._source), await topics_of(self._target)
+        return counterparts(self._config.source, here, self._config.target, there)
+
     async def _selected(self) -> list[str]:
         listed = await self._source.list_groups()
         return [
@@ -83,8 +83,8 @@ class GroupCarrier:
             if one.protocol_type in _CONSUMERS and one.group in self._config.group_selection
         ]
 
-    async def _translated(self, group: str, counterparts: Mapping[str, str]) -> Offsets:
-        return translate(await self._source.committed_offsets(group), counterparts)
+    async def _translated(self, group: str, names: Mapping[str, str]) -> Offsets:
+        return translate(await self._source.committed_offsets(group), names)
 
     async def _high_watermarks(
         self, partitions: Iterable[TopicPartition]

@@ -1,5 +1,5 @@
 """What a mirror tells of itself: of each partition, and in all."""
 
-from .model import LinkStatus, PartitionState, PartitionStatus, Trouble
+from .model import GroupsStatus, LinkStatus, PartitionState, PartitionStatus, Trouble
 
-__all__ = ["LinkStatus", "PartitionState", "PartitionStatus", "Trouble"]
+__all__ = ["GroupsStatus", "LinkStatus", "PartitionState", "PartitionStatus", "Trouble"]

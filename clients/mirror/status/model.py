@@ -1,6 +1,6 @@
 """The state of a mirror, as values that do not change."""
 
-# ruff: noqa: RUF009 - the default is such a value
+
 
 from dataclasses import dataclass
 from enum import Enum

@@ -1,0 +1,105 @@
+"""One try of a link: the clusters that it needs, and all that runs between them."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from qbus.clock import SystemClock
+from qbus.errors import ConfigError
+
+from ..admin import Admin
+from ..cluster import Cluster
+from .config import LinkConfig
+from .config.config import NEVER
+from .fallback import Reproduction
+from .groups import GroupCarrier, GroupSchedule
+from .link import Link
+from .status import LinkStatus
+from .target import check_apart, takes_mirrors
+
+_CLIENT_ID = "qbus-mirror"
+
+
+class Work(Protocol):
+    """What copies: a link, or what produces records anew where the target is no Qbus."""
+
+    async def run(self) -> None:
+        """Copy until cancelled."""
+
+    def status(self) -> LinkStatus:
+        """How it is going."""
+
+
+@asynccontextmanager
+async def admins(config: LinkConfig) -> AsyncIterator[tuple[Admin, Admin]]:
+    """Admin clients of source and target."""
+    timeout_ms = config.transfer.request_timeout_ms
+    async with (
+        Admin(
+            config.source_bootstrap, client_id=_CLIENT_ID, request_timeout_ms=timeout_ms
+        ) as source,
+        Admin(
+            config.target_bootstrap, client_id=_CLIENT_ID, request_timeout_ms=timeout_ms
+        ) as target,
+    ):
+        yield source, target
+
+
+@dataclass(frozen=True)
+class Session:
+    """A link at work; ``schedule`` carries groups, where that is done."""
+
+    work: Work
+    schedule: GroupSchedule | None
+
+    async def run(self) -> None:
+        """Mirror until cancelled. Raises :class:`~qbus.errors.QbusError`."""
+        if self.schedule is None:
+            await self.work.run()
+            return
+        carrying = asyncio.create_task(self.schedule.run())
+        try:
+            await self.work.run()
+        finally:
+            carrying.cancel()
+            await asyncio.gather(carrying, return_exceptions=True)
+
+    def status(self) -> LinkStatus:
+        """How it is going."""
+        status = self.work.status()
+        return status if self.schedule is None else replace(status, groups=self.schedule.status)
+
+
+@asynccontextmanager
+async def session(config: LinkConfig) -> AsyncIterator[Session]:
+    """What runs a link, by the kind of its target.
+
+    Raises :class:`~qbus.errors.QbusError`: source and target are one cluster, one of them cannot be
+    reached, or the target is no Qbus and ``fallback.reproduce`` is ``never``.
+    """
+    async with admins(config) as (source, target):
+        await check_apart(config, source, target)
+        if not await takes_mirrors(target, config.source):
+            if config.fallback.reproduce == NEVER:
+                raise ConfigError(
+                    f"{config.target} at {config.target_bootstrap} is no Qbus, and"
+                    " fallback.reproduce is never"
+                )
+            yield Session(Reproduction(config, source, target), None)
+            return
+        carrier = GroupCarrier(config, source, target)
+        interval_s = config.groups.interval_ms / 1000
+        schedule = GroupSchedule(carrier, interval_s, SystemClock())
+        timeout = config.transfer.request_timeout_ms / 1000
+        clusters = [
+            Cluster(bootstrap, _CLIENT_ID, timeout)
+            for bootstrap in (config.source_bootstrap, config.target_bootstrap)
+        ]
+        try:
+            link = Link(config, *clusters)
+            yield Session(link, schedule if config.groups.enabled else None)
+        finally:
+            for cluster in clusters:
+                await cluster.close()
