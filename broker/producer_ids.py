@@ -4,10 +4,14 @@ A broker reserves a block of ids at a time by compare-and-set on ``/producers/id
 them out from memory; what is left of a block when the broker stops is never used. The node holds
 Kafka's JSON (``{"version": 1, "broker": 1, "block_start": "0", "block_end": "999"}``, both ends
 inclusive).
+
+A cluster's first id is a random one: mirrors keep the producer ids of batches, so those of another
+cluster are in a log that a producer of this one may come to write to, and must not be taken for it.
 """
 
 import asyncio
 import json
+import secrets
 
 from qbus.errors import ApiError, ErrorCode
 from qbus.metadata.store import Create, MetadataStore, NodeExists, Set, VersionConflict
@@ -16,6 +20,13 @@ PATH = "/producers/id_block"
 BLOCK_SIZE = 1000
 MAX_EPOCH = 2**15 - 2  # the last epoch that has a successor in 16 bits
 MAX_PRODUCER_ID = 2**63 - 1
+
+_RANGE_BITS = 32  # a cluster has that many ids before it comes to what may be another one's
+
+
+def first_id() -> int:
+    """Where a new cluster begins to count."""
+    return secrets.randbits(62 - _RANGE_BITS) << _RANGE_BITS
 
 
 class ProducerIds:
@@ -42,20 +53,22 @@ class ProducerIds:
         The next epoch, from which on the broker refuses whatever is still under way in the old one;
         or a new id, where the epochs are used up or the id was never given out.
         """
-        if epoch < MAX_EPOCH and producer_id < await self._first_unused():
+        if epoch < MAX_EPOCH and await self._was_given_out(producer_id):
             return producer_id, epoch + 1
         return await self.allocate(), 0
 
-    async def _first_unused(self) -> int:
-        if self._end:
-            return self._next
-        node = await self._store.get(PATH)
-        return 0 if node is None else _parse_end(node.data)
+    async def _was_given_out(self, producer_id: int) -> bool:
+        unused = self._next
+        if not self._end:
+            node = await self._store.get(PATH)
+            unused = 0 if node is None else _parse_end(node.data)
+        is_ours = producer_id >> _RANGE_BITS == (unused - 1) >> _RANGE_BITS
+        return is_ours and producer_id < unused
 
     async def _reserve(self) -> tuple[int, int]:
         while True:
             node = await self._store.get(PATH)
-            start = 0 if node is None else _parse_end(node.data)
+            start = first_id() if node is None else _parse_end(node.data)
             if start > MAX_PRODUCER_ID - BLOCK_SIZE:
                 raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "all producer ids are used up")
             data = self._format(start)

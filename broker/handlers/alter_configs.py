@@ -1,6 +1,7 @@
 """AlterConfigs (key 33): a new configuration in place of the old one (KIP-133).
 
-What is not named goes back to its default; that is why IncrementalAlterConfigs came. The broker
+What is not named goes back to its default; that is why IncrementalAlterConfigs came. But what
+makes a topic a mirror stays: tools that do not know of it would end it unasked. The broker
 ``""`` stands for all brokers. Versions differ only in their encoding.
 """
 
@@ -17,7 +18,7 @@ from qbus.wire.messages.alter_configs import (
 )
 
 from ..context import RequestContext
-from ..controller import replace
+from ..controller import mirror_configs, replace
 from .config_changes import Change, alter
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ async def handle(
 
 
 def _replace(
-    resource: AlterConfigsResource, keys: type[Settings], _: Mapping[str, str]
+    resource: AlterConfigsResource, keys: type[Settings], current: Mapping[str, str]
 ) -> dict[str, str]:
-    return replace(keys, ((item.name, item.value) for item in resource.configs))
+    kept = {name: text for name, text in current.items() if name in mirror_configs.KEYS}
+    return kept | replace(keys, ((item.name, item.value) for item in resource.configs))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from qbus.config import BrokerConfig, Settings, TopicConfig
 from qbus.errors import ApiError, ErrorCode
 
-from ..controller import ConfigChange
+from ..controller import ConfigChange, mirror_configs
 from .config_resources import ResourceType, broker_name, resource_type
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ async def alter(
             if times[change.type, change.name] > 1:
                 raise ApiError(ErrorCode.INVALID_REQUEST, "the resource comes twice")
             if resource_type(change.type) is ResourceType.TOPIC:
-                topics[place] = ConfigChange(change.name, partial(change.edited, TopicConfig))
+                topics[place] = ConfigChange(change.name, partial(_edited_topic, change.edited))
             else:
                 name = broker_name(broker, change.name)
                 brokers[place] = ConfigChange(name, partial(change.edited, BrokerConfig))
@@ -52,3 +52,7 @@ async def alter(
         for place, outcome in zip(some, outcomes, strict=True):
             errors[place] = outcome
     return errors
+
+
+def _edited_topic(edited: Edited, current: Mapping[str, str]) -> dict[str, str]:
+    return mirror_configs.settle(current, edited(TopicConfig, current))

@@ -9,13 +9,27 @@ from typing import Any
 
 import pytest
 
+from qbus.broker import producer_ids
 from qbus.broker.handlers.init_producer_id import handle
-from qbus.broker.producer_ids import BLOCK_SIZE, MAX_EPOCH, MAX_PRODUCER_ID, PATH, ProducerIds
+from qbus.broker.producer_ids import (
+    BLOCK_SIZE,
+    MAX_EPOCH,
+    MAX_PRODUCER_ID,
+    PATH,
+    ProducerIds,
+    first_id,
+)
 from qbus.errors import ApiError, ErrorCode
 from qbus.metadata import Create, EmbeddedStore, MetadataStore, Node
 from qbus.wire import API, ApiKey
 from qbus.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from tests.support.data_plane import over_the_wire
+
+
+@pytest.fixture(autouse=True)
+def from_0(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have ids that can be counted."""
+    monkeypatch.setattr(producer_ids, "first_id", lambda: 0)
 
 
 @pytest.fixture
@@ -24,7 +38,13 @@ async def store(tmp_path: Path) -> AsyncIterator[MetadataStore]:
         yield store
 
 
-async def test_ids_begin_with_0_and_follow_one_another(store: MetadataStore) -> None:
+def test_clusters_begin_in_places_far_apart() -> None:
+    begun = sorted(first_id() for _ in range(20))
+    assert all(start % 2**32 == 0 for start in begun)
+    assert 0 <= begun[0] < begun[-1] < 2**62
+
+
+async def test_ids_begin_somewhere_and_follow_one_another(store: MetadataStore) -> None:
     ids = ProducerIds(store, node_id=1)
     assert [await ids.allocate() for _ in range(3)] == [0, 1, 2]
 
@@ -114,6 +134,15 @@ class TestNextEpoch:
         ids = ProducerIds(store, node_id=1)
         assert await ids.bump(123_456, 0) == (0, 0)
         assert await ids.bump(1, 0) == (1, 0)
+
+    async def test_an_id_of_another_cluster_is_replaced(
+        self, store: MetadataStore, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(producer_ids, "first_id", lambda: 5 << 32)
+        ids = ProducerIds(store, node_id=1)
+        assert await ids.bump(7, 3) == (5 << 32, 0)
+        assert await ids.bump(7, 3) == ((5 << 32) + 1, 0)
+        assert await ids.bump(5 << 32, 3) == (5 << 32, 4)
 
     async def test_after_the_last_epoch_comes_another_id(self, store: MetadataStore) -> None:
         ids = ProducerIds(store, node_id=1)

@@ -63,6 +63,19 @@ async def test_replaces_a_topics_configuration(plane: MetadataPlane, version: in
     assert plane.metadata.topics["t"].config == {}
 
 
+async def test_a_mirror_stays_one_unless_the_request_says_otherwise(plane: MetadataPlane) -> None:
+    mirror = {"qbus.mirror.source": "a", "qbus.mirror.topic.id": "x", "qbus.mirror.path": "a"}
+    await plane.controller.create_topics([NewTopic("a.t", config=mirror | {"flush.ms": "7"})])
+    await alter(plane, resource(TOPIC, "a.t"))
+    assert plane.metadata.topics["a.t"].config == mirror
+    await alter(plane, resource(TOPIC, "a.t", qbus_mirror_source=""))
+    ended = plane.metadata.topics["a.t"].config
+    assert ended["qbus.mirror.former.source"] == "a"
+    assert "qbus.mirror.source" not in ended
+    await alter(plane, resource(TOPIC, "a.t"))
+    assert plane.metadata.topics["a.t"].config == ended
+
+
 @pytest.mark.parametrize("name", ["1", ""])
 async def test_replaces_a_brokers_configuration(plane: MetadataPlane, name: str) -> None:
     await alter(plane, resource(BROKER, name, num_partitions="3"))
@@ -78,6 +91,7 @@ async def test_replaces_a_brokers_configuration(plane: MetadataPlane, name: str)
         (resource(TOPIC, "t", flush_ms="x"), ErrorCode.INVALID_CONFIG),
         (resource(TOPIC, "t", no_such_key="1"), ErrorCode.INVALID_CONFIG),
         (resource(TOPIC, "t", cleanup_policy="compact"), ErrorCode.INVALID_CONFIG),
+        (resource(TOPIC, "t", qbus_mirror_source="a"), ErrorCode.INVALID_CONFIG),
         (resource(TOPIC, "t", flush_ms=None), ErrorCode.INVALID_REQUEST),
         (resource(BROKER, "1", node_id="2"), ErrorCode.INVALID_REQUEST),
         (resource(BROKER, "1", num_partitions="0"), ErrorCode.INVALID_REQUEST),

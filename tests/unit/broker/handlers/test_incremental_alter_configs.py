@@ -145,3 +145,14 @@ async def test_validating_alters_nothing(plane: MetadataPlane) -> None:
     (answer,) = await alter(plane, topic(("flush.ms", SET, "1")), validate_only=True)
     assert answer.error_code == ErrorCode.NONE
     assert plane.metadata.topics["t"].config == BEFORE
+
+
+async def test_a_mirror_ends_for_good(plane: MetadataPlane) -> None:
+    await plane.controller.create_topics([NewTopic("a.t", config={"qbus.mirror.source": "a"})])
+    (ended,) = await alter(plane, resource(TOPIC, "a.t", ("qbus.mirror.source", DELETE, None)))
+    assert ended.error_code == ErrorCode.NONE
+    assert plane.metadata.topics["a.t"].config == {"qbus.mirror.former.source": "a"}
+    for again in ("qbus.mirror.source", SET, "a"), ("qbus.mirror.former.source", DELETE, None):
+        (refused,) = await alter(plane, resource(TOPIC, "a.t", again))
+        assert refused.error_code == ErrorCode.INVALID_CONFIG
+    assert plane.metadata.topics["a.t"].config == {"qbus.mirror.former.source": "a"}
