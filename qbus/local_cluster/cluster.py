@@ -3,18 +3,17 @@
 import fcntl
 import os
 import signal
-import sys
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from functools import partial
 from typing import IO, NamedTuple, Self
 
-from . import zookeeper
 from .errors import LocalClusterError
-from .layout import BROKER, ZOOKEEPER, Layout, node_name
-from .ports import free_ports, listens
+from .layout import KINDS, Layout, kind_and_number
+from .nodes import commands, serves
 from .process import NodeProcess, log_tail, running_pid
-from .settings import HOST, ClusterSettings
+from .settings import ClusterSettings
 
 _START_TIMEOUT_S = 120.0
 _STOP_TIMEOUT_S = 60.0
@@ -44,7 +43,7 @@ class LocalCluster:
     def __init__(self, layout: Layout) -> None:
         self.layout = layout
         self.nodes: dict[str, NodeProcess] = {}
-        self._ready: dict[str, Callable[[], object]] = {}
+        self._ready: dict[str, Callable[[], bool]] = {}
         self._lock: IO[bytes] | None = None
 
     def __enter__(self) -> Self:
@@ -72,14 +71,14 @@ class LocalCluster:
                 self._lock.close()
 
     def start(self, settings: ClusterSettings, tell: Callable[[Started], None]) -> None:
-        """Start all nodes, ZooKeepers first, and return when they serve.
+        """Start all nodes, kind by kind, and return when they serve.
 
         Raises LocalClusterError, with the end of its log, if one does not.
         """
         settings.write(self.layout.settings)
         self._add(settings)
-        for kind in (ZOOKEEPER, BROKER):
-            names = [name for name in self.nodes if name.startswith(kind)]
+        for kind in KINDS:
+            names = self._of(kind)
             for name in names:
                 tell(self._start(name))
             self._wait_ready(names)
@@ -99,9 +98,9 @@ class LocalCluster:
         return found
 
     def stop(self) -> None:
-        """Stop the brokers, which hand over what they lead, and then the ZooKeepers."""
-        for kind in (BROKER, ZOOKEEPER):
-            nodes = [node for name, node in self.nodes.items() if name.startswith(kind)]
+        """Stop Spark, then the brokers, which hand over what they lead, then the ZooKeepers."""
+        for kind in reversed(KINDS):
+            nodes = [self.nodes[name] for name in self._of(kind)]
             for node in nodes:
                 node.terminate()
             for node in nodes:
@@ -109,7 +108,7 @@ class LocalCluster:
 
     def is_ready(self, name: str) -> bool:
         """Whether a node serves."""
-        return bool(self._ready[name]())
+        return self._ready[name]()
 
     def _start(self, name: str) -> Started:
         node = self.nodes[name]
@@ -132,32 +131,13 @@ class LocalCluster:
                 time.sleep(_POLL_S)
 
     def _add(self, settings: ClusterSettings) -> None:
-        ensemble = {}
-        if len(settings.zookeeper_ids) > 1:
-            peers = free_ports(2 * len(settings.zookeeper_ids), settings.zookeeper_ports)
-            ensemble = {n: peers[2 * n - 2 : 2 * n] for n in settings.zookeeper_ids}
-        for number in settings.zookeeper_ids:
-            name, port = node_name(ZOOKEEPER, number), settings.zookeeper_port(number)
-            config = zookeeper.configure(self.layout.data(name), number, HOST, port, ensemble)
-            self._add_node(name, zookeeper.command(config), _ready_zookeeper(port))
-        for number in settings.broker_ids:
-            name, port = node_name(BROKER, number), settings.broker_port(number)
-            self._add_node(name, self._broker(settings, number), _ready_broker(port))
+        for name, command in commands(self.layout, settings).items():
+            log, pid_file = self.layout.log(name), self.layout.pid_file(name)
+            self.nodes[name] = NodeProcess(name, command, log, pid_file)
+            self._ready[name] = partial(serves, settings, *kind_and_number(name))
 
-    def _add_node(self, name: str, command: list[str], ready: Callable[[], object]) -> None:
-        self._ready[name] = ready
-        log, pid_file = self.layout.log(name), self.layout.pid_file(name)
-        self.nodes[name] = NodeProcess(name, command, log, pid_file)
-
-    def _broker(self, settings: ClusterSettings, number: int) -> list[str]:
-        data = self.layout.data(node_name(BROKER, number))
-        options = [f"default.replication.factor={min(3, settings.nodes)}", *settings.options]
-        return [
-            *(sys.executable, "-m", "qbus", "broker", "--data-dir", str(data)),
-            *("--node-id", str(number), "--listen", settings.broker_address(number)),
-            *("--zookeeper", settings.zookeeper),
-            *(part for option in options for part in ("-o", option)),
-        ]
+    def _of(self, kind: str) -> list[str]:
+        return [name for name in self.nodes if kind_and_number(name)[0] == kind]
 
     def _clear(self) -> None:
         """Remove what a run left that was killed: processes, where the system has not done so."""
@@ -170,11 +150,3 @@ class LocalCluster:
             path.unlink()
         for path in directory.glob("*.start"):
             path.unlink()
-
-
-def _ready_zookeeper(port: int) -> Callable[[], object]:
-    return lambda: zookeeper.mode(HOST, port)
-
-
-def _ready_broker(port: int) -> Callable[[], object]:
-    return lambda: listens(port)

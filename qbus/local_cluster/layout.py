@@ -3,10 +3,14 @@
 from pathlib import Path
 
 BROKER, ZOOKEEPER = "broker", "zookeeper"
+SPARK_MASTER, SPARK_WORKER = "spark-master", "spark-worker"
+
+KINDS = (ZOOKEEPER, BROKER, SPARK_MASTER, SPARK_WORKER)
+"""Kinds of nodes, in the order in which they start, each of which needs those before it."""
 
 
 class Layout:
-    """The paths below ``directory``; a node is called ``broker-N`` or ``zookeeper-N``."""
+    """The paths below ``directory``; nodes are called ``broker-1`` and so on."""
 
     def __init__(self, directory: Path) -> None:
         # A process is known again by its command line: the path in there is always the same.
@@ -42,3 +46,9 @@ class Layout:
 def node_name(kind: str, number: int) -> str:
     """What a node is called."""
     return f"{kind}-{number}"
+
+
+def kind_and_number(name: str) -> tuple[str, int]:
+    """What a node of that name is."""
+    kind, _, number = name.rpartition("-")
+    return kind, int(number)

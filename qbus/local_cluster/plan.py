@@ -2,8 +2,16 @@
 
 from .errors import LocalClusterError
 from .layout import Layout
-from .ports import need_free, zookeeper_ports
-from .settings import ClusterSettings
+from .ports import (
+    SPARK_MASTER_PORT,
+    SPARK_PAGE_PORT,
+    ZOOKEEPER_PORT,
+    free_ports,
+    need_free,
+    usual_ports,
+)
+from .settings import ClusterSettings, SparkSettings
+from .spark import WORKERS
 
 DEFAULT_NODES, DEFAULT_ZOOKEEPERS, DEFAULT_BASE_PORT = 3, 1, 9092
 
@@ -15,6 +23,7 @@ def plan(
     zookeepers: int | None = None,
     base_port: int | None = None,
     options: tuple[str, ...] = (),
+    spark: bool | None = None,
 ) -> ClusterSettings:
     """The settings of the cluster in ``layout``: what is None is as it was, or as it is usually.
 
@@ -27,11 +36,21 @@ def plan(
         nodes, zookeepers = _grown(kept, nodes, zookeepers, layout)
         base_port = base_port or kept.base_port
         options = options or kept.options
+        spark = kept.spark is not None if spark is None else spark
     nodes, base_port = nodes or DEFAULT_NODES, base_port or DEFAULT_BASE_PORT
     broker_ports = range(base_port, base_port + nodes)
     need_free(broker_ports, "--base-port")
-    ports = zookeeper_ports(zookeepers or DEFAULT_ZOOKEEPERS, broker_ports)
-    return ClusterSettings(nodes, base_port, ports, options)
+    zookeeper_ports = usual_ports(ZOOKEEPER_PORT, zookeepers or DEFAULT_ZOOKEEPERS, broker_ports)
+    taken = {*broker_ports, *zookeeper_ports}
+    return ClusterSettings(
+        nodes, base_port, zookeeper_ports, options, _spark(taken) if spark else None
+    )
+
+
+def _spark(taken: set[int]) -> SparkSettings:
+    (master,) = usual_ports(SPARK_MASTER_PORT, 1, taken)
+    (page,) = usual_ports(SPARK_PAGE_PORT, 1, taken | {master})
+    return SparkSettings(master, page, free_ports(WORKERS, taken | {master, page}))
 
 
 def _need_empty(layout: Layout) -> None:

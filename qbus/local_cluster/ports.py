@@ -7,6 +7,8 @@ from .errors import LocalClusterError
 from .settings import HOST
 
 ZOOKEEPER_PORT = 2181
+SPARK_MASTER_PORT = 7077
+SPARK_PAGE_PORT = 8080
 
 
 def need_free(ports: Iterable[int], option: str) -> None:
@@ -18,9 +20,9 @@ def need_free(ports: Iterable[int], option: str) -> None:
             raise LocalClusterError(f"port {port} is in use: choose another {option}")
 
 
-def zookeeper_ports(count: int, taken: Collection[int]) -> tuple[int, ...]:
-    """2181 and the ports after it where these are free, any others else."""
-    usual = range(ZOOKEEPER_PORT, ZOOKEEPER_PORT + count)
+def usual_ports(first: int, count: int, taken: Collection[int]) -> tuple[int, ...]:
+    """``first`` and the ports after it where these are free, any others else."""
+    usual = range(first, first + count)
     if all(port not in taken and is_free(port) for port in usual):
         return tuple(usual)
     return free_ports(count, taken)

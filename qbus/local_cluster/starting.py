@@ -4,11 +4,10 @@ import fcntl
 import time
 
 from .errors import LocalClusterError
-from .layout import BROKER, Layout, node_name
-from .ports import listens
+from .layout import Layout, node_name
+from .nodes import serves
 from .process import log_tail, running_pid
-from .settings import HOST, ClusterSettings
-from .zookeeper import mode
+from .settings import ClusterSettings
 
 _TIMEOUT_S = 120.0
 _POLL_S = 0.02
@@ -43,10 +42,11 @@ def start_node(layout: Layout, kind: str, number: int) -> int:
     again.
     """
     settings = need_settings(layout)
-    numbers = settings.broker_ids if kind == BROKER else settings.zookeeper_ids
+    numbers = settings.numbers(kind)
     name = node_name(kind, number)
     if number not in numbers:
-        raise LocalClusterError(f"there is no {name}: they are numbered 1 to {len(numbers)}")
+        known = f"they are numbered 1 to {len(numbers)}" if numbers else f"nor any other {kind}"
+        raise LocalClusterError(f"there is no {name}: {known}")
     if not is_run(layout):
         raise LocalClusterError(
             f"nobody runs the cluster in {layout.directory}: 'qbus cluster up' starts all of it"
@@ -65,7 +65,7 @@ def _wait_served(layout: Layout, settings: ClusterSettings, kind: str, number: i
     while time.monotonic() < deadline:
         is_taken = not request.exists()
         pid = running_pid(pid_file, layout.directory)
-        if pid is not None and _serves(settings, kind, number):
+        if pid is not None and serves(settings, kind, number):
             return pid
         if is_taken and pid is None:
             raise LocalClusterError(f"{name} has ended again; {log} ends:\n{log_tail(log)}")
@@ -74,9 +74,3 @@ def _wait_served(layout: Layout, settings: ClusterSettings, kind: str, number: i
         time.sleep(_POLL_S)
     request.unlink(missing_ok=True)
     raise LocalClusterError(f"{name} does not serve: see {log}")
-
-
-def _serves(settings: ClusterSettings, kind: str, number: int) -> bool:
-    if kind == BROKER:
-        return listens(settings.broker_port(number))
-    return mode(HOST, settings.zookeeper_port(number)) is not None

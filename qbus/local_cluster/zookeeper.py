@@ -1,14 +1,12 @@
 """Apache ZooKeeper, out of the jars that come with PySpark: how it is configured, run and asked."""
 
 import re
-import shutil
 import socket
-import subprocess
 from collections.abc import Mapping, Sequence
-from importlib.util import find_spec
 from pathlib import Path
 
 from .errors import LocalClusterError
+from .java import java, pyspark_home
 
 #: ZooKeeper 3.9 runs on Java 8 and later (its administrator's guide).
 OLDEST_JAVA = 8
@@ -39,7 +37,7 @@ def command(config: Path) -> list[str]:
     """The command line of a server; LocalClusterError says what is not installed."""
     classpath = ":".join(map(str, _jars()))
     main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
-    return [_java(), *_JVM, "-cp", classpath, main, str(config)]
+    return [java("ZooKeeper", OLDEST_JAVA), *_JVM, "-cp", classpath, main, str(config)]
 
 
 def configure(
@@ -85,32 +83,10 @@ def mode(host: str, port: int, timeout: float = 1.0) -> str | None:
 
 
 def _jars() -> list[Path]:
-    spec = find_spec("pyspark")
-    if spec is not None and spec.origin is not None:
-        directory = Path(spec.origin).parent / "jars"
+    home = pyspark_home()
+    if home is not None:
+        directory = home / "jars"
         jars = [jar for pattern in _JARS for jar in sorted(directory.glob(f"{pattern}.jar"))]
         if any(jar.name.startswith("zookeeper-") for jar in jars):
             return jars
     raise LocalClusterError("ZooKeeper's jars are missing: they come with 'pip install pyspark'")
-
-
-def _java() -> str:
-    java = shutil.which("java")
-    if java is None:
-        raise LocalClusterError(
-            f"ZooKeeper needs Java {OLDEST_JAVA} or newer, and there is no 'java' on the PATH:"
-            " install one, such as the package default-jre-headless"
-        )
-    told = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)  # noqa: S603 - found on the PATH
-    version = java_version(told.stderr)
-    if version is None:
-        raise LocalClusterError(f"{java} does not run: {told.stderr.strip()[:500]}")
-    if version < OLDEST_JAVA:
-        raise LocalClusterError(f"{java} is Java {version}: ZooKeeper needs {OLDEST_JAVA} or newer")
-    return java
-
-
-def java_version(text: str) -> int | None:
-    """The major version out of what ``java -version`` prints: ``1.8.0_392`` is 8, ``17.0.9`` 17."""
-    found = re.search(r'version "(?:1\.)?(\d+)', text)
-    return int(found[1]) if found else None

@@ -38,6 +38,11 @@ def cluster() -> None:
     metavar="KEY=VALUE",
     help="A setting of each broker, such as num.partitions=3; may be repeated.",
 )
+@click.option(
+    "--spark/--no-spark",
+    default=None,
+    help="A standalone Spark beside the brokers: a master and two workers. Default: as before.",
+)
 def up(
     *,
     nodes: int | None,
@@ -45,13 +50,15 @@ def up(
     base_port: int | None,
     data_dir: Path,
     options: tuple[tuple[str, str], ...],
+    spark: bool | None,
 ) -> None:
-    """Run ZooKeepers and brokers on 127.0.0.1 until SIGTERM or Ctrl-C.
+    """Run ZooKeepers, brokers and, if asked for, Spark on 127.0.0.1 until SIGTERM or Ctrl-C.
 
-    That is for trials and tests. It needs Java, and the ZooKeeper that comes with pyspark. The
-    process ids are in DIR/broker-N.pid and DIR/zookeeper-N.pid, the logs beside them. What dies
-    stays dead until 'qbus cluster start-node'. Of an earlier run, DIR keeps the records and what
-    the cluster was made of. New topics have three replicas where there are as many brokers.
+    That is for trials and tests. It needs Java, and pyspark, which brings ZooKeeper and Spark. The
+    process ids are in DIR/broker-N.pid, DIR/zookeeper-N.pid, DIR/spark-master-1.pid and
+    DIR/spark-worker-N.pid, the logs beside them. What dies stays dead until 'qbus cluster
+    start-node'. Of an earlier run, DIR keeps the records and what the cluster was made of. New
+    topics have three replicas where there are as many brokers.
     """
     from .up import run
 
@@ -61,6 +68,7 @@ def up(
         zookeepers=int(zookeepers) if zookeepers else None,
         base_port=base_port,
         options=tuple(f"{key}={value}" for key, value in options),
+        spark=spark,
     )
 
 
@@ -69,14 +77,16 @@ def up(
 @click.option(
     "--data-dir", type=_DIRECTORY, metavar="DIR", required=True, help="That of 'qbus cluster up'."
 )
-@click.option("--zookeeper", "is_zookeeper", is_flag=True, help="ZooKeeper N, not broker N.")
+@click.option("--zookeeper", "kind", flag_value="zookeeper", help="ZooKeeper N, not broker N.")
+@click.option("--spark-master", "kind", flag_value="spark-master", help="Spark's master (N is 1).")
+@click.option("--spark-worker", "kind", flag_value="spark-worker", help="Spark's worker N.")
 @json_option
-def start(*, number: int, data_dir: Path, is_zookeeper: bool, as_json: bool) -> None:
+def start(*, number: int, data_dir: Path, kind: str | None, as_json: bool) -> None:
     """Start broker N of a local cluster again, after it died."""
-    from qbus.local_cluster import BROKER, ZOOKEEPER, Layout
+    from qbus.local_cluster import BROKER, Layout
     from qbus.local_cluster.starting import start_node
 
-    kind = ZOOKEEPER if is_zookeeper else BROKER
+    kind = kind or BROKER
     document = {"kind": kind, "id": number, "pid": start_node(Layout(data_dir), kind, number)}
     emit(document, lambda d: f"{d['kind']}-{d['id']} serves: process {d['pid']}", as_json=as_json)
 

@@ -14,6 +14,7 @@ from qbus.errors import ApiError
 from qbus.local_cluster import BROKER, ZOOKEEPER, Layout
 from qbus.local_cluster.layout import node_name
 from qbus.local_cluster.process import running_pid
+from qbus.local_cluster.spark import describe as describe_spark
 from qbus.local_cluster.starting import need_settings
 from qbus.local_cluster.zookeeper import mode
 
@@ -21,6 +22,7 @@ from .. import bootstrap as bootstraps
 from ..failures import Failure
 from ..session import administration
 from ..unhealthy import is_unavailable, is_under_replicated
+from .spark_status import spark_status
 
 if TYPE_CHECKING:
     from qbus.clients.types import Node, PartitionDescription, TopicDescription
@@ -53,7 +55,7 @@ async def _local(layout: Layout, settings: "ClusterSettings") -> Document:
         document = await _told(settings.bootstrap)
     except (Failure, ApiError):
         document = dict.fromkeys(
-            ("cluster_id", "controller", "partitions", "under_replicated", "offline")
+            ("cluster_id", "controller", "partitions", "under_replicated", "offline", "spark")
         ) | {"brokers": []}
     told = {broker["id"]: broker for broker in document["brokers"]}
 
@@ -61,10 +63,10 @@ async def _local(layout: Layout, settings: "ClusterSettings") -> Document:
         return running_pid(layout.pid_file(node_name(kind, number)), layout.directory)
 
     document["brokers"] = [
-        _broker(number, "127.0.0.1", settings.broker_port(number), is_up=False)
+        _broker(number, "127.0.0.1", settings.port(BROKER, number), is_up=False)
         | {key: value for key, value in told.get(number, {}).items() if value is not None}
         | {"pid": pid(BROKER, number)}
-        for number in settings.broker_ids
+        for number in settings.numbers(BROKER)
     ]
     document["zookeepers"] = [
         {
@@ -76,6 +78,8 @@ async def _local(layout: Layout, settings: "ClusterSettings") -> Document:
         }
         for number, port in enumerate(settings.zookeeper_ports, 1)
     ]
+    if settings.spark is not None:
+        document["spark"] = spark_status(settings.spark, describe_spark(settings.spark), pid)
     return document
 
 
@@ -107,6 +111,7 @@ async def describe(admin: Admin) -> Document:
             for number, broker in sorted(brokers.items())
         ],
         "zookeepers": None,
+        "spark": None,
         "partitions": len(partitions),
         "under_replicated": _named(topics, is_under_replicated),
         "offline": _named(topics, is_unavailable),

@@ -14,19 +14,20 @@ _SHOWN = 20
 
 
 def cluster_status(status: dict[str, Any]) -> "RenderableType":
-    """A table of brokers, one of ZooKeepers, and what is wrong."""
+    """A table of brokers, one of ZooKeepers, one of Spark, and what is wrong."""
     from rich.console import Group
 
     parts: list[RenderableType] = [_brokers(status)]
     if status["zookeepers"] is not None:
         parts += ["", _zookeepers(status["zookeepers"])]
+    if status["spark"] is not None:
+        parts += ["", _spark(status["spark"]), *_applications(status["spark"])]
     return Group(*parts, "", *_partitions(status))
 
 
 def local_nodes(settings: "ClusterSettings", pids: Mapping[str, int | None]) -> "RenderableType":
     """The processes of a cluster on this machine."""
-    ports = {f"zookeeper-{n}": settings.zookeeper_port(n) for n in settings.zookeeper_ids}
-    ports |= {f"broker-{n}": settings.broker_port(n) for n in settings.broker_ids}
+    ports = settings.ports_by_name()
     rows = [(name, _state(pid is not None), pid, ports[name]) for name, pid in pids.items()]
     return table("node", "state", "#process", "#port", rows=rows)
 
@@ -53,6 +54,19 @@ def _zookeepers(zookeepers: list[dict[str, Any]]) -> "RenderableType":
         (_address(server), server["mode"] or "down", server.get("pid")) for server in zookeepers
     ]
     return table("ZooKeeper", "mode", "#process", rows=rows)
+
+
+def _spark(spark: dict[str, Any]) -> "RenderableType":
+    rows = [
+        (node["kind"], _state(node["up"]), _address(node))
+        + (node["pid"], node["cores"], node["cores_used"])
+        for node in [spark["master"], *spark["workers"]]
+    ]
+    return table("Spark", "state", "address", "#process", "#cores", "#in use", rows=rows)
+
+
+def _applications(spark: dict[str, Any]) -> list[str]:
+    return [f"{one['name']}: {one['cores']} cores" for one in spark["applications"]]
 
 
 def _partitions(status: dict[str, Any]) -> list[str]:

@@ -8,8 +8,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NoReturn
 
-from qbus.local_cluster import ClusterSettings, Layout, LocalCluster
+from qbus.local_cluster import BROKER, ClusterSettings, Layout, LocalCluster
 from qbus.local_cluster.cluster import Ended, Started
+from qbus.local_cluster.layout import kind_and_number
 from qbus.local_cluster.plan import plan
 
 from ..output import note, stderr_console
@@ -29,19 +30,27 @@ def run(
     zookeepers: int | None,
     base_port: int | None,
     options: tuple[str, ...],
+    spark: bool | None,
 ) -> None:
     """Run the cluster in ``data_dir`` until it is stopped: a clean end."""
     layout = Layout(data_dir)
     with LocalCluster(layout) as cluster:
         settings = plan(
-            layout, nodes=nodes, zookeepers=zookeepers, base_port=base_port, options=options
+            layout,
+            nodes=nodes,
+            zookeepers=zookeepers,
+            base_port=base_port,
+            options=options,
+            spark=spark,
         )
         with _until_stopped():
             cluster.start(settings, _tell)
             note(f"the cluster is up: --bootstrap {settings.bootstrap}")
+            if settings.spark is not None:
+                note(f"Spark: --master {settings.spark.master}; its page: {settings.spark.page}")
             note(f"ZooKeeper: {settings.zookeeper}; Ctrl-C stops all")
             _watch(cluster, settings)
-        note("stopping the brokers, then ZooKeeper")
+        note("stopping: brokers hand over what they lead, ZooKeeper is the last")
     note("stopped")
 
 
@@ -60,8 +69,8 @@ def _tell(event: Ended | Started) -> None:
         return
     code = event.exit_code
     how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
-    kind, _, number = event.name.partition("-")
-    flag = " --zookeeper" * (kind == "zookeeper")
+    kind, number = kind_and_number(event.name)
+    flag = "" if kind == BROKER else f" --{kind}"
     note(
         f"{event.name} has ended ({how}): 'qbus cluster start-node {number}{flag}' starts it again"
     )

@@ -1,13 +1,30 @@
 """What a cluster is to be, by what is asked for and by what its directory holds."""
 
+import json
 import socket
 from pathlib import Path
 
 import pytest
 
-from qbus.local_cluster import ClusterSettings, Layout, LocalClusterError
+from qbus.local_cluster import (
+    BROKER,
+    SPARK_MASTER,
+    SPARK_WORKER,
+    ZOOKEEPER,
+    ClusterSettings,
+    Layout,
+    LocalClusterError,
+)
 from qbus.local_cluster.plan import plan
 from tests.support.ports import free_port
+
+_STRANGE_SPARK = {
+    "nodes": 1,
+    "base_port": 9092,
+    "zookeeper_ports": [2181],
+    "options": [],
+    "spark": {"master_port": 7077, "page_port": 8080, "worker_ports": "any"},
+}
 
 
 @pytest.fixture
@@ -24,8 +41,9 @@ def kept(layout: Layout, **changes: object) -> ClusterSettings:
 def test_a_new_directory_holds_three_brokers_and_a_zookeeper(layout: Layout) -> None:
     port = free_port()
     settings = plan(layout, base_port=port)
-    assert list(settings.broker_ids) == [1, 2, 3]
-    assert list(settings.zookeeper_ids) == [1]
+    assert list(settings.numbers(BROKER)) == [1, 2, 3]
+    assert list(settings.numbers(ZOOKEEPER)) == [1]
+    assert not settings.numbers(SPARK_MASTER)
     assert settings.bootstrap == f"127.0.0.1:{port},127.0.0.1:{port + 1},127.0.0.1:{port + 2}"
 
 
@@ -48,13 +66,29 @@ def test_zookeepers_that_know_nothing_never_outvote_the_one_that_does(layout: La
         plan(layout, zookeepers=3)
 
 
+def test_spark_has_ports_of_its_own_and_stays(layout: Layout) -> None:
+    settings = plan(layout, base_port=free_port(), spark=True)
+    assert list(settings.numbers(SPARK_MASTER)) == [1]
+    assert list(settings.numbers(SPARK_WORKER)) == [1, 2]
+    ports = settings.ports_by_name()
+    assert list(ports)[-4:] == ["broker-3", "spark-master-1", "spark-worker-1", "spark-worker-2"]
+    assert settings.spark is not None
+    assert len({*ports.values(), settings.spark.page_port}) == len(ports) + 1
+    settings.write(layout.settings)
+    assert ClusterSettings.read(layout.settings) == settings
+    assert plan(layout).spark is not None
+    assert plan(layout, spark=False).spark is None
+
+
 def test_a_directory_of_something_else_is_left_alone(layout: Layout) -> None:
     (layout.directory / "thesis.tex").write_text("chapter 1")
     with pytest.raises(LocalClusterError, match=r"thesis\.tex"):
         plan(layout)
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"nodes": "many"}', "\x00"])
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{}", '{"nodes": "many"}', "\x00", json.dumps(_STRANGE_SPARK)]
+)
 def test_settings_that_make_no_sense_are_named(layout: Layout, text: str) -> None:
     layout.settings.write_text(text)
     with pytest.raises(LocalClusterError, match=r"cluster\.json"):

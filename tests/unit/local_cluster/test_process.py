@@ -52,7 +52,9 @@ def test_what_it_prints_is_kept_over_starts(node: NodeProcess, tmp_path: Path) -
     wait_until(lambda: log.read_text() == "here\nhere\n", "both of its logs")
 
 
-@pytest.mark.parametrize("text", ["", "x", "-1", "0", "99999999", str(os.getpid())])
+@pytest.mark.parametrize(
+    "text", ["", "x", "-1", "0", "99999999", pytest.param(str(os.getpid()), id="own")]
+)
 def test_a_file_that_tells_of_no_node_is_stale(tmp_path: Path, text: str) -> None:
     (tmp_path / "broker-1.pid").write_text(text)
     assert running_pid(tmp_path / "broker-1.pid", tmp_path / "other") is None

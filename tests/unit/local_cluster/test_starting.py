@@ -4,7 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from qbus.local_cluster import BROKER, ZOOKEEPER, ClusterSettings, Layout, LocalCluster
+from qbus.local_cluster import (
+    BROKER,
+    SPARK_WORKER,
+    ZOOKEEPER,
+    ClusterSettings,
+    Layout,
+    LocalCluster,
+)
 from qbus.local_cluster.errors import LocalClusterError
 from qbus.local_cluster.starting import is_run, start_node
 
@@ -26,6 +33,11 @@ def test_a_directory_without_a_cluster(tmp_path: Path) -> None:
 def test_nodes_that_are_none(layout: Layout, kind: str, number: int) -> None:
     with pytest.raises(LocalClusterError, match=f"there is no {kind}-{number}"):
         start_node(layout, kind, number)
+
+
+def test_a_cluster_without_spark_has_no_workers(layout: Layout) -> None:
+    with pytest.raises(LocalClusterError, match="no spark-worker-1: nor any other"):
+        start_node(layout, SPARK_WORKER, 1)
 
 
 def test_nobody_would_start_it(layout: Layout) -> None:

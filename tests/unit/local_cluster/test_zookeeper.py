@@ -8,19 +8,6 @@ from qbus.local_cluster import LocalClusterError, zookeeper
 from tests.support.ports import free_port
 
 
-@pytest.mark.parametrize(
-    ("told", "version"),
-    [
-        ('openjdk version "17.0.9" 2023-10-17', 17),
-        ('java version "1.8.0_392"', 8),
-        ('openjdk version "21" 2023-09-19', 21),
-        ("command failed", None),
-    ],
-)
-def test_versions_of_java(told: str, version: int | None) -> None:
-    assert zookeeper.java_version(told) == version
-
-
 def fake_java(tmp_path: Path, text: str) -> None:
     java = tmp_path / "java"
     java.write_text(f"#!/bin/sh\necho '{text}' >&2\n")
@@ -45,7 +32,7 @@ def test_what_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 def test_without_pyspark_it_says_where_zookeeper_comes_from(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(zookeeper, "find_spec", lambda _: None)
+    monkeypatch.setattr(zookeeper, "pyspark_home", lambda: None)
     with pytest.raises(LocalClusterError, match="pip install pyspark"):
         zookeeper.command(tmp_path)
 

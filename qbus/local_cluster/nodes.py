@@ -1,0 +1,66 @@
+"""What each node of a cluster is: the command that runs it, and how one sees that it serves."""
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+
+from . import spark, zookeeper
+from .layout import BROKER, SPARK_MASTER, SPARK_WORKER, ZOOKEEPER, Layout, node_name
+from .ports import free_ports, listens
+from .settings import HOST, ClusterSettings
+
+
+def commands(layout: Layout, settings: ClusterSettings) -> dict[str, list[str]]:
+    """The command lines of all nodes by name, in the order in which they start.
+
+    Writes the configuration that they need. LocalClusterError says what is not installed.
+    """
+    return {
+        **dict(_zookeepers(layout, settings)),
+        **dict(_brokers(layout, settings)),
+        **dict(_spark(layout, settings)),
+    }
+
+
+def serves(settings: ClusterSettings, kind: str, number: int) -> bool:
+    """Whether a node does what it is there for."""
+    port = settings.port(kind, number)
+    if kind == ZOOKEEPER:
+        return zookeeper.mode(HOST, port) is not None
+    if kind == BROKER or settings.spark is None:
+        return listens(port)
+    told = spark.describe(settings.spark)
+    return told is not None if kind == SPARK_MASTER else port in spark.workers(told)
+
+
+def _zookeepers(layout: Layout, settings: ClusterSettings) -> Iterator[tuple[str, list[str]]]:
+    ensemble: Mapping[int, Sequence[int]] = {}
+    numbers = settings.numbers(ZOOKEEPER)
+    if len(numbers) > 1:
+        peers = free_ports(2 * len(numbers), settings.zookeeper_ports)
+        ensemble = {n: peers[2 * n - 2 : 2 * n] for n in numbers}
+    for number in numbers:
+        name, port = node_name(ZOOKEEPER, number), settings.port(ZOOKEEPER, number)
+        config = zookeeper.configure(layout.data(name), number, HOST, port, ensemble)
+        yield name, zookeeper.command(config)
+
+
+def _brokers(layout: Layout, settings: ClusterSettings) -> Iterator[tuple[str, list[str]]]:
+    options = [f"default.replication.factor={min(3, settings.nodes)}", *settings.options]
+    for number in settings.numbers(BROKER):
+        name, port = node_name(BROKER, number), settings.port(BROKER, number)
+        command = [
+            *(sys.executable, "-m", "qbus", "broker", "--data-dir", str(layout.data(name))),
+            *("--node-id", str(number), "--listen", f"{HOST}:{port}"),
+            *("--zookeeper", settings.zookeeper),
+        ]
+        yield name, [*command, *(part for option in options for part in ("-o", option))]
+
+
+def _spark(layout: Layout, settings: ClusterSettings) -> Iterator[tuple[str, list[str]]]:
+    if settings.spark is None:
+        return
+    master = node_name(SPARK_MASTER, 1)
+    yield master, spark.master_command(settings.spark, layout.data(master))
+    for number in settings.numbers(SPARK_WORKER):
+        name = node_name(SPARK_WORKER, number)
+        yield name, spark.worker_command(settings.spark, number, layout.data(name))
