@@ -18,7 +18,7 @@ from .riding import Riding
 
 pytestmark = pytest.mark.integration
 
-CLIENTS = ("Confluent", "Aiokafka", "Sdk")
+CLIENTS = ("Confluent", "KafkaPython", "Aiokafka", "Sdk")
 PARTITIONS = 3
 _ENOUGH = 50  # records of each client tell that it goes on
 _PATIENCE = 150.0
