@@ -3,97 +3,20 @@
 import json
 import os
 import signal
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import confluent_kafka as ck
 import pytest
 
-from qbus.local_cluster.ports import is_free
 from tests.support import zookeeper_process
-from tests.support.ports import free_port
+from tests.support.local_cluster import PATIENCE, Up
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.integration
 
-_PATIENCE = 120.0
 _SESSION_MS = 6000
-
-
-class Up:
-    """`qbus cluster up` as a process, and the command beside it."""
-
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
-        self.base_port = _base_port()
-        options = (
-            "-o",
-            f"zookeeper.session.timeout.ms={_SESSION_MS}",
-            "-o",
-            "min.insync.replicas=2",
-        )
-        self.log = directory.with_suffix(".log")
-        with self.log.open("wb") as log:
-            self.process = subprocess.Popen(
-                _qbus(
-                    *("cluster", "up", "--data-dir", str(directory)),
-                    *("--base-port", str(self.base_port), *options),
-                ),
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-            )
-
-    @property
-    def bootstrap(self) -> str:
-        return ",".join(f"127.0.0.1:{self.base_port + number}" for number in range(3))
-
-    def is_up(self) -> bool:
-        assert self.process.poll() is None, self.log.read_text()
-        return "the cluster is up" in self.log.read_text()
-
-    def pid(self, name: str) -> int:
-        return int((self.directory / f"{name}.pid").read_text())
-
-    def qbus(self, *arguments: str) -> Any:
-        done = subprocess.run(
-            _qbus(*arguments, "--json"),
-            env={**os.environ, "QBUS_BOOTSTRAP": self.bootstrap},
-            capture_output=True,
-            text=True,
-            timeout=_PATIENCE,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
-        return json.loads(done.stdout)
-
-    def status(self) -> Any:
-        return self.qbus("cluster", "status", "--data-dir", str(self.directory))
-
-    def start_node(self, number: int) -> None:
-        self.qbus("cluster", "start-node", str(number), "--data-dir", str(self.directory))
-
-    def is_whole(self) -> bool:
-        status = self.status()
-        return all(broker["up"] for broker in status["brokers"]) and not (
-            status["under_replicated"] or status["offline"]
-        )
-
-    def wait_whole(self) -> None:
-        wait_until(self.is_whole, "a cluster that is whole", _PATIENCE, pause=0.2)
-
-    def wait_gone(self, name: str) -> None:
-        file = self.directory / f"{name}.pid"
-        wait_until(lambda: not file.exists(), f"the end of {name}", _PATIENCE)
-
-    def end(self) -> None:
-        if self.process.poll() is None:
-            self.process.kill()
-        self.process.wait()
 
 
 class Load(threading.Thread):
@@ -106,7 +29,7 @@ class Load(threading.Thread):
             {
                 "bootstrap.servers": bootstrap,
                 "enable.idempotence": True,
-                "delivery.timeout.ms": int(_PATIENCE * 1000),
+                "delivery.timeout.ms": int(PATIENCE * 1000),
                 "log_level": 2,
             }
         )
@@ -120,7 +43,7 @@ class Load(threading.Thread):
             self._producer.produce(self._topic, str(number), on_delivery=self._delivered)
             self._producer.poll(0.005)
             number += 1
-        self._producer.flush(_PATIENCE)
+        self._producer.flush(PATIENCE)
 
     def _delivered(self, error: ck.KafkaError | None, message: ck.Message) -> None:
         if error is None:
@@ -130,20 +53,8 @@ class Load(threading.Thread):
 
     def stop(self) -> None:
         self._stopping.set()
-        self.join(2 * _PATIENCE)
+        self.join(2 * PATIENCE)
         assert not self.is_alive()
-
-
-def _qbus(*arguments: str) -> list[str]:
-    return [sys.executable, "-m", "qbus", *arguments]
-
-
-def _base_port() -> int:
-    """A port with two more after it on which nobody listens."""
-    while True:
-        port = free_port()
-        if port + 2 <= 32_700 and is_free(port + 1) and is_free(port + 2):
-            return port
 
 
 def read_all(bootstrap: str, topic: str, count: int) -> list[int]:
@@ -159,7 +70,7 @@ def read_all(bootstrap: str, topic: str, count: int) -> list[int]:
         return len(found) >= count
 
     try:
-        wait_until(enough, "all records", _PATIENCE)
+        wait_until(enough, "all records", PATIENCE)
     finally:
         consumer.close()
     return found
@@ -169,9 +80,10 @@ def read_all(bootstrap: str, topic: str, count: int) -> list[int]:
 def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
     if reason := zookeeper_process.missing():
         pytest.skip(reason)
-    up = Up(tmp_path_factory.mktemp("local") / "cluster")
+    options = (f"zookeeper.session.timeout.ms={_SESSION_MS}", "min.insync.replicas=2")
+    up = Up(tmp_path_factory.mktemp("local") / "cluster", *options)
     try:
-        wait_until(up.is_up, "the cluster", _PATIENCE)
+        wait_until(up.is_up, "the cluster", PATIENCE)
         yield up
     finally:
         up.end()
@@ -184,7 +96,7 @@ def load(up: Up, request: pytest.FixtureRequest) -> Iterator[Load]:
     up.qbus("topic", "create", topic, "--partitions", "3", "--replication-factor", "3")
     load = Load(up.bootstrap, topic)
     load.start()
-    wait_until(lambda: load.acknowledged, "a first record", _PATIENCE)
+    wait_until(lambda: load.acknowledged, "a first record", PATIENCE)
     yield load
     load.stop()
     assert load.failed == []
@@ -197,7 +109,7 @@ def test_a_broker_that_dies_is_told_and_started_again(up: Up, load: Load) -> Non
     os.kill(up.pid("broker-2"), signal.SIGKILL)
     wait_until(lambda: "broker-2 has ended (SIGKILL)" in up.log.read_text(), "that it is told")
     assert not (up.directory / "broker-2.pid").exists()
-    wait_until(lambda: up.status()["under_replicated"], "what it misses", _PATIENCE, pause=0.2)
+    wait_until(lambda: up.status()["under_replicated"], "what it misses", PATIENCE, pause=0.2)
     assert [broker["up"] for broker in up.status()["brokers"]] == [True, False, True]
     up.start_node(2)
     up.wait_whole()
@@ -217,7 +129,7 @@ def test_a_rolling_restart_as_documented(up: Up, load: Load) -> None:
         (topic,) = up.qbus("topic", "describe", "a_rolling_restart_as_documented")
         return all(p["leader"] == p["replicas"][0] for p in topic["partitions"])
 
-    wait_until(preferred_lead, "the preferred leaders", _PATIENCE, pause=0.2)
+    wait_until(preferred_lead, "the preferred leaders", PATIENCE, pause=0.2)
 
 
 def test_partitions_move_under_load(up: Up, load: Load, tmp_path: Path) -> None:
@@ -231,7 +143,7 @@ def test_partitions_move_under_load(up: Up, load: Load, tmp_path: Path) -> None:
     def states() -> set[str]:
         return {p["state"] for p in up.qbus("reassign", "verify", *moves)["partitions"]}
 
-    wait_until(lambda: states() == {"done"}, "the moves", _PATIENCE, pause=0.2)
+    wait_until(lambda: states() == {"done"}, "the moves", PATIENCE, pause=0.2)
     assert up.qbus("reassign", "list") == []
 
     def has_moved() -> bool:
@@ -240,12 +152,12 @@ def test_partitions_move_under_load(up: Up, load: Load, tmp_path: Path) -> None:
         replicas = [p["replicas"] for p in described["partitions"]]
         return not throttled and replicas == [[2, 3], [3, 1], [1, 2]]
 
-    wait_until(has_moved, "that all brokers know of it", _PATIENCE, pause=0.2)
+    wait_until(has_moved, "that all brokers know of it", PATIENCE, pause=0.2)
 
 
 def test_the_end_leaves_nothing_behind(up: Up) -> None:
     up.process.send_signal(signal.SIGINT)
-    assert up.process.wait(_PATIENCE) == 0, up.log.read_text()
+    assert up.process.wait(PATIENCE) == 0, up.log.read_text()
     assert list(up.directory.glob("*.pid")) == []
     assert up.log.read_text().endswith("stopped\n")
     assert not any(broker["up"] for broker in up.status()["brokers"])

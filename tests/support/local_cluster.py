@@ -1,0 +1,99 @@
+"""A cluster that `qbus cluster up` runs: brokers, ZooKeeper and, if asked for, Spark."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from qbus.local_cluster.ports import is_free
+from tests.support.ports import free_port
+from tests.support.waiting import wait_until
+
+PATIENCE = 120.0
+"""Seconds until something is given up that takes a few."""
+
+
+class Up:
+    """`qbus cluster up` as a process, and the command beside it.
+
+    ``options`` are settings of the brokers; ``spark`` adds a master and two workers.
+    """
+
+    def __init__(self, directory: Path, *options: str, spark: bool = False) -> None:
+        self.directory = directory
+        self.base_port = _base_port()
+        self.log = directory.with_suffix(".log")
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen(
+                _qbus(
+                    *("cluster", "up", "--data-dir", str(directory)),
+                    *("--base-port", str(self.base_port)),
+                    *(word for option in options for word in ("-o", option)),
+                    *(("--spark",) if spark else ()),
+                ),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(f"127.0.0.1:{self.base_port + number}" for number in range(3))
+
+    def is_up(self) -> bool:
+        assert self.process.poll() is None, self.log.read_text()
+        return "the cluster is up" in self.log.read_text()
+
+    def pid(self, name: str) -> int:
+        return int((self.directory / f"{name}.pid").read_text())
+
+    def qbus(self, *arguments: str) -> Any:
+        done = subprocess.run(
+            _qbus(*arguments, "--json"),
+            env={**os.environ, "QBUS_BOOTSTRAP": self.bootstrap},
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    def status(self) -> Any:
+        return self.qbus("cluster", "status", "--data-dir", str(self.directory))
+
+    def start_node(self, number: int, *kind: str) -> None:
+        """Start broker ``number`` again, or the node of the kind that an option names."""
+        self.qbus("cluster", "start-node", str(number), *kind, "--data-dir", str(self.directory))
+
+    def is_whole(self) -> bool:
+        status = self.status()
+        return all(broker["up"] for broker in status["brokers"]) and not (
+            status["under_replicated"] or status["offline"]
+        )
+
+    def wait_whole(self) -> None:
+        wait_until(self.is_whole, "a cluster that is whole", PATIENCE, pause=0.2)
+
+    def wait_gone(self, name: str) -> None:
+        file = self.directory / f"{name}.pid"
+        wait_until(lambda: not file.exists(), f"the end of {name}", PATIENCE)
+
+    def end(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+
+
+def _qbus(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "qbus", *arguments]
+
+
+def _base_port() -> int:
+    """A port with two more after it on which nobody listens."""
+    while True:
+        port = free_port()
+        if port + 2 <= 32_700 and is_free(port + 1) and is_free(port + 2):
+            return port
