@@ -2,8 +2,10 @@
 #   PYTHON=python3.12   which Python makes .venv (default: the newest from 3.11 on)
 #   LOG=/path/to.log    which file `make demo` ships (default: the largest text log below /var/log)
 #   ARGS='-k wire -x'   passed on to pytest by `make test`, to the scripts by `make perf`
+#   WORKERS=2           how many processes `make test` runs tests in (0: in its own)
 
 BIN := .venv/bin
+WORKERS ?= 2
 LINTED := . qbus/broker/ qbus/clients/ qbus/agent/
 PACKAGING := setup.cfg pyproject.toml setup.py $(wildcard qbus/records/_*.p[xy]*)
 
@@ -18,7 +20,7 @@ demo: .venv/.run-ready  ## start a broker, ship a real log file through it, comp
 	@$(BIN)/qbus demo $(if $(LOG),--log '$(LOG)')
 
 test: .venv/.dev-ready  ## run every test this machine has the tools for
-	@$(BIN)/python -m pytest $(ARGS)
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile $(ARGS)
 
 check: .venv/.dev-ready  ## lint, formatting, types, import contracts
 	@$(BIN)/ruff check $(LINTED)

@@ -1,7 +1,6 @@
 """Connections are cut in the middle of frames, again and again, at random points in both ways."""
 
 import asyncio
-import os
 import random
 
 import pytest
@@ -13,6 +12,7 @@ from tests.sdk.ledger import MARGIN, Seen, Sent
 from tests.sdk.reading import read_topic, records
 from tests.support.eventually import eventually
 from tests.support.fault_proxy import FaultProxy
+from tests.support.seeds import new_seed
 
 COUNT = 2_000
 CUTS = 20
@@ -38,7 +38,7 @@ async def cut_at_random(
     proxy.heal()
 
 
-FIRST_SEED = int(os.environ.get("QBUS_SEED", random.randrange(10**6)))
+FIRST_SEED = new_seed()
 SEEDS = pytest.mark.parametrize(
     "seed",
     [

@@ -3,18 +3,16 @@
 Each partition has one owner in a generation, no committed offset goes back, every record is seen.
 """
 
-import os
-import random
-
 import pytest
 
 from tests.sdk.conftest import create_topic
 from tests.support.fault_proxy import FaultProxy
+from tests.support.seeds import new_seed
 
 from .storm import Storm
 
 PARTITIONS = 6
-SEED = int(os.environ.get("QBUS_SEED", random.randrange(10**6)))
+SEED = new_seed()
 
 
 ASSIGNORS = ("range", "roundrobin", "sticky", "cooperative-sticky")
