@@ -18,12 +18,16 @@ _MISSING = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
 
 
 async def asking_leaders(
-    cluster: Cluster, partitions: Iterable[TopicPartition], ask: AskLeader[T]
+    cluster: Cluster,
+    partitions: Iterable[TopicPartition],
+    ask: AskLeader[T],
+    timeout: float | None = None,
 ) -> dict[TopicPartition, T]:
     """The answers for all ``partitions``, each of its leader, repeated on retriable errors.
 
-    But a topic or partition that does not exist is an error at once. Raises
-    :class:`~qbus.clients.PartialFailure` when there are answers for some only.
+    For ``timeout`` seconds, by default the cluster's ``request_timeout``. But a topic or partition
+    that does not exist is an error at once. Raises :class:`~qbus.clients.PartialFailure` when there
+    are answers for some only.
     """
 
     async def attempt(wanted: list[TopicPartition]) -> Outcomes[TopicPartition, T]:
@@ -47,4 +51,5 @@ async def asking_leaders(
         )
         return outcomes
 
-    return succeeded(await settle(partitions, attempt, cluster.request_timeout, final=_MISSING))
+    patience = cluster.request_timeout if timeout is None else timeout
+    return succeeded(await settle(partitions, attempt, patience, final=_MISSING))

@@ -19,11 +19,16 @@ from .types import OffsetAndTimestamp, TopicPartition
 
 
 async def list_offsets(
-    cluster: Cluster, times: Mapping[TopicPartition, int], *, committed: bool = False
+    cluster: Cluster,
+    times: Mapping[TopicPartition, int],
+    timeout: float | None = None,
+    *,
+    committed: bool = False,
 ) -> dict[TopicPartition, OffsetAndTimestamp]:
     """The first offset at or after a time, or where EARLIEST, LATEST or MAX_TIMESTAMP is.
 
-    ``committed``: LATEST is where the first transaction is that may still be aborted (KIP-98).
+    timeout: for how many seconds to ask, by default the cluster's ``request_timeout``.
+    committed: LATEST is where the first transaction is that may still be aborted (KIP-98).
     """
 
     async def ask(
@@ -47,7 +52,7 @@ async def list_offsets(
         )
         return _found(await cluster.ask(node, ApiKey.LIST_OFFSETS, request))
 
-    return await asking_leaders(cluster, times, ask)
+    return await asking_leaders(cluster, times, ask, timeout)
 
 
 def _found(response: ListOffsetsResponse) -> Outcomes[TopicPartition, OffsetAndTimestamp]:
