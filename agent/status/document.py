@@ -4,26 +4,23 @@ ZooKeeper takes no node above 1 MiB, and an agent may have 10,000 files: the fil
 named, those with errors and the most to deliver before others; the totals are of all of them.
 """
 
-from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Any
 
-from qbus.control.document import encode
+from qbus.control.document import fitting, short
 
 from .model import AgentStatus, FileState, FileStatus, SpoolStatus
 
 MAX_BYTES = 256 * 1024
 """The longest list of files, in bytes of JSON, that goes to ZooKeeper."""
 
-_LONGEST_ERROR = 500
-
 
 def document(status: AgentStatus, max_bytes: int = MAX_BYTES) -> dict[str, Any]:
     """Totals, spools, and as many files as take ``max_bytes``, worst first."""
     ranked = sorted(status.files, key=_badness)
-    files = list(_fitting(map(file_document, ranked), max_bytes))
+    files = list(fitting(map(file_document, ranked), max_bytes))
     return {
-        "error": _short(status.error),
+        "error": short(status.error),
         "totals": totals(status),
         "spools": [spool_document(spool) for spool in status.spools],
         "files": files,
@@ -60,29 +57,14 @@ def file_document(file: FileStatus) -> dict[str, Any]:
         "lag_bytes": file.lag_bytes,
         "lag_seconds": round(file.lag_seconds, 3),
         "rate": round(file.rate, 1),
-        "error": _short(file.error),
+        "error": short(file.error),
     }
 
 
 def spool_document(spool: SpoolStatus) -> dict[str, Any]:
     """One spool."""
-    return {**asdict(spool), "error": _short(spool.error)}
+    return {**asdict(spool), "error": short(spool.error)}
 
 
 def _badness(file: FileStatus) -> tuple[bool, int, float, str]:
     return file.error is None, -file.lag_bytes, -file.lag_seconds, file.path
-
-
-def _fitting(files: Iterable[dict[str, Any]], max_bytes: int) -> Iterable[dict[str, Any]]:
-    left = max_bytes
-    for file in files:
-        left -= len(encode(file)) + 1
-        if left < 0:
-            return
-        yield file
-
-
-def _short(error: str | None) -> str | None:
-    if error is None or len(error) <= _LONGEST_ERROR:
-        return error
-    return error[:_LONGEST_ERROR] + "..."

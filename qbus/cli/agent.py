@@ -13,7 +13,7 @@ from .agent_options import (
 )
 from .bootstrap import bootstrap
 from .lazy import OrderedGroup
-from .options import json_option
+from .options import json_option, watch_option
 from .parameters import key_value
 
 DEFAULT_DATA_DIR = Path("/var/lib/qbus-agent")
@@ -108,7 +108,8 @@ def run(
     from qbus.agent.daemon import run as run_agent
     from qbus.logs import configure
 
-    from .agent_start import from_paths, metrics_address, zookeeper_address
+    from .agent_start import from_paths
+    from .daemons import metrics_address, zookeeper_address
 
     stated = {"PATH": bool(paths), "--config": config_file, "--zookeeper": zookeeper}
     if sum(map(bool, stated.values())) != 1:
@@ -136,25 +137,18 @@ def run(
 @agent.command()
 @click.argument("names", metavar="[NAME]...", nargs=-1)
 @control_options
-@click.option(
-    "--watch/--once",
-    default=None,
-    help="Go on showing it until Ctrl-C, or show it once. Default: go on, on a terminal.",
-)
+@watch_option
 @json_option
 def status(
     *, names: tuple[str, ...], zookeeper: str | None, data_dir: Path | None, watch: bool | None,
     as_json: bool,
 ) -> None:  # fmt: skip
     """Show how agents are doing: all that run, or those with these NAMEs."""
-    import sys
-
     from .agent_status import show_status
     from .running import run_to_end
+    from .watching import is_watched
 
-    if watch is None:
-        watch = sys.stdout.isatty() and not as_json
-
+    watch = is_watched(watch, as_json=as_json)
     run_to_end(show_status(names, zookeeper, data_dir, watch=watch, as_json=as_json))
 
 

@@ -26,11 +26,13 @@ def config() -> None:
 @json_option
 def get(*, name: str, zookeeper: str | None, as_json: bool) -> None:
     """Print the configuration of NAME, as it was written."""
-    from .agent_control import administration, read_config
+    from qbus.agent.control.nodes import config_path
+
+    from .central import administration, read_config
 
     async def command() -> dict[str, Any]:
         async with administration(zookeeper) as store:
-            return await read_config(store, name)
+            return await read_config(store, config_path(name), name)
 
     document = asyncio.run(command())
     emit(document, lambda found: found["text"].rstrip("\n"), as_json=as_json)
@@ -51,13 +53,16 @@ def set_(
 
     Agents that run take it over at once.
     """
-    from .agent_control import administration, check, write_config
+    from qbus.agent.control.nodes import config_path
+
+    from .agent_control import check
+    from .central import administration, write_config
 
     text = file.read()
 
     async def command() -> dict[str, Any]:
         async with administration(zookeeper) as store:
-            return await write_config(store, name, text, if_version)
+            return await write_config(store, config_path(name), name, text, if_version)
 
     check(text, file.name, is_central=True)
     document = asyncio.run(command())
@@ -77,11 +82,13 @@ def delete(*, name: str, zookeeper: str | None, as_json: bool) -> None:
 
     Agents without another one go on with the last they had.
     """
-    from .agent_control import administration, delete_config
+    from qbus.agent.control.nodes import config_path
+
+    from .central import administration, delete_config
 
     async def command() -> None:
         async with administration(zookeeper) as store:
-            await delete_config(store, name)
+            await delete_config(store, config_path(name), name)
 
     asyncio.run(command())
     document = {"name": name, "deleted": True}

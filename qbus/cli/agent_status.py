@@ -1,16 +1,14 @@
 """`qbus agent status` and `qbus agent files`: once, or again and again."""
 
 import asyncio
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-from .agent_control import Status, administration, read_local, read_statuses
+from .agent_control import Status, read_local, read_statuses
 from .agent_tables import file_tables, status_table
-from .output import emit, json_line, stdout_console
-
-_INTERVAL_S = 1.0
+from .central import administration
+from .output import emit
+from .watching import watching
 
 
 async def show_status(
@@ -24,12 +22,20 @@ async def show_status(
     """Print the statuses; on a terminal, with ``watch``, in place."""
     if not watch:
         statuses = await _once(names, zookeeper, data_dir)
-        emit([_brief(status) for status in statuses], status_table, as_json=as_json)
+        emit(_brief(statuses), status_table, as_json=as_json)
     elif data_dir is not None:
-        await _watch(lambda: _local(data_dir), as_json=as_json)
+
+        async def read_local_again() -> list[Status]:
+            return _brief(await _local(data_dir))
+
+        await watching(read_local_again, status_table, as_json=as_json)
     else:
         async with administration(zookeeper) as store:
-            await _watch(lambda: read_statuses(store, names), as_json=as_json)
+
+            async def read_again() -> list[Status]:
+                return _brief(await read_statuses(store, names))
+
+            await watching(read_again, status_table, as_json=as_json)
 
 
 async def show_files(
@@ -59,26 +65,8 @@ async def _local(data_dir: Path) -> list[Status]:
     return [await asyncio.to_thread(read_local, data_dir)]
 
 
-async def _watch(read: Callable[[], Any], *, as_json: bool) -> None:
-    """Show what ``read`` returns, every second."""
-    if as_json or not sys.stdout.isatty():
-        while True:
-            statuses = [_brief(status) for status in await read()]
-            if as_json:
-                sys.stdout.buffer.write(json_line(statuses) + b"\n")
-                sys.stdout.flush()
-            else:
-                stdout_console().print(status_table(statuses))
-            await asyncio.sleep(_INTERVAL_S)
-    from rich.live import Live
-
-    console = stdout_console()
-    with Live(console=console, screen=False, auto_refresh=False) as live:
-        while True:
-            live.update(status_table([_brief(status) for status in await read()]), refresh=True)
-            await asyncio.sleep(_INTERVAL_S)
-
-
-def _brief(status: Status) -> Status:
+def _brief(statuses: list[Status]) -> list[Status]:
     """All but the files, of which there may be thousands."""
-    return {name: value for name, value in status.items() if name != "files"}
+    return [
+        {name: value for name, value in status.items() if name != "files"} for status in statuses
+    ]

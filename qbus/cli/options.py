@@ -15,6 +15,12 @@ json_option = click.option(
     "--json", "as_json", is_flag=True, help="Print JSON on stdout, and nothing else there."
 )
 
+watch_option = click.option(
+    "--watch/--once",
+    default=None,
+    help="Go on showing it until Ctrl-C, or show it once. Default: go on, on a terminal.",
+)
+
 config_option = click.option(
     "--config",
     type=key_value,

@@ -1,7 +1,5 @@
 """The state of a mirror, as values that do not change."""
 
-
-
 from dataclasses import dataclass
 from enum import Enum
 

@@ -3,7 +3,8 @@
 import json
 
 from qbus.agent.status import AgentStatus, FileState, FileStatus, SpoolStatus
-from qbus.agent.status.document import document, encode
+from qbus.agent.status.document import document
+from qbus.control.document import encode
 
 
 def file(path: str, **about: object) -> FileStatus:
