@@ -29,6 +29,7 @@ async def list_offsets(
 
     timeout: for how many seconds to ask, by default the cluster's ``request_timeout``.
     committed: LATEST is where the first transaction is that may still be aborted (KIP-98).
+    ``timeout``: in seconds, as :func:`~.leaders.asking_leaders` has it.
     """
 
     async def ask(

@@ -50,20 +50,28 @@ async def produce_batches(
     cluster's metadata. Raises as :class:`~qbus.clients.cluster.Cluster` does: then it is unknown
     what was stored.
     """
+    topics = [
+        TopicProduceData(
+            name=topic,
+            partition_data=[
+                PartitionProduceData(index=index, records=batches[TopicPartition(topic, index)])
+                for index in indexes
+            ],
+        )
+        for topic, indexes in by_topic(batches).items()
+    ]
+    return await produce_topics(cluster, node, topics, lane=lane)
+
+
+async def produce_topics(
+    cluster: Cluster, node: int, topics: list[TopicProduceData], *, lane: LaneKey = Lane.MAIN
+) -> Outcomes[TopicPartition, StoredBatch]:
+    """:func:`produce_batches` of what the caller has put into the protocol's terms itself."""
     request = ProduceRequest(
         transactional_id=None,
         acks=_ACKS_ALL,
         timeout_ms=int(cluster.request_timeout * 1000),
-        topic_data=[
-            TopicProduceData(
-                name=topic,
-                partition_data=[
-                    PartitionProduceData(index=index, records=batches[TopicPartition(topic, index)])
-                    for index in indexes
-                ],
-            )
-            for topic, indexes in by_topic(batches).items()
-        ],
+        topic_data=topics,
     )
     response: ProduceResponse = await cluster.ask(node, ApiKey.PRODUCE, request, lane=lane)
     endpoints = {endpoint.node_id: endpoint for endpoint in response.node_endpoints}

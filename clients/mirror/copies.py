@@ -12,6 +12,7 @@ where to go on is found anew from what the target has, once nothing is on its wa
 
 from collections import deque
 from enum import Enum
+from uuid import UUID
 
 from qbus.errors import QbusError
 
@@ -39,16 +40,21 @@ class Copy:
     ``position`` is what is fetched next, and ``follows`` the end of what was fetched before;
     ``target_end`` is what the target has acknowledged. ``run`` changes with every failure: what was
     asked for in an earlier one is void. ``sent`` counts the chunks on their way to the target.
-    Times are in seconds of one monotonic clock, but those with ``_ms`` in milliseconds since the
-    Unix epoch.
+    ``target_id`` is the topic's id there. Times are in seconds of one monotonic clock, but those
+    with ``_ms`` in milliseconds since the Unix epoch.
     """
 
     def __init__(
-        self, source: TopicPartition, target: TopicPartition, provenance: Provenance
+        self,
+        source: TopicPartition,
+        target: TopicPartition,
+        provenance: Provenance,
+        target_id: UUID | None = None,
     ) -> None:
         self.source = source
         self.target = target
         self.provenance = provenance
+        self.target_id = target_id
         self.phase = Phase.PLACING
         self.run = 0
         self.sent = 0
@@ -127,6 +133,11 @@ class Copy:
         self._drop()
         self.phase = Phase.STOPPED
         self._trouble, self._error = trouble, reason
+
+    def release(self) -> None:
+        """It is this process's no longer: what is held is not sent."""
+        self._drop()
+        self.phase = Phase.STOPPED
 
     def may_be_placed(self, now: float) -> bool:
         """Whether it is time to find out where to go on, with nothing on its way to the target."""
