@@ -1,6 +1,7 @@
 """Logs in a temporary directory, on the real file system."""
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from qbus.broker.log.segment import LogSegment
 from qbus.clock import ManualClock
 
 OpenLog = Callable[..., Log]
+Mirror = Callable[..., Log]
 NewSegment = Callable[..., LogSegment]
 
 
@@ -46,6 +48,12 @@ def open_log(directory: Path, clock: ManualClock) -> OpenLog:
         )
 
     return open_log
+
+
+@pytest.fixture
+def mirror(open_log: OpenLog) -> Mirror:
+    """Opens the log in ``directory`` as that of a mirror of IDC a."""
+    return partial(open_log, qbus_mirror_source="a", qbus_mirror_topic_id="id")
 
 
 @pytest.fixture

@@ -1,0 +1,211 @@
+"""A mirror's log: another cluster's batches, at the offsets they have there, and nothing else."""
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from qbus.broker.log import AppendInfo, EpochStart, Log, LogConfig, OsFiles, Provenance
+from qbus.clock import ManualClock
+from qbus.errors import ApiError, ErrorCode
+from qbus.records import Compression
+from tests.support.logs import NOW_MS, batch
+
+from .conftest import Mirror, OpenLog
+from .mirrored import EPOCH, edited, headers, put, refused, spans
+from .test_following import content, joined, placed
+
+CONTROL, TRANSACTIONAL, LOG_APPEND_TIME = 0x20, 0x10, 0x08
+
+
+class TestWhatIsKept:
+    def test_all_but_the_leader_epoch(self, mirror: Mirror) -> None:
+        log = mirror(message_timestamp_type="LogAppendTime", max_message_bytes=10, segment_bytes=50)
+        sent = [
+            placed(0, b"a", b"b", epoch=90, timestamp=5, producer_id=7, base_sequence=3),
+            placed(2, b"c" * 99, epoch=91, attributes=LOG_APPEND_TIME, timestamp=NOW_MS * 2),
+            placed(3, b"d" * 500, epoch=91, compression=Compression.LZ4, producer_id=7),
+        ]
+        info = put(log, *sent)
+        assert info == AppendInfo(0, 3, -1, 0)
+        expected = b"".join(bytes(one[:12]) + b"\0\0\0\x04" + bytes(one[16:]) for one in sent)
+        assert content(log) == expected
+        assert log.epoch_cache.entries == (EpochStart(EPOCH, 0),)
+
+    def test_control_batches_and_what_belongs_to_transactions(self, mirror: Mirror) -> None:
+        log = mirror()
+        put(log, placed(0, attributes=TRANSACTIONAL, producer_id=1))
+        put(log, placed(1, attributes=TRANSACTIONAL | CONTROL, producer_id=1))
+        assert [header.is_control for header in headers(log)] == [False, True]
+
+    @pytest.mark.parametrize("count", [0, 1, 3])
+    def test_what_compaction_left_of_a_batch(self, mirror: Mirror, count: int) -> None:
+        log = mirror()
+        put(log, edited(placed(0, *[b"v"] * count), last_offset_delta=9))
+        put(log, placed(10))
+        for opened in log, mirror():
+            assert spans(opened) == [(0, 9), (10, 10)]
+
+    def test_no_sequence_is_judged(self, mirror: Mirror) -> None:
+        log = mirror()
+        for offset, sequence in enumerate((5, 0, 0, 77)):
+            one = placed(offset, producer_id=1, producer_epoch=0, base_sequence=sequence)
+            assert not put(log, one).duplicate
+        assert log.log_end_offset == 4
+
+
+class TestOffsetsDecide:
+    def test_what_is_there_already_is_a_duplicate(self, mirror: Mirror) -> None:
+        log = mirror()
+        sent = placed(0, b"a", b"b"), placed(2)
+        put(log, *sent)
+        assert put(log, *sent, follows=0) == AppendInfo(0, 2, -1, 0, duplicate=True)
+        assert put(log, sent[0], follows=0) == AppendInfo(0, 1, -1, 0, duplicate=True)
+        assert log.log_end_offset == 3
+
+    def test_of_a_request_only_what_is_new_is_appended(self, mirror: Mirror) -> None:
+        log = mirror()
+        put(log, placed(0), placed(1))
+        info = put(log, placed(0), placed(1), placed(2), placed(5), follows=0)
+        assert info == AppendInfo(0, 5, -1, 0)
+        assert spans(log) == [(0, 0), (1, 1), (2, 2), (5, 5)]
+
+    def test_a_gap_at_the_source_is_one_here(self, mirror: Mirror) -> None:
+        log = mirror()
+        put(log, placed(0), placed(3, b"a", b"b"))
+        put(log, placed(100))
+        assert (log.log_end_offset, log.size) == (101, len(content(log)))
+        assert spans(log) == [(0, 0), (3, 4), (100, 100)]
+
+    def test_what_goes_across_the_end_is_refused(self, mirror: Mirror) -> None:
+        log = mirror()
+        put(log, placed(0, b"a", b"b"))
+        assert refused(log, placed(1, b"x", b"y"), follows=0) is ErrorCode.INVALID_RECORD
+        assert refused(log, placed(0), placed(1, b"x", b"y"), follows=0) is ErrorCode.INVALID_RECORD
+
+    def test_what_overtakes_a_request_that_failed_is_refused(self, mirror: Mirror) -> None:
+        log = mirror()
+        put(log, placed(0))
+        code = refused(log, placed(2), follows=2)
+        assert code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        put(log, placed(1))
+        put(log, placed(2))
+
+    @pytest.mark.parametrize("follows", [-1, -5, 8])
+    def test_what_nothing_can_come_before_is_refused(self, mirror: Mirror, follows: int) -> None:
+        log = mirror()
+        put(log, placed(0, *[b"v"] * 20))
+        assert refused(log, placed(7), follows=follows) is ErrorCode.INVALID_REQUEST
+
+    @pytest.mark.parametrize("order", [(5, 3), (3, 3), (3, 4)])
+    def test_what_is_not_in_order_is_refused_as_a_whole(
+        self, mirror: Mirror, order: tuple[int, ...]
+    ) -> None:
+        batches = [placed(offset, b"a", b"b") for offset in order]
+        assert refused(mirror(), *batches, follows=0) is ErrorCode.INVALID_RECORD
+
+
+class TestWhatIsRefused:
+    def test_ordinary_producers(self, mirror: Mirror) -> None:
+        log = mirror()
+        with pytest.raises(ApiError, match="mirror of the one in a") as refusal:
+            log.append(batch(b"v"), EPOCH)
+        assert refusal.value.code is ErrorCode.POLICY_VIOLATION
+
+    def test_mirrors_of_other_idcs_and_topics(self, mirror: Mirror, open_log: OpenLog) -> None:
+        assert refused(mirror(), placed(0), source="b") is ErrorCode.INVALID_REQUEST
+        assert refused(mirror(), placed(0), topic_id="other") is ErrorCode.INVALID_REQUEST
+        assert refused(open_log(), placed(0)) is ErrorCode.INVALID_REQUEST
+
+    def test_who_does_not_know_the_topics_id_may_write(self, mirror: Mirror) -> None:
+        put(mirror(), placed(0), topic_id="")
+
+    @pytest.mark.parametrize(
+        ("bad", "code"),
+        [
+            (memoryview(b""), ErrorCode.CORRUPT_MESSAGE),
+            (placed(0)[:-1], ErrorCode.CORRUPT_MESSAGE),
+            (placed(0)[:60], ErrorCode.CORRUPT_MESSAGE),
+            (joined(placed(0), placed(1)[:30]), ErrorCode.CORRUPT_MESSAGE),
+            (
+                joined(placed(0), memoryview(bytes(placed(1))[:-1] + b"!")),
+                ErrorCode.CORRUPT_MESSAGE,
+            ),
+            (placed(-1), ErrorCode.INVALID_RECORD),
+            (placed(2**63 - 1), ErrorCode.INVALID_RECORD),
+            (edited(placed(0), records_count=2), ErrorCode.INVALID_RECORD),
+            (edited(placed(0), records_count=-1), ErrorCode.INVALID_RECORD),
+            (edited(placed(0), last_offset_delta=-1), ErrorCode.INVALID_RECORD),
+            (edited(placed(0), last_offset_delta=2**31 - 1), ErrorCode.INVALID_RECORD),
+        ],
+    )
+    def test_bad_batches(self, mirror: Mirror, bad: memoryview, code: ErrorCode) -> None:
+        assert refused(mirror(), bad) is code
+
+    @given(st.binary(max_size=200), st.integers(0, 61))
+    def test_bytes_that_nobody_vouched_for(self, data: bytes, at: int) -> None:
+        good = bytes(placed(0, b"a" * 40))
+        config = LogConfig(qbus_mirror_source="a", qbus_mirror_topic_id="id")
+        with TemporaryDirectory() as directory:
+            log = Log.open(f"{directory}/t-0", config, ManualClock(), OsFiles())
+            for bad in data, good + data, good[:at] + data + good[at:]:
+                try:
+                    put(log, memoryview(bad))
+                except ApiError:
+                    continue
+                assert log.log_end_offset > 0
+
+    def test_a_leader_of_an_older_epoch(self, mirror: Mirror) -> None:
+        log = mirror()
+        put(log, placed(0))
+        with pytest.raises(ApiError) as refusal:
+            log.append_mirrored(placed(1), Provenance("a", "", 1), EPOCH - 1)
+        assert refusal.value.code is ErrorCode.FENCED_LEADER_EPOCH
+
+
+class TestTheStart:
+    @pytest.mark.parametrize("clean", [True, False])
+    def test_an_empty_log_starts_where_the_source_does(self, mirror: Mirror, clean: bool) -> None:
+        log = mirror()
+        assert put(log, placed(5_000_000)).log_start_offset == 5_000_000
+        assert log.flush() == 5_000_001
+        assert spans(log) == [(5_000_000, 5_000_000)]
+        log.close()
+        again = mirror(clean=clean)
+        assert (again.log_start_offset, again.log_end_offset) == (5_000_000, 5_000_001)
+        assert put(again, placed(5_000_001)).log_start_offset == 5_000_000
+
+    def test_the_sources_start_may_come_before_its_first_batch(self, mirror: Mirror) -> None:
+        put(mirror(), placed(70), start=64)
+        again = mirror()
+        assert again.log_start_offset == 64
+        assert spans(again) == [(70, 70)]
+
+    @pytest.mark.parametrize("start", [-1, 71, -7])
+    def test_a_start_that_cannot_be_is_not_believed(self, mirror: Mirror, start: int) -> None:
+        assert put(mirror(), placed(70), start=start).log_start_offset == 70
+
+    def test_a_log_with_records_starts_where_it_did(self, mirror: Mirror) -> None:
+        log = mirror()
+        put(log, placed(0))
+        assert put(log, placed(70), start=64).log_start_offset == 0
+
+    def test_a_crash_before_it_is_stable_lets_it_begin_anew(
+        self, mirror: Mirror, directory: Path
+    ) -> None:
+        log = mirror()
+        put(log, placed(70))
+        (directory / f"{0:020}.log").touch()  # its removal never came to the disk
+        again = mirror()
+        assert (again.log_start_offset, again.log_end_offset, again.corruptions) == (0, 0, ())
+        put(again, placed(70))
+        assert mirror().log_start_offset == 70
+
+    def test_a_follower_starts_there_when_it_is_told(self, mirror: Mirror) -> None:
+        follower = mirror()
+        follower.remover.restart_at(5_000_000)
+        follower.append_as_follower(joined(placed(5_000_007, epoch=EPOCH)))
+        for opened in follower, mirror():
+            assert (opened.log_start_offset, opened.log_end_offset) == (5_000_000, 5_000_008)
