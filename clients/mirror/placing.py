@@ -62,8 +62,8 @@ class Placing:
         """See that the last batch at the target is the one that the source has there."""
         shared = {copy: ends for copy, ends in found.items() if _overlap(ends)}
         source, target = await asyncio.gather(
-            _headers(self._source, {c.source: e.target_end - 1 for c, e in shared.items()}),
-            _headers(self._target, {c.target: e.target_end - 1 for c, e in shared.items()}),
+            headers_at(self._source, {c.source: e.target_end - 1 for c, e in shared.items()}),
+            headers_at(self._target, {c.target: e.target_end - 1 for c, e in shared.items()}),
         )
         outcomes: Outcomes[Copy, Placement] = {}
         for copy, ends in found.items():
@@ -101,7 +101,7 @@ async def _offsets(
     return outcomes | {partition: at.offset for partition, at in found.items()}
 
 
-async def _headers(
+async def headers_at(
     cluster: Cluster, offsets: Mapping[TopicPartition, int]
 ) -> Outcomes[TopicPartition, BatchHeader | None]:
     """The header of the first batch from each offset on; None: there is none any more."""
