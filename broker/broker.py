@@ -25,6 +25,7 @@ from .controller import (
     register_broker,
     unregister_broker,
 )
+from .full_disks import FullDisks
 from .group import GroupCoordinator
 from .log import LogConfig, LogManager
 from .metadata_cache import MetadataCache
@@ -94,6 +95,10 @@ class Broker:
         )
         await self.replicas.start()
         await self.groups.start()
+        self._full_disks = FullDisks(
+            self.store, self.metadata, self.logs.directories, self.node_id, self.broker_epoch
+        )
+        self._full_disks.start()
         if self.config.crash_detection_enable and self.config.zookeeper_address is not None:
             self.lookout.start()
         self._show_groups()
@@ -163,6 +168,8 @@ class Broker:
             parts.push_async_callback(self.groups.close)
             parts.push_async_callback(self.controller.stop)
             parts.push_async_callback(self.lookout.stop)
+            if hasattr(self, "_full_disks"):
+                parts.push_async_callback(self._full_disks.stop)
 
     async def hand_over(self) -> None:
         """Have others lead what is led here, as far as there are others; within bounds of time."""

@@ -15,7 +15,8 @@ _log = logging.getLogger(__name__)
 class BrokerInfo:
     """A broker that lives, and where clients reach it; ``epoch`` is that of its registration.
 
-    ``is_stopping``: it still serves, and nothing more is handed to it.
+    ``is_stopping``: it still serves, and nothing more is handed to it. ``is_full``: it has no room
+    for more records, and leads only where nobody else can.
     """
 
     id: int
@@ -24,6 +25,7 @@ class BrokerInfo:
     rack: str | None = None
     epoch: int = 0
     is_stopping: bool = False
+    is_full: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -149,7 +149,13 @@ def _updated(
 def _read_broker(path: str, data: bytes) -> BrokerInfo:
     node = BrokerNode.decode(data)
     return BrokerInfo(
-        BrokerNode.id_of(path), node.host, node.port, node.rack, node.epoch, node.is_stopping
+        BrokerNode.id_of(path),
+        node.host,
+        node.port,
+        node.rack,
+        node.epoch,
+        node.is_stopping,
+        node.is_full,
     )
 
 

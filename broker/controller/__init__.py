@@ -6,6 +6,7 @@ from .elections import leaderless_partitions
 from .lookout import Lookout
 from .preferred import ElectionType
 from .registration import (
+    announce_room,
     announce_stop,
     end_former_life,
     ensure_cluster_id,
@@ -28,6 +29,7 @@ __all__ = [
     "NewTopic",
     "Reassignment",
     "TopicPlan",
+    "announce_room",
     "announce_stop",
     "edit",
     "end_former_life",

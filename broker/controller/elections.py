@@ -42,12 +42,20 @@ class StateChange(NamedTuple):
 
 
 class View(NamedTuple):
-    """What decisions are made from: who lives, who of them stays, and the topics' rules."""
+    """What decisions are made from: who lives, who of them stays, and the topics' rules.
+
+    ``full`` are those without room for more records: others lead, if there are others.
+    """
 
     live: Collection[int]
     electable: Collection[int]
     controller_epoch: int
     rules: Callable[[Topic], TopicRules]
+    full: Collection[int] = ()
+
+    def preference(self, replicas: Sequence[int]) -> list[int]:
+        """``replicas`` in the order in which they should lead."""
+        return sorted(replicas, key=lambda one: one in self.full)
 
 
 def rules_of(config: TopicConfig) -> TopicRules:
@@ -67,6 +75,7 @@ def view_of(metadata: MetadataCache) -> View:
         {broker.id for broker in brokers.values() if not broker.is_stopping},
         metadata.cluster.controller_epoch,
         lambda topic: rules_of(metadata.topic_config(topic)),
+        {broker.id for broker in brokers.values() if broker.is_full},
     )
 
 
@@ -79,7 +88,8 @@ def due(topics: Iterable[Topic], view: View) -> list[StateChange]:
     """Every state that is to be another, because brokers are gone or somebody can lead again.
 
     Whoever is gone is in sync no more, whoever leads: else acks=all waits for it. A partition gets
-    a leader as soon as it can have one.
+    a leader as soon as it can have one, and another one when its leader has no room and somebody in
+    sync has.
     """
     return [*_changes(topics, view, _due)]
 
@@ -90,12 +100,15 @@ def _due(partition: PartitionInfo, view: View, rules: TopicRules) -> PartitionSt
     for replica in partition.isr:
         if replica not in view.live:
             state = without(state, replica, wanted)
+    electable = view.electable
     if state.leader in view.live:
-        return state
+        electable = {one for one in electable if one not in view.full}
+        if state.leader not in view.full or electable.isdisjoint(state.isr):
+            return state
     elected = elect(
         state,
-        partition.replicas,
-        view.electable,
+        view.preference(partition.replicas),
+        electable,
         view.controller_epoch,
         wanted=wanted,
         unclean=rules.is_unclean,
@@ -125,7 +138,7 @@ def handing_over(topics: Iterable[Topic], leader: int, view: View) -> list[State
             return state
         return elect(
             state,
-            partition.replicas,
+            view.preference(partition.replicas),
             {one for one in view.electable if one != leader},
             view.controller_epoch,
             wanted=rules.wanted(len(partition.replicas)),

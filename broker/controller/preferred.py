@@ -33,6 +33,11 @@ def elected(
     if kind is ElectionType.PREFERRED:
         if is_led and partition.leader == preferred:
             raise ApiError(ErrorCode.ELECTION_NOT_NEEDED, "the preferred replica leads already")
+        if preferred in view.full:
+            raise ApiError(
+                ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
+                f"broker {preferred} has no room for more records",
+            )
         if preferred not in view.electable or preferred not in (*partition.isr, *partition.elr):
             raise ApiError(
                 ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
@@ -42,7 +47,7 @@ def elected(
         raise ApiError(ErrorCode.ELECTION_NOT_NEEDED, f"broker {partition.leader} leads")
     state = elect(
         partition.state(view.controller_epoch),
-        partition.replicas,
+        view.preference(partition.replicas),
         view.live if kind is ElectionType.PREFERRED else view.electable,
         view.controller_epoch,
         wanted=rules.wanted(len(partition.replicas)),

@@ -101,7 +101,7 @@ def _move(before: PartitionInfo, after: PartitionInfo, view: View, rules: TopicR
         return Move(after, state)
     state = moved(
         state,
-        after.replicas,
+        view.preference(after.replicas),
         view.electable,
         view.controller_epoch,
         wanted=rules.wanted(len(after.replicas)),

@@ -146,6 +146,28 @@ async def announce_stop(store: MetadataStore, node_id: int, broker: BrokerNode) 
     return sequence_of(str(results[-1]))
 
 
+async def announce_room(store: MetadataStore, node_id: int, epoch: int, *, is_full: bool) -> None:
+    """Say whether a registered broker has room for more records.
+
+    Raises:
+        StoreUnavailable: the store cannot be used.
+        NodeError: it is registered anew, or no more, or somebody else said something.
+        MalformedNode: the store holds something else there.
+    """
+    path = BrokerNode.path(node_id)
+    found = await store.get(path)
+    if found is None:
+        return
+    broker = BrokerNode.decode(found.data)._replace(is_full=is_full)
+    await store.transaction(
+        [
+            Check(BrokerEpochNode.path(node_id), epoch),
+            Set(path, broker.encode(), found.version),
+            announce(ChangeNode(cluster=True).encode()),
+        ]
+    )
+
+
 async def unregister_broker(store: MetadataStore, node_id: int, epoch: int) -> bool:
     """End a registration before its session ends, and the office with it if it is held.
 

@@ -191,9 +191,13 @@ class TopicPlanner:
         return checked
 
     def _racks(self, needed: int) -> dict[int, str | None]:
-        """The brokers that new replicas go to; those about to leave only if they are needed."""
+        """The brokers that new replicas go to; those about to leave, or full, only if needed."""
         live = self._metadata.brokers.values()
-        staying = {broker.id: broker.rack for broker in live if not broker.is_stopping}
+        staying = {
+            broker.id: broker.rack
+            for broker in live
+            if not broker.is_stopping and not broker.is_full
+        }
         return staying if len(staying) >= needed else {broker.id: broker.rack for broker in live}
 
 

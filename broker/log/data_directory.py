@@ -19,7 +19,7 @@ from .checkpoints import (
 from .config import LogConfig
 from .directory_checkpoints import DirectoryCheckpoints
 from .file_cache import FileCache
-from .files import Files, write_atomically
+from .files import Files, write_all, write_atomically
 from .log import Log
 from .names import DELETED_DIRECTORY_SUFFIX, TopicPartition, parse_partition
 from .properties import MetaProperties, check_owner
@@ -34,6 +34,8 @@ CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 
 _CLEAN_SHUTDOWN_CONTENT = b'{"version":0,"brokerEpoch":-1}'
 _MAX_NAME = 255
+_ROOM = ".room"
+_ROOM_BYTES = 4 << 20
 
 
 class DataDirectory:
@@ -55,6 +57,27 @@ class DataDirectory:
     def offline(self) -> bool:
         """Whether the directory failed and is not used any more."""
         return self.shared.health.offline
+
+    @property
+    def is_full(self) -> bool:
+        """Whether there was no room for something, and none was found since."""
+        return self.shared.health.is_full
+
+    def look_for_room(self) -> None:
+        """See whether a directory that was full has room again, by taking some for a moment.
+
+        What the file system says to be free may be somebody else's: there are quotas.
+        """
+        path = f"{self.path}/{_ROOM}"
+        try:
+            try:
+                write_all(self._files.open(path, write=True), 0, bytes(_ROOM_BYTES))
+            finally:
+                self._files.remove(path)
+        except OSError:
+            return
+        _logger.info("data directory %s has room again", self.path)
+        self.shared.health.is_full = False
 
     def acquire(self, cluster_id: str, node_id: int) -> list[TopicPartition]:
         """Make the directory this broker's, until :meth:`close`; the partitions in it.

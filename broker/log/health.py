@@ -1,4 +1,4 @@
-"""Whether a data directory may still be used.
+"""Whether a data directory may still be used, and whether it has room.
 
 After a failed ``fdatasync`` the kernel may have dropped what it could not write, and the next call
 may say all is well: trying again proves nothing. So the first failure is final until a restart,
@@ -10,19 +10,23 @@ from collections.abc import Callable
 
 from qbus.errors import ApiError, ErrorCode
 
-from .files import PASSING
+from .files import NO_SPACE, PASSING
 
 _logger = logging.getLogger(__name__)
 
 
 class DirectoryHealth:
-    """One data directory's state, shared by all logs in it."""
+    """One data directory's state, shared by all logs in it.
 
-    __slots__ = ("_listeners", "failure", "path")
+    ``is_full``: something could not be written for want of space, and no room was found since.
+    """
+
+    __slots__ = ("_listeners", "failure", "is_full", "path")
 
     def __init__(self, path: str) -> None:
         self.path = path
         self.failure: str | None = None
+        self.is_full = False
         self._listeners: list[Callable[[str], None]] = []
 
     @property
@@ -46,6 +50,9 @@ class DirectoryHealth:
 
     def judge(self, doing: str, error: OSError) -> ApiError:
         """The error to raise: what is short may be there later, anything else is as in ``fail``."""
+        if error.errno in NO_SPACE and not self.is_full:
+            self.is_full = True
+            _logger.error("data directory %s is full: cannot %s", self.path, doing)
         if error.errno in PASSING:
             return ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"cannot {doing}: {error.strerror}")
         return self.fail(doing, error)

@@ -1,13 +1,16 @@
-"""Replicas here that have lost what they held: said in the store, so that others go on without.
+"""Replicas here that cannot keep up what they claim: said in the store, so others go on without.
 
 A log that is corrupt, or whose disk failed, may lack what was acknowledged. So its replica is taken
 out of those in sync and those eligible, and leads no more; the controller then has another one lead
 it, if there is one. A corrupt log is fetched anew from there; a disk that failed stays as it is
 until the broker is started again.
+
+A follower whose disk is full has what it ever had, but takes nothing more. So it is in sync no
+more, before everybody waits for it in vain; as soon as it can follow again, it comes back.
 """
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from qbus.errors import ApiError, ErrorCode
 from qbus.metadata import MetadataStore, NodeError, Set, StoreError
@@ -15,7 +18,7 @@ from qbus.metadata.feed import announce
 from qbus.metadata.znodes import ChangeNode, PartitionStateNode
 
 from ..metadata_image import Topic
-from ..partition_states import forgetting, policy
+from ..partition_states import forgetting, policy, without
 from .metadata import Metadata
 from .partition import Partition
 
@@ -31,12 +34,14 @@ class Disqualification:
         store: MetadataStore,
         metadata: Metadata,
         partitions: Iterable[Partition],
+        is_failing: Callable[[Partition], bool],
     ) -> None:
-        """``partitions`` is iterated anew each time."""
+        """``partitions`` is iterated anew each time; ``is_failing``: to follow, where it tries."""
         self._node_id = node_id
         self._store = store
         self._metadata = metadata
         self._partitions = partitions
+        self._is_failing = is_failing
 
     async def look(self) -> None:
         """Write what is due; what another write was faster than is looked at again next time."""
@@ -49,7 +54,9 @@ class Disqualification:
             except NodeError:
                 continue
             except (StoreError, ApiError) as error:
-                _log.info("that %s is lost here could not be written: %s", partition, error)
+                _log.info(
+                    "that %s is lost or stuck here could not be written: %s", partition, error
+                )
                 return
 
     def _due(self, partition: Partition) -> Topic | None:
@@ -57,25 +64,34 @@ class Disqualification:
 
         One that nobody shares keeps what it has: there is nothing better.
         """
-        if partition.log.is_usable and partition.error is not ErrorCode.KAFKA_STORAGE_ERROR:
+        if not self._is_lost(partition) and not self._is_stuck(partition):
             return None
         topic = self._metadata.topics.get(partition.topic)
         if topic is None or partition.index >= len(topic.partitions):
             return None
         info = topic.partitions[partition.index]
         is_shared = len(info.replicas) > 1
-        claims = self._node_id in {info.leader, *info.isr, *info.elr}
+        claims = self._node_id in (
+            {info.leader, *info.isr, *info.elr} if self._is_lost(partition) else info.isr
+        )
         is_of_it = partition.log.topic_id in {None, topic.id}
         return topic if is_shared and claims and is_of_it else None
+
+    @staticmethod
+    def _is_lost(partition: Partition) -> bool:
+        return not partition.log.is_usable or partition.error is ErrorCode.KAFKA_STORAGE_ERROR
+
+    def _is_stuck(self, partition: Partition) -> bool:
+        return partition.log.is_short_of_space and self._is_failing(partition)
 
     async def _write(self, partition: Partition, topic: Topic) -> None:
         info = topic.partitions[partition.index]
         wanted = policy(
             partition.min_insync_replicas, len(info.target), is_durable=partition.durable
         )
-        state = forgetting(
-            info.state(self._metadata.cluster.controller_epoch), self._node_id, wanted
-        )
+        is_lost = self._is_lost(partition)
+        before = info.state(self._metadata.cluster.controller_epoch)
+        state = (forgetting if is_lost else without)(before, self._node_id, wanted)
         path = PartitionStateNode.path(partition.topic, partition.index)
         change = ChangeNode(states={partition.topic: (partition.index,)})
         await self._store.transaction(
@@ -86,4 +102,5 @@ class Disqualification:
                 announce(change.encode()),
             ]
         )
-        _log.warning("%s is lost here: others go on without this replica", partition)
+        why = "is lost here" if is_lost else "has no room here"
+        _log.warning("%s %s: others go on without this replica", partition, why)

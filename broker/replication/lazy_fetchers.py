@@ -41,6 +41,10 @@ class LazyFetchers:
         if self._fetchers is not None:
             self._fetchers.forget(partition)
 
+    def is_failing(self, partition: Partition) -> bool:
+        """Whether a partition follows a leader, and failed to, the last time it was tried."""
+        return self._fetchers is not None and self._fetchers.is_failing(partition)
+
     async def repair(self, partitions: Iterable[Partition]) -> None:
         """Replace what went bad on disk here by what other replicas have."""
         bad = [one for one in partitions if one.log.corruptions and one.log.is_usable]

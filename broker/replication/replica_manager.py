@@ -61,7 +61,9 @@ class ReplicaManager:
         self.sessions = ReplicaSessions(self, self._is_registered, throttle)
         max_lag_s = config.replica_lag_time_max_ms / 1000
         self.isr_changes = IsrChanges(store, metadata, self.sessions, hosting, clock, max_lag_s)
-        self.disqualification = Disqualification(node_id, store, metadata, hosting)
+        self.disqualification = Disqualification(
+            node_id, store, metadata, hosting, self._fetchers.is_failing
+        )
         repair = partial(self._fetchers.repair, hosting)
         disqualify = self.disqualification.look
         self._upkeep = Upkeep(config, hosting, logs, clock, hosting.retry, disqualify, repair)

@@ -58,6 +58,11 @@ def show_disks(metrics: Metrics, directories: Iterable[DataDirectory]) -> None:
         "Data directories that failed",
         lambda: sum(directory.offline for directory in directories),
     )
+    metrics.gauge(
+        "full_data_directories",
+        "Data directories without room for more records",
+        lambda: sum(directory.is_full for directory in directories),
+    )
 
 
 def show_waiting(metrics: Metrics, purgatory: Purgatory) -> None:

@@ -91,6 +91,11 @@ class ReplicaFetchers:
         if not len(fetcher):
             self._end(fetcher)
 
+    def is_failing(self, partition: Replica) -> bool:
+        """Whether a partition is copied, and could not be, the last time it was tried."""
+        _, one = self._followed.get(partition, (None, None))
+        return one is not None and one.is_failing
+
     async def repair(self, partitions: Iterable[Repairable]) -> None:
         """Replace what went bad on disk here, of partitions that are led or followed here."""
         self._counts.repairs += await self._repairs.repair(partitions)

@@ -32,7 +32,8 @@ class BrokerNode(NamedTuple):
     """A broker that lives: an ephemeral node of its session.
 
     ``directory`` is the id of its first data directory: whoever has that is the same broker.
-    ``is_stopping``: it is about to leave, and takes over nothing more.
+    ``is_stopping``: it is about to leave, and takes over nothing more. ``is_full``: one of its data
+    directories has no room; it leads only where nobody else can.
     """
 
     host: str
@@ -42,6 +43,7 @@ class BrokerNode(NamedTuple):
     timestamp_ms: int = 0
     directory: str = ""
     is_stopping: bool = False
+    is_full: bool = False
 
     @staticmethod
     def path(node_id: int) -> str:
@@ -76,6 +78,8 @@ class BrokerNode(NamedTuple):
             registration["directory"] = self.directory
         if self.is_stopping:
             registration["stopping"] = True
+        if self.is_full:
+            registration["full"] = True
         return dump(registration).encode()
 
     @classmethod
@@ -90,6 +94,7 @@ class BrokerNode(NamedTuple):
                 timestamp_ms=int(json_["timestamp"]),
                 directory=str(json_.get("directory", "")),
                 is_stopping=bool(json_.get("stopping", False)),
+                is_full=bool(json_.get("full", False)),
             )
 
 

@@ -11,7 +11,7 @@ from tests.support.small_disk import CannotMountError, small_disk
 from tests.support.waiting import wait_until
 
 from .replicas import batches
-from .run import Run
+from .run import PARTITIONS, Run
 from .targets import cluster
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
@@ -50,9 +50,11 @@ def fill(disk: Path) -> Path:
 def test_one_disk_is_full_for_a_while(crowded: Run) -> None:
     run = crowded
     ballast = fill(run.cluster.log_dir(_NODE))
+    run.wait_deposed(_NODE)
     run.wait_out_of_sync(_NODE)
-    ballast.unlink()  # what it leads itself takes records again only now
     run.wait_served()
+    assert run.view.are_led([run.topic], PARTITIONS, without=_NODE), "while its disk is full"
+    ballast.unlink()
     run.conclude()
 
 

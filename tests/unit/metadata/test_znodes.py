@@ -59,6 +59,7 @@ OURS = [
     BrokerNode("bus.example", 9092, epoch=3, rack="r1", timestamp_ms=5),
     BrokerNode("::1", 9092, epoch=0),
     BrokerNode("b", 9092, epoch=0, directory="d1", is_stopping=True),
+    BrokerNode("b", 9092, epoch=0, directory="d1", is_full=True),
     ControllerNode(3, 5, broker_epoch=7),
     ChangeNode(),
     ChangeNode(states={"a": (0, 3), "b": (1,)}),

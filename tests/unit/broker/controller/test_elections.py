@@ -51,6 +51,27 @@ def test_nothing_is_due_while_everybody_is_there() -> None:
     assert due([topic(partition(1, (1, 2, 3)), partition(2, (2,), (3,)))], view({1, 2, 3})) == []
 
 
+def test_who_has_no_room_makes_way_for_one_in_sync_that_has() -> None:
+    full = view({1, 2, 3})._replace(full={1})
+    state = only(due([topic(partition(1, (1, 2, 3)))], full))
+    assert (state.leader, state.leader_epoch, state.isr, state.elr) == (2, 5, (2, 3), ())
+
+
+def test_who_has_no_room_goes_on_where_nobody_else_can() -> None:
+    for isr, full in (((1,), {1}), ((1, 2), {1, 2})):
+        at_present = [topic(partition(1, isr))]
+        assert due(at_present, view({1, 2, 3})._replace(full=full)) == []
+    nobody_stays = view({1, 2}, stopping=frozenset({2}))._replace(full={1})
+    assert due([topic(partition(1, (1, 2)))], nobody_stays) == []
+
+
+def test_whoever_has_room_leads_rather_than_who_is_preferred() -> None:
+    full = view({1, 2, 3})._replace(full={1})
+    assert only(due([topic(partition(NO_LEADER, (1, 2)))], full)).leader == 2
+    assert only(due([topic(partition(NO_LEADER, (1,)))], full)).leader == 1
+    assert only(handing_over([topic(partition(3, (1, 2, 3)))], 3, full)).leader == 2
+
+
 def test_who_led_and_is_gone_is_replaced_and_in_sync_no_more() -> None:
     state = only(due([topic(partition(1, (1, 2, 3)))], view({2, 3})))
     assert (state.leader, state.isr, state.elr, state.controller_epoch) == (2, (2, 3), (), 9)

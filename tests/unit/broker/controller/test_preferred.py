@@ -23,6 +23,15 @@ def test_the_preferred_replica_leads_in_a_new_epoch_and_all_stay_in_sync() -> No
     assert (state.leader, state.leader_epoch, set(state.isr)) == (1, 5, {1, 2})
 
 
+def test_who_has_no_room_is_not_preferred() -> None:
+    full, at_present = VIEW._replace(full={1}), partition(2, (2, 1))
+    with pytest.raises(ApiError) as refused:
+        elected(at_present, PREFERRED, full, RULES)
+    assert refused.value.code is ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+    assert rebalancing([Topic("t", b"t" * 16, (at_present,))], full, 0) == []
+    assert rebalancing([Topic("t", b"t" * 16, (at_present,))], VIEW, 0) != []
+
+
 @pytest.mark.parametrize(
     ("at_present", "kind", "code"),
     [

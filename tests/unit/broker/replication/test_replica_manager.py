@@ -288,6 +288,7 @@ async def test_metrics_say_what_is_there(plane: DataPlane) -> None:
         "at_min_isr_partitions": 2,
         "follower_lag_max": 0,
         "offline_data_directories": 0,
+        "full_data_directories": 0,
         "corruptions": 0,
         "log_bytes": len(data),
         "delayed_fetches": 0,

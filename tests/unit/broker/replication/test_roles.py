@@ -262,6 +262,24 @@ class TestLost:
         assert written._replace(elr=()) == expected
         assert NODE not in written.elr
 
+    async def test_a_follower_without_room_is_in_sync_no_more_and_keeps_what_it_has(
+        self, plane: DataPlane, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        followed = state((OTHER, NODE), leader=OTHER)
+        await put(plane, followed, qbus_durability="memory", min_insync_replicas=2)
+        partition = plane.partition("orders")
+        disqualification = plane.replicas.disqualification
+        monkeypatch.setattr(disqualification, "_is_failing", lambda one: one is partition)
+        await disqualification.look()
+        assert plane.store.transactions == [], "it fails for another reason"
+        plane.disk.fill()
+        with pytest.raises(ApiError):
+            partition.log.append(batch(b"a"), 0)
+        await disqualification.look()
+        ((_, written, _),) = plane.store.states()
+        assert (written.leader, written.isr, written.elr) == (OTHER, (OTHER,), (NODE,))
+        plane.disk.empty()
+
     async def test_it_is_written_again_when_somebody_else_was_faster(
         self, plane: DataPlane
     ) -> None:
