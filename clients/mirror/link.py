@@ -91,7 +91,7 @@ class Link:
         config, now_ms = self._config, int(time.time() * 1000)
         partitions = [copy.status(now_ms) for _, copy in sorted(self._copies.items())]
         for obstacle in self._discovery.obstacles:
-            partitions += _stopped(obstacle)
+            partitions += stopped_by(obstacle)
         return LinkStatus(
             name=config.name,
             source=config.source,
@@ -240,7 +240,8 @@ class Link:
         await self._sharing.close()
 
 
-def _stopped(obstacle: Obstacle) -> list[PartitionStatus]:
+def stopped_by(obstacle: Obstacle) -> list[PartitionStatus]:
+    """The partitions that an obstacle keeps from being mirrored."""
     way = obstacle.way
     return [
         PartitionStatus(
