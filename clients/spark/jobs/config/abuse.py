@@ -74,7 +74,7 @@ class AbuseConfig(Streaming):
     repeat: bool = setting(
         False,
         rules.boolean(),
-        "Whether there is an alert for every window; else only for one that follows on one without.",
+        "Whether every such window gives an alert; else only one that follows on one without.",
     )
     candidates: int = setting(
         1000,

@@ -1,4 +1,4 @@
-"""What all pipelines are told: the ``[source]`` and ``[output]`` tables, and the top of the file."""
+"""What all pipelines are told: at the top of the file, and in tables that several of them have."""
 
 # ruff: noqa: RUF009 - `setting` gives a dataclass its fields
 

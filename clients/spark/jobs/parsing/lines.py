@@ -13,12 +13,11 @@ MALFORMED = "malformed"
 
 
 def parsed(records: DataFrame, lines: Lines) -> DataFrame:
-    """The fields of each record's value, what ``RECORD_FIELDS`` names, when it happened, and
-    whether it was malformed.
+    """The fields of each record's value, ``RECORD_FIELDS``, ``EVENT_TIME`` and ``MALFORMED``.
 
     records: with the columns ``value``, ``timestamp``, ``topic``, ``partition``.
     """
-    text = sql.rtrim(sql.col("value").try_cast("string"), sql.lit("\r\n"))
+    text = sql.make_valid_utf8(sql.rtrim(sql.col("value").cast("string"), sql.lit("\r\n")))
     if lines.format == ACCESS_LOG:
         found, is_whole = access_log.fields(text)
         happened = found.pop("time")

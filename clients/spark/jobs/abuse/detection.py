@@ -1,0 +1,126 @@
+"""From lines to alerts: sliding windows for each client, held against limits and baselines.
+
+Lines are summed up in panes as long as the slide first, so that a line is counted once however
+much windows overlap; windows are sums of panes. All of a client's windows that a test needs end in
+one *span*: the window itself, the one before it, and the past of both.
+"""
+
+import re
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as sql
+
+from ..config import AbuseConfig
+from ..config.checks import EVENT_TIME
+from ..statistics.spans import interval
+from .usage import BEFORE, NOW, Usage, usages
+from .verdict import may_be_unusual, reasons
+
+_PANE, _AT, SPAN = "pane", "at", "span"
+
+
+def alerts(lines: DataFrame, config: AbuseConfig) -> DataFrame:
+    """A row for each client and window in which it took too much, with the reasons.
+
+    lines: as :func:`~..parsing.well_formed` gives them.
+    """
+    spans = _spans(_panes(lines, config), config)
+    suspects = _suspects(spans, config)
+    judged = suspects.select(
+        "*",
+        reasons(NOW, config).alias("reasons"),
+        (sql.size(reasons(BEFORE, config)) > 0).alias("ongoing"),
+    )
+    found = judged.where(sql.size("reasons") > 0)
+    if not config.repeat:
+        found = found.where(~sql.col("ongoing"))
+    return found.select(*_columns(config))
+
+
+def _panes(lines: DataFrame, config: AbuseConfig) -> DataFrame:
+    """What each client took, slide after slide."""
+    client = sql.col(config.client).cast("string")
+    wanted = client.isNotNull()
+    if config.exempt:
+        patterns = "|".join(_pattern(glob) for glob in config.exempt)
+        wanted &= ~client.rlike(f"^(?:{patterns})$")
+    panes = (
+        lines.where(wanted)
+        .withWatermark(EVENT_TIME, interval(config.watermark))
+        .groupBy(
+            sql.window(EVENT_TIME, interval(config.slide)).alias(_PANE), client.alias("client")
+        )
+        .agg(
+            sql.count(sql.lit(1)).alias("requests"),
+            sql.coalesce(sql.sum(sql.col(config.bytes).cast("bigint")), sql.lit(0)).alias("bytes"),
+        )
+    )
+    return panes.select("client", "requests", "bytes", sql.window_time(_PANE).alias(_AT))
+
+
+def _spans(panes: DataFrame, config: AbuseConfig) -> DataFrame:
+    """For each span and client, what it took in the windows that end there."""
+    past = config.baseline.history if config.baseline.own_factor else 0
+    length = config.window + config.slide + past
+    within = panes.select(
+        "*", sql.window(_AT, interval(length), interval(config.slide)).alias(SPAN)
+    )
+    end, at = sql.col(f"{SPAN}.end"), sql.col(_AT)
+    return within.groupBy(SPAN, "client").agg(
+        *(column for usage in usages(config) for column in usage.sums(at, end))
+    )
+
+
+def _suspects(spans: DataFrame, config: AbuseConfig) -> DataFrame:
+    """The clients of each span that may be given an alert, beside what all clients took."""
+    row = sql.struct("client", *(name for usage in usages(config) for name in usage.names))
+    order = sql.struct(f"{NOW}_bytes", f"{NOW}_requests", "client")
+    suspects = sql.max_by(row, sql.when(may_be_unusual(config), order), config.candidates)
+    per_span = spans.groupBy(SPAN).agg(suspects.alias("suspects"), *_peers(config))
+    peers = [name for name in per_span.columns if name.startswith("peers_")]
+    each = per_span.select(SPAN, *peers, sql.explode("suspects").alias("row"))
+    return each.select(SPAN, *peers, "row.*")
+
+
+def _peers(config: AbuseConfig) -> list[Column]:
+    """The percentile of all clients that were active, in this window and the one before."""
+    fraction = config.baseline.peers_percentile
+    return [
+        sql.percentile_approx(
+            sql.when(sql.col(f"{which}_requests") > 0, sql.col(f"{which}_{what}")), fraction
+        ).alias(f"peers_{which}_{what}")
+        for which in (NOW, BEFORE)
+        for what in Usage.MEASURES
+    ]
+
+
+def _columns(config: AbuseConfig) -> list[Column]:
+    end = sql.col(f"{SPAN}.end")
+    seconds = config.window / 1000
+    columns = [
+        (end - sql.expr(f"interval {config.window} milliseconds")).alias("window_start"),
+        end.alias("window_end"),
+        sql.col("client"),
+        sql.col("reasons"),
+        sql.col("ongoing"),
+    ]
+    for what in Usage.MEASURES:
+        now = sql.col(f"{NOW}_{what}")
+        columns += [now.alias(what), (now / seconds).alias(f"{what}_per_second")]
+    if config.baseline.own_factor:
+        past = config.baseline.history / 1000
+        columns += [
+            (sql.col(f"{NOW}_past_{what}") / past).alias(f"own_{what}_per_second")
+            for what in Usage.MEASURES
+        ]
+    if config.baseline.peers_factor:
+        columns += [
+            (sql.col(f"peers_{NOW}_{what}") / seconds).alias(f"peers_{what}_per_second")
+            for what in Usage.MEASURES
+        ]
+    return columns
+
+
+def _pattern(glob: str) -> str:
+    """A regular expression for Java: only ``*`` and ``?`` stand for anything else."""
+    return "".join({"*": ".*", "?": "."}.get(char) or re.escape(char) for char in glob)

@@ -1,0 +1,49 @@
+"""What a client took in the windows that end in one span."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from pyspark.sql import Column
+from pyspark.sql import functions as sql
+
+from ..config import AbuseConfig
+
+NOW, BEFORE = "now", "before"
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Sums over a part of a span, between two times before its end, in milliseconds."""
+
+    MEASURES: ClassVar = ("requests", "bytes")
+
+    prefix: str
+    begin: int
+    end: int
+
+    @property
+    def names(self) -> list[str]:
+        """The columns."""
+        return [f"{self.prefix}_{what}" for what in self.MEASURES]
+
+    def sums(self, at: Column, end: Column) -> Iterator[Column]:
+        """The columns' aggregates over panes at ``at``, in a span that ends at ``end``."""
+        inside = (at >= _earlier(end, self.begin)) & (at < _earlier(end, self.end))
+        for what, name in zip(self.MEASURES, self.names, strict=True):
+            yield sql.sum(sql.when(inside, sql.col(what)).otherwise(0)).alias(name)
+
+
+def usages(config: AbuseConfig) -> list[Usage]:
+    """This window and the one before; and the past of each, where that is compared."""
+    window, slide = config.window, config.slide
+    found = [Usage(NOW, window, 0), Usage(BEFORE, window + slide, slide)]
+    if config.baseline.own_factor:
+        past = config.baseline.history
+        found.append(Usage(f"{NOW}_past", window + past, window))
+        found.append(Usage(f"{BEFORE}_past", window + slide + past, window + slide))
+    return found
+
+
+def _earlier(moment: Column, milliseconds: int) -> Column:
+    return moment - sql.expr(f"interval {milliseconds} milliseconds")

@@ -1,0 +1,51 @@
+"""Windows of lines, summarized: counts, rates, sums, percentiles, the rows with the most."""
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as sql
+
+from ..config import Statistic
+from ..config.checks import EVENT_TIME, flat
+from .aggregates import aggregates
+from .spans import interval
+
+_WINDOW = "window"
+_TOP = "top"
+
+
+def summarized(lines: DataFrame, statistic: Statistic) -> DataFrame:
+    """A row for each window and value of ``by``; with ``top``, the rows with the most and a rank.
+
+    A stream gives each row once, when the watermark says that it is complete; a batch gives all.
+
+    lines: as :func:`~..parsing.well_formed` gives them.
+    """
+    slide = statistic.slide or statistic.window
+    rows = (
+        lines.withWatermark(EVENT_TIME, interval(statistic.watermark))
+        .groupBy(
+            sql.window(EVENT_TIME, interval(statistic.window), interval(slide)).alias(_WINDOW),
+            *(sql.col(field).alias(flat(field)) for field in statistic.by),
+        )
+        .agg(*aggregates(statistic))
+    )
+    if statistic.top:
+        rows = _with_the_most(rows, statistic)
+    return rows.select(
+        sql.lit(statistic.name).alias("statistic"),
+        sql.col(f"{_WINDOW}.start").alias("window_start"),
+        sql.col(f"{_WINDOW}.end").alias("window_end"),
+        *(f"`{name}`" for name in rows.columns if name != _WINDOW),
+    )
+
+
+def _with_the_most(rows: DataFrame, statistic: Statistic) -> DataFrame:
+    """Of rows that are level, those whose groups come first in order."""
+    names = [name for name in rows.columns if name != _WINDOW]
+    order = sql.struct(
+        -sql.coalesce(sql.col(statistic.top_by).cast("double"), sql.lit(float("-inf"))),
+        *(sql.col(flat(field)) for field in statistic.by),
+    )
+    row = sql.struct(*(sql.col(name) for name in names))
+    best = rows.groupBy(_WINDOW).agg(sql.min_by(row, order, statistic.top).alias(_TOP))
+    ranked = best.select(_WINDOW, sql.posexplode(_TOP).alias("at", "row"))
+    return ranked.select(_WINDOW, (sql.col("at") + 1).alias("rank"), "row.*")
