@@ -32,6 +32,10 @@ class Arrivals:
             for part in self._consumer.poll(0.1):
                 self.values += [record.value or b"" for record in part]
 
+    def has(self, count: int) -> bool:
+        """Whether so many have arrived."""
+        return len(self.values) >= count
+
     def have(self, values: Iterable[bytes]) -> None:
         """Read until all of those are there."""
         missing = set(values)
