@@ -9,7 +9,6 @@ from typing import Protocol
 from qbus.clock import SystemClock
 from qbus.errors import ConfigError
 
-from ..admin import Admin
 from ..cluster import Cluster
 from .config import LinkConfig
 from .config.config import NEVER
@@ -33,18 +32,21 @@ class Work(Protocol):
 
 
 @asynccontextmanager
-async def admins(config: LinkConfig) -> AsyncIterator[tuple[Admin, Admin]]:
-    """Admin clients of source and target."""
-    timeout_ms = config.transfer.request_timeout_ms
-    async with (
-        Admin(
-            config.source_bootstrap, client_id=_CLIENT_ID, request_timeout_ms=timeout_ms
-        ) as source,
-        Admin(
-            config.target_bootstrap, client_id=_CLIENT_ID, request_timeout_ms=timeout_ms
-        ) as target,
-    ):
+async def clusters(config: LinkConfig) -> AsyncIterator[tuple[Cluster, Cluster]]:
+    """Source and target, once it is known that they are not one and the same.
+
+    Raises :class:`~qbus.errors.ConfigError`, or :class:`~qbus.errors.ApiError` where one of them
+    cannot be reached.
+    """
+    timeout = config.transfer.request_timeout_ms / 1000
+    source = Cluster(config.source_bootstrap, _CLIENT_ID, timeout)
+    target = Cluster(config.target_bootstrap, _CLIENT_ID, timeout)
+    try:
+        await check_apart(config, source, target)
         yield source, target
+    finally:
+        await source.close()
+        await target.close()
 
 
 @dataclass(frozen=True)
@@ -79,8 +81,7 @@ async def session(config: LinkConfig) -> AsyncIterator[Session]:
     Raises :class:`~qbus.errors.QbusError`: source and target are one cluster, one of them cannot be
     reached, or the target is no Qbus and ``fallback.reproduce`` is ``never``.
     """
-    async with admins(config) as (source, target):
-        await check_apart(config, source, target)
+    async with clusters(config) as (source, target):
         if not await takes_mirrors(target, config.source):
             if config.fallback.reproduce == NEVER:
                 raise ConfigError(
@@ -89,17 +90,10 @@ async def session(config: LinkConfig) -> AsyncIterator[Session]:
                 )
             yield Session(Reproduction(config, source, target), None)
             return
+        link = Link(config, source, target)
+        if not config.groups.enabled:
+            yield Session(link, None)
+            return
         carrier = GroupCarrier(config, source, target)
         interval_s = config.groups.interval_ms / 1000
-        schedule = GroupSchedule(carrier, interval_s, SystemClock())
-        timeout = config.transfer.request_timeout_ms / 1000
-        clusters = [
-            Cluster(bootstrap, _CLIENT_ID, timeout)
-            for bootstrap in (config.source_bootstrap, config.target_bootstrap)
-        ]
-        try:
-            link = Link(config, *clusters)
-            yield Session(link, schedule if config.groups.enabled else None)
-        finally:
-            for cluster in clusters:
-                await cluster.close()
+        yield Session(link, GroupSchedule(carrier, interval_s, SystemClock()))

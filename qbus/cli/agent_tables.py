@@ -3,13 +3,12 @@
 from typing import TYPE_CHECKING, Any
 
 from .output import table
+from .sizes import size
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
 Document = dict[str, Any]
-
-_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
 def status_table(statuses: list[Document]) -> "RenderableType":
@@ -116,12 +115,3 @@ def _files(document: Document) -> "RenderableType":
     left_out = document["files_left_out"]
     rest = [Text(f"{left_out} more files are doing better than these.")] if left_out else []
     return Group(files, *rest)
-
-
-def size(count: float) -> str:
-    """Bytes, for people."""
-    for unit in _UNITS:
-        if count < 1024 or unit == _UNITS[-1]:
-            break
-        count /= 1024
-    return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"

@@ -1,6 +1,5 @@
 """The clients of a link that produces records anew."""
 
-from ...cluster import Cluster
 from ...consumer import Consumer
 from ...group.callbacks import Callback
 from ...producer import Producer
@@ -12,7 +11,7 @@ _HEARTBEATS = 3
 
 
 class Clients:
-    """``consumer`` reads at the source, ``producer`` writes to the target, ``target`` reads there.
+    """``consumer`` reads at the source, ``producer`` writes to the target.
 
     Only what transactions have committed is read: their markers cannot be produced anew.
     """
@@ -46,9 +45,6 @@ class Clients:
             request_timeout_ms=transfer.request_timeout_ms,
             client_id=_CLIENT_ID,
         )
-        self.target = Cluster(
-            config.target_bootstrap, _CLIENT_ID, transfer.request_timeout_ms / 1000
-        )
 
     async def close(self) -> None:
         """Leave the group, and close the connections."""
@@ -56,4 +52,3 @@ class Clients:
             await self.consumer.close(commit=False)
         finally:
             await self.producer.close(0)
-            await self.target.close()

@@ -12,6 +12,7 @@ from qbus.clock import SystemClock
 from qbus.errors import QbusError
 
 from ...admin import Admin
+from ...cluster import Cluster
 from ...types import EARLIEST, LATEST, OffsetAndMetadata, PartitionRecords, TopicPartition
 from ..config import LinkConfig
 from ..status import LinkStatus
@@ -20,7 +21,7 @@ from ..ways import Way
 from .clients import Clients
 from .copy import Copy
 from .resuming import find_resume
-from .stamp import stamped
+from .stamp import origin_of, stamped
 from .topics import prepare
 
 _log = logging.getLogger(__name__)
@@ -32,10 +33,11 @@ _LOOK_S = 1.0
 class Reproduction:
     """Runs one link to a target that is no Qbus, as :class:`~qbus.clients.mirror.link.Link`."""
 
-    def __init__(self, config: LinkConfig, source: Admin, target: Admin) -> None:
+    def __init__(self, config: LinkConfig, source: Cluster, target: Cluster) -> None:
         self._config = config
         self._source = source
         self._target = target
+        self._admin = Admin.over(source)
         self._clock = SystemClock()
         self._throttle = Throttle(config.rate_limit_bytes, self._clock.monotonic())
         self._ways: dict[str, Way] = {}
@@ -103,7 +105,7 @@ class Reproduction:
     async def _look(self) -> None:
         """See how long the logs of the source are, and commit how far the target is."""
         copies = {where: copy for where, copy in self._copies.items() if not copy.is_stopped}
-        ends = await self._source.list_offsets(dict.fromkeys(copies, LATEST))
+        ends = await self._admin.list_offsets(dict.fromkeys(copies, LATEST))
         for where, found in ends.items():
             copies[where].source_end = max(copies[where].source_end, found.offset)
         await self._commit()
@@ -113,7 +115,7 @@ class Reproduction:
         copy = self._copies.get(where)
         if copy is None or copy.is_stopped:
             return
-        origin = self._origin(found.topic)
+        origin = origin_of(self._config.source, found.topic)
         records = found.records
         delivery = await self._clients.producer.send_many(
             copy.target.topic,
@@ -150,13 +152,15 @@ class Reproduction:
         if not partitions:
             return
         group = self._config.group
-        starts = await self._source.list_offsets(dict.fromkeys(partitions, EARLIEST))
-        ends = await self._source.list_offsets(dict.fromkeys(partitions, LATEST))
-        committed = await self._source.committed_offsets(group, partitions)
+        starts = await self._admin.list_offsets(dict.fromkeys(partitions, EARLIEST))
+        ends = await self._admin.list_offsets(dict.fromkeys(partitions, LATEST))
+        committed = await self._admin.committed_offsets(group, partitions)
         for where in partitions:
             target = TopicPartition(self._ways[where.topic].target_topic, where.partition)
             copy = self._copies[where] = Copy(where, target)
-            found = await find_resume(self._clients.target, target, self._origin(where.topic))
+            found = await find_resume(
+                self._target, target, origin_of(self._config.source, where.topic)
+            )
             known = committed[where].offset if where in committed else None
             at = copy.place(found, known, starts[where].offset, ends[where].offset)
             if copy.error is not None:
@@ -180,6 +184,3 @@ class Reproduction:
                 await self._commit()
         finally:
             await self._clients.close()
-
-    def _origin(self, topic: str) -> bytes:
-        return f"{self._config.source}.{topic}".encode()

@@ -13,6 +13,11 @@ ORIGIN = "qbus-origin"
 OFFSET = "qbus-offset"
 
 
+def origin_of(idc: str, topic: str) -> bytes:
+    """What the records of a topic of an IDC have as their origin."""
+    return f"{idc}.{topic}".encode()
+
+
 def stamped(headers: Headers, origin: bytes, offset: int) -> Sequence[tuple[str, bytes | None]]:
     """``headers`` with those of a copy behind them."""
     return (*headers, (ORIGIN, origin), (OFFSET, b"%d" % offset))

@@ -6,11 +6,12 @@ from dataclasses import dataclass, field
 from qbus.errors import ApiError, ErrorCode
 
 from ...admin import Admin
+from ...cluster import Cluster
 from ...errors import PartialFailure
 from ...outcomes import each
 from ...types import LATEST, TopicPartition
 from ..config import LinkConfig
-from ..looking import topics_of
+from ..topics import read_topics
 from .counterparts import counterparts
 from .plan import Offsets, plan, translate
 
@@ -39,10 +40,11 @@ class CarriedGroup:
 class GroupCarrier:
     """Carries offsets from ``source`` to ``target``."""
 
-    def __init__(self, config: LinkConfig, source: Admin, target: Admin) -> None:
+    def __init__(self, config: LinkConfig, source: Cluster, target: Cluster) -> None:
         self._config = config
-        self._source = source
-        self._target = target
+        self._clusters = source, target
+        self._source = Admin.over(source)
+        self._target = Admin.over(target)
 
     async def carry(
         self, groups: Iterable[str] | None = None, *, backwards: bool = False
@@ -72,8 +74,9 @@ class GroupCarrier:
         ]
 
     async def _counterparts(self) -> dict[str, str]:
-        here, there = await topics_of(self._source), await topics_of(self._target)
-        return counterparts(self._config.source, here, self._config.target, there)
+        here, there = [await read_topics(cluster) for cluster in self._clusters]
+        config = self._config
+        return counterparts(config.source, here.values(), config.target, there.values())
 
     async def _selected(self) -> list[str]:
         listed = await self._source.list_groups()

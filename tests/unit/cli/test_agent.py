@@ -8,8 +8,8 @@ from click.testing import CliRunner, Result
 
 from qbus.agent.config import parse
 from qbus.cli.agent_start import from_paths
-from qbus.cli.agent_tables import size
 from qbus.cli.root import qbus
+from qbus.cli.sizes import size
 
 GOOD = 'bootstrap = "h:9"\ntopic = "t"\n[[source]]\npaths = ["/a.log"]\n'
 

@@ -1,0 +1,132 @@
+"""`qbus mirror`: run, status, groups, config."""
+
+from typing import Any
+
+import click
+
+from ..lazy import OrderedGroup
+from ..options import json_option, watch_option
+from .config import config
+from .options import mirror_options, selected
+
+
+@click.group(cls=OrderedGroup)
+def mirror() -> None:
+    """Copy topics from other IDCs: the same batches, at the same offsets.
+
+    Topic `orders` of IDC a becomes `a.orders` at the target.
+    """
+
+
+@mirror.command()
+@mirror_options
+@click.option(
+    "--name",
+    metavar="NAME",
+    help="What this process is called, of several that share a link. Default: host and pid.",
+)
+@click.option("--metrics-listen", metavar="HOST:PORT", help="Serve Prometheus metrics there.")
+@click.option(
+    "--log-level",
+    type=click.Choice(["debug", "info", "warning", "error"]),
+    default="info",
+    show_default=True,
+)
+@click.option("--json", "as_json", is_flag=True, help="Log JSON objects.")
+@click.pass_context
+def run(
+    context: click.Context,
+    /,
+    *,
+    name: str | None,
+    metrics_listen: str | None,
+    log_level: str,
+    as_json: bool,
+    **stated: Any,
+) -> None:
+    """Mirror until SIGTERM or Ctrl-C, which let it finish what is under way.
+
+    Without any configuration: --source, --target and --topics. Else --config FILE, which SIGHUP has
+    read again, or --zookeeper and --link, which are followed live. Any number of processes may run
+    the same link: they share out its partitions. The log goes to stderr.
+    """
+    import os
+    import socket
+
+    from qbus.clients.mirror.daemon import RunOptions
+    from qbus.clients.mirror.daemon import run as run_mirror
+    from qbus.logs import configure
+
+    from ..daemons import metrics_address, zookeeper_address
+    from .start import to_toml
+
+    said = selected(**stated)
+    is_central = said.link is not None
+    options = RunOptions(
+        process=name or f"{socket.gethostname()}-{os.getpid()}",
+        text=to_toml(said) if said.target is not None else None,
+        file=said.config_file,
+        zookeeper=zookeeper_address(said.zookeeper) if is_central else None,
+        link=said.link or "",
+        metrics=metrics_address(metrics_listen),
+    )
+    configure("json" if as_json else "human", log_level)
+    context.exit(run_mirror(options))
+
+
+@mirror.command()
+@mirror_options
+@watch_option
+@json_option
+def status(*, watch: bool | None, as_json: bool, **stated: Any) -> None:
+    """Show how far the target is behind its sources: by topic and partition.
+
+    Asked of the clusters themselves, whether a mirror runs or not; with --zookeeper and --link also
+    what the processes that run the link tell of themselves.
+    """
+    from ..running import run_to_end
+    from ..watching import is_watched
+    from .status import show_status
+
+    run_to_end(
+        show_status(selected(**stated), watch=is_watched(watch, as_json=as_json), as_json=as_json)
+    )
+
+
+@mirror.command()
+@mirror_options
+@click.option(
+    "--group",
+    "groups",
+    multiple=True,
+    metavar="GROUP",
+    help="Only this one; may be repeated. Default: those that the configuration selects.",
+)
+@click.option(
+    "--once/--repeat",
+    default=True,
+    help="Once, which is the default, or again at each interval of the configuration.",
+)
+@click.option(
+    "--backwards",
+    is_flag=True,
+    help="Set groups back that are further at the target than at the source.",
+)
+@json_option
+def groups(
+    *, groups: tuple[str, ...], once: bool, backwards: bool, as_json: bool, **stated: Any
+) -> None:
+    """Carry the offsets that groups have committed over to the target, now.
+
+    A group goes on at the target where it was at the source, but never ahead of the data, and never
+    backwards unless told to. Groups that have members at the target are left alone.
+    """
+    from ..running import run_to_end
+    from .groups import carry_groups
+
+    run_to_end(
+        carry_groups(selected(**stated), groups, once=once, backwards=backwards, as_json=as_json)
+    )
+
+
+mirror.add_command(config)

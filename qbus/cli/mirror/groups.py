@@ -1,0 +1,58 @@
+"""`qbus mirror groups`: carrying offsets over, on request."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from qbus.clients.mirror.config import LinkConfig, links
+from qbus.clients.mirror.groups import GroupCarrier
+from qbus.clients.mirror.session import clusters
+from qbus.clients.mirror.target import takes_mirrors
+
+from ..failures import Failure
+from ..output import emit
+from .options import Selected
+from .start import configuration
+from .tables import carried_table
+
+Document = dict[str, Any]
+
+
+async def carry_groups(
+    stated: Selected, groups: Sequence[str], *, once: bool, backwards: bool, as_json: bool
+) -> None:
+    """Carry them over each link, and print what came of each."""
+    config = await configuration(stated)
+    while True:
+        carried = [
+            found
+            for link in links(config)
+            for found in await _carry(link, groups, backwards=backwards)
+        ]
+        emit(carried, carried_table, as_json=as_json)
+        if once:
+            return
+        await asyncio.sleep(config.groups.interval_ms / 1000)
+
+
+async def _carry(config: LinkConfig, groups: Sequence[str], *, backwards: bool) -> list[Document]:
+    async with clusters(config) as (source, target):
+        if not await takes_mirrors(target, config.source):
+            raise Failure(
+                f"{config.name}: the target is no Qbus. Records have other offsets there, so that"
+                " groups cannot be carried over."
+            )
+        carrier = GroupCarrier(config, source, target)
+        carried = await carrier.carry(groups or None, backwards=backwards)
+    return [
+        {
+            "link": config.name,
+            "group": one.group,
+            "skipped": one.skipped,
+            "offsets": [
+                {"topic": topic, "partition": partition, "offset": offset}
+                for (topic, partition), offset in sorted(one.offsets.items())
+            ],
+        }
+        for one in carried
+    ]

@@ -1,0 +1,116 @@
+"""Which mirror a command is about: said on the command line, in a file, or in ZooKeeper."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple, ParamSpec
+
+import click
+
+from ..agent_options import zookeeper
+
+P = ParamSpec("P")
+
+
+class Idc(NamedTuple):
+    """An IDC and its brokers, as ``name=host:port,...``."""
+
+    name: str
+    bootstrap: str
+
+
+class Selected(NamedTuple):
+    """What was said about which mirror it is."""
+
+    sources: tuple[Idc, ...]
+    target: Idc | None
+    topics: tuple[str, ...]
+    exclude: tuple[str, ...]
+    relay: bool
+    config_file: Path | None
+    zookeeper: str | None
+    link: str | None
+
+
+def idc(text: str) -> Idc:
+    """Read ``NAME=HOST:PORT,...``."""
+    name, equals, bootstrap = text.partition("=")
+    if not equals or not name.strip() or not bootstrap.strip():
+        raise click.BadParameter(f"{text!r} is not of the form NAME=HOST:PORT,...")
+    return Idc(name.strip(), bootstrap.strip())
+
+
+zookeeper_option = click.option(
+    "--zookeeper",
+    type=zookeeper,
+    metavar="HOST:PORT,.../CHROOT",
+    envvar="QBUS_ZOOKEEPER",
+    show_envvar=True,
+    help="Where the mirrors have their configuration and status.",
+)
+
+_OPTIONS = (
+    click.option(
+        "--source",
+        "sources",
+        type=idc,
+        multiple=True,
+        metavar="IDC=HOST:PORT,...",
+        help="An IDC to mirror, and its brokers; may be repeated.",
+    ),
+    click.option("--target", type=idc, metavar="IDC=HOST:PORT,...", help="The IDC to mirror into."),
+    click.option(
+        "--topics",
+        multiple=True,
+        metavar="PATTERN",
+        help="Topics of the sources: a name, or a regular expression for whole names; may be"
+        " repeated.",
+    ),
+    click.option("--exclude", multiple=True, metavar="PATTERN", help="Leave out; may be repeated."),
+    click.option(
+        "--relay/--no-relay",
+        default=True,
+        help="Whether to take from the sources what they mirror themselves. Default: yes.",
+    ),
+    click.option(
+        "--config",
+        "config_file",
+        type=click.Path(dir_okay=False, path_type=Path),
+        metavar="FILE",
+        help="A configuration in TOML, instead of the options above.",
+    ),
+    zookeeper_option,
+    click.option(
+        "--link", metavar="NAME", help="Whose configuration to take from ZooKeeper, instead."
+    ),
+)
+
+
+def mirror_options(function: Callable[P, None]) -> Callable[P, None]:
+    """Give a command the options that say which mirror it is about."""
+    for option in reversed(_OPTIONS):
+        function = option(function)
+    return function
+
+
+def selected(
+    sources: tuple[Idc, ...],
+    target: Idc | None,
+    topics: tuple[str, ...],
+    exclude: tuple[str, ...],
+    relay: bool,
+    config_file: Path | None,
+    zookeeper: str | None,
+    link: str | None,
+) -> Selected:
+    """What was said, once it makes sense; else a usage error."""
+    stated = bool(sources or target or topics or exclude)
+    if sum([stated, config_file is not None, link is not None]) != 1:
+        raise click.UsageError(
+            "Name --source, --target and --topics, or --config, or --zookeeper and --link: one of"
+            " them."
+        )
+    if stated and not (sources and target and topics):
+        raise click.UsageError("--source, --target and --topics go together.")
+    if link is not None and zookeeper is None:
+        raise click.UsageError("--link needs --zookeeper.")
+    return Selected(sources, target, topics, exclude, relay, config_file, zookeeper, link)

@@ -1,0 +1,123 @@
+"""How documents about mirrors look to people."""
+
+from typing import TYPE_CHECKING, Any
+
+from ..output import table
+from ..sizes import size
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+Document = dict[str, Any]
+
+
+def status_tables(document: Document) -> "RenderableType":
+    """A line for each partition of each link, the processes that run them, and what is wrong."""
+    from rich.console import Group
+
+    links, processes = document["links"], document["processes"]
+    rows = [_row(link, one) for link in links for one in link["partitions"]]
+    partitions = table(
+        "LINK",
+        "TOPIC",
+        "TARGET TOPIC",
+        "#PARTITION",
+        "STATE",
+        "#SOURCE END",
+        "#TARGET END",
+        "#LAG",
+        "#LAG BYTES",
+        "#LAG SECONDS",
+        rows=rows,
+    )
+    parts: list[RenderableType] = [partitions if rows else "Nothing is mirrored."]
+    if processes:
+        parts.append(_processes(processes))
+    parts += [trouble for link in links for trouble in _troubles(link)]
+    parts += [trouble for process in processes for trouble in _of_process(process)]
+    return Group(*parts)
+
+
+def carried_table(carried: list[Document]) -> "RenderableType":
+    """A line for each offset that was committed, and for each group that was left alone."""
+    rows = []
+    for one in carried:
+        head = [one["link"], one["group"]]
+        rows += [[*head, at["topic"], at["partition"], at["offset"], None] for at in one["offsets"]]
+        if one["skipped"] is not None:
+            rows.append([*head, None, None, None, one["skipped"]])
+    if not rows:
+        return "Every group is where it should be."
+    return table("LINK", "GROUP", "TOPIC", "#PARTITION", "#OFFSET", "LEFT ALONE", rows=rows)
+
+
+def _row(link: Document, one: Document) -> list[object]:
+    lag_bytes, lag_s = one["lag_bytes"], one["lag_seconds"]
+    return [
+        link["name"],
+        one["topic"],
+        one["target_topic"],
+        one["partition"],
+        one["state"],
+        _offset(one["source_end"]),
+        _offset(one["target_end"]),
+        one["lag_records"],
+        None if lag_bytes is None else size(lag_bytes),
+        None if lag_s is None else f"{lag_s:.1f}",
+    ]
+
+
+def _offset(offset: int) -> int | None:
+    return None if offset < 0 else offset
+
+
+def _processes(processes: list[Document]) -> "RenderableType":
+    return table(
+        "PROCESS",
+        "LINK",
+        "#PARTITIONS",
+        "#RECORDS",
+        "#BYTES",
+        "#GROUP OFFSETS",
+        "CONFIGURATION",
+        rows=(
+            [
+                process["process"],
+                link["name"],
+                link["totals"]["partitions"],
+                link["totals"]["records"],
+                size(link["totals"]["bytes"]),
+                link["groups"]["offsets"],
+                f"v{process['configuration']['version']}",
+            ]
+            for process in processes
+            for link in process["links"]
+        ),
+    )
+
+
+def _troubles(link: Document) -> list[str]:
+    troubles = [] if link["error"] is None else [f"{link['name']}: {link['error']}"]
+    if link["reproduces"]:
+        troubles.append(
+            f"{link['name']}: the target is no Qbus: records are produced anew, at offsets of their"
+            " own; offsets here are those of the source"
+        )
+    return troubles + [
+        f"{link['name']}: {one['topic']}-{one['partition']}: {one['error']}"
+        for one in link["partitions"]
+        if one["error"] is not None
+    ]
+
+
+def _of_process(process: Document) -> list[str]:
+    name, configuration = process["process"], process["configuration"]
+    troubles = [
+        f"{name}: {link['name']}: {error}"
+        for link in process["links"]
+        for error in (link["error"], link["groups"]["error"])
+        if error is not None
+    ]
+    if configuration["reason"] is not None:
+        troubles.append(f"{name}: the configuration: {configuration['reason']}")
+    return troubles
