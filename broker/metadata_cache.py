@@ -62,6 +62,9 @@ Subscriber = Callable[[Sequence[Event]], Awaitable[None] | None]
 class MetadataCache:
     """Topics, brokers and configuration as of the last change that was applied.
 
+    ``doubted`` are the partitions, by topic and index, of which this broker does not know any more
+    whether it still leads them (:mod:`qbus.broker.replication.doubts`).
+
     Read ``topics`` (by name), ``topics_by_id``, ``brokers`` (by id), ``controller_id`` and
     ``cluster`` freely, from the event loop; ``config`` gets what is configured dynamically for this
     broker. Brokers and controllers go without a word when their sessions end, so those are watched.
@@ -79,6 +82,7 @@ class MetadataCache:
         self.topics: Mapping[str, Topic] = MappingProxyType(self._topics)
         self.topics_by_id: Mapping[bytes, Topic] = MappingProxyType(self._by_id)
         self.cluster = Cluster()
+        self.doubted: set[tuple[str, int]] = set()
         self._effective: dict[str, TopicConfig] = {}
         self._collisions: dict[str, str] = {}
         self._subscribers: list[Subscriber] = []

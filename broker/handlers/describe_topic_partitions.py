@@ -83,7 +83,7 @@ def _describe(
 ) -> DescribeTopicPartitionsResponseTopic:
     partitions = []
     for index, partition in enumerate(page, first):
-        error, leader, offline = view(partition, broker.metadata.brokers)
+        error, leader, offline = view(broker.metadata, topic, index)
         last = partition.last_in_sync
         partitions.append(
             DescribeTopicPartitionsResponsePartition(

@@ -19,7 +19,7 @@ _LED_OTHERWISE = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOC
 
 
 class Leader(NamedTuple):
-    """The leader of a partition; -1 and -1 when nobody leads it who lives."""
+    """The leader of a partition; -1 and -1 when nobody leads it who lives, or that is in doubt."""
 
     id: int
     epoch: int
@@ -33,7 +33,7 @@ def leader_of(metadata: MetadataCache, topic: str | bytes, index: int) -> Leader
     if known is None or not 0 <= index < len(known.partitions):
         return Leader(-1, -1)
     info = known.partitions[index]
-    if info.leader not in metadata.brokers:
+    if info.leader not in metadata.brokers or (known.name, index) in metadata.doubted:
         return Leader(-1, -1)
     return Leader(info.leader, info.leader_epoch)
 

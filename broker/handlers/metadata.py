@@ -141,10 +141,9 @@ def _refuse(name: str | None, topic_id: bytes, code: ErrorCode) -> MetadataRespo
 
 
 def _describe(broker: "Broker", topic: Topic) -> MetadataResponseTopic:
-    live = broker.metadata.brokers
     partitions = []
     for index, partition in enumerate(topic.partitions):
-        error, leader, offline = view(partition, live)
+        error, leader, offline = view(broker.metadata, topic, index)
         partitions.append(
             MetadataResponsePartition(
                 error_code=error,

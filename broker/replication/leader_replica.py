@@ -35,8 +35,8 @@ class Session:
 class LeaderReplica(FollowerReplica):
     """What can be led here as well as followed, though not at once.
 
-    ``error`` is what requests to its leader get here at the moment: NONE while it is led here; then
-    ``followers`` says what is known of the others. Bytes and messages are counted since the start,
+    ``error`` is what requests to its leader get here at the moment: NONE while it is led here, and
+    that is not in doubt. While it is led here ``followers`` says what is known of the others. Bytes and messages are counted since the start,
     those for followers apart from those for clients.
     """
 
@@ -165,6 +165,29 @@ class LeaderReplica(FollowerReplica):
             return False
         self.advance()
         return True
+
+    def may_be_deposed(self, asked_since: float) -> bool:
+        """Whether others may lead it by now: some could, and none has followed here since then."""
+        if self.followers is None:
+            return False
+        state = self.followers.state
+        could_lead = {*state.isr, *state.elr} - {self.leader_id}
+        return bool(could_lead) and all(
+            watcher.asked_at < asked_since for watcher in self.replica_watchers
+        )
+
+    def doubt(self) -> None:
+        """Serve nobody as its leader until it is known again who leads it."""
+        if self.followers is not None and not self.error:
+            self.error = ErrorCode.NOT_LEADER_OR_FOLLOWER
+            self._acks.refuse(self._after_append)
+            self._tell_all()
+
+    def trust(self) -> None:
+        """Serve again as its leader, if it is led here."""
+        if self.followers is not None and self.error is ErrorCode.NOT_LEADER_OR_FOLLOWER:
+            self.error = ErrorCode.NONE
+            self._tell_all()
 
     def told_start(self, replica: int, offset: int) -> None:
         """A follower's log starts at ``offset``."""

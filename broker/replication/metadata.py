@@ -22,6 +22,10 @@ class Metadata(Protocol):
     def topics_by_id(self) -> Mapping[bytes, Topic]:
         """The same, by id."""
 
+    @property
+    def doubted(self) -> set[tuple[str, int]]:
+        """The partitions that may be led elsewhere by now, although this broker last led them."""
+
     def subscribe(self, subscriber: Subscriber) -> None:
         """Tell ``subscriber`` what becomes different, and wait for what it returns."""
 

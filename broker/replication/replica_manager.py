@@ -14,6 +14,7 @@ from ..log import Log, LogManager
 from ..metrics import Metrics
 from ..purgatory import Purgatory
 from .disqualification import Disqualification
+from .doubts import Doubts
 from .flusher import Flusher
 from .hosting import NOTHING, Hosting
 from .isr_changes import IsrChanges
@@ -64,9 +65,15 @@ class ReplicaManager:
         self.disqualification = Disqualification(
             node_id, store, metadata, hosting, self._fetchers.is_failing
         )
+        session_s = config.zookeeper_session_timeout_ms / 1000
+        fetch_wait_s = config.replica_fetch_wait_max_ms / 1000
+        self.doubts = Doubts(metadata, hosting, clock, session_s, fetch_wait_s)
         repair = partial(self._fetchers.repair, hosting)
         disqualify = self.disqualification.look
-        self._upkeep = Upkeep(config, hosting, logs, clock, hosting.retry, disqualify, repair)
+        doubt = self.doubts.look
+        self._upkeep = Upkeep(
+            config, hosting, logs, clock, hosting.retry, disqualify, repair, doubt
+        )
 
     async def start(self) -> None:
         """Open the partitions of the metadata, which is loaded already, and follow it."""
@@ -133,6 +140,7 @@ class ReplicaManager:
 
     def _on_store_state(self, state: SessionState) -> None:
         self._session.is_suspended = state is not SessionState.CONNECTED
+        self.doubts.on_state(state)
         if not self._session.is_suspended:
             for partition in self._hosting:
                 partition.advance()

@@ -60,6 +60,11 @@ class FollowedPartition:
         partition = self.partition
         return partition is None or self.wanted.fetch_offset >= partition.log.log_end_offset
 
+    @property
+    def asked_at(self) -> float:
+        """When the follower asked last, for whatever of its session."""
+        return self._session.asked_at
+
     def watch(self, partition: Partition | None) -> None:
         """Hear of what becomes different in ``partition``, which is the one of this key now."""
         if partition is not self.partition:

@@ -40,11 +40,13 @@ class Upkeep:
         retry: Work,
         disqualify: Work,
         repair: Work,
+        doubt: Work,
     ) -> None:
         """``partitions`` is iterated anew each time.
 
         ``retry`` opens what could not be opened, ``disqualify`` says of what is held here that it
-        is lost, ``repair`` replaces what went bad by what other replicas have.
+        is lost, ``repair`` replaces what went bad by what other replicas have, ``doubt`` stops to
+        lead what others may lead.
         """
         self._config = config
         self._partitions = partitions
@@ -53,6 +55,7 @@ class Upkeep:
         self._retry = retry
         self._disqualify = disqualify
         self._repair = repair
+        self._doubt = doubt
         self._high_watermarks: dict[TopicPartition, int] = {}
         self._stopping = False
         self._tasks: list[asyncio.Task[None]] = []
@@ -69,6 +72,7 @@ class Upkeep:
             (_SLOW_TICK_S, self._retry),
             (_TICK_S, self._disqualify),
             (_SLOW_TICK_S, self._repair),
+            (_TICK_S, self._doubt),
             (_TICK_S, self._threaded(self.scrub)),
             (_SLOW_TICK_S, self._threaded(logs.empty_trash)),
             (config.log_retention_check_interval_ms / 1000, self._threaded(self.apply_retention)),

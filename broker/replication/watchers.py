@@ -16,6 +16,10 @@ class Watcher(Protocol):
 class ReplicaWatcher(Protocol):
     """A follower on another broker, as its leader's partition sees it. The same rule holds."""
 
+    @property
+    def asked_at(self) -> float:
+        """When it asked last, a monotonic time."""
+
     def appended(self, size: int) -> None:
         """``size`` more bytes are in the log."""
 

@@ -4,6 +4,7 @@ import time
 
 import pytest
 
+from tests.support.cluster_view import View
 from tests.support.namespaces import Network
 from tests.support.waiting import wait_until
 
@@ -79,6 +80,13 @@ def test_a_leader_is_cut_from_zookeeper(
     network.cut(str(leader), zookeeper)
     run.wait_deposed(leader)
     run.wait_served()
+    itself = View({leader: run.cluster.brokers[leader]})
+
+    def has_understood() -> bool:
+        told = itself.partitions(run.topic).values()
+        return bool(told) and all(one.leader_id != leader for one in told)
+
+    wait_until(has_understood, "a leader that takes itself for none any more", SESSION + 30)
     run.conclude()
 
 
