@@ -4,7 +4,7 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -35,6 +35,21 @@ def fetched(folder: str, artifacts: Iterable[Artifact]) -> Path:
     if not jars.is_dir():
         _fetch(jars, artifacts)
     return jars
+
+
+def fetched_first(choices: Mapping[str, Iterable[Artifact]]) -> Path:
+    """As :func:`fetched`, the first that is there or can be had: artifacts by folder.
+
+    What is there already goes before what would have to be fetched.
+    """
+    kept = [folder for folder in choices if (_cache_root() / folder).is_dir()]
+    reason = Unavailable("nothing to fetch")
+    for folder in kept or choices:
+        try:
+            return fetched(folder, choices[folder])
+        except Unavailable as unavailable:
+            reason = unavailable
+    raise reason
 
 
 def _cache_root() -> Path:

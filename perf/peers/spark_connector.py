@@ -1,10 +1,9 @@
 """Spark's own Kafka connector from Maven Central: the format ``kafka``, which needs four jars."""
 
-from collections.abc import Iterator
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 
-from perf.peers.maven import Artifact, Unavailable, fetched
+from perf.peers.maven import Artifact, Unavailable, fetched_first
 
 #: What Maven Central holds whole, where it lacks the connector of Spark's own version: the newest
 #: connector, and the newest of its parts that obtains tokens, which nothing here needs.
@@ -31,19 +30,19 @@ def jars() -> str:
         spark = version("pyspark")
     except PackageNotFoundError:
         raise Unavailable("pyspark is not installed") from None
-    try:
-        directory = fetched(f"spark-kafka-{spark}", _connector(spark, spark))
-    except Unavailable:
-        directory = fetched(f"spark-kafka-{_CONNECTOR}", _connector(_CONNECTOR, _TOKENS))
+    choices = {
+        f"spark-kafka-{spark}": _connector(spark, spark),
+        f"spark-kafka-{_CONNECTOR}": _connector(_CONNECTOR, _TOKENS),
+    }
+    directory = fetched_first(choices)
     return ",".join(str(jar) for jar in sorted(directory.glob("*.jar")))
 
 
-def _connector(connector: str, tokens: str) -> Iterator[Artifact]:
+def _connector(connector: str, tokens: str) -> list[Artifact]:
     """The jars that Spark does not have itself."""
-    for group, name, number in (
-        ("org.apache.spark", "spark-sql-kafka-0-10_2.13", connector),
-        ("org.apache.spark", "spark-token-provider-kafka-0-10_2.13", tokens),
-        ("org.apache.kafka", "kafka-clients", _KAFKA_CLIENTS),
-        ("org.apache.commons", "commons-pool2", _POOL),
-    ):
-        yield Artifact(group, name, number, is_alone=True)
+    return [
+        Artifact("org.apache.spark", "spark-sql-kafka-0-10_2.13", connector, is_alone=True),
+        Artifact("org.apache.spark", "spark-token-provider-kafka-0-10_2.13", tokens, is_alone=True),
+        Artifact("org.apache.kafka", "kafka-clients", _KAFKA_CLIENTS, is_alone=True),
+        Artifact("org.apache.commons", "commons-pool2", _POOL, is_alone=True),
+    ]
