@@ -57,7 +57,7 @@ class Arrivals:
 
 
 def check(arrived: Sequence[bytes], written: Mapping[int, Sequence[bytes]]) -> int:
-    """Fail unless all lines arrived, as they are, each file's in order; how many came again.
+    """Fail unless all lines arrived, as they are, each file's in order; the bytes that came again.
 
     Who ships a file again begins somewhere, and goes on from there: what came before may be
     repeated, nothing may be passed over.
@@ -75,7 +75,7 @@ def check(arrived: Sequence[bytes], written: Mapping[int, Sequence[bytes]]) -> i
             assert value == lines[number], "a line is not as it was written"
             assert number <= reached, f"file {generation}: line {reached} is passed over"
             if number < reached:
-                repeated += 1
+                repeated += len(value) + 1
                 assert number == previous + 1 or number < previous + 1, "repeated, but not in order"
             previous = number
             reached = max(reached, number + 1)
