@@ -1,7 +1,6 @@
 """One connection to a broker: requests go out as they come, answers come back in that order."""
 
 import asyncio
-import os
 from collections.abc import Mapping
 from typing import Any, Self
 
@@ -13,6 +12,7 @@ from qbus.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsRespo
 from .dial import dial
 from .errors import ConnectionFailed, check
 from .frames import FrameReader
+from .outbox import Outbox
 from .unanswered import Unanswered
 from .versions import SPOKEN, highest_common
 
@@ -20,7 +20,6 @@ MAX_FRAME_BYTES = 100 * 1024 * 1024
 """The largest answer that is taken, as librdkafka's ``receive.message.max.bytes``."""
 _CLOSE_TIMEOUT = 5.0
 _MAX_CORRELATION_ID = 0x7FFFFFFF
-_MAX_WRITE_PARTS = 1024  # IOV_MAX of every system in use
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -36,14 +35,12 @@ class Connection(asyncio.BufferedProtocol):
         self._client_id = client_id
         self._frames = FrameReader(MAX_FRAME_BYTES)
         self._transport: asyncio.Transport | None = None
-        self._fd = -1
+        self._outbox: Outbox | None = None
         self._unanswered = Unanswered(self.abort)
         self._correlation_id = 0
         self._versions: Mapping[int, tuple[int, int]] = {ApiKey.API_VERSIONS: (0, 3)}
         self._agreed: dict[ApiKey, int] = {}
         self._failure: ConnectionFailed | None = None
-        self._writable = asyncio.Event()
-        self._writable.set()
         self._lost = asyncio.Event()
 
     @classmethod
@@ -108,11 +105,14 @@ class Connection(asyncio.BufferedProtocol):
     async def send(self, api: ApiKey, message: Any) -> None:
         """Send a message that is not answered (Produce with ``acks=0``)."""
         self._write(api, self.version(api), message)
-        await self._writable.wait()
+        assert self._outbox is not None
+        await self._outbox.is_empty.wait()
         self._check_open()
 
     async def close(self) -> None:
         """Send what is written, then close; what is still unanswered fails."""
+        if self._outbox is not None and self.is_open:
+            self._outbox.hand_over()
         self._fail("closed")
         if self._transport is not None:
             self._transport.close()
@@ -157,23 +157,11 @@ class Connection(asyncio.BufferedProtocol):
         return self._correlation_id
 
     def _send(self, parts: list[Part]) -> None:
-        """Pass the parts to the system as they are; what it does not take is queued."""
-        assert self._transport is not None
-        written = 0
-        if not self._transport.get_write_buffer_size():
-            try:
-                written = os.writev(self._fd, parts[:_MAX_WRITE_PARTS])
-            except (BlockingIOError, InterruptedError):
-                pass
-            except OSError as error:
-                self.abort(str(error))
-                return
-        for part in parts:
-            if written >= len(part):
-                written -= len(part)
-            else:
-                self._transport.write(memoryview(part)[written:])
-                written = 0
+        assert self._outbox is not None
+        try:
+            self._outbox.send(parts)
+        except OSError as error:
+            self.abort(str(error))
 
     def _check_open(self) -> None:
         if self._failure is not None:
@@ -182,7 +170,8 @@ class Connection(asyncio.BufferedProtocol):
     def _fail(self, reason: str) -> None:
         if self._failure is None:
             self._failure = ConnectionFailed(f"{self._name}: {reason}")
-            self._writable.set()
+            if self._outbox is not None:
+                self._outbox.clear()
             self._unanswered.fail(str(self._failure))
 
     # What asyncio calls.
@@ -190,7 +179,7 @@ class Connection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
-        self._fd = transport.get_extra_info("socket").fileno()
+        self._outbox = Outbox(transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._fail(str(exc) if exc else "the broker closed the connection")
@@ -206,8 +195,9 @@ class Connection(asyncio.BufferedProtocol):
         except WireError as error:
             self.abort(str(error))
 
-    def pause_writing(self) -> None:
-        self._writable.clear()
-
     def resume_writing(self) -> None:
-        self._writable.set()
+        if self._outbox is not None and self.is_open:
+            try:
+                self._outbox.flush()
+            except OSError as error:
+                self.abort(str(error))

@@ -286,7 +286,7 @@ async def test_large_records_go_out_as_they_are(monkeypatch: pytest.MonkeyPatch)
     writev = os.writev
 
     def noted(fd: int, parts: list[bytes]) -> int:
-        written.extend(parts)
+        written.extend(memoryview(part).obj for part in parts)
         return writev(fd, parts)
 
     async with FakeBroker() as broker:
