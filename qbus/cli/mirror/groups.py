@@ -11,6 +11,7 @@ from qbus.clients.mirror.target import takes_mirrors
 
 from ..failures import Failure
 from ..output import emit
+from ..session import ensure_reachable
 from .options import Selected
 from .start import configuration
 from .tables import carried_table
@@ -36,6 +37,8 @@ async def carry_groups(
 
 
 async def _carry(config: LinkConfig, groups: Sequence[str], *, backwards: bool) -> list[Document]:
+    for bootstrap in (config.source_bootstrap, config.target_bootstrap):
+        await ensure_reachable(bootstrap)
     async with clusters(config) as (source, target):
         if not await takes_mirrors(target, config.source):
             raise Failure(

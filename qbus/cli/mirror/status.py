@@ -4,6 +4,8 @@ import json
 from contextlib import AsyncExitStack
 from typing import Any
 
+import click
+
 from qbus.clients.mirror.config import LinkConfig, links
 from qbus.clients.mirror.nodes import processes_path, status_path
 from qbus.clients.mirror.session import clusters
@@ -16,8 +18,9 @@ from qbus.metadata import MetadataStore
 from qbus.names import unescape
 
 from ..central import administration
-from ..failures import describe
+from ..failures import Failure, describe
 from ..output import emit
+from ..session import ensure_reachable
 from ..watching import watching
 from .options import Selected
 from .start import configuration
@@ -48,7 +51,10 @@ async def show_status(stated: Selected, *, watch: bool, as_json: bool) -> None:
         if watch:
             await watching(read, status_tables, as_json=as_json)
         else:
-            emit(await read(), status_tables, as_json=as_json)
+            document = await read()
+            emit(document, status_tables, as_json=as_json)
+            if any(link["error"] is not None for link in document["links"]):
+                raise click.exceptions.Exit(1)
 
 
 class _Lookout:
@@ -63,10 +69,12 @@ class _Lookout:
         config = self._config
         try:
             if self._survey is None:
+                for bootstrap in (config.source_bootstrap, config.target_bootstrap):
+                    await ensure_reachable(bootstrap)
                 source, target = await self._cleanup.enter_async_context(clusters(config))
                 self._survey = Survey(config, source, target, SystemClock())
             status = await self._survey.look()
-        except QbusError as error:
+        except (QbusError, Failure) as error:
             status = LinkStatus(
                 name=config.name, source=config.source, target=config.target, error=describe(error)
             )
