@@ -1,0 +1,86 @@
+"""Options: any case, typed, and refused by name with what to do instead."""
+
+import pytest
+
+from qbus.clients.spark.options import OptionError, Options
+
+
+def test_names_are_of_any_case() -> None:
+    options = Options({"MaxOffsetsPerTrigger": "5"})
+    assert options.integer("maxoffsetspertrigger", 1) == 5
+    assert "maxOffsetsPerTrigger" in options
+    assert options.among(["other", "maxOffsetsPerTrigger"]) == ["maxOffsetsPerTrigger"]
+
+
+def test_what_is_not_chosen_has_its_default() -> None:
+    options = Options({})
+    assert options.text("a", "b") == "b"
+    assert options.integer("a", 7) == 7
+    assert options.maybe_integer("a") is None
+    assert options.boolean("a", True) is True
+    assert options.choice("a", "Two", ["one", "two"]) == "two"
+    assert options.milliseconds("a", 9) == 9
+
+
+@pytest.mark.parametrize(
+    ("text", "milliseconds"),
+    [("250", 250), ("250ms", 250), ("3 s", 3000), ("15m", 900_000), ("1H", 3_600_000)],
+)
+def test_times_have_units(text: str, milliseconds: int) -> None:
+    assert Options({"a": text}).milliseconds("a", 0) == milliseconds
+
+
+@pytest.mark.parametrize("text", ["", "-1s", "1.5s", "1 week", "s"])
+def test_what_is_no_time_is_refused(text: str) -> None:
+    with pytest.raises(OptionError, match=r"option delay: .*give a time"):
+        Options({"delay": text}).milliseconds("delay", 0)
+
+
+@pytest.mark.parametrize("text", ["", "many", "1e3", "0"])
+def test_what_is_no_number_is_refused(text: str) -> None:
+    with pytest.raises(OptionError, match=r"option rows: .*give a whole number"):
+        Options({"rows": text}).maybe_integer("rows", minimum=1)
+
+
+def test_other_words_are_refused() -> None:
+    options = Options({"a": "yes", "b": "three"})
+    with pytest.raises(OptionError, match="option a: 'yes': give true or false"):
+        options.boolean("a", True)
+    with pytest.raises(OptionError, match="option b: 'three': give one of one, two"):
+        options.choice("b", "one", ["one", "two"])
+
+
+@pytest.mark.parametrize("value", [{}, {"a": "  "}])
+def test_what_is_required_must_say_something(value: dict[str, str]) -> None:
+    with pytest.raises(OptionError, match=r"option a: .*name one"):
+        Options(value).required("a", "name one")
+
+
+def test_slips_of_the_pen_do_not_pass() -> None:
+    with pytest.raises(OptionError, match="did you mean maxOffsetsPerTrigger"):
+        Options({"maxOffsetPerTrigger": "1"}).check(["maxOffsetsPerTrigger"])
+
+
+@pytest.mark.parametrize(
+    ("name", "word"),
+    [
+        ("kafka.auto.offset.reset", "startingOffsets"),
+        ("Kafka.Key.Deserializer", "cast"),
+        ("kafka.ssl.truststore.location", "TLS"),
+        ("path", "subscribe"),
+    ],
+)
+def test_what_has_no_meaning_here_is_refused_with_a_reason(name: str, word: str) -> None:
+    with pytest.raises(OptionError, match=word) as caught:
+        Options({name: "value"}).check(["subscribe"])
+    assert caught.value.option == name.lower()
+
+
+def test_secrets_are_not_shown() -> None:
+    with pytest.raises(OptionError) as caught:
+        Options({"kafka.sasl.jaas.config": "hunter2"}).check([])
+    assert "hunter2" not in str(caught.value)
+
+
+def test_spark_s_own_options_pass() -> None:
+    Options({"__internal": "1"}).check([])
