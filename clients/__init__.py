@@ -25,6 +25,7 @@ from .errors import (
     PartialFailure,
     RequestTimedOut,
 )
+from .idcs import Everywhere, everywhere
 from .producer import BufferFull, BulkDelivery, Delivery, Producer, Spooled
 from .producer.options import Acks
 from .types import (
@@ -72,6 +73,7 @@ __all__ = [
     "ConsumerRecord",
     "CreatedTopic",
     "Delivery",
+    "Everywhere",
     "GroupDescription",
     "GroupListing",
     "GroupOffset",
@@ -97,6 +99,7 @@ __all__ = [
     "TopicDescription",
     "TopicPartition",
     "TopicRef",
+    "everywhere",
 ]
 
 assert __name__ == "qbus.clients", "import qbus.clients: this folder is a part of the qbus package"

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         PartialFailure,
         RequestTimedOut,
     )
+    from .clients.idcs import Everywhere, everywhere
     from .clients.producer import BufferFull, BulkDelivery, Delivery, Spooled
     from .clients.types import (
         EARLIEST,
@@ -62,6 +63,7 @@ __all__ = [
     "CreatedTopic",
     "Delivery",
     "ErrorCode",
+    "Everywhere",
     "LogTruncated",
     "NewTopic",
     "NoOffset",
@@ -79,6 +81,7 @@ __all__ = [
     "TopicPartition",
     "WireError",
     "__version__",
+    "everywhere",
 ]
 
 _FACES = {

@@ -13,6 +13,7 @@ from ..consumer.iteration import Iteration
 from ..consumer.options import IsolationLevel, OffsetReset
 from ..group.assignors import DEFAULT_ASSIGNORS, Assignor
 from ..group.callbacks import Callback
+from ..idcs import Everywhere
 from ..types import ConsumerRecord, OffsetAndMetadata, TopicPartition
 from .face import Face, blocking
 from .loop import LoopThread
@@ -201,11 +202,11 @@ class Consumer:
         """The assigned partitions that are paused."""
         return self._thread.call(lambda: self._client.paused)
 
-    def subscribe(self, topics: Iterable[str] | re.Pattern[str]) -> None:
+    def subscribe(self, topics: Iterable[str] | re.Pattern[str] | Everywhere) -> None:
         """Read ``topics``: all their partitions, or with a group those that it gives us.
 
-        Names, or a compiled pattern that names match as a whole, now or when they appear. Raises
-        :class:`~qbus.errors.ConfigError` for a single string.
+        Names, a compiled pattern that names match as a whole, or :func:`~qbus.everywhere`; of these
+        two, what appears later as well. Raises :class:`~qbus.errors.ConfigError` for one string.
         """
         self._thread.call(self._client.subscribe, topics)
 

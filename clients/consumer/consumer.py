@@ -14,6 +14,7 @@ from ..committed import fetch_committed
 from ..group.assignors import DEFAULT_ASSIGNORS, Assignor, assignors_of
 from ..group.callbacks import Callback, Callbacks
 from ..group.options import GroupOptions
+from ..idcs import Everywhere
 from ..offsets import list_offsets
 from ..types import (
     EARLIEST,
@@ -174,11 +175,11 @@ class Consumer:
             if offset is not None:
                 self._assignment.seek(partition, offset)
 
-    def subscribe(self, topics: Iterable[str] | re.Pattern[str]) -> None:
+    def subscribe(self, topics: Iterable[str] | re.Pattern[str] | Everywhere) -> None:
         """Read ``topics``: all their partitions, or with a group those that it gives us.
 
-        Names, or a compiled pattern that names match as a whole, now or when they appear. Raises
-        :class:`~qbus.errors.ConfigError` for a single string.
+        Names, a compiled pattern that names match as a whole, or :func:`~qbus.everywhere`; of these
+        two, what appears later as well. Raises :class:`~qbus.errors.ConfigError` for one string.
         """
         self._upkeep.subscribe(topics)
 

@@ -2,39 +2,57 @@
 
 import re
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from qbus.errors import ConfigError, ErrorCode
 
 from ..cluster import Cluster
+from ..idcs import Everywhere
 from ..types import TopicDescription
 from .assignors import Topics
 
-Wanted = Iterable[str] | re.Pattern[str]
+if TYPE_CHECKING:
+    from .copies import Copies
+
+Wanted = Iterable[str] | re.Pattern[str] | Everywhere
 _FATAL = frozenset({ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.INVALID_TOPIC_EXCEPTION})
 
 
 class WantedTopics:
-    """Names, or a pattern that topics' names match as a whole (internal topics never do)."""
+    """Names, a pattern that topics' names match as a whole, or topics everywhere.
+
+    Of the latter two, internal topics never are any.
+    """
 
     def __init__(self, cluster: Cluster, wanted: Wanted) -> None:
         if isinstance(wanted, str | bytes):
             raise ConfigError("topics are several names, or a compiled pattern; not one string")
         self._cluster = cluster
-        self._pattern = wanted if isinstance(wanted, re.Pattern) else None
-        self.names = () if isinstance(wanted, re.Pattern) else tuple(sorted(set(wanted)))
-        """Those that are wanted; of a pattern, those that matched at the last look."""
+        self._pattern: re.Pattern[str] | None = None
+        self._copies: Copies | None = None
+        self.names: tuple[str, ...] = ()
+        """Those that are wanted; without names, those that there were at the last look."""
+        if isinstance(wanted, re.Pattern):
+            self._pattern = wanted
+        elif isinstance(wanted, Everywhere):
+            self._copies = _copies(cluster, wanted)
+        else:
+            self.names = tuple(sorted(set(wanted)))
 
     async def refresh(self, others: Iterable[str] = ()) -> None:
         """Look at what there is, of ``others`` too.
 
         Raises :class:`~qbus.errors.ApiError`, also for a topic by name that we may not read.
         """
-        if self._pattern is None:
+        if self._pattern is None and self._copies is None:
             await self._cluster.refresh({*self.names, *others})
             self._raise_refusals()
+            return
+        await self._cluster.refresh(None)
+        found = self._cluster.metadata.topics.values()
+        if self._copies is not None:
+            self.names = await self._copies.among(found)
         else:
-            await self._cluster.refresh(None)
-            found = self._cluster.metadata.topics.values()
             self.names = tuple(sorted(topic.name for topic in found if self._matches(topic)))
 
     def counts(self) -> dict[str, int]:
@@ -50,6 +68,12 @@ class WantedTopics:
             error = self._cluster.metadata.errors.get(name)
             if error is not None and error.code in _FATAL:
                 raise error
+
+
+def _copies(cluster: Cluster, wanted: Everywhere) -> "Copies":
+    from .copies import Copies  # noqa: PLC0415 - most programs need none of it
+
+    return Copies(cluster, wanted)
 
 
 def snapshot(cluster: Cluster, names: Iterable[str]) -> Topics:

@@ -1,0 +1,78 @@
+"""Which topics mirror one of a name, by their configuration."""
+
+from collections.abc import Iterable, Mapping
+from uuid import UUID
+
+from qbus.wire import ApiKey
+from qbus.wire.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResponse,
+)
+
+from ..cluster import Cluster
+from ..idcs import Everywhere
+from ..retry import retrying
+from ..types import ConfigKind, TopicDescription
+
+_SOURCE = "qbus.mirror.source"
+_FORMER_SOURCE = "qbus.mirror.former.source"
+_AT_A_TIME = 200
+
+
+class Copies:
+    """Finds the topics that are ``wanted``; each is asked about once.
+
+    What a topic mirrors does not change as long as it lives.
+    """
+
+    def __init__(self, cluster: Cluster, wanted: Everywhere) -> None:
+        self._cluster = cluster
+        self._wanted = wanted
+        self._known: dict[tuple[str, UUID], bool] = {}
+
+    async def among(self, topics: Iterable[TopicDescription]) -> tuple[str, ...]:
+        """The names of those wanted. Raises :class:`~qbus.errors.ApiError`."""
+        origins = {
+            (topic.name, topic.topic_id): origin
+            for topic in topics
+            if (origin := self._wanted.origin(topic.name)) is not None and not topic.is_internal
+        }
+        self._known = {one: self._known[one] for one in origins if one in self._known}
+        ours = [one for one, origin in origins.items() if not origin]
+        self._known |= dict.fromkeys(ours, True)
+        unknown = [one for one in origins if one not in self._known]
+        for start in range(0, len(unknown), _AT_A_TIME):
+            some = unknown[start : start + _AT_A_TIME]
+            sources = await self._sources([name for name, _ in some])
+            self._known |= {
+                one: origins[one] in sources[one[0]] for one in some if one[0] in sources
+            }
+        return tuple(sorted(name for (name, _), is_one in self._known.items() if is_one))
+
+    async def _sources(self, names: list[str]) -> Mapping[str, set[str]]:
+        """Whose mirror each is or was; any IDC's where nothing is said. Not those that are gone."""
+        request = DescribeConfigsRequest(
+            resources=[
+                DescribeConfigsResource(
+                    resource_type=ConfigKind.TOPIC,
+                    resource_name=name,
+                    configuration_keys=[_SOURCE, _FORMER_SOURCE],
+                )
+                for name in names
+            ]
+        )
+
+        async def attempt() -> DescribeConfigsResponse:
+            response: DescribeConfigsResponse = await self._cluster.ask_any(
+                ApiKey.DESCRIBE_CONFIGS, request
+            )
+            return response
+
+        response = await retrying(attempt, self._cluster.request_timeout)
+        return {
+            result.resource_name: {entry.value or "" for entry in result.configs}
+            or {result.resource_name.partition(".")[0]}
+            for result in response.results
+            if not result.error_code
+        }
