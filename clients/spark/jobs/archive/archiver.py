@@ -1,0 +1,78 @@
+"""Adding micro-batches to an archive, each record once.
+
+A batch that is tried again, by this process or the next one, by this checkpoint or a new one, finds
+in the log which offsets are there already, and adds the others.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+
+from pyspark.sql import DataFrame
+
+from .coverage import Coverage, common
+from .layout import laid_out, without
+from .log import ArchiveError, Conflict, Log
+from .staging import Staged, Staging
+
+TopicIds = Callable[[Iterable[str]], Mapping[str, str]]
+"""Looks up the ids of topics."""
+
+
+class Archiver:
+    """Adds records to the archive that ``log`` tells of. Call it with each batch."""
+
+    def __init__(self, log: Log, staging: Staging, topic_ids: TopicIds, time_zone: str) -> None:
+        self._log = log
+        self._staging = staging
+        self._look_up = topic_ids
+        self._topic_ids: dict[str, str] = {}
+        self._time_zone = time_zone
+
+    def add(self, records: DataFrame) -> int:
+        """Archive those records that are not archived yet, and say how many these are.
+
+        Raises :class:`ArchiveError`.
+        """
+        rows = laid_out(records, self._time_zone)
+        staged = self._staging.write(rows)
+        while staged.files:
+            hulls = staged.hulls()
+            self._check_topics({topic for topic, _ in hulls})
+            if known := self._known(hulls):
+                self._staging.discard(staged)
+                staged = self._staging.write(without(rows, known))
+                continue
+            if self._commit(staged, hulls):
+                break
+        return sum(extent[2] for one in staged.extents.values() for extent in one.values())
+
+    def _commit(self, staged: Staged, hulls: Coverage) -> bool:
+        """Whether the files became part of the archive; not if others committed before."""
+        files = self._staging.move(
+            staged, self._topic_ids, lambda topic, partition: hulls[topic, partition]
+        )
+        while True:
+            try:
+                self._log.add(files)
+            except Conflict:
+                self._log.reload()
+                if self._known(hulls):
+                    return False
+            else:
+                return True
+
+    def _known(self, hulls: Coverage) -> Coverage:
+        """Which of these offsets are archived."""
+        covered = self._log.snapshot.coverage()
+        found = {key: common(hull, covered.get(key, ())) for key, hull in hulls.items()}
+        return {key: intervals for key, intervals in found.items() if intervals}
+
+    def _check_topics(self, topics: set[str]) -> None:
+        if new := topics - self._topic_ids.keys():
+            self._topic_ids.update(self._look_up(new))
+            archived = self._log.snapshot.topic_ids()
+            for topic in sorted(new & archived.keys()):
+                if archived[topic] != self._topic_ids[topic]:
+                    raise ArchiveError(
+                        f"topic {topic} was deleted and created again since it was archived here:"
+                        " its offsets begin anew. Archive it to another path"
+                    )

@@ -1,0 +1,138 @@
+"""Small files of an hour become one large file, in one commit of the log.
+
+Readers see either; a crash leaves files that the log does not name, which are cleaned up. Replaced
+files stay for a while, for readers that began before.
+"""
+
+import time
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from pyspark.sql import SparkSession
+
+from ..config import Compaction
+from .layout import ORDER, data_schema
+from .log import ArchiveError, Conflict, Log
+from .snapshot import ArchivedFile, Snapshot
+from .staging import DIRECTORY, Staged, Staging, merged_covers
+from .storage import Found, Storage
+
+_DAY_MS = 86_400_000
+
+
+def groups(snapshot: Snapshot, config: Compaction, at_least: int) -> list[list[ArchivedFile]]:
+    """Files that are to become one: small ones of one hour, ``at_least`` so many, in order."""
+    hours: dict[str, list[ArchivedFile]] = {}
+    for file in snapshot.files.values():
+        if file.size * 2 < config.target_bytes:
+            hours.setdefault(file.directory, []).append(file)
+    found = []
+    for _, files in sorted(hours.items()):
+        if len(files) >= at_least:
+            found += [group for group in _filled(files, config.target_bytes) if len(group) > 1]
+    return found
+
+
+def _filled(files: Iterable[ArchivedFile], target: int) -> list[list[ArchivedFile]]:
+    """Oldest first, up to the target size."""
+    result: list[list[ArchivedFile]] = []
+    room = 0
+    for file in sorted(files, key=lambda one: (one.modified, one.path)):
+        if file.size > room:
+            result.append([])
+            room = target
+        result[-1].append(file)
+        room -= file.size
+    return result
+
+
+class Compactor:
+    """Compacts, and deletes what is not needed any more."""
+
+    def __init__(
+        self, spark: SparkSession, storage: Storage, log: Log, staging: Staging, config: Compaction
+    ) -> None:
+        self._spark = spark
+        self._storage = storage
+        self._log = log
+        self._staging = staging
+        self._config = config
+        self._cleaned = 0.0
+
+    def compact(self, *, at_least: int | None = None) -> int:
+        """Merge what there is to merge, and say how many files were replaced.
+
+        at_least: from how many small files of an hour on; by default as configured.
+        """
+        found = groups(self._log.snapshot, self._config, at_least or self._config.files)
+        return self._commit([self._merge(group) for group in found])
+
+    def clean(self, *, now: float | None = None) -> None:
+        """Delete files that no snapshot has had for a while, at most that often.
+
+        now: in seconds since the epoch; by default it is asked of the clock.
+        """
+        now = time.time() if now is None else now
+        if now - self._cleaned < self._config.keep_replaced / 1000:
+            return
+        self._cleaned = now
+        before = int(now * 1000) - self._config.keep_replaced
+        for staging in list(self._storage.directories(f"{self._storage.root}/{DIRECTORY}")):
+            if staging.modified < min(before, int(now * 1000) - _DAY_MS):
+                self._storage.delete(staging.path)
+        old = [file.path for file in self._data_files() if file.modified < before]
+        # What the log says is read after the files were listed: one that came in between is new.
+        needed = self._log.reload().files
+        for path in old:
+            if path not in needed:
+                self._storage.delete(path)
+        self._log.forget(before)
+
+    def _data_files(self) -> Iterator[Found]:
+        for directory in list(self._storage.directories(self._storage.root)):
+            if directory.path.rpartition("/")[2].startswith("topic="):
+                yield from self._storage.list(directory.path, recursive=True)
+
+    def _merge(self, group: list[ArchivedFile]) -> "_Merged":
+        """Write these files as one that is not part of the archive yet."""
+        hour = group[0].directory.removeprefix(f"{self._storage.root}/")
+        rows = self._spark.read.schema(data_schema()).parquet(*(file.path for file in group))
+        staged = self._staging.write_hour(rows.coalesce(1).sortWithinPartitions(*ORDER), hour)
+        written = sum(extent[2] for one in staged.extents.values() for extent in one.values())
+        expected = sum(count for file in group for count in file.records.values())
+        if written != expected:
+            self._staging.discard(staged)
+            raise ArchiveError(
+                f"{hour} has {written} records in {len(group)} files, and {expected} were"
+                " archived; its files were left as they are. Restore them, or audit the archive"
+            )
+        covers = merged_covers(group)
+        ids = {file.topic: file.topic_id for file in group}
+        added = self._staging.move(staged, ids, lambda _, partition: covers[partition])
+        return _Merged([file.path for file in group], staged, added)
+
+    def _commit(self, merged: "list[_Merged]") -> int:
+        """How many files were replaced; none that somebody else has replaced meanwhile."""
+        while merged:
+            try:
+                self._log.replace(
+                    [path for one in merged for path in one.replaced],
+                    [file for one in merged for file in one.added],
+                )
+            except Conflict:
+                there = self._log.reload().files.keys()
+                late = [one for one in merged if not there >= set(one.replaced)]
+                for one in late:
+                    self._staging.discard(one.staged)
+                merged = [one for one in merged if one not in late]
+            else:
+                break
+        return sum(len(one.replaced) for one in merged)
+
+
+class _Merged(NamedTuple):
+    """Files that are to be replaced, and what by."""
+
+    replaced: list[str]
+    staged: Staged
+    added: list[ArchivedFile]

@@ -1,0 +1,124 @@
+"""The log of an archive: which files count, commit after commit.
+
+It is in ``_spark_metadata``, and has the format of the log of Spark's own file sink
+(``FileStreamSinkLog``): a file named by a number for each commit, with what that added, and each
+tenth one, ``<number>.compact``, with all files that there are. So ``spark.read.parquet`` of the
+archive reads the files of the last commit and no others. Spark's sink only ever adds. To replace
+files, commits that add nothing go before, up to one that is a tenth.
+
+Commits are created whole and only if nobody else has created that number.
+"""
+
+import re
+from collections.abc import Iterable
+
+from qbus.errors import QbusError
+
+from .snapshot import ArchivedFile, Snapshot
+from .storage import Conflict, Storage
+
+DIRECTORY = "_spark_metadata"
+
+_EVERY = 10
+_VERSION = "v1"
+_NAME = re.compile(r"(\d+)(\.compact)?")
+_ATTEMPTS = 10
+
+
+class ArchiveError(QbusError):
+    """An archive cannot be gone on with; the message says why, and what to do."""
+
+
+class Log:
+    """Reads and writes the log; ``snapshot`` is what it last saw or wrote."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+        self._directory = f"{storage.root}/{DIRECTORY}"
+        self.snapshot = Snapshot()
+        self.reload()
+
+    def reload(self) -> Snapshot:
+        """See what others have committed; raises :class:`ArchiveError` for what is no log."""
+        for _ in range(_ATTEMPTS):
+            try:
+                self.snapshot = self._load()
+            except FileNotFoundError:  # replaced by a later one between listing and reading
+                continue
+            return self.snapshot
+        raise ArchiveError(f"{self._directory}: its files vanish while they are read")
+
+    def add(self, files: Iterable[ArchivedFile]) -> None:
+        """Commit more files; raises :class:`Conflict`, after which :meth:`reload` is due."""
+        self._commit(list(files), [])
+
+    def replace(self, removed: Iterable[str], added: Iterable[ArchivedFile]) -> None:
+        """Commit other files in the place of some; raises :class:`Conflict`, as :meth:`add`."""
+        while not _is_whole(self.snapshot.version + 1):
+            self._commit([], [])
+        self._commit(list(added), list(removed))
+
+    def _commit(self, added: list[ArchivedFile], removed: list[str]) -> None:
+        following = self.snapshot.changed(added, removed)
+        whole = _is_whole(following.version)
+        files = following.files.values() if whole else added
+        text = "\n".join([_VERSION, *(one.to_line() for one in files)])
+        self._storage.create(f"{self._directory}/{_name(following.version)}", text)
+        self.snapshot = following
+
+    def forget(self, before: int) -> None:
+        """Delete commits that no snapshot needs and that are older than a time in ms."""
+        needed = self.snapshot.version // _EVERY * _EVERY - _EVERY - 1
+        for file in list(self._storage.list(self._directory)):
+            match = _NAME.fullmatch(file.path.rpartition("/")[2])
+            if match and int(match[1]) < needed and file.modified < before:
+                self._storage.delete(file.path)
+
+    def _load(self) -> Snapshot:
+        listed = self._storage.list(self._directory)
+        names = [file.path.rpartition("/")[2] for file in listed]
+        found = {int(match[1]): match[0] for name in names if (match := _NAME.fullmatch(name))}
+        if not found:
+            return Snapshot()
+        last = max(found)
+        first = max((version for version in found if found[version].endswith("t")), default=0)
+        files: dict[str, ArchivedFile] = {}
+        for version in range(first, last + 1):
+            if version not in found or found[version] != _name(version):
+                raise ArchiveError(
+                    f"{self._directory}: commit {_name(version)} is missing; restore it, or begin"
+                    " another archive"
+                )
+            files.update((one.path, one) for one in self._read(found[version]))
+        return Snapshot(last, files)
+
+    def _read(self, name: str) -> list[ArchivedFile]:
+        path = f"{self._directory}/{name}"
+        version, *lines = self._storage.read(path).splitlines()
+        try:
+            if version != _VERSION:
+                raise ValueError(version)
+            files = [ArchivedFile.from_line(line) for line in lines]
+        except (ValueError, KeyError, TypeError) as error:
+            raise ArchiveError(
+                f"{path} was not written by this pipeline ({type(error).__name__}: {error}):"
+                " archive to a directory of its own"
+            ) from error
+        for file in files:
+            if not file.path.startswith(f"{self._storage.root}/"):
+                raise ArchiveError(
+                    f"the archive was at {file.path.partition('/topic=')[0]} and is now at"
+                    f" {self._storage.root}: move it back, or read and archive it anew"
+                )
+        return files
+
+
+def _is_whole(version: int) -> bool:
+    return (version + 1) % _EVERY == 0
+
+
+def _name(version: int) -> str:
+    return f"{version}.compact" if _is_whole(version) else str(version)
+
+
+__all__ = ["DIRECTORY", "ArchiveError", "Conflict", "Log"]

@@ -1,0 +1,109 @@
+"""What an archive holds at one time: its files, and which offsets these account for.
+
+A file is a line of JSON as Spark's own file sink writes them (``SinkFileStatus``), so that every
+reader on Spark knows which files count; ``qbus`` is our own addition, which Spark passes over.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from urllib.parse import quote, unquote
+
+from .coverage import Coverage, Intervals, union
+
+_AS_THEY_ARE = "/:@!$&'()*+,;=~"
+"""What URLs of files hold as it is, beside letters and digits."""
+
+
+@dataclass(frozen=True, slots=True)
+class ArchivedFile:
+    """A Parquet file of one topic and hour.
+
+    path: absolute, as Hadoop writes it. size: in bytes. modified: in milliseconds since the epoch.
+    records: how many of each partition it holds. covers: which offsets of each partition the
+    commits account for that it came with; offsets that nobody has are among them.
+    """
+
+    path: str
+    size: int
+    modified: int
+    topic: str
+    topic_id: str
+    records: Mapping[int, int]
+    covers: Mapping[int, Intervals]
+
+    @property
+    def directory(self) -> str:
+        """Where it lies."""
+        return self.path.rpartition("/")[0]
+
+    def to_line(self) -> str:
+        """The line of the log."""
+        own = {
+            "topic": self.topic,
+            "topic_id": self.topic_id,
+            "records": self.records,
+            "covers": self.covers,
+        }
+        status = {
+            "path": quote(self.path, safe=_AS_THEY_ARE),
+            "size": self.size,
+            "isDir": False,
+            "modificationTime": self.modified,
+            "blockReplication": 1,
+            "blockSize": max(1, self.size),
+            "action": "add",
+            "qbus": own,
+        }
+        return json.dumps(status, separators=(",", ":"))
+
+    @classmethod
+    def from_line(cls, line: str) -> "ArchivedFile":
+        """What a line says; raises ValueError, KeyError or TypeError for one of other origin."""
+        status = json.loads(line)
+        own = status["qbus"]
+        return cls(
+            path=unquote(status["path"]),
+            size=int(status["size"]),
+            modified=int(status["modificationTime"]),
+            topic=own["topic"],
+            topic_id=own["topic_id"],
+            records={int(index): int(count) for index, count in own["records"].items()},
+            covers={
+                int(index): tuple((int(begin), int(end)) for begin, end in intervals)
+                for index, intervals in own["covers"].items()
+            },
+        )
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """All files after ``version`` commits (-1: none)."""
+
+    version: int = -1
+    files: Mapping[str, ArchivedFile] = field(default_factory=dict)
+
+    def changed(self, added: Iterable[ArchivedFile], removed: Iterable[str] = ()) -> "Snapshot":
+        """The next one."""
+        files = dict(self.files)
+        for path in removed:
+            del files[path]
+        files.update((one.path, one) for one in added)
+        return Snapshot(self.version + 1, files)
+
+    def coverage(self) -> Coverage:
+        """Which offsets of each topic and partition are archived."""
+        return covered(self.files.values())
+
+    def topic_ids(self) -> dict[str, str]:
+        """The id of each topic."""
+        return {one.topic: one.topic_id for one in self.files.values()}
+
+
+def covered(files: Iterable[ArchivedFile]) -> Coverage:
+    """Which offsets of each topic and partition these files account for."""
+    parts: dict[tuple[str, int], set[tuple[int, int]]] = {}
+    for one in files:
+        for partition, intervals in one.covers.items():
+            parts.setdefault((one.topic, partition), set()).update(intervals)
+    return {key: union(intervals) for key, intervals in parts.items()}

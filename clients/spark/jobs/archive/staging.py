@@ -1,0 +1,140 @@
+"""Files on their way into an archive: written aside, looked at, moved to where they belong."""
+
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sql
+
+from .coverage import Coverage, Intervals, union
+from .layout import DIRECTORIES, archive_schema, data_schema
+from .snapshot import ArchivedFile
+from .storage import Found, Storage
+
+DIRECTORY = "_staging"
+
+
+@dataclass
+class Staged:
+    """Parquet files in a directory of their own; ``extents``: first and last offset and count.
+
+    ``extents`` are by the file's path within the archive, then by partition.
+    """
+
+    directory: str
+    files: Mapping[str, Found]
+    extents: Mapping[str, Mapping[int, tuple[int, int, int]]]
+    moved: list[str] = field(default_factory=list)
+
+    def hulls(self) -> Coverage:
+        """From the first to the last offset of each topic and partition, over all files."""
+        found: dict[tuple[str, int], list[tuple[int, int]]] = {}
+        for path, extents in self.extents.items():
+            for partition, (first, last, _) in extents.items():
+                found.setdefault((topic_of(path), partition), []).append((first, last + 1))
+        return {
+            key: ((min(begin for begin, _ in parts), max(end for _, end in parts)),)
+            for key, parts in found.items()
+        }
+
+
+def topic_of(path: str) -> str:
+    """The topic in the name of the first directory."""
+    return path.partition("/")[0].partition("=")[2]
+
+
+class Staging:
+    """Where files are prepared; ``compression`` as Parquet calls it."""
+
+    def __init__(self, spark: SparkSession, storage: Storage, compression: str) -> None:
+        self._spark = spark
+        self._storage = storage
+        self._compression = compression
+
+    def write(self, rows: DataFrame) -> Staged:
+        """Write records by topic, date and hour, and see what came of it."""
+        directory = self._new()
+        writer = rows.write.option("compression", self._compression)
+        writer.partitionBy(*DIRECTORIES).parquet(directory)
+        return self._look(directory, "")
+
+    def write_hour(self, rows: DataFrame, hour: str) -> Staged:
+        """Write records of one topic and hour, whose path within the archive is ``hour``."""
+        directory = self._new()
+        target = f"{directory}/{hour}"
+        rows.write.option("compression", self._compression).parquet(target)
+        return self._look(directory, hour)
+
+    def move(
+        self,
+        staged: Staged,
+        topic_ids: Mapping[str, str],
+        covers: Callable[[str, int], Intervals],
+    ) -> list[ArchivedFile]:
+        """Move the files to where they belong, and say what the log is to say of them."""
+        now = int(time.time() * 1000)
+        added = []
+        for path, found in staged.files.items():
+            target = f"{self._storage.root}/{path}"
+            self._storage.move(found.path, target, at=now)
+            staged.moved.append(target)
+            extents = staged.extents[path]
+            topic = topic_of(path)
+            added.append(
+                ArchivedFile(
+                    path=target,
+                    size=found.size,
+                    modified=now,
+                    topic=topic,
+                    topic_id=topic_ids[topic],
+                    records={partition: extent[2] for partition, extent in extents.items()},
+                    covers={partition: covers(topic, partition) for partition in extents},
+                )
+            )
+        self._storage.delete(staged.directory)
+        return added
+
+    def discard(self, staged: Staged) -> None:
+        """Delete files that will not become part of the archive."""
+        for path in (*staged.moved, staged.directory):
+            self._storage.delete(path)
+
+    def _new(self) -> str:
+        return f"{self._storage.root}/{DIRECTORY}/{uuid.uuid4()}"
+
+    def _look(self, directory: str, hour: str) -> Staged:
+        listed = self._storage.list(directory, recursive=True)
+        files = {
+            found.path.removeprefix(f"{directory}/"): found
+            for found in listed
+            if found.path.endswith(".parquet")
+        }
+        extents: dict[str, dict[int, tuple[int, int, int]]] = {}
+        if files:
+            schema = data_schema() if hour else archive_schema()
+            rows = self._spark.read.schema(schema).parquet(f"{directory}/{hour}".rstrip("/"))
+            for row in _extents(rows).collect():
+                path = row["path"].rpartition(f"/{DIRECTORY}/")[2].partition("/")[2]
+                extents.setdefault(path, {})[row["partition"]] = tuple(row)[2:]
+        whole = {path: found for path, found in files.items() if path in extents}
+        return Staged(directory, whole, extents)
+
+
+def _extents(rows: DataFrame) -> DataFrame:
+    return rows.groupBy(sql.col("_metadata.file_path").alias("path"), "partition").agg(
+        sql.min("offset"), sql.max("offset"), sql.count("offset")
+    )
+
+
+def merged_covers(files: list[ArchivedFile]) -> dict[int, Intervals]:
+    """What files account for together."""
+    partitions = {partition for one in files for partition in one.covers}
+    return {
+        partition: union(*(one.covers.get(partition, ()) for one in files))
+        for partition in partitions
+    }
+
+
+__all__ = ["DIRECTORY", "Staged", "Staging", "merged_covers", "topic_of"]

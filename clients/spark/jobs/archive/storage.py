@@ -1,0 +1,102 @@
+"""Files where Spark keeps them: any file system that Hadoop has, through the driver's JVM."""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from py4j.protocol import Py4JJavaError
+from pyspark.sql import SparkSession
+
+
+class Conflict(Exception):  # noqa: N818 - what happened
+    """Somebody else has written the file in the meantime."""
+
+
+class Found(NamedTuple):
+    """A file; ``modified`` in milliseconds since the epoch."""
+
+    path: str
+    size: int
+    modified: int
+
+
+class Storage:
+    """What is below ``root``; all paths that it takes and gives are absolute, as Hadoop writes
+    them: ``file:/var/my archive``.
+
+    A missing file is a FileNotFoundError. What else goes wrong is py4j's own error.
+    """
+
+    def __init__(self, spark: SparkSession, root: str) -> None:
+        context: Any = spark.sparkContext
+        self._jvm: Any = context._jvm
+        self._configuration: Any = context._jsc.hadoopConfiguration()
+        path = self._jvm.org.apache.hadoop.fs.Path(root)
+        self._files: Any = path.getFileSystem(self._configuration)
+        self.root: str = self._files.makeQualified(path).toString().rstrip("/")
+
+    def list(self, directory: str, *, recursive: bool = False) -> Iterator[Found]:
+        """The files there; none where there is no such directory."""
+        if not self._files.exists(self._path(directory)):
+            return
+        found = self._files.listFiles(self._path(directory), recursive)
+        while found.hasNext():
+            status = found.next()
+            path = status.getPath().toString()
+            yield Found(path, status.getLen(), status.getModificationTime())
+
+    def directories(self, directory: str) -> Iterator[Found]:
+        """The directories there."""
+        if self._files.exists(self._path(directory)):
+            for status in self._files.listStatus(self._path(directory)):
+                if status.isDirectory():
+                    path = status.getPath().toString()
+                    yield Found(path, 0, status.getModificationTime())
+
+    def read(self, path: str) -> str:
+        """The text in a file."""
+        try:
+            stream = self._files.open(self._path(path))
+        except Py4JJavaError as error:
+            if "FileNotFoundException" in str(error.java_exception):
+                raise FileNotFoundError(path) from error
+            raise
+        try:
+            return bytes(stream.readAllBytes()).decode()
+        finally:
+            stream.close()
+
+    def create(self, path: str, text: str) -> None:
+        """Write a file whole and at once; raises :class:`Conflict` where there is one."""
+        package = self._jvm.org.apache.spark.sql.execution.streaming.checkpointing
+        parent = self._path(path.rpartition("/")[0])
+        self._files.mkdirs(parent)
+        manager = package.CheckpointFileManager.create(parent, self._configuration)
+        if manager.exists(self._path(path)):
+            raise Conflict(path)
+        stream = manager.createAtomic(self._path(path), False)
+        try:
+            stream.write(text.encode())
+            stream.close()
+        except Py4JJavaError as error:
+            stream.cancel()
+            if "FileAlreadyExistsException" in str(error.java_exception):
+                raise Conflict(path) from error
+            raise
+
+    def move(self, source: str, target: str, *, at: int) -> None:
+        """Rename a file, and call it new: ``at``, in milliseconds since the epoch."""
+        there = self._path(target)
+        self._files.mkdirs(there.getParent())
+        if not self._files.rename(self._path(source), there):
+            raise OSError(f"cannot move {source} to {target}")
+        try:
+            self._files.setTimes(there, at, -1)
+        except Py4JJavaError:  # an object store: there a moved file is new
+            return
+
+    def delete(self, path: str) -> None:
+        """Remove a file, or a directory with all that is in it; a missing one is no error."""
+        self._files.delete(self._path(path), True)
+
+    def _path(self, path: str) -> Any:
+        return self._jvm.org.apache.hadoop.fs.Path(path)
