@@ -4,6 +4,8 @@ from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
     DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
 )
 from pyspark.sql.types import StructType
 
@@ -41,3 +43,19 @@ class QbusDataSource(DataSource):
         from .source.stream import StreamReader  # noqa: PLC0415
 
         return StreamReader(self.options, schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """Writes once."""
+        from .sink.writers import BatchWriter  # noqa: PLC0415 - whoever reads needs none
+
+        return BatchWriter(self.options, schema, overwrite)
+
+    def streamWriter(  # noqa: N802 - Spark's name
+        self,
+        schema: StructType,
+        overwrite: bool,  # noqa: ARG002 - of output mode "complete"
+    ) -> DataSourceStreamWriter:
+        """Writes on and on."""
+        from .sink.writers import StreamWriter  # noqa: PLC0415
+
+        return StreamWriter(self.options, schema)

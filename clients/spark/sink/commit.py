@@ -1,0 +1,121 @@
+"""What the driver does when all tasks of a micro-batch are done: publish it, once."""
+
+import logging
+from collections.abc import Sequence
+from uuid import uuid4
+
+from qbus.wire import ApiKey
+from qbus.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+
+from ...cluster import Cluster
+from ...errors import check
+from ...offsets import list_offsets
+from ...producer import Producer as RecordProducer
+from ...retry import retrying
+from ...types import LATEST
+from .history import History
+from .ledger import Ledger
+from .manifest import NO_BATCH, Manifest, Producer, Sequences, Staged, in_order
+from .publish import Publisher
+from .topics import describe, ensure_staging
+
+_log = logging.getLogger(__name__)
+
+
+class Committer:
+    """Publishes what tasks staged in a staging topic."""
+
+    def __init__(
+        self, cluster: Cluster, producer: RecordProducer, staging: str, patience: float
+    ) -> None:
+        """``patience``: seconds that one record batch may take to be published."""
+        self._cluster = cluster
+        self._producer = producer
+        self._staging = staging
+        self._publisher = Publisher(cluster, staging, patience)
+
+    async def commit(self, query: str, batch: int, staged: Sequence[Staged]) -> None:
+        """Publish ``staged`` as ``batch`` of ``query``, or what was decided before to be that.
+
+        A batch that is published already, or one before it, is passed over. Raises
+        :class:`~qbus.errors.QbusError`; the same call goes on from there, in any process.
+        """
+        await ensure_staging(self._cluster, self._staging)
+        ledger = Ledger(self._cluster, self._producer, self._staging, query)
+        history = await ledger.open()
+        if history.batch > batch:
+            _log.warning("batch %d of %s is passed over: %d is done", batch, query, history.batch)
+        own: set[str] = set()
+        while not history.is_published or (history.batch < batch and staged):
+            if history.is_published:
+                manifest = await self._draft(query, batch, staged, history)
+                own.add(manifest.attempt)
+                await ledger.append(manifest, history)
+            else:
+                await self._finish(history, ledger, is_fresh=history.bookmark.attempt in own)
+
+    async def publish(self, query: str, staged: Sequence[Staged]) -> None:
+        """Publish ``staged`` for a query that nobody will ever go on with."""
+        if staged:
+            manifest = await self._manifest(query, 0, staged)
+            await self._publisher.publish(manifest, is_fresh=True)
+
+    async def _finish(self, history: History, ledger: Ledger, *, is_fresh: bool) -> None:
+        assert history.manifest is not None
+        await ledger.bookmark(history)  # first: later the manifest may have aged out
+        await self._publisher.publish(history.manifest, is_fresh=is_fresh)
+        history.published()
+        await ledger.bookmark(history)
+
+    async def _draft(
+        self, query: str, batch: int, staged: Sequence[Staged], history: History
+    ) -> Manifest:
+        last = history.manifest
+        if last is None:
+            return await self._manifest(query, batch, staged, previous=history.batch)
+        return await self._manifest(
+            query,
+            batch,
+            staged,
+            previous=history.batch,
+            producer=last.producer,
+            sequences=last.sequences_after(),
+        )
+
+    async def _manifest(
+        self,
+        query: str,
+        batch: int,
+        staged: Sequence[Staged],
+        *,
+        previous: int = NO_BATCH,
+        producer: Producer | None = None,
+        sequences: Sequences | None = None,
+    ) -> Manifest:
+        targets = sorted({each.target for each in staged})
+        names = {target.topic for target in targets}
+        ids = {name: str((await describe(self._cluster, name)).topic_id) for name in names}
+        ends = await list_offsets(self._cluster, dict.fromkeys(targets, LATEST))
+        return Manifest(
+            query=query,
+            batch=batch,
+            attempt=uuid4().hex,
+            previous=previous,
+            producer=producer or await self._new_producer(),
+            staged=in_order(staged),
+            sequences=sequences or {},
+            ends={target: ends[target].offset for target in targets},
+            topic_ids=ids,
+        )
+
+    async def _new_producer(self) -> Producer:
+        request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0)
+
+        async def attempt() -> Producer:
+            answer: InitProducerIdResponse = await self._cluster.ask_any(
+                ApiKey.INIT_PRODUCER_ID, request
+            )
+            check(answer.error_code)
+            return Producer(answer.producer_id, answer.producer_epoch)
+
+        return await retrying(attempt, self._cluster.request_timeout)

@@ -1,0 +1,98 @@
+"""A query's manifests in the staging topic, and its bookmark in a consumer group."""
+
+import asyncio
+from collections.abc import Mapping
+
+from qbus.records import decode_records
+
+from ...batches import read_batches
+from ...cluster import Cluster
+from ...committed import commit, fetch_committed
+from ...offsets import list_offsets
+from ...producer import Producer
+from ...types import EARLIEST, LATEST, OffsetAndMetadata, TopicPartition
+from ..options import OptionError
+from .history import Bookmark, History
+from .manifest import Manifest
+from .parts import Assembler, split
+from .topics import MANIFESTS
+
+GROUP_PREFIX = "qbus-spark-"
+
+
+class Ledger:
+    """Reads and writes what is decided about a query's batches.
+
+    Its methods raise :class:`~qbus.errors.ApiError`,
+    :class:`~qbus.clients.spark.sink.history.StagingLost` and
+    :class:`~qbus.clients.spark.sink.manifest.UnreadableManifest`.
+    """
+
+    def __init__(self, cluster: Cluster, producer: Producer, staging: str, query: str) -> None:
+        self._cluster = cluster
+        self._producer = producer
+        self._query = query
+        self._where = TopicPartition(staging, MANIFESTS)
+        self._group = f"{GROUP_PREFIX}{query}"
+        self._assembler = Assembler(query)
+        self._position = 0
+
+    async def open(self) -> History:
+        """The query's history up to now.
+
+        The end of the log comes first, then the bookmark: whoever finds none knows that nobody had
+        one when the log ended there, so that no manifest of the query lies before.
+        """
+        starts, ends = await asyncio.gather(self._offset(EARLIEST), self._offset(LATEST))
+        committed = await fetch_committed(self._cluster, self._group, None)
+        found = committed.get(self._where)
+        if found is None:
+            self._check_new(committed)
+            history = History(Bookmark(ends))
+            await self.bookmark(history)
+        else:
+            history = History(Bookmark.of(found.offset, found.metadata), starts)
+        self._position = max(starts, history.bookmark.offset)
+        await self._read(history, ends)
+        return history
+
+    async def append(self, manifest: Manifest, history: History) -> None:
+        """Propose ``manifest``, and learn what binds: it, or another one that came first."""
+        key = self._query.encode()
+        parts = [
+            await self._producer.send(
+                self._where.topic, value, key, headers, partition=self._where.partition
+            )
+            for value, headers in split(manifest)
+        ]
+        for part in parts:
+            await part
+        await self._read(history, await self._offset(LATEST))
+
+    async def bookmark(self, history: History) -> None:
+        """Note how far the query is."""
+        mark = history.bookmark
+        await commit(
+            self._cluster, self._group, {self._where: OffsetAndMetadata(mark.offset, mark.metadata)}
+        )
+
+    async def _read(self, history: History, end: int) -> None:
+        async for header, batch in read_batches(self._cluster, self._where, self._position, end):
+            self._position = header.last_offset + 1
+            for record in decode_records(batch, header, *self._where):
+                found = self._assembler.take(record)
+                if found is not None:
+                    history.take(*found)
+
+    async def _offset(self, time: int) -> int:
+        return (await list_offsets(self._cluster, {self._where: time}))[self._where].offset
+
+    def _check_new(self, committed: Mapping[TopicPartition, object]) -> None:
+        others = sorted({where.topic for where in committed} - {self._where.topic})
+        if others:
+            raise OptionError(
+                "qbus.staging.topic",
+                self._where.topic,
+                f"the query has staged in {', '.join(others)} so far, and what it published is"
+                " noted there: give that one",
+            )

@@ -1,0 +1,115 @@
+"""What a user can choose about writing."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Self
+
+from qbus.records import Compression
+
+from ..cluster_options import CLUSTER_OPTIONS, ClusterOptions
+from ..options import OptionError, Options
+
+SINK_OPTIONS = (
+    *CLUSTER_OPTIONS,
+    "topic",
+    "includeHeaders",
+    "checkpointLocation",
+    "kafka.acks",
+    "kafka.batch.size",
+    "kafka.buffer.memory",
+    "kafka.compression.type",
+    "kafka.delivery.timeout.ms",
+    "kafka.linger.ms",
+    "qbus.exactly.once",
+    "qbus.staging.topic",
+    "qbus.query.id",
+    "qbus.batch.id",
+)
+"""The names of all options of the sink."""
+
+STAGING_TOPIC = "__qbus_spark_staging"
+_CODECS = tuple(codec.name.lower() for codec in Compression)
+_MIB = 1024 * 1024
+
+
+@dataclass(frozen=True)
+class ProducerSettings:
+    """How a task sends records; tasks of one process that agree in it share a producer.
+
+    batch_bytes: records gathered for one record batch, before compression.
+    buffer_bytes: records that may wait for the brokers.
+    delivery_timeout_ms: how long a record may take on its way.
+    """
+
+    acks: str
+    compression: str
+    batch_bytes: int
+    buffer_bytes: int
+    delivery_timeout_ms: int
+
+    @classmethod
+    def of(cls, options: Options, *, is_exactly_once: bool) -> Self:
+        """What was chosen; raises :class:`~qbus.clients.spark.options.OptionError`."""
+        options.milliseconds("kafka.linger.ms", 0)  # means nothing: rows come in bulk
+        return cls(
+            acks=_acks(options, is_exactly_once),
+            compression=options.choice("kafka.compression.type", "none", _CODECS),
+            batch_bytes=options.integer("kafka.batch.size", 1_000_000, minimum=1),
+            buffer_bytes=options.integer("kafka.buffer.memory", 64 * _MIB, minimum=1),
+            delivery_timeout_ms=options.integer("kafka.delivery.timeout.ms", 120_000, minimum=1),
+        )
+
+
+@dataclass(frozen=True)
+class SinkOptions:
+    """What is written where, and how.
+
+    topic: where all rows go; None: each row says it itself.
+    is_exactly_once: stage rows first, and publish them when the micro-batch is complete.
+    query_id, batch_id: what makes a batch write that is tried again the same one.
+    """
+
+    cluster: ClusterOptions
+    producer: ProducerSettings
+    topic: str | None
+    is_exactly_once: bool
+    staging_topic: str
+    query_id: str | None
+    batch_id: int | None
+
+    @classmethod
+    def of(cls, given: Mapping[str, str]) -> "SinkOptions":
+        """What was chosen; raises :class:`~qbus.clients.spark.options.OptionError`."""
+        options = Options(given)
+        options.check(SINK_OPTIONS)
+        options.boolean("includeHeaders", True)
+        is_exactly_once = options.boolean("qbus.exactly.once", True)
+        query_id, batch_id = _identity(options)
+        return cls(
+            cluster=ClusterOptions.of(options, "qbus-spark-sink"),
+            producer=ProducerSettings.of(options, is_exactly_once=is_exactly_once),
+            topic=options.required("topic", "name a topic") if "topic" in options else None,
+            is_exactly_once=is_exactly_once,
+            staging_topic=options.text("qbus.staging.topic") or STAGING_TOPIC,
+            query_id=query_id,
+            batch_id=batch_id,
+        )
+
+
+def _identity(options: Options) -> tuple[str | None, int | None]:
+    query_id = options.text("qbus.query.id")
+    batch_id = options.maybe_integer("qbus.batch.id")
+    if query_id is not None and not query_id.strip():
+        raise OptionError("qbus.query.id", query_id, "give the query a name of its own")
+    if (query_id is None) != (batch_id is None):
+        given, missing = ("qbus.query.id", "qbus.batch.id")[:: 1 if batch_id is None else -1]
+        raise OptionError(given, options.text(given), f"goes with {missing}: give both, or none")
+    return query_id, batch_id
+
+
+def _acks(options: Options, is_exactly_once: bool) -> str:
+    acks = options.choice("kafka.acks", "all", ["all", "-1", "0", "1"])
+    if is_exactly_once and acks not in {"all", "-1"}:
+        remedy = "what is written exactly once needs all; or choose qbus.exactly.once=false"
+        raise OptionError("kafka.acks", acks, remedy)
+    return acks

@@ -1,0 +1,131 @@
+"""What is left to publish of a manifest, and in which order it is read. Pure."""
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import NamedTuple
+
+from qbus.errors import QbusError
+from qbus.records import BatchHeader, read_header
+from qbus.records.crc import Buffer
+from qbus.records.header import write_header
+
+from ...batches import as_produced
+from ...types import TopicPartition
+from .history import StagingLost
+from .manifest import Manifest, Numbered, Producer
+
+_FAR = 10_000
+"""Records between two batches from which on the second is asked for by itself."""
+
+
+class TargetChanged(QbusError):  # noqa: N818 - what happened
+    """A topic is not any more what it was when it was decided what to publish to it."""
+
+
+class Bounds(NamedTuple):
+    """The offsets that a partition holds now, and its topic's id."""
+
+    topic_id: str
+    start: int
+    end: int
+
+
+class Run(NamedTuple):
+    """Batches that are read in one go, from ``start`` to before ``end``."""
+
+    start: int
+    end: int
+    batches: Mapping[int, Numbered]
+
+
+def scan_range(manifest: Manifest, target: TopicPartition, now: Bounds) -> tuple[int, int]:
+    """Where in ``target`` there may be something of ``manifest``.
+
+    From where it ended before; in a log that was cut, or of a topic created anew, from its start.
+    """
+    end = manifest.ends[target]
+    is_same = manifest.topic_ids.get(target.topic) == now.topic_id
+    start = end if is_same and end <= now.end else now.start
+    return max(start, now.start), now.end
+
+
+def remaining(
+    manifest: Manifest, found: Mapping[TopicPartition, Collection[int]]
+) -> list[Numbered]:
+    """What is not published yet, where those first sequences were found in the targets.
+
+    Each partition is published in order: what lies before one that is there was there, too, even if
+    retention or compaction has taken it since.
+    """
+    by_target: dict[TopicPartition, list[Numbered]] = {}
+    for batch in manifest.numbered():
+        by_target.setdefault(batch.staged.target, []).append(batch)
+    left = []
+    for target, batches in by_target.items():
+        there = found.get(target, ())
+        done = [number for number, batch in enumerate(batches, 1) if batch.sequence in there]
+        left += batches[max(done, default=0) :]
+    return left
+
+
+def streams(batches: Iterable[Numbered]) -> list[list[tuple[int, list[Run]]]]:
+    """The runs to read from each lane; those of one list one after another, the lists at once.
+
+    A target's batches come from one lane, unless the staging topic grew meanwhile: then their order
+    is kept by reading nothing at once.
+    """
+    lanes: dict[int, list[Numbered]] = {}
+    sources: dict[TopicPartition, set[int]] = {}
+    for batch in batches:
+        lanes.setdefault(batch.staged.lane, []).append(batch)
+        sources.setdefault(batch.staged.target, set()).add(batch.staged.lane)
+    each = [(lane, _runs(lanes[lane])) for lane in sorted(lanes)]
+    if any(len(found) > 1 for found in sources.values()):
+        return [each]
+    return [[one] for one in each]
+
+
+def _runs(batches: Iterable[Numbered]) -> list[Run]:
+    runs: list[list[Numbered]] = []
+    reached = -_FAR
+    for batch in sorted(batches, key=lambda each: each.staged.offset):
+        if batch.staged.offset - reached >= _FAR:
+            runs.append([])
+        runs[-1].append(batch)
+        reached = batch.staged.offset + batch.staged.records
+    return [
+        Run(
+            run[0].staged.offset,
+            run[-1].staged.offset + run[-1].staged.records,
+            {batch.staged.offset: batch for batch in run},
+        )
+        for run in runs
+    ]
+
+
+def as_published(
+    producer: Producer, batch: Numbered, header: BatchHeader, stored: Buffer
+) -> bytearray:
+    """The bytes of a staged batch as its target gets them.
+
+    Raises :class:`~qbus.clients.spark.sink.history.StagingLost` when they are not those that were
+    staged.
+    """
+    staged = batch.staged
+    if header.records_count != staged.records or header.is_log_append_time:
+        raise StagingLost(
+            f"offset {staged.offset} of the staging topic's partition {staged.lane} does not hold"
+            " what was staged there: was the topic created anew, or its message.timestamp.type"
+            " changed?"
+        )
+    copy = as_produced(stored)
+    write_header(
+        copy,
+        read_header(copy)._replace(
+            producer_id=producer.id,
+            producer_epoch=producer.epoch,
+            base_sequence=batch.sequence,
+            base_timestamp=header.base_timestamp - staged.shift,
+            max_timestamp=header.max_timestamp - staged.shift,
+        ),
+    )
+    return copy

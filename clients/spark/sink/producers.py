@@ -1,0 +1,52 @@
+"""The producers of this process, which outlive the task that made them.
+
+Each has an id that brokers remember for a day: one for every task would be too many.
+"""
+
+import os
+import threading
+
+from ...producer import Producer
+from ...producer.options import Acks
+from ..cluster_options import ClusterOptions
+from ..connections import Connections
+from .options import ProducerSettings
+
+_Key = tuple[int, ClusterOptions, ProducerSettings]
+
+_ACKS: dict[str, Acks] = {"0": 0, "1": 1}
+
+_lock = threading.Lock()
+_open: dict[_Key, tuple[Connections, Producer]] = {}
+
+
+def producer(connected: Connections, settings: ProducerSettings) -> Producer:
+    """The producer of that kind that lives in the loop of ``connected``."""
+    key = (os.getpid(), connected.options, settings)
+    with _lock:
+        found = _open.get(key)
+        if found is None or found[0] is not connected:
+            found = _open[key] = connected, _new(connected.options, settings)
+        return found[1]
+
+
+def discard(connected: Connections, settings: ProducerSettings) -> None:
+    """Let the next task have a new producer: this one failed, and what it holds is given up."""
+    with _lock:
+        found = _open.pop((os.getpid(), connected.options, settings), None)
+    if found is not None and found[0] is connected:
+        connected.run(found[1].close(0))
+
+
+def _new(cluster: ClusterOptions, settings: ProducerSettings) -> Producer:
+    return Producer(
+        cluster.bootstrap,
+        acks=_ACKS.get(settings.acks, "all"),
+        compression=settings.compression,
+        linger_ms=0,
+        batch_bytes=settings.batch_bytes,
+        buffer_bytes=settings.buffer_bytes,
+        delivery_timeout_ms=settings.delivery_timeout_ms,
+        request_timeout_ms=int(cluster.request_timeout * 1000),
+        client_id=cluster.client_id,
+    )

@@ -1,0 +1,83 @@
+"""Rows made ready for their topic: only the columns of records, and nothing it would refuse."""
+
+import time
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from .routing import BadRow
+from .topics import TopicLimits
+
+RECORD_COLUMNS = ("value", "key", "headers", "timestamp")
+_OVERHEAD = 100
+"""More than a batch of one record takes beside its key, value and headers."""
+
+
+def now_ms() -> int:
+    """Milliseconds since the Unix epoch."""
+    return time.time_ns() // 1_000_000
+
+
+def record_columns(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """``rows`` without the columns that said where they go; timestamps in milliseconds."""
+    names = [name for name in RECORD_COLUMNS if name in rows.schema.names]
+    columns = [rows.column(name) for name in names]
+    if "timestamp" in names:
+        at = names.index("timestamp")
+        columns[at] = _milliseconds(columns[at])
+    return pa.RecordBatch.from_arrays(columns, names=names)
+
+
+def check_rows(topic: str, rows: pa.RecordBatch, limits: TopicLimits) -> None:
+    """Raise :class:`~qbus.clients.spark.sink.routing.BadRow` for what ``topic`` will not take."""
+    if limits.needs_keys and ("key" not in rows.schema.names or rows.column("key").null_count):
+        raise BadRow(f"a row has no key, and {topic} is compacted: its records need one")
+    if rows.nbytes + _OVERHEAD > limits.max_batch_bytes:
+        _check_sizes(topic, rows, limits.max_batch_bytes)
+    if "timestamp" in rows.schema.names:
+        _check_times(topic, rows, limits)
+
+
+def shifted(rows: pa.Table) -> tuple[pa.Table, int]:
+    """``rows`` whose latest timestamp is now, and by how many milliseconds they were moved.
+
+    The staging topic's retention goes by timestamps, and rows may be of any time.
+    """
+    if "timestamp" not in rows.schema.names:
+        return rows, 0
+    latest = pc.max(rows.column("timestamp")).as_py()
+    shift = now_ms() - latest
+    at = rows.schema.get_field_index("timestamp")
+    return rows.set_column(at, "timestamp", pc.add(rows.column(at), shift)), shift
+
+
+def _milliseconds(column: pa.Array) -> pa.Array:
+    options = pc.CastOptions(pa.timestamp("ms", column.type.tz), allow_time_truncate=True)
+    return pc.fill_null(column.cast(options=options).cast(pa.int64()), now_ms())
+
+
+def _check_sizes(topic: str, rows: pa.RecordBatch, most: int) -> None:
+    total = pa.scalar(_OVERHEAD, pa.int64())
+    for name in ("value", "key"):
+        if name in rows.schema.names:
+            sizes = pc.fill_null(pc.binary_length(rows.column(name)), 0)
+            total = pc.add(total, sizes.cast(pa.int64()))
+    if (largest := pc.max(total).as_py()) > most:
+        raise BadRow(
+            f"a row makes a record of about {largest} bytes, and max.message.bytes of {topic} is"
+            f" {most}: raise it, or write smaller values"
+        )
+
+
+def _check_times(topic: str, rows: pa.RecordBatch, limits: TopicLimits) -> None:
+    now = now_ms()
+    bounds = pc.min_max(rows.column("timestamp")).as_py()
+    for name, distance, most in (
+        ("before", now - bounds["min"], limits.max_past_ms),
+        ("after", bounds["max"] - now, limits.max_future_ms),
+    ):
+        if distance > most:
+            raise BadRow(
+                f"a row's timestamp is {distance} ms {name} now, and"
+                f" message.timestamp.{name}.max.ms of {topic} is {most}"
+            )

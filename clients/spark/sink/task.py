@@ -1,0 +1,127 @@
+"""What a task does with its rows: they are staged, or written to their topics at once."""
+
+import asyncio
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+from zlib import crc32
+
+import pyarrow as pa
+
+from qbus.errors import QbusError
+from qbus.records import ArrowColumns
+
+from ...producer.delivery import BulkDelivery
+from ...types import BatchMetadata, TopicDescription, TopicPartition
+from ..connections import connections
+from .gathering import Gatherer
+from .manifest import Staged
+from .options import SinkOptions
+from .producers import discard, producer
+from .routing import Router
+from .rows import check_rows, record_columns, shifted
+from .topics import TopicLimits, describe, ensure_staging, topic_limits
+
+
+class _Sent(NamedTuple):
+    target: TopicPartition
+    shift: int
+    delivery: BulkDelivery
+
+
+class TaskWriter:
+    """Writes the rows of one task.
+
+    Raises :class:`~qbus.clients.spark.sink.routing.BadRow` for rows that cannot be written, and
+    :class:`~qbus.errors.QbusError` for what keeps them from it.
+    """
+
+    def __init__(self, options: SinkOptions) -> None:
+        self._options = options
+        self._connections = connections(options.cluster)
+        self._cluster = self._connections.cluster
+        self._router = Router(options.topic, self._describe)
+        self._gatherer = Gatherer(options.producer.batch_bytes)
+        self._limits: dict[str, TopicLimits] = {}
+        self._sent: list[_Sent] = []
+        self._lanes = 0
+
+    def write(self, batches: Iterable[pa.RecordBatch]) -> tuple[Staged, ...]:
+        """Return when all rows are stored; what was staged, if anything was."""
+        try:
+            if self._options.is_exactly_once:
+                staging = ensure_staging(self._cluster, self._options.staging_topic)
+                self._lanes = len(self._connections.run(staging).partitions) - 1
+            for target, rows in self._full(batches):
+                self._send(target, rows)
+            return tuple(self._connections.run(self._settle()))
+        except BaseException:
+            discard(self._connections, self._options.producer)
+            raise
+
+    def _full(self, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[TopicPartition, pa.Table]]:
+        for batch in batches:
+            for target, rows in self._router.route(batch):
+                ready = record_columns(rows)
+                check_rows(target.topic, ready, self._limits_of(target.topic))
+                yield from self._gatherer.add(target, ready)
+        yield from self._gatherer.rest()
+
+    def _send(self, target: TopicPartition, rows: pa.Table) -> None:
+        where, shift = target, 0
+        if self._options.is_exactly_once:
+            where = TopicPartition(self._options.staging_topic, lane(target, self._lanes))
+            rows, shift = shifted(rows)
+        sender = producer(self._connections, self._options.producer)
+        names = {name: name for name in rows.schema.names}
+        for part in self._cut(target.topic, rows):
+            sending = sender.send_arrow(where.topic, part, partition=where.partition, **names)
+            self._sent.append(_Sent(target, shift, self._connections.run(sending)))
+
+    def _cut(self, topic: str, rows: pa.Table) -> Iterator[pa.Table]:
+        """Parts of ``rows`` that make batches which ``topic`` takes."""
+        most = self._limits_of(topic).max_batch_bytes
+        if most >= self._options.producer.batch_bytes:
+            yield rows
+            return
+        columns = ArrowColumns.of(rows, **{name: name for name in rows.schema.names})
+        start = 0
+        while start < len(columns):
+            stop = columns.fit(start, most)
+            yield rows.slice(start, stop - start)
+            start = stop
+
+    async def _settle(self) -> list[Staged]:
+        stored = await asyncio.gather(*(_delivered(sent.delivery) for sent in self._sent))
+        if not self._options.is_exactly_once:
+            return []
+        staged = [
+            Staged(sent.target, run.partition, run.base_offset, run.records_count, sent.shift)
+            for sent, runs in zip(self._sent, stored, strict=True)
+            for run in runs
+        ]
+        if any(each.offset < 0 for each in staged):
+            raise QbusError("a broker stored rows and does not tell where: the task has to repeat")
+        return staged
+
+    def _describe(self, topic: str, partitions: int) -> TopicDescription:
+        known = self._cluster.metadata.topics.get(topic)
+        if known is not None and len(known.partitions) >= partitions:
+            return known
+        return self._connections.run(describe(self._cluster, topic, partitions))
+
+    def _limits_of(self, topic: str) -> TopicLimits:
+        if topic not in self._limits:
+            self._limits[topic] = self._connections.run(topic_limits(self._cluster, topic))
+        return self._limits[topic]
+
+
+def lane(target: TopicPartition, lanes: int) -> int:
+    """The staging topic's partition for what goes to ``target``: one of 1 to ``lanes``.
+
+    The same for all tasks, so that a target's batches are read in the order they are published.
+    """
+    return 1 + (crc32(target.topic.encode()) + target.partition) % lanes
+
+
+async def _delivered(delivery: BulkDelivery) -> list[BatchMetadata]:
+    return await delivery

@@ -1,0 +1,118 @@
+"""What the sink has to know of topics: how many partitions they have, and what they take."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Self
+
+from qbus.errors import ApiError, ErrorCode
+
+from ...admin import Admin
+from ...cluster import Cluster
+from ...retry import retrying
+from ...types import ConfigKind, TopicDescription
+from ..options import OptionError
+
+MANIFESTS = 0
+"""The staging topic's partition for manifests; rows are staged in the others."""
+
+_LANES = 8
+_DAY_MS = 86_400_000
+_STAGING_CONFIG = {
+    "cleanup.policy": "delete",
+    "compression.type": "producer",
+    "max.message.bytes": str(64 * 1024 * 1024),
+    "message.timestamp.type": "CreateTime",
+    "retention.ms": str(3 * _DAY_MS),
+}
+_FOREVER = (1 << 63) - 1
+_UNKNOWABLE = frozenset(
+    {
+        ErrorCode.UNSUPPORTED_VERSION,
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+    }
+)
+
+
+@dataclass(frozen=True)
+class TopicLimits:
+    """What a topic takes. Times are milliseconds away from now.
+
+    Rows are held to it before they are staged: later, nobody could take them back.
+    """
+
+    max_batch_bytes: int = _FOREVER
+    needs_keys: bool = False
+    max_past_ms: int = _FOREVER
+    max_future_ms: int = _FOREVER
+
+    @classmethod
+    def of(cls, config: Mapping[str, str | None]) -> Self:
+        """As a topic's configuration says."""
+        is_create_time = config.get("message.timestamp.type") != "LogAppendTime"
+        return cls(
+            max_batch_bytes=int(config.get("max.message.bytes") or _FOREVER),
+            needs_keys="compact" in (config.get("cleanup.policy") or ""),
+            max_past_ms=_far(config, "message.timestamp.before.max.ms", is_create_time),
+            max_future_ms=_far(config, "message.timestamp.after.max.ms", is_create_time),
+        )
+
+
+def _far(config: Mapping[str, str | None], name: str, is_create_time: bool) -> int:
+    return int(config.get(name) or _FOREVER) if is_create_time else _FOREVER
+
+
+async def topic_limits(cluster: Cluster, topic: str) -> TopicLimits:
+    """What ``topic`` takes, as far as this client may ask."""
+    try:
+        entries = await Admin.over(cluster).describe_config(ConfigKind.TOPIC, topic)
+    except ApiError as error:
+        if error.code not in _UNKNOWABLE:
+            raise
+        return TopicLimits()
+    return TopicLimits.of({entry.name: entry.value for entry in entries})
+
+
+async def describe(cluster: Cluster, topic: str, partitions: int = 1) -> TopicDescription:
+    """``topic``, which the broker may create; asked for anew if fewer ``partitions`` are known."""
+
+    async def attempt() -> TopicDescription:
+        known = cluster.metadata.topics.get(topic)
+        if known is not None and len(known.partitions) < partitions:
+            cluster.metadata.forget([topic])
+        await cluster.need([topic], create=True)
+        return cluster.metadata.topic(topic)
+
+    return await retrying(attempt, cluster.request_timeout)
+
+
+async def ensure_staging(cluster: Cluster, topic: str) -> TopicDescription:
+    """The staging topic, created where it is missing.
+
+    Raises :class:`~qbus.clients.spark.options.OptionError` for a topic that is not fit for it.
+    """
+    try:
+        await cluster.need([topic])
+        found = cluster.metadata.topic(topic)
+    except ApiError as error:
+        if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and not error.retriable:
+            raise
+        await _create(cluster, topic)
+        found = await describe(cluster, topic)
+    if len(found.partitions) < 2:
+        raise OptionError(
+            "qbus.staging.topic",
+            topic,
+            "this topic has one partition and needs at least 2: give it more, or name one that is"
+            " not there yet",
+        )
+    return found
+
+
+async def _create(cluster: Cluster, topic: str) -> None:
+    try:
+        await Admin.over(cluster).create_topic(topic, partitions=_LANES + 1, config=_STAGING_CONFIG)
+    except ApiError as error:
+        if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:  # another task was quicker
+            raise
+    cluster.metadata.forget([topic])

@@ -1,0 +1,122 @@
+"""The sink's face to Spark: a writer for batches, and one for streams."""
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from uuid import uuid4
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+from pyspark.sql.types import StructType
+
+from qbus.errors import QbusError
+
+from ..connections import connections
+from ..options import OptionError
+from .columns import check_sink_schema
+from .commit import Committer
+from .manifest import Staged
+from .options import SinkOptions
+from .producers import producer
+from .task import TaskWriter
+
+_log = logging.getLogger(__name__)
+
+_QUERY_ID = "sql.streaming.queryId"
+
+
+@dataclass
+class Written(WriterCommitMessage):
+    """What one task did for a query: which record batches it staged, if it staged."""
+
+    query: str
+    staged: tuple[Staged, ...]
+
+
+class BatchWriter(DataSourceArrowWriter):
+    """Writes a data frame once; with ``qbus.query.id`` and ``qbus.batch.id`` also when repeated."""
+
+    def __init__(self, given: Mapping[str, str], schema: StructType, overwrite: bool) -> None:
+        """Raises :class:`~qbus.errors.ConfigError`; connects to nothing."""
+        self._options = SinkOptions.of(given)
+        if overwrite:
+            raise OptionError("mode", "overwrite", "topics are only ever added to: use append")
+        check_sink_schema(schema, self._options.topic)
+        self._query = self._options.query_id or uuid4().hex
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        """Stage or write the rows of one task."""
+        return Written(self._query, TaskWriter(self._options).write(iterator))
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Publish what the tasks staged."""
+        batch = None if self._options.query_id is None else self._options.batch_id
+        _commit(self._options, messages, batch)
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Leave what was staged to the staging topic's retention."""
+        done = sum(message is not None for message in messages)
+        _log.warning("a batch write failed; what %d tasks staged is not published", done)
+
+
+class StreamWriter(DataSourceStreamArrowWriter):
+    """Writes the micro-batches of a query, each once.
+
+    Output mode "complete" appends the whole result each time, as Spark's own sink for Kafka does.
+    """
+
+    def __init__(self, given: Mapping[str, str], schema: StructType) -> None:
+        """Raises :class:`~qbus.errors.ConfigError`; connects to nothing."""
+        self._options = SinkOptions.of(given)
+        if self._options.query_id is not None:
+            remedy = "a stream has an id of its own, in its checkpoint: leave this out"
+            raise OptionError("qbus.query.id", self._options.query_id, remedy)
+        check_sink_schema(schema, self._options.topic)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        """Stage or write the rows of one task."""
+        context = TaskContext.get()
+        query = None if context is None else context.getLocalProperty(_QUERY_ID)
+        if query is None:
+            raise QbusError(f"Spark does not tell which query a task is of ({_QUERY_ID})")
+        return Written(query, TaskWriter(self._options).write(iterator))
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
+        """Publish what the tasks of a micro-batch staged; once, however often it is called."""
+        _commit(self._options, messages, batchId)
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """Leave what was staged to the staging topic's retention."""
+        done = sum(message is not None for message in messages)
+        _log.warning("batch %d failed; what %d tasks staged is not published", batchId, done)
+
+
+def _commit(
+    options: SinkOptions, messages: Sequence[WriterCommitMessage | None], batch: int | None
+) -> None:
+    """Publish ``messages`` as a query's ``batch`` (None: of one that is never repeated)."""
+    if not options.is_exactly_once:
+        return
+    written = [message for message in messages if isinstance(message, Written)]
+    if len(written) != len(messages):
+        raise QbusError("a task succeeded without saying what it wrote")
+    if not written:
+        return
+    connected = connections(options.cluster)
+    committer = Committer(
+        connected.cluster,
+        producer(connected, options.producer),
+        options.staging_topic,
+        options.producer.delivery_timeout_ms / 1000,
+    )
+    query = written[0].query
+    staged = [each for message in written for each in message.staged]
+    if batch is None:
+        connected.run(committer.publish(query, staged))
+    else:
+        connected.run(committer.commit(query, batch, staged))
