@@ -1,7 +1,6 @@
 """Batches of rows of an Arrow table, and which rows go to which partition."""
 
 import asyncio
-from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from importlib import import_module
 from typing import Any
@@ -78,18 +77,23 @@ class ArrowBatch(Batch):
 def by_partition(
     table: Any, partitions: Any, names: dict[str, Any]
 ) -> Iterator[tuple[int, ArrowColumns]]:
+    """As :func:`rows_by_partition`; ``names`` says which columns are values, keys and so on."""
+    for partition, rows in rows_by_partition(table, partitions):
+        yield partition, ArrowColumns.of(rows, **names)
+
+
+def rows_by_partition(table: Any, partitions: Any) -> Iterator[tuple[int, Any]]:
     """The rows of ``table`` for each partition (-1: any), in their order.
 
     partitions: a 32-bit integer for each row.
-    names: which columns are values, keys, headers and timestamps.
     """
     compute = import_module("pyarrow.compute")
     pa = import_module("pyarrow")
-    rows = compute.sort_indices(pa.array(partitions, pa.int32()))  # a stable sort
-    ordered = table.take(rows)
-    chosen = sorted(partitions)
+    chosen = pa.array(partitions, pa.int32())
+    rows = compute.sort_indices(chosen)  # a stable sort
+    runs = compute.run_end_encode(chosen.take(rows))
+    ordered = table if len(runs.values) == 1 else table.take(rows)
     start = 0
-    while start < len(chosen):
-        stop = bisect_right(chosen, chosen[start], lo=start)
-        yield chosen[start], ArrowColumns.of(ordered.slice(start, stop - start), **names)
-        start = bisect_left(chosen, chosen[start] + 1, lo=start)
+    for partition, stop in zip(runs.values.to_pylist(), runs.run_ends.to_pylist(), strict=True):
+        yield partition, ordered.slice(start, stop - start)
+        start = stop
