@@ -1,0 +1,1 @@
+"""`qbus mirror` as users run it."""

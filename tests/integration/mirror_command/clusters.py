@@ -1,0 +1,53 @@
+"""Two IDCs of one broker each, what is in them, and a mirror between."""
+
+from collections.abc import Iterable
+
+from qbus.aio import Admin, Consumer, Producer
+from qbus.clients import LATEST, ConsumerRecord, TopicPartition
+from tests.support.server_process import ServerProcess
+
+_TIMEOUT_S = 60.0
+
+
+def link(source: ServerProcess, target: ServerProcess, *topics: str) -> list[str]:
+    """The options of a mirror from IDC a to IDC b."""
+    patterns = [word for pattern in topics for word in ("--topics", pattern)]
+    return [
+        *("--source", f"a={source.bootstrap}"),
+        *("--target", f"b={target.bootstrap}"),
+        *patterns,
+    ]
+
+
+async def write(server: ServerProcess, topic: str, values: Iterable[bytes], partition: int) -> None:
+    """Write records with a key, a header and a time of their own."""
+    async with Producer(server.bootstrap, compression="lz4") as producer:
+        for number, value in enumerate(values):
+            await producer.send(
+                topic, value, b"k%d" % number, [("h", b"%d" % number)], partition, 1_000 + number
+            )
+
+
+async def read(server: ServerProcess, topic: str, partition: int) -> list[ConsumerRecord]:
+    """Every record of a partition, to where it ends now."""
+    async with Consumer(server.bootstrap) as consumer:
+        where = TopicPartition(topic, partition)
+        end = (await consumer.end_offsets([where]))[where]
+        start = (await consumer.beginning_offsets([where]))[where]
+        consumer.assign([(topic, partition, start)])
+        found: list[ConsumerRecord] = []
+        while start < end:
+            for batch in await consumer.poll(5.0):
+                found += batch.records
+            start = consumer.position(topic, partition) or start
+        return found
+
+
+async def end_of(server: ServerProcess, topic: str, partition: int = 0) -> int:
+    """Where a partition ends; -1 when there is none."""
+    async with Admin(server.bootstrap) as admin:
+        where = TopicPartition(topic, partition)
+        topics = {one.name: len(one.partitions) for one in await admin.list_topics()}
+        if partition >= topics.get(topic, 0):
+            return -1
+        return (await admin.list_offsets({where: LATEST}))[where].offset

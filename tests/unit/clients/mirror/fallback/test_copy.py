@@ -1,0 +1,104 @@
+"""One partition that is produced anew: where it begins, and how far it is."""
+
+import pytest
+
+from qbus.clients import TopicPartition
+from qbus.clients.mirror.fallback.copy import Copy
+from qbus.clients.mirror.fallback.resuming import Found
+from qbus.clients.mirror.status import PartitionState, Trouble
+
+NOTHING = Found(None, is_empty=True)
+FOREIGN = Found(None, is_empty=False)
+
+
+class Sent:
+    """Records on their way, until the test says what became of them."""
+
+    def __init__(self) -> None:
+        self.outcome: Exception | None = None
+        self.is_done = False
+
+    def done(self) -> bool:
+        return self.is_done
+
+    def result(self, timeout: float | None = None) -> None:
+        if self.outcome is not None:
+            raise self.outcome
+
+
+@pytest.fixture
+def copy() -> Copy:
+    return Copy(TopicPartition("orders", 0), TopicPartition("a.orders", 0))
+
+
+@pytest.mark.parametrize(
+    ("found", "committed", "start", "end", "at", "trouble"),
+    [
+        (NOTHING, None, 0, 100, 0, None),
+        (NOTHING, None, 30, 100, 30, None),
+        (NOTHING, 60, 30, 100, 60, None),
+        (NOTHING, 10, 30, 100, 30, Trouble.OVERTAKEN),
+        (Found(50, False), None, 0, 100, 50, None),
+        (Found(50, False), 40, 0, 100, 50, None),
+        (Found(100, False), None, 0, 100, 100, None),
+        (Found(50, False), None, 70, 100, 70, Trouble.OVERTAKEN),
+        (Found(101, False), None, 0, 100, None, Trouble.SOURCE_LOST_DATA),
+        (FOREIGN, None, 0, 100, None, Trouble.UNRELATED_TOPIC),
+        (FOREIGN, 50, 0, 100, None, Trouble.UNRELATED_TOPIC),
+    ],
+)
+def test_where_it_begins(
+    copy: Copy,
+    found: Found,
+    committed: int | None,
+    start: int,
+    end: int,
+    at: int | None,
+    trouble: Trouble | None,
+) -> None:
+    assert copy.place(found, committed, start, end) == at
+    status = copy.status(0)
+    assert status.trouble is trouble
+    assert (status.error is None) is (trouble is None)
+    assert (status.state is PartitionState.STOPPED) is (at is None)
+
+
+def test_it_is_as_far_as_everything_before_was_delivered(copy: Copy) -> None:
+    copy.place(NOTHING, None, 0, 100)
+    first, second = Sent(), Sent()
+    copy.sent(first, 40, 40, 1_000)
+    copy.sent(second, 100, 60, 2_000)
+    second.is_done = True
+    assert copy.settle() == 0
+    assert copy.status(9_000).lag_records == 100
+    first.is_done = True
+    assert copy.settle() == 100
+    status = copy.status(9_000)
+    assert (status.lag_records, status.lag_seconds) == (0, 0.0)
+    assert status.state is PartitionState.CURRENT
+
+
+def test_what_cannot_be_delivered_is_raised_and_the_place_stays(copy: Copy) -> None:
+    copy.place(NOTHING, None, 0, 100)
+    lost = Sent()
+    lost.is_done, lost.outcome = True, RuntimeError("refused")
+    copy.sent(lost, 40, 40, 1_000)
+    with pytest.raises(RuntimeError, match="refused"):
+        copy.settle()
+    assert copy.acknowledged == 0
+
+
+def test_how_late_it_is_shows_by_the_last_record_that_arrived(copy: Copy) -> None:
+    copy.place(NOTHING, None, 0, 100)
+    assert copy.status(5_000).lag_seconds is None
+    sent = Sent()
+    sent.is_done = True
+    copy.sent(sent, 40, 40, 1_000)
+    copy.settle()
+    assert copy.status(5_000).lag_seconds == 4.0
+
+
+def test_before_it_is_placed_nothing_is_known(copy: Copy) -> None:
+    status = copy.status(0)
+    assert status.state is PartitionState.WAITING
+    assert status.lag_records is None
