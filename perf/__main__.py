@@ -15,8 +15,10 @@ from perf import (
     failover,
     footprint,
     latency,
+    mirror,
     partitions,
     sdk,
+    spark,
     throughput,
 )
 from perf.report import Figure, show, write_json, write_markdown
@@ -36,6 +38,8 @@ CLAIMS: dict[str, Callable[[int, float], list[Figure]]] = {
     "cluster": cluster.run,
     "failover": failover.run,
     "cluster-topics": cluster_topics.run,
+    "spark": spark.run,
+    "mirror": mirror.run,
 }
 
 
