@@ -6,8 +6,6 @@ from qbus.aio import Admin, Consumer, Producer
 from qbus.clients import LATEST, ConsumerRecord, TopicPartition
 from tests.support.server_process import ServerProcess
 
-_TIMEOUT_S = 60.0
-
 
 def link(source: ServerProcess, target: ServerProcess, *topics: str) -> list[str]:
     """The options of a mirror from IDC a to IDC b."""
@@ -51,3 +49,9 @@ async def end_of(server: ServerProcess, topic: str, partition: int = 0) -> int:
         if partition >= topics.get(topic, 0):
             return -1
         return (await admin.list_offsets({where: LATEST}))[where].offset
+
+
+async def create(server: ServerProcess, topic: str, partitions: int = 1) -> None:
+    """Create a topic."""
+    async with Admin(server.bootstrap) as admin:
+        await admin.create_topic(topic, partitions=partitions)
