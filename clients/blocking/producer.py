@@ -147,7 +147,6 @@ class Producer:
             and timestamp is None
             and broker is None
             and on_delivery is None
-            and type(value) is bytes
         ):
             delivery = self._add_value(topic, value)
             if delivery is not None:

@@ -1,24 +1,23 @@
 """The deliveries of one record, and of many sent together."""
 
 from collections.abc import Callable, Sequence
-from typing import Final
+
+from qbus.records.codec import Place
 
 from ..types import BatchMetadata, RecordMetadata
 from .batch import Batch, Countdown
 from .handle import Handle
 
 
-class Delivery(Handle[RecordMetadata]):
+class Delivery(Handle[RecordMetadata], Place):
     """The delivery of one record: ``await`` it, or ask for its ``result``.
 
     Nothing but its place: what became of it is known to its batch.
     """
 
-    __slots__ = ("_batch", "_index")
+    __slots__ = ()
 
-    def __init__(self, batch: Batch, index: int) -> None:
-        self._batch: Final = batch
-        self._index: Final = index
+    _batch: Batch
 
     def done(self) -> bool:
         """Whether the record is delivered or has failed."""

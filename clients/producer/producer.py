@@ -153,7 +153,6 @@ class Producer:
             and timestamp is None
             and broker is None
             and on_delivery is None
-            and type(value) is bytes
         ):
             delivery = self._accumulator.add_value(topic, value)
             if delivery is not None:

@@ -26,5 +26,7 @@ else:
 CODEC = "python" if twin.__name__.endswith(".pure") else "compiled"
 """Which twin is in use: "compiled" or "python"."""
 
+Lane = twin.Lane
+Place = twin.Place
 murmur2 = twin.murmur2
 partition_for_keys = twin.partition_for_keys

@@ -1,0 +1,72 @@
+# A producer's lock, and the short way past it. The twin of pure/lane.py.
+
+from threading import Lock
+
+
+cdef class Place:
+    cdef readonly object _batch
+    cdef readonly Py_ssize_t _index
+
+    def __cinit__(self, batch, Py_ssize_t index):
+        self._batch = batch
+        self._index = index
+
+
+@final
+cdef class Lane:
+    # No other thread runs Python while `add` runs, which calls nothing that is written in Python
+    # before it is done with the batch. So it needs no lock, but must see that nobody else is in the
+    # middle of something.
+    cdef readonly dict batches
+    cdef object _lock
+    cdef object _make
+    cdef Py_ssize_t _limit
+    cdef Py_ssize_t _overhead
+    cdef bint _is_shut
+
+    def __init__(self, Py_ssize_t limit, Py_ssize_t overhead, make):
+        self.batches = {}
+        self._limit = limit
+        self._overhead = overhead
+        self._make = make
+        self.renew()
+
+    def renew(self):
+        self._lock = Lock()
+        self._is_shut = False
+        self.batches.clear()
+
+    def acquire(self, blocking=True, timeout=-1):
+        cdef bint is_held = self._lock.acquire(blocking, timeout)
+        if is_held:
+            self._is_shut = True
+        return is_held
+
+    def release(self):
+        self._is_shut = False
+        self._lock.release()
+
+    def __enter__(self):
+        self._lock.acquire()
+        self._is_shut = True
+        return True
+
+    def __exit__(self, *_):
+        self.release()
+
+    def add(self, topic, value):
+        cdef Py_ssize_t size, index
+        cdef list values
+        if self._is_shut or type(topic) is not str or type(value) is not bytes:
+            return None
+        batch = self.batches.get(topic)
+        if batch is None or not batch.is_quick:
+            return None
+        size = batch.size + PyBytes_GET_SIZE(value) + self._overhead
+        if size > self._limit:
+            return None
+        values = batch.values
+        batch.size = size
+        index = len(values)
+        values.append(value)
+        return self._make(batch, index)
