@@ -25,7 +25,6 @@ from qbus.metadata.feed import newest
 from qbus.metadata.paths import ROOT
 from qbus.metadata.znodes import (
     BROKERS,
-    TOPIC_CONFIGS,
     TOPICS,
     ChangeNode,
     ConfigNode,
@@ -38,7 +37,6 @@ from .metadata_image import (
     BrokersChanged,
     Event,
     Topic,
-    by_topic,
     differences,
     read_topic,
 )
@@ -168,16 +166,14 @@ class MetadataCache:
     async def _load(self) -> None:
         async with self._changing:
             position = await newest(self._store)
-            topics, configs, self.cluster = await asyncio.gather(
-                self._store.tree(TOPICS),
-                self._store.tree(TOPIC_CONFIGS),
-                read_cluster(self._store),
+            names, self.cluster = await asyncio.gather(
+                self._store.children(TOPICS), read_cluster(self._store)
             )
             await self._read_broker_configs()
             events: list[Event] = [BrokersChanged(), BrokerConfigChanged()]
-            trees = by_topic(topics)
-            for name in trees.keys() | self._topics.keys():
-                events += self._read_topic(name, trees.get(name, {}), configs)
+            found = await read_changed(self._store, {*names, *self._topics}, {}, {})
+            for name in found.whole:
+                events += self._read_topic(name, found.nodes)
             await self._publish(position, events)
 
     async def _follow(self) -> None:
@@ -225,7 +221,7 @@ class MetadataCache:
                 events.append(BrokerConfigChanged())
             found = await read_changed(self._store, names, states, self._topics)
             for name in found.whole:
-                events += self._read_topic(name, found.nodes, found.nodes)
+                events += self._read_topic(name, found.nodes)
             for name, topic in found.updated.items():
                 before = self._topics[name]
                 self._put(topic)
@@ -259,12 +255,10 @@ class MetadataCache:
         self._config.set_dynamic(default, own)
         self._effective.clear()
 
-    def _read_topic(
-        self, name: str, tree: Mapping[str, Node], configs: Mapping[str, Node]
-    ) -> list[Event]:
+    def _read_topic(self, name: str, nodes: Mapping[str, Node]) -> list[Event]:
         before = self._topics.get(name)
         try:
-            after = read_topic(name, tree, configs.get(ConfigNode.topic_path(name)))
+            after = read_topic(name, nodes, nodes.get(ConfigNode.topic_path(name)))
         except MalformedNode:
             _log.exception("the topic %s cannot be read; it stays as it was known before", name)
             return []

@@ -1,14 +1,10 @@
 """What a broker knows of the cluster, as values that do not change, and how two of them differ."""
 
-import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from qbus.metadata import Check, Node, Op
-from qbus.metadata.errors import MalformedNode
-from qbus.metadata.znodes import NO_LEADER, TOPICS, ConfigNode, PartitionStateNode, TopicNode
-
-_log = logging.getLogger(__name__)
+from qbus.metadata.znodes import NO_LEADER, ConfigNode, PartitionStateNode, TopicNode
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,16 +140,6 @@ Event = (
 )
 
 
-def by_topic(nodes: Mapping[str, Node]) -> dict[str, dict[str, Node]]:
-    """The tree of all topics, parted into those of each."""
-    start = len(TOPICS) + 1
-    trees: dict[str, dict[str, Node]] = {}
-    for path, node in nodes.items():
-        if name := path[start:].partition("/")[0]:
-            trees.setdefault(name, {})[path] = node
-    return trees
-
-
 def read_topic(name: str, nodes: Mapping[str, Node], config: Node | None) -> Topic | None:
     """The topic that ``nodes``, with its tree in the store, and its configuration's node make.
 
@@ -189,18 +175,6 @@ def with_states(topic: Topic, nodes: Mapping[int, Node]) -> Topic:
         before = partitions[index]
         partitions[index] = _with_state(before.replicas, before.adding, before.removing, node)
     return replace(topic, partitions=tuple(partitions))
-
-
-def read_topics(nodes: Mapping[str, Node]) -> Iterator[Topic]:
-    """The topics of the whole tree, without those that cannot be read."""
-    for name, tree in by_topic(nodes).items():
-        try:
-            topic = read_topic(name, tree, None)
-        except MalformedNode:
-            _log.exception("the topic %s cannot be read", name)
-            continue
-        if topic is not None:
-            yield topic
 
 
 def topic_node(topic: Topic) -> TopicNode:

@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from itertools import pairwise
 
 from .epochs import EpochStart
-from .files import Files, read_file, write_atomically
+from .files import Files, read_file, replace_file, write_atomically
 from .names import TopicPartition
 
 LEADER_EPOCHS = "leader-epoch-checkpoint"
@@ -98,6 +98,11 @@ def write_offsets(files: Files, path: str, offsets: Mapping[TopicPartition, int]
 def read_topic_id(files: Files, path: str) -> bytes | None:
     """The topic id that a ``partition.metadata`` holds. Raises OSError, BadCheckpoint."""
     return decode_partition_metadata(read_file(files, path)) if files.exists(path) else None
+
+
+def write_topic_id(files: Files, path: str, topic_id: bytes) -> None:
+    """Write a ``partition.metadata``; stable when its name is, in its directory. Raises OSError."""
+    replace_file(files, path, encode_partition_metadata(topic_id), sync=True)
 
 
 def _encode(lines: list[str]) -> bytes:

@@ -13,16 +13,18 @@ from .checkpoints import (
     PARTITION_METADATA,
     RECOVERY_POINTS,
     BadCheckpoint,
-    encode_partition_metadata,
     read_topic_id,
+    write_topic_id,
 )
 from .config import LogConfig
 from .directory_checkpoints import DirectoryCheckpoints
+from .directory_sync import DirectorySync
 from .file_cache import FileCache
-from .files import Files, write_all, write_atomically
+from .files import Files, write_atomically
 from .log import Log
 from .names import DELETED_DIRECTORY_SUFFIX, TopicPartition, parse_partition
 from .properties import MetaProperties, check_owner
+from .room import has_room
 from .state import SharedState
 from .threads import in_threads
 from .trash import remove_path
@@ -34,8 +36,6 @@ CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 
 _CLEAN_SHUTDOWN_CONTENT = b'{"version":0,"brokerEpoch":-1}'
 _MAX_NAME = 255
-_ROOM = ".room"
-_ROOM_BYTES = 4 << 20
 
 
 class DataDirectory:
@@ -52,6 +52,7 @@ class DataDirectory:
         self._clock = clock
         self._lock: object = None
         self._checkpoints = DirectoryCheckpoints(self._files, self.shared.health)
+        self._names = DirectorySync(self._files, path)
 
     @property
     def offline(self) -> bool:
@@ -64,20 +65,9 @@ class DataDirectory:
         return self.shared.health.is_full
 
     def look_for_room(self) -> None:
-        """See whether a directory that was full has room again, by taking some for a moment.
-
-        What the file system says to be free may be somebody else's: there are quotas.
-        """
-        path = f"{self.path}/{_ROOM}"
-        try:
-            try:
-                write_all(self._files.open(path, write=True), 0, bytes(_ROOM_BYTES))
-            finally:
-                self._files.remove(path)
-        except OSError:
-            return
-        _logger.info("data directory %s has room again", self.path)
-        self.shared.health.is_full = False
+        """See whether a directory that was full has room again."""
+        if has_room(self._files, self.path):
+            self.shared.health.has_room()
 
     def acquire(self, cluster_id: str, node_id: int) -> list[TopicPartition]:
         """Make the directory this broker's, until :meth:`close`; the partitions in it.
@@ -154,10 +144,10 @@ class DataDirectory:
         self._checkpoints.forget(partition)
         try:
             self._files.make_directory(directory)
-            self._write_topic_id(directory, topic_id)
+            write_topic_id(self._files, f"{directory}/{PARTITION_METADATA}", topic_id)
             log = Log.open(directory, config, self._clock, self._files, shared=self.shared)
-            log.flush()  # the first segment's name: a log never begins with a later one
-            self._files.sync_directory(self.path)
+            log.flush()  # the names: also that of the first segment, for none begins with a later
+            self._names.sync()
         except OSError as error:
             raise self.shared.health.judge(f"create {directory}", error) from error
         log.topic_id = topic_id
@@ -172,7 +162,8 @@ class DataDirectory:
         log = self.logs[partition]
         if log.topic_id is None:
             try:
-                self._write_topic_id(log.directory, topic_id)
+                write_topic_id(self._files, f"{log.directory}/{PARTITION_METADATA}", topic_id)
+                self._files.sync_directory(log.directory)
             except OSError as error:
                 raise self.shared.health.judge(f"write to {log.directory}", error) from error
             log.topic_id = topic_id
@@ -297,10 +288,6 @@ class DataDirectory:
             return None
         except OSError as error:
             raise self.shared.health.judge(f"read {path}", error) from error
-
-    def _write_topic_id(self, directory: str, topic_id: bytes) -> None:
-        content = encode_partition_metadata(topic_id)
-        write_atomically(self._files, f"{directory}/{PARTITION_METADATA}", content)
 
 
 def _close(log: Log) -> bool:

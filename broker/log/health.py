@@ -57,6 +57,12 @@ class DirectoryHealth:
             return ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"cannot {doing}: {error.strerror}")
         return self.fail(doing, error)
 
+    def has_room(self) -> None:
+        """There is room again."""
+        if self.is_full:
+            self.is_full = False
+            _logger.info("data directory %s has room again", self.path)
+
     def on_failure(self, listener: Callable[[str], None]) -> None:
         """Have ``listener`` called with the path, in whichever thread met the failure."""
         self._listeners.append(listener)

@@ -6,8 +6,8 @@ would go on asking it. So once its session's time is over, it looks whether anyb
 was elected elsewhere is followed there. Of a partition that nobody follows, and that others could
 lead, it says that it is not the leader, and it names none.
 
-While the whole store is down nobody is elected, and the followers go on to follow: then all go on to
-serve. A leader that is followed again, or has its connection back, leads as before.
+While the whole store is down nobody is elected, and the followers go on to follow: then all go on
+to serve. A leader that is followed again, or has its connection back, leads as before.
 """
 
 from collections.abc import Collection, Iterable

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from qbus.config import BrokerConfig, TopicConfig
 from qbus.errors import ApiError, ErrorCode
 
-from ..log import Log, LogManager
+from ..log import Log, LogConfig, LogManager
 from ..metadata_image import (
     BrokerConfigChanged,
     BrokersChanged,
@@ -72,6 +72,7 @@ class Hosting:
         self._roles = roles
         self._ids: dict[str, bytes] = {}
         self._failed: set[tuple[str, int]] = set()
+        self._settings: dict[str, tuple[TopicConfig, LogConfig]] = {}
         self._changing = asyncio.Lock()
 
     def __iter__(self) -> Iterator[Partition]:
@@ -139,6 +140,7 @@ class Hosting:
         self.topics.pop(topic.id, None)
         partitions = self.topics.pop(topic.name, {})
         self._ids.pop(topic.name, None)
+        self._settings.pop(topic.name, None)
         self._failed = {failed for failed in self._failed if failed[0] != topic.name}
         for partition in partitions.values():
             self._retire(partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -213,13 +215,20 @@ class Hosting:
         self._failed.discard((topic.name, index))
 
     def _apply(self, partition: Partition, info: PartitionInfo, config: TopicConfig) -> None:
-        settings = log_config(config, self._config)
-        if settings != partition.log.config:
+        settings = self._settings_of(partition.topic, config)
+        if settings is not partition.log.config and settings != partition.log.config:
             partition.log.update_config(settings)
         partition.configure(
             durable=is_durable(config), min_insync_replicas=config.min_insync_replicas
         )
         self._roles.take(partition, info)
+
+    def _settings_of(self, topic: str, config: TopicConfig) -> LogConfig:
+        """What ``config`` makes of a topic's logs, which is the same for all of them."""
+        known = self._settings.get(topic)
+        if known is None or known[0] is not config:
+            known = self._settings[topic] = (config, log_config(config, self._config))
+        return known[1]
 
     def _name_strays(self) -> None:
         """Never delete them: metadata that was lost or mixed up would take the data along."""
@@ -238,7 +247,8 @@ class Hosting:
 
     async def _create(self, topic: Topic, index: int, is_new: bool) -> None:
         try:
-            log = await asyncio.to_thread(self._create_log, topic, index, is_new)
+            settings = self._settings_of(topic.name, self._metadata.topic_config(topic))
+            log = await asyncio.to_thread(self._create_log, topic, index, settings, is_new)
         except ApiError as error:
             self._failed.add((topic.name, index))
             _log.error("%s-%d cannot be opened for now: %s", topic.name, index, error)
@@ -248,11 +258,10 @@ class Hosting:
         else:  # it was deleted meanwhile
             await self._delete(topic.name, index)
 
-    def _create_log(self, topic: Topic, index: int, is_new: bool) -> Log:
+    def _create_log(self, topic: Topic, index: int, settings: LogConfig, is_new: bool) -> Log:
         """In a thread. A log of another topic that had this name is in the way, and goes."""
         if self._logs.get(topic.name, index) is not None:
             self._logs.delete(topic.name, index)
-        settings = log_config(self._metadata.topic_config(topic), self._config)
         return self._logs.create(topic.name, index, topic.id, settings, is_new=is_new)
 
     async def _delete(self, topic: str, index: int) -> None:

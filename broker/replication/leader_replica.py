@@ -36,8 +36,8 @@ class LeaderReplica(FollowerReplica):
     """What can be led here as well as followed, though not at once.
 
     ``error`` is what requests to its leader get here at the moment: NONE while it is led here, and
-    that is not in doubt. While it is led here ``followers`` says what is known of the others. Bytes and messages are counted since the start,
-    those for followers apart from those for clients.
+    that is not in doubt. While it is led here ``followers`` says what is known of the others. Bytes
+    and messages are counted since the start, those for followers apart from those for clients.
     """
 
     __slots__ = (

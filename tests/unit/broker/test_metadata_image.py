@@ -14,11 +14,10 @@ from qbus.broker.metadata_image import (
     TopicDeleted,
     differences,
     read_topic,
-    read_topics,
 )
 from qbus.metadata import Node
 from qbus.metadata.errors import MalformedNode
-from qbus.metadata.znodes import NO_LEADER, TOPICS, ConfigNode, PartitionStateNode, TopicNode
+from qbus.metadata.znodes import NO_LEADER, ConfigNode, PartitionStateNode, TopicNode
 
 LED = PartitionInfo(1, 0, (1, 2), (1, 2))
 TOPIC = Topic("t", b"1" * 16, (LED,))
@@ -78,18 +77,7 @@ def test_without_its_node_there_is_no_topic() -> None:
     assert read_topic("other", nodes(), None) is None
 
 
-def test_a_malformed_topic_is_no_topic_and_costs_no_other() -> None:
+def test_a_malformed_topic_is_no_topic() -> None:
     bad = {TopicNode.path("bad"): Node(b"?", 0)}
     with pytest.raises(MalformedNode):
         read_topic("bad", bad, None)
-    everything = {TOPICS: Node(b"", 0), **bad, **nodes("a"), **nodes("b")}
-    assert [topic.name for topic in read_topics(everything)] == ["a", "b"]
-
-
-def test_a_topic_whose_name_begins_anothers_is_not_mixed_up_with_it() -> None:
-    topics = list(read_topics({**nodes("a"), **nodes("aa"), **nodes("a.b")}))
-    assert [(topic.name, len(topic.partitions)) for topic in topics] == [
-        ("a", 2),
-        ("aa", 2),
-        ("a.b", 2),
-    ]
