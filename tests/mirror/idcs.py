@@ -1,0 +1,165 @@
+"""IDCs: clusters with a ZooKeeper each, who writes there, and the mirrors into them."""
+
+import random
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Self
+
+from qbus import Producer
+from qbus.clients.blocking.admin import Admin
+from tests.support.broker_process import BrokerProcess
+from tests.support.cluster_view import View
+from tests.support.far_proxy import Way
+from tests.support.mirror_command import MirrorCommand
+from tests.support.waiting import wait_until
+from tests.support.zookeeper_process import ZooKeeperProcess
+
+TOPIC = "orders"
+PARTITIONS = 3
+
+_OPTIONS = {
+    "zookeeper.session.timeout.ms": "4000",
+    "replica.lag.time.max.ms": "4000",
+    "group.initial.rebalance.delay.ms": "0",
+    "group.min.session.timeout.ms": "1000",
+}
+_CONFIG = {"segment.bytes": "65536", "index.interval.bytes": "1024"}
+_MIRROR = """
+topics = ["(.*[.])?orders"]
+topics_at_target = {{ discovery_interval_ms = 500 }}
+groups = {{ interval_ms = 500 }}
+transfer = {{ session_timeout_ms = 4000, request_timeout_ms = 10000 }}
+target = {{ idc = "{idc}", bootstrap = "{bootstrap}" }}
+"""
+_SOURCE = """
+[[source]]
+idc = "{idc}"
+bootstrap = "{bootstrap}"
+relay = {relay}
+"""
+
+
+class Idc:
+    """A cluster of ``count`` brokers, started on entry and killed on exit."""
+
+    def __init__(self, name: str, directory: Path, count: int) -> None:
+        self.name = name
+        self.zookeeper = ZooKeeperProcess()
+        self.brokers: dict[int, BrokerProcess] = {}
+        options = [word for pair in _OPTIONS.items() for word in ("-o", "=".join(pair))]
+        for node in range(1, count + 1):
+            self.brokers[node] = BrokerProcess(
+                directory / f"{name}-{node}",
+                *("--node-id", str(node)),
+                *("--zookeeper", f"{self.zookeeper.bootstrap}/qbus"),
+                *options,
+            )
+        self.view = View(self.brokers)
+
+    @property
+    def bootstrap(self) -> str:
+        """The addresses for those who are here."""
+        return ",".join(broker.bootstrap for broker in self.brokers.values())
+
+    @property
+    def ports(self) -> list[int]:
+        """Where its brokers listen."""
+        return [broker.port for broker in self.brokers.values()]
+
+    def start(self) -> None:
+        """Start what does not wait for anything; :meth:`wait_ready` waits."""
+        self.zookeeper.start()
+        for broker in self.brokers.values():
+            broker.start(wait=False)
+
+    def wait_ready(self) -> None:
+        """Return when it can be used; then the topic is there."""
+        for broker in self.brokers.values():
+            broker.wait_ready()
+        wait_until(self.view.are_all_there, f"the brokers of {self.name}", 60)
+        count = len(self.brokers)
+        with Admin(self.bootstrap) as admin:
+            admin.create_topic(
+                TOPIC,
+                partitions=PARTITIONS,
+                replication_factor=count,
+                config=_CONFIG | {"min.insync.replicas": str(min(count, 2))},
+            )
+
+    def kill(self) -> None:
+        """Kill what lives."""
+        for server in [*self.brokers.values(), self.zookeeper]:
+            if server.alive:
+                server.kill()
+
+
+class Writer:
+    """Writes to an IDC's topic at a moderate pace, in all compressions, until told to stop."""
+
+    def __init__(self, idc: Idc, seed: int) -> None:
+        self.acknowledged = 0
+        """Records that are."""
+        self._idc = idc
+        self._random = random.Random(seed)
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._write)
+        self._failure: BaseException | None = None
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def stop(self) -> None:
+        """Write nothing more; everything is acknowledged, or this raises why not."""
+        self._over.set()
+        self._thread.join()
+        if self._failure is not None:
+            raise self._failure
+
+    def _write(self) -> None:
+        try:
+            while not self._over.is_set():
+                compression = self._random.choice(("none", "gzip", "lz4", "zstd"))
+                with Producer(self._idc.bootstrap, compression=compression) as producer:
+                    for _ in range(self._random.randrange(5, 30)):
+                        self._write_some(producer)
+                        if self._over.wait(self._random.uniform(0, 0.05)):
+                            break
+        except BaseException as failure:
+            self._failure = failure
+
+    def _write_some(self, producer: Producer) -> None:
+        count = self._random.randrange(1, 40)
+        values = [
+            b"%s-%d-" % (self._idc.name.encode(), self.acknowledged + number)
+            + b"x" * self._random.randrange(200)
+            for number in range(count)
+        ]
+        delivery = producer.send_many(TOPIC, values)
+        producer.flush()
+        delivery.result()
+        self.acknowledged += count
+
+
+def mirror(target: Idc, sources: Mapping[str, Way], directory: Path, number: int) -> MirrorCommand:
+    """One of the processes that mirror ``sources`` into an IDC, not yet started."""
+    text = _MIRROR.format(idc=target.name, bootstrap=target.bootstrap) + "".join(
+        _SOURCE.format(idc=idc, bootstrap=way.bootstrap, relay="true")
+        for idc, way in sources.items()
+    )
+    path = directory / f"mirror-{target.name}-{number}.toml"
+    path.write_text(text)
+    return MirrorCommand("--config", str(path), "--name", f"{target.name}-{number}")
+
+
+def start_all(idcs: Sequence[Idc]) -> None:
+    """Start several, together."""
+    for idc in idcs:
+        idc.start()
+    for idc in idcs:
+        idc.wait_ready()

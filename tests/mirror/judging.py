@@ -1,0 +1,125 @@
+"""What is in topics, byte for byte and offset for offset, and what must be true of a mirror."""
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from qbus.records import iter_batches, iter_records
+from qbus.wire import API, ApiKey
+from qbus.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from qbus.wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from tests.support.raw_client import RawClient
+from tests.support.waiting import wait_until
+
+from .idcs import PARTITIONS, TOPIC, Idc
+
+_FETCH, _LIST_OFFSETS = 11, 7
+_EARLIEST, _LATEST = -2, -1
+_EPOCH = slice(12, 16)
+_PATIENCE = 240.0
+
+Batches = dict[int, bytes]
+"""By their base offset, the bytes of each, leader epochs left out."""
+
+
+class Span(NamedTuple):
+    """Where a partition begins, and what its consumers see the end of."""
+
+    start: int
+    end: int
+
+
+def span(idc: Idc, topic: str, index: int) -> Span | None:
+    """That of a partition; None while nobody leads it, or there is no such topic."""
+    node = idc.view.leader(topic, index)
+    if node < 0 or not idc.brokers[node].alive:
+        return None
+    with RawClient(idc.brokers[node].port) as client:
+        ends = []
+        for timestamp in _EARLIEST, _LATEST:
+            asked = ListOffsetsPartition(partition_index=index, timestamp=timestamp)
+            request = ListOffsetsRequest(
+                replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=[asked])]
+            )
+            answer = client.ask(ApiKey.LIST_OFFSETS, _LIST_OFFSETS, request)
+            data = answer.topics[0].partitions[0]
+            if data.error_code:
+                return None
+            ends.append(data.offset)
+    return Span(*ends)
+
+
+def read(idc: Idc, topic: str, index: int) -> Batches:
+    """Everything in a partition."""
+    found: Batches = {}
+    known = span(idc, topic, index)
+    assert known is not None, f"nobody leads {topic}-{index} in {idc.name}"
+    with RawClient(idc.brokers[idc.view.leader(topic, index)].port) as client:
+        offset = known.start
+        while offset < known.end:
+            wanted = FetchPartition(
+                partition=index, fetch_offset=offset, partition_max_bytes=1 << 20
+            )
+            request = FetchRequest(
+                max_wait_ms=0,
+                min_bytes=1,
+                max_bytes=1 << 20,
+                topics=[FetchTopic(topic=topic, partitions=[wanted])],
+            )
+            answer = client.ask(ApiKey.FETCH, _FETCH, request)
+            data = answer.responses[0].partitions[0]
+            assert data.error_code == 0
+            for header, batch in iter_batches(data.records):
+                whole = bytearray(batch)
+                whole[_EPOCH] = bytes(4)
+                assert header.base_offset not in found
+                found[header.base_offset] = bytes(whole)
+                offset = header.last_offset + 1
+    return found
+
+
+def topics(idc: Idc) -> set[str]:
+    """What topics there are, but for internal ones."""
+    return {name for name in idc.view.topics() if not name.startswith("__")}
+
+
+def wait_for_topics(idcs: Iterable[Idc], expected: Iterable[Iterable[str]]) -> None:
+    """Return when each IDC has those topics that it should have in the end."""
+    wanted = [(idc, set(names)) for idc, names in zip(idcs, expected, strict=True)]
+    wait_until(lambda: all(topics(idc) >= names for idc, names in wanted), "topics", _PATIENCE, 0.5)
+
+
+def wait_until_equal(source: Idc, target: Idc) -> None:
+    """Return when a mirror reaches as far as its source, which nobody writes to any more."""
+    name = f"{source.name}.{TOPIC}"
+
+    def is_equal() -> bool:
+        ours = [span(source, TOPIC, index) for index in range(PARTITIONS)]
+        theirs = [span(target, name, index) for index in range(PARTITIONS)]
+        return None not in ours and ours == theirs
+
+    wait_until(is_equal, f"{name} in {target.name}", _PATIENCE, 0.5)
+
+
+def judge(source: Idc, target: Idc, acknowledged: int) -> None:
+    """The mirror has what the source has, and that is all that was acknowledged, once."""
+    wait_until_equal(source, target)
+    values: Counter[bytes | None] = Counter()
+    for index in range(PARTITIONS):
+        original = read(source, TOPIC, index)
+        copy = read(target, f"{source.name}.{TOPIC}", index)
+        assert copy == original, f"{source.name} at {target.name}, partition {index}"
+        assert list(copy) == list(original)
+        values.update(record.value for batch in copy.values() for record in iter_records(batch))
+    assert len(values) == acknowledged
+    assert set(values.values()) <= {1}
+
+
+def check_versions() -> None:
+    """That what is asked here is still served."""
+    for key, version in (ApiKey.FETCH, _FETCH), (ApiKey.LIST_OFFSETS, _LIST_OFFSETS):
+        assert API[key].min_version <= version <= API[key].max_version
