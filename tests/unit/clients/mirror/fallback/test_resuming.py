@@ -1,0 +1,95 @@
+"""Where to go on: behind the last copy that the target has, wherever in its log that is."""
+
+from collections.abc import AsyncIterator, Mapping
+
+import pytest
+
+from qbus.clients import EARLIEST, OffsetAndTimestamp, TopicPartition
+from qbus.clients.mirror.fallback import resuming as module
+from qbus.clients.mirror.fallback.resuming import Found, find_resume
+from qbus.clients.mirror.fallback.stamp import origin_of, stamped
+from qbus.records import BatchHeader, build_batch, read_header, set_base_offset
+
+WHERE = TopicPartition("a.orders", 0)
+HERE = origin_of("a", "orders")
+
+
+class Log:
+    """A partition of the target: a batch for each record."""
+
+    def __init__(self, start: int = 0) -> None:
+        self.start = start
+        self.batches: list[bytearray] = []
+        self.read = 0
+
+    def copy(self, offset: int) -> None:
+        self._add(stamped((), HERE, offset))
+
+    def other(self, count: int = 1) -> None:
+        for _ in range(count):
+            self._add([("x", b"y")])
+
+    def _add(self, headers: object) -> None:
+        batch = bytearray(build_batch([(None, b"v", headers, 1)]))  # type: ignore[list-item]
+        set_base_offset(batch, self.start + len(self.batches), 0)
+        self.batches.append(batch)
+
+    async def list_offsets(
+        self, _: object, times: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, OffsetAndTimestamp]:
+        end = self.start + len(self.batches)
+        return {
+            where: OffsetAndTimestamp(self.start if time == EARLIEST else end, -1)
+            for where, time in times.items()
+        }
+
+    async def read_batches(
+        self, _: object, where: TopicPartition, start: int, end: int
+    ) -> AsyncIterator[tuple[BatchHeader, memoryview]]:
+        for batch in self.batches[start - self.start : end - self.start]:
+            self.read += 1
+            yield read_header(batch), memoryview(batch)
+
+
+@pytest.fixture
+def log(monkeypatch: pytest.MonkeyPatch) -> Log:
+    log = Log(start=1000)
+    monkeypatch.setattr(module, "list_offsets", log.list_offsets)
+    monkeypatch.setattr(module, "read_batches", log.read_batches)
+    return log
+
+
+async def found() -> Found:
+    return await find_resume(None, WHERE, HERE)  # type: ignore[arg-type]
+
+
+async def test_mostly_the_last_record_tells(log: Log) -> None:
+    for offset in range(500):
+        log.copy(offset)
+    assert await found() == Found(500, is_empty=False)
+    assert log.read == 1
+
+
+@pytest.mark.parametrize("others", [1, 15, 16, 17, 300])
+async def test_records_of_others_are_looked_behind(log: Log, others: int) -> None:
+    log.copy(7)
+    log.copy(8)
+    log.other(others)
+    assert await found() == Found(9, is_empty=False)
+
+
+async def test_a_topic_of_others_holds_no_copy(log: Log) -> None:
+    log.other(40)
+    assert await found() == Found(None, is_empty=False)
+
+
+async def test_an_empty_topic_is_told_from_that(log: Log) -> None:
+    assert await found() == Found(None, is_empty=True)
+
+
+async def test_of_copies_out_of_order_the_furthest_counts(log: Log) -> None:
+    log.other()
+    for offset in (5, 9, 7):
+        log.copy(offset)
+    log.other(2)
+    assert await found() == Found(10, is_empty=False)
