@@ -143,6 +143,7 @@ class Bench:
                 exact.add("kafka", found["jvm"])
                 least.add("kafka", found["jvm"])
         frame.unpersist()
+        _tell(exact)
         return [exact, least]
 
     def _compare(self, case: str, count: int, work: Callable[[Side], float]) -> list[Figure]:
@@ -161,6 +162,7 @@ class Bench:
                 if side is not JVM:
                     ceiling.add(side.name, rate)
                     memory.add(side.name, workers.each_mb)
+        _tell(beside)
         return [beside, ceiling, memory]
 
     def _check(self, options: dict[str, str], count: int) -> None:
@@ -176,3 +178,8 @@ class Bench:
         rdkafka.create_topic(self._bootstrap, topic, PARTITIONS)
         yield topic
         rdkafka.delete_topic(self._bootstrap, topic)
+
+
+def _tell(figure: Figure) -> None:
+    """How far it is: all of it takes minutes."""
+    print(f"{figure.case}: {figure.ratio or 0:.2f}", file=sys.stderr)
