@@ -1,0 +1,133 @@
+"""Topic to topic and topic to Parquet on a cluster in which everything dies: each record once."""
+
+import random
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Self
+
+import pytest
+
+from qbus import Admin
+from tests.support import spark_session, zookeeper_process
+from tests.support.local_cluster import PATIENCE, Up
+from tests.support.numbered_load import Load, read_all
+from tests.support.waiting import wait_until
+
+from .copied import count_records, count_rows, read_values
+from .driver import Driver
+from .faults import Faults
+
+pytestmark = pytest.mark.timeout(900)
+
+SOURCE, TARGET = "source", "target"
+_LONG = 300.0  # PATIENCE is for what a machine does that has nothing else to do
+
+
+@pytest.fixture
+def up(tmp_path: Path) -> Iterator[Up]:
+    """Three brokers, and Spark's master with two workers."""
+    if reason := zookeeper_process.missing() or spark_session.missing():
+        pytest.skip(reason)
+    options = ("zookeeper.session.timeout.ms=6000", "min.insync.replicas=2")
+    up = Up(tmp_path / "cluster", *options, spark=True)
+    try:
+        wait_until(up.is_up, "the cluster", PATIENCE)
+        yield up
+    finally:
+        up.end()
+
+
+class Copying:
+    """A topic that is written, and an application that copies it."""
+
+    def __init__(self, up: Up, directory: Path) -> None:
+        for topic in (SOURCE, TARGET):
+            up.qbus("topic", "create", topic, "--partitions", "2", "--replication-factor", "3")
+        self.up = up
+        self.directory = directory
+        self.load = Load(up.bootstrap, SOURCE)
+        self.admin = Admin(up.bootstrap)
+        port = up.status()["spark"]["master"]["port"]
+        self.driver = Driver(
+            directory / "driver.log",
+            master=f"spark://127.0.0.1:{port}",
+            bootstrap=up.bootstrap,
+            source=SOURCE,
+            target=TARGET,
+            directory=str(directory),
+        )
+
+    def __enter__(self) -> Self:
+        self.load.start()
+        self.driver.keep_running()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.driver.kill()
+        self.load.stop()
+        self.admin.close()
+
+    def wait_copied(self) -> None:
+        """Wait until both copies have what is acknowledged by now."""
+        count = len(self.load.acknowledged)
+
+        def are_copied() -> bool:
+            self.driver.keep_running()
+            return min(count_records(self.admin, TARGET), self.rows()) >= count
+
+        try:
+            wait_until(are_copied, f"{count} copies", _LONG, pause=0.2)
+        except AssertionError as error:
+            counts = (count_records(self.admin, TARGET), self.rows())
+            end = self.driver.log.read_text(errors="replace")[-4000:]
+            raise AssertionError(f"{error}: {counts} of {count}; the driver says: {end}") from None
+
+    def rows(self) -> int:
+        """How many rows the Parquet files have."""
+        return count_rows(self.directory / "files")
+
+    def check(self) -> None:
+        """Every record that was acknowledged is in both copies, once."""
+        self.load.stop()
+        assert self.load.failed == []
+        self.wait_copied()
+        self.driver.kill()
+        sent = Counter(self.load.acknowledged)
+        records = count_records(self.admin, TARGET)
+        assert Counter(read_all(self.up.bootstrap, TARGET, records)) == sent
+        assert Counter(read_values(self.directory / "files")) == sent
+
+
+@pytest.fixture
+def copying(up: Up, tmp_path: Path) -> Iterator[Copying]:
+    """Return the application once it copies."""
+    with Copying(up, tmp_path) as copying:
+        wait_until(lambda: len(copying.load.acknowledged) > 10, "records", PATIENCE)
+        copying.wait_copied()
+        yield copying
+
+
+def run(copying: Copying, seed: int, count: int | None = None) -> None:
+    """Let ``count`` faults happen, or each of them once; then nothing is missing or there twice."""
+    chance = random.Random(seed)
+    faults = Faults(copying.up, copying.driver, [SOURCE, TARGET], chance)
+    every = faults.all()
+    chosen = chance.sample(every, len(every)) if count is None else chance.choices(every, k=count)
+    print(f"seed {seed}: {', '.join(fault.__name__ for fault in chosen)}")
+    for fault in chosen:
+        fault()
+        copying.wait_copied()
+    copying.check()
+    assert copying.driver.starts > 1
+
+
+def test_each_fault_once(copying: Copying) -> None:
+    run(copying, random.randrange(1 << 32))
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("seed", range(2))
+def test_many_faults(copying: Copying, seed: int) -> None:
+    run(copying, seed, count=30)
