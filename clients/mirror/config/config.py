@@ -24,7 +24,7 @@ INTERNAL = "__.*"
 class Target:
     """The IDC that is mirrored into: the ``[target]`` table."""
 
-    idc: str = required(own.idc(), "What it is called.")
+    idc: str = required(own.idc(), "What it is called: 1 to 64 ASCII letters, digits, `_` and `-`.")
     bootstrap: str = setting(
         "",
         own.bootstrap(),

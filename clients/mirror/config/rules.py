@@ -3,11 +3,10 @@
 import re
 from typing import Any
 
+from qbus.names import check_idc_name
 from qbus.toml.rules import Rule, as_list, as_text, checked, plain
 
 from ...bootstrap import parse
-
-_IDC = re.compile(r"[a-zA-Z0-9_-]{1,64}", re.ASCII)
 
 
 def bootstrap() -> Rule:
@@ -19,11 +18,10 @@ def idc() -> Rule:
     """The name of an IDC: what stands before the first dot of its topics' names elsewhere."""
 
     def read(raw: Any) -> str:
-        if not _IDC.fullmatch(as_text(raw)):
-            raise ValueError
+        check_idc_name(as_text(raw))
         return as_text(raw)
 
-    return plain("the name of an IDC: up to 64 ASCII letters, digits, '_' and '-'", read)
+    return plain("the name of an IDC", read)
 
 
 def patterns() -> Rule:

@@ -9,11 +9,13 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from types import ModuleType
 
 import click
 
-from qbus.agent.config import AgentConfig, Delivery, Source, SpoolSource, Tailing
+from qbus.agent import config as agent_config
 from qbus.cli.root import qbus
+from qbus.clients.mirror import config as mirror_config
 from qbus.config import BROKER_CONFIG, TOPIC_CONFIG, ConfigKey
 from qbus.toml import Setting, settings_of
 from qbus.wire import API, ApiKey
@@ -70,10 +72,14 @@ def _default(key: ConfigKey) -> str:
     return f"`{text}`" if text else "empty"
 
 
-def _agent(table: str) -> str:
-    kinds = {kind.__name__: kind for kind in (AgentConfig, Source, SpoolSource, Delivery, Tailing)}
+def _fields(package: ModuleType) -> Callable[[str], str]:
+    """Tables of the fields of a daemon's configuration, by the names of its classes."""
+    return lambda table: _table_of(getattr(package, table))
+
+
+def _table_of(kind: type) -> str:
     rows = ["| field | default | values | what it is |", "|---|---|---|---|"]
-    for name, field in settings_of(kinds[table]).items():
+    for name, field in settings_of(kind).items():
         allowed = field.rule.allowed.replace("[[...]]", "`[[...]]`")
         default = "required" if field.is_required else _toml(field)
         rows.append(f"| `{name}` | {default} | {allowed} | {field.doc} |")
@@ -122,7 +128,8 @@ def _first_sentence(docstring: str) -> str:
 _KINDS: dict[str, Callable[[str], str]] = {
     "apis": _apis,
     "settings": _settings,
-    "agent": _agent,
+    "agent": _fields(agent_config),
+    "mirror": _fields(mirror_config),
     "help": _help,
     "files": _files,
     "options": options_table,
