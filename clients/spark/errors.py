@@ -1,8 +1,11 @@
 """What goes wrong in a query that no option can be blamed for."""
 
+import logging
 from collections.abc import Sequence
 
 from qbus.errors import QbusError
+
+_log = logging.getLogger(__name__)
 
 _SHOWN = 10
 
@@ -33,3 +36,9 @@ class CheckpointError(QbusError):
 
 class NotReached(QbusError):  # noqa: N818 - what happened
     """No broker answers, or none has what is asked for."""
+
+
+def warn(losses: Sequence[str]) -> None:
+    """Tell of what is passed over because the user said so: ``failOnDataLoss=false``."""
+    for loss in losses:
+        _log.warning("data loss: %s", loss)

@@ -6,7 +6,7 @@ from typing import Any
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from ..errors import DataLoss
+from ..errors import DataLoss, warn
 from ..options import Options
 from ..schema import check_source_schema
 from .driver import Driver
@@ -14,7 +14,7 @@ from .loss import fixed_range
 from .options import SourceOptions
 from .planning import split
 from .positions import ending, starting
-from .reading import read, warn
+from .reading import read
 
 
 class BatchReader(DataSourceReader):

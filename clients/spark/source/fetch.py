@@ -14,7 +14,7 @@ from ...consumer.taking import Taking
 from ...errors import RequestTimedOut
 from ...offsets import list_offsets
 from ...types import EARLIEST
-from ..errors import DataLoss
+from ..errors import DataLoss, warn
 from .options import FetchOptions
 from .ranges import OffsetRange
 
@@ -22,6 +22,8 @@ _MAX_WAIT = 0.5
 _LOOK_AROUND = 1.0
 _TROUBLED = 0.1
 """Seconds between looks whether the cluster has mended."""
+_STRANGERS = 20
+"""How often brokers may tell of another topic of that name: some hear of a new one late."""
 
 
 class RangeFetch:
@@ -42,6 +44,7 @@ class RangeFetch:
         )
         self._taking = Taking(self._assignment, self._fetcher.answers)
         self._trouble: QbusError | None = None
+        self._strangers = 0
 
     @property
     def position(self) -> int:
@@ -61,15 +64,17 @@ class RangeFetch:
             self._changed.clear()
             taken = await self._take()
             if taken:
+                self._fetcher.start()
                 return taken[0]
             if self.position >= self.wanted.end:
-                return None
+                break
             if time.monotonic() > deadline:
                 self._give_up()
-                return None
-            await self._mend()
-            self._fetcher.start()
-            await self._wait(_LOOK_AROUND if self._trouble is None else _TROUBLED)
+            elif await self._is_known():
+                self._fetcher.start()
+                await self._wait(_LOOK_AROUND)
+            else:
+                await asyncio.sleep(_TROUBLED)
         return None
 
     async def close(self) -> None:
@@ -78,27 +83,25 @@ class RangeFetch:
 
     async def _take(self) -> list[Any]:
         try:
-            taken = await self._taking.arrow(self._options.rows)
+            return await self._taking.arrow(self._options.rows)
         except ApiError as error:
             if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
                 raise
             await self._pass_over(error)
             return []
-        if taken:
-            self._fetcher.start()
-        return taken
 
     async def _pass_over(self, error: ApiError) -> None:
         """Go on at what there is, if that is wanted; raises :class:`DataLoss`."""
         if self._options.fail_on_data_loss:
             raise DataLoss([f"{self.wanted}: {error}"]) from error
         where = self.wanted.where
+        warn([f"{self.wanted}: {error}"])
         start = (await list_offsets(self._cluster, {where: EARLIEST}))[where].offset
         end = self.wanted.end
         self._assignment.seek(where, min(start, end) if start > self.position else end)
 
-    async def _mend(self) -> None:
-        """See that the topic is known, and is the one that was planned for."""
+    async def _is_known(self) -> bool:
+        """Whether the topic is known, and is the one that was planned for; else see again soon."""
         topic = self.wanted.topic
         try:
             await self._cluster.need([topic])
@@ -107,15 +110,21 @@ class RangeFetch:
             if not error.retriable:
                 raise
             self._trouble = error
-            return
+            return False
         self._trouble = None
-        if str(found.topic_id) != self.wanted.topic_id:
+        if str(found.topic_id) == self.wanted.topic_id:
+            return True
+        self._cluster.metadata.forget([topic])  # what is known may be older than the plan
+        self._strangers += 1
+        if self._strangers > _STRANGERS:
             self._lost(f"{self.wanted}: the topic was deleted and created again")
+        return False
 
     def _lost(self, loss: str) -> None:
         """Nothing more can be read; raises :class:`DataLoss` unless that is to be passed over."""
         if self._options.fail_on_data_loss:
             raise DataLoss([loss])
+        warn([loss])
         self._assignment.seek(self.wanted.where, self.wanted.end)
 
     def _give_up(self) -> None:

@@ -1,6 +1,5 @@
 """What a task does: reads a range, batch by batch."""
 
-import logging
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,8 +11,6 @@ from .arrow import RowsForSpark, before
 from .fetch import RangeFetch
 from .options import FetchOptions
 from .ranges import OffsetRange
-
-_log = logging.getLogger(__name__)
 
 
 def read(partition: InputPartition, options: FetchOptions, schema: StructType) -> Iterator[Any]:
@@ -33,9 +30,3 @@ def read(partition: InputPartition, options: FetchOptions, schema: StructType) -
     finally:
         if not ours.thread.is_closed:
             ours.run(fetch.close())
-
-
-def warn(losses: list[str]) -> None:
-    """Tell of what is passed over because the user does not mind."""
-    for loss in losses:
-        _log.warning("data loss: %s", loss)

@@ -15,7 +15,7 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from ..errors import DataLoss
+from ..errors import DataLoss, warn
 from ..options import Options
 from ..schema import check_source_schema
 from .driver import Driver
@@ -24,7 +24,7 @@ from .offsets import Offsets
 from .options import SourceOptions
 from .planning import admit, backlog, split
 from .positions import refuse_ending, starting
-from .reading import read, warn
+from .reading import read
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -153,10 +153,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return None
         if isinstance(limit, ReadMaxRows):
             ends = admit(onward.positions, ends, limit.max_rows)
-        begin = onward.positions if since.is_initial else None
         if ends == since.positions and ids == since.ids:
             return None
-        return Offsets(since.query, ids, ends, begin)
+        if not since.is_initial:
+            return Offsets(since.query, ids, ends)
+        warn(onward.losses)  # nobody sees them later: the batch begins behind them
+        return Offsets(since.query, ids, ends, onward.positions)
 
     def _is_enough(self, onward: Onward, ends: Mapping[Any, int], limit: ReadLimit) -> bool:
         least = self._options.min_offsets

@@ -1,0 +1,58 @@
+"""One Spark and one broker for all tests of a process; each test has topics of its own."""
+
+import itertools
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from qbus import Admin, Producer
+from tests.support import spark_session
+from tests.support.broker_process import BrokerProcess
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_numbers = itertools.count()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if "tests/spark/" in item.path.as_posix():
+            item.add_marker(pytest.mark.integration)
+
+
+@pytest.fixture(scope="session")
+def spark() -> "Iterator[SparkSession]":
+    """A session with two cores in the test's process."""
+    if reason := spark_session.missing():
+        pytest.skip(reason)
+    with spark_session.spark_session() as session:
+        yield session
+
+
+@pytest.fixture(scope="session")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    """A broker that no test stops."""
+    with BrokerProcess(tmp_path_factory.mktemp("broker") / "data") as process:
+        yield process
+
+
+@pytest.fixture(scope="session")
+def admin(broker: BrokerProcess) -> Iterator[Admin]:
+    with Admin(broker.bootstrap) as client:
+        yield client
+
+
+@pytest.fixture(scope="session")
+def producer(broker: BrokerProcess) -> Iterator[Producer]:
+    with Producer(broker.bootstrap) as client:
+        yield client
+
+
+@pytest.fixture
+def topic(admin: Admin) -> str:
+    """A topic with two partitions."""
+    name = f"topic-{next(_numbers)}"
+    admin.create_topic(name, partitions=2)
+    return name

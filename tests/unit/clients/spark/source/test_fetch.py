@@ -1,0 +1,148 @@
+"""A range is fetched as it was planned, wherever its partition is, or the task says why not."""
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from uuid import UUID
+
+import pytest
+
+pytest.importorskip("pyspark")
+pytest.importorskip("pyarrow")
+
+from qbus.clients.cluster import Cluster
+from qbus.clients.errors import RequestTimedOut
+from qbus.clients.spark.errors import DataLoss
+from qbus.clients.spark.options import Options
+from qbus.clients.spark.source import fetch as fetching
+from qbus.clients.spark.source.arrow import before
+from qbus.clients.spark.source.fetch import RangeFetch
+from qbus.clients.spark.source.options import FetchOptions
+from qbus.clients.spark.source.ranges import OffsetRange
+from qbus.records import build_batch
+from qbus.wire import ApiKey
+from tests.support.fake_cluster import FakeCluster
+
+OPTIONS = FetchOptions.of(
+    Options({"qbus.bootstrap": "127.0.0.1:9", "kafkaConsumer.pollTimeoutMs": "300"})
+)
+LENIENT = replace(OPTIONS, fail_on_data_loss=False)
+NO_ID = str(UUID(int=0))
+
+
+@pytest.fixture
+async def brokers() -> AsyncIterator[FakeCluster]:
+    async with FakeCluster(2) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+async def client(brokers: FakeCluster) -> AsyncIterator[Cluster]:
+    cluster = Cluster(brokers.bootstrap, "test", 5.0)
+    yield cluster
+    await cluster.close()
+
+
+def fill(brokers: FakeCluster, batches: int, records: int = 10) -> None:
+    """Append batches, each value the offset of its record."""
+    log = brokers.logs["t", 0]
+    for _ in range(batches):
+        rows = [(None, b"%d" % (log.end + index), (), 5) for index in range(records)]
+        log.append(bytes(build_batch(rows)), brokers.epochs["t", 0])
+
+
+async def read(
+    client: Cluster, start: int, end: int, options: FetchOptions = OPTIONS, topic_id: str = NO_ID
+) -> list[int]:
+    """The offsets that a task gets."""
+    fetch = RangeFetch(client, OffsetRange("t", 0, start, end, topic_id), options)
+    offsets: list[int] = []
+    try:
+        while (batch := await fetch.next()) is not None:
+            kept = before(batch, end)
+            assert [int(value) for value in kept.column("value").to_pylist()] == kept.column(
+                "offset"
+            ).to_pylist()
+            offsets += kept.column("offset").to_pylist()
+    finally:
+        await fetch.close()
+    return offsets
+
+
+async def test_a_range_is_read_from_its_start_to_its_end(
+    brokers: FakeCluster, client: Cluster
+) -> None:
+    fill(brokers, 5)
+    assert await read(client, 13, 38) == list(range(13, 38))
+    assert await read(client, 0, 50) == list(range(50))
+    assert await read(client, 5, 5) == []
+
+
+async def test_nothing_is_fetched_behind_the_end(brokers: FakeCluster, client: Cluster) -> None:
+    fill(brokers, 5)
+    small = replace(OPTIONS, partition_max_bytes=1)
+    assert await read(client, 0, 20, small) == list(range(20))
+    asked = [
+        part.fetch_offset
+        for api, _, request in brokers.nodes[1].requests
+        if api is ApiKey.FETCH
+        for topic in request.topics
+        for part in topic.partitions
+    ]
+    assert asked
+    assert max(asked) < 20
+
+
+async def test_a_leader_that_moves_is_followed(brokers: FakeCluster, client: Cluster) -> None:
+    fill(brokers, 2)
+    fetch = RangeFetch(client, OffsetRange("t", 0, 0, 40, NO_ID), replace(OPTIONS, patience=10))
+    first = await fetch.next()
+    assert first is not None
+    offsets = first.column("offset").to_pylist()
+    brokers.move("t", 0, 2)
+    fill(brokers, 2)
+    brokers.publish()
+    while (batch := await fetch.next()) is not None:
+        offsets += batch.column("offset").to_pylist()
+    await fetch.close()
+    assert offsets == list(range(40))
+
+
+async def test_records_that_are_gone_stop_the_task(brokers: FakeCluster, client: Cluster) -> None:
+    fill(brokers, 5)
+    brokers.logs["t", 0].start = 20
+    with pytest.raises(DataLoss, match=r"t-0 from 3 to 45.*failOnDataLoss"):
+        await read(client, 3, 45)
+    assert await read(client, 3, 45, LENIENT) == list(range(20, 45))
+    assert await read(client, 3, 15, LENIENT) == []
+
+
+async def test_a_log_that_ends_too_soon_stops_the_task(
+    brokers: FakeCluster, client: Cluster
+) -> None:
+    fill(brokers, 1)
+    with pytest.raises(DataLoss, match="the log ends at offset 10"):
+        await read(client, 0, 15)
+    assert await read(client, 0, 15, LENIENT) == list(range(10))
+    with pytest.raises(DataLoss, match="t-0 from 12 to 15"):
+        await read(client, 12, 15)
+    assert await read(client, 12, 15, LENIENT) == []
+
+
+async def test_another_topic_of_the_same_name_is_not_read(
+    brokers: FakeCluster, client: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fetching, "_STRANGERS", 2)
+    monkeypatch.setattr(fetching, "_TROUBLED", 0.001)
+    fill(brokers, 1)
+    planned = str(UUID(int=1))
+    with pytest.raises(DataLoss, match="deleted and created again"):
+        await read(client, 0, 10, topic_id=planned)
+    assert await read(client, 0, 10, LENIENT, topic_id=planned) == []
+
+
+async def test_a_leader_that_does_not_come_is_waited_for_so_long(
+    brokers: FakeCluster, client: Cluster
+) -> None:
+    await brokers.kill(1)
+    with pytest.raises(RequestTimedOut, match=r"nothing came at offset 0.*pollTimeoutMs"):
+        await read(client, 0, 10)
