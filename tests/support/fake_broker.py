@@ -95,6 +95,7 @@ class FakeBroker:
         self.topics = dict(topics or {"t": 1})
         self.logs: defaultdict[tuple[str, int], PartitionLog] = defaultdict(PartitionLog)
         self.committed: dict[tuple[str, str, int], int] = {}
+        self.noted: dict[tuple[str, str, int], str] = {}
         self.requests: list[tuple[ApiKey, int, Any]] = []
         self.leaders: dict[tuple[str, int], int] = {}
         self.epochs: dict[tuple[str, int], int] = {}
@@ -288,6 +289,7 @@ class FakeBroker:
             for asked in topic.partitions:
                 key = (request.group_id, topic.name, asked.partition_index)
                 self.committed[key] = asked.committed_offset
+                self.noted[key] = asked.committed_metadata or ""
             response.topics.append(
                 OffsetCommitResponseTopic(
                     name=topic.name,
@@ -301,28 +303,33 @@ class FakeBroker:
 
     def offset_fetch(self, request: OffsetFetchRequest) -> OffsetFetchResponse:
         (group,) = request.groups
+        asked = [
+            (topic.name, index) for topic in group.topics or [] for index in topic.partition_indexes
+        ]
+        if group.topics is None:
+            asked = [
+                (topic, index) for name, topic, index in self.committed if name == group.group_id
+            ]
         return OffsetFetchResponse(
             groups=[
                 OffsetFetchResponseGroup(
                     group_id=group.group_id,
                     topics=[
                         OffsetFetchResponseTopics(
-                            name=topic.name,
-                            partitions=[
-                                OffsetFetchResponsePartitions(
-                                    partition_index=index,
-                                    committed_offset=self.committed.get(
-                                        (group.group_id, topic.name, index), -1
-                                    ),
-                                    metadata="",
-                                )
-                                for index in topic.partition_indexes
-                            ],
+                            name=topic,
+                            partitions=[self._fetched_offset(group.group_id, topic, index)],
                         )
-                        for topic in group.topics or []
+                        for topic, index in asked
                     ],
                 )
             ]
+        )
+
+    def _fetched_offset(self, group: str, topic: str, index: int) -> OffsetFetchResponsePartitions:
+        return OffsetFetchResponsePartitions(
+            partition_index=index,
+            committed_offset=self.committed.get((group, topic, index), -1),
+            metadata=self.noted.get((group, topic, index), ""),
         )
 
     # The connections.

@@ -25,6 +25,7 @@ _STAGING_CONFIG = {
     "retention.ms": str(3 * _DAY_MS),
 }
 _FOREVER = (1 << 63) - 1
+_MISSING = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
 _UNKNOWABLE = frozenset(
     {
         ErrorCode.UNSUPPORTED_VERSION,
@@ -91,11 +92,15 @@ async def ensure_staging(cluster: Cluster, topic: str) -> TopicDescription:
 
     Raises :class:`~qbus.clients.spark.options.OptionError` for a topic that is not fit for it.
     """
-    try:
+
+    async def look() -> TopicDescription:
         await cluster.need([topic])
-        found = cluster.metadata.topic(topic)
+        return cluster.metadata.topic(topic)
+
+    try:
+        found = await retrying(look, cluster.request_timeout, final=_MISSING)
     except ApiError as error:
-        if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and not error.retriable:
+        if error.code not in _MISSING:
             raise
         await _create(cluster, topic)
         found = await describe(cluster, topic)
