@@ -12,7 +12,7 @@ from qbus.config import Address, BrokerConfig, TopicConfig
 from qbus.metadata import SessionState, StoreError
 from qbus.metadata.znodes import BrokerNode
 
-from .boot import current_boot, lost_memory, remember_boot
+from .boot import current_boot, identity, lost_memory, remember_boot
 from .controller import (
     Controller,
     Lookout,
@@ -92,6 +92,7 @@ class Broker:
             self.clock,
             self.metrics,
             self.store,
+            self.broker_epoch,
         )
         await self.replicas.start()
         await self.groups.start()
@@ -112,7 +113,7 @@ class Broker:
         store, node_id = self.store, self.node_id
         boot = current_boot()
         lost = lost_memory(self.logs.directories, boot)
-        directory = next(d.properties for d in self.logs.directories if d.properties).directory_id
+        directory = identity(self.logs.directories, boot)
         await end_former_life(store, node_id, directory, patience_s=self._patience_s)
         self.broker_epoch = await fence(store, node_id, self.clock)
 

@@ -63,7 +63,7 @@ async def end_former_life(
 
     What is registered with our own data ``directory``, which is locked by us, is what is left of us
     from before a crash: it goes at once. The end of any other is waited for, ``patience_s`` seconds
-    at most, as after a crash of a broker whose directory was replaced.
+    at most, as after a crash of a broker whose directory was replaced, or copied.
 
     Raises:
         ConfigError: another broker with the same id is registered.

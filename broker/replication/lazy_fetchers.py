@@ -15,18 +15,21 @@ if TYPE_CHECKING:
 
 
 class LazyFetchers:
-    """Follows leaders when there is one to follow. Use it when this broker is registered."""
+    """Follows leaders when there is one to follow."""
 
     def __init__(
         self,
         config: BrokerConfig,
         node_id: int,
+        broker_epoch: int,
         metadata: Metadata,
         clock: Clock,
         metrics: Metrics,
     ) -> None:
+        """``broker_epoch`` is that of this broker's registration (KIP-903)."""
         self._config = config
         self._node_id = node_id
+        self._broker_epoch = broker_epoch
         self._metadata = metadata
         self._clock = clock
         self._metrics = metrics
@@ -65,10 +68,9 @@ class LazyFetchers:
     def _load(self) -> "ReplicaFetchers":
         from .fetching import ReplicaFetchers  # noqa: PLC0415 - only where somebody is followed
 
-        registration = self._metadata.brokers.get(self._node_id)
         return ReplicaFetchers(
             self._node_id,
-            -1 if registration is None else registration.epoch,
+            self._broker_epoch,
             self._metadata,
             self._clock,
             self._config,

@@ -46,14 +46,16 @@ class ReplicaManager:
         clock: Clock,
         metrics: Metrics,
         store: MetadataStore,
+        broker_epoch: int,
     ) -> None:
+        """``broker_epoch`` is that of this broker's registration."""
         self.fetch_max_bytes = config.fetch_max_bytes
         self._logs = logs
         self._metadata = metadata
         self._metrics = metrics
         self._store = store
         self._session = Session()
-        self._fetchers = LazyFetchers(config, node_id, metadata, clock, metrics)
+        self._fetchers = LazyFetchers(config, node_id, broker_epoch, metadata, clock, metrics)
         roles = Roles(node_id, self._fetchers, clock)
         hosting = Hosting(config, node_id, logs, metadata, self._make_partition, roles)
         self._hosting = hosting

@@ -170,6 +170,7 @@ class DataPlane:
             self.clock,
             self.metrics,
             cast("MetadataStore", self.store),
+            self.metadata.brokers[NODE].epoch,
         )
         await self.replicas.start()
         self.broker: Any = SimpleNamespace(

@@ -31,7 +31,7 @@ class ClusterIdNode(NamedTuple):
 class BrokerNode(NamedTuple):
     """A broker that lives: an ephemeral node of its session.
 
-    ``directory`` is the id of its first data directory: whoever has that is the same broker.
+    ``directory`` tells its data from all other data: whoever has locked that is the same broker.
     ``is_stopping``: it is about to leave, and takes over nothing more. ``is_full``: one of its data
     directories has no room; it leads only where nobody else can.
     """

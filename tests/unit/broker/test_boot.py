@@ -1,8 +1,9 @@
 """Memory that may be lost: told from the boot under which the logs were used last."""
 
+import shutil
 from pathlib import Path
 
-from qbus.broker.boot import BOOT_ID_FILE, current_boot, lost_memory, remember_boot
+from qbus.broker.boot import BOOT_ID_FILE, current_boot, identity, lost_memory, remember_boot
 from qbus.broker.log.data_directory import DataDirectory
 from qbus.broker.log.file_cache import FileCache
 from qbus.broker.log.files import OsFiles
@@ -13,6 +14,29 @@ def directory(path: Path, *, was_clean: bool = False) -> DataDirectory:
     path.mkdir(exist_ok=True)
     made = DataDirectory(str(path), ManualClock(), FileCache(OsFiles()))
     made.was_clean = was_clean
+    return made
+
+
+def test_a_copy_is_not_the_same(tmp_path: Path) -> None:
+    """Nor is the same place after another boot, or on another machine."""
+    original = tmp_path / "data"
+    first = identity([owned(original)], "boot-1")
+    assert identity([owned(original)], "boot-1") == first
+    copy = shutil.copytree(original, tmp_path / "copy")
+    assert identity([owned(copy)], "boot-1") != first
+    assert identity([owned(original)], "boot-2") != first
+
+
+def test_the_first_directory_that_can_be_used_tells(tmp_path: Path) -> None:
+    broken, good = directory(tmp_path / "broken"), owned(tmp_path / "good")
+    assert identity([broken, good], "") == identity([good], "")
+
+
+def owned(path: Path) -> DataDirectory:
+    """A directory that belongs to broker 1."""
+    made = directory(path)
+    made.acquire("cluster", 1)
+    assert made.properties is not None
     return made
 
 
