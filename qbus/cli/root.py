@@ -20,6 +20,9 @@ COMMANDS = {
     ),
     "agent": Entry("agent:agent", "Ship log files to topics."),
     "mirror": Entry("mirror.command:mirror", "Copy topics from other datacenters."),
+    "pipeline": Entry(
+        "pipeline.command:pipeline", "Archive, count, watch and audit topics on Spark."
+    ),
     "broker-config": Entry("broker_config:broker_config", "Show or change a broker's settings."),
     "dump-log": Entry("dump.command:dump_log", "Show what is in a log's files, and what is wrong."),
     "demo": Entry("demo.command:demo", "Ship a log file through a broker of its own, and compare."),

@@ -1,0 +1,77 @@
+"""What an audit has found, in a document."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from .differences import CHANGED, DUPLICATE, EXTRA, MISSING
+
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Report:
+    """The intervals of each partition, and the ranges of offsets that differ.
+
+    intervals: rows with topic, partition, start, the sums of both sides, and counts by kind.
+    partitions: what was compared of each: ``begin`` and ``end`` offsets.
+    """
+
+    left: str
+    right: str
+    partitions: Sequence[Row]
+    intervals: Sequence[Row]
+    differences: Sequence[Row] = field(default_factory=list)
+
+    @property
+    def is_equal(self) -> bool:
+        """Whether both sides hold the same records."""
+        return all(row["equal"] for row in self.intervals)
+
+    def document(self) -> dict[str, Any]:
+        """All of it, for JSON."""
+        return {
+            "equal": self.is_equal,
+            "left": self.left,
+            "right": self.right,
+            "records": sum(row["left_count"] for row in self.intervals),
+            "records_right": sum(row["right_count"] for row in self.intervals),
+            **{kind: sum(row[kind] for row in self.intervals) for kind in KINDS},
+            "partitions": list(self.partitions),
+            "intervals": list(self.intervals),
+            "differences": list(self.differences),
+        }
+
+
+KINDS = (MISSING, EXTRA, DUPLICATE, CHANGED, "gaps_left", "gaps_right")
+
+
+def interval_rows(
+    sums: Iterable[Row], counts: Iterable[Row], absent: Mapping[str, Iterable[Row]]
+) -> list[dict[str, Any]]:
+    """The rows of a report, in order.
+
+    sums: of compared summaries. counts: of differences, with ``what`` and ``records``.
+    absent: the gaps of each side.
+    """
+    found: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for row in sums:
+        found[_key(row)] = {
+            "topic": row["topic"],
+            "partition": row["partition"],
+            "start": row["start"].isoformat(),
+            "equal": row["equal"],
+            "left_count": row["left_count"] or 0,
+            "right_count": row["right_count"] or 0,
+            **dict.fromkeys(KINDS, 0),
+        }
+    for row in counts:
+        found[_key(row)][row["what"]] += row["records"]
+    for side, gaps in absent.items():
+        for row in gaps:
+            found[_key(row)][f"gaps_{side}"] += row["end"] - row["begin"] + 1
+    return [found[key] for key in sorted(found)]
+
+
+def _key(row: Row) -> tuple[Any, ...]:
+    return row["topic"], row["partition"], row["start"]

@@ -1,0 +1,37 @@
+"""Why a query failed, in one line: what Spark says takes a hundred."""
+
+import re
+
+from qbus.errors import QbusError
+
+_OURS = re.compile(r"^(?:qbus|pyspark_qbus)[\w.]*\.(\w+): (.+)$", re.MULTILINE)
+_CONDITION = re.compile(r"^.*?\[([A-Z][A-Z0-9_.]+)\] ?(.+)$", re.MULTILINE)
+_WRAPPERS = re.compile(
+    r"STREAM_FAILED|PYTHON_STREAMING_DATA_SOURCE_RUNTIME_ERROR|PYTHON_DATA_SOURCE_ERROR"
+    r"|FOREACH_BATCH_USER_FUNCTION_ERROR|FAILED_EXECUTE_UDF"
+)
+_OF_STATE = re.compile(r"STATE_STORE|STATEFUL|CHECKPOINT|OFFSET_LOG|INCOMPATIBLE", re.IGNORECASE)
+
+
+class PipelineFailed(QbusError):  # noqa: N818 - what happened
+    """A query has failed; the message says why, and what to do where that is known."""
+
+
+def reason(error: BaseException) -> str:
+    """The words of what was first to fail, found in the text of Spark's error."""
+    if isinstance(error, QbusError):
+        return str(error)
+    text = str(error)
+    ours = _OURS.findall(text)
+    if ours:
+        return str(ours[-1][1]).strip()
+    told = [found for found in _CONDITION.findall(text) if not _WRAPPERS.match(found[0])]
+    condition, words = told[-1] if told else ("", text.strip().splitlines()[0] if text else "")
+    hint = ""
+    if _OF_STATE.search(condition):
+        hint = (
+            ". The checkpoint is of another configuration or version: use that one, or another"
+            " --checkpoint"
+        )
+    words = re.sub(r"\s*SQLSTATE: \w+\s*$", "", words).strip() or type(error).__name__
+    return (f"{words} ({condition})" if condition else words) + hint

@@ -1,0 +1,52 @@
+"""From a configuration to a pipeline that runs: its session before, and the end of that after."""
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from . import session
+from .config import Pipeline
+from .modes import Run
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    _Runner = Callable[[SparkSession, Any, Run], Any]
+
+
+def launch(
+    name: str, config: Pipeline, run: Run, *, master: str | None, settings: Mapping[str, str]
+) -> Any:
+    """Run a pipeline to its end, and give what it gives.
+
+    master, settings: as :func:`~.session.start`.
+
+    Raises :class:`~qbus.errors.QbusError` for whatever goes wrong that can be told in a line.
+    """
+    spark = session.start(config, name, master=master, settings=settings)
+    try:
+        return _runner(name)(spark, config, run)
+    finally:
+        spark.stop()
+
+
+def _runner(name: str) -> "_Runner":
+    # Imported late: they need pyspark.
+    if name == "archive":
+        from .archive.job import run_archive  # noqa: PLC0415
+
+        return run_archive
+    if name == "compact":
+        from .archive.job import compact_archive  # noqa: PLC0415
+
+        return compact_archive
+    if name == "audit":
+        from .audit.job import run_audit  # noqa: PLC0415
+
+        return run_audit
+    if name == "stats":
+        from .line_jobs import run_stats  # noqa: PLC0415
+
+        return run_stats
+    from .line_jobs import run_abuse  # noqa: PLC0415
+
+    return run_abuse

@@ -1,0 +1,92 @@
+"""The pipelines of lines: statistics and abuse detection, from topics to results."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as sql
+
+from .abuse import alerts
+from .config import AbuseConfig, Statistic, StatsConfig
+from .failures import PipelineFailed, reason
+from .following import follow
+from .modes import Mode, Run
+from .parsing import MALFORMED, parsed, well_formed
+from .records import LINE_COLUMNS, batch, stream
+from .results import checkpoint, write_batch, write_stream
+from .statistics import summarized
+from .tally import Tally
+
+
+class _Computed(NamedTuple):
+    """A result: its name, the column for keys, and how it comes from lines."""
+
+    name: str
+    key: str
+    compute: Callable[[DataFrame], DataFrame]
+
+
+def run_stats(spark: SparkSession, config: StatsConfig, run: Run) -> list[Tally]:
+    """Compute statistics; raises :class:`PipelineFailed` and :class:`~qbus.errors.ConfigError`."""
+
+    def computed(statistic: Statistic) -> _Computed:
+        return _Computed(
+            statistic.name,
+            "statistic",
+            lambda lines: summarized(well_formed(lines, statistic.where), statistic),
+        )
+
+    return _run(spark, config, run, [computed(one) for one in config.statistics])
+
+
+def run_abuse(spark: SparkSession, config: AbuseConfig, run: Run) -> list[Tally]:
+    """Detect abuse; raises :class:`PipelineFailed` and :class:`~qbus.errors.ConfigError`."""
+
+    def compute(lines: DataFrame) -> DataFrame:
+        return alerts(well_formed(lines, config.where), config)
+
+    return _run(spark, config, run, [_Computed(config.name or "abuse", "client", compute)])
+
+
+def _run(
+    spark: SparkSession, config: StatsConfig | AbuseConfig, run: Run, results: list[_Computed]
+) -> list[Tally]:
+    try:
+        if run.mode is Mode.BATCH:
+            return [_once(spark, config, run, one) for one in results]
+        with checkpoint(config, config.output, run) as place:
+            run.watcher.note(f"Checkpoints are in {place}.")
+            queries = []
+            for one in results:
+                lines = _observed(parsed(stream(spark, config, LINE_COLUMNS), config.lines))
+                rows = one.compute(lines)
+                queries.append(
+                    write_stream(rows, one.name, one.key, config, config.output, run, place)
+                )
+            return follow(queries, run.watcher)
+    except PySparkException as error:
+        raise PipelineFailed(reason(error)) from error
+
+
+def _once(
+    spark: SparkSession, config: StatsConfig | AbuseConfig, run: Run, result: _Computed
+) -> Tally:
+    from pyspark.sql import Observation  # noqa: PLC0415 - streams have none
+
+    seen = Observation()
+    lines = parsed(batch(spark, config, LINE_COLUMNS), config.lines)
+    lines = lines.observe(seen, sql.count(sql.lit(1)).alias("records"), _malformed())
+    rows = result.compute(lines)
+    write_batch(rows, result.name, result.key, config, config.output, run)
+    tally = Tally(result.name, batches=1, **seen.get)
+    run.watcher.progress([tally])
+    return tally
+
+
+def _observed(lines: DataFrame) -> DataFrame:
+    return lines.observe(MALFORMED, _malformed())
+
+
+def _malformed() -> Column:
+    return sql.count_if(MALFORMED).alias(MALFORMED)

@@ -1,0 +1,86 @@
+"""The Spark session of a pipeline."""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from typing import TYPE_CHECKING
+
+from qbus.errors import ConfigError
+
+from .config import Pipeline
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_ALWAYS = {
+    "spark.sql.session.timeZone": "UTC",  # dates and hours are computed from UTC
+    "spark.sql.adaptive.enabled": "true",
+}
+
+_ON_THIS_MACHINE = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.python.unix.domain.socket.enabled": "true",
+    "spark.sql.shuffle.partitions": str(min(8, os.cpu_count() or 1)),
+}
+"""What suits a small session; a cluster's is set up by those who submit."""
+
+_JAVA_OPTIONS = "SPARK_SUBMIT_OPTS"
+_LOG4J = """\
+rootLogger.level = error
+rootLogger.appenderRef.stderr.ref = stderr
+appender.stderr.type = Console
+appender.stderr.name = stderr
+appender.stderr.target = SYSTEM_ERR
+appender.stderr.layout.type = PatternLayout
+appender.stderr.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n%ex{short}
+"""
+
+
+def start(
+    config: Pipeline, name: str, *, master: str | None, settings: Mapping[str, str]
+) -> "SparkSession":
+    """A session; the one that ``spark-submit`` prepared, where that is what runs us.
+
+    master: which Spark to run on, such as ``local[2]``; None: as ``spark-submit`` was told.
+    settings: settings of Spark, which go before those of the configuration.
+
+    Raises :class:`~qbus.errors.ConfigError` where pyspark or Java is missing.
+    """
+    try:
+        from pyspark.sql import SparkSession  # noqa: PLC0415 - an extra
+    except ImportError:
+        raise ConfigError("pipelines need pyspark: pip install 'qbus[spark]'") from None
+    if master is not None and not (os.environ.get("JAVA_HOME") or shutil.which("java")):
+        raise ConfigError(
+            "Spark needs Java 17 or later: there is no java, and JAVA_HOME is not set"
+        )
+    builder = SparkSession.builder.appName(f"qbus-{name}")
+    chosen = dict(_ALWAYS)
+    if master is not None:
+        builder = builder.master(master)
+        chosen |= _ON_THIS_MACHINE if master.startswith("local") else {}
+    chosen |= {**dict(config.spark), **settings}
+    for key, value in chosen.items():
+        builder = builder.config(key, value)
+    with _quiet() if master is not None else nullcontext():
+        return builder.getOrCreate()
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Let a driver that is started meanwhile log errors alone: the progress has the rest."""
+    with tempfile.NamedTemporaryFile("w", suffix="-log4j2.properties") as file:
+        file.write(_LOG4J)
+        file.flush()
+        before = os.environ.get(_JAVA_OPTIONS)
+        os.environ[_JAVA_OPTIONS] = f"{before or ''} -Dlog4j2.configurationFile={file.name}"
+        try:
+            yield
+        finally:
+            if before is None:
+                del os.environ[_JAVA_OPTIONS]
+            else:
+                os.environ[_JAVA_OPTIONS] = before

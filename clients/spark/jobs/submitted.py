@@ -1,0 +1,88 @@
+"""What a pipeline does that ``spark-submit`` runs: its options, and its words on stderr."""
+
+import argparse
+import json
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from types import FrameType
+from typing import Any, NoReturn
+
+from qbus.errors import QbusError
+
+from .config import PIPELINES, load
+from .launch import launch
+from .modes import Mode, Row, Run
+from .tally import Tally
+
+
+def main(name: str) -> NoReturn:
+    """Run a pipeline, and exit: 0 done, 1 failed, 3 an audit has found differences."""
+    given = _options(name).parse_args()
+    signal.signal(signal.SIGTERM, _stop)
+    try:
+        config: Any = load(PIPELINES[name], given.config, _stated(given))
+        mode = Mode.BATCH if given.batch else Mode.ONCE if given.once else Mode.STREAM
+        found = launch(name, config, Run(mode, Lines()), master=None, settings={})
+    except QbusError as error:
+        print(f"{name}: {error}", file=sys.stderr)  # noqa: T201 - a command's own words
+        sys.exit(1)
+    if name == "audit":
+        print(json.dumps(found.document()))  # noqa: T201
+        sys.exit(0 if found.is_equal else 3)
+    sys.exit(0)
+
+
+def _options(name: str) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog=f"{name}.py")
+    parser.add_argument("--config", type=Path, required=True, help="The configuration in TOML.")
+    parser.add_argument("--bootstrap", help="The cluster to read, instead of the file's.")
+    parser.add_argument("--checkpoint", help="The checkpoint, instead of the file's.")
+    parser.add_argument("--once", action="store_true", help="Run to the end, and stop.")
+    parser.add_argument("--batch", action="store_true", help="The same without a checkpoint.")
+    return parser
+
+
+def _stated(given: argparse.Namespace) -> dict[str, str]:
+    return {key: value for key in ("bootstrap", "checkpoint") if (value := getattr(given, key))}
+
+
+def _stop(_signal: int, _frame: FrameType | None) -> NoReturn:
+    sys.exit(128 + signal.SIGTERM)
+
+
+class Lines:
+    """Results as lines of JSON on stdout; how far it is as lines on stderr, batch by batch."""
+
+    def __init__(self) -> None:
+        self._told: dict[str, int] = {}
+
+    def progress(self, tallies: Sequence[Tally]) -> None:
+        """A line for each query that has done more."""
+        for tally in tallies:
+            if tally.batches > self._told.get(tally.name, 0):
+                self._told[tally.name] = tally.batches
+                self.note(summary(tally))
+
+    def rows(self, rows: Sequence[Row]) -> None:
+        """A line for each row."""
+        for row in rows:
+            print(json.dumps(row, default=str), flush=True)  # noqa: T201 - the results
+
+    def note(self, text: str) -> None:
+        """The line."""
+        print(text, file=sys.stderr, flush=True)  # noqa: T201
+
+
+def summary(tally: Tally) -> str:
+    """How far a query is, in a line."""
+    parts = [
+        f"{tally.records:,} records in {tally.batches:,} batches",
+        f"{tally.per_second:,.0f}/s" if tally.per_second else "",
+        f"{tally.behind:,} behind" if tally.behind is not None else "",
+        f"complete up to {tally.watermark}" if tally.watermark else "",
+        f"{tally.malformed:,} malformed" if tally.malformed else "",
+        f"{tally.late:,} groups too late" if tally.late else "",
+    ]
+    return f"{tally.name}: " + ", ".join(filter(None, parts))

@@ -1,0 +1,1 @@
+"""`qbus pipeline`: jobs on Spark."""

@@ -1,0 +1,21 @@
+"""`qbus pipeline`: archive, stats, abuse, audit, file."""
+
+import click
+
+from ..lazy import Entry, LazyGroup
+
+_COMMANDS = {
+    "archive": Entry("pipeline.archive:archive", "Keep topics as Parquet, by date and hour."),
+    "stats": Entry("pipeline.stats:stats", "Count, rate and rank lines, window by window."),
+    "abuse": Entry("pipeline.abuse:abuse", "Find clients that take more than they should."),
+    "audit": Entry("pipeline.audit:audit", "Compare topics with their archive, or their copy."),
+    "file": Entry("pipeline.file:file", "Print where the file for spark-submit is."),
+}
+
+
+@click.group(cls=LazyGroup, entries=_COMMANDS)
+def pipeline() -> None:
+    """Run pipelines on Spark: an archive, statistics, abuse detection, an audit.
+
+    They need the extra 'spark' (pip install 'qbus[spark]') and Java 17 or later.
+    """

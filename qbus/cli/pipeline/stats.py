@@ -1,0 +1,116 @@
+"""`qbus pipeline stats`."""
+
+from pathlib import Path
+
+import click
+
+from .options import common, results, source, streaming
+
+
+@click.command()
+@click.option("--name", metavar="NAME", help="What the statistic is called. Default: lines.")
+@click.option("--window", metavar="DURATION", help="How long a window is. Default: 1 minute.")
+@click.option("--slide", metavar="DURATION", help="From one window to the next. Default: a window.")
+@click.option(
+    "--watermark", metavar="DURATION", help="How late lines may come. Default: 10 minutes."
+)
+@click.option("--where", metavar="SQL", help="Which lines count, as 'status >= 500'.")
+@click.option("--by", multiple=True, metavar="FIELD", help="A row for each of its values.")
+@click.option("--sum", "sums", multiple=True, metavar="FIELD", help="Add it up.")
+@click.option("--mean", "means", multiple=True, metavar="FIELD", help="Average it.")
+@click.option("--distinct", multiple=True, metavar="FIELD", help="Count its different values.")
+@click.option("--percentiles-of", multiple=True, metavar="FIELD", help="Give its percentiles.")
+@click.option(
+    "--percentile",
+    "percentiles",
+    type=click.FloatRange(0, 1),
+    multiple=True,
+    metavar="P",
+    help="Which. Default: 0.5, 0.95, 0.99.",
+)
+@click.option("--top", type=click.IntRange(1), metavar="N", help="Only the N rows with the most.")
+@click.option("--top-by", metavar="COLUMN", help="The most of what. Default: count.")
+@results
+@streaming
+@common
+def stats(
+    *,
+    name: str | None,
+    window: str | None,
+    slide: str | None,
+    watermark: str | None,
+    where: str | None,
+    by: tuple[str, ...],
+    sums: tuple[str, ...],
+    means: tuple[str, ...],
+    distinct: tuple[str, ...],
+    percentiles_of: tuple[str, ...],
+    percentiles: tuple[float, ...],
+    top: int | None,
+    top_by: str | None,
+    form: str | None,
+    fields: tuple[tuple[str, str], ...],
+    time: str | None,
+    to_topic: str | None,
+    to_path: str | None,
+    batch: bool,
+    starting: str | None,
+    checkpoint: str | None,
+    interval: str | None,
+    once: bool,
+    config_file: Path | None,
+    topics: tuple[str, ...],
+    pattern: str | None,
+    bootstrap: str | None,
+    master: str,
+    settings: tuple[tuple[str, str], ...],
+    as_json: bool,
+) -> None:
+    """Count, rate and rank lines, window by window: to the console, a topic, or Parquet.
+
+    Options that describe a statistic make one, called NAME, instead of those in FILE. FIELDs of
+    access logs: address, user, method, path, status, bytes, referer, agent, and more. Options with
+    a FIELD may be repeated.
+    """
+    from .options import stated
+    from .running import mode_of, run_pipeline
+
+    described = stated(
+        {
+            "name": name,
+            "window": window,
+            "slide": slide,
+            "watermark": watermark,
+            "where": where,
+            "by": by,
+            "sum": sums,
+            "mean": means,
+            "distinct": distinct,
+            "percentiles_of": percentiles_of,
+            "percentiles": percentiles,
+            "top": top,
+            "top_by": top_by,
+        }
+    )
+    chosen = {
+        **source(topics, pattern, bootstrap),
+        "lines.format": form,
+        "lines.fields": dict(fields),
+        "lines.time": time,
+        "output.topic": to_topic,
+        "output.path": to_path,
+        "source.starting": starting,
+        "checkpoint": checkpoint,
+        "interval": interval,
+    }
+    if described or config_file is None:
+        chosen["statistic"] = [{"name": "lines", **described}]
+    run_pipeline(
+        "stats",
+        config_file=config_file,
+        chosen=chosen,
+        master=master,
+        settings=settings,
+        as_json=as_json,
+        mode=mode_of(once=once, batch=batch),
+    )

@@ -1,0 +1,89 @@
+"""What a pipeline tells while it runs: progress on stderr, results on stdout."""
+
+import json
+import sys
+import threading
+from collections.abc import Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+import click
+
+from qbus.clients.spark.jobs.submitted import Lines, summary
+from qbus.clients.spark.jobs.tally import Tally
+
+from ..output import note, stderr_console, stdout_console, table
+
+if TYPE_CHECKING:
+    from rich.live import Live
+
+
+class Terminal:
+    """A watcher: on a terminal the progress is shown in place, elsewhere in lines."""
+
+    def __init__(self, *, as_json: bool) -> None:
+        self._as_json = as_json
+        self._lock = threading.Lock()
+        self._live: Live | None = None
+        self._lines = Lines()
+
+    def __enter__(self) -> Self:
+        if sys.stderr.isatty():
+            from rich.live import Live
+
+            self._live = Live(console=stderr_console(), transient=True, auto_refresh=False)
+            self._live.start()
+            self.show("Starting Spark ...")
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+
+    def show(self, text: str) -> None:
+        """Show something until there is something else to show."""
+        if self._live is not None:
+            with self._lock:
+                self._live.update(text, refresh=True)
+
+    def progress(self, tallies: Sequence[Tally]) -> None:
+        """How far each query is."""
+        if self._live is None:
+            self._lines.progress(tallies)
+        else:
+            self.show("\n".join(map(summary, tallies)))
+
+    def rows(self, rows: Sequence[dict[str, Any]]) -> None:
+        """Results: a table, or JSON objects."""
+        with self._lock:
+            if self._as_json:
+                for row in rows:
+                    click.echo(json.dumps(row, default=_text, ensure_ascii=False))
+                return
+            columns = [f"#{key}" if _is_number(rows, key) else key for key in rows[0]]
+            cells = ([_text(value) for value in row.values()] for row in rows)
+            stdout_console().print(table(*columns, rows=cells))
+
+    def note(self, text: str) -> None:
+        """A line on stderr."""
+        if self._live is None:
+            note(text)
+        else:
+            with self._lock:
+                self._live.console.print(text)
+
+
+def _is_number(rows: Sequence[dict[str, Any]], key: str) -> bool:
+    return any(isinstance(row[key], int | float) for row in rows)
+
+
+def _text(value: object) -> object:
+    if isinstance(value, float):
+        return f"{value:,.6g}"
+    return value if value is None or isinstance(value, list | bool) else str(value)
