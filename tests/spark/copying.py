@@ -12,14 +12,7 @@ from tests.support.spark_session import spark_session
 
 def main(master: str, bootstrap: str, source: str, target: str, directory: str) -> None:
     """Copy ``source`` to the topic ``target``, and to files below ``directory``."""
-    with spark_session(
-        master,
-        spark__executor__memory="512m",
-        spark__cores__max="2",
-        # As soon as an executor is gone, not after two minutes.
-        spark__network__timeout="20s",
-        spark__executor__heartbeatInterval="2s",
-    ) as spark:
+    with spark_session(master, spark__executor__memory="512m", spark__cores__max="2") as spark:
         options = {"kafka.bootstrap.servers": bootstrap}
         reader = spark.readStream.format("qbus").options(**options).option("subscribe", source)
         # New partitions are noticed by whoever asks for topics anew.

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import psutil
 
+_TOO_OFTEN = 30
 _EXECUTOR = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
 
 
@@ -23,11 +24,12 @@ class Driver:
         self._process: subprocess.Popen[bytes] | None = None
 
     def keep_running(self) -> None:
-        """Start it unless it runs."""
+        """Start it unless it runs; fails when it has ended too often."""
         if self._process is not None and self._process.poll() is None:
             return
         self.kill()  # what may be left of its process group
         self.starts += 1
+        assert self.starts < _TOO_OFTEN, "the driver ends again and again"
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "tests.spark.copying", json.dumps(self._options)],
