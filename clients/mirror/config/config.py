@@ -103,7 +103,10 @@ class Transfer:
     """How batches are copied: the ``[transfer]`` table."""
 
     fetch_bytes: int = setting(
-        8 * _MIB, rules.whole(1024, 1 << 30), "How much one fetch brings at most, about."
+        32 * _MIB,
+        rules.whole(1024, 1 << 30),
+        "How much one fetch brings at most, about; less when many are under way, which have half of"
+        " `memory_bytes` together.",
     )
     partition_fetch_bytes: int = setting(
         2 * _MIB, rules.whole(1024, 1 << 30), "How much of that is of one partition, about."
