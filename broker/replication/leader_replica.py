@@ -238,15 +238,15 @@ class LeaderReplica(FollowerReplica):
             watcher.changed(at_once=True)
 
     def _check_in_sync(self) -> None:
-        isr = self.isr
+        followers = self.followers  # and no properties: this is asked for every batch
         if self._session.is_suspended:
             raise ApiError(
                 ErrorCode.NOT_ENOUGH_REPLICAS, "whether this broker still leads is not known"
             )
-        if len(isr) < self.min_isr:
+        if followers is not None and len(followers.state.isr) < followers.wanted.min_isr:
             raise ApiError(
                 ErrorCode.NOT_ENOUGH_REPLICAS,
-                f"{self} has {len(isr)} in-sync replicas, {self.min_isr} needed",
+                f"{self} has {len(self.isr)} in-sync replicas, {self.min_isr} needed",
             )
 
     @property
