@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from qbus import Admin, Producer
+from qbus import Admin, Producer, TopicPartition
+from qbus.clients.spark.lag import LagListener, Lags
 from tests.support.broker_process import BrokerProcess
 from tests.support.waiting import wait_until
 
@@ -136,8 +137,11 @@ def test_a_query_goes_on_where_it_was_and_splits_its_backlog(
 
 
 def test_a_running_query_sees_new_partitions_and_shows_its_lag(
-    queries: Queries, producer: Producer, admin: Admin, topic: str
+    spark: "SparkSession", queries: Queries, producer: Producer, admin: Admin, topic: str
 ) -> None:
+    published: list[Lags] = []
+    listener = LagListener(lambda _, lags: published.append(lags))
+    spark.streams.addListener(listener)
     query = queries.start({"kafka.group.id": f"group-of-{topic}"})
     query.processAllAvailable()
     admin.create_partitions(topic, 3)
@@ -151,7 +155,10 @@ def test_a_running_query_sees_new_partitions_and_shows_its_lag(
         return {one.partition: one.committed_offset for one in offsets}
 
     wait_until(lambda: shown() == {0: 1, 1: 0, 2: 3}, "the group shows what was read", 60)
+    ends = {TopicPartition(topic, 0): 0, TopicPartition(topic, 1): 0, TopicPartition(topic, 2): 0}
+    wait_until(lambda: ends in published, "the listener tells that nothing is left", 60)
     query.stop()
+    spark.streams.removeListener(listener)
     assert query.exception() is None
 
 
