@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 from qbus.aio import Admin, Consumer, Producer
 from qbus.clients import LATEST, ConsumerRecord, TopicPartition
+from qbus.clients.producer.lists import Headers
 from tests.support.server_process import ServerProcess
 
 
@@ -17,13 +18,17 @@ def link(source: ServerProcess, target: ServerProcess, *topics: str) -> list[str
     ]
 
 
-async def write(server: ServerProcess, topic: str, values: Iterable[bytes], partition: int) -> None:
-    """Write records with a key, a header and a time of their own."""
+async def write(
+    server: ServerProcess,
+    topic: str,
+    values: Iterable[bytes],
+    partition: int,
+    headers: Headers = (("h", b"1"),),
+) -> None:
+    """Write records with a key, headers and a time of their own."""
     async with Producer(server.bootstrap, compression="lz4") as producer:
         for number, value in enumerate(values):
-            await producer.send(
-                topic, value, b"k%d" % number, [("h", b"%d" % number)], partition, 1_000 + number
-            )
+            await producer.send(topic, value, b"k%d" % number, headers, partition, 1_000 + number)
 
 
 async def read(server: ServerProcess, topic: str, partition: int) -> list[ConsumerRecord]:
@@ -52,6 +57,7 @@ async def end_of(server: ServerProcess, topic: str, partition: int = 0) -> int:
 
 
 async def create(server: ServerProcess, topic: str, partitions: int = 1) -> None:
-    """Create a topic."""
+    """Create a topic whose records stay, however old their timestamps are."""
     async with Admin(server.bootstrap) as admin:
-        await admin.create_topic(topic, partitions=partitions)
+        config = {"retention.ms": "-1"}
+        await admin.create_topic(topic, partitions=partitions, config=config)
