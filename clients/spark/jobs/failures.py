@@ -5,7 +5,9 @@ import re
 from qbus.errors import QbusError
 
 _OURS = re.compile(r"^(?:qbus|pyspark_qbus)[\w.]*\.(\w+): (.+)$", re.MULTILINE)
-_CONDITION = re.compile(r"^.*?\[([A-Z][A-Z0-9_.]+)\] ?(.+)$", re.MULTILINE)
+_CONDITION = re.compile(
+    r"\[([A-Z][A-Z0-9_.]+)\]\s*(.+?)(?=\s*\[[A-Z][A-Z0-9_.]+\]|\s*SQLSTATE: |\s*$)", re.MULTILINE
+)
 _WRAPPERS = re.compile(
     r"STREAM_FAILED|PYTHON_STREAMING_DATA_SOURCE_RUNTIME_ERROR|PYTHON_DATA_SOURCE_ERROR"
     r"|FOREACH_BATCH_USER_FUNCTION_ERROR|FAILED_EXECUTE_UDF"
@@ -26,12 +28,12 @@ def reason(error: BaseException) -> str:
     if ours:
         return str(ours[-1][1]).strip()
     told = [found for found in _CONDITION.findall(text) if not _WRAPPERS.match(found[0])]
-    condition, words = told[-1] if told else ("", text.strip().splitlines()[0] if text else "")
+    condition, words = told[-1] if told else ("", text.strip().partition("\n")[0])
     hint = ""
     if _OF_STATE.search(condition):
         hint = (
             ". The checkpoint is of another configuration or version: use that one, or another"
             " --checkpoint"
         )
-    words = re.sub(r"\s*SQLSTATE: \w+\s*$", "", words).strip() or type(error).__name__
+    words = words.strip() or type(error).__name__
     return (f"{words} ({condition})" if condition else words) + hint

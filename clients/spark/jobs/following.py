@@ -3,10 +3,8 @@
 import json
 from collections.abc import Sequence
 
-from pyspark.errors import PySparkException
 from pyspark.sql.streaming.query import StreamingQuery
 
-from .failures import PipelineFailed, reason
 from .modes import Watcher
 from .tally import Tally
 
@@ -16,7 +14,7 @@ _LOOK_S = 1
 def follow(queries: Sequence[StreamingQuery], watcher: Watcher) -> list[Tally]:
     """Return when all are done. When one fails, or the caller is interrupted, all are stopped.
 
-    Raises :class:`PipelineFailed`.
+    Raises what Spark says of the query that failed.
     """
     tallies = [Tally(query.name or "") for query in queries]
     try:
@@ -24,8 +22,6 @@ def follow(queries: Sequence[StreamingQuery], watcher: Watcher) -> list[Tally]:
             running[0].awaitTermination(_LOOK_S)
             _look(queries, tallies, watcher)
         _look(queries, tallies, watcher)
-    except PySparkException as error:
-        raise PipelineFailed(reason(error)) from error
     finally:
         for query in queries:
             query.stop()

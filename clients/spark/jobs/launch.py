@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import session
 from .config import Pipeline
+from .failures import PipelineFailed, reason
 from .modes import Run
 
 if TYPE_CHECKING:
@@ -23,8 +24,13 @@ def launch(
     Raises :class:`~qbus.errors.QbusError` for whatever goes wrong that can be told in a line.
     """
     spark = session.start(config, name, master=master, settings=settings)
+    from py4j.protocol import Py4JJavaError  # noqa: PLC0415 - comes with pyspark
+    from pyspark.errors import PySparkException  # noqa: PLC0415
+
     try:
         return _runner(name)(spark, config, run)
+    except (PySparkException, Py4JJavaError) as error:
+        raise PipelineFailed(reason(error)) from error
     finally:
         spark.stop()
 

@@ -3,13 +3,11 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
-from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sql
 
 from .abuse import alerts
 from .config import AbuseConfig, Statistic, StatsConfig
-from .failures import PipelineFailed, reason
 from .following import follow
 from .modes import Mode, Run
 from .parsing import MALFORMED, parsed, well_formed
@@ -28,7 +26,7 @@ class _Computed(NamedTuple):
 
 
 def run_stats(spark: SparkSession, config: StatsConfig, run: Run) -> list[Tally]:
-    """Compute statistics; raises :class:`PipelineFailed` and :class:`~qbus.errors.ConfigError`."""
+    """Compute statistics; raises Spark's errors and :class:`~qbus.errors.ConfigError`."""
 
     def computed(statistic: Statistic) -> _Computed:
         return _Computed(
@@ -41,7 +39,7 @@ def run_stats(spark: SparkSession, config: StatsConfig, run: Run) -> list[Tally]
 
 
 def run_abuse(spark: SparkSession, config: AbuseConfig, run: Run) -> list[Tally]:
-    """Detect abuse; raises :class:`PipelineFailed` and :class:`~qbus.errors.ConfigError`."""
+    """Detect abuse; raises Spark's errors and :class:`~qbus.errors.ConfigError`."""
 
     def compute(lines: DataFrame) -> DataFrame:
         return alerts(well_formed(lines, config.where), config)
@@ -52,21 +50,15 @@ def run_abuse(spark: SparkSession, config: AbuseConfig, run: Run) -> list[Tally]
 def _run(
     spark: SparkSession, config: StatsConfig | AbuseConfig, run: Run, results: list[_Computed]
 ) -> list[Tally]:
-    try:
-        if run.mode is Mode.BATCH:
-            return [_once(spark, config, run, one) for one in results]
-        with checkpoint(config, config.output, run) as place:
-            run.watcher.note(f"Checkpoints are in {place}.")
-            queries = []
-            for one in results:
-                lines = _observed(parsed(stream(spark, config, LINE_COLUMNS), config.lines))
-                rows = one.compute(lines)
-                queries.append(
-                    write_stream(rows, one.name, one.key, config, config.output, run, place)
-                )
-            return follow(queries, run.watcher)
-    except PySparkException as error:
-        raise PipelineFailed(reason(error)) from error
+    if run.mode is Mode.BATCH:
+        return [_once(spark, config, run, one) for one in results]
+    with checkpoint(config, config.output, run) as place:
+        run.watcher.note(f"Checkpoints are in {place}.")
+        queries = []
+        for one in results:
+            rows = one.compute(_observed(parsed(stream(spark, config, LINE_COLUMNS), config.lines)))
+            queries.append(write_stream(rows, one.name, one.key, config, config.output, run, place))
+        return follow(queries, run.watcher)
 
 
 def _once(

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
@@ -30,6 +31,8 @@ _ON_THIS_MACHINE = {
 _JAVA_OPTIONS = "SPARK_SUBMIT_OPTS"
 _LOG4J = """\
 rootLogger.level = error
+logger.repl.name = org.apache.spark.api.python.PythonGatewayServer
+logger.repl.level = error
 rootLogger.appenderRef.stderr.ref = stderr
 appender.stderr.type = Console
 appender.stderr.name = stderr
@@ -61,7 +64,9 @@ def start(
     chosen = dict(_ALWAYS)
     if master is not None:
         builder = builder.master(master)
-        chosen |= _ON_THIS_MACHINE if master.startswith("local") else {}
+        if master.startswith("local"):
+            chosen |= _ON_THIS_MACHINE
+            os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     chosen |= {**dict(config.spark), **settings}
     for key, value in chosen.items():
         builder = builder.config(key, value)

@@ -2,13 +2,11 @@
 
 from collections.abc import Callable, Iterable, Mapping
 
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from ....blocking.admin import Admin
 from ...schema import source_schema
 from ..config import ArchiveConfig
-from ..failures import PipelineFailed, reason
 from ..following import follow
 from ..modes import Mode, Run
 from ..records import stream
@@ -21,7 +19,7 @@ from .storage import Storage
 
 
 def run_archive(spark: SparkSession, config: ArchiveConfig, run: Run) -> list[Tally]:
-    """Archive; raises :class:`PipelineFailed` and :class:`~.log.ArchiveError`."""
+    """Archive; raises Spark's errors and :class:`~.log.ArchiveError`."""
     storage = Storage(spark, config.path)
     log = Log(storage)
     staging = Staging(spark, storage, config.compression)
@@ -40,10 +38,7 @@ def run_archive(spark: SparkSession, config: ArchiveConfig, run: Run) -> list[Ta
                 compactor.compact()
                 compactor.clean()
 
-        try:
-            tallies = _stream(spark, config, run, archive, storage.root)
-        except PySparkException as error:
-            raise PipelineFailed(reason(error)) from error
+        tallies = _stream(spark, config, run, archive, storage.root)
     if run.mode is Mode.ONCE and config.compaction.enabled:
         _compact(compactor, run)
     return tallies

@@ -94,8 +94,9 @@ class Log:
 
     def _read(self, name: str) -> list[ArchivedFile]:
         path = f"{self._directory}/{name}"
-        version, *lines = self._storage.read(path).splitlines()
+        text = self._storage.read(path)
         try:
+            version, *lines = text.splitlines()
             if version != _VERSION:
                 raise ValueError(version)
             files = [ArchivedFile.from_line(line) for line in lines]

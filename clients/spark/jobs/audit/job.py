@@ -3,13 +3,11 @@
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
 
 from ....types import TopicPartition
 from ..config import AuditConfig
-from ..failures import PipelineFailed, reason
 from ..modes import Run
 from .differences import differing, gaps, ranges
 from .extent import Cluster, Extents
@@ -27,12 +25,9 @@ class _Sides(NamedTuple):
 
 
 def run_audit(spark: SparkSession, config: AuditConfig, run: Run) -> Report:
-    """Compare; raises :class:`PipelineFailed` and :class:`~.extent.NothingToAudit`."""
-    try:
-        run.watcher.note("Comparing ...")
-        return _report(spark, config, _sides(spark, config))
-    except PySparkException as error:
-        raise PipelineFailed(reason(error)) from error
+    """Compare; raises Spark's errors and :class:`~.extent.NothingToAudit`."""
+    run.watcher.note("Comparing ...")
+    return _report(spark, config, _sides(spark, config))
 
 
 def _sides(spark: SparkSession, config: AuditConfig) -> _Sides:

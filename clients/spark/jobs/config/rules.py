@@ -23,7 +23,7 @@ _UNITS_MS = {
     "h": 3_600_000,
     "d": 86_400_000,
 }
-_DURATION = re.compile(r"(\d{1,9})\s*([a-z]+?)s?", re.ASCII)
+_DURATION = re.compile(r"(\d{1,9})\s*([a-z]+)", re.ASCII)
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 _COLUMN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*", re.ASCII)
 
@@ -48,7 +48,7 @@ def duration(*, at_least_ms: int = 1) -> Rule:
 def milliseconds(text: str) -> int:
     """The length of ``30 seconds``, ``5m``, ``250ms``; raises ValueError for what is none."""
     match = _DURATION.fullmatch(text.strip().lower())
-    unit = match and (_UNITS_MS.get(match[2]) or _UNITS_MS.get(match[2] + "s"))
+    unit = match and (_UNITS_MS.get(match[2]) or _UNITS_MS.get(match[2].removesuffix("s")))
     if match is None or unit is None:
         raise ValueError
     return int(match[1]) * unit

@@ -1,0 +1,56 @@
+"""The document of an audit."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+from qbus.clients.spark.jobs.audit.extent import offsets_json
+from qbus.clients.spark.jobs.audit.report import Report, interval_rows
+from qbus.clients.spark.jobs.audit.sides import aligned
+from qbus.clients.types import TopicPartition
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+def sums(*, equal: bool, left: int | None = 3, right: int | None = 3) -> dict[str, Any]:
+    return {
+        "topic": "t", "partition": 0, "start": START, "equal": equal,
+        "left_count": left, "right_count": right,
+    }  # fmt: skip
+
+
+def key(**more: Any) -> dict[str, Any]:
+    return {"topic": "t", "partition": 0, "start": START, **more}
+
+
+def test_equal_sides() -> None:
+    report = Report("a", "b", [], interval_rows([sums(equal=True)], [], {}))
+    assert report.is_equal
+    assert report.document()["records"] == 3
+
+
+def test_a_side_that_lacks_an_interval() -> None:
+    rows = interval_rows(
+        [sums(equal=False, right=None)],
+        [key(what="missing", records=3)],
+        {"left": [], "right": [key(begin=5, end=7)]},
+    )
+    report = Report("a", "b", [], rows)
+    assert not report.is_equal
+    document = report.document()
+    assert (document["missing"], document["records_right"], document["gaps_right"]) == (3, 0, 3)
+
+
+def test_both_are_read_from_where_both_begin_each_to_its_end() -> None:
+    left, right = aligned({P0: (5, 20), P1: (0, 9)}, {P0: (8, 18)})
+    assert left == {P0: (8, 20), P1: (0, 9)}
+    assert right == {P0: (8, 18)}
+
+
+def test_a_copy_that_is_behind_all_of_the_original_is_read_as_empty() -> None:
+    _, right = aligned({P0: (50, 60)}, {P0: (0, 10)})
+    assert right == {P0: (10, 10)}
+
+
+def test_offsets_for_the_source() -> None:
+    assert offsets_json({P1: (1, 2), P0: (3, 4)}, 1) == '{"t": {"0": 4, "1": 2}}'
