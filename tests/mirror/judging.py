@@ -2,10 +2,11 @@
 
 from collections import Counter
 from collections.abc import Iterable
+from functools import partial
 from typing import NamedTuple
 
 from qbus.records import iter_batches, iter_records
-from qbus.wire import API, ApiKey
+from qbus.wire import ApiKey
 from qbus.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from qbus.wire.messages.list_offsets import (
     ListOffsetsPartition,
@@ -20,7 +21,7 @@ from .idcs import PARTITIONS, TOPIC, Idc
 _FETCH, _LIST_OFFSETS = 11, 7
 _EARLIEST, _LATEST = -2, -1
 _EPOCH = slice(12, 16)
-_PATIENCE = 240.0
+_PATIENCE = 120.0
 
 Batches = dict[int, bytes]
 """By their base offset, the bytes of each, leader epochs left out."""
@@ -119,7 +120,18 @@ def judge(source: Idc, target: Idc, acknowledged: int) -> None:
     assert set(values.values()) <= {1}
 
 
-def check_versions() -> None:
-    """That what is asked here is still served."""
-    for key, version in (ApiKey.FETCH, _FETCH), (ApiKey.LIST_OFFSETS, _LIST_OFFSETS):
-        assert API[key].min_version <= version <= API[key].max_version
+def replicas_agree(idc: Idc, names: Iterable[str]) -> None:
+    """Every replica comes to have the same bytes."""
+
+    def content(node: int, partition: str) -> bytes:
+        files = sorted((idc.brokers[node].data_dir / partition).glob("*.log"))
+        return b"".join(file.read_bytes() for file in files)
+
+    def are_equal(name: str) -> bool:
+        return all(
+            len({content(node, f"{name}-{index}") for node in one.replica_nodes}) == 1
+            for index, one in idc.view.partitions(name).items()
+        )
+
+    for name in names:
+        wait_until(partial(are_equal, name), f"equal replicas of {name}", _PATIENCE, 0.5)

@@ -67,8 +67,12 @@ class Ways:
         """Drop what is on its way, and let nobody through."""
         self.run(way.cut())
 
+    def silence(self, way: "Way") -> None:
+        """Let nothing through, and nobody know."""
+        self.run(way.silence())
+
     def mend(self, way: "Way") -> None:
-        """Let through who connects from now on."""
+        """Let everything through from now on."""
         self.run(way.mend())
 
     def run(self, work: Coroutine[Any, Any, Any]) -> Any:
@@ -91,6 +95,8 @@ class Way:
         self._servers: list[asyncio.Server] = []
         self._links: set[asyncio.Task[None]] = set()
         self._is_cut = False
+        self._flowing = asyncio.Event()
+        self._flowing.set()
 
     @property
     def bootstrap(self) -> str:
@@ -110,9 +116,14 @@ class Way:
             link.cancel()
         await asyncio.gather(*self._links, return_exceptions=True)
 
+    async def silence(self) -> None:
+        """Hold everything up, of new connections as well."""
+        self._flowing.clear()
+
     async def mend(self) -> None:
-        """Let connections be again."""
+        """Let connections be again, and what was held up go on."""
         self._is_cut = False
+        self._flowing.set()
 
     async def close(self) -> None:
         """End."""
@@ -147,9 +158,9 @@ class Way:
             asyncio.create_task(part)
             for part in (
                 self._take(reader, forth, lambda frame: _note(asked, frame)),
-                _deliver(forth, server),
+                self._deliver(forth, server),
                 self._take(there, back, lambda frame: self._rewrite(asked, frame)),
-                _deliver(back, writer),
+                self._deliver(back, writer),
             )
         ]
         try:
@@ -173,6 +184,18 @@ class Way:
                 due += self._random.uniform(0, self._stall)
             await queue.put((due, frame))
 
+    async def _deliver(
+        self, queue: asyncio.Queue[tuple[float, bytes]], writer: asyncio.StreamWriter
+    ) -> None:
+        """Write each frame when it is there, in order."""
+        loop = asyncio.get_running_loop()
+        while True:
+            due, frame = await queue.get()
+            await asyncio.sleep(max(due - loop.time(), 0))
+            await self._flowing.wait()
+            writer.write(frame)
+            await writer.drain()
+
     def _rewrite(self, asked: _Asked, frame: bytes) -> bytes:
         """The answer, with its length, telling of this way's ports."""
         key, version = asked.pop(int.from_bytes(frame[:4], signed=True))
@@ -195,13 +218,3 @@ def _note(asked: _Asked, frame: bytes) -> bytes:
     key, version, correlation = _REQUEST.unpack_from(frame)
     asked[correlation] = key, version
     return len(frame).to_bytes(4) + frame
-
-
-async def _deliver(queue: asyncio.Queue[tuple[float, bytes]], writer: asyncio.StreamWriter) -> None:
-    """Write each frame when it is there, in order."""
-    loop = asyncio.get_running_loop()
-    while True:
-        due, frame = await queue.get()
-        await asyncio.sleep(max(due - loop.time(), 0))
-        writer.write(frame)
-        await writer.drain()

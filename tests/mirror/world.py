@@ -1,0 +1,183 @@
+"""Three IDCs, ways between them, writers, a group, and mirrors, of which any may fail."""
+
+import random
+import time
+from collections.abc import Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Self
+
+from tests.support.far_proxy import Way, Ways
+from tests.support.mirror_command import MirrorCommand
+from tests.support.waiting import wait_until
+
+from .groups import Reader, committed
+from .idcs import TOPIC, Idc, Writer, mirror, start_all
+from .judging import judge, replicas_agree, span, topics, wait_for_topics
+
+Topology = Mapping[str, tuple[str, ...]]
+"""Of each IDC, those that it mirrors from."""
+
+_DELAY, _STALLS, _STALL = 0.05, 0.01, 0.5
+_MANY = 500  # records tell that time has passed
+
+
+class World:
+    """All of it, started on entry; a ``with`` block ends it. IDC a has three brokers."""
+
+    def __init__(self, directory: Path, topology: Topology, seed: int, processes: int = 1) -> None:
+        """``processes`` mirror into each IDC, and share its links out."""
+        self.random = random.Random(seed)
+        self.topology = topology
+        self.idcs = {
+            name: Idc(name, directory, count) for name, count in (("a", 3), ("b", 1), ("c", 1))
+        }
+        self.ways: dict[tuple[str, str], Way] = {}
+        self.mirrors: list[MirrorCommand] = []
+        self.writers: dict[str, Writer] = {}
+        self.reader = Reader(self.idcs["a"])
+        self.network = Ways()
+        self._processes = processes
+        self._directory = directory
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        with ExitStack() as stack:
+            for idc in self.idcs.values():
+                stack.callback(idc.kill)
+            start_all(list(self.idcs.values()))
+            stack.enter_context(self.network)
+            for target, sources in self.topology.items():
+                self._connect(target, sources, stack)
+            for name, idc in self.idcs.items():
+                self.writers[name] = stack.enter_context(Writer(idc, self._number()))
+            stack.enter_context(self.reader)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def _connect(self, target: str, sources: tuple[str, ...], stack: ExitStack) -> None:
+        ways = {
+            source: self.network.open(
+                self.idcs[source].ports,
+                delay=_DELAY,
+                stalls=_STALLS,
+                stall=_STALL,
+                seed=self._number(),
+            )
+            for source in sources
+        }
+        self.ways |= {(source, target): way for source, way in ways.items()}
+        for _ in range(self._processes):
+            made = mirror(self.idcs[target], ways, self._directory, len(self.mirrors))
+            stack.callback(_end, made)
+            made.start(wait=False)
+            self.mirrors.append(made)
+
+    def _number(self) -> int:
+        return self.random.randrange(10**6)
+
+    def _pairs(self) -> list[tuple[str, str]]:
+        return [(one, other) for one in self.idcs for other in self.idcs if one != other]
+
+    def _expected(self) -> list[list[str]]:
+        """The topics that each IDC should have in the end."""
+        return [
+            [TOPIC, *(f"{other}.{TOPIC}" for other in self.idcs if other != name)]
+            for name in self.idcs
+        ]
+
+    # How it goes.
+
+    def wait_for_progress(self) -> None:
+        """Return when every copy has got further than now, so that all ways are in use."""
+        before = {pair: self._reached(*pair) for pair in self._pairs()}
+
+        def is_further() -> bool:
+            self.check_groups()
+            return all(self._reached(*pair) > reached for pair, reached in before.items())
+
+        wait_until(is_further, "progress on every way", 120, 0.2)
+
+    def wait_for_writers(self) -> None:
+        """Return when much has been written everywhere."""
+        before = {name: writer.acknowledged for name, writer in self.writers.items()}
+        wait_until(
+            lambda: all(
+                writer.acknowledged > before[name] + _MANY for name, writer in self.writers.items()
+            ),
+            "writers",
+            120,
+            0.05,
+        )
+
+    def check_groups(self) -> None:
+        """No group is told to be ahead of the data."""
+        for target in "bc":
+            if self.idcs[target].brokers[1].serves():
+                committed(self.idcs["a"], self.idcs[target])
+
+    def _reached(self, source: str, target: str) -> int:
+        spans = (span(self.idcs[target], f"{source}.{TOPIC}", index) for index in range(3))
+        return sum(one.end for one in spans if one is not None)
+
+    # What goes wrong.
+
+    def kill_mirror(self) -> None:
+        """One process, at a moment of its own; it is started again."""
+        one = self.random.choice(self.mirrors)
+        one.kill()
+        one.start()
+
+    def cut_way(self) -> None:
+        """One, while much is written."""
+        way = self.random.choice(list(self.ways.values()))
+        self.network.cut(way)
+        self.wait_for_writers()
+        self.network.mend(way)
+
+    def silence_way(self, seconds: float = 75.0) -> None:
+        """One, for longer than anyone waits for an answer."""
+        way = self.random.choice(list(self.ways.values()))
+        self.network.silence(way)
+        time.sleep(seconds)
+        self.network.mend(way)
+
+    def kill_leader(self) -> None:
+        """One of the brokers of the IDC that has several; another one goes on in its place."""
+        idc = self.idcs["a"]
+        node = wait_until(lambda: max(idc.view.leader(TOPIC), 0), "a leader", 60)
+        idc.brokers[node].kill()
+        wait_until(lambda: idc.view.are_led([TOPIC], 3, without=node), "another leader", 60, 0.1)
+        idc.brokers[node].start()
+
+    def kill_target(self) -> None:
+        """The only broker of an IDC."""
+        broker = self.idcs[self.random.choice("bc")].brokers[1]
+        broker.kill()
+        broker.start()
+
+    # How it ends.
+
+    def judge(self) -> None:
+        """All mirrors are equal to their sources, and there is nothing else."""
+        for writer in self.writers.values():
+            writer.stop()
+        self.reader.stop()
+        wait_for_topics(self.idcs.values(), self._expected())
+        for source, target in self._pairs():
+            judge(self.idcs[source], self.idcs[target], self.writers[source].acknowledged)
+        names = [set(one) for one in self._expected()]
+        assert [topics(idc) for idc in self.idcs.values()] == names
+        replicas_agree(self.idcs["a"], names[0])
+        wait_until(self._is_carried, "the group's offsets", 60, 0.5)
+
+    def _is_carried(self) -> bool:
+        return all(committed(self.idcs["a"], self.idcs[target]) for target in "bc")
+
+
+def _end(process: MirrorCommand) -> None:
+    if process.alive:
+        process.kill()
