@@ -97,23 +97,26 @@ class ProducerReport:
     batch: RetainedBatch
 
 
-def inspect_log(path: str, files: Files | None = None) -> Iterator[BatchReport]:
+def inspect_log(
+    path: str, files: Files | None = None, *, gaps: bool = False
+) -> Iterator[BatchReport]:
     """Every batch of a ``.log`` file, in order, and what lies between them if anything does.
 
-    The first offset must be the one in the file's name. Raises OSError, and ValueError when the
+    The first offset must be the one in the file's name; with ``gaps``, offsets may be left out, and
+    so may records: mirrors have their sources' gaps. Raises OSError, and ValueError when the
     name is not a segment's.
     """
     file = (files or OsFiles()).open(path)
     position, end, expected = 0, file.size(), _base_offset(path)
     while position < end:
-        report = _batch_at(file, position, end, expected)
+        report = _batch_at(file, position, end, expected, gaps=gaps)
         yield report
         position += report.size
         if report.header is not None:
             expected = report.header.last_offset + 1
 
 
-def _batch_at(file: File, position: int, end: int, expected: int) -> BatchReport:
+def _batch_at(file: File, position: int, end: int, expected: int, *, gaps: bool) -> BatchReport:
     try:
         header = read_header(file.read_at(position, HEADER_SIZE))
     except CorruptBatch as bad:
@@ -122,7 +125,7 @@ def _batch_at(file: File, position: int, end: int, expected: int) -> BatchReport
     if position + header.size > end:
         message = f"a batch of {header.size} bytes has only {end - position}"
         return _damage(file, position, end, Problem(ProblemKind.TRUNCATED, message))
-    problems = [*_order_problems(header, expected)]
+    problems = [*_order_problems(header, expected, gaps=gaps)]
     try:
         check_crc(file.read_at(position, header.size), header)
     except CorruptBatch as bad:
@@ -132,12 +135,12 @@ def _batch_at(file: File, position: int, end: int, expected: int) -> BatchReport
     return BatchReport(position, header.size, header, tuple(problems))
 
 
-def _order_problems(header: BatchHeader, expected: int) -> Iterator[Problem]:
-    base = header.base_offset
-    if base != expected:
+def _order_problems(header: BatchHeader, expected: int, *, gaps: bool) -> Iterator[Problem]:
+    base, records = header.base_offset, header.last_offset_delta + 1
+    if base < expected or (base > expected and not gaps):
         kind = ProblemKind.GAP if base > expected else ProblemKind.OVERLAP
         yield Problem(kind, f"the batch begins with offset {base}, not {expected}")
-    if header.records_count != header.last_offset_delta + 1:
+    if not (0 if gaps else records) <= header.records_count <= records:
         yield Problem(
             ProblemKind.BAD_COUNT,
             f"{header.records_count} records, last offset delta {header.last_offset_delta}",

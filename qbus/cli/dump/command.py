@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 )
 @click.option("--records", is_flag=True, help="Show each batch's records too.")
 @click.option("--problems", "only_problems", is_flag=True, help="Show only what is wrong.")
+@click.option("--gaps", is_flag=True, help="Take offsets that are left out for no problem.")
 @json_option
 @click.pass_context
 def dump_log(
@@ -32,14 +33,15 @@ def dump_log(
     files: tuple[Path, ...],
     records: bool,
     only_problems: bool,
+    gaps: bool,
     as_json: bool,
 ) -> None:
     """Show what is in each FILE of a log, and what is wrong with it.
 
     FILE is a segment (.log), an index (.index, .timeindex), a snapshot of producers (.snapshot), a
     checkpoint, or a partition's directory, which stands for all of its files. Nothing is changed;
-    a running broker is not disturbed. The exit code is 1 when something is wrong. --json prints an
-    object a line.
+    a running broker is not disturbed. The exit code is 1 when something is wrong. --gaps is for
+    mirrors, which have the gaps of their sources. --json prints an object a line.
     """
     from qbus.cli.output import note
 
@@ -47,7 +49,7 @@ def dump_log(
 
     count = 0
     for path in expand(files):
-        entries = read_entries(path, with_records=records)
+        entries = read_entries(path, with_records=records, gaps=gaps)
         count += _print_file(path, entries, only_problems=only_problems, as_json=as_json)
     if count:
         note(f"qbus: {count} problem{'s' * (count != 1)}")

@@ -1,6 +1,7 @@
 """What is in a log's files, entry by entry, as documents."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -32,15 +33,17 @@ def expand(paths: Iterable[Path]) -> Iterator[Path]:
         yield from found
 
 
-def read_entries(path: Path, *, with_records: bool) -> Iterator[Entry]:
+def read_entries(path: Path, *, with_records: bool, gaps: bool = False) -> Iterator[Entry]:
     """Return the entries of one file, read as they are asked for.
 
-    Each has a ``type``, and ``problems`` that may be empty. Raises Failure for a file of another
-    kind, OSError when it cannot be read.
+    With ``gaps``, offsets that are left out are no problem. Each has a ``type``, and ``problems``
+    that may be empty. Raises Failure for a file of another kind, OSError when it cannot be read.
     """
     reader = _reader(path)
     if reader is None:
         raise Failure(f"{path} is no segment, index, snapshot or checkpoint of a log")
+    if gaps and reader is _batches:
+        reader = partial(_batches, gaps=True)
     return _read(path, reader, with_records=with_records)
 
 
@@ -62,8 +65,8 @@ def _reader(path: Path) -> Callable[[Path], Iterator[Entry]] | None:
     return _READERS.get(path.suffix) or _READERS.get(path.name)
 
 
-def _batches(path: Path) -> Iterator[Entry]:
-    for report in inspect.inspect_log(str(path)):
+def _batches(path: Path, *, gaps: bool = False) -> Iterator[Entry]:
+    for report in inspect.inspect_log(str(path), gaps=gaps):
         place = {"position": report.position, "size": report.size}
         problems = _problems(report.problems)
         if report.header is None:

@@ -41,12 +41,12 @@ def path(open_log: OpenLog, directory: Path) -> Path:
     return directory / f"{0:020d}.log"
 
 
-def inspect(path: Path) -> list[BatchReport]:
-    return list(inspect_log(str(path)))
+def inspect(path: Path, *, gaps: bool = False) -> list[BatchReport]:
+    return list(inspect_log(str(path), gaps=gaps))
 
 
-def kinds(path: Path) -> list[list[ProblemKind]]:
-    return [[problem.kind for problem in report.problems] for report in inspect(path)]
+def kinds(path: Path, *, gaps: bool = False) -> list[list[ProblemKind]]:
+    return [[problem.kind for problem in one.problems] for one in inspect(path, gaps=gaps)]
 
 
 def overwrite(path: Path, position: int, content: bytes) -> None:
@@ -72,6 +72,7 @@ def test_a_gap_and_an_overlap_are_told(path: Path) -> None:
     set_base_offset(data, 7, 2, SIZE)
     path.write_bytes(data)
     assert kinds(path) == [[], [ProblemKind.GAP], [ProblemKind.OVERLAP], [], []]
+    assert kinds(path, gaps=True) == [[], [], [ProblemKind.OVERLAP], [], []]
 
 
 def test_damage_is_passed_over_to_the_next_good_batch(path: Path) -> None:
