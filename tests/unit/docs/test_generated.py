@@ -61,7 +61,11 @@ def test_example_commands_exist_with_their_options(line: str, words: list[str]) 
         found = command.get_command(click.Context(command), words.pop(0))
         assert found is not None, line
         command = found
-    known = {name for parameter in command.params for name in parameter.opts}
+    known = {
+        name
+        for parameter in command.params
+        for name in (*parameter.opts, *parameter.secondary_opts)
+    }
     used = {word.partition("=")[0] for word in words if word.startswith("-") and len(word) > 1}
     assert used <= known | {"--help"}, line
 
