@@ -50,9 +50,7 @@ class Registry:
                 continue
             if file.path != found.path:
                 file.is_left = True  # whoever wrote to it under its old name may still do
-                file.move(found.path)
-                file.position.path = found.path
-                self._positions.change(file.position)
+                self._move(file, found.path)
             file.is_gone, file.is_matched = False, True
             file.source = found.source
             if (file.size, file.mtime) != (found.size, found.mtime) or file.retries:
@@ -95,7 +93,7 @@ class Registry:
         if path is None or not _is_same(TailedFile(path, file.position, file.source)):
             return False
         file.is_left = True
-        file.move(path)
+        self._move(file, path)
         return True
 
     def is_over(self, file: TailedFile, now: float) -> bool:
@@ -130,6 +128,11 @@ class Registry:
         file.is_new = False
         return False
 
+    def _move(self, file: TailedFile, path: str) -> None:
+        file.move(path)
+        file.position.path = path
+        self._positions.change(file.position)
+
     def _related(self, file: TailedFile) -> list[Position]:
         """Files that a file may be a copy of, by their names."""
         if self._by_stem is None:
@@ -141,7 +144,7 @@ class Registry:
     def _originals(self, position: Position, copy: TailedFile | None = None) -> list[Original]:
         """What was in a file before, and what is now, if ``copy`` may be of that.
 
-        A copy's name is longer, so that no two files wait for each other.
+        A copy's name is longer, so that no two files wait for each other. None is one of itself.
         """
         file = self.files.get((position.identity, position.topic))
         if file is not None and file.position is not position:
@@ -151,7 +154,8 @@ class Registry:
             Original(one.fingerprint, one.offset, one.tail, is_read=True, has_ended=is_settled)
             for one in reversed(position.formers)
         ]
-        if copy is None or len(position.path) < len(copy.path):
+        is_other = copy is None or position is not copy.position
+        if is_other and (copy is None or len(position.path) < len(copy.path)):
             is_read = file is None or (file.is_read and not file.spans)
             has_ended = file is None or (file.is_gone and is_read)
             now = (position.fingerprint, position.offset, position.tail)

@@ -133,3 +133,22 @@ def test_no_copy_waits_for_whatever_has_the_inode_of_its_original_now(world: Wor
     later, copy = world.see(app_log_3_gz=reused, app_log_2_gz=copy_inode)
     assert read(world, later) == OTHER
     assert read(world, copy) == LOG, "nobody knows any more what was shipped of it"
+
+
+def test_a_new_file_that_was_renamed_before_it_was_read_does_not_wait_for_itself(
+    world: World,
+) -> None:
+    (file,) = world.see(app_log=world.put("app.log", LOG))
+    file.look(0.0)  # its head is known now, and nothing of it is delivered
+    file.close()
+    (world.logs / "app.log").rename(world.logs / "app.log.1")
+    assert world.registry.find(file)
+    assert file.position.path == file.path == f"{world.logs}/app.log.1"
+    assert read(world, file) == LOG
+
+
+def test_no_file_waits_for_itself_whatever_it_was_called(world: World) -> None:
+    (file,) = world.see(app_log=world.put("app.log", LOG))
+    file.look(0.0)
+    file.path = f"{world.logs}/app.log.1"
+    assert read(world, file) == LOG
