@@ -1,6 +1,7 @@
-"""A replica whose disk is full for a while, and one whose disk has changed a bit."""
+"""A replica whose disk is full for a while, is lost, or has changed a bit."""
 
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -55,6 +56,18 @@ def test_one_disk_is_full_for_a_while(crowded: Run) -> None:
     run.wait_served()
     assert run.view.are_led([run.topic], PARTITIONS, without=_NODE), "while its disk is full"
     ballast.unlink()
+    run.conclude()
+
+
+@pytest.mark.nightly
+def test_a_disk_is_lost_with_all_that_is_on_it(run: Run) -> None:
+    """Whether its broker leads or follows; it comes back empty, under the same id."""
+    for victim in (run.leader(), run.follower()):
+        run.kill(victim)
+        shutil.rmtree(run.cluster.log_dir(victim))
+        run.wait_served()
+        run.begin(victim)
+        run.wait_whole()
     run.conclude()
 
 
