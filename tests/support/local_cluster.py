@@ -36,6 +36,8 @@ class Up:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
+                # As installed, so with compiled bytecode, whatever the tests run under.
+                env={**os.environ, "PYTHONDONTWRITEBYTECODE": ""},
             )
 
     @property

@@ -44,6 +44,8 @@ def spark_session(master: str = "local[2,3]", **settings: str) -> "Iterator[Spar
 
     # Python workers are of the same environment as the test, wherever they are started.
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    # As installed, with compiled bytecode: Spark waits for a worker's start for 10 s, not longer.
+    os.environ["PYTHONDONTWRITEBYTECODE"] = ""
     builder = SparkSession.builder.master(master).appName("qbus tests")
     chosen = {name.replace("__", "."): value for name, value in settings.items()}
     for name, value in {**SETTINGS, **chosen}.items():
