@@ -70,6 +70,7 @@ class Copy:
         self._error: str | None = None
         self._newest_ms = -1
         self._bytes = self._offsets = 0
+        self._sent_to = -1
 
     def placed(self, where: Place, ends: Ends) -> None:
         """It is known where to go on, or that it must not."""
@@ -97,6 +98,13 @@ class Copy:
             self.held_bytes += len(chunk.records)
         self.is_current = self.position >= self.source_end
         return chunk
+
+    def sending(self, chunk: Chunk) -> bool:
+        """A chunk goes to the target; whether one did before, which may have arrived or not."""
+        self.sent += 1
+        is_known = chunk.end <= self._sent_to
+        self._sent_to = max(self._sent_to, chunk.end)
+        return is_known
 
     def acknowledged(self, chunk: Chunk) -> None:
         """The target has a chunk of this run; in the order in which they were fetched."""

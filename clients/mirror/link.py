@@ -99,6 +99,7 @@ class Link:
             partitions=tuple(partitions),
             records=self._records,
             bytes=self._bytes,
+            duplicates=self._writer.repeated,
             error=self._discovery.error,
         )
 

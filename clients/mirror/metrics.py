@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 _COUNTERS = {
     "records": "Offsets that the target acknowledged since the start",
     "bytes": "Bytes of batches that the target acknowledged since the start",
-    "duplicates": "Batches that the target had already",
+    "duplicates": "Batches sent again, not knowing whether the target had them",
 }
 _STATES = ("current", "copying", "waiting", "stopped")
 _OF_PARTITION = ("link", "topic", "partition")

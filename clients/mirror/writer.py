@@ -51,12 +51,17 @@ class _Parcel(NamedTuple):
 
 
 class Writer:
-    """Sends chunks to ``cluster``. ``held_bytes`` is what they take in memory."""
+    """Sends chunks to ``cluster``.
+
+    ``held_bytes`` is what they take in memory; ``repeated`` counts the batches that were sent again
+    because it was not known whether they had arrived.
+    """
 
     def __init__(
         self, cluster: Cluster, config: LinkConfig, receipts: Receipts, spawn: Spawn
     ) -> None:
         self.held_bytes = 0
+        self.repeated = 0
         self._cluster = cluster
         self._transfer = config.transfer
         self._receipts = receipts
@@ -133,7 +138,8 @@ class Writer:
                 later.append(parcel)
             else:
                 chosen[parcel.copy.target] = parcel
-                parcel.copy.sent += 1
+                if parcel.copy.sending(parcel.chunk):
+                    self.repeated += parcel.chunk.batches
                 size += len(parcel.chunk.records)
         queue.extendleft(reversed(later))
         return chosen

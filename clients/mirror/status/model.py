@@ -84,8 +84,9 @@ class LinkStatus:
     """One link, as one process sees it: the partitions that it copies.
 
     ``records`` (offsets, gaps left out) and ``bytes`` are those that the target acknowledged since
-    the start, ``duplicates`` batches that it had already. ``reproduces``: the target is no Qbus,
-    and gets records anew. ``error``: why nothing can be mirrored, while that is so.
+    the start; ``duplicates`` counts batches that were sent again, since nobody knew whether it had
+    them. ``reproduces``: the target is no Qbus, and gets records anew. ``error``: why nothing can
+    be mirrored, while that is so.
     """
 
     name: str

@@ -269,6 +269,17 @@ async def test_a_topic_of_the_targets_own_is_not_touched(idcs: Idcs, name: str) 
         assert (await s.target.list_offsets({place: LATEST}))[place].offset == 0
 
 
+async def test_a_shorter_way_takes_over_where_the_longer_one_is(idcs: Idcs, name: str) -> None:
+    async with Scene(idcs, name) as s:
+        await s.source.create_topic(name, partitions=1)
+        await s.send(0)
+        provenance = Provenance("a", await s.topic_id(), ("a", "c"))
+        await s.target.create_topic(s.copy, partitions=1, config=provenance.config())
+        async with s.link() as link:
+            await eventually(link, reached(50))
+        await s.assert_equal(0)
+
+
 async def test_what_follows_something_that_is_missing_is_refused(idcs: Idcs, name: str) -> None:
     async with Scene(idcs, name) as s:
         await s.source.create_topic(name, partitions=1)

@@ -178,3 +178,21 @@ def test_lag_in_seconds_is_the_age_of_the_oldest_record_that_is_missing() -> Non
 def test_of_a_copy_that_was_never_placed_nothing_is_known() -> None:
     status = fresh().status(NOW)
     assert (status.lag_records, status.lag_bytes, status.lag_seconds) == (None, None, None)
+
+
+def test_what_is_sent_again_is_counted() -> None:
+    copy = placed(0, 10, 0, 0)
+    chunk = copy.fetched(fetched(batch(0), end=10))
+    assert chunk is not None
+    assert not copy.sending(chunk)
+    assert copy.sent == 1
+    copy.failed(GONE, 0.0)
+    copy.sent = 0
+    ends = Ends(0, 10, 0, 0)
+    copy.placed(place(ends), ends)
+    first = copy.fetched(fetched(batch(0), end=10))
+    second = copy.fetched(fetched(batch(5), end=10))
+    assert first is not None
+    assert second is not None
+    assert copy.sending(first)
+    assert not copy.sending(second)

@@ -1,0 +1,355 @@
+"""Reader and writer together: everything once and in order, within bounds, whatever moves."""
+
+import asyncio
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from qbus.clients.cluster import Cluster
+from qbus.clients.mirror.chunks import Chunk
+from qbus.clients.mirror.config import LinkConfig, Transfer
+from qbus.clients.mirror.copies import Copy, Phase
+from qbus.clients.mirror.positions import Ends, place
+from qbus.clients.mirror.provenance import Provenance
+from qbus.clients.mirror.reader import Reader
+from qbus.clients.mirror.writer import Writer
+from qbus.clients.types import TopicPartition
+from qbus.errors import ApiError, ErrorCode, QbusError
+from qbus.records import build_batch, iter_batches
+from qbus.wire import ApiKey
+from qbus.wire.messages.produce import (
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+from tests.support.eventually import eventually
+from tests.support.fake_cluster import ClusterNode, FakeCluster
+
+PARTITIONS = 6
+
+
+class MirrorLog:
+    """What a partition of the target has: as a real broker's mirror, it is asked what follows."""
+
+    def __init__(self) -> None:
+        self.batches: list[bytes] = []
+        self.end = 0
+
+    def append(self, records: bytes, follows: int) -> ErrorCode:
+        if follows > self.end:
+            return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        for header, batch in iter_batches(records):
+            if header.base_offset >= self.end:
+                self.batches.append(bytes(batch))
+                self.end = header.last_offset + 1
+        return ErrorCode.NONE
+
+
+class Engine:
+    """What a link is to its reader and its writer, for fake clusters."""
+
+    def __init__(self, source: FakeCluster, target: FakeCluster, transfer: Transfer) -> None:
+        self.source, self.target = source, target
+        self.logs = {TopicPartition("a.t", i): MirrorLog() for i in range(PARTITIONS)}
+        self.here = Cluster(source.bootstrap, "test", 5.0)
+        self.there = Cluster(target.bootstrap, "test", 5.0)
+        config = LinkConfig("a", "b", "s:1", "t:1", ("t",), transfer=transfer)
+        self.reader = Reader(self.here, config, self, self.spawn)
+        self.writer = Writer(self.there, config, self, self.spawn)
+        provenance = Provenance("a", "id", ("a",))
+        self.copies = [
+            Copy(TopicPartition("t", i), TopicPartition("a.t", i), provenance)
+            for i in range(PARTITIONS)
+        ]
+        self.most_held = 0
+        self.failures: list[QbusError] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+        for node in target.nodes.values():
+            node.handlers[ApiKey.PRODUCE] = self.handler(node)
+
+    def handler(self, node: ClusterNode) -> Any:
+        def produce(request: ProduceRequest) -> ProduceResponse:
+            response = ProduceResponse()
+            for topic in request.topic_data:
+                assert (topic.mirror_source, topic.mirror_topic_id) == ("a", "id")
+                answers = []
+                for data in topic.partition_data:
+                    code = node.refusal(topic.name, data.index)
+                    if not code:
+                        log = self.logs[TopicPartition(topic.name, data.index)]
+                        code = log.append(bytes(data.records or b""), data.mirror_follows)
+                    answers.append(
+                        PartitionProduceResponse(index=data.index, error_code=code, base_offset=0)
+                    )
+                response.responses.append(
+                    TopicProduceResponse(name=topic.name, partition_responses=answers)
+                )
+            return response
+
+        return produce
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def close(self) -> None:
+        self.reader.close()
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        for outcome in await asyncio.gather(*tasks, return_exceptions=True):
+            assert outcome is None or isinstance(outcome, asyncio.CancelledError)
+        await self.here.close()
+        await self.there.close()
+
+    def start(self) -> None:
+        for copy in self.copies:
+            self.place(copy)
+
+    def place(self, copy: Copy) -> None:
+        log = self.source.logs[copy.source]
+        ends = Ends(log.start, log.end, 0, self.logs[copy.target].end)
+        copy.placed(place(ends), ends)
+        self.reader.start(copy)
+
+    # As a link.
+
+    @property
+    def held_bytes(self) -> int:
+        return self.writer.held_bytes
+
+    def arrived(self, copy: Copy, chunk: Chunk) -> None:
+        self.writer.send(copy, chunk)
+        self.most_held = max(self.most_held, self.writer.held_bytes)
+
+    def acknowledged(self, copy: Copy, chunk: Chunk) -> None:
+        copy.acknowledged(chunk)
+
+    def settled(self, copy: Copy) -> None:
+        self.reader.wake()
+        if copy.sent == 0 and copy.phase is Phase.PLACING:
+            self.place(copy)
+
+    def failed(self, copy: Copy, error: QbusError) -> None:
+        self.failures.append(error)
+        copy.failed(error, 0.0)
+        if copy.sent == 0:
+            asyncio.get_running_loop().call_later(0.01, self.again, copy)
+
+    def again(self, copy: Copy) -> None:
+        if copy.phase is Phase.PLACING and copy.sent == 0:
+            self.place(copy)
+
+    def refused(self, copy: Copy, error: QbusError) -> None:
+        self.reader.stop(copy)
+        self.failed(copy, error)
+
+    def out_of_range(self, copy: Copy) -> None:
+        copy.overtaken()
+        self.place(copy)
+
+    def is_done(self) -> bool:
+        return all(
+            self.logs[copy.target].end == self.source.logs[copy.source].end for copy in self.copies
+        )
+
+    def assert_equal(self) -> None:
+        for copy in self.copies:
+            assert self.logs[copy.target].batches == self.source.logs[copy.source].batches
+
+
+@asynccontextmanager
+async def engine(transfer: Transfer | None = None) -> AsyncIterator[Engine]:
+    async with (
+        FakeCluster(2, {"t": PARTITIONS}) as source,
+        FakeCluster(2, {"a.t": PARTITIONS}) as target,
+    ):
+        made = Engine(source, target, transfer or Transfer(fetch_wait_ms=100))
+        try:
+            yield made
+        finally:
+            await made.close()
+
+
+def fill(source: FakeCluster, batches: int = 30, size: int = 1000) -> None:
+    for index in range(PARTITIONS):
+        for _ in range(batches):
+            made = build_batch([(None, bytes(size), (), 1_700_000_000_000)] * 2)
+            source.logs["t", index].append(bytes(made))
+    for node in source.nodes.values():
+        node.wake()
+
+
+async def test_everything_arrives_and_what_comes_later_too() -> None:
+    async with engine() as e:
+        fill(e.source)
+        e.start()
+        await eventually(e.is_done)
+        fill(e.source, batches=1)
+        await eventually(e.is_done)
+        e.assert_equal()
+        await eventually(lambda: e.writer.held_bytes == 0)
+        assert not e.failures
+        assert e.writer.repeated == 0
+
+
+@pytest.mark.parametrize("side", ["source", "target"])
+async def test_partitions_move(side: str) -> None:
+    async with engine() as e:
+        fill(e.source)
+        e.start()
+        moving = e.source if side == "source" else e.target
+        topic = "t" if side == "source" else "a.t"
+        for turn in range(3):
+            for index in range(PARTITIONS):
+                moving.move(topic, index, 1 + (turn + index) % 2)
+            moving.publish()
+            fill(e.source, batches=5)
+            await eventually(e.is_done)
+        e.assert_equal()
+        await eventually(lambda: e.writer.held_bytes == 0)
+
+
+@pytest.mark.parametrize("side", ["source", "target"])
+async def test_connections_break(side: str) -> None:
+    async with engine() as e:
+        e.start()
+        for _ in range(5):
+            fill(e.source, batches=5)
+            await asyncio.sleep(0.01)
+            for node in (e.source if side == "source" else e.target).nodes.values():
+                node.hangup()
+            await eventually(e.is_done)
+        e.assert_equal()
+        await eventually(lambda: e.writer.held_bytes == 0)
+
+
+async def test_one_that_is_refused_takes_those_behind_it_along() -> None:
+    async with engine(Transfer(fetch_wait_ms=50)) as e:
+        node = e.target.nodes[1]
+        honest = node.handlers[ApiKey.PRODUCE]
+        turns = iter(range(10**6))
+
+        def every_third(request: ProduceRequest) -> ProduceResponse:
+            if next(turns) % 3:
+                return honest(request)  # type: ignore[no-any-return]
+            return ProduceResponse(
+                responses=[
+                    TopicProduceResponse(
+                        name=topic.name,
+                        partition_responses=[
+                            PartitionProduceResponse(
+                                index=data.index,
+                                error_code=ErrorCode.NOT_ENOUGH_REPLICAS,
+                                base_offset=-1,
+                            )
+                            for data in topic.partition_data
+                        ],
+                    )
+                    for topic in request.topic_data
+                ]
+            )
+
+        node.handlers[ApiKey.PRODUCE] = every_third
+        e.start()
+        for _ in range(5):
+            fill(e.source, batches=3)
+            await asyncio.sleep(0.005)
+        await eventually(e.is_done)
+        e.assert_equal()
+        codes = {error.code for error in e.failures if isinstance(error, ApiError)}
+        assert ErrorCode.NOT_ENOUGH_REPLICAS in codes
+
+
+async def test_no_more_is_under_way_than_may_be() -> None:
+    async with engine(Transfer(in_flight=2, fetch_wait_ms=50)) as e:
+        under_way, most = 0, 0
+        node = e.target.nodes[1]
+        honest = node.handlers[ApiKey.PRODUCE]
+
+        async def slow(request: ProduceRequest) -> ProduceResponse:
+            nonlocal under_way, most
+            under_way += 1
+            most = max(most, under_way)
+            await asyncio.sleep(0.002)
+            under_way -= 1
+            return honest(request)  # type: ignore[no-any-return]
+
+        node.handlers[ApiKey.PRODUCE] = slow
+        fill(e.source)
+        e.start()
+        await eventually(e.is_done)
+        lanes = {lane for _, lane in e.reader._lanes}
+        assert len(lanes) <= 4
+        e.assert_equal()
+
+
+async def test_a_target_that_stands_still_bounds_what_is_fetched() -> None:
+    transfer = Transfer(memory_bytes=512 * 1024, fetch_bytes=64 * 1024, fetch_wait_ms=50)
+    async with engine(transfer) as e:
+        gate = asyncio.Event()
+        node = e.target.nodes[1]
+        honest = node.handlers[ApiKey.PRODUCE]
+
+        async def closed(request: ProduceRequest) -> ProduceResponse:
+            await gate.wait()
+            return honest(request)  # type: ignore[no-any-return]
+
+        node.handlers[ApiKey.PRODUCE] = closed
+        for log in range(PARTITIONS):
+            e.source.logs["t", log].read = limited(e.source.logs["t", log].read)  # type: ignore[method-assign]
+        fill(e.source, batches=100)
+        e.start()
+        await eventually(lambda: e.writer.held_bytes > 0)
+        for _ in range(20):
+            await asyncio.sleep(0.005)
+        assert e.most_held <= transfer.memory_bytes
+        assert not e.is_done()
+        gate.set()
+        await eventually(e.is_done, timeout=30.0)
+        e.assert_equal()
+        assert e.most_held <= transfer.memory_bytes
+
+
+def limited(read: Any) -> Any:
+    """As an honest broker: not everything that there is at once."""
+
+    def some(offset: int) -> bytes:
+        found, data = read(offset), b""
+        for _, batch in iter_batches(found):
+            data += batch
+            if len(data) > 32 * 1024:
+                break
+        return data
+
+    return some
+
+
+async def test_a_topic_that_is_gone_is_an_error_of_its_copies() -> None:
+    async with engine() as e:
+        fill(e.source, batches=1)
+        e.start()
+        await eventually(e.is_done)
+        del e.source.topics["t"]
+        for index in range(PARTITIONS):
+            e.source.move("t", index, 2)
+        await eventually(lambda: len(e.failures) >= PARTITIONS)
+        assert {error.code for error in e.failures if isinstance(error, ApiError)} & {
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            ErrorCode.NOT_LEADER_OR_FOLLOWER,
+            ErrorCode.FENCED_LEADER_EPOCH,
+        }
+
+
+async def test_draining_waits_for_what_is_under_way() -> None:
+    async with engine() as e:
+        fill(e.source, batches=5)
+        e.start()
+        await eventually(lambda: e.writer.held_bytes > 0)
+        e.reader.close()
+        await e.writer.drain(5.0)
+        assert e.writer.held_bytes == 0
