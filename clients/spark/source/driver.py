@@ -5,7 +5,7 @@ import logging
 from collections.abc import Coroutine, Iterable
 from typing import Any, TypeVar
 
-from qbus.errors import ApiError, ErrorCode, QbusError
+from qbus.errors import ApiError, ErrorCode
 
 from ...errors import PartialFailure
 from ...group.commits import Commits
@@ -26,7 +26,8 @@ T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
-_COMMIT_SECONDS = 5.0
+_COMMIT_SECONDS = 1.0
+"""How long a commit may hold up the query, which does not depend on it."""
 _UNREACHED = frozenset({ErrorCode.NETWORK_EXCEPTION, ErrorCode.REQUEST_TIMED_OUT})
 
 
@@ -38,6 +39,7 @@ class Driver:
         self._connections = connections(options.fetch.cluster)
         self._cluster = self._connections.cluster
         self._watch: Watch | None = None
+        self._commits: Commits | None = None
 
     def look(self) -> dict[TopicPartition, Log]:
         """The partitions to read, and what each holds now."""
@@ -68,22 +70,23 @@ class Driver:
                 error = metadata.errors.get(name) or unknown_topic(name)
                 raise ApiError(error.code, f"{error}: create the topic first, or see its name")
 
-    def wait(self, ends: Marks, seconds: float) -> None:
-        """Return when there are records behind ``ends``, or the time is over."""
-        self._run(self._wait(ends, seconds))
+    def wait(self, ends: Marks) -> None:
+        """Return when there are records behind ``ends``, or after ``idle_wait`` seconds."""
+        self._run(self._wait(ends))
 
     def show(self, group: str, reached: Marks) -> None:
         """Commit how far a query has come; it does not go by that, so a failure is only logged."""
 
         async def commit() -> None:
-            offsets = {where: OffsetAndMetadata(at) for where, at in reached.items()}
-            async with asyncio.timeout(_COMMIT_SECONDS):
-                await Commits(self._cluster, group, None).submit(offsets)
+            if self._commits is None:
+                self._commits = Commits(self._cluster, group, None)
+            done = self._commits.submit(
+                {where: OffsetAndMetadata(at) for where, at in reached.items()}
+            )
+            done.add_done_callback(lambda done: _warn(group, done))
+            await asyncio.wait([done], timeout=_COMMIT_SECONDS)
 
-        try:
-            self._connections.run(commit())
-        except (QbusError, TimeoutError) as error:
-            _log.warning("group %s does not show how far the query has come: %s", group, error)
+        self._connections.run(commit())
 
     def close(self) -> None:
         """Ask nothing any more; the connections stay open for other queries."""
@@ -104,14 +107,16 @@ class Driver:
         }
 
     async def _partitions(self) -> list[TopicPartition]:
-        names = self._options.subscription.names
+        subscription, metadata = self._options.subscription, self._cluster.metadata
 
         async def refresh() -> None:
-            await self._cluster.refresh(names)
+            await self._cluster.refresh(subscription.names)
+            for name, error in metadata.errors.items():
+                if subscription.wants(name) and not _is_gone(error):
+                    raise error
 
         await retrying(refresh, self._cluster.request_timeout)
-        metadata = self._cluster.metadata
-        return self._options.subscription.select(list(metadata.topics.values()))
+        return subscription.select(list(metadata.topics.values()))
 
     async def _offsets(
         self, partitions: Iterable[TopicPartition], time: int
@@ -131,9 +136,12 @@ class Driver:
             found = {}
         return {where: at.offset for where, at in found.items()}
 
-    async def _wait(self, ends: Marks, seconds: float) -> None:
+    async def _wait(self, ends: Marks) -> None:
         if self._watch is None:
-            self._watch = Watch(self._cluster, seconds)
+            options = self._options
+            self._watch = Watch(
+                self._cluster, options.idle_wait, committed=options.fetch.read_committed
+            )
         await self._watch.wait(ends)
 
     def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:
@@ -147,6 +155,11 @@ class Driver:
                 f"no broker of {servers} (option {SERVERS}) answers this host: {error}. See that"
                 " they run, and that driver and executors can reach the addresses they advertise"
             ) from error
+
+
+def _warn(group: str, done: asyncio.Future[None]) -> None:
+    if not done.cancelled() and (error := done.exception()) is not None:
+        _log.warning("group %s does not show how far the query has come: %s", group, error)
 
 
 def _is_gone(error: ApiError) -> bool:

@@ -26,6 +26,10 @@ from .planning import admit, backlog, split
 from .positions import refuse_ending, starting
 from .reading import read
 
+_SETTLING = 3.0
+"""Seconds after which records that seem to be lost are."""
+_PAUSE = 0.3
+
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Plans micro-batches on the driver, and reads their ranges on the executors.
@@ -51,7 +55,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """Where a query begins that has no checkpoint yet; always the same."""
         if self._initial is None:
-            logs = self._look()
+            logs = self._driver_now.look()
             self._driver_now.check_all_there()
             positions = self._driver_now.resolve(self._starting, logs)
             ids = {partition.topic: log.topic_id for partition, log in logs.items()}
@@ -68,7 +72,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """Read only what there is now, in however many micro-batches."""
-        self._target = self._look()
+        self._target = self._driver_now.look()
 
     def latestOffset(  # noqa: N802 - Spark's name
         self, start: dict[str, Any], limit: ReadLimit
@@ -78,7 +82,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._show(since)
         end = self._plan(since, limit)
         if end is None and self._target is None:
-            self._driver_now.wait(self._ends, self._options.idle_wait)
+            self._driver_now.wait(self._ends)
             end = self._plan(since, limit)
         if end is None:
             return start
@@ -97,8 +101,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             since = Offsets(until.query, until.ids, until.begin)
         if since.positions == until.positions and since.ids == until.ids:
             return []
-        logs = self._look()
-        found, losses = ranges(go_on(since, logs), until, logs)
+        for logs in self._looks():
+            found, losses = ranges(go_on(since, logs), until, logs)
+            if not losses:
+                break
         if losses and self._options.fetch.fail_on_data_loss:
             raise DataLoss(losses)
         warn(losses)
@@ -131,8 +137,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._driver = Driver(self._options)
         return self._driver
 
-    def _look(self) -> Logs:
-        return self._driver_now.look()
+    def _looks(self) -> Iterator[Logs]:
+        """What there is, again and again: right after a failure brokers may tell of too little."""
+        deadline = time.monotonic() + _SETTLING
+        while True:
+            logs = self._driver_now.look()
+            yield logs if self._target is None else _up_to(self._target, logs)
+            if time.monotonic() > deadline:
+                return
+            time.sleep(_PAUSE)
 
     @property
     def _ends(self) -> dict[Any, int]:
@@ -140,10 +153,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _plan(self, since: Offsets, limit: ReadLimit) -> Offsets | None:
         """Where a batch after ``since`` ends; None: there is nothing to read, or not enough yet."""
-        logs = self._look()
-        if self._target is not None:
-            logs = _up_to(self._target, logs)
-        onward = go_on(since, logs)
+        for logs in self._looks():
+            onward = go_on(since, logs)
+            if not onward.losses:
+                break
         if onward.losses and self._options.fetch.fail_on_data_loss:
             raise DataLoss(onward.losses)
         ids = {partition.topic: log.topic_id for partition, log in logs.items()}

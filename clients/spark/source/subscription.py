@@ -48,16 +48,17 @@ class Subscription:
         return sorted(
             partition
             for topic in topics
-            if self._wants(topic)
+            if self.wants(topic.name) and (self.names is not None or not topic.is_internal)
             for partition in (TopicPartition(topic.name, part.index) for part in topic.partitions)
             if self.partitions is None or partition in self.partitions
         )
 
-    def _wants(self, topic: TopicDescription) -> bool:
+    def wants(self, name: str) -> bool:
+        """Whether a topic of that name is read."""
         if self.names is not None:
-            return topic.name in self.names
+            return name in self.names
         assert self.pattern is not None
-        return not topic.is_internal and re.fullmatch(self.pattern, topic.name) is not None
+        return re.fullmatch(self.pattern, name) is not None
 
 
 def _parse_assign(value: str) -> frozenset[TopicPartition]:

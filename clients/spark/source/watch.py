@@ -19,8 +19,10 @@ class Watch:
     no more until the next wait.
     """
 
-    def __init__(self, cluster: Cluster, seconds: float) -> None:
-        """``seconds``: how long a wait takes at most."""
+    def __init__(self, cluster: Cluster, seconds: float, *, committed: bool) -> None:
+        """seconds: how long a wait takes at most.
+        committed: whether records of open transactions are no news.
+        """
         self._seconds = seconds
         self._changed = asyncio.Event()
         self._assignment = Assignment()
@@ -33,7 +35,7 @@ class Watch:
             fetch_max_wait=seconds,
             max_poll_records=1,
             check_crcs=False,
-            read_committed=False,
+            read_committed=committed,
             rack=None,
             auto_commit=None,
         )

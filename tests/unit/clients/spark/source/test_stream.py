@@ -29,6 +29,7 @@ class FakeDriver:
     """A cluster that holds what the test says."""
 
     logs: dict[TopicPartition, Log]
+    moments: list[dict[TopicPartition, Log]]
     comes: dict[TopicPartition, Log]
     shown: list[tuple[str, Marks]]
     waits: int
@@ -37,7 +38,7 @@ class FakeDriver:
         assert options.subscription.names == ("a",)
 
     def look(self) -> dict[TopicPartition, Log]:
-        return dict(FakeDriver.logs)
+        return dict(FakeDriver.moments.pop() if FakeDriver.moments else FakeDriver.logs)
 
     def check_all_there(self) -> None:
         pass
@@ -52,7 +53,7 @@ class FakeDriver:
         resolved: dict[Any, int] = chosen.resolve(logs, found, {})
         return resolved
 
-    def wait(self, ends: Marks, seconds: float) -> None:
+    def wait(self, ends: Marks) -> None:
         assert ends.keys() == FakeDriver.logs.keys()
         FakeDriver.waits += 1
         FakeDriver.logs |= FakeDriver.comes
@@ -67,7 +68,10 @@ class FakeDriver:
 @pytest.fixture(autouse=True)
 def driver(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stream, "Driver", FakeDriver)
+    monkeypatch.setattr(stream, "_SETTLING", 0.0)
+    monkeypatch.setattr(stream, "_PAUSE", 0.0)
     FakeDriver.logs = {A0: Log("id", 0, 100), A1: Log("id", 0, 300)}
+    FakeDriver.moments = []
     FakeDriver.comes = {}
     FakeDriver.shown = []
     FakeDriver.waits = 0
@@ -191,6 +195,20 @@ def test_what_is_lost_after_it_was_planned_stops_the_query_too() -> None:
     del FakeDriver.logs[A0]
     with pytest.raises(DataLoss, match="a-0 is not there any more"):
         query.partitions(start, end)
+
+
+def test_brokers_that_tell_of_too_little_for_a_moment_are_asked_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(stream, "_SETTLING", 60.0)
+    query = reader(startingOffsets="earliest")
+    start = query.initialOffset()
+    end = query.latestOffset(start, ALL)
+    for moment in ({}, {A0: Log("id", 0, 90), A1: Log("id", 0, 300)}):
+        FakeDriver.moments = [moment]
+        assert ranges(query, start, end) == [(0, 0, 100), (1, 0, 300)]
+        FakeDriver.moments = [moment]
+        assert query.latestOffset(end, ALL) == end
 
 
 def test_a_topic_created_again_is_read_from_its_start_if_that_is_wanted() -> None:
