@@ -16,6 +16,7 @@ import click
 from qbus.agent import config as agent_config
 from qbus.cli.root import qbus
 from qbus.clients.mirror import config as mirror_config
+from qbus.clients.spark.jobs import config as pipeline_config
 from qbus.config import BROKER_CONFIG, TOPIC_CONFIG, ConfigKey
 from qbus.toml import Setting, settings_of
 from qbus.wire import API, ApiKey
@@ -130,6 +131,7 @@ _KINDS: dict[str, Callable[[str], str]] = {
     "settings": _settings,
     "agent": _fields(agent_config),
     "mirror": _fields(mirror_config),
+    "pipeline": _fields(pipeline_config),
     "help": _help,
     "files": _files,
     "options": options_table,
