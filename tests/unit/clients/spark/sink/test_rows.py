@@ -1,0 +1,91 @@
+"""What a topic would refuse is found before it is staged."""
+
+import pyarrow as pa
+import pytest
+
+from qbus.clients.spark.sink.gathering import Gatherer
+from qbus.clients.spark.sink.routing import BadRow
+from qbus.clients.spark.sink.rows import check_rows, now_ms, record_columns, shifted
+from qbus.clients.spark.sink.topics import TopicLimits
+from qbus.clients.types import TopicPartition
+
+DAY = 86_400_000
+
+
+def times(*milliseconds: int) -> pa.RecordBatch:
+    return pa.record_batch({"value": [b"v"] * len(milliseconds), "timestamp": list(milliseconds)})
+
+
+def test_only_the_columns_of_records_are_kept_and_times_are_whole() -> None:
+    stamps = pa.array([1_234_567, None], pa.timestamp("us", "UTC"))
+    rows = pa.record_batch({"topic": ["t"] * 2, "timestamp": stamps, "value": [b"v"] * 2})
+    before = now_ms()
+    found = record_columns(rows)
+    assert found.schema.names == ["value", "timestamp"]
+    first, second = found.column("timestamp").to_pylist()
+    assert first == 1234
+    assert before <= second <= now_ms()
+
+
+def test_the_latest_of_shifted_times_is_now() -> None:
+    before = now_ms()
+    moved, shift = shifted(pa.table({"value": [b"v"] * 2, "timestamp": [-5000, 7000]}))
+    first, second = moved.column("timestamp").to_pylist()
+    assert before <= second <= now_ms()
+    assert (first - shift, second - shift) == (-5000, 7000)
+    assert shifted(pa.table({"value": [b"v"]}))[1] == 0
+
+
+def test_a_row_larger_than_the_topic_takes() -> None:
+    limits = TopicLimits.of({"max.message.bytes": "1000"})
+    small = [b"x" * 100] * 50
+    check_rows("t", pa.record_batch({"value": small}), limits)
+    with pytest.raises(BadRow, match=r"about 1[01]\d\d bytes.*max\.message\.bytes of t is 1000"):
+        check_rows(
+            "t", pa.record_batch({"value": [*small, b"x" * 500], "key": [b"k" * 500] * 51}), limits
+        )
+
+
+@pytest.mark.parametrize("keys", [{}, {"key": [b"k", None]}])
+def test_a_compacted_topic_needs_keys(keys: dict[str, list[bytes | None]]) -> None:
+    limits = TopicLimits.of({"cleanup.policy": "compact,delete"})
+    with pytest.raises(BadRow, match="t is compacted"):
+        check_rows("t", pa.record_batch({"value": [b"v", b"v"], **keys}), limits)
+    check_rows("t", pa.record_batch({"value": [b"v"], "key": [b"k"]}), limits)
+
+
+def test_times_too_far_from_now() -> None:
+    config = {
+        "message.timestamp.after.max.ms": str(DAY),
+        "message.timestamp.before.max.ms": str(DAY),
+    }
+    limits, now = TopicLimits.of(config), now_ms()
+    check_rows("t", times(now - DAY // 2, now + DAY // 2), limits)
+    with pytest.raises(BadRow, match=r"ms after now.*after\.max\.ms of t"):
+        check_rows("t", times(now, now + 2 * DAY), limits)
+    with pytest.raises(BadRow, match=r"ms before now.*before\.max\.ms of t"):
+        check_rows("t", times(now - 2 * DAY, now), limits)
+    append_time = TopicLimits.of({**config, "message.timestamp.type": "LogAppendTime"})
+    check_rows("t", times(0, now + 2 * DAY), append_time)
+
+
+def test_rows_are_gathered_until_there_are_enough() -> None:
+    rows = pa.record_batch({"value": [b"x" * 20]})
+    gatherer = Gatherer(enough=2 * rows.nbytes, room=1000)
+    one, other = TopicPartition("t", 0), TopicPartition("t", 1)
+    assert list(gatherer.add(one, rows)) == []
+    assert list(gatherer.add(other, rows)) == []
+    ((target, full),) = gatherer.add(one, rows)
+    assert (target, full.num_rows) == (one, 2)
+    assert [(target, full.num_rows) for target, full in gatherer.rest()] == [(other, 1)]
+    assert list(gatherer.rest()) == []
+
+
+def test_no_more_is_held_than_there_is_room_for() -> None:
+    gatherer = Gatherer(enough=1000, room=100)
+    rows = pa.record_batch({"value": [b"x" * 20]})
+    sent = [
+        full for number in range(10) for full in gatherer.add(TopicPartition("t", number), rows)
+    ]
+    assert [target.partition for target, _ in sent] == list(range(len(sent)))
+    assert 10 - len(sent) <= 100 // rows.nbytes
