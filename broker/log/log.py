@@ -154,11 +154,6 @@ class Log:
         """Whether it takes and serves records: not corrupt as a whole, directory not offline."""
         return self._state.refusal is None and not self._state.health.offline
 
-    @property
-    def is_short_of_space(self) -> bool:
-        """Whether its directory is full."""
-        return self._state.health.is_full
-
     # Writing
 
     def append(self, batch: bytearray | memoryview, leader_epoch: int) -> AppendInfo:

@@ -34,14 +34,14 @@ class Disqualification:
         store: MetadataStore,
         metadata: Metadata,
         partitions: Iterable[Partition],
-        is_failing: Callable[[Partition], bool],
+        is_stuck: Callable[[Partition], bool],
     ) -> None:
-        """``partitions`` is iterated anew each time; ``is_failing``: to follow, where it tries."""
+        """``partitions`` is iterated anew each time. ``is_stuck``: for want of space, following."""
         self._node_id = node_id
         self._store = store
         self._metadata = metadata
         self._partitions = partitions
-        self._is_failing = is_failing
+        self._is_stuck = is_stuck
 
     async def look(self) -> None:
         """Write what is due; what another write was faster than is looked at again next time."""
@@ -80,9 +80,6 @@ class Disqualification:
     @staticmethod
     def _is_lost(partition: Partition) -> bool:
         return not partition.log.is_usable or partition.error is ErrorCode.KAFKA_STORAGE_ERROR
-
-    def _is_stuck(self, partition: Partition) -> bool:
-        return partition.log.is_short_of_space and self._is_failing(partition)
 
     async def _write(self, partition: Partition, topic: Topic) -> None:
         info = topic.partitions[partition.index]

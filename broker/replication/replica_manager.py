@@ -64,9 +64,7 @@ class ReplicaManager:
         self.sessions = ReplicaSessions(self, self._is_registered, throttle)
         max_lag_s = config.replica_lag_time_max_ms / 1000
         self.isr_changes = IsrChanges(store, metadata, self.sessions, hosting, clock, max_lag_s)
-        self.disqualification = Disqualification(
-            node_id, store, metadata, hosting, self._fetchers.is_failing
-        )
+        self.disqualification = Disqualification(node_id, store, metadata, hosting, self._is_stuck)
         session_s = config.zookeeper_session_timeout_ms / 1000
         fetch_wait_s = config.replica_fetch_wait_max_ms / 1000
         self.doubts = Doubts(metadata, hosting, clock, session_s, fetch_wait_s)
@@ -139,6 +137,12 @@ class ReplicaManager:
         return known is not None and known.epoch == epoch
 
     # When the metadata store, or disks, fail
+
+    def _is_stuck(self, partition: Partition) -> bool:
+        """Whether a follower does not get on because its disk is full."""
+        path = partition.log.directory.rpartition("/")[0]
+        is_full = any(one.is_full for one in self._logs.directories if one.path == path)
+        return is_full and self._fetchers.is_failing(partition)
 
     def _on_store_state(self, state: SessionState) -> None:
         self._session.is_suspended = state is not SessionState.CONNECTED

@@ -268,8 +268,8 @@ class TestLost:
         followed = state((OTHER, NODE), leader=OTHER)
         await put(plane, followed, qbus_durability="memory", min_insync_replicas=2)
         partition = plane.partition("orders")
-        disqualification = plane.replicas.disqualification
-        monkeypatch.setattr(disqualification, "_is_failing", lambda one: one is partition)
+        disqualification, fetchers = plane.replicas.disqualification, plane.replicas._fetchers
+        monkeypatch.setattr(fetchers, "is_failing", lambda one: one is partition)
         await disqualification.look()
         assert plane.store.transactions == [], "it fails for another reason"
         plane.disk.fill()
