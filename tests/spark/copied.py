@@ -16,22 +16,37 @@ def count_records(admin: Admin, topic: str) -> int:
     return sum(found.offset for found in admin.list_offsets(places).values())
 
 
-def committed_files(directory: Path) -> list[Path]:
+class Files:
     """What Spark's file sink has committed, by its log: other files are what tasks left behind."""
-    paths = set()
-    for log in (directory / "_spark_metadata").glob("*"):
-        if log.name.removesuffix(".compact").isdigit():
-            for line in log.read_text().splitlines()[1:]:  # after the version
-                paths.add(Path(unquote(urlsplit(json.loads(line)["path"]).path)))
-    return sorted(paths)
+
+    def __init__(self, directory: Path) -> None:
+        self._log = directory / "_spark_metadata"
+        self._rows: dict[Path, int] = {}  # of files that were looked at: they never change
+
+    def count(self) -> int:
+        """How many rows there are."""
+        for path in self._committed():
+            if path not in self._rows:
+                self._rows[path] = int(pq.read_metadata(path).num_rows)
+        return sum(self._rows.values())
+
+    def values(self) -> list[int]:
+        """The values, as numbers."""
+        tables = [pq.read_table(path) for path in sorted(self._committed())]
+        return [int(value) for table in tables for value in table["value"].to_pylist()]
+
+    def _committed(self) -> set[Path]:
+        paths = set()
+        for batch in self._log.glob("*"):
+            if batch.name.removesuffix(".compact").isdigit():
+                for line in _lines(batch):
+                    paths.add(Path(unquote(urlsplit(json.loads(line)["path"]).path)))
+        return paths
 
 
-def count_rows(directory: Path) -> int:
-    """How many rows the committed files have."""
-    return sum(int(pq.read_metadata(path).num_rows) for path in committed_files(directory))
-
-
-def read_values(directory: Path) -> list[int]:
-    """The values of the committed files, as numbers."""
-    files = committed_files(directory)
-    return [int(value) for path in files for value in pq.read_table(path)["value"].to_pylist()]
+def _lines(batch: Path) -> list[str]:
+    """Of the log of a batch, without the version."""
+    try:
+        return batch.read_text().splitlines()[1:]
+    except FileNotFoundError:  # a newer one, which has all of it, took its place
+        return []

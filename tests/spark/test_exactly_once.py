@@ -14,7 +14,7 @@ from tests.support.local_cluster import PATIENCE, Up
 from tests.support.numbered_load import Load, read_all
 from tests.support.waiting import wait_until
 
-from .copied import count_records, count_rows, read_values
+from .copied import Files, count_records
 from .driver import Driver
 from .faults import Faults
 
@@ -45,7 +45,7 @@ class Copying:
         for topic in (SOURCE, TARGET):
             up.qbus("topic", "create", topic, "--partitions", "2", "--replication-factor", "3")
         self.up = up
-        self.directory = directory
+        self.files = Files(directory / "files")
         self.load = Load(up.bootstrap, SOURCE)
         self.admin = Admin(up.bootstrap)
         port = up.status()["spark"]["master"]["port"]
@@ -74,18 +74,14 @@ class Copying:
 
         def are_copied() -> bool:
             self.driver.keep_running()
-            return min(count_records(self.admin, TARGET), self.rows()) >= count
+            return min(count_records(self.admin, TARGET), self.files.count()) >= count
 
         try:
             wait_until(are_copied, f"{count} copies", _LONG, pause=0.2)
         except AssertionError as error:
-            counts = (count_records(self.admin, TARGET), self.rows())
+            counts = (count_records(self.admin, TARGET), self.files.count())
             end = self.driver.log.read_text(errors="replace")[-4000:]
             raise AssertionError(f"{error}: {counts} of {count}; the driver says: {end}") from None
-
-    def rows(self) -> int:
-        """How many rows the Parquet files have."""
-        return count_rows(self.directory / "files")
 
     def check(self) -> None:
         """Every record that was acknowledged is in both copies, once."""
@@ -96,7 +92,7 @@ class Copying:
         sent = Counter(self.load.acknowledged)
         records = count_records(self.admin, TARGET)
         assert Counter(read_all(self.up.bootstrap, TARGET, records)) == sent
-        assert Counter(read_values(self.directory / "files")) == sent
+        assert Counter(self.files.values()) == sent
 
 
 @pytest.fixture
