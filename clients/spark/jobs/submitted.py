@@ -23,7 +23,8 @@ def main(name: str) -> NoReturn:
     signal.signal(signal.SIGTERM, _stop)
     try:
         config: Any = load(PIPELINES[name], given.config, _stated(given))
-        mode = Mode.BATCH if given.batch else Mode.ONCE if given.once else Mode.STREAM
+        modes = [mode for mode in (Mode.BATCH, Mode.ONCE) if getattr(given, mode.value, False)]
+        mode = modes[0] if modes else Mode.STREAM
         found = launch(name, config, Run(mode, Lines()), master=None, settings={})
     except QbusError as error:
         print(f"{name}: {error}", file=sys.stderr)  # noqa: T201 - a command's own words
@@ -38,14 +39,17 @@ def _options(name: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog=f"{name}.py")
     parser.add_argument("--config", type=Path, required=True, help="The configuration in TOML.")
     parser.add_argument("--bootstrap", help="The cluster to read, instead of the file's.")
-    parser.add_argument("--checkpoint", help="The checkpoint, instead of the file's.")
-    parser.add_argument("--once", action="store_true", help="Run to the end, and stop.")
-    parser.add_argument("--batch", action="store_true", help="The same without a checkpoint.")
+    if name != "audit":
+        parser.add_argument("--checkpoint", help="The checkpoint, instead of the file's.")
+        parser.add_argument("--once", action="store_true", help="Run to the end, and stop.")
+    if name in {"stats", "abuse"}:
+        parser.add_argument("--batch", action="store_true", help="The same without a checkpoint.")
     return parser
 
 
 def _stated(given: argparse.Namespace) -> dict[str, str]:
-    return {key: value for key in ("bootstrap", "checkpoint") if (value := getattr(given, key))}
+    values = {key: getattr(given, key, None) for key in ("bootstrap", "checkpoint")}
+    return {key: value for key, value in values.items() if value}
 
 
 def _stop(_signal: int, _frame: FrameType | None) -> NoReturn:

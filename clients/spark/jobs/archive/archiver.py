@@ -43,6 +43,8 @@ class Archiver:
                 continue
             if self._commit(staged, hulls):
                 break
+        else:
+            self._staging.discard(staged)
         return sum(extent[2] for one in staged.extents.values() for extent in one.values())
 
     def _commit(self, staged: Staged, hulls: Coverage) -> bool:
@@ -62,7 +64,7 @@ class Archiver:
 
     def _known(self, hulls: Coverage) -> Coverage:
         """Which of these offsets are archived."""
-        covered = self._log.snapshot.coverage()
+        covered = self._log.snapshot.coverage
         found = {key: common(hull, covered.get(key, ())) for key, hull in hulls.items()}
         return {key: intervals for key, intervals in found.items() if intervals}
 

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 
 from qbus.errors import QbusError
 
-from .snapshot import ArchivedFile, Snapshot
+from .snapshot import ArchivedFile, Snapshot, covered
 from .storage import Conflict, Storage
 
 DIRECTORY = "_spark_metadata"
@@ -90,7 +90,7 @@ class Log:
                     " another archive"
                 )
             files.update((one.path, one) for one in self._read(found[version]))
-        return Snapshot(last, files)
+        return Snapshot(last, files, covered(files.values()))
 
     def _read(self, name: str) -> list[ArchivedFile]:
         path = f"{self._directory}/{name}"

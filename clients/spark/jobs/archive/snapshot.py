@@ -78,22 +78,24 @@ class ArchivedFile:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """All files after ``version`` commits (-1: none)."""
+    """All files after the commit ``version`` (-1: none), and which offsets these account for."""
 
     version: int = -1
     files: Mapping[str, ArchivedFile] = field(default_factory=dict)
+    coverage: Coverage = field(default_factory=dict)
 
     def changed(self, added: Iterable[ArchivedFile], removed: Iterable[str] = ()) -> "Snapshot":
-        """The next one."""
+        """The next one; files that take the place of others account for what these did."""
         files = dict(self.files)
         for path in removed:
             del files[path]
+        added = list(added)
         files.update((one.path, one) for one in added)
-        return Snapshot(self.version + 1, files)
-
-    def coverage(self) -> Coverage:
-        """Which offsets of each topic and partition are archived."""
-        return covered(self.files.values())
+        more = {
+            key: union(self.coverage.get(key, ()), intervals)
+            for key, intervals in covered(added).items()
+        }
+        return Snapshot(self.version + 1, files, {**self.coverage, **more})
 
     def topic_ids(self) -> dict[str, str]:
         """The id of each topic."""

@@ -2,9 +2,14 @@
 
 from collections.abc import Mapping
 
+from pyspark.errors import PySparkException
 from pyspark.sql import Column
 from pyspark.sql import functions as sql
-from pyspark.sql.types import StringType, StructField, StructType
+from pyspark.sql.types import DataType, StringType, StructField, StructType
+
+from qbus.errors import ConfigError
+
+from ..failures import reason
 
 _BROKEN = "_broken"
 
@@ -16,7 +21,7 @@ def fields(line: Column, types: Mapping[str, str]) -> tuple[dict[str, Column], C
 
     types: Spark's name of the type of each field. A field that is not in the line is null.
 
-    Raises :class:`pyspark.errors.ParseException` for what is no type.
+    Raises :class:`~qbus.errors.ConfigError` for what is no type.
     """
     schema = StructType([_field(name, kind) for name, kind in types.items()])
     schema = schema.add(_BROKEN, StringType())
@@ -40,6 +45,9 @@ def moment(value: Column, form: str) -> Column:
 
 
 def _field(name: str, kind: str) -> StructField:
-    from pyspark.sql.types import DataType  # noqa: PLC0415 - beside its only use
-
-    return StructField(name, DataType.fromDDL(kind))
+    try:
+        return StructField(name, DataType.fromDDL(kind))
+    except PySparkException as error:
+        raise ConfigError(
+            f"lines.fields.{name} = {kind!r}: expected a type as Spark calls them: {reason(error)}"
+        ) from error

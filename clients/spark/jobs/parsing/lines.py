@@ -1,11 +1,15 @@
 """From records to lines with fields, by what the configuration says of them."""
 
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sql
+
+from qbus.errors import ConfigError
 
 from ..config import Lines
 from ..config.checks import EVENT_TIME, RECORD_FIELDS
 from ..config.common import ACCESS_LOG
+from ..failures import reason
 from . import access_log, json_lines
 
 MALFORMED = "malformed"
@@ -39,6 +43,12 @@ def parsed(records: DataFrame, lines: Lines) -> DataFrame:
 
 
 def well_formed(lines: DataFrame, where: str = "") -> DataFrame:
-    """Those lines that could be read, and of those what the SQL expression ``where`` holds for."""
+    """Those lines that could be read, and of those what the SQL expression ``where`` holds for.
+
+    Raises :class:`~qbus.errors.ConfigError` for an expression that is none.
+    """
     whole = lines.where(~sql.col(MALFORMED)).drop(MALFORMED)
-    return whole.where(sql.expr(where)) if where else whole
+    try:
+        return whole.where(sql.expr(where)) if where else whole
+    except PySparkException as error:
+        raise ConfigError(f"where = {where!r}: {reason(error)}") from error

@@ -53,7 +53,7 @@ def test_the_file_for_spark_submit_is_there_and_explains_itself(name: str) -> No
     path = Path(CliRunner().invoke(qbus, ["pipeline", "file", name]).stdout.strip())
     assert path.name == f"{name}.py"
     done = subprocess.run([sys.executable, path, "--help"], capture_output=True, check=True)
-    assert b"--checkpoint" in done.stdout
+    assert b"--config" in done.stdout
 
 
 def test_results_are_tables_or_objects(capsys: pytest.CaptureFixture[str]) -> None:

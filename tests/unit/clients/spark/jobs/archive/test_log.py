@@ -29,7 +29,7 @@ def test_what_was_added_is_there_for_the_next_one() -> None:
         log.add([archived(f"{number}.parquet", begin=number, end=number + 1)])
     again = log_in(storage).snapshot
     assert again == log.snapshot
-    assert again.coverage() == {("t", 0): ((0, 25),)}
+    assert again.coverage == {("t", 0): ((0, 25),)}
     assert again.topic_ids() == {"t": "id"}
 
 
