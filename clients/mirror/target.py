@@ -2,30 +2,39 @@
 
 from uuid import uuid4
 
-from qbus.errors import ApiError, ConfigError, ErrorCode
+from qbus.errors import ConfigError, ErrorCode
 
 from ..admin import Admin
+from ..admin.types import NewTopic
 from ..cluster import Cluster
+from ..errors import PartialFailure
 from .config import LinkConfig
+from .provenance import SOURCE
 
-_SOURCE_KEY = "qbus.mirror.source"
 _REFUSED = frozenset({ErrorCode.INVALID_CONFIG, ErrorCode.INVALID_REQUEST})
+_NO_IDC = "this is no IDC"
 
 
 async def takes_mirrors(target: Cluster, idc: str) -> bool:
     """Whether the target keeps the offsets of a mirror of ``idc``: whether it is a Qbus that can.
 
-    Asked by having it check a topic that is not created. Raises :class:`~qbus.errors.ApiError`.
+    It is asked to check two topics, without creating them: it must like a mirror, and refuse the
+    mirror of what is no IDC. Apache Kafka refuses both, and others may take any configuration.
+    Raises :class:`~qbus.errors.ApiError` where it cannot be asked.
     """
+    good, bad = (f"{idc}.{uuid4().hex}" for _ in range(2))
+    topics = [
+        NewTopic(good, partitions=1, config={SOURCE: idc}),
+        NewTopic(bad, partitions=1, config={SOURCE: _NO_IDC}),
+    ]
     try:
-        await Admin.over(target).create_topic(
-            f"{idc}.{uuid4().hex}", partitions=1, config={_SOURCE_KEY: idc}, validate_only=True
-        )
-    except ApiError as error:
-        if error.code in _REFUSED:
-            return False
-        raise
-    return True
+        await Admin.over(target).create_topics(topics, validate_only=True)
+    except PartialFailure as failure:
+        for error in failure.errors.values():
+            if error.code not in _REFUSED:
+                raise error from None
+        return failure.errors.keys() == {bad}
+    return False
 
 
 async def check_apart(config: LinkConfig, source: Cluster, target: Cluster) -> None:
