@@ -21,7 +21,8 @@ def main(master: str, bootstrap: str, source: str, target: str, directory: str) 
         to_topic = rows.writeStream.format("qbus").options(**options).option("topic", target)
         to_files = rows.writeStream.format("parquet").option("path", f"{directory}/files")
         for name, writer in (("topic", to_topic), ("files", to_files)):
-            writer.option("checkpointLocation", f"{directory}/checkpoint-{name}").start()
+            writer = writer.option("checkpointLocation", f"{directory}/checkpoint-{name}")
+            writer.trigger(processingTime="1 second").start()
         spark.streams.awaitAnyTermination()
 
 

@@ -46,7 +46,7 @@ class Copying:
             up.qbus("topic", "create", topic, "--partitions", "2", "--replication-factor", "3")
         self.up = up
         self.files = Files(directory / "files")
-        self.load = Load(up.bootstrap, SOURCE)
+        self.load = Load(up.bootstrap, SOURCE, pause=0.03)
         self.admin = Admin(up.bootstrap)
         port = up.status()["spark"]["master"]["port"]
         self.driver = Driver(
@@ -77,7 +77,7 @@ class Copying:
             return min(count_records(self.admin, TARGET), self.files.count()) >= count
 
         try:
-            wait_until(are_copied, f"{count} copies", _LONG, pause=0.2)
+            wait_until(are_copied, f"{count} copies", _LONG, pause=1.0)
         except AssertionError as error:
             counts = (count_records(self.admin, TARGET), self.files.count())
             end = self.driver.log.read_text(errors="replace")[-4000:]

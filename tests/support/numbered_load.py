@@ -11,9 +11,11 @@ from .waiting import wait_until
 class Load(threading.Thread):
     """Produces numbered records with acks=all, one after the other, and remembers what failed."""
 
-    def __init__(self, bootstrap: str, topic: str) -> None:
+    def __init__(self, bootstrap: str, topic: str, pause: float = 0.005) -> None:
+        """``pause``: seconds from one record to the next."""
         super().__init__(daemon=True)
         self._topic = topic
+        self._pause = pause
         self._producer = ck.Producer(
             {
                 "bootstrap.servers": bootstrap,
@@ -31,7 +33,8 @@ class Load(threading.Thread):
         number = 0
         while not self._stopping.is_set():
             self._producer.produce(self._topic, str(number), on_delivery=self._delivered)
-            self._producer.poll(0.005)
+            self._producer.poll(0)
+            self._stopping.wait(self._pause)
             number += 1
         self._producer.flush(PATIENCE)
 
