@@ -62,6 +62,7 @@ class Link:
         self._discovery = Discovery(config, source, target, admin)
         self._sharing = Sharing(target, config, self._reconcile, self._release)
         self._tasks: asyncio.TaskGroup | None = None
+        self._under_way: set[asyncio.Task[None]] = set()
 
     async def run(self) -> None:
         """Mirror until cancelled: then drain what was sent, and leave the group.
@@ -158,7 +159,9 @@ class Link:
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         assert self._tasks is not None
-        self._tasks.create_task(work)
+        task = self._tasks.create_task(work)
+        self._under_way.add(task)
+        task.add_done_callback(self._under_way.discard)
 
     async def _discover(self) -> None:
         """See what is to be mirrored, again and again."""
@@ -238,6 +241,8 @@ class Link:
     async def _leave(self) -> None:
         self._reader.close()
         await self._writer.drain(self._config.transfer.drain_timeout_ms / 1000)
+        for task in self._under_way:
+            task.cancel()
         await self._sharing.close()
 
 

@@ -69,6 +69,7 @@ class Reader:
         self._busy: set[Copy] = set()
         self._lanes: dict[tuple[int, int], _Fetch] = {}
         self._is_learning = False
+        self._is_closed = False
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self, copy: Copy) -> None:
@@ -88,7 +89,8 @@ class Reader:
         self._look_soon()
 
     def close(self) -> None:
-        """Fetch nothing more."""
+        """Fetch nothing more; answers that are on their way are ignored."""
+        self._is_closed = True
         self._ready.clear()
         self._busy.clear()
         if self._timer is not None:
@@ -97,6 +99,8 @@ class Reader:
     # Whom to ask for what.
 
     def _look_soon(self, delay: float = 0.0) -> None:
+        if self._is_closed:
+            return
         if self._timer is not None and self._timer.when() <= time.monotonic() + delay:
             return
         if self._timer is not None:
@@ -110,16 +114,20 @@ class Reader:
         if delay:
             self._look_soon(delay)
             return
-        share = self._shares()
         busy: dict[int, list[Copy]] = {}
         idle: dict[int, list[Copy]] = {}
         for copy, node in self._led():
             if copy.is_current:
                 idle.setdefault(node, []).append(copy)
-            elif copy.held_bytes < share.held:
+            else:
                 busy.setdefault(node, []).append(copy)
+                self._busy.add(copy)
+        brokers = busy.keys() | {fetch.node for fetch in self._lanes.values()}
+        rate = self._config.rate_limit_bytes
+        share = shares(self._transfer, len(self._busy), len(brokers), rate)
         for node, copies in busy.items():
-            self._fetch_busy(node, copies)
+            room = [copy for copy in copies if copy.held_bytes < share.held]
+            self._fetch_busy(node, room, share)
         for node, copies in idle.items():
             self._poll(node, copies)
 
@@ -141,14 +149,8 @@ class Reader:
                     self._fail(copy, error)
         return found
 
-    def _shares(self) -> Shares:
-        nodes = {fetch.node for fetch in self._lanes.values()}
-        brokers = max(len(nodes), 1)
-        return shares(self._transfer, len(self._busy), brokers, self._config.rate_limit_bytes)
-
-    def _fetch_busy(self, node: int, copies: list[Copy]) -> None:
+    def _fetch_busy(self, node: int, copies: list[Copy], share: Shares) -> None:
         """Share the copies out among the lanes that are free, while there is memory."""
-        share = self._shares()
         under_way = sum(
             len(fetch.copies)
             for fetch in self._lanes.values()
@@ -181,8 +183,6 @@ class Reader:
         self._lanes[node, lane] = fetch
         for copy in copies:
             del self._ready[copy]
-            if not is_poll:
-                self._busy.add(copy)
         self._spawn(self._run(fetch))
 
     # What comes of it.
@@ -212,6 +212,8 @@ class Reader:
         self._look_soon()
 
     def _still_wanted(self, fetch: _Fetch) -> Iterable[Copy]:
+        if self._is_closed:
+            return []
         return [
             copy
             for copy, run in fetch.copies.items()

@@ -353,3 +353,7 @@ async def test_draining_waits_for_what_is_under_way() -> None:
         e.reader.close()
         await e.writer.drain(5.0)
         assert e.writer.held_bytes == 0
+        asked = [len(node.requests) for node in e.source.nodes.values()]
+        fill(e.source, batches=1)
+        await asyncio.sleep(0.15)
+        assert [len(node.requests) for node in e.source.nodes.values()] == asked
