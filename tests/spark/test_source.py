@@ -9,6 +9,7 @@ import pytest
 from qbus import Admin, Producer, TopicPartition
 from qbus.clients.spark.lag import LagListener, Lags
 from tests.support.broker_process import BrokerProcess
+from tests.support.spark_streams import run_to_end
 from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -16,8 +17,6 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 pytestmark = pytest.mark.timeout(300)
-
-AVAILABLE_NOW = {"availableNow": True}
 
 
 def put(producer: Producer, topic: str, values: list[bytes], partition: int) -> None:
@@ -60,9 +59,7 @@ class Queries:
 
     def run(self, options: dict[str, str] | None = None) -> "StreamingQuery":
         """Read what there is now, to its end; raises what the query does."""
-        query = self.start(options, **AVAILABLE_NOW)
-        query.awaitTermination(120)
-        return query
+        return run_to_end(lambda: self.start(options, availableNow=True))
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ import pytest
 from qbus import Admin, Producer, TopicPartition
 from tests.support.broker_process import BrokerProcess
 from tests.support.ports import free_port
+from tests.support.spark_streams import run_to_end
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -26,15 +27,14 @@ def stream(spark: "SparkSession", broker: BrokerProcess, topic: str, tmp_path: P
         reader = spark.readStream.format("qbus").option("qbus.bootstrap", broker.bootstrap)
         chosen = {"subscribe": topic, "startingOffsets": "earliest", **options}
         seen: list[int] = []
-        query = (
+        writer = (
             reader.options(**chosen)
             .load()
             .writeStream.foreachBatch(lambda batch, _: seen.append(batch.count()))
             .option("checkpointLocation", str(tmp_path / "checkpoint"))
             .trigger(availableNow=True)
-            .start()
         )
-        query.awaitTermination(120)
+        run_to_end(writer.start)
         return sum(seen)
 
     return read

@@ -32,7 +32,7 @@ class BatchReader(DataSourceReader):
         """The ranges to read, one for each task."""
         driver = Driver(self._options)
         logs = driver.look()
-        driver.check_all_there()
+        driver.check_all_there(logs)
         starts = driver.resolve(self._starting, logs)
         ends = driver.resolve(self._ending, logs)
         planned = [fixed_range(one, starts[one], ends[one], logs[one]) for one in sorted(logs)]

@@ -62,13 +62,18 @@ class Driver:
         found |= self._run(list_offsets(self._cluster, others))
         return chosen.resolve(logs, found, ends)
 
-    def check_all_there(self) -> None:
-        """Raise for topics that were subscribed to by name and not there at the last look."""
-        metadata = self._cluster.metadata
-        for name in self._options.subscription.names or ():
+    def check_all_there(self, logs: Logs) -> None:
+        """Raise for topics and partitions that are to be read by name and not in ``logs``."""
+        subscription, metadata = self._options.subscription, self._cluster.metadata
+        for name in subscription.names or ():
             if name not in metadata.topics:
                 error = metadata.errors.get(name) or unknown_topic(name)
                 raise ApiError(error.code, f"{error}: create the topic first, or see its name")
+        for topic, index in sorted((subscription.partitions or frozenset()) - logs.keys()):
+            raise ApiError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                f"{topic} has no partition {index}: see the option assign",
+            )
 
     def wait(self, ends: Marks) -> None:
         """Return when there are records behind ``ends``, or after ``idle_wait`` seconds."""

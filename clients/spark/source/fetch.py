@@ -11,7 +11,7 @@ from ...consumer.assignment import Assignment
 from ...consumer.fetcher import Fetcher
 from ...consumer.options import ConsumerOptions
 from ...consumer.taking import Taking
-from ...errors import RequestTimedOut
+from ...errors import LogTruncated, RequestTimedOut
 from ...offsets import list_offsets
 from ...types import EARLIEST
 from ..errors import DataLoss, warn
@@ -96,6 +96,9 @@ class RangeFetch:
             raise DataLoss([f"{self.wanted}: {error}"]) from error
         where = self.wanted.where
         warn([f"{self.wanted}: {error}"])
+        if isinstance(error, LogTruncated):  # what is there now from here on may do
+            self._assignment.seek(where, self.position)
+            return
         start = (await list_offsets(self._cluster, {where: EARLIEST}))[where].offset
         end = self.wanted.end
         self._assignment.seek(where, min(start, end) if start > self.position else end)

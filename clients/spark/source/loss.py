@@ -66,6 +66,18 @@ def ranges(begin: Onward, end: Offsets, logs: Logs) -> tuple[list[OffsetRange], 
     return found, losses
 
 
+def up_to(target: Logs, since: Offsets, onward: Onward, logs: Logs) -> dict[TopicPartition, Log]:
+    """What there is now, without what came after ``target``; no query goes back, or forgets."""
+    bounded = {}
+    for partition, log in logs.items():
+        at, bound = onward.positions[partition], target.get(partition)
+        if bound is not None and bound.topic_id == log.topic_id:
+            bounded[partition] = log._replace(end=max(min(log.end, bound.end), at))
+        elif partition in since.positions:
+            bounded[partition] = log._replace(end=at)
+    return bounded
+
+
 def fixed_range(
     partition: TopicPartition, start: int, stop: int, log: Log
 ) -> tuple[OffsetRange, list[str]]:
@@ -129,4 +141,4 @@ def _name(partition: TopicPartition) -> str:
     return f"{partition.topic}-{partition.partition}"
 
 
-__all__ = ["Log", "Logs", "Marks", "Onward", "fixed_range", "go_on", "ranges"]
+__all__ = ["Log", "Logs", "Marks", "Onward", "fixed_range", "go_on", "ranges", "up_to"]

@@ -19,7 +19,7 @@ from ..errors import DataLoss, warn
 from ..options import Options
 from ..schema import check_source_schema
 from .driver import Driver
-from .loss import Logs, Onward, go_on, ranges
+from .loss import Logs, Onward, go_on, ranges, up_to
 from .offsets import Offsets
 from .options import SourceOptions
 from .planning import admit, backlog, split
@@ -56,7 +56,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Where a query begins that has no checkpoint yet; always the same."""
         if self._initial is None:
             logs = self._driver_now.look()
-            self._driver_now.check_all_there()
+            self._driver_now.check_all_there(logs)
             positions = self._driver_now.resolve(self._starting, logs)
             ids = {partition.topic: log.topic_id for partition, log in logs.items()}
             self._initial = Offsets(uuid.uuid4().hex, ids, positions, begin=positions)
@@ -141,8 +141,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """What there is, again and again: right after a failure brokers may tell of too little."""
         deadline = time.monotonic() + _SETTLING
         while True:
-            logs = self._driver_now.look()
-            yield logs if self._target is None else _up_to(self._target, logs)
+            yield self._driver_now.look()
             if time.monotonic() > deadline:
                 return
             time.sleep(_PAUSE)
@@ -159,6 +158,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 break
         if onward.losses and self._options.fetch.fail_on_data_loss:
             raise DataLoss(onward.losses)
+        if self._target is not None:
+            logs = up_to(self._target, since, onward, logs)
         ids = {partition.topic: log.topic_id for partition, log in logs.items()}
         ends = {partition: log.end for partition, log in logs.items()}
         self._latest = Offsets(since.query, ids, ends)
@@ -171,7 +172,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if not since.is_initial:
             return Offsets(since.query, ids, ends)
         warn(onward.losses)  # nobody sees them later: the batch begins behind them
-        return Offsets(since.query, ids, ends, onward.positions)
+        begin = {partition: onward.positions[partition] for partition in ends}
+        return Offsets(since.query, ids, ends, begin)
 
     def _is_enough(self, onward: Onward, ends: Mapping[Any, int], limit: ReadLimit) -> bool:
         least = self._options.min_offsets
@@ -188,12 +190,3 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._shown = reached.positions
         group = self._options.group or f"{self._options.group_prefix}-{reached.query}"
         self._driver_now.show(group, reached.positions)
-
-
-def _up_to(target: Logs, logs: Logs) -> Logs:
-    """What there is now, without what came after ``target``."""
-    return {
-        partition: log._replace(end=min(log.end, target[partition].end))
-        for partition, log in logs.items()
-        if partition in target and target[partition].topic_id == log.topic_id
-    }

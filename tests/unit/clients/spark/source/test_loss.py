@@ -4,7 +4,7 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from qbus.clients.spark.source.loss import Log, Onward, fixed_range, go_on, ranges
+from qbus.clients.spark.source.loss import Log, Onward, fixed_range, go_on, ranges, up_to
 from qbus.clients.spark.source.offsets import Offsets
 from qbus.clients.spark.source.ranges import OffsetRange
 from qbus.clients.types import TopicPartition
@@ -100,3 +100,14 @@ def test_chosen_offsets_that_are_not_there_are_named(
     found, lost = fixed_range(A0, start, stop, Log("id", 3, 20))
     assert (found.start, found.end) == kept
     assert len(lost) == losses
+
+
+def test_what_came_after_the_target_is_left_out() -> None:
+    new, other = TopicPartition("a", 2), TopicPartition("b", 0)
+    target = {A0: Log("id", 0, 10), other: Log("old", 0, 10)}
+    logs = {A0: Log("id", 0, 15), A1: Log("id", 0, 9), new: Log("id", 0, 5), other: Log("n", 0, 5)}
+    query = since(7, 8)
+    assert up_to(target, query, go_on(query, logs), logs) == {
+        A0: Log("id", 0, 10),
+        A1: Log("id", 0, 8),
+    }

@@ -40,7 +40,7 @@ class FakeDriver:
     def look(self) -> dict[TopicPartition, Log]:
         return dict(FakeDriver.moments.pop() if FakeDriver.moments else FakeDriver.logs)
 
-    def check_all_there(self) -> None:
+    def check_all_there(self, logs: Mapping[TopicPartition, Log]) -> None:
         pass
 
     def resolve(self, chosen: Any, logs: Mapping[TopicPartition, Log]) -> dict[Any, int]:
@@ -159,6 +159,14 @@ def test_available_now_ends_where_the_log_ended_then() -> None:
     assert ranges(query, start, end) == [(0, 0, 100), (1, 0, 300)]
     assert query.latestOffset(end, ALL) == end
     assert FakeDriver.waits == 0
+
+
+def test_available_now_neither_goes_back_nor_forgets_a_partition() -> None:
+    query = reader(startingOffsets="earliest")
+    since = query.latestOffset(query.initialOffset(), ALL)
+    FakeDriver.moments = [{A0: Log("id", 0, 90)}]  # a leader that has just taken over
+    query.prepareForTriggerAvailableNow()
+    assert query.latestOffset(since, ALL) == since
 
 
 def test_new_partitions_are_read_from_their_start() -> None:
