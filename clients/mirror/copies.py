@@ -55,6 +55,7 @@ class Copy:
         self.target = target
         self.provenance = provenance
         self.target_id = target_id
+        self.error: str | None = None
         self.phase = Phase.PLACING
         self.run = 0
         self.sent = 0
@@ -67,23 +68,29 @@ class Copy:
         self._held: deque[Chunk] = deque()
         self._delay = _FIRST_DELAY
         self._trouble: Trouble | None = None
-        self._error: str | None = None
         self._newest_ms = -1
         self._bytes = self._offsets = 0
         self._sent_to = -1
 
-    def placed(self, where: Place, ends: Ends) -> None:
-        """It is known where to go on, or that it must not."""
+    def placed(self, where: Place, ends: Ends) -> bool:
+        """It is known where to go on, or that it must not: whether it does.
+
+        One that was stopped because the source had lost data goes on only where the logs could be
+        compared, and agreed.
+        """
         self.source_start, self.source_end = ends.source_start, ends.source_end
         self.target_end = ends.target_end
-        self._error = where.reason
-        self._trouble = where.trouble
-        if where.is_stopped:
+        is_doubted = self._trouble is Trouble.SOURCE_LOST_DATA and not ends.overlap
+        if where.is_stopped or is_doubted:
             self.phase = Phase.STOPPED
-            return
+            self._trouble = Trouble.SOURCE_LOST_DATA
+            self.error = where.reason or self.error
+            return False
+        self.error, self._trouble = where.reason, where.trouble
         self.phase = Phase.COPYING
         self.position, self.follows = where.position, where.follows
         self.is_current = self.position >= self.source_end
+        return True
 
     def fetched(self, found: FetchedBatches) -> Chunk | None:
         """What came from ``position`` on: the batches to send, if there are any.
@@ -117,7 +124,7 @@ class Copy:
         self._newest_ms = chunk.newest_ms
         self._delay = _FIRST_DELAY
         if self._trouble is not Trouble.OVERTAKEN:
-            self._error = None
+            self.error = None
 
     def failed(self, error: QbusError, now: float) -> None:
         """It cannot go on: begin anew, after a while if that happens again and again."""
@@ -126,7 +133,7 @@ class Copy:
         if self.phase is Phase.COPYING:
             self._drop()
         self.phase = Phase.PLACING
-        self._error = str(error)
+        self.error = str(error)
         self.retry_at = now + self._delay
         self._delay = min(2 * self._delay, _LONGEST_DELAY)
 
@@ -140,7 +147,12 @@ class Copy:
         """Do not go on, until a person has seen to it."""
         self._drop()
         self.phase = Phase.STOPPED
-        self._trouble, self._error = trouble, reason
+        self._trouble, self.error = trouble, reason
+
+    def doubt(self) -> None:
+        """See again whether the source has lost data: a leader of yesterday may have said so."""
+        if self.phase is Phase.STOPPED and self._trouble is Trouble.SOURCE_LOST_DATA:
+            self.phase = Phase.PLACING
 
     def release(self) -> None:
         """It is this process's no longer: what is held is not sent."""
@@ -164,7 +176,7 @@ class Copy:
             lag_bytes=self._lag_bytes(),
             lag_seconds=self._lag_seconds(now_ms),
             trouble=self._trouble,
-            error=self._error,
+            error=self.error,
         )
 
     def _drop(self) -> None:
@@ -173,7 +185,8 @@ class Copy:
         self.held_bytes = 0
 
     def _state(self) -> PartitionState:
-        if self.phase is Phase.STOPPED:
+        is_stopped = self.phase is not Phase.COPYING and self._trouble is Trouble.SOURCE_LOST_DATA
+        if self.phase is Phase.STOPPED or is_stopped:
             return PartitionState.STOPPED
         if self.phase is Phase.PLACING:
             return PartitionState.WAITING

@@ -194,10 +194,9 @@ class Link:
                 self.failed(copy, outcome)
                 continue
             where, ends = outcome
-            if where.reason is not None:
+            if where.reason not in {None, copy.error}:
                 _log.error("%s: %s-%s: %s", self._config.name, *copy.source, where.reason)
-            copy.placed(where, ends)
-            if not where.is_stopped:
+            if copy.placed(where, ends):
                 self._reader.start(copy)
 
     def _reconcile(self) -> None:
@@ -216,6 +215,8 @@ class Link:
             )
             if not is_same:
                 self._forget(copy)
+        for copy in self._copies.values():
+            copy.doubt()
         for partition in sorted(wanted - self._copies.keys()):
             way = ways[partition.topic]
             source = TopicPartition(way.topic, partition.partition)

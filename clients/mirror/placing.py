@@ -60,7 +60,7 @@ class Placing:
 
     async def _compare(self, found: Mapping[Copy, Ends]) -> Outcomes[Copy, Placement]:
         """See that the last batch at the target is the one that the source has there."""
-        shared = {copy: ends for copy, ends in found.items() if _overlap(ends)}
+        shared = {copy: ends for copy, ends in found.items() if ends.overlap}
         source, target = await asyncio.gather(
             headers_at(self._source, {c.source: e.target_end - 1 for c, e in shared.items()}),
             headers_at(self._target, {c.target: e.target_end - 1 for c, e in shared.items()}),
@@ -78,12 +78,6 @@ class Placing:
                 stopped = Place(at, at, Trouble.SOURCE_LOST_DATA, reason, is_stopped=True)
                 outcomes[copy] = stopped, ends
         return outcomes
-
-
-def _overlap(ends: Ends) -> bool:
-    """Whether both have the record before the target's end."""
-    last = ends.target_end - 1
-    return ends.target_start <= last and ends.source_start <= last < ends.source_end
 
 
 async def _offsets(

@@ -15,6 +15,12 @@ class Ends(NamedTuple):
     target_start: int
     target_end: int
 
+    @property
+    def overlap(self) -> bool:
+        """Whether both have the record before the target's end, so that they can be compared."""
+        last = self.target_end - 1
+        return self.target_start <= last and self.source_start <= last < self.source_end
+
 
 class Place(NamedTuple):
     """Where to read on at the source, and which end of the target's log that follows.

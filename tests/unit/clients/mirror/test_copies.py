@@ -196,3 +196,36 @@ def test_what_is_sent_again_is_counted() -> None:
     assert second is not None
     assert copy.sending(first)
     assert not copy.sending(second)
+
+
+STOPPED, GOES_ON = PartitionState.STOPPED, PartitionState.COPYING
+
+
+@pytest.mark.parametrize(
+    ("ends", "state"),
+    [
+        (Ends(0, 20, 0, 10), GOES_ON),  # it was not true: both have what is before 10
+        (Ends(0, 5, 0, 10), STOPPED),  # it is still true
+        (Ends(15, 20, 0, 10), STOPPED),  # nobody can tell any more
+        (Ends(0, 20, 10, 10), STOPPED),
+    ],
+)
+def test_what_lost_data_is_looked_at_again(ends: Ends, state: PartitionState) -> None:
+    copy = placed(0, 5, 0, 10)
+    copy.doubt()
+    assert copy.may_be_placed(0.0)
+    assert copy.status(NOW).state is PartitionState.STOPPED
+    assert copy.placed(place(ends), ends) == (state is GOES_ON)
+    assert copy.status(NOW).state is state
+    assert (copy.status(NOW).error is not None) == (state is STOPPED)
+
+
+def test_only_what_lost_data_is_looked_at_again() -> None:
+    copy = placed(0, 10, 0, 0)
+    copy.stop(Trouble.UNRELATED_TOPIC, "it is another one")
+    copy.doubt()
+    assert not copy.may_be_placed(1e9)
+    copy = placed(0, 10, 0, 0)
+    copy.release()
+    copy.doubt()
+    assert not copy.may_be_placed(1e9)
