@@ -9,7 +9,9 @@ import qbus
 from qbus import aio
 from qbus.errors import ErrorCode, QbusError
 
-CLIENTS: dict[str, type] = {name: getattr(aio, name) for name in aio.__all__}
+CLIENTS: dict[str, type] = {
+    name: client for name in aio.__all__ if isinstance(client := getattr(aio, name), type)
+}
 
 _ENTRY = re.compile(r"^(\w+(?:, \w+)*): (.+)$")
 _ROLE = re.compile(r":\w+:`~?(?:[\w.]+\.)?([\w]+)`")
