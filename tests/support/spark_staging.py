@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 
-from qbus.clients import Producer, TopicPartition
+from qbus.clients import TopicPartition
 from qbus.clients.cluster import Cluster
 from qbus.clients.spark.sink.commit import Committer
 from qbus.clients.spark.sink.manifest import Staged
@@ -48,11 +48,9 @@ def stage(
 async def driver(broker: FakeBroker) -> AsyncIterator[Committer]:
     """A driver process: nothing that it knows outlives it."""
     cluster = Cluster(broker.bootstrap, "driver", 5.0)
-    producer = Producer(broker.bootstrap, linger_ms=0)
     try:
-        yield Committer(cluster, producer, STAGING, 5.0)
+        yield Committer(cluster, STAGING, 5.0)
     finally:
-        await producer.close(0)
         await cluster.close()
 
 

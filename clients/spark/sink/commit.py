@@ -10,7 +10,6 @@ from qbus.wire.messages.init_producer_id import InitProducerIdRequest, InitProdu
 from ...cluster import Cluster
 from ...errors import check
 from ...offsets import list_offsets
-from ...producer import Producer as RecordProducer
 from ...retry import retrying
 from ...types import LATEST
 from .history import History
@@ -25,12 +24,9 @@ _log = logging.getLogger(__name__)
 class Committer:
     """Publishes what tasks staged in a staging topic."""
 
-    def __init__(
-        self, cluster: Cluster, producer: RecordProducer, staging: str, patience: float
-    ) -> None:
+    def __init__(self, cluster: Cluster, staging: str, patience: float) -> None:
         """``patience``: seconds that one record batch may take to be published."""
         self._cluster = cluster
-        self._producer = producer
         self._staging = staging
         self._publisher = Publisher(cluster, staging, patience)
 
@@ -41,7 +37,7 @@ class Committer:
         :class:`~qbus.errors.QbusError`; the same call goes on from there, in any process.
         """
         await ensure_staging(self._cluster, self._staging)
-        ledger = Ledger(self._cluster, self._producer, self._staging, query)
+        ledger = Ledger(self._cluster, self._staging, query)
         history = await ledger.open()
         if history.batch > batch:
             _log.warning("batch %d of %s is passed over: %d is done", batch, query, history.batch)

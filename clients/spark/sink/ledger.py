@@ -3,18 +3,18 @@
 import asyncio
 from collections.abc import Mapping
 
-from qbus.records import decode_records
+from qbus.records import Compression, decode_records, encode_records
 
-from ...batches import read_batches
+from ...batches import read_batches, store_batches
 from ...cluster import Cluster
 from ...committed import commit, fetch_committed
 from ...offsets import list_offsets
-from ...producer import Producer
 from ...types import EARLIEST, LATEST, OffsetAndMetadata, TopicPartition
 from ..options import OptionError
 from .history import Bookmark, History
 from .manifest import Manifest
 from .parts import Assembler, split
+from .rows import now_ms
 from .topics import MANIFESTS
 
 GROUP_PREFIX = "qbus-spark-"
@@ -28,9 +28,8 @@ class Ledger:
     :class:`~qbus.clients.spark.sink.manifest.UnreadableManifest`.
     """
 
-    def __init__(self, cluster: Cluster, producer: Producer, staging: str, query: str) -> None:
+    def __init__(self, cluster: Cluster, staging: str, query: str) -> None:
         self._cluster = cluster
-        self._producer = producer
         self._query = query
         self._where = TopicPartition(staging, MANIFESTS)
         self._group = f"{GROUP_PREFIX}{query}"
@@ -57,16 +56,19 @@ class Ledger:
         return history
 
     async def append(self, manifest: Manifest, history: History) -> None:
-        """Propose ``manifest``, and learn what binds: it, or another one that came first."""
-        key = self._query.encode()
-        parts = [
-            await self._producer.send(
-                self._where.topic, value, key, headers, partition=self._where.partition
+        """Propose ``manifest``, and learn what binds: it, or another one that came first.
+
+        A part that is stored twice does no harm, so that no producer's id is needed.
+        """
+        for value, headers in split(manifest):
+            batch = encode_records(
+                [value],
+                [self._query.encode()],
+                [headers],
+                base_timestamp=now_ms(),
+                compression=Compression.GZIP,
             )
-            for value, headers in split(manifest)
-        ]
-        for part in parts:
-            await part
+            await store_batches(self._cluster, {self._where: batch})
         await self._read(history, await self._offset(LATEST))
 
     async def bookmark(self, history: History) -> None:

@@ -22,7 +22,6 @@ from .columns import check_sink_schema
 from .commit import Committer
 from .manifest import Staged
 from .options import SinkOptions
-from .producers import producer
 from .task import TaskWriter
 
 _log = logging.getLogger(__name__)
@@ -110,7 +109,6 @@ def _commit(
     connected = connections(options.cluster)
     committer = Committer(
         connected.cluster,
-        producer(connected, options.producer),
         options.staging_topic,
         options.producer.delivery_timeout_ms / 1000,
     )
