@@ -78,6 +78,7 @@ class Topics:
     )
     config_exclude: tuple[str, ...] = setting(
         (
+            "compression.type",
             "follower.replication.throttled.replicas",
             "leader.replication.throttled.replicas",
             "message.timestamp.difference.max.ms",
