@@ -24,7 +24,9 @@ from perf.servers import MEMORY
 from qbus.errors import QbusError
 from tests.support.broker_process import BrokerProcess
 from tests.support.ports import free_port
+from tests.support.readiness import answers
 from tests.support.server_process import ServerProcess
+from tests.support.waiting import wait_until
 
 SIZES = {1000: 1_000_000, 100: 6_000_000}
 WAYS = {"local": 0.0, "100 ms": 0.05}
@@ -176,7 +178,7 @@ class Bench:
         ports = [str(self._proxy_port), str(self._source_port)]
         proxy = subprocess.Popen([sys.executable, "-m", "perf.long_way", *ports, str(delay)])
         try:
-            time.sleep(0.5)
+            wait_until(lambda: answers(self._proxy_port), "the proxy")
             yield
         finally:
             proxy.kill()
