@@ -1,7 +1,10 @@
 """Waiting for streaming queries, and telling of them."""
 
 import json
-from collections.abc import Sequence
+import signal
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -12,19 +15,24 @@ _LOOK_S = 1
 
 
 def follow(queries: Sequence[StreamingQuery], watcher: Watcher) -> list[Tally]:
-    """Return when all are done. When one fails, or the caller is interrupted, all are stopped.
+    """Return when all are done. When one fails, or SIGINT or SIGTERM comes, all are stopped.
 
-    Raises what Spark says of the query that failed.
+    Raises what Spark says of the query that failed, KeyboardInterrupt, SystemExit.
     """
     tallies = [Tally(query.name or "") for query in queries]
-    try:
-        while running := [query for query in queries if query.isActive]:
-            running[0].awaitTermination(_LOOK_S)
+    with _signals() as caught:
+        try:
+            while not caught and (running := [query for query in queries if query.isActive]):
+                running[0].awaitTermination(_LOOK_S)
+                _look(queries, tallies, watcher)
             _look(queries, tallies, watcher)
-        _look(queries, tallies, watcher)
-    finally:
-        for query in queries:
-            query.stop()
+        finally:
+            for query in queries:
+                query.stop()
+    if signal.SIGTERM in caught:
+        raise SystemExit(128 + signal.SIGTERM)
+    if caught:
+        raise KeyboardInterrupt
     return tallies
 
 
@@ -34,3 +42,23 @@ def _look(queries: Sequence[StreamingQuery], tallies: list[Tally], watcher: Watc
             raise error
         tally.add(json.loads(progress.json) for progress in query.recentProgress)
     watcher.progress(tallies)
+
+
+@contextmanager
+def _signals() -> Iterator[list[int]]:
+    """The signals that have come meanwhile.
+
+    An exception out of a handler could end a call to the JVM halfway, and the next call would be
+    given the answer to that one.
+    """
+    caught: list[int] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield caught
+        return
+    wanted = (signal.SIGINT, signal.SIGTERM)
+    before = {one: signal.signal(one, lambda number, _: caught.append(number)) for one in wanted}
+    try:
+        yield caught
+    finally:
+        for one, handler in before.items():
+            signal.signal(one, handler)

@@ -1,6 +1,7 @@
 """From a configuration to a pipeline that runs: its session before, and the end of that after."""
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from . import session
@@ -24,7 +25,7 @@ def launch(
     Raises :class:`~qbus.errors.QbusError` for whatever goes wrong that can be told in a line.
     """
     spark = session.start(config, name, master=master, settings=settings)
-    from py4j.protocol import Py4JJavaError  # noqa: PLC0415 - comes with pyspark
+    from py4j.protocol import Py4JError, Py4JJavaError  # noqa: PLC0415 - comes with pyspark
     from pyspark.errors import PySparkException  # noqa: PLC0415
 
     try:
@@ -32,7 +33,8 @@ def launch(
     except (PySparkException, Py4JJavaError) as error:
         raise PipelineFailed(reason(error)) from error
     finally:
-        spark.stop()
+        with suppress(Py4JError):  # interrupted within a call: the JVM ends with this process
+            spark.stop()
 
 
 def _runner(name: str) -> "_Runner":
