@@ -126,21 +126,28 @@ class Writer:
             self._spawn(self._run(node, parcels))
 
     def _next(self, queue: deque[_Parcel]) -> dict[TopicPartition, _Parcel]:
-        """What goes into one request: of each partition one chunk, the oldest."""
+        """What goes into one request: of each partition one chunk, the oldest, while there is room.
+
+        A request is no larger than a fetch, which brokers take whatever their limits.
+        """
         chosen: dict[TopicPartition, _Parcel] = {}
         later: list[_Parcel] = []
         size = 0
-        while queue and size < self._transfer.fetch_bytes:
+        while queue:
             parcel = queue.popleft()
+            bulk = len(parcel.chunk.records)
             if parcel.is_void:
                 self._drop(parcel)
+            elif chosen and size + bulk > self._transfer.fetch_bytes:
+                later.append(parcel)
+                break
             elif parcel.copy.target in chosen:
                 later.append(parcel)
             else:
                 chosen[parcel.copy.target] = parcel
+                size += bulk
                 if parcel.copy.sending(parcel.chunk):
                     self.repeated += parcel.chunk.batches
-                size += len(parcel.chunk.records)
         queue.extendleft(reversed(later))
         return chosen
 

@@ -105,12 +105,12 @@ class Transfer:
 
     fetch_bytes: int = setting(
         32 * _MIB,
-        rules.whole(1024, 1 << 30),
+        rules.whole(1024, 64 * _MIB),
         "How much one fetch brings at most, about; less when many are under way, which have half of"
         " `memory_bytes` together.",
     )
     partition_fetch_bytes: int = setting(
-        2 * _MIB, rules.whole(1024, 1 << 30), "How much of that is of one partition, about."
+        2 * _MIB, rules.whole(1024, 64 * _MIB), "How much of that is of one partition, about."
     )
     fetch_wait_ms: int = setting(
         500, rules.whole(0, 60_000), "How long the source waits for records when there are none."
