@@ -46,7 +46,7 @@ class Accumulator:
     def __init__(
         self, options: ProducerOptions, clock: Clock, on_work: Callable[[], None] = lambda: None
     ) -> None:
-        self.lock = Lane(options.batch_bytes, RECORD_OVERHEAD, Delivery)
+        self.lock = Lane(threading.Lock(), options.batch_bytes, RECORD_OVERHEAD, Delivery)
         self.room = threading.Condition(cast("threading.Lock", self.lock))
         self.add_value = self.lock.add
         self.buffered_bytes = 0
@@ -176,7 +176,7 @@ class Accumulator:
 
     def disown(self) -> None:
         """Let go of everything, in a forked process: whoever holds the lock is not here."""
-        self.lock.renew()
+        self.lock.renew(threading.Lock())
         self.room = threading.Condition(cast("threading.Lock", self.lock))
 
     def queue(self, key: TopicPartition) -> PartitionQueue:

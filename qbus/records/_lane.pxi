@@ -1,7 +1,5 @@
 # A producer's lock, and the short way past it. The twin of pure/lane.py.
 
-from threading import Lock
-
 
 cdef class Place:
     cdef readonly object _batch
@@ -24,15 +22,15 @@ cdef class Lane:
     cdef Py_ssize_t _overhead
     cdef bint _is_shut
 
-    def __init__(self, Py_ssize_t limit, Py_ssize_t overhead, make):
+    def __init__(self, lock, Py_ssize_t limit, Py_ssize_t overhead, make):
         self.batches = {}
         self._limit = limit
         self._overhead = overhead
         self._make = make
-        self.renew()
+        self.renew(lock)
 
-    def renew(self):
-        self._lock = Lock()
+    def renew(self, lock):
+        self._lock = lock
         self._is_shut = False
         self.batches.clear()
 

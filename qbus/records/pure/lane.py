@@ -1,7 +1,6 @@
 """A producer's lock, and the short way past it for what is sent most: a value alone."""
 
 from collections.abc import Callable
-from threading import Lock
 from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
@@ -27,32 +26,33 @@ class Lane(Generic[T]):
 
     __slots__ = ("_limit", "_lock", "_make", "_overhead", "batches")
 
-    def __init__(self, limit: int, overhead: int, make: Callable[[Any, int], T]) -> None:
-        """limit: how many bytes a batch may have; overhead: those of a value beside its own.
+    def __init__(self, lock: Any, limit: int, overhead: int, make: Callable[[Any, int], T]) -> None:
+        """lock: a ``threading.Lock`` that nobody holds.
 
+        limit: how many bytes a batch may have; overhead: those of a value beside its own.
         make: what :meth:`add` returns, made of a batch and the index there.
         """
         self.batches: dict[str, Any] = {}
         self._limit = limit
         self._overhead = overhead
         self._make = make
-        self.renew()
+        self.renew(lock)
 
-    def renew(self) -> None:
-        """Forget the batches, and whoever holds the lock."""
-        self._lock = Lock()
+    def renew(self, lock: Any) -> None:
+        """Forget the batches, and whoever holds the lock: another one takes its place."""
+        self._lock = lock
         self.batches.clear()
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
         """As that of a Lock."""
-        return self._lock.acquire(blocking, timeout)
+        return bool(self._lock.acquire(blocking, timeout))
 
     def release(self) -> None:
         """As that of a Lock."""
         self._lock.release()
 
     def __enter__(self) -> bool:
-        return self._lock.acquire()
+        return bool(self._lock.acquire())
 
     def __exit__(self, *_: object) -> None:
         self._lock.release()

@@ -18,7 +18,7 @@ class Batch:
 
 @pytest.fixture
 def lane(twin: ModuleType) -> Any:
-    return twin.Lane(LIMIT, OVERHEAD, lambda batch, index: (batch, index))
+    return twin.Lane(threading.Lock(), LIMIT, OVERHEAD, lambda batch, index: (batch, index))
 
 
 @pytest.fixture
@@ -89,13 +89,13 @@ def test_a_condition_can_be_made_of_it(lane: Any) -> None:
 
 def test_a_lane_made_anew_is_nobodys_and_knows_no_batch(lane: Any, batch: Batch) -> None:
     lane.acquire()
-    lane.renew()
+    lane.renew(threading.Lock())
     assert lane.batches == {}
     assert lane.acquire(blocking=False)
 
 
 def test_many_threads_lose_nothing_and_share_no_place(lane: Any, twin: ModuleType) -> None:
-    lane = twin.Lane(1 << 30, OVERHEAD, twin.Place)
+    lane = twin.Lane(threading.Lock(), 1 << 30, OVERHEAD, twin.Place)
     batch = lane.batches["t"] = Batch()
     places: list[list[Any]] = [[] for _ in range(4)]
 
