@@ -49,7 +49,7 @@ class Flusher:
         self._new_names = True
 
     def begun_anew(self) -> None:
-        """A new segment is there in place of all others; under the log's lock."""
+        """The log's one segment begins with another offset; under the log's lock."""
         self._unsynced = self._unfinished = []
         self._new_names = self._all_unsynced = True
 

@@ -16,7 +16,6 @@ from qbus.records import BatchHeader, check_crc, read_header, set_base_offset
 
 from .appender import Appender, AppendInfo
 from .config import LogConfig
-from .jumps import MAX_DELTA_AFTER_GAP
 from .runs import RunWriter
 from .state import LogState
 
@@ -144,11 +143,11 @@ def _read(batches: memoryview) -> list[BatchHeader]:
 
 def _check_offsets(header: BatchHeader, offset: int) -> None:
     base, delta, count = header.base_offset, header.last_offset_delta, header.records_count
-    if not offset <= base <= _LAST_OFFSET - MAX_DELTA_AFTER_GAP:
+    if not offset <= base <= _LAST_OFFSET - max(delta, 0):
         raise ApiError(
             ErrorCode.INVALID_RECORD, f"a batch of offset {base} cannot be at {offset} or later"
         )
-    if not (0 <= delta <= MAX_DELTA_AFTER_GAP and 0 <= count <= delta + 1):
+    if not (delta >= 0 and 0 <= count <= delta + 1):
         raise ApiError(
             ErrorCode.INVALID_RECORD, f"{count} records do not fit last offset delta {delta}"
         )

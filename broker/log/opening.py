@@ -13,7 +13,7 @@ from .epochs import LeaderEpochCache
 from .file_cache import FileCache
 from .files import PASSING, Files
 from .producers import ProducerState
-from .recovery import Recovery, find_end, find_segments, remove_segments
+from .recovery import Recovery, find_end, find_segments, name_anew, remove_segments
 from .scan import BadBatch
 from .segment import LogSegment
 from .snapshot_files import SnapshotFiles
@@ -57,6 +57,7 @@ class LogOpener:
         segments = find_segments(
             self._cache, self._directory, self._now_ms, gaps=self._config.may_have_gaps
         )
+        segments[:1] = [name_anew(self._cache, segment) for segment in segments[:1]]
         opened = OpenedLog(
             segments,
             log_start_offset,

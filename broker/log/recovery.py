@@ -9,12 +9,16 @@ crash every batch above the recovery point is checked, and the indexes of that p
 """
 
 import logging
+from collections.abc import Iterator
+from contextlib import suppress
 from itertools import pairwise
+
+from qbus.records import BatchHeader
 
 from .corruption import Corruption
 from .epochs import UNDEFINED_EPOCH, LeaderEpochCache
 from .file_cache import FileCache
-from .jumps import is_jump
+from .jumps import MAX_RELATIVE_OFFSET, is_jump, is_left_over
 from .names import (
     DELETED_SUFFIX,
     LOG_SUFFIX,
@@ -44,7 +48,7 @@ def find_segments(cache: FileCache, directory: str, now_ms: int, *, gaps: bool) 
     bases = {number[0] for number in names.values() if number and number[1] == LOG_SUFFIX}
     for name, number in names.items():
         orphan = number and number[1] != SNAPSHOT_SUFFIX and number[0] not in bases
-        if orphan or name.endswith(_LEFTOVERS):
+        if orphan or name.endswith(_LEFTOVERS) or is_left_over(name, bases):
             files.remove(f"{directory}/{name}")
     segments = []
     for base in sorted(bases):
@@ -53,6 +57,37 @@ def find_segments(cache: FileCache, directory: str, now_ms: int, *, gaps: bool) 
     for segment, following in pairwise(segments):
         segment.end = (following.base_offset, segment.size)
     return segments
+
+
+def name_anew(cache: FileCache, segment: LogSegment) -> LogSegment:
+    """Give a log's first segment the name that it got when the log began, if a crash lost that.
+
+    It shows where an index would not reach the first batch. The caller syncs. Raises OSError.
+    """
+    first = next(_headers(segment), None) if segment.gaps else None
+    if first is None or first.last_offset - segment.base_offset <= MAX_RELATIVE_OFFSET:
+        return segment
+    offset = first.base_offset
+    named = LogSegment(
+        cache,
+        segment.directory,
+        offset,
+        size=segment.size,
+        created_ms=segment.created_ms,
+        gaps=True,
+    )
+    segment.indexes.remove()
+    cache.files.rename(segment.path, named.path)
+    cache.forget(segment.path)
+    named.end = (max(segment.end_offset, offset), segment.size)
+    return named
+
+
+def _headers(segment: LogSegment) -> Iterator[BatchHeader]:
+    """Of a segment's batches, as long as they can be read."""
+    with suppress(BadBatch):
+        for placed in segment.batches_from(segment.base_offset):
+            yield placed.header
 
 
 def find_end(segment: LogSegment) -> None:
@@ -99,7 +134,7 @@ class Recovery:
             following = segments[i + 1 :]
             if following and following[0].base_offset <= self._recovery_point:
                 continue
-            bad = self._read(segment) or _gap(segment, following)
+            bad = self._read(segment) or self._gap(segment, following)
             if bad is None:
                 continue
             if self._is_corrupt(bad, segment, following):
@@ -133,6 +168,17 @@ class Recovery:
         if header.base_offset >= self._recovery_point:
             self._epochs.assign(header.partition_leader_epoch, header.base_offset)
         check_epoch(self._epochs, placed)
+
+    def _gap(self, segment: LogSegment, following: list[LogSegment]) -> BadBatch | None:
+        """What is wrong where a segment that is good in itself should meet the next one."""
+        if not following or segment.end_offset == following[0].base_offset:
+            return None
+        if is_jump(self._cache.files, segment, following[0].base_offset):
+            segment.end = (following[0].base_offset, 0)
+            return None
+        problem = f"the next segment begins with offset {following[0].base_offset}"
+        overlap = segment.end_offset > following[0].base_offset
+        return BadBatch(segment.size, segment.end_offset, problem, intact=overlap)
 
     def _is_corrupt(self, bad: BadBatch, segment: LogSegment, following: list[LogSegment]) -> bool:
         if bad.offset < self._recovery_point or bad.intact:
@@ -172,15 +218,3 @@ def check_epoch(epochs: LeaderEpochCache, placed: PlacedBatch) -> None:
             f"leader epoch is {header.partition_leader_epoch}, not {expected}",
             intact=True,
         )
-
-
-def _gap(segment: LogSegment, following: list[LogSegment]) -> BadBatch | None:
-    """What is wrong where a segment that is good in itself should meet the next one."""
-    if not following or segment.end_offset == following[0].base_offset:
-        return None
-    if is_jump(segment, following[0].base_offset):
-        segment.end = (following[0].base_offset, 0)
-        return None
-    problem = f"the next segment begins with offset {following[0].base_offset}"
-    overlap = segment.end_offset > following[0].base_offset
-    return BadBatch(segment.size, segment.end_offset, problem, intact=overlap)

@@ -4,8 +4,7 @@ import logging
 
 from .config import LogConfig
 from .flusher import Flusher
-from .jumps import MAX_RELATIVE_OFFSET
-from .recovery import remove_segments
+from .jumps import MAX_RELATIVE_OFFSET, mark_jump
 from .segment import LogSegment
 from .snapshots import encode_snapshot
 from .state import LogState
@@ -73,7 +72,10 @@ def roll(state: LogState, flusher: Flusher, now_ms: int, offset: int | None = No
     Under the log's lock. Raises OSError when the file cannot be made: nothing has changed then.
     """
     full = state.active
-    offset = full.end_offset if offset is None else offset
+    if offset is None:
+        offset = full.end_offset
+    else:
+        mark_jump(state.cache.files, full, offset)
     new = LogSegment(
         state.cache, state.directory, offset, size=0, created_ms=now_ms, gaps=full.gaps
     )
@@ -92,15 +94,17 @@ def roll(state: LogState, flusher: Flusher, now_ms: int, offset: int | None = No
 def begin_at(state: LogState, flusher: Flusher, offset: int) -> LogSegment:
     """Let a log that never had anything start with ``offset``; under its lock.
 
-    The new segment is there before the old one goes, and nothing is acknowledged before both are
-    stable: a crash that leaves both lets the log start anew. Raises OSError.
+    Its one segment, which is empty, gets another name. Should a crash lose that, the segment still
+    holds what is written to it, behind a gap. Raises OSError.
     """
     empty = state.active
+    empty.indexes.remove()
     new = LogSegment(
         state.cache, state.directory, offset, size=0, created_ms=empty.created_ms, gaps=empty.gaps
     )
-    new.create()
-    remove_segments(state.cache, [empty])
+    state.cache.files.rename(empty.path, new.path)
+    state.cache.forget(empty.path)
+    new.hold_open()
     flusher.begun_anew()
     state.segments = [new]
     state.log_start_offset = offset

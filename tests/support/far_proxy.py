@@ -166,10 +166,10 @@ class Way:
         try:
             await asyncio.wait(parts, return_when=asyncio.FIRST_COMPLETED)
         finally:
+            server.transport.abort()
             for part in parts:
                 part.cancel()
             await asyncio.gather(*parts, return_exceptions=True)
-            server.transport.abort()
 
     async def _take(
         self, reader: asyncio.StreamReader, queue: asyncio.Queue[tuple[float, bytes]], change: Any
