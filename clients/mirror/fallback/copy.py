@@ -85,6 +85,11 @@ class Copy:
             delivered += count
         return delivered
 
+    def reached(self, position: int) -> None:
+        """All up to ``position`` was sent: what nothing was sent of, as markers, needs no copy."""
+        if not self._sent and not self.is_stopped:
+            self.acknowledged = max(self.acknowledged, position)
+
     def status(self, now_ms: int) -> PartitionStatus:
         """How it is."""
         missing = self.source_end - self.acknowledged if self.acknowledged >= 0 else 0

@@ -6,13 +6,16 @@ link is; where a partition goes on is what its last record at the target says.
 
 import asyncio
 import logging
+from collections.abc import Iterable
 from contextlib import suppress
 
 from qbus.clock import SystemClock
-from qbus.errors import QbusError
+from qbus.errors import ApiError, QbusError
 
 from ...admin import Admin
 from ...cluster import Cluster
+from ...errors import PartialFailure
+from ...offsets import list_offsets
 from ...types import EARLIEST, LATEST, OffsetAndMetadata, PartitionRecords, TopicPartition
 from ..config import LinkConfig
 from ..status import LinkStatus
@@ -105,10 +108,21 @@ class Reproduction:
     async def _look(self) -> None:
         """See how long the logs of the source are, and commit how far the target is."""
         copies = {where: copy for where, copy in self._copies.items() if not copy.is_stopped}
-        ends = await self._admin.list_offsets(dict.fromkeys(copies, LATEST))
-        for where, found in ends.items():
-            copies[where].source_end = max(copies[where].source_end, found.offset)
+        for where, end in (await self._ends(copies)).items():
+            copies[where].source_end = max(copies[where].source_end, end)
+            copies[where].reached(self._clients.consumer.position(*where) or 0)
         await self._commit()
+
+    async def _ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Where partitions of the source end, of those whose leaders tell it soon."""
+        wanted = dict.fromkeys(partitions, LATEST)
+        try:
+            found = await list_offsets(self._source, wanted, _LOOK_S, committed=True)
+        except PartialFailure as failure:
+            found = dict(failure.results)
+        except ApiError:
+            return {}
+        return {where: at.offset for where, at in found.items()}
 
     async def _send(self, found: PartitionRecords) -> None:
         where = TopicPartition(found.topic, found.partition)
@@ -143,8 +157,13 @@ class Reproduction:
             for where, offset in offsets.items()
             if offset >= 0 and self._committed.get(where) != offset
         }
-        if news:
+        if not news:
+            return
+        try:
             await self._clients.consumer.commit(news)
+        except ApiError as error:  # a rebalance goes on, say: the next time
+            _log.debug("link %s: not committed: %s", self._config.name, error)
+        else:
             self._committed |= {where: at.offset for where, at in news.items()}
 
     async def _assigned(self, partitions: list[TopicPartition]) -> None:

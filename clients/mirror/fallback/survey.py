@@ -4,6 +4,7 @@ from qbus.errors import ApiError
 
 from ...admin import Admin
 from ...cluster import Cluster
+from ...offsets import list_offsets
 from ...outcomes import each
 from ...types import EARLIEST, LATEST, TopicPartition
 from ..config import LinkConfig
@@ -28,8 +29,8 @@ async def survey_reproduced(
         for index in range(found.partitions)
     }
     admin = Admin.over(source)
-    starts = await admin.list_offsets(dict.fromkeys(copies, EARLIEST))
-    ends = await admin.list_offsets(dict.fromkeys(copies, LATEST))
+    starts = await list_offsets(source, dict.fromkeys(copies, EARLIEST))
+    ends = await list_offsets(source, dict.fromkeys(copies, LATEST), committed=True)
     committed = await admin.committed_offsets(config.group, copies)
 
     async def look(where: TopicPartition) -> PartitionStatus:

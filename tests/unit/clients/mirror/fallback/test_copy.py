@@ -78,6 +78,18 @@ def test_it_is_as_far_as_everything_before_was_delivered(copy: Copy) -> None:
     assert status.state is PartitionState.CURRENT
 
 
+def test_markers_behind_the_last_record_need_no_copy(copy: Copy) -> None:
+    copy.place(NOTHING, None, 0, 42)
+    sent = Sent()
+    copy.sent(sent, 40, 40, 1_000)
+    copy.reached(42)
+    assert copy.acknowledged == 0
+    sent.is_done = True
+    copy.settle()
+    copy.reached(42)
+    assert copy.status(0).state is PartitionState.CURRENT
+
+
 def test_what_cannot_be_delivered_is_raised_and_the_place_stays(copy: Copy) -> None:
     copy.place(NOTHING, None, 0, 100)
     lost = Sent()
