@@ -32,7 +32,7 @@ _REAL_PROCESSES = {"cluster", "compat", "crash", "integration", "sdk", "spark"}
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if _REAL_PROCESSES.intersection(item.path.relative_to(_TESTS).parts):
+        if item.path.relative_to(_TESTS).parts[0] in _REAL_PROCESSES:
             item.add_marker(pytest.mark.flaky(reruns=1))
 
 
