@@ -100,6 +100,39 @@ async def test_records_are_produced_once_over_a_kill_a_restart_and_growth(
     ]
 
 
+@pytest.mark.nightly
+async def test_processes_share_partitions_and_take_over_those_of_one_that_dies(
+    source: BrokerProcess, server: Server, tmp_path: Path
+) -> None:
+    await create(source, "shared", partitions=4)
+    one, two = (mirror(source, server.process, tmp_path, "shared") for _ in range(2))
+
+    async def write_everywhere() -> None:
+        for index in range(4):
+            await write(source, "shared", [b"v%d" % n for n in range(250)], index)
+
+    async def ends() -> list[int]:
+        return [await end_of(server.process, "a.shared", index) for index in range(4)]
+
+    with two, one:
+        for process in (one, two):
+            wait_until(lambda one=process: one.metric("partitions") == 2, "each has its half")  # type: ignore[misc]
+        await write_everywhere()
+        await until(ends, [250] * 4)
+        one.kill()
+        await write_everywhere()
+        await until(ends, [500] * 4)
+        one.start()
+        wait_until(lambda: one.metric("partitions") == 2, "it has its half again")
+        await write_everywhere()
+        await until(ends, [750] * 4)
+    for index in range(4):
+        found = await read(server.process, "a.shared", index)
+        assert [dict(copy.headers)["qbus-offset"] for copy in found] == [
+            b"%d" % offset for offset in range(750)
+        ]
+
+
 async def test_a_topic_that_is_no_copy_and_a_source_that_lost_data_are_left_alone(
     source: BrokerProcess, server: Server, tmp_path: Path
 ) -> None:
