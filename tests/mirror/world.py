@@ -2,11 +2,13 @@
 
 import random
 import time
+from collections import Counter
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Self
 
+from qbus import Consumer, everywhere
 from tests.support.far_proxy import Way, Ways
 from tests.support.mirror_command import MirrorCommand
 from tests.support.waiting import wait_until
@@ -169,10 +171,30 @@ class World:
         wait_for_topics(self.idcs.values(), self._expected())
         for source, target in self._pairs():
             judge(self.idcs[source], self.idcs[target], self.writers[source].acknowledged)
+        for idc in self.idcs.values():
+            self._read_everywhere(idc)
         names = [set(one) for one in self._expected()]
         assert [topics(idc) for idc in self.idcs.values()] == names
         replicas_agree(self.idcs["a"], names[0])
         wait_until(self._is_carried, "the group's offsets", 60, 0.5)
+
+    def _read_everywhere(self, idc: Idc) -> None:
+        """One subscription gives the records of all IDCs."""
+        expected = {
+            TOPIC if name == idc.name else f"{name}.{TOPIC}": writer.acknowledged
+            for name, writer in self.writers.items()
+        }
+        found: Counter[str] = Counter()
+        with Consumer(idc.bootstrap, offset_reset="earliest") as consumer:
+            consumer.subscribe(everywhere(TOPIC))
+
+            def are_all_read() -> bool:
+                for records in consumer.poll(0.5):
+                    found[records.topic] += len(records)
+                return found.total() >= sum(expected.values())
+
+            wait_until(are_all_read, f"the records of all IDCs in {idc.name}", 120, 0)
+        assert found == expected
 
     def _is_carried(self) -> bool:
         return all(committed(self.idcs["a"], self.idcs[target]) for target in "bc")
