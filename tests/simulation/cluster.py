@@ -97,10 +97,17 @@ class Simulation:
         self.world.later(delay, node.begin)
 
     def _may_lose_power(self, node: Node) -> bool:
-        """Without stable storage, records survive in memory: not all of it may be lost at once."""
+        """Without stable storage, records survive in memory: not all of it may be lost at once.
+
+        A leader that has asked to go on without the others may be alone before it is noticed.
+        """
         if self.rules.is_durable:
             return True
-        holders = {*self.store.state.isr, *self.store.state.elr} - {node.id}
+        state = self.store.state
+        holders = {*state.isr, *state.elr} - {node.id}
+        if node.leading is not None and node.leading.proposed is not None:
+            on_its_way = node.leading.proposed.state
+            holders &= {*on_its_way.isr, *on_its_way.elr}
         return self._amnesiac is None and bool(holders)
 
     def _pause(self, node: Node) -> None:
