@@ -3,10 +3,14 @@
 import os
 import shutil
 import sys
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING
+
+from qbus.local_cluster.spark import linked_home
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -42,21 +46,48 @@ def spark_session(master: str = "local[2,3]", **settings: str) -> "Iterator[Spar
     """
     from pyspark.sql import SparkSession
 
-    # Python workers are of the same environment as the test, wherever they are started.
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    # As installed, with compiled bytecode: Spark waits for a worker's start for 10 s, not longer.
-    os.environ["PYTHONDONTWRITEBYTECODE"] = ""
-    builder = SparkSession.builder.master(master).appName("qbus tests")
-    chosen = {name.replace("__", "."): value for name, value in settings.items()}
-    for name, value in {**SETTINGS, **chosen}.items():
-        builder = builder.config(name, value)
-    session = builder.getOrCreate()
-    session.sparkContext.setLogLevel("ERROR")
-    try:
-        yield session
-    finally:
-        session.stop()
-        _end_jvm()
+    with _quick_python_workers():
+        builder = SparkSession.builder.master(master).appName("qbus tests")
+        chosen = {name.replace("__", "."): value for name, value in settings.items()}
+        for name, value in {**SETTINGS, **chosen}.items():
+            builder = builder.config(name, value)
+        session = builder.getOrCreate()
+        session.sparkContext.setLogLevel("ERROR")
+        try:
+            yield session
+        finally:
+            session.stop()
+            _end_jvm()
+
+
+@contextmanager
+def _quick_python_workers() -> Iterator[None]:
+    """Have Spark start its Python workers as quickly as it goes: it waits for them for 10 s."""
+    import pyspark
+
+    with tempfile.TemporaryDirectory(prefix="spark-home-") as home:
+        chosen = {
+            "SPARK_HOME": str(linked_home(Path(pyspark.__path__[0]), Path(home))),
+            # The same environment as the test's, wherever they are started.
+            "PYSPARK_PYTHON": sys.executable,
+            "PYSPARK_DRIVER_PYTHON": sys.executable,
+            # As installed, with compiled bytecode, whatever the tests run under.
+            "PYTHONDONTWRITEBYTECODE": "",
+        }
+        before = {name: os.environ.get(name) for name in chosen}
+        _set(chosen)
+        try:
+            yield
+        finally:
+            _set(before)
+
+
+def _set(variables: Mapping[str, str | None]) -> None:
+    for name, value in variables.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
 
 
 def _end_jvm() -> None:

@@ -54,8 +54,16 @@ def test_nodes_are_known_again_by_their_directory(
         spark.worker_command(SETTINGS, 2, directory),
     ):
         # What `env` is told is gone from the command line once it has become Spark.
-        arguments = command[command.index(str(home / "bin" / "spark-class")) :]
+        arguments = command[command.index(str(directory / "home/bin/spark-class")) :]
         assert any(word.startswith(f"{directory}/") for word in arguments)
+
+
+def test_python_workers_find_no_archive_to_import_from(home: Path, tmp_path: Path) -> None:
+    (home / "python" / "lib").mkdir(parents=True)
+    for _ in range(2):
+        linked = spark.linked_home(home, tmp_path / "linked")
+        assert (linked / "jars" / "spark-core_2.13-4.3.0.jar").exists()
+        assert not (linked / "python").exists()
 
 
 def test_a_worker_has_a_port_of_its_own_and_the_master_s_address(
