@@ -69,7 +69,7 @@ async def test_records_are_produced_once_over_a_kill_a_restart_and_growth(
     running = mirror(source, server.process, tmp_path, "orders")
     with running:
         await until(lambda: end_of(server.process, "a.orders", 1), 500)
-        assert running.metric("reproducing") == 1
+        wait_until(lambda: running.metric("reproducing") == 1, "it tells what is weaker")
         await write(source, "orders", [b"w%d" % n for n in range(300)], 1)
         running.kill()
         await write(source, "orders", [b"x%d" % n for n in range(200)], 1)
