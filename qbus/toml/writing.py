@@ -15,7 +15,7 @@ def to_toml(config: Any) -> str:
     try:
         import tomli_w  # noqa: PLC0415 - a daemon that runs writes none
     except ImportError:
-        raise ConfigError("this needs tomli-w: pip install 'qbus[agent]'") from None
+        raise ConfigError("this needs tomli-w: pip install tomli-w") from None
 
     return tomli_w.dumps(to_document(config))
 

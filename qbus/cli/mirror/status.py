@@ -91,5 +91,13 @@ async def _processes(store: MetadataStore | None, link: str) -> list[Document]:
         return []
     names = [unescape(node) for node in await store.children(processes_path(link))]
     nodes = await store.get_many([status_path(link, name) for name in names])
-    found = (nodes.get(status_path(link, name)) for name in names)
-    return [json.loads(node.data) for node in found if node is not None]
+    found = ((name, nodes.get(status_path(link, name))) for name in names)
+    return [_decode(name, node.data) for name, node in found if node is not None]
+
+
+def _decode(name: str, data: bytes) -> Document:
+    try:
+        document: Document = json.loads(data)
+    except ValueError as error:
+        raise Failure(f"the status of {name} cannot be read: {error}") from error
+    return document
