@@ -62,13 +62,20 @@ class Terminal:
     def rows(self, rows: Sequence[dict[str, Any]]) -> None:
         """Results: a table, or JSON objects."""
         with self._lock:
-            if self._as_json:
-                for row in rows:
-                    click.echo(json.dumps(row, default=_text, ensure_ascii=False))
-                return
-            columns = [f"#{key}" if _is_number(rows, key) else key for key in rows[0]]
-            cells = ([_text(value) for value in row.values()] for row in rows)
-            stdout_console().print(table(*columns, rows=cells))
+            if self._live is not None:
+                self._live.stop()
+            self._print(rows)
+            if self._live is not None:
+                self._live.start(refresh=True)
+
+    def _print(self, rows: Sequence[dict[str, Any]]) -> None:
+        if self._as_json:
+            for row in rows:
+                click.echo(json.dumps(row, default=_text, ensure_ascii=False))
+            return
+        columns = [f"#{key}" if _is_number(rows, key) else key for key in rows[0]]
+        cells = ([_text(value) for value in row.values()] for row in rows)
+        stdout_console().print(table(*columns, rows=cells))
 
     def note(self, text: str) -> None:
         """A line on stderr."""

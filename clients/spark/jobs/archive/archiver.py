@@ -34,30 +34,34 @@ class Archiver:
         """
         rows = laid_out(records, self._time_zone)
         staged = self._staging.write(rows)
+        extent = staged.hulls()
+        self._check_topics({topic for topic, _ in extent})
+        left_out: Coverage = {}
         while staged.files:
-            hulls = staged.hulls()
-            self._check_topics({topic for topic, _ in hulls})
-            if known := self._known(hulls):
+            known = self._known(extent)
+            if known != left_out:
                 self._staging.discard(staged)
-                staged = self._staging.write(without(rows, known))
-                continue
-            if self._commit(staged, hulls):
+                staged, left_out = self._staging.write(without(rows, known)), known
+            elif self._commit(staged, extent, known):
                 break
         else:
             self._staging.discard(staged)
-        return sum(extent[2] for one in staged.extents.values() for extent in one.values())
+        return sum(found[2] for one in staged.extents.values() for found in one.values())
 
-    def _commit(self, staged: Staged, hulls: Coverage) -> bool:
-        """Whether the files became part of the archive; not if others committed before."""
+    def _commit(self, staged: Staged, extent: Coverage, known: Coverage) -> bool:
+        """Whether the files became part of the archive; not if others archived some of that.
+
+        extent: all offsets that the files account for, with those that are ``known``.
+        """
         files = self._staging.move(
-            staged, self._topic_ids, lambda topic, partition: hulls[topic, partition]
+            staged, self._topic_ids, lambda topic, partition: extent[topic, partition]
         )
         while True:
             try:
                 self._log.add(files)
             except Conflict:
                 self._log.reload()
-                if self._known(hulls):
+                if self._known(extent) != known:
                     return False
             else:
                 return True
