@@ -30,7 +30,11 @@ def status_tables(document: Document) -> "RenderableType":
         "#LAG SECONDS",
         rows=rows,
     )
-    parts: list[RenderableType] = [partitions if rows else "Nothing is mirrored."]
+    parts: list[RenderableType] = []
+    if rows:
+        parts.append(partitions)
+    elif all(link["error"] is None for link in links):
+        parts.append("Nothing is mirrored.")
     if processes:
         parts.append(_processes(processes))
     parts += [trouble for link in links for trouble in _troubles(link)]
