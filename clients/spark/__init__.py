@@ -5,6 +5,8 @@ Spark finds the format by itself where Qbus is installed. Needs the extra: pip i
 
 from typing import TYPE_CHECKING, Any
 
+from qbus.records.extras import MissingExtra
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -18,15 +20,25 @@ def register(spark: "SparkSession") -> None:
 
     The package must still be there to import on the driver and on the executors.
     """
-    from .datasource import QbusDataSource  # noqa: PLC0415 - pyspark is imported where it is used
-
-    spark.dataSource.register(QbusDataSource)
+    spark.dataSource.register(_data_source())
 
 
 def __getattr__(name: str) -> Any:
-    """Import the source when it is asked for: options can be read without pyspark."""
+    """Import the source when it is asked for: options can be read without pyspark.
+
+    Raises :class:`~qbus.records.extras.MissingExtra` where pyspark is not installed.
+    """
     if name != "QbusDataSource":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from .datasource import QbusDataSource  # noqa: PLC0415 - see above
+    return _data_source()
 
+
+def _data_source() -> "type[QbusDataSource]":
+    try:
+        from .datasource import QbusDataSource  # noqa: PLC0415 - pyspark, which not all have
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "pyspark":
+            raise
+        message = "Spark needs pyspark 4.2 or newer: pip install qbus[spark]"
+        raise MissingExtra(message, name=error.name) from error
     return QbusDataSource

@@ -103,6 +103,16 @@ def test_nothing_but_qbus_is_put_beside_other_packages(environment: Path) -> Non
     }
 
 
+def test_spark_finds_its_module_which_never_fails_to_import(environment: Path) -> None:
+    code = """if True:
+        from pkgutil import iter_modules
+        print("pyspark_qbus" in [module.name for module in iter_modules()])
+        import pyspark_qbus
+        print(hasattr(pyspark_qbus, "DefaultSource"))
+    """
+    assert python(environment, code).split() == ["True", "False"]
+
+
 def test_without_a_compiler_the_codec_is_plain_python(environment: Path) -> None:
     assert python(environment, "from qbus.records import CODEC; print(CODEC)") == "python"
     assert "python" in done(environment / "bin" / "qbus", "version", cwd=environment)
@@ -130,6 +140,7 @@ def test_a_record_goes_through_an_installed_broker(environment: Path, tmp_path: 
         ("arrow", "Consumer('127.0.0.1:9').poll_arrow(0)"),
         ("arrow", "Producer('127.0.0.1:9').send_arrow('topic', None)"),
         ("zookeeper", "Admin('zk://127.0.0.1:9/qbus').list_topics()"),
+        ("spark", "from qbus.clients.spark import QbusDataSource"),
     ],
 )
 def test_what_needs_an_extra_names_it(environment: Path, extra: str, use: str) -> None:
