@@ -25,6 +25,7 @@ from .controller import (
     register_broker,
     unregister_broker,
 )
+from .controller.mirror_configs import FORMER_SOURCE
 from .full_disks import FullDisks
 from .group import GroupCoordinator
 from .log import LogConfig, LogManager
@@ -261,7 +262,8 @@ class Broker:
 
     def _log_config(self, name: str) -> LogConfig:
         topic = self.metadata.topics.get(name)
-        settings = (
-            TopicConfig(self.config, {}) if topic is None else self.metadata.topic_config(topic)
-        )
+        if topic is None:  # its offsets may have gaps, for all that is known
+            settings = TopicConfig(self.config, {FORMER_SOURCE: "unknown"})
+        else:
+            settings = self.metadata.topic_config(topic)
         return log_config(settings, self.config)

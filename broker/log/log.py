@@ -204,8 +204,7 @@ class Log:
 
     def update_config(self, config: LogConfig) -> None:
         """Work by other settings from now on."""
-        self._state.config = config
-        self._state.producers.limit = config.max_producers
+        self._state.configure(config)
 
     # Reading
 

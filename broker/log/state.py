@@ -68,6 +68,14 @@ class LogState:
         self.corruption: Corruption | None = None
         self.on_corruption: Callable[[Corruption], None] | None = None
 
+    def configure(self, config: LogConfig) -> None:
+        """Work by other settings. That a log may have gaps is never taken back."""
+        self.config = config
+        self.producers.limit = config.max_producers
+        if config.may_have_gaps:
+            for segment in self.segments:
+                segment.gaps = True
+
     @property
     def active(self) -> LogSegment:
         """The segment that is appended to."""

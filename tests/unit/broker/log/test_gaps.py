@@ -247,6 +247,13 @@ class TestAfterwards:
         assert log.append(again, EPOCH).duplicate
 
 
+def test_a_log_may_learn_late_that_it_is_a_mirrors(open_log: OpenLog) -> None:
+    log = open_log()
+    log.update_config(LogConfig(qbus_mirror_source="a"))
+    put(log, placed(0), placed(10))
+    assert spans(log) == [(0, 0), (10, 10)]
+
+
 def test_logs_of_other_topics_have_no_gaps(mirror: Mirror, open_log: OpenLog) -> None:
     put(mirror(), placed(0), placed(10))
     assert "begins with offset 10, not 1" in open_log().corruptions[0].problem
