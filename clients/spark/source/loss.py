@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from ...types import TopicPartition
-from .offsets import Marks, Offsets
+from .offsets import Offsets
 from .ranges import OffsetRange
 
 
@@ -139,6 +139,3 @@ def _gone(partition: TopicPartition, at: int) -> str:
 
 def _name(partition: TopicPartition) -> str:
     return f"{partition.topic}-{partition.partition}"
-
-
-__all__ = ["Log", "Logs", "Marks", "Onward", "fixed_range", "go_on", "ranges", "up_to"]

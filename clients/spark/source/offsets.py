@@ -23,6 +23,7 @@ _RESERVED = "#"
 _IDS, _QUERY, _BEGIN = "#ids", "#query", "#begin"
 
 Marks = Mapping[TopicPartition, int]
+"""An offset in each of some partitions."""
 
 
 @dataclass(frozen=True)

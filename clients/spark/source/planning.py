@@ -1,14 +1,13 @@
 """How much a micro-batch reads, and how that is split among tasks. Pure."""
 
 import heapq
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 
 from ...types import TopicPartition
+from .offsets import Marks
 from .ranges import OffsetRange
-
-Marks = Mapping[TopicPartition, int]
 
 
 def backlog(begin: Marks, end: Marks) -> dict[TopicPartition, int]:
