@@ -43,14 +43,17 @@ def is_acknowledging(state: PartitionStateNode, wanted: Policy) -> bool:
 
 
 def with_isr(state: PartitionStateNode, isr: tuple[int, ...], wanted: Policy) -> PartitionStateNode:
-    """The same leader, with ``isr`` in sync; who left them stays eligible, or does not."""
+    """The same leader, with ``isr`` in sync; who left them stays eligible, or does not.
+
+    For the leader alone: where replicas acknowledge from memory, only it may write anybody off.
+    """
     last_in_sync = NO_LEADER if isr else state.last_in_sync
     return state._replace(isr=isr, elr=_eligible(state, isr, wanted), last_in_sync=last_in_sync)
 
 
 def without(state: PartitionStateNode, replica: int, wanted: Policy) -> PartitionStateNode:
     """``replica`` has failed, with all that it holds: it neither leads nor is in sync."""
-    changed = with_isr(state, tuple(one for one in state.isr if one != replica), wanted)
+    changed = _shrunk(state, tuple(one for one in state.isr if one != replica), wanted)
     return _without_leader(changed) if state.leader == replica else changed
 
 
@@ -98,10 +101,10 @@ def elect(
         elected = _without_leader(state)
     elif leader in state.isr:
         isr = tuple(one for one in state.isr if one in live)
-        elected = with_isr(state, isr, wanted)._replace(leader=leader)
+        elected = _shrunk(state, isr, wanted)._replace(leader=leader)
         elected = elected._replace(leader_epoch=state.leader_epoch + 1)
     elif leader in state.elr:
-        elected = with_isr(state, (leader,), wanted)
+        elected = _shrunk(state, (leader,), wanted)
         elected = elected._replace(leader=leader, leader_epoch=state.leader_epoch + 1)
     else:
         elected = PartitionStateNode(leader, state.leader_epoch + 1, (leader,), controller_epoch)
@@ -146,6 +149,15 @@ def _without_leader(state: PartitionStateNode) -> PartitionStateNode:
     if state.leader == NO_LEADER:
         return state
     return state._replace(leader=NO_LEADER, leader_epoch=state.leader_epoch + 1)
+
+
+def _shrunk(state: PartitionStateNode, isr: tuple[int, ...], wanted: Policy) -> PartitionStateNode:
+    """What others than the leader make of it: see ``Policy.is_durable``."""
+    changed = with_isr(state, isr, wanted)
+    if wanted.is_durable:
+        return changed
+    eligible = dict.fromkeys((*state.isr, *state.elr))
+    return changed._replace(elr=tuple(one for one in eligible if one not in isr))
 
 
 def _eligible(state: PartitionStateNode, isr: tuple[int, ...], wanted: Policy) -> tuple[int, ...]:

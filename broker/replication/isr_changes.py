@@ -10,13 +10,13 @@ until what the store has says how it came out.
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from qbus.clock import Clock
 from qbus.errors import ApiError
 from qbus.metadata import MetadataStore, StoreError
 
-from ..metadata_image import Topic
+from ..metadata_image import Event, Topic
 from .isr_writing import Change, write
 from .metadata import Metadata
 from .partition import Partition
@@ -84,6 +84,13 @@ class IsrChanges:
         if followers.propose(now, self._max_lag_s, self._metadata.is_live) is not None:
             self._open[partition] = None
             self._wanted.set()
+
+    def follow(self, _: Sequence[Event]) -> None:
+        """Others may have changed who is in sync: write off at once who has to be."""
+        for partition in self._partitions:
+            followers = partition.followers
+            if followers is not None and followers.state.elr:
+                self.propose(partition)
 
     def look(self) -> None:
         """Look who became too slow, or what else is due."""

@@ -88,6 +88,7 @@ class ReplicaManager:
         self._store.on_state(self._on_store_state)
         await self._hosting.start()
         self._upkeep.start()
+        self._metadata.subscribe(self.isr_changes.follow)  # when the partitions know of it
         self.isr_changes.start()
         self._show()
 

@@ -36,7 +36,7 @@ class Simulation:
             )
         self.store.on_change = self._tell
         self._values = count()
-        self._amnesiac: int | None = None  # who lost what it had, and is not in sync again
+        self._amnesiac: int | None = None  # who may have lost what it had, and is not back in sync
         self._is_known = False
 
     def run(self) -> Checks:
@@ -88,10 +88,9 @@ class Simulation:
             return
         node.crash()
         if self.world.random.random() < 0.5 and self._may_lose_power(node):
-            before = node.disk.end
             node.lost_power = True
             node.disk.power_cut(self.world.random)
-            if node.disk.end < before and not self.rules.is_durable:
+            if not self.rules.is_durable:  # even if nothing is gone: nobody can know that
                 self._amnesiac, self._is_known = node.id, False
         delay = self.world.random.choice([0.01, 0.5, 5.0])
         self.world.later(delay, node.begin)

@@ -51,6 +51,15 @@ def test_fewer_needed_is_not_enough_until_it_is_written_down() -> None:
     assert is_acknowledging(with_isr(lone, lone.isr, Policy(1)), Policy(1))
 
 
+def test_in_memory_nobody_but_the_leader_writes_off_who_is_eligible() -> None:
+    """A leader that is elected may have lost its power, and what it held, before anybody knows."""
+    memory, at_present = Policy(1, is_durable=False), state(1, (1, 2), (3,))
+    assert elect(at_present, REPLICAS, {2}, 1, wanted=memory).elr == (1, 3)
+    assert elect(state(NO_LEADER, (), (2, 3)), REPLICAS, {2}, 1, wanted=memory).elr == (3,)
+    assert without(at_present, 2, memory).elr == (2, 3)
+    assert forgetting(state(1, (1,), (2, 3)), 2, memory).elr == (3,)
+
+
 def test_in_memory_the_leader_first_says_that_it_goes_on_without() -> None:
     memory = Policy(1, is_durable=False)
     left = with_isr(state(1, (1, 2)), (1,), memory)

@@ -222,3 +222,13 @@ class TestRefusals:
         plane.replicas.isr_changes.retry()
         plane.replicas.isr_changes.look()
         assert len(await written(plane, 1)) == 1
+
+
+class TestWritingOff:
+    async def test_who_is_still_eligible_is_written_off_at_once(self, plane: DataPlane) -> None:
+        """The controller only took it out of sync, and until then nothing is acknowledged."""
+        await lead(plane)
+        await put(plane, state((NODE, OTHER), version=1, elr=(THIRD,)))
+        await written(plane, 1)
+        ((path, after, version),) = plane.store.states()
+        assert (path, after.isr, after.elr, version) == (STATE, (NODE, OTHER), (), 1)
