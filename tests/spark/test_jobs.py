@@ -128,7 +128,8 @@ def naive(time: datetime) -> datetime:
 
 def slides(window: int, slide: int) -> Iterator[tuple[datetime, dict[str, list[Hit]]]]:
     """Sliding windows, in minutes, with the lines of each client."""
-    at = min(hit.time for hit in HITS).replace(second=0)
+    first = int(min(hit.time for hit in HITS).timestamp())
+    at = datetime.fromtimestamp(first - first % (60 * slide), UTC)
     while at <= max(hit.time for hit in HITS) + timedelta(minutes=window):
         clients = defaultdict(list)
         for hit in HITS:
