@@ -118,6 +118,7 @@ def run(copying: Copying, seed: int, count: int | None = None) -> None:
     assert copying.driver.starts > 1
 
 
+@pytest.mark.nightly
 def test_each_fault_once(copying: Copying) -> None:
     run(copying, random.randrange(1 << 32))
 
