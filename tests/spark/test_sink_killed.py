@@ -14,20 +14,19 @@ from tests.support.waiting import wait_until
 from .driver import Driver
 from .test_sink import values
 
-pytestmark = [pytest.mark.nightly, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.nightly, pytest.mark.timeout(1800)]
 
 _KILLS = 4
-_LONG = 300.0
+_LONG = 600.0
 
 
 def test_a_driver_that_is_killed_while_it_publishes(
-    broker: BrokerProcess, admin: Admin, producer: Producer, tmp_path: Path
+    broker: BrokerProcess, admin: Admin, producer: Producer, topic: str, tmp_path: Path
 ) -> None:
     if reason := spark_session.missing():
         pytest.skip(reason)
-    source, out = "killed-source", "killed-out"
-    for topic in (source, out):
-        admin.create_topic(topic, partitions=2)
+    source, out = topic, f"{topic}-copy"
+    admin.create_topic(out, partitions=2)
     ends = {TopicPartition(out, index): LATEST for index in range(2)}
 
     def arrived() -> int:
