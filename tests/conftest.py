@@ -27,7 +27,7 @@ def pytest_runtest_makereport(
 
 # A machine may stall for longer than a real process is given: such a test gets a second chance,
 # which the summary shows as a rerun. What computes the same every time gets none.
-_REAL_PROCESSES = {"cluster", "compat", "crash", "integration", "sdk", "spark"}
+_REAL_PROCESSES = {"cluster", "compat", "crash", "integration", "mirror", "sdk", "spark"}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
