@@ -28,7 +28,9 @@ def emit(
         click.echo(json_line(document))
         return
     renderable = present(document)
-    if renderable is not None:
+    if isinstance(renderable, str):  # as it is: what is copied from a terminal has to be whole
+        click.echo(renderable)
+    elif renderable is not None:
         stdout_console().print(renderable)
 
 

@@ -17,12 +17,14 @@ from tests.sdk.ledger import by_partition
 from tests.sdk.reading import read_topic
 
 KINDS = ("Producer", "Consumer", "Admin")
+_OF_ONE_FACE = {"over"}
+"""What makes a client of connections that are shared in one event loop."""
 
 
 def public(face: object, kind: str) -> dict[str, inspect.Signature | None]:
     """The public names of a client, with the parameters of those that are called."""
     cls = getattr(face, kind)
-    names = [name for name in dir(cls) if not name.startswith("_")]
+    names = [name for name in dir(cls) if not name.startswith("_") and name not in _OF_ONE_FACE]
     return {
         name: _parameters(getattr(cls, name)) if callable(getattr(cls, name)) else None
         for name in names

@@ -31,7 +31,6 @@ def test_people_get_what_is_made_of_the_same_document(capsys: pytest.CaptureFixt
 def test_a_table_that_is_piped_is_never_cut(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delenv("COLUMNS", raising=False)
     wide = "x" * 500
     emit(None, lambda _: table("name", "#count", rows=[(wide, 5), ("y", None)]), as_json=False)
     header, first, second = capsys.readouterr().out.splitlines()
