@@ -74,6 +74,7 @@ async def test_two_processes_follow_one_configuration_and_tell_of_themselves(
         assert (await put(good.replace('"told"', '"told", "untold"')))[0] == 0
         await until(lambda: end_of(target, "a.untold", 1), 10)
         await until(processes, {"one": 1, "two": 1})
-    await until(processes, {})
+    nobody: dict[str, int] = {}
+    await until(processes, nobody)
     code, stdout, _ = await command("config", "get", "to-b", *place)
     assert 'topics = ["told", "untold"]' in stdout
