@@ -9,7 +9,6 @@ import asyncio
 import threading
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from itertools import accumulate, repeat
 from operator import add
 from typing import cast
@@ -91,10 +90,8 @@ class Accumulator:
         with self.lock:
             fixed = self.router.fixed(topic, key, value, partition, broker)
             batch, is_new = self._room(topic, fixed, size)
-            delivery = Delivery(batch, batch.add(value, key, headers, timestamp))
+            delivery = Delivery(batch, batch.add(value, key, headers, timestamp, on_delivery))
             self._grow(batch, size)
-            if on_delivery is not None:  # before the batch can go, so that the loop calls it
-                delivery.add_done_callback(on_delivery)
         if is_new:
             self.on_work()
         return delivery
@@ -152,6 +149,8 @@ class Accumulator:
 
     def replace(self, batch: Batch, halves: Sequence[Batch]) -> None:
         """A batch was split."""
+        for index, callback in _callbacks(batch):
+            Delivery(batch, index).add_done_callback(callback)
         with self.lock:
             self._grow(batch, 0)
             self.unsettled.discard(batch)
@@ -221,16 +220,17 @@ class Accumulator:
         return opened, is_new
 
     def _begin(self, queue: PartitionQueue, batch: Batch) -> None:
-        if self._options.on_delivery is not None:
-            batch.on_settled = self._report
+        batch.on_settled = self._report
         self.active[queue.partition] = queue
         self.unsettled.add(batch)
         self.begun += 1
 
     def _report(self, batch: Batch) -> None:
-        assert self._options.on_delivery is not None
-        for index in range(batch.count):
-            call(partial(self._options.on_delivery, Delivery(batch, index)))
+        for index, callback in _callbacks(batch):
+            call(callback, Delivery(batch, index))
+        if self._options.on_delivery is not None:
+            for index in range(batch.count):
+                call(self._options.on_delivery, Delivery(batch, index))
 
     def _grow(self, batch: Batch, size: int) -> None:
         batch.size += size
@@ -243,6 +243,12 @@ class Accumulator:
     def _check(self) -> None:
         if self.failure is not None:
             raise self.failure
+
+
+def _callbacks(batch: Batch) -> Iterator[tuple[int, OnDelivery]]:
+    """Whom to tell of which record, each only once."""
+    callbacks, batch.callbacks = batch.callbacks, []
+    return ((index, told) for index, told in enumerate(callbacks) if told is not None)
 
 
 def _sizes(

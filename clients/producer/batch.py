@@ -5,11 +5,13 @@ import logging
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple, ParamSpec
 
 from qbus.records import Compression
 
 from ..types import TopicPartition
+
+P = ParamSpec("P")
 
 log = logging.getLogger(__name__)
 
@@ -55,6 +57,7 @@ class Batch(ABC):
     Any thread may ask or wait; one at a time may add, and only the loop's thread settles or splits.
 
     size: about how many bytes it takes, of which the buffer knows ``counted``.
+    callbacks: whom to tell of each record once all is settled, or None; those at the end may lack.
     is_movable: any other partition would do as well.
     is_quick: it takes records that are but a value.
     was_sent: it may be stored, whatever was heard of it.
@@ -66,6 +69,7 @@ class Batch(ABC):
         "_loop",
         "_waiting",
         "attempts",
+        "callbacks",
         "counted",
         "created_at",
         "encoded",
@@ -98,6 +102,7 @@ class Batch(ABC):
         self.size = 0
         self.counted = 0
         self.attempts = 0
+        self.callbacks: list[Callable[[Any], object] | None] = []
         self.is_movable = False
         self.is_quick = False
         self.is_given_up = False
@@ -233,9 +238,9 @@ class Batch(ABC):
         self.encoded = None
 
 
-def call(notify: Callable[[], object]) -> None:
+def call(notify: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> None:
     """Call what a user gave; an error of it goes to the log, and nowhere else."""
     try:
-        notify()
+        notify(*args, **kwargs)
     except Exception:
         log.exception("a callback of a delivery failed")

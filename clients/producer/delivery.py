@@ -5,14 +5,14 @@ from collections.abc import Callable, Sequence
 from qbus.records.codec import Place
 
 from ..types import BatchMetadata, RecordMetadata
-from .batch import Batch, Countdown
+from .batch import Batch, Countdown, Stored
 from .handle import Handle
 
 
 class Delivery(Handle[RecordMetadata], Place):
     """The delivery of one record: ``await`` it, or ask for its ``result``.
 
-    Nothing but its place: what became of it is known to its batch.
+    Nothing but its place: what became of it is known to its batch. Two of one record are equal.
     """
 
     __slots__ = ()
@@ -22,6 +22,20 @@ class Delivery(Handle[RecordMetadata], Place):
     def done(self) -> bool:
         """Whether the record is delivered or has failed."""
         return self._batch.leaf(self._index)[0].outcome is not None
+
+    def exception(self, timeout: float | None = None) -> Exception | None:
+        """What kept it from being delivered, if anything did; waits and raises as ``result``."""
+        if isinstance(self._batch.outcome, Stored):
+            return None
+        return super().exception(timeout)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Delivery):
+            return NotImplemented
+        return self._batch is other._batch and self._index == other._index
+
+    def __hash__(self) -> int:
+        return hash((id(self._batch), self._index))
 
     @property
     def topic(self) -> str:

@@ -1,7 +1,7 @@
 """Batches of records that come one by one or in lists: a list for each part of a record."""
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import repeat
 from typing import Any
 
@@ -48,10 +48,14 @@ class ListBatch(Batch):
         key: Buffer | None = None,
         headers: Headers | None = None,
         timestamp: int | None = None,
+        callback: Callable[[Any], object] | None = None,
     ) -> int:
         """Add one record; its index."""
         index = len(self.values)
         self.values.append(value)
+        if callback is not None:
+            self.callbacks += [None] * (index - len(self.callbacks))
+            self.callbacks.append(callback)
         if key is None and not headers and timestamp is None and self.is_quick:
             return index
         self.is_quick = False

@@ -152,9 +152,8 @@ class Producer:
             and partition is None
             and timestamp is None
             and broker is None
-            and on_delivery is None
         ):
-            delivery = self._accumulator.add_value(topic, value)
+            delivery = self._accumulator.add_value(topic, value, on_delivery)
             if delivery is not None:
                 return delivery
         check_item(key, value, headers, timestamp)

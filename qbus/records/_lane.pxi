@@ -52,9 +52,9 @@ cdef class Lane:
     def __exit__(self, *_):
         self.release()
 
-    def add(self, topic, value):
+    def add(self, topic, value, callback=None):
         cdef Py_ssize_t size, index
-        cdef list values
+        cdef list values, callbacks
         if self._is_shut or type(topic) is not str or type(value) is not bytes:
             return None
         batch = self.batches.get(topic)
@@ -67,4 +67,9 @@ cdef class Lane:
         batch.size = size
         index = len(values)
         values.append(value)
+        if callback is not None:
+            callbacks = batch.callbacks
+            if len(callbacks) < index:
+                callbacks += [None] * (index - len(callbacks))
+            callbacks.append(callback)
         return self._make(batch, index)

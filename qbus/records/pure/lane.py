@@ -21,7 +21,8 @@ class Lane(Generic[T]):
 
     ``batches``: by topic those that take values, if their ``is_quick`` says so; their ``size`` is
     about how many bytes they have, ``values`` a list. Whoever does anything else with such a batch
-    holds the lock.
+    holds the lock. ``callbacks`` has what to call for those values for which there is something,
+    and None for those before them for which there is not.
     """
 
     __slots__ = ("_limit", "_lock", "_make", "_overhead", "batches")
@@ -57,7 +58,9 @@ class Lane(Generic[T]):
     def __exit__(self, *_: object) -> None:
         self._lock.release()
 
-    def add(self, topic: str, value: object) -> T | None:
+    def add(
+        self, topic: str, value: object, callback: Callable[[T], object] | None = None
+    ) -> T | None:
         """Add a value to the batch of its topic.
 
         None if there is no such batch, or no room, or if it is no bytes: there is the long way.
@@ -75,4 +78,8 @@ class Lane(Generic[T]):
             values = batch.values
             index = len(values)
             values.append(value)
+            if callback is not None:
+                callbacks = batch.callbacks
+                callbacks += [None] * (index - len(callbacks))
+                callbacks.append(callback)
         return self._make(batch, index)

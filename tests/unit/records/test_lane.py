@@ -14,6 +14,7 @@ class Batch:
         self.is_quick = True
         self.size = 0
         self.values: list[bytes] = []
+        self.callbacks: list[Any] = []
 
 
 @pytest.fixture
@@ -38,6 +39,14 @@ def test_a_batch_is_filled_to_the_last_byte_and_no_further(lane: Any, batch: Bat
     assert (batch.values, batch.size) == ([], 0)
     assert lane.add("t", b"x" * (LIMIT - OVERHEAD))
     assert lane.add("t", b"") is None
+
+
+def test_a_callback_stands_at_the_index_of_its_value(lane: Any, batch: Batch) -> None:
+    for callback in (None, "tell", None, None, "say"):
+        lane.add("t", b"v", callback)
+    assert batch.callbacks == [None, "tell", None, None, "say"]
+    assert lane.add("t", bytes(LIMIT), "never") is None
+    assert len(batch.callbacks) == 5
 
 
 @pytest.mark.parametrize("value", [None, bytearray(b"a"), memoryview(b"a"), "a", 1])

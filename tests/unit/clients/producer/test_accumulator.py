@@ -241,14 +241,61 @@ def test_many_pause_after_each_batch() -> None:
     assert made.buffered_bytes == 100
 
 
-def test_a_callback_is_there_before_its_batch_can_go(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else a quick broker's answer comes first, and the thread that sends has to call it."""
+def test_callbacks_hear_of_their_own_records_whichever_way_these_went() -> None:
     made = accumulator()
-    seen: list[bool] = []
+    told: list[tuple[Delivery, int]] = []
 
-    def note(_delivery: Delivery, _callback: object) -> None:
-        seen.append(not made.lock.acquire(blocking=False))
+    def tell(delivery: Delivery) -> None:
+        told.append((delivery, delivery.offset))
 
-    monkeypatch.setattr(Delivery, "add_done_callback", note)
-    made.add(topic(), b"v", on_delivery=lambda _: None)
-    assert seen == [True]
+    plain = made.add(topic(1), b"0")
+    sent = [
+        made.add_value("t", b"1", tell),
+        made.add(topic(1), b"2", on_delivery=tell),
+        made.add_value("t", b"3"),
+        made.add_value("t", b"4", tell),
+        made.add(topic(1), b"5", b"key", on_delivery=tell),
+    ]
+    (batch,) = made.seal()
+    batch.settle(Stored(10, -1))
+    assert told == [(sent[index], 11 + index) for index in (0, 1, 3, 4)]
+    assert plain not in {delivery for delivery, _ in told}
+    batch.settle(Stored(20, -1))
+    assert len(told) == 4
+
+
+def test_callbacks_outlive_a_split() -> None:
+    made = accumulator()
+    told: list[Delivery] = []
+    sent = [
+        made.add(topic(1), b"%d" % n, on_delivery=None if n == 1 else told.append) for n in range(4)
+    ]
+    (batch,) = made.seal()
+    halves = batch.split()
+    made.replace(batch, halves)
+    for half in reversed(halves):
+        half.settle(Stored(half.sequence, -1))
+    assert set(told) == {sent[0], sent[2], sent[3]}
+    assert len(told) == 3
+
+
+def test_a_callback_that_fails_keeps_nobody_else_from_being_told(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    made = accumulator()
+    told: list[Delivery] = []
+    made.add(topic(1), b"v", on_delivery=lambda _: 1 // 0)
+    made.add(topic(1), b"v", on_delivery=told.append)
+    (batch,) = made.seal()
+    batch.settle(ZeroDivisionError())
+    assert len(told) == 1
+    assert "a callback of a delivery failed" in caplog.text
+
+
+def test_deliveries_of_one_record_are_equal() -> None:
+    made = accumulator()
+    first, second = made.add(topic(1), b"1"), made.add(topic(1), b"2")
+    (batch,) = made.seal()
+    assert first == Delivery(batch, 0) != second
+    assert first != "anything else"
+    assert len({first, Delivery(batch, 0), second}) == 2
