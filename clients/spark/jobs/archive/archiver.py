@@ -24,7 +24,6 @@ class Archiver:
         self._log = log
         self._staging = staging
         self._look_up = topic_ids
-        self._topic_ids: dict[str, str] = {}
         self._time_zone = time_zone
 
     def add(self, records: DataFrame) -> int:
@@ -35,26 +34,28 @@ class Archiver:
         rows = laid_out(records, self._time_zone)
         staged = self._staging.write(rows)
         extent = staged.hulls()
-        self._check_topics({topic for topic, _ in extent})
+        topic_ids = self._checked_ids({topic for topic, _ in extent})
         left_out: Coverage = {}
         while staged.files:
             known = self._known(extent)
             if known != left_out:
                 self._staging.discard(staged)
                 staged, left_out = self._staging.write(without(rows, known)), known
-            elif self._commit(staged, extent, known):
+            elif self._commit(staged, extent, known, topic_ids):
                 break
         else:
             self._staging.discard(staged)
         return sum(found[2] for one in staged.extents.values() for found in one.values())
 
-    def _commit(self, staged: Staged, extent: Coverage, known: Coverage) -> bool:
+    def _commit(
+        self, staged: Staged, extent: Coverage, known: Coverage, topic_ids: Mapping[str, str]
+    ) -> bool:
         """Whether the files became part of the archive; not if others archived some of that.
 
         extent: all offsets that the files account for, with those that are ``known``.
         """
         files = self._staging.move(
-            staged, self._topic_ids, lambda topic, partition: extent[topic, partition]
+            staged, topic_ids, lambda topic, partition: extent[topic, partition]
         )
         while True:
             try:
@@ -72,13 +73,16 @@ class Archiver:
         found = {key: common(hull, covered.get(key, ())) for key, hull in hulls.items()}
         return {key: intervals for key, intervals in found.items() if intervals}
 
-    def _check_topics(self, topics: set[str]) -> None:
-        if new := topics - self._topic_ids.keys():
-            self._topic_ids.update(self._look_up(new))
-            archived = self._log.snapshot.topic_ids()
-            for topic in sorted(new & archived.keys()):
-                if archived[topic] != self._topic_ids[topic]:
-                    raise ArchiveError(
-                        f"topic {topic} was deleted and created again since it was archived here:"
-                        " its offsets begin anew. Archive it to another path"
-                    )
+    def _checked_ids(self, topics: set[str]) -> Mapping[str, str]:
+        """The ids of topics, which are asked for each time: a running query may outlive a topic."""
+        if not topics:
+            return {}
+        found = self._look_up(topics)
+        archived = self._log.snapshot.topic_ids()
+        for topic in sorted(topics & archived.keys()):
+            if archived[topic] != found[topic]:
+                raise ArchiveError(
+                    f"topic {topic} was deleted and created again since it was archived here:"
+                    " its offsets begin anew. Archive it to another path"
+                )
+        return found

@@ -19,6 +19,10 @@ from .storage import Found, Storage
 
 _DAY_MS = 86_400_000
 
+_COMMIT_S = 20.0
+"""How long files may wait, at most and about, that are merged and in no commit: those that wait for
+``keep_replaced``, a minute at least, are taken for what a crash has left, and deleted."""
+
 
 def groups(snapshot: Snapshot, config: Compaction, at_least: int) -> list[list[ArchivedFile]]:
     """Files that are to become one: small ones of one hour, ``at_least`` so many, in order."""
@@ -64,11 +68,19 @@ class Compactor:
 
         at_least: from how many small files of an hour on; by default as configured.
         """
-        found = groups(self._log.snapshot, self._config, at_least or self._config.files)
-        return self._commit([self._merge(group) for group in found])
+        replaced = 0
+        merged: list[_Merged] = []
+        began = time.monotonic()
+        for group in groups(self._log.snapshot, self._config, at_least or self._config.files):
+            if self._log.snapshot.files.keys() >= {file.path for file in group}:
+                merged.append(self._merge(group))
+            if time.monotonic() - began > _COMMIT_S:
+                replaced += self._commit(merged)
+                merged, began = [], time.monotonic()
+        return replaced + self._commit(merged)
 
     def clean(self, *, now: float | None = None) -> None:
-        """Delete files that no snapshot has had for a while, at most that often.
+        """Delete files that no snapshot has had for ``keep_replaced``, at most that often.
 
         now: in seconds since the epoch; by default it is asked of the clock.
         """
@@ -82,7 +94,7 @@ class Compactor:
                 self._storage.delete(staging.path)
         old = [file.path for file in self._data_files() if file.modified < before]
         # What the log says is read after the files were listed: one that came in between is new.
-        needed = self._log.reload().files
+        needed = self._log.paths_since(before)
         for path in old:
             if path not in needed:
                 self._storage.delete(path)

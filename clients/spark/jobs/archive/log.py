@@ -10,12 +10,13 @@ Commits are created whole and only if nobody else has created that number.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
+from typing import TypeVar
 
 from qbus.errors import QbusError
 
 from .snapshot import ArchivedFile, Snapshot, covered
-from .storage import Conflict, Storage
+from .storage import Conflict, Found, Storage
 
 DIRECTORY = "_spark_metadata"
 
@@ -23,6 +24,8 @@ _EVERY = 10
 _VERSION = "v1"
 _NAME = re.compile(r"(\d+)(\.compact)?")
 _ATTEMPTS = 10
+
+T = TypeVar("T")
 
 
 class ArchiveError(QbusError):
@@ -40,13 +43,19 @@ class Log:
 
     def reload(self) -> Snapshot:
         """See what others have committed; raises :class:`ArchiveError` for what is no log."""
-        for _ in range(_ATTEMPTS):
-            try:
-                self.snapshot = self._load()
-            except FileNotFoundError:  # replaced by a later one between listing and reading
-                continue
-            return self.snapshot
-        raise ArchiveError(f"{self._directory}: its files vanish while they are read")
+        self.snapshot = self._persistently(self._load)
+        return self.snapshot
+
+    def paths_since(self, before: int) -> set[str]:
+        """The files that any snapshot has had since a time in ms, those of today included."""
+
+        def read() -> set[str]:
+            found = self._listed()
+            first = _base(found, before)
+            kept = (file for version, file in found.items() if version >= first)
+            return {one.path for file in kept for one in self._read(_last_name(file.path))}
+
+        return self._persistently(read)
 
     def add(self, files: Iterable[ArchivedFile]) -> None:
         """Commit more files; raises :class:`Conflict`, after which :meth:`reload` is due."""
@@ -63,21 +72,39 @@ class Log:
         whole = _is_whole(following.version)
         files = following.files.values() if whole else added
         text = "\n".join([_VERSION, *(one.to_line() for one in files)])
-        self._storage.create(f"{self._directory}/{_name(following.version)}", text)
+        path = f"{self._directory}/{_name(following.version)}"
+        try:
+            self._storage.create(path, text)
+        except Conflict:
+            # A file system that tries again by itself finds what its first attempt has written.
+            if self._storage.read(path) != text:
+                raise
         self.snapshot = following
 
     def forget(self, before: int) -> None:
-        """Delete commits that no snapshot needs and that are older than a time in ms."""
-        needed = self.snapshot.version // _EVERY * _EVERY - _EVERY - 1
-        for file in list(self._storage.list(self._directory)):
-            match = _NAME.fullmatch(file.path.rpartition("/")[2])
-            if match and int(match[1]) < needed and file.modified < before:
+        """Delete commits that no snapshot has needed since a time in ms."""
+        found = self._listed()
+        first = _base(found, before)
+        for version, file in found.items():
+            if version < first:
                 self._storage.delete(file.path)
 
+    def _listed(self) -> dict[int, Found]:
+        """The files of the commits."""
+        files = list(self._storage.list(self._directory))
+        matches = ((_NAME.fullmatch(_last_name(file.path)), file) for file in files)
+        return {int(match[1]): file for match, file in matches if match}
+
+    def _persistently(self, read: Callable[[], T]) -> T:
+        for _ in range(_ATTEMPTS):
+            try:
+                return read()
+            except FileNotFoundError:  # replaced by a later one between listing and reading
+                continue
+        raise ArchiveError(f"{self._directory}: its files vanish while they are read")
+
     def _load(self) -> Snapshot:
-        listed = self._storage.list(self._directory)
-        names = [file.path.rpartition("/")[2] for file in listed]
-        found = {int(match[1]): match[0] for name in names if (match := _NAME.fullmatch(name))}
+        found = {version: _last_name(file.path) for version, file in self._listed().items()}
         if not found:
             return Snapshot()
         last = max(found)
@@ -112,6 +139,17 @@ class Log:
                     f" {self._storage.root}: move it back, or read and archive it anew"
                 )
         return files
+
+
+def _base(found: Mapping[int, Found], before: int) -> int:
+    """The last commit with all files that is older than a time in ms: since then none is needed
+    that came before it."""
+    whole = (version for version in found if _is_whole(version))
+    return max((version for version in whole if found[version].modified < before), default=0)
+
+
+def _last_name(path: str) -> str:
+    return path.rpartition("/")[2]
 
 
 def _is_whole(version: int) -> bool:

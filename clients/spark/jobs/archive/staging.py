@@ -118,6 +118,8 @@ class Staging:
             for row in _extents(rows).collect():
                 path = row["path"].rpartition(f"/{DIRECTORY}/")[2].partition("/")[2]
                 extents.setdefault(path, {})[row["partition"]] = tuple(row)[2:]
+        if unknown := sorted(extents.keys() - files.keys()):
+            raise OSError(f"{directory} has records in {unknown[0]}, and no such file")
         whole = {path: found for path, found in files.items() if path in extents}
         return Staged(directory, whole, extents)
 

@@ -1,10 +1,13 @@
 """Files where Spark keeps them: any file system that Hadoop has, through the driver's JVM."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
+
+from . import linking
 
 
 class Conflict(Exception):  # noqa: N818 - what happened
@@ -67,6 +70,18 @@ class Storage:
 
     def create(self, path: str, text: str) -> None:
         """Write a file whole and at once; raises :class:`Conflict` where there is one."""
+        if self._files.getUri().getScheme() == "file":
+            try:
+                linking.create(Path(self._path(path).toUri().getPath()), text)
+            except FileExistsError:
+                raise Conflict(path) from None
+            except linking.NoLinks:
+                pass
+            else:
+                return
+        self._create_by_renaming(path, text)
+
+    def _create_by_renaming(self, path: str, text: str) -> None:
         package = self._jvm.org.apache.spark.sql.execution.streaming.checkpointing
         parent = self._path(path.rpartition("/")[0])
         self._files.mkdirs(parent)

@@ -24,18 +24,25 @@ def archived(
 
 
 class FakeStorage:
-    """Files in memory; ``before_create`` is called before one comes to be."""
+    """Files in memory, which are as old as ``now`` was when they came to be."""
 
     root = ROOT
 
     def __init__(self) -> None:
         self.files: dict[str, str] = {}
-        self.modified = 0
+        self.now = 0
+        self._modified: dict[str, int] = {}
 
     def list(self, directory: str, *, recursive: bool = False) -> Iterator[Found]:
         for path, text in list(self.files.items()):
             if path.startswith(f"{directory}/"):
-                yield Found(path, len(text), self.modified)
+                yield Found(path, len(text), self._modified[path])
+
+    def directories(self, directory: str) -> Iterator[Found]:
+        prefix = f"{directory}/"
+        below = [path.removeprefix(prefix) for path in self.files if path.startswith(prefix)]
+        names = {name for name, slash, _ in (path.partition("/") for path in below) if slash}
+        yield from (Found(f"{prefix}{name}", 0, self.now) for name in sorted(names))
 
     def read(self, path: str) -> str:
         try:
@@ -47,9 +54,11 @@ class FakeStorage:
         if path in self.files:
             raise Conflict(path)
         self.files[path] = text
+        self._modified[path] = self.now
 
     def delete(self, path: str) -> None:
         self.files.pop(path, None)
+        self._modified.pop(path, None)
 
     def names(self) -> set[str]:
         return {path.rpartition("/")[2] for path in self.files}

@@ -157,3 +157,15 @@ def test_a_topic_that_was_created_again_is_refused() -> None:
     with pytest.raises(ArchiveError, match="topic t was deleted and created again"):
         add(archiver(disk, topic_id="another"), [0, 1])
     assert disk.archived() == Counter([0, 1])
+
+
+def test_a_topic_that_is_created_again_while_the_query_runs_is_refused() -> None:
+    disk = Disk()
+    there = {"t": "id"}
+    running = Archiver(
+        Log(cast("Storage", disk)), cast("Staging", FakeStaging(disk)), lambda _: there, "UTC"
+    )
+    add(running, [0, 1])
+    there["t"] = "another"
+    with pytest.raises(ArchiveError, match="topic t was deleted and created again"):
+        add(running, [0, 1])

@@ -95,7 +95,7 @@ def test_a_commit_that_is_missing_is_named() -> None:
 @pytest.mark.parametrize("text", ["", "v2\n", "v1\n{}", "v1\nnot JSON", 'v1\n{"path": "a"}'])
 def test_a_log_of_somebody_else_is_refused(text: str) -> None:
     storage = FakeStorage()
-    storage.files[f"{LOG}/0"] = text
+    storage.create(f"{LOG}/0", text)
     with pytest.raises(ArchiveError):
         log_in(storage)
 
@@ -103,22 +103,50 @@ def test_a_log_of_somebody_else_is_refused(text: str) -> None:
 def test_an_archive_that_was_moved_is_refused() -> None:
     storage = FakeStorage()
     log_in(storage).add([archived("a.parquet")])
-    storage.files = {
-        path.replace(ROOT, "file:/other"): text for path, text in storage.files.items()
-    }
-    storage.root = "file:/other"
+    moved = FakeStorage()
+    moved.root = "file:/other"
+    for path, text in storage.files.items():
+        moved.create(path.replace(ROOT, moved.root), text)
     with pytest.raises(ArchiveError, match="was at file:/my archive and is now at file:/other"):
-        log_in(storage)
+        log_in(moved)
 
 
-def test_old_commits_are_forgotten_when_no_snapshot_needs_them() -> None:
+def test_old_commits_are_forgotten_when_no_snapshot_has_needed_them_for_a_while() -> None:
     storage = FakeStorage()
     log = log_in(storage)
     for number in range(35):
+        storage.now = number
         log.add([archived(f"{number}.parquet")])
-    storage.modified = 100
-    log.forget(before=100)
+    log.forget(before=9)
     assert "0" in storage.names()
-    log.forget(before=101)
+    log.forget(before=25)  # then the snapshot was that of 19 and of what came after it
     assert min(int(name.partition(".")[0]) for name in storage.names()) == 19
     assert log_in(storage).snapshot == log.snapshot
+
+
+def test_files_count_as_needed_for_as_long_as_a_snapshot_has_had_them() -> None:
+    storage = FakeStorage()
+    log = log_in(storage)
+    log.add([archived("old.parquet")])
+    storage.now = 100
+    log.replace([archived("old.parquet").path], [archived("new.parquet")])
+    names = [
+        {path.rpartition("/")[2] for path in log.paths_since(before)} for before in (50, 100, 101)
+    ]
+    assert names == [{"old.parquet", "new.parquet"}] * 2 + [{"new.parquet"}]
+
+
+def test_a_commit_that_was_there_after_all_is_ones_own() -> None:
+    class Impatient(FakeStorage):
+        """Writes, hears nothing, and tries again."""
+
+        def create(self, path: str, text: str) -> None:
+            super().create(path, text)
+            super().create(path, text)
+
+    storage = Impatient()
+    log = log_in(storage)
+    log.add([archived("a.parquet")])
+    log.add([archived("b.parquet")])
+    assert log_in(storage).snapshot == log.snapshot
+    assert len(log.snapshot.files) == 2
