@@ -12,6 +12,9 @@ _WRAPPERS = re.compile(
     r"STREAM_FAILED|PYTHON_STREAMING_DATA_SOURCE_RUNTIME_ERROR|PYTHON_DATA_SOURCE_ERROR"
     r"|FOREACH_BATCH_USER_FUNCTION_ERROR|FAILED_EXECUTE_UDF"
 )
+_EXCEPTION = re.compile(
+    r"^(?:Caused by: |: )?[\w.$]*?(\w+(?:Error|Exception)): (.+)$", re.MULTILINE
+)
 _OF_STATE = re.compile(r"STATE_STORE|STATEFUL|CHECKPOINT|OFFSET_LOG|INCOMPATIBLE", re.IGNORECASE)
 
 
@@ -28,7 +31,13 @@ def reason(error: BaseException) -> str:
     if ours:
         return str(ours[-1][1]).strip()
     told = [found for found in _CONDITION.findall(text) if not _WRAPPERS.match(found[0])]
-    condition, words = told[-1] if told else ("", text.strip().partition("\n")[0])
+    thrown = _EXCEPTION.findall(text)
+    if told:
+        condition, words = told[-1]
+    elif thrown:
+        condition, words = thrown[-1]
+    else:
+        condition, words = "", text.strip().partition("\n")[0]
     hint = ""
     if _OF_STATE.search(condition):
         hint = (

@@ -24,17 +24,21 @@ def launch(
 
     Raises :class:`~qbus.errors.QbusError` for whatever goes wrong that can be told in a line.
     """
-    spark = session.start(config, name, master=master, settings=settings)
+    session.check(config, master=master, settings=settings)
     from py4j.protocol import Py4JError, Py4JJavaError  # noqa: PLC0415 - comes with pyspark
     from pyspark.errors import PySparkException  # noqa: PLC0415
 
     try:
-        return _runner(name)(spark, config, run)
-    except (PySparkException, Py4JJavaError) as error:
+        spark = session.start(config, name, master=master, settings=settings)
+        try:
+            return _runner(name)(spark, config, run)
+        finally:
+            with suppress(Py4JError):  # interrupted within a call: the JVM ends with this process
+                spark.stop()
+    except (PySparkException, Py4JJavaError, OSError) as error:
         raise PipelineFailed(reason(error)) from error
-    finally:
-        with suppress(Py4JError):  # interrupted within a call: the JVM ends with this process
-            spark.stop()
+    except Py4JError as error:
+        raise PipelineFailed(f"Spark's process has ended, or does not answer: {error}") from error
 
 
 def _runner(name: str) -> "_Runner":

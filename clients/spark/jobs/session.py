@@ -6,6 +6,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from qbus.errors import ConfigError
@@ -15,8 +16,10 @@ from .config import Pipeline
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_TIME_ZONE = "spark.sql.session.timeZone"
+
 _ALWAYS = {
-    "spark.sql.session.timeZone": "UTC",  # dates and hours are computed from UTC
+    _TIME_ZONE: "UTC",  # dates and hours are computed from UTC
     "spark.sql.adaptive.enabled": "true",
 }
 
@@ -42,24 +45,34 @@ appender.stderr.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n%ex{short}
 """
 
 
+def check(config: Pipeline, *, master: str | None, settings: Mapping[str, str]) -> None:
+    """Raise :class:`~qbus.errors.ConfigError` where no session is to be had, or of no use.
+
+    master, settings: as :func:`start`.
+    """
+    if find_spec("pyspark") is None:
+        raise ConfigError("pipelines need pyspark: pip install 'qbus[spark]'")
+    if master is not None and not (os.environ.get("JAVA_HOME") or shutil.which("java")):
+        raise ConfigError(
+            "Spark needs Java 17 or later: there is no java, and JAVA_HOME is not set"
+        )
+    zone = {**dict(config.spark), **settings}.get(_TIME_ZONE, "UTC")
+    if zone != "UTC":
+        raise ConfigError(f"{_TIME_ZONE} = {zone!r}: expected UTC, which pipelines compute in")
+
+
 def start(
     config: Pipeline, name: str, *, master: str | None, settings: Mapping[str, str]
 ) -> "SparkSession":
     """A session; the one that ``spark-submit`` prepared, where that is what runs us.
 
+    :func:`check` has to come before.
+
     master: which Spark to run on, such as ``local[2]``; None: as ``spark-submit`` was told.
     settings: settings of Spark, which go before those of the configuration.
-
-    Raises :class:`~qbus.errors.ConfigError` where pyspark or Java is missing.
     """
-    try:
-        from pyspark.sql import SparkSession  # noqa: PLC0415 - an extra
-    except ImportError:
-        raise ConfigError("pipelines need pyspark: pip install 'qbus[spark]'") from None
-    if master is not None and not (os.environ.get("JAVA_HOME") or shutil.which("java")):
-        raise ConfigError(
-            "Spark needs Java 17 or later: there is no java, and JAVA_HOME is not set"
-        )
+    from pyspark.sql import SparkSession  # noqa: PLC0415 - an extra
+
     builder = SparkSession.builder.appName(f"qbus-{name}")
     chosen = dict(_ALWAYS)
     if master is not None:

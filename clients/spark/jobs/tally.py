@@ -23,14 +23,14 @@ class Tally:
     malformed: int = 0
     late: int = 0
     watermark: str = ""
-    _seen: set[tuple[int, str]] = field(default_factory=set, repr=False)
+    _last: tuple[int, str] = field(default=(-1, ""), repr=False)
 
     def add(self, reports: Iterable[Mapping[str, Any]]) -> None:
         """Take in Spark's reports, in order; those that were taken in before do not count again."""
         for report in reports:
             key = (int(report["batchId"]), str(report["timestamp"]))
-            if key not in self._seen:
-                self._seen.add(key)
+            if key > self._last:
+                self._last = key
                 self._take(report)
 
     def _take(self, report: Mapping[str, Any]) -> None:

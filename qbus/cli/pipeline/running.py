@@ -44,7 +44,7 @@ def run_pipeline(
         found = launch(runner or name, config, run, master=master, settings=dict(settings))
     if name != "audit" and found:
         documents = [
-            {key: value for key, value in asdict(tally).items() if key != "_seen"}
+            {key: value for key, value in asdict(tally).items() if not key.startswith("_")}
             for tally in found
         ]
         shows_rows = hasattr(config, "output") and not (config.output.topic or config.output.path)

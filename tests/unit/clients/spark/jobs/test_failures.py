@@ -14,6 +14,17 @@ SPARKS = (
     "[STREAM_FAILED] Query terminated with exception: [STATE_STORE_KEY_SCHEMA_NOT_COMPATIBLE]"
     " Provided key schema does not match. SQLSTATE: 42K06"
 )
+DISK = """[STREAM_FAILED] Query terminated with exception: [FOREACH_BATCH_USER_FUNCTION_ERROR]
+An error occurred in the user provided function in foreach batch sink. Reason: An exception was
+raised by the Python Proxy. Return Message: Traceback (most recent call last):
+  File "linking.py", line 3, in create
+OSError: [Errno 28] No space left on device
+ SQLSTATE: 39000"""
+JAVA = """An error occurred while calling o73.parquet.
+: org.apache.spark.SparkException: Job aborted.
+\tat org.apache.spark.sql.X(X.scala:1)
+Caused by: java.io.IOException: No space left on device
+\tat java.base/java.io.FileOutputStream.writeBytes(Native Method)"""
 ANALYSIS = "[UNRESOLVED_COLUMN.WITH_SUGGESTION] A column `x` cannot be resolved. SQLSTATE: 42703"
 
 
@@ -31,6 +42,11 @@ def test_what_spark_calls_it_without_the_wrapping() -> None:
 
 def test_a_checkpoint_of_another_query_says_what_to_do() -> None:
     assert "or another --checkpoint" in reason(RuntimeError(SPARKS))
+
+
+def test_what_was_thrown_first_where_spark_has_no_name_for_it() -> None:
+    assert reason(RuntimeError(DISK)) == "[Errno 28] No space left on device (OSError)"
+    assert reason(RuntimeError(JAVA)) == "No space left on device (IOException)"
 
 
 @pytest.mark.parametrize("text", ["", "\n", "boom"])

@@ -24,6 +24,13 @@ def test_batches_add_up_and_count_once() -> None:
     assert (tally.batches, tally.records, tally.per_second) == (3, 30, 5.0)
 
 
+def test_reports_that_are_given_again_without_the_first_ones_do_not_count_again() -> None:
+    tally = Tally("q")
+    tally.add([report(0), report(1)])
+    tally.add([report(1), report(2), {**report(2), "timestamp": "2026-01-01T00:00:09.000Z"}])
+    assert (tally.batches, tally.records) == (4, 40)
+
+
 def test_an_idle_trigger_is_no_batch() -> None:
     tally = Tally("q")
     tally.add([report(0), report(1, records=0, processedRowsPerSecond="NaN")])
