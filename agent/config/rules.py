@@ -2,10 +2,19 @@
 
 import codecs
 import re
-from collections.abc import Mapping
 from typing import Any
 
-from qbus.toml.rules import Rule, as_absolute_path, as_list, as_text, checked, plain
+from qbus.toml.rules import (
+    Rule,
+    as_absolute_path,
+    as_list,
+    as_table,
+    as_text,
+    checked,
+    listed,
+    plain,
+    text,
+)
 
 from .template import Template
 
@@ -35,13 +44,7 @@ def paths() -> Rule:
 
 def globs() -> Rule:
     """Globs of paths or names."""
-
-    def read(raw: Any) -> tuple[str, ...]:
-        if not all(map(as_text, as_list(raw))):
-            raise ValueError("one of them is empty")
-        return tuple(raw)
-
-    return plain("a list of globs", read, list)
+    return listed(text(1, 4096), "a list of globs")
 
 
 def encoding() -> Rule:
@@ -83,9 +86,9 @@ def templates() -> Rule:
     """A table of names and templates."""
 
     def read(raw: Any) -> tuple[tuple[str, Template], ...]:
-        if not isinstance(raw, Mapping):
-            raise ValueError  # noqa: TRY004
-        return tuple((name, Template.parse(as_text(raw[name]))) for name in raw)
+        return tuple(
+            (name, Template.parse(as_text(value))) for name, value in as_table(raw).items()
+        )
 
     def write(headers: tuple[tuple[str, Template], ...]) -> dict[str, str]:
         return {name: template.text for name, template in headers}

@@ -1,5 +1,6 @@
 """What fields may hold: from TOML's values to Python's, or a refusal that says what is allowed."""
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import PurePath
@@ -78,6 +79,19 @@ def whole(at_least: int, at_most: int) -> Rule:
     return plain(f"a whole number from {at_least} to {at_most}", read)
 
 
+def real(at_least: float, at_most: float) -> Rule:
+    """A number within bounds, with a fraction or without."""
+
+    def read(raw: Any) -> float:
+        if not isinstance(raw, int | float) or isinstance(raw, bool):
+            raise ValueError  # noqa: TRY004 - one exception for all that is not allowed
+        if not at_least <= raw <= at_most:
+            raise ValueError
+        return float(raw)
+
+    return plain(f"a number from {at_least:g} to {at_most:g}", read)
+
+
 def text(at_least: int, at_most: int) -> Rule:
     """Text of so many characters."""
 
@@ -98,6 +112,19 @@ def choice(*names: str) -> Rule:
         return as_text(raw)
 
     return plain("one of " + ", ".join(names), read)
+
+
+def regex() -> Rule:
+    """The text of a regular expression."""
+
+    def read(raw: Any) -> str:
+        try:
+            re.compile(as_text(raw))
+        except re.error as error:
+            raise ValueError(error) from None
+        return as_text(raw)
+
+    return plain("a regular expression", read)
 
 
 def topic() -> Rule:
@@ -138,6 +165,22 @@ def path() -> Rule:
     return plain("an absolute path", as_absolute_path)
 
 
+def listed(rule: Rule, allowed: str) -> Rule:
+    """A list of what another rule takes; ``allowed`` says which."""
+
+    def one(raw: Any) -> Any:
+        try:
+            return rule.read(raw, "")
+        except ValueError as error:
+            raise ValueError(f"{_show(raw)} is none" + (f": {error}" * bool(str(error)))) from None
+
+    return plain(
+        allowed,
+        lambda raw: tuple(map(one, as_list(raw))),
+        lambda found: [*map(rule.write, found)],
+    )
+
+
 def table(kind: type) -> Rule:
     """One table of a class of the configuration."""
     return Rule("a table", lambda raw, place: _read_table(kind, raw, place), _write_table, kind)
@@ -163,12 +206,17 @@ def as_list(raw: object) -> list[Any]:
     return list(raw)
 
 
+def as_table(raw: object) -> Mapping[str, Any]:
+    """A table, or ValueError."""
+    if not isinstance(raw, Mapping):
+        raise ValueError  # noqa: TRY004
+    return raw
+
+
 def _read_table(kind: type, raw: object, place: str) -> Any:
     from .reading import read_fields  # noqa: PLC0415 - tables hold fields, which have rules
 
-    if not isinstance(raw, Mapping):
-        raise ValueError  # noqa: TRY004
-    return read_fields(kind, raw, place)
+    return read_fields(kind, as_table(raw), place)
 
 
 def _write_table(table: Any) -> dict[str, Any]:

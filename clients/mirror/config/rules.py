@@ -4,7 +4,7 @@ import re
 from typing import Any
 
 from qbus.names import check_idc_name
-from qbus.toml.rules import Rule, as_list, as_text, checked, plain
+from qbus.toml.rules import Rule, as_list, as_text, checked, listed, plain, text
 
 from ...bootstrap import parse
 
@@ -42,10 +42,4 @@ def patterns() -> Rule:
 
 def keys() -> Rule:
     """Keys of topics' configuration."""
-
-    def read(raw: Any) -> tuple[str, ...]:
-        if not all(map(as_text, as_list(raw))):
-            raise ValueError("one of them is empty")
-        return tuple(raw)
-
-    return plain("a list of keys of topics' configuration", read, list)
+    return listed(text(1, 1000), "a list of keys of topics' configuration")

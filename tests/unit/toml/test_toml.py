@@ -26,6 +26,9 @@ class Car:
     fast: bool = setting(False, rules.boolean(), "Whether it is.")
     kind: str = setting("van", rules.choice("van", "bus"), "Which one.")
     home: str = setting("/", rules.path(), "Where it is.")
+    price: float = setting(1.0, rules.real(0, 10), "What it costs.")
+    trips: tuple[int, ...] = setting((), rules.listed(rules.whole(1, 9), "some trips"), "How far.")
+    plate: str = setting("", rules.regex(), "What its plates are like.")
     wheels: tuple[Wheel, ...] = setting((), rules.tables(Wheel), "Wheels.", table="wheel")
 
 
@@ -43,7 +46,7 @@ def test_tables_are_classes_of_their_own() -> None:
 
 
 def test_what_is_written_is_read_back() -> None:
-    car = Car(name="T", kind="bus", wheels=(Wheel(size=3),))
+    car = Car(name="T", kind="bus", price=0.5, trips=(1, 2), wheels=(Wheel(size=3),))
     assert read(toml.to_toml(car)) == car
 
 
@@ -56,6 +59,12 @@ def test_what_is_written_is_read_back() -> None:
         ("fast = 0", "fast = 0: expected true or false"),
         ('kind = "bike"', "kind = 'bike': expected one of van, bus"),
         ('home = "here"', "home = 'here': expected an absolute path"),
+        ("price = 11", "price = 11: expected a number from 0 to 10"),
+        ("price = true", "price = true: expected a number"),
+        ("price = nan", "price = nan: expected a number"),
+        ("trips = 3", "trips = 3: expected some trips"),
+        ("trips = [3, 10]", r"trips = \[3, 10\]: expected some trips: 10 is none"),
+        ('plate = "("', r"plate = '\(': expected a regular expression: "),
         ("wheel = 3", "wheel = 3: expected tables"),
         ("[[wheel]]", r"wheel\[1\]\.size is missing: expected a whole number from 1 to 9"),
         ("[[wheel]]\nsize = 0", r"wheel\[1\]\.size = 0: expected a whole number from 1 to 9"),

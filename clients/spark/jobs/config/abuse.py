@@ -29,17 +29,17 @@ class Baseline:
     )
     own_factor: float = setting(
         0.0,
-        own.real(0, 1e9),
+        rules.real(0, 1e9),
         "Alert when a client's rate is more than so many times that of its own past; a client"
         " without a past has none to be compared with.",
     )
     peers_factor: float = setting(
         0.0,
-        own.real(0, 1e9),
+        rules.real(0, 1e9),
         "Alert when it is more than so many times the percentile of all clients in the window.",
     )
     peers_percentile: float = setting(
-        0.95, own.real(0, 1), "Which percentile of all clients, as a fraction."
+        0.95, rules.real(0, 1), "Which percentile of all clients, as a fraction."
     )
     requests: int = setting(
         100, rules.whole(0, _MOST), "Fewer requests in a window are never unusual."
@@ -59,7 +59,9 @@ class AbuseConfig(Streaming):
     bytes: str = setting("bytes", own.column(), "The field that says how much was sent.")
     where: str = setting("", rules.text(1, 10_000), "An SQL expression: which lines count.")
     exempt: tuple[str, ...] = setting(
-        (), own.texts(), "Clients that may do anything; `*` stands for any text, as in `10.0.*`."
+        (),
+        rules.listed(rules.text(1, 4096), "a list of texts"),
+        "Clients that may do anything; `*` stands for any text, as in `10.0.*`.",
     )
     window: int = setting(300_000, own.duration(), "How long a window is: a multiple of `slide`.")
     slide: int = setting(60_000, own.duration(), "How far one window begins after the other.")

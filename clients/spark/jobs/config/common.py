@@ -17,7 +17,7 @@ class Source:
 
     topics: tuple[str, ...] = setting((), own.topics(), "Topics to read.")
     pattern: str = setting(
-        "", own.pattern(), "Instead: a regular expression for whole names; new topics come in."
+        "", rules.regex(), "Instead: a regular expression for whole names; new topics come in."
     )
     starting: str = setting(
         "earliest",

@@ -1,13 +1,11 @@
 """What only the fields of pipelines may hold."""
 
 import re
-from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from qbus.errors import ApiError
-from qbus.names import check_topic_name
-from qbus.toml.rules import Rule, as_list, as_text, checked, plain
+from qbus.toml.rules import Rule, as_table, as_text, checked, listed, plain, real, topic
 
 from ....bootstrap import parse
 
@@ -65,94 +63,48 @@ def written(milliseconds: int) -> str:
 
 def name() -> Rule:
     """A name that may also be that of a directory."""
-
-    def read(raw: Any) -> str:
-        if not _NAME.fullmatch(as_text(raw)):
-            raise ValueError
-        return as_text(raw)
-
-    return plain("a name: up to 64 ASCII letters, digits, '_' and '-'", read)
+    return _matching(_NAME, "a name: up to 64 ASCII letters, digits, '_' and '-'")
 
 
 def topics() -> Rule:
     """Names of topics."""
-
-    def read(raw: Any) -> tuple[str, ...]:
-        for topic in as_list(raw):
-            try:
-                check_topic_name(as_text(topic))
-            except ApiError as error:
-                raise ValueError(f"{topic!r}: {error}") from None
-        return tuple(raw)
-
-    return plain("a list of names of topics", read, list)
+    return listed(topic(), "a list of names of topics")
 
 
 def topic_names() -> Rule:
     """A table from names of topics to names of topics."""
 
     def read(raw: Any) -> tuple[tuple[str, str], ...]:
-        table = _table(raw)
+        table = as_table(raw)
         topics().read([*table, *table.values()], "")
         return tuple(table.items())
 
     return plain("a table of topics, and what each is called in the copy", read, dict)
 
 
-def pattern() -> Rule:
-    """A regular expression, for whole names."""
-
-    def read(raw: Any) -> str:
-        try:
-            re.compile(as_text(raw))
-        except re.error as error:
-            raise ValueError(error) from None
-        return as_text(raw)
-
-    return plain("a regular expression", read)
-
-
 def column() -> Rule:
     """A field of the lines."""
-
-    def read(raw: Any) -> str:
-        if not _COLUMN.fullmatch(as_text(raw)):
-            raise ValueError
-        return as_text(raw)
-
-    return plain("the name of a field, as status or user.name", read)
+    return _matching(_COLUMN, "the name of a field, as status or user.name")
 
 
 def columns() -> Rule:
     """Fields of the lines."""
+    several = listed(column(), 'a list of fields, as ["status", "user.name"]')
 
-    def read(raw: Any) -> tuple[str, ...]:
-        for one in as_list(raw):
-            if not _COLUMN.fullmatch(as_text(one)):
-                raise ValueError(f"{one!r} is none")
-        if len(set(raw)) < len(raw):
+    def read(raw: Any, place: str) -> Any:
+        found = several.read(raw, place)
+        if len(set(found)) < len(found):
             raise ValueError("one of them is there twice")
-        return tuple(raw)
+        return found
 
-    return plain('a list of fields, as ["status", "user.name"]', read, list)
-
-
-def texts() -> Rule:
-    """Any texts that are not empty."""
-
-    def read(raw: Any) -> tuple[str, ...]:
-        if not all(map(as_text, as_list(raw))):
-            raise ValueError("one of them is empty")
-        return tuple(raw)
-
-    return plain("a list of texts", read, list)
+    return replace(several, read=read)
 
 
 def options() -> Rule:
     """Options by name, handed on as texts."""
 
     def read(raw: Any) -> tuple[tuple[str, str], ...]:
-        return tuple((key, _option(value)) for key, value in _table(raw).items())
+        return tuple((key, _option(value)) for key, value in as_table(raw).items())
 
     return plain('a table of options, as {"kafka.request.timeout.ms" = 30000}', read, dict)
 
@@ -161,7 +113,7 @@ def types() -> Rule:
     """A table from fields to Spark's names of types."""
 
     def read(raw: Any) -> tuple[tuple[str, str], ...]:
-        for key, value in _table(raw).items():
+        for key, value in as_table(raw).items():
             if not as_text(value).strip() or "." in key or not _COLUMN.fullmatch(key):
                 raise ValueError(f"{key!r} = {value!r} is none")
         return tuple(raw.items())
@@ -169,22 +121,9 @@ def types() -> Rule:
     return plain('a table of fields and Spark types, as {status = "int"}', read, dict)
 
 
-def real(at_least: float, at_most: float) -> Rule:
-    """A number within bounds."""
-
-    def read(raw: Any) -> float:
-        return _number(raw, at_least, at_most)
-
-    return plain(f"a number from {at_least:g} to {at_most:g}", read)
-
-
 def fractions() -> Rule:
     """Numbers from 0 to 1."""
-
-    def read(raw: Any) -> tuple[float, ...]:
-        return tuple(_number(one, 0, 1) for one in as_list(raw))
-
-    return plain("a list of numbers from 0 to 1, as [0.5, 0.99]", read, list)
+    return listed(real(0, 1), "a list of numbers from 0 to 1, as [0.5, 0.99]")
 
 
 def moment() -> Rule:
@@ -197,16 +136,13 @@ def moment() -> Rule:
     return plain("a time, as 2026-03-01T12:00:00Z", read, datetime.isoformat)
 
 
-def _number(raw: Any, at_least: float, at_most: float) -> float:
-    if not isinstance(raw, int | float) or isinstance(raw, bool) or not at_least <= raw <= at_most:
-        raise ValueError
-    return float(raw)
+def _matching(pattern: re.Pattern[str], allowed: str) -> Rule:
+    def read(raw: Any) -> str:
+        if not pattern.fullmatch(as_text(raw)):
+            raise ValueError
+        return as_text(raw)
 
-
-def _table(raw: Any) -> Mapping[str, Any]:
-    if not isinstance(raw, Mapping):
-        raise ValueError  # noqa: TRY004 - one exception for all that is not allowed
-    return raw
+    return plain(allowed, read)
 
 
 def _option(value: Any) -> str:
