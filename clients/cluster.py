@@ -86,10 +86,11 @@ class Cluster:
         *,
         lane: LaneKey = Lane.MAIN,
         timeout: float | None = None,
+        by_id: bool = False,
     ) -> Any:
-        """The answer of one broker."""
+        """The answer of one broker; ``by_id`` as :meth:`Connection.request` has it."""
         connection = await self.connection(node_id, lane)
-        return await connection.request(api, message, timeout or self.request_timeout)
+        return await connection.request(api, message, timeout or self.request_timeout, by_id=by_id)
 
     async def ask_controller(self, api: ApiKey, message: Any) -> Any:
         """The answer of the controller, or of a broker that passes on what is for it."""

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any, Self
 
 from qbus._version import __version__
-from qbus.errors import ErrorCode, WireError
+from qbus.errors import ApiError, ErrorCode, WireError
 from qbus.wire import ApiKey, Part, decode_response, encode_request
 from qbus.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 
@@ -14,7 +14,7 @@ from .errors import ConnectionFailed, check
 from .frames import FrameReader
 from .outbox import Outbox
 from .unanswered import Unanswered
-from .versions import SPOKEN, highest_common
+from .versions import SPOKEN, SPOKEN_BY_ID, highest_common
 
 MAX_FRAME_BYTES = 100 * 1024 * 1024
 """The largest answer that is taken, as librdkafka's ``receive.message.max.bytes``."""
@@ -91,14 +91,27 @@ class Connection(asyncio.BufferedProtocol):
             version = self._agreed[api] = highest_common(api, self._versions)
         return version
 
-    async def request(self, api: ApiKey, message: Any, timeout: float) -> Any:
+    def version_by_id(self, api: ApiKey) -> int:
+        """The same, where topics go by their ids; by their names if the broker does not know ids.
+
+        Raises likewise.
+        """
+        try:
+            return highest_common(api, self._versions, SPOKEN_BY_ID)
+        except ApiError:
+            return self.version(api)
+
+    async def request(
+        self, api: ApiKey, message: Any, timeout: float, *, by_id: bool = False
+    ) -> Any:
         """The response to ``message``, within ``timeout`` seconds; records in it are not copied.
 
-        Raises :class:`ConnectionFailed`, :class:`RequestTimedOut`,
+        ``by_id``: it holds the ids of topics as well as their names, and is to go by those if it
+        can: see :meth:`version_by_id`. Raises :class:`ConnectionFailed`, :class:`RequestTimedOut`,
         :class:`~qbus.errors.WireError` for an answer that is none, and
         :class:`~qbus.errors.ApiError` UNSUPPORTED_VERSION.
         """
-        version = self.version(api)
+        version = self.version_by_id(api) if by_id else self.version(api)
         frame = await self._exchange(api, version, message, timeout)
         return decode_response(api, version, frame)[1]
 

@@ -1,6 +1,6 @@
 """The APIs that the clients use, and the versions they speak: those of Kafka 3.0 and later.
 
-Topics go by name, so the versions that know topics only by id are left out.
+Topics mostly go by name, and then the versions that know topics only by id (KIP-516) are left out.
 """
 
 from collections.abc import Mapping
@@ -42,13 +42,20 @@ SPOKEN: Mapping[int, tuple[int, int]] = {
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: (0, 0),
 }
 
+SPOKEN_BY_ID: Mapping[int, tuple[int, int]] = {ApiKey.FETCH: (13, 16)}
+"""Those that name topics by their ids: for who must not get another topic of the same name."""
 
-def highest_common(api: ApiKey, served: Mapping[int, tuple[int, int]]) -> int:
+
+def highest_common(
+    api: ApiKey,
+    served: Mapping[int, tuple[int, int]],
+    spoken: Mapping[int, tuple[int, int]] = SPOKEN,
+) -> int:
     """The version to speak with a broker that serves ``served``.
 
     Raises :class:`~qbus.errors.ApiError` UNSUPPORTED_VERSION when there is none.
     """
-    low, high = SPOKEN[api]
+    low, high = spoken[api]
     their_low, their_high = served.get(api, (0, -1))
     version = min(high, their_high)
     if version < max(low, their_low):

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from typing import NamedTuple
+from uuid import UUID
 
 from qbus.errors import ApiError
 from qbus.wire import ApiKey
@@ -10,6 +11,7 @@ from qbus.wire.messages.fetch import (
     FetchRequest,
     FetchResponse,
     FetchTopic,
+    NodeEndpoint,
     PartitionData,
 )
 
@@ -21,6 +23,7 @@ from ..pool import Lane, LaneKey
 from ..types import TopicPartition
 
 _NO_EPOCH = -1
+_NO_ID = UUID(int=0)
 
 
 class FetchLimits(NamedTuple):
@@ -55,12 +58,23 @@ async def fetch_batches(
     limits: FetchLimits,
     *,
     lane: LaneKey = Lane.FETCH,
+    topic_ids: Mapping[str, UUID] | None = None,
+    leader_epochs: Mapping[TopicPartition, int] | None = None,
 ) -> Outcomes[TopicPartition, FetchedBatches]:
     """Fetch once, from each of the partitions that broker ``node`` leads, from an offset on.
+
+    topic_ids: of the topics, so that another one of the same name is refused (UNKNOWN_TOPIC_ID),
+    by brokers of Kafka 3.1 and later. Without all of them topics go by their names.
+    leader_epochs: in which partitions must still be led, by default those last heard of; a later
+    one is refused (FENCED_LEADER_EPOCH).
 
     What the broker refuses is an error of that partition; who leads it now is noted in the
     cluster's metadata. Raises as :class:`~qbus.clients.cluster.Cluster` does.
     """
+    topics = by_topic(offsets)
+    ids = {topic: (topic_ids or {}).get(topic, _NO_ID) for topic in topics}
+    names = {topic_id.bytes: topic for topic, topic_id in ids.items()}
+    epochs = leader_epochs or {}
     request = FetchRequest(
         max_wait_ms=int(limits.max_wait * 1000),
         min_bytes=limits.min_bytes,
@@ -68,46 +82,63 @@ async def fetch_batches(
         topics=[
             FetchTopic(
                 topic=topic,
+                topic_id=ids[topic].bytes,
                 partitions=[
                     FetchPartition(
-                        partition=index,
-                        current_leader_epoch=_leader_epoch(cluster, topic, index),
-                        fetch_offset=offsets[TopicPartition(topic, index)],
+                        partition=one.partition,
+                        current_leader_epoch=epochs.get(one, leader_epoch(cluster, one)),
+                        fetch_offset=offsets[one],
                         partition_max_bytes=limits.partition_max_bytes,
                     )
-                    for index in indexes
+                    for one in (TopicPartition(topic, index) for index in indexes)
                 ],
             )
-            for topic, indexes in by_topic(offsets).items()
+            for topic, indexes in topics.items()
         ],
     )
-    timeout = cluster.request_timeout + limits.max_wait
     response: FetchResponse = await cluster.ask(
-        node, ApiKey.FETCH, request, lane=lane, timeout=timeout
+        node,
+        ApiKey.FETCH,
+        request,
+        lane=lane,
+        timeout=cluster.request_timeout + limits.max_wait,
+        by_id=_NO_ID not in ids.values(),
     )
     check(response.error_code, of="fetch")
-    return {
-        TopicPartition(topic.topic, data.partition_index): _outcome(cluster, topic.topic, data)
+    endpoints = {endpoint.node_id: endpoint for endpoint in response.node_endpoints}
+    answers = [
+        (topic.topic or names.get(topic.topic_id, ""), data)
         for topic in response.responses
         for data in topic.partitions
+    ]
+    return {
+        TopicPartition(topic, data.partition_index): _outcome(cluster, topic, data, endpoints)
+        for topic, data in answers
     }
 
 
-def _leader_epoch(cluster: Cluster, topic: str, index: int) -> int:
-    known = cluster.metadata.topics.get(topic)
-    if known is None or index >= len(known.partitions):
+def leader_epoch(cluster: Cluster, partition: TopicPartition) -> int:
+    """The epoch of a partition's leader that was last heard of; -1: of none."""
+    known = cluster.metadata.topics.get(partition.topic)
+    if known is None or partition.partition >= len(known.partitions):
         return _NO_EPOCH
-    return known.partitions[index].leader_epoch
+    return known.partitions[partition.partition].leader_epoch
 
 
-def _outcome(cluster: Cluster, topic: str, data: PartitionData) -> FetchedBatches | ApiError:
+def _outcome(
+    cluster: Cluster, topic: str, data: PartitionData, endpoints: Mapping[int, NodeEndpoint]
+) -> FetchedBatches | ApiError:
     if not data.error_code:
         records = memoryview(data.records or b"")
         return FetchedBatches(records, data.log_start_offset, data.high_watermark)
     error = api_error(data.error_code, of=f"{topic}-{data.partition_index}")
     leader = data.current_leader
     if error.retriable and not cluster.apply_leader_hint(
-        topic, data.partition_index, leader.leader_id, leader.leader_epoch
+        topic,
+        data.partition_index,
+        leader.leader_id,
+        leader.leader_epoch,
+        endpoints.get(leader.leader_id),
     ):
         cluster.metadata.forget([topic])
     return error

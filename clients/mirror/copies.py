@@ -40,8 +40,9 @@ class Copy:
     ``position`` is what is fetched next, and ``follows`` the end of what was fetched before;
     ``target_end`` is what the target has acknowledged. ``run`` changes with every failure: what was
     asked for in an earlier one is void. ``sent`` counts the chunks on their way to the target.
-    ``target_id`` is the topic's id there. Times are in seconds of one monotonic clock, but those
-    with ``_ms`` in milliseconds since the Unix epoch.
+    ``source_id`` and ``target_id`` are the topic's ids at both, ``source_epoch`` is the epoch of
+    the source's leader in which the logs were compared. Times are in seconds of one monotonic
+    clock, but those with ``_ms`` in milliseconds since the Unix epoch.
     """
 
     def __init__(
@@ -49,18 +50,20 @@ class Copy:
         source: TopicPartition,
         target: TopicPartition,
         provenance: Provenance,
+        source_id: UUID | None = None,
         target_id: UUID | None = None,
     ) -> None:
         self.source = source
         self.target = target
         self.provenance = provenance
+        self.source_id = source_id
         self.target_id = target_id
         self.error: str | None = None
         self.phase = Phase.PLACING
         self.run = 0
         self.sent = 0
         self.position = self.follows = self.target_end = -1
-        self.source_start = self.source_end = -1
+        self.source_start = self.source_end = self.source_epoch = -1
         self.is_current = False
         """Whether the last fetch found that there is no more."""
         self.retry_at = 0.0
@@ -79,7 +82,7 @@ class Copy:
         compared, and agreed.
         """
         self.source_start, self.source_end = ends.source_start, ends.source_end
-        self.target_end = ends.target_end
+        self.source_epoch, self.target_end = ends.source_epoch, ends.target_end
         is_doubted = self._trouble is Trouble.SOURCE_LOST_DATA and not ends.overlap
         if where.is_stopped or is_doubted:
             self.phase = Phase.STOPPED
@@ -114,14 +117,17 @@ class Copy:
         return is_known
 
     def acknowledged(self, chunk: Chunk) -> None:
-        """The target has a chunk of this run; in the order in which they were fetched."""
-        assert self._held[0] is chunk, "acknowledged in order"
-        self._held.popleft()
-        self.held_bytes -= len(chunk.records)
-        self._bytes += len(chunk.records)
-        self._offsets += chunk.end - self.target_end
-        self.target_end = chunk.end
-        self._newest_ms = chunk.newest_ms
+        """The target has a chunk of this run, and so all that were fetched before.
+
+        One that went to a former leader may be answered after one that followed it.
+        """
+        while self._held and self._held[0].end <= chunk.end:
+            done = self._held.popleft()
+            self.held_bytes -= len(done.records)
+            self._bytes += len(done.records)
+            self._offsets += done.end - self.target_end
+            self.target_end = done.end
+            self._newest_ms = done.newest_ms
         self._delay = _FIRST_DELAY
         if self._trouble is not Trouble.OVERTAKEN:
             self.error = None

@@ -31,10 +31,16 @@ class Discovery:
         self._source = source
         self._target = target
         self._topics = topics
+        self._originals: Mapping[str, Topic] = {}
         self._existing: Mapping[str, Topic] = {}
 
+    def source_id(self, topic: str) -> UUID | None:
+        """The id of a topic of the source: another one once it was created anew."""
+        original = self._originals.get(topic)
+        return None if original is None else original.topic_id
+
     def target_id(self, topic: str) -> UUID | None:
-        """The id of a topic of the target: another one once it was created anew."""
+        """That of a topic of the target."""
         existing = self._existing.get(topic)
         return None if existing is None else existing.topic_id
 
@@ -56,7 +62,7 @@ class Discovery:
         obstacles = (*found.obstacles, *troubles)
         for obstacle in set(obstacles) - set(self.obstacles):
             _log.error("%s: %s", self._config.name, obstacle.reason)
-        self._existing = existing
+        self._originals, self._existing = source, existing
         self.ways = {way.target_topic: way for way in found.mirror}
         self.obstacles = obstacles
         self.error = None

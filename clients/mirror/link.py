@@ -37,6 +37,15 @@ from .writer import Writer
 _log = logging.getLogger(__name__)
 
 _TICK = 0.1
+_SOON = 1.0
+"""Seconds that are always between two looks at what is to be mirrored."""
+_GONE = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.INCONSISTENT_TOPIC_ID,
+    }
+)
 
 
 class Link:
@@ -55,6 +64,7 @@ class Link:
         self._left = asyncio.Event()
         self._records = self._bytes = 0
         self._to_place = asyncio.Event()
+        self._to_discover = asyncio.Event()
         self._placing = Placing(source, target)
         self._reader = Reader(source, config, self, self._spawn)
         self._writer = Writer(target, config, self, self._spawn)
@@ -134,6 +144,8 @@ class Link:
         """It cannot be fetched, or not sent, for now."""
         _log.info("%s: %s-%s: %s", self._config.name, *copy.source, error)
         copy.failed(error, time.monotonic())
+        if isinstance(error, ApiError) and error.code in _GONE:
+            self._to_discover.set()
 
     def refused(self, copy: Copy, error: QbusError) -> None:
         """The target does not take it."""
@@ -164,13 +176,19 @@ class Link:
         task.add_done_callback(self._under_way.discard)
 
     async def _discover(self) -> None:
-        """See what is to be mirrored, again and again."""
+        """See what is to be mirrored, again and again, and soon when a topic seems to be gone."""
+        interval = self._config.topics_at_target.discovery_interval_ms / 1000
+        soon = min(interval, _SOON)
         while True:
+            self._to_discover.clear()
             is_settled = await self._discovery.look()
             self._sharing.subscribe(self._discovery.ways)
             self._reconcile()
-            interval = self._config.topics_at_target.discovery_interval_ms / 1000
-            await asyncio.sleep(interval if is_settled else min(interval, 1.0))
+            await asyncio.sleep(soon)
+            if is_settled:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(interval - soon):
+                        await self._to_discover.wait()
 
     async def _place(self) -> None:
         """Find out where copies go on, as they come up."""
@@ -211,6 +229,7 @@ class Link:
             is_same = (
                 partition in wanted
                 and copy.provenance == ways[partition.topic].provenance
+                and copy.source_id == self._discovery.source_id(copy.source.topic)
                 and copy.target_id == self._discovery.target_id(partition.topic)
             )
             if not is_same:
@@ -219,9 +238,13 @@ class Link:
             copy.doubt()
         for partition in sorted(wanted - self._copies.keys()):
             way = ways[partition.topic]
-            source = TopicPartition(way.topic, partition.partition)
-            target_id = self._discovery.target_id(partition.topic)
-            self._copies[partition] = Copy(source, partition, way.provenance, target_id)
+            self._copies[partition] = Copy(
+                TopicPartition(way.topic, partition.partition),
+                partition,
+                way.provenance,
+                self._discovery.source_id(way.topic),
+                self._discovery.target_id(partition.topic),
+            )
         self._to_place.set()
 
     def _forget(self, copy: Copy) -> None:

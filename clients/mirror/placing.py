@@ -2,11 +2,13 @@
 
 import asyncio
 from collections.abc import Iterable, Mapping
+from uuid import UUID
 
 from qbus.errors import ApiError, ErrorCode
 from qbus.records import BatchHeader, CorruptBatch, read_header
 
 from ..batches import FetchLimits, fetch_batches
+from ..batches.fetch import leader_epoch
 from ..cluster import Cluster
 from ..errors import PartialFailure
 from ..leaders import asking_leaders
@@ -14,6 +16,7 @@ from ..offsets import list_offsets
 from ..outcomes import Outcomes
 from ..types import EARLIEST, LATEST, TopicPartition
 from .copies import Copy
+from .identity import check_same_topic, ids_of
 from .positions import Ends, Place, parted, place
 from .status import Trouble
 
@@ -51,18 +54,25 @@ class Placing:
                 target_starts[copy.target],
                 target_ends[copy.target],
             )
-            errors = [end for end in ends if isinstance(end, ApiError)]
-            if errors:
-                outcomes[copy] = errors[0]
+            try:
+                known = [_known(end) for end in ends]
+                check_same_topic(self._source, copy)
+            except ApiError as error:
+                outcomes[copy] = error
             else:
-                found[copy] = Ends(*(end for end in ends if not isinstance(end, ApiError)))
+                epoch = leader_epoch(self._source, copy.source)
+                found[copy] = Ends(*known)._replace(source_epoch=epoch)
         return outcomes | await self._compare(found)
 
     async def _compare(self, found: Mapping[Copy, Ends]) -> Outcomes[Copy, Placement]:
         """See that the last batch at the target is the one that the source has there."""
         shared = {copy: ends for copy, ends in found.items() if ends.overlap}
         source, target = await asyncio.gather(
-            headers_at(self._source, {c.source: e.target_end - 1 for c, e in shared.items()}),
+            headers_at(
+                self._source,
+                {c.source: e.target_end - 1 for c, e in shared.items()},
+                ids_of(shared),
+            ),
             headers_at(self._target, {c.target: e.target_end - 1 for c, e in shared.items()}),
         )
         outcomes: Outcomes[Copy, Placement] = {}
@@ -78,6 +88,12 @@ class Placing:
                 stopped = Place(at, at, Trouble.SOURCE_LOST_DATA, reason, is_stopped=True)
                 outcomes[copy] = stopped, ends
         return outcomes
+
+
+def _known(end: int | ApiError) -> int:
+    if isinstance(end, ApiError):
+        raise end
+    return end
 
 
 async def _offsets(
@@ -96,13 +112,18 @@ async def _offsets(
 
 
 async def headers_at(
-    cluster: Cluster, offsets: Mapping[TopicPartition, int]
+    cluster: Cluster,
+    offsets: Mapping[TopicPartition, int],
+    topic_ids: Mapping[str, UUID] | None = None,
 ) -> Outcomes[TopicPartition, BatchHeader | None]:
-    """The header of the first batch from each offset on; None: there is none any more."""
+    """The header of the first batch from each offset on; None: there is none any more.
+
+    ``topic_ids`` as :func:`~qbus.clients.batches.fetch_batches` has them.
+    """
     outcomes: Outcomes[TopicPartition, BatchHeader | None] = {}
     left = dict(offsets)
     while left:
-        found = await _first_headers(cluster, left)
+        found = await _first_headers(cluster, left, topic_ids)
         outcomes |= found
         if not found:  # of those that are left, there is nothing to be had
             return outcomes | dict.fromkeys(left)
@@ -111,7 +132,9 @@ async def headers_at(
 
 
 async def _first_headers(
-    cluster: Cluster, offsets: Mapping[TopicPartition, int]
+    cluster: Cluster,
+    offsets: Mapping[TopicPartition, int],
+    topic_ids: Mapping[str, UUID] | None,
 ) -> Outcomes[TopicPartition, BatchHeader | None]:
     """As many as one answer of each leader has room for."""
 
@@ -119,7 +142,8 @@ async def _first_headers(
         node: int, led: list[TopicPartition]
     ) -> Outcomes[TopicPartition, BatchHeader | None]:
         limits = FetchLimits(_FETCH_BYTES, _PARTITION_BYTES)
-        answers = await fetch_batches(cluster, node, {one: offsets[one] for one in led}, limits)
+        wanted = {one: offsets[one] for one in led}
+        answers = await fetch_batches(cluster, node, wanted, limits, topic_ids=topic_ids)
         return {
             partition: answer if isinstance(answer, ApiError) else _header(answer.records)
             for partition, answer in answers.items()

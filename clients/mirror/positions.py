@@ -8,12 +8,16 @@ from .status import Trouble
 
 
 class Ends(NamedTuple):
-    """Where the logs of a partition start and end, as far as consumers see them."""
+    """Where the logs of a partition start and end, as far as consumers see them.
+
+    ``source_epoch`` is the epoch of the source's leader in which that is so, -1: nobody knows.
+    """
 
     source_start: int
     source_end: int
     target_start: int
     target_end: int
+    source_epoch: int = -1
 
     @property
     def overlap(self) -> bool:

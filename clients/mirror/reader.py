@@ -12,7 +12,6 @@ from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, NamedTuple, Protocol
 
 from qbus.errors import ApiError, ErrorCode, QbusError
-from qbus.records import CorruptBatch
 
 from ..batches import FetchedBatches, FetchLimits, fetch_batches
 from ..cluster import Cluster
@@ -21,6 +20,7 @@ from ..types import TopicPartition
 from .chunks import Chunk
 from .config import LinkConfig
 from .copies import Copy, Phase
+from .identity import check_same_topic, ids_of
 from .shares import Shares, poll_bytes, shares
 from .throttle import Throttle
 
@@ -144,6 +144,7 @@ class Reader:
                 del self._ready[copy]
             elif copy.source.topic not in missing:
                 try:
+                    check_same_topic(self._cluster, copy)
                     found.append((copy, metadata.leader(*copy.source)))
                 except ApiError as error:
                     self._fail(copy, error)
@@ -188,11 +189,18 @@ class Reader:
     # What comes of it.
 
     async def _run(self, fetch: _Fetch) -> None:
-        offsets = {copy.source: copy.position for copy in fetch.copies}
+        copies = fetch.copies
+        offsets = {copy.source: copy.position for copy in copies}
         size = 0
         try:
             found = await fetch_batches(
-                self._cluster, fetch.node, offsets, fetch.limits, lane=(Lane.FETCH, fetch.lane)
+                self._cluster,
+                fetch.node,
+                offsets,
+                fetch.limits,
+                lane=(Lane.FETCH, fetch.lane),
+                topic_ids=ids_of(copies),
+                leader_epochs={copy.source: copy.source_epoch for copy in copies},
             )
         except QbusError as error:
             self._cluster.metadata.forget({source.topic for source in offsets})
@@ -222,8 +230,9 @@ class Reader:
 
     def _take(self, copy: Copy, found: FetchedBatches) -> None:
         try:
+            check_same_topic(self._cluster, copy)
             chunk = copy.fetched(found)
-        except CorruptBatch as error:
+        except ApiError as error:  # it is damaged, or another topic's
             self._fail(copy, error)
             return
         self._ready[copy] = copy.run

@@ -11,7 +11,7 @@ from typing import Any, Self
 
 from qbus.clients.versions import SPOKEN
 from qbus.errors import ErrorCode
-from qbus.wire import KNOWN_API, ApiKey, decode, decode_request_header, encode_response
+from qbus.wire import KNOWN_API, ZERO_UUID, ApiKey, decode, decode_request_header, encode_response
 from qbus.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
 from qbus.wire.messages.fetch import (
     FetchableTopicResponse,
@@ -81,6 +81,8 @@ async def eventually(condition: Callable[[], object]) -> None:
 class FakeBroker:
     """Listens on 127.0.0.1. ``topics`` holds partition counts; ``handlers`` answers by API.
 
+    ``ids`` are those of topics that have one.
+
     ``requests`` is every request that came, as ``(api, version, message)``; ``mangle`` changes
     the frames of answers on their way out.
     """
@@ -93,6 +95,7 @@ class FakeBroker:
     ) -> None:
         self.node_id = node_id
         self.topics = dict(topics or {"t": 1})
+        self.ids: dict[str, bytes] = {}
         self.logs: defaultdict[tuple[str, int], PartitionLog] = defaultdict(PartitionLog)
         self.committed: dict[tuple[str, str, int], int] = {}
         self.noted: dict[tuple[str, str, int], str] = {}
@@ -187,6 +190,7 @@ class FakeBroker:
             return MetadataResponseTopic(error_code=code, name=name)
         return MetadataResponseTopic(
             name=name,
+            topic_id=self.ids.get(name, ZERO_UUID),
             partitions=[
                 MetadataResponsePartition(
                     partition_index=index,
@@ -237,13 +241,16 @@ class FakeBroker:
     def _fetched(self, request: FetchRequest) -> FetchResponse:
         response = FetchResponse()
         for topic in request.topics:
+            name = topic.topic or self._named(topic.topic_id)
             answers = []
             for asked in topic.partitions:
-                log = self.logs[topic.topic, asked.partition]
+                log = self.logs[name, asked.partition] if name else PartitionLog()
                 answer = PartitionData(
                     partition_index=asked.partition, high_watermark=log.end, records=b""
                 )
-                code = self.refusal(topic.topic, asked.partition, asked.current_leader_epoch)
+                code = ErrorCode.UNKNOWN_TOPIC_ID
+                if name:
+                    code = self.refusal(name, asked.partition, asked.current_leader_epoch)
                 if code:
                     answer.error_code = code
                 elif log.start <= asked.fetch_offset <= log.end:
@@ -251,8 +258,14 @@ class FakeBroker:
                 else:
                     answer.error_code = ErrorCode.OFFSET_OUT_OF_RANGE
                 answers.append(answer)
-            response.responses.append(FetchableTopicResponse(topic=topic.topic, partitions=answers))
+            response.responses.append(
+                FetchableTopicResponse(topic=name, topic_id=topic.topic_id, partitions=answers)
+            )
         return response
+
+    def _named(self, topic_id: bytes) -> str:
+        """The topic with that id, "" if there is none."""
+        return next((name for name, known in self.ids.items() if known == topic_id), "")
 
     def list_offsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
         return ListOffsetsResponse(

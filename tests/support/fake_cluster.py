@@ -28,6 +28,7 @@ class ClusterNode(FakeBroker):
     def __init__(self, cluster: "FakeCluster", node_id: int) -> None:
         super().__init__(cluster.topics, node_id=node_id)
         self._cluster = cluster
+        self.ids = cluster.ids
         self.logs = cluster.logs
         self.committed = cluster.committed
         self.handlers[ApiKey.OFFSET_FOR_LEADER_EPOCH] = self.offset_for_leader_epoch
@@ -117,6 +118,7 @@ class FakeCluster:
 
     def __init__(self, count: int = 2, topics: Mapping[str, int] | None = None) -> None:
         self.topics = dict(topics or {"t": 1})
+        self.ids: dict[str, bytes] = {}
         self.logs = FakeBroker().logs
         self.committed: dict[tuple[str, str, int], int] = {}
         self.gives_hints = True
@@ -143,7 +145,7 @@ class FakeCluster:
 
     def leader_of(self, topic: str, partition: int) -> ClusterNode | None:
         """The broker that leads a partition, whatever the metadata says."""
-        return self.nodes.get(self._leaders[topic, partition])
+        return self.nodes.get(self._leaders.get((topic, partition), _NOBODY))
 
     def move(self, topic: str, partition: int, to: int) -> None:
         """Let another broker lead a partition from now on; clients find out as they can."""

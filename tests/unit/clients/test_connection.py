@@ -65,6 +65,19 @@ async def test_the_highest_common_version_is_spoken() -> None:
         await connection.close()
 
 
+@pytest.mark.parametrize(
+    ("served", "version"), [((4, 12), 12), ((4, 13), 13), ((4, 18), 16), ((7, 9), 9)]
+)
+async def test_topics_go_by_their_ids_where_the_broker_knows_them(
+    served: tuple[int, int], version: int
+) -> None:
+    async with FakeBroker(versions={ApiKey.FETCH: served, ApiKey.API_VERSIONS: (0, 0)}) as broker:
+        connection = await connect(broker)
+        assert connection.version_by_id(ApiKey.FETCH) == version
+        assert connection.version(ApiKey.FETCH) == min(version, 12)
+        await connection.close()
+
+
 async def test_a_broker_that_knows_only_old_api_versions_is_asked_again() -> None:
     async with FakeBroker() as broker:
         served = [ApiVersion(api_key=ApiKey.METADATA, min_version=5, max_version=9)]

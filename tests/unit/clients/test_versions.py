@@ -2,7 +2,7 @@
 
 import pytest
 
-from qbus.clients.versions import SPOKEN, highest_common
+from qbus.clients.versions import SPOKEN, SPOKEN_BY_ID, highest_common
 from qbus.errors import ApiError, ErrorCode
 from qbus.wire import KNOWN_API, ApiKey
 
@@ -22,8 +22,8 @@ def test_none_in_common(served: dict[int, tuple[int, int]]) -> None:
     assert caught.value.code is ErrorCode.UNSUPPORTED_VERSION
 
 
-@pytest.mark.parametrize("api", SPOKEN)
-def test_the_codec_has_every_version_that_is_spoken(api: ApiKey) -> None:
-    low, high = SPOKEN[api]
+@pytest.mark.parametrize(("api", "spoken"), [*SPOKEN.items(), *SPOKEN_BY_ID.items()], ids=str)
+def test_the_codec_has_every_version_that_is_spoken(api: ApiKey, spoken: tuple[int, int]) -> None:
+    low, high = spoken
     known = KNOWN_API[api]
     assert known.min_version <= low <= high <= known.max_version

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from uuid import UUID
 
 import pytest
 
@@ -20,6 +21,7 @@ from qbus.clients.batches import (
 from qbus.clients.cluster import Cluster
 from qbus.clients.errors import PartialFailure, RequestTimedOut
 from qbus.clients.types import TopicPartition
+from qbus.clients.versions import SPOKEN
 from qbus.errors import ApiError, ErrorCode
 from qbus.records import build_batch, read_header
 from qbus.wire import ApiKey
@@ -27,6 +29,8 @@ from tests.support.fake_cluster import FakeCluster
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 LIMITS = FetchLimits(1 << 20, 1 << 20)
+OLD, NEW = UUID(int=1), UUID(int=2)
+KNOWS_IDS = {**SPOKEN, ApiKey.FETCH: (4, 17)}
 
 
 def batch(*values: bytes, producer: int = 9, sequence: int = 0) -> bytearray:
@@ -86,6 +90,57 @@ async def test_who_has_fetched_from_the_wrong_broker_asks_anew_who_leads() -> No
         found = await fetch_batches(s.cluster, 1, {T0: 0}, LIMITS)
         assert isinstance(found[T0], ApiError)
         assert s.cluster.metadata.missing(["t"]) == ["t"]
+
+
+class TestTopicsByTheirIds:
+    async def test_another_topic_of_the_same_name_is_refused(self) -> None:
+        async with scene() as s:
+            s.brokers.nodes[1].versions = KNOWS_IDS
+            s.brokers.ids["t"] = OLD.bytes
+            await store_batches(s.cluster, {T0: batch(b"a")})
+            found = await fetch_batches(s.cluster, 1, {T0: 0}, LIMITS, topic_ids={"t": OLD})
+            fetched = found[T0]
+            assert isinstance(fetched, FetchedBatches)
+            assert bytes(fetched.records) == s.brokers.logs[T0].batches[0]
+            s.brokers.ids["t"] = NEW.bytes
+            found = await fetch_batches(s.cluster, 1, {T0: 0}, LIMITS, topic_ids={"t": OLD})
+            refused = found[T0]
+            assert isinstance(refused, ApiError)
+            assert refused.code is ErrorCode.UNKNOWN_TOPIC_ID
+            assert s.cluster.metadata.missing(["t"]) == ["t"]
+
+    @pytest.mark.parametrize("known", [{}, {"t": UUID(int=0)}, {"u": OLD}])
+    async def test_one_whose_id_is_not_known_goes_by_its_name(self, known: dict[str, UUID]) -> None:
+        async with scene() as s:
+            s.brokers.nodes[1].versions = KNOWS_IDS
+            found = await fetch_batches(s.cluster, 1, {T0: 0}, LIMITS, topic_ids=known)
+            assert isinstance(found[T0], FetchedBatches)
+
+    async def test_so_does_any_where_the_broker_knows_no_ids(self) -> None:
+        async with scene() as s:
+            found = await fetch_batches(s.cluster, 1, {T0: 0}, LIMITS, topic_ids={"t": OLD})
+            assert isinstance(found[T0], FetchedBatches)
+
+    async def test_who_leads_instead_comes_with_an_address(self) -> None:
+        async with scene() as s:
+            s.brokers.nodes[1].versions = KNOWS_IDS
+            s.brokers.ids["t"] = OLD.bytes
+            s.brokers.move("t", 0, 2)
+            found = await fetch_batches(s.cluster, 1, {T0: 0}, LIMITS, topic_ids={"t": OLD})
+            assert isinstance(found[T0], ApiError)
+            assert s.cluster.metadata.leader(*T0) == 2
+
+
+async def test_a_later_leader_than_the_one_that_was_wanted_is_refused() -> None:
+    async with scene() as s:
+        s.brokers.move("t", 0, 1)
+        s.brokers.publish()
+        await s.cluster.refresh(["t"])
+        found = await fetch_batches(s.cluster, 1, {T0: 0, T1: 0}, LIMITS, leader_epochs={T0: 0})
+        refused = found[T0]
+        assert isinstance(refused, ApiError)
+        assert refused.code is ErrorCode.FENCED_LEADER_EPOCH
+        assert isinstance(found[T1], FetchedBatches)
 
 
 async def test_batches_are_stored_wherever_partitions_go() -> None:

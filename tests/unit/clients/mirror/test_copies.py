@@ -64,6 +64,18 @@ def test_from_nothing_to_everything() -> None:
     assert copy.status(NOW).lag_records == 0
 
 
+def test_what_follows_is_acknowledged_before_what_a_former_leader_still_has() -> None:
+    copy = placed(0, 15, 0, 0)
+    chunks = [copy.fetched(fetched(batch(base), end=15)) for base in (0, 5, 10)]
+    first, second, third = (chunk for chunk in chunks if chunk is not None)
+    copy.acknowledged(second)
+    assert (copy.target_end, copy.held_bytes) == (10, len(batch(0)))
+    copy.acknowledged(first)
+    assert (copy.target_end, copy.held_bytes) == (10, len(batch(0)))
+    copy.acknowledged(third)
+    assert (copy.target_end, copy.held_bytes) == (15, 0)
+
+
 def test_a_copy_that_begins_late_follows_nothing() -> None:
     copy = placed(5_000_000, 5_000_010, 0, 0)
     chunk = copy.fetched(fetched(batch(5_000_000), start=5_000_000, end=5_000_010))

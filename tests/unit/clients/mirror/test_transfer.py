@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -16,6 +17,7 @@ from qbus.clients.mirror.provenance import Provenance
 from qbus.clients.mirror.reader import Reader
 from qbus.clients.mirror.writer import Writer
 from qbus.clients.types import TopicPartition
+from qbus.clients.versions import SPOKEN
 from qbus.errors import ApiError, ErrorCode, QbusError
 from qbus.records import build_batch, iter_batches
 from qbus.wire import ApiKey
@@ -27,8 +29,10 @@ from qbus.wire.messages.produce import (
 )
 from tests.support.eventually import eventually
 from tests.support.fake_cluster import ClusterNode, FakeCluster
+from tests.support.fake_log import PartitionLog
 
 PARTITIONS = 6
+OLD, NEW = UUID(int=1), UUID(int=2)
 
 
 class MirrorLog:
@@ -61,7 +65,7 @@ class Engine:
         self.writer = Writer(self.there, config, self, self.spawn)
         provenance = Provenance("a", "id", ("a",))
         self.copies = [
-            Copy(TopicPartition("t", i), TopicPartition("a.t", i), provenance)
+            Copy(TopicPartition("t", i), TopicPartition("a.t", i), provenance, OLD)
             for i in range(PARTITIONS)
         ]
         self.most_held = 0
@@ -111,8 +115,8 @@ class Engine:
             self.place(copy)
 
     def place(self, copy: Copy) -> None:
-        log = self.source.logs[copy.source]
-        ends = Ends(log.start, log.end, 0, self.logs[copy.target].end)
+        log, epoch = self.source.logs[copy.source], self.source.epochs[copy.source]
+        ends = Ends(log.start, log.end, 0, self.logs[copy.target].end, epoch)
         copy.placed(place(ends), ends)
         self.reader.start(copy)
 
@@ -168,6 +172,7 @@ async def engine(transfer: Transfer | None = None) -> AsyncIterator[Engine]:
         FakeCluster(2, {"t": PARTITIONS}) as source,
         FakeCluster(2, {"a.t": PARTITIONS}) as target,
     ):
+        source.ids["t"] = OLD.bytes
         made = Engine(source, target, transfer or Transfer(fetch_wait_ms=100))
         try:
             yield made
@@ -343,6 +348,46 @@ async def test_a_topic_that_is_gone_is_an_error_of_its_copies() -> None:
             ErrorCode.NOT_LEADER_OR_FOLLOWER,
             ErrorCode.FENCED_LEADER_EPOCH,
         }
+
+
+@pytest.mark.parametrize("versions", [(4, 12), (4, 18)], ids=["by name", "by id"])
+async def test_nothing_comes_of_a_topic_created_anew(versions: tuple[int, int]) -> None:
+    async with engine(Transfer(fetch_wait_ms=20)) as e:
+        for node in e.source.nodes.values():
+            node.versions = {**SPOKEN, ApiKey.FETCH: versions}
+        fill(e.source, batches=2)
+        e.start()
+        await eventually(e.is_done)
+        before = [list(e.logs[copy.target].batches) for copy in e.copies]
+        e.source.ids["t"] = NEW.bytes
+        if versions[1] < 13:  # then the metadata alone tells it
+            await e.here.refresh(["t"])
+        for copy in e.copies:
+            e.source.logs[copy.source] = PartitionLog()
+        fill(e.source, batches=5)
+        await eventually(lambda: len(e.failures) >= 2 * PARTITIONS)
+        assert {error.code for error in e.failures if isinstance(error, ApiError)} <= {
+            ErrorCode.UNKNOWN_TOPIC_ID,
+            ErrorCode.INCONSISTENT_TOPIC_ID,
+        }
+        assert [e.logs[copy.target].batches for copy in e.copies] == before
+
+
+async def test_a_new_leader_is_not_read_before_its_log_was_compared() -> None:
+    async with engine(Transfer(fetch_wait_ms=20)) as e:
+        fill(e.source, batches=2)
+        for copy in e.copies:
+            ends = Ends(0, 4, 0, 0, source_epoch=0)
+            copy.placed(place(ends), ends)
+            e.source.move(*copy.source, 1)
+        e.source.publish()
+        await e.here.refresh(["t"])  # as discovery does
+        for copy in e.copies:
+            e.reader.start(copy)
+        await eventually(e.is_done)
+        codes = [error.code for error in e.failures if isinstance(error, ApiError)]
+        assert codes == [ErrorCode.FENCED_LEADER_EPOCH] * PARTITIONS
+        assert {copy.source_epoch for copy in e.copies} == {1}
 
 
 async def test_draining_waits_for_what_is_under_way() -> None:
