@@ -6,6 +6,9 @@ from qbus.records import BatchHeader
 
 from .status import Trouble
 
+_HORIZON = 0x40
+"""Attribute of batches whose deletion markers compaction will remove at a time (KIP-534)."""
+
 
 class Ends(NamedTuple):
     """Where the logs of a partition start and end, as far as consumers see them.
@@ -59,13 +62,16 @@ def parted(source: BatchHeader | None, target: BatchHeader | None) -> str | None
     """What differs between the batches before the place to go on; None: nothing that shows.
 
     A log that was cut and written to since holds another batch there: its offsets or its checksum
-    differ. A batch that is no longer there tells nothing.
+    differ. A batch that is no longer there tells nothing, and one that compaction has rewritten
+    only with what that leaves as it was.
     """
     if source is None or target is None:
         return None
     if source.base_offset > target.last_offset:
         return None  # retention, or compaction, took it
     if _identity(source) == _identity(target):
+        return None
+    if _is_compacted(source) and _origin(source) == _origin(target):
         return None
     return (
         f"the source's log parted from the target's: it holds {source.base_offset} to"
@@ -76,3 +82,19 @@ def parted(source: BatchHeader | None, target: BatchHeader | None) -> str | None
 
 def _identity(header: BatchHeader) -> tuple[int, int, int]:
     return header.base_offset, header.last_offset, header.crc
+
+
+def _is_compacted(header: BatchHeader) -> bool:
+    """Whether records were taken out of a batch, or are to be: no producer writes such a one."""
+    return header.records_count <= header.last_offset_delta or bool(header.attributes & _HORIZON)
+
+
+def _origin(header: BatchHeader) -> tuple[int, int, int, int, int]:
+    """What compaction keeps of a batch (Kafka's ``MemoryRecords.filterTo``)."""
+    return (
+        header.base_offset,
+        header.last_offset,
+        header.producer_id,
+        header.producer_epoch,
+        header.base_sequence,
+    )

@@ -27,6 +27,8 @@ _log = logging.getLogger(__name__)
 _AT_A_TIME = 200
 _THERE_ALREADY = ErrorCode.TOPIC_ALREADY_EXISTS
 _GONE = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+_CLEANUP = "cleanup.policy"
+_FOREVER = {"retention.ms": "-1", "retention.bytes": "-1"}
 
 
 async def read_topics(
@@ -102,6 +104,18 @@ def copied(config: LinkConfig, topic: Topic) -> dict[str, str]:
     }
 
 
+def uncompacted(config: Mapping[str, str]) -> dict[str, str]:
+    """``config`` for a target that does not compact, as Qbus does not. Pure.
+
+    It keeps all that compaction might leave at the source, for as long as that does.
+    """
+    policies = {policy.strip() for policy in config.get(_CLEANUP, "").split(",")}
+    if "compact" not in policies:
+        return dict(config)
+    forever = {} if "delete" in policies else _FOREVER
+    return {**config, _CLEANUP: "delete", **forever}
+
+
 @dataclass(frozen=True, slots=True)
 class TargetTopics:
     """Makes topics at the target as a plan and their sources say; none of it is ever undone.
@@ -127,7 +141,7 @@ class TargetTopics:
             existing = target[way.target_topic]
             if existing.partitions < way.partitions:
                 obstacles += await self._enlarge(way)
-            wanted = copied(self.config, source[way.topic])
+            wanted = uncompacted(copied(self.config, source[way.topic]))
             changed = {k: v for k, v in wanted.items() if existing.config.get(k) != v}
             if changed:
                 obstacles += await self._alter(way, changed)
@@ -159,7 +173,7 @@ class TargetTopics:
             way.target_topic,
             way.partitions,
             replicas or min(topic.replicas, max(self.brokers(), 1)),
-            config={**copied(self.config, topic), **way.provenance.config()},
+            config={**uncompacted(copied(self.config, topic)), **way.provenance.config()},
         )
 
     async def _enlarge(self, way: Way) -> list[Obstacle]:

@@ -69,6 +69,11 @@ def header(base: int, value: bytes = b"v", count: int = 5) -> BatchHeader:
         (header(12, count=3), header(10), True),
         (header(10, count=6), header(10), True),
         (header(15), header(10), False),  # compaction took it
+        (header(10, b"w")._replace(records_count=4), header(10), False),  # or some records of it
+        (header(10, b"w")._replace(records_count=0), header(10), False),
+        (header(10, b"w")._replace(attributes=0x40), header(10), False),  # or will take some
+        (header(10, b"w")._replace(records_count=4, producer_id=7), header(10), True),
+        (header(9, count=6)._replace(records_count=4), header(10), True),
         (None, header(10), False),
         (header(10), None, False),
         (None, None, False),

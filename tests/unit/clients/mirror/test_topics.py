@@ -5,11 +5,13 @@ from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
+import pytest
+
 from qbus.clients.admin.types import CreatedTopic, NewTopic
 from qbus.clients.errors import PartialFailure
 from qbus.clients.mirror.config import LinkConfig, Topics
 from qbus.clients.mirror.provenance import PATH, SOURCE, TOPIC_ID, Provenance
-from qbus.clients.mirror.topics import TargetTopics, copied
+from qbus.clients.mirror.topics import TargetTopics, copied, uncompacted
 from qbus.clients.mirror.ways import Plan, Topic, plan
 from qbus.errors import ApiError, ErrorCode
 
@@ -161,3 +163,28 @@ async def test_an_empty_plan_asks_for_nothing() -> None:
     empty = Plan((), (), (), ())
     assert await TargetTopics(CONFIG, made, lambda: 1).apply(empty, {}, {}) == []
     assert made.created == []
+
+
+@pytest.mark.parametrize(
+    ("policy", "retention"),
+    [
+        ("compact", {"retention.ms": "-1", "retention.bytes": "-1"}),
+        ("compact,delete", {"retention.ms": "5"}),
+        ("delete, compact", {"retention.ms": "5"}),
+        ("delete", {"retention.ms": "5"}),
+    ],
+)
+def test_what_the_source_compacts_is_kept_whole(policy: str, retention: dict[str, str]) -> None:
+    config = uncompacted({"cleanup.policy": policy, "retention.ms": "5", "x": "y"})
+    assert config == {"cleanup.policy": "delete", "x": "y"} | retention
+
+
+async def test_a_compacted_topic_is_mirrored_and_stays_as_it_was_made() -> None:
+    admin = Admin()
+    source = topic("t", cleanup_policy="compact")
+    assert not await applied(admin, [source])
+    (made,) = admin.created
+    assert made.config["cleanup.policy"] == "delete"
+    there = Topic(made.name, ID, 3, made.config)
+    assert not await applied(admin, [source], [there])
+    assert not admin.altered
