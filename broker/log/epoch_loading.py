@@ -52,8 +52,10 @@ def _count_against(segments: list[LogSegment], epochs: LeaderEpochCache) -> int:
 
 def _read_epochs(segments: list[LogSegment]) -> LeaderEpochCache:
     epochs = LeaderEpochCache()
+    reached = segments[0].base_offset if segments else 0
     for header in _headers(segments):
-        epochs.assign(header.partition_leader_epoch, header.base_offset)
+        epochs.assign(header.partition_leader_epoch, reached)
+        reached = header.last_offset + 1
     epochs.dirty = True
     return epochs
 

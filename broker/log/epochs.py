@@ -45,9 +45,10 @@ class LeaderEpochCache:
         return self._entries[-1].epoch if self._entries else UNDEFINED_EPOCH
 
     def assign(self, epoch: int, start_offset: int) -> None:
-        """``epoch`` begins at ``start_offset``: at its first record, or when its leader starts.
+        """``epoch`` begins at ``start_offset``: where the log ended before its first record.
 
-        Known epochs keep their start. Entries that a newer epoch leaves without records go.
+        A gap before that belongs to it: the epoch before has nothing there. Known epochs keep their
+        start. Entries that a newer epoch leaves without records go.
         """
         if epoch <= self.latest_epoch:
             return

@@ -134,7 +134,8 @@ class Recovery:
             following = segments[i + 1 :]
             if following and following[0].base_offset <= self._recovery_point:
                 continue
-            bad = self._read(segment) or self._gap(segment, following)
+            before = segments[i - 1] if i and not segments[i - 1].size else segment  # a jump
+            bad = self._read(segment, before.base_offset) or self._gap(segment, following)
             if bad is None:
                 continue
             if self._is_corrupt(bad, segment, following):
@@ -143,15 +144,21 @@ class Recovery:
             return segments[: i + 1], None
         return segments, None
 
-    def _read(self, segment: LogSegment) -> BadBatch | None:
-        """Check the batches behind the last trusted index entry, or all if that one lies."""
+    def _read(self, segment: LogSegment, reached: int) -> BadBatch | None:
+        """Check the batches behind the last trusted index entry, or all if that one lies.
+
+        The log before the segment ends at ``reached``.
+        """
         segment.trim_indexes(self._recovery_point)
         end = segment.end
         start: int | None = None
         try:
             for placed in segment.batches_from(_ANY_OFFSET, crc=True):
-                self._check_epoch(placed)
-                start = placed.position if start is None else start
+                if start is None:
+                    start = placed.position
+                    reached = placed.header.base_offset if start else reached
+                self._check_epoch(placed, reached)
+                reached = placed.next_offset
                 segment.account(placed, self._index_interval_bytes)
         except BadBatch as bad:
             segment.end = end
@@ -162,11 +169,14 @@ class Recovery:
             segment.verified.add(start, segment.size)
         return None
 
-    def _check_epoch(self, placed: PlacedBatch) -> None:
-        """Above the recovery point a batch may begin an epoch, below it epochs are known."""
+    def _check_epoch(self, placed: PlacedBatch, reached: int) -> None:
+        """Above the recovery point a batch may begin an epoch, below it epochs are known.
+
+        The log before the batch ends at ``reached``.
+        """
         header = placed.header
         if header.base_offset >= self._recovery_point:
-            self._epochs.assign(header.partition_leader_epoch, header.base_offset)
+            self._epochs.assign(header.partition_leader_epoch, reached)
         check_epoch(self._epochs, placed)
 
     def _gap(self, segment: LogSegment, following: list[LogSegment]) -> BadBatch | None:

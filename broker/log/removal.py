@@ -37,7 +37,7 @@ def count_expired(
 
     By time: while the greatest timestamp is older than ``retention.ms``. By size: while what is
     left is still at least ``retention.bytes``. Whatever lies before ``start_offset``, except in the
-    active segment. An empty active segment stays.
+    active segment, and what stands for a gap alone. An empty active segment stays.
     """
     excess = sum(segment.size for segment in segments) - config.retention_bytes
     count = 0
@@ -47,8 +47,8 @@ def count_expired(
             break
         excess -= segment.size
         too_much = config.retention_bytes >= 0 and excess >= 0
-        unreachable = segment.end_offset <= start_offset and not active
-        if not (too_much or unreachable or _is_old(segment, config, now_ms)):
+        is_void = not active and (segment.end_offset <= start_offset or not segment.size)
+        if not (too_much or is_void or _is_old(segment, config, now_ms)):
             break
         count += 1
     return count

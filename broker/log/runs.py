@@ -44,6 +44,7 @@ class RunWriter:
     def _append(self, batches: memoryview, run: Sequence[BatchHeader]) -> None:
         state = self._state
         now_ms = state.clock.time_ms()
+        reached = state.end_offset
         timestamp = max(header.max_timestamp for header in run)
         segment = self._appender.segment_for(
             len(batches), run[0].base_offset, run[-1].last_offset, timestamp, now_ms
@@ -53,7 +54,8 @@ class RunWriter:
         except OSError as error:
             raise self._appender.write_failed(segment, error) from error
         for header in run:
-            state.epochs.assign(header.partition_leader_epoch, header.base_offset)
+            state.epochs.assign(header.partition_leader_epoch, reached)
+            reached = header.last_offset + 1
             if header.producer_id >= 0:
                 state.producers.update(header, now_ms)
 

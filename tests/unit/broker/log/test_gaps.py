@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from qbus.broker.log import Log, LogConfig, OsFiles
+from qbus.broker.log import EpochStart, Log, LogConfig, OsFiles
+from qbus.broker.replication.truncation import Truncation, agree
 from qbus.clock import ManualClock
 from qbus.errors import ErrorCode
 from qbus.records import CorruptBatch, read_header
@@ -12,7 +13,7 @@ from tests.support.logs import batch
 
 from .conftest import Mirror, OpenLog
 from .mirrored import EPOCH, put, refused, spans
-from .test_following import content, placed
+from .test_following import content, joined, placed
 
 FAR = 2**33
 
@@ -123,6 +124,16 @@ class TestJumps:
         log.apply_retention()
         assert spans(log)[0][0] == log.log_start_offset == FAR + 1
 
+    def test_retention_by_time_is_not_held_up_by_one(
+        self, log: Log, mirror: Mirror, clock: ManualClock
+    ) -> None:
+        log.close()
+        clock.advance(3600.0)
+        again = mirror(retention_ms=60_000)
+        again.apply_retention()
+        assert again.log_start_offset == again.log_end_offset == 3 * FAR + 2**31 + 2
+        assert again.segment_count == 1
+
     def test_a_follower_has_the_same(self, log: Log, tmp_path: Path, clock: ManualClock) -> None:
         config = LogConfig(qbus_mirror_source="a")
         follower = Log.open(str(tmp_path / "follower-0"), config, clock, OsFiles())
@@ -181,6 +192,56 @@ class TestTruncation:
         put(log, placed(0), placed(10))
         assert log.delete_records_before(5) == 5
         assert spans(log) == [(10, 10)]
+
+
+class TestEpochs:
+    """A gap belongs to the epoch of the leader that left it: the one before has nothing there."""
+
+    HISTORY = (
+        placed(0, b"a", b"b", epoch=1),
+        placed(100, epoch=2),
+        placed(FAR, epoch=3),
+        placed(3 * FAR, epoch=5),
+    )
+    EXPECTED = (EpochStart(1, 0), EpochStart(2, 2), EpochStart(3, 101), EpochStart(5, FAR + 1))
+
+    @pytest.mark.parametrize("known", range(5))
+    def test_each_begins_where_the_one_before_ended(self, mirror: Mirror, known: int) -> None:
+        log = mirror(index_interval_bytes=1)
+        if known:
+            log.append_as_follower(joined(*self.HISTORY[:known]))
+        log.flush()
+        point = log.checkpoint()
+        if known < len(self.HISTORY):
+            log.append_as_follower(joined(*self.HISTORY[known:]))
+        assert log.epoch_cache.entries == self.EXPECTED
+        log.abandon()
+        assert mirror(recovery_point=point).epoch_cache.entries == self.EXPECTED
+
+    def test_so_it_does_for_who_leads(self, mirror: Mirror) -> None:
+        log = mirror()
+        log.append_as_follower(joined(self.HISTORY[0]))
+        put(log, placed(70))
+        assert log.epoch_cache.entries == (EpochStart(1, 0), EpochStart(EPOCH, 2))
+
+    def test_so_it_does_where_only_batches_tell(self, mirror: Mirror, directory: Path) -> None:
+        log = mirror()
+        log.append_as_follower(joined(*self.HISTORY))
+        log.close()
+        (directory / "leader-epoch-checkpoint").unlink()
+        assert mirror(clean=True).epoch_cache.entries == self.EXPECTED
+
+    def test_who_has_what_a_later_leader_passed_over_gives_it_up(
+        self, mirror: Mirror, tmp_path: Path, clock: ManualClock
+    ) -> None:
+        leader = mirror()
+        leader.append_as_follower(joined(*self.HISTORY))
+        config = LogConfig(qbus_mirror_source="a")
+        ours = Log.open(str(tmp_path / "ours-0"), config, clock, OsFiles())
+        ours.append_as_follower(joined(self.HISTORY[0], placed(2, *[b"v"] * 50, epoch=1)))
+        answer = leader.epoch_cache.end_offset_for(1, leader.log_end_offset)
+        cut = agree(ours.epoch_cache, 0, ours.log_end_offset, answer)
+        assert cut == Truncation(2, is_final=True)
 
 
 class TestDamage:
