@@ -107,31 +107,34 @@ def inspect_log(
     name is not a segment's.
     """
     file = (files or OsFiles()).open(path)
-    position, end, expected = 0, file.size(), _base_offset(path)
+    base = _base_offset(path)
+    position, end, expected = 0, file.size(), base
     while position < end:
-        report = _batch_at(file, position, end, expected, gaps=gaps)
+        report = _batch_at(file, position, end, expected, base, gaps=gaps)
         yield report
         position += report.size
         if report.header is not None:
             expected = report.header.last_offset + 1
 
 
-def _batch_at(file: File, position: int, end: int, expected: int, *, gaps: bool) -> BatchReport:
+def _batch_at(
+    file: File, position: int, end: int, expected: int, base: int, *, gaps: bool
+) -> BatchReport:
     try:
         header = read_header(file.read_at(position, HEADER_SIZE))
     except CorruptBatch as bad:
         kind = ProblemKind.TRUNCATED if end - position < HEADER_SIZE else ProblemKind.BAD_HEADER
-        return _damage(file, position, end, Problem(kind, str(bad)))
+        return _damage(file, position, end, base, Problem(kind, str(bad)))
     if position + header.size > end:
         message = f"a batch of {header.size} bytes has only {end - position}"
-        return _damage(file, position, end, Problem(ProblemKind.TRUNCATED, message))
+        return _damage(file, position, end, base, Problem(ProblemKind.TRUNCATED, message))
     problems = [*_order_problems(header, expected, gaps=gaps)]
     try:
         check_crc(file.read_at(position, header.size), header)
     except CorruptBatch as bad:
         problems.append(Problem(ProblemKind.BAD_CRC, str(bad)))
         if not _batch_follows(file, position + header.size, end):
-            return _damage(file, position, end, problems[-1])
+            return _damage(file, position, end, base, problems[-1])
     return BatchReport(position, header.size, header, tuple(problems))
 
 
@@ -158,8 +161,8 @@ def _batch_follows(file: File, position: int, end: int) -> bool:
     return True
 
 
-def _damage(file: File, position: int, end: int, problem: Problem) -> BatchReport:
-    good = next_batch(file, position, end, -1)
+def _damage(file: File, position: int, end: int, base: int, problem: Problem) -> BatchReport:
+    good = next_batch(file, position, end, base - 1)
     return BatchReport(position, (end if good is None else good) - position, None, (problem,))
 
 

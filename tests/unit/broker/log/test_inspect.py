@@ -82,6 +82,21 @@ def test_damage_is_passed_over_to_the_next_good_batch(path: Path) -> None:
     assert kinds(path) == [[], [ProblemKind.BAD_HEADER], [ProblemKind.GAP], [], []]
 
 
+def test_so_it_is_far_from_offset_0(open_log: OpenLog, directory: Path) -> None:
+    start = 5 * 2**31
+    log = open_log(log_start_offset=start)
+    for _ in range(3):
+        log.append(batch(b"v" * 100), 0)
+    log.close()
+    path = directory / f"{start:020d}.log"
+    overwrite(path, 8, bytes(4))
+    assert [one.header and one.header.base_offset for one in inspect(path)] == [
+        None,
+        start + 1,
+        start + 2,
+    ]
+
+
 @pytest.mark.parametrize("kept", [1, 60, 61, SIZE - 1])
 def test_a_cut_batch_is_told(path: Path, kept: int) -> None:
     path.write_bytes(path.read_bytes()[: SIZE * 4 + kept])
