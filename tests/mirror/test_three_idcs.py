@@ -65,4 +65,6 @@ def test_everything_again_and_again(tmp_path: Path, seed: int, topology: Topolog
                 world.wait_for_progress()
         world.silence_way()
         world.wait_for_progress()
+        world.cut_way_for_minutes()
+        world.wait_for_progress()
         world.judge()

@@ -5,6 +5,7 @@ import time
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Self
 
@@ -140,6 +141,22 @@ class World:
         self.wait_for_writers()
         self.network.mend(way)
 
+    def cut_way_for_minutes(self, seconds: float = 180.0) -> None:
+        """One, for longer than anything waits; all the while its source is written to."""
+        (source, target), way = self.random.choice(list(self.ways.items()))
+        writer = self.writers[source]
+        self.network.cut(way)
+        mended_at = time.monotonic() + seconds
+        time.sleep(5)  # the target may still be taking in what had come
+        reached = self._reached(source, target)
+        while time.monotonic() < mended_at:
+            before = writer.acknowledged
+            wait_until(partial(_has_written, writer, before), f"records written in {source}", 60)
+            self.check_groups()
+            time.sleep(5)
+        assert self._reached(source, target) == reached, "nothing came by the way that was cut"
+        self.network.mend(way)
+
     def silence_way(self, seconds: float = 75.0) -> None:
         """One, for longer than anyone waits for an answer."""
         way = self.random.choice(list(self.ways.values()))
@@ -198,6 +215,10 @@ class World:
 
     def _is_carried(self) -> bool:
         return all(committed(self.idcs["a"], self.idcs[target]) for target in "bc")
+
+
+def _has_written(writer: Writer, before: int) -> bool:
+    return writer.acknowledged > before
 
 
 def _end(process: MirrorCommand) -> None:
