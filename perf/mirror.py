@@ -35,6 +35,13 @@ _TOPIC = "orders"
 _WARM = 0.25
 _LONGEST_SECONDS = 300.0
 _LOOK_SECONDS = 0.02
+_CONFIG = """
+topics = ["orders"]
+source = [{idc = "a", bootstrap = "%s"}]
+target = {idc = "b", bootstrap = "%s"}
+transfer = {in_flight = 16, memory_bytes = 268_435_456}
+"""
+"""As for a long link; the same for a short one."""
 
 
 class Cost(NamedTuple):
@@ -116,8 +123,9 @@ class Bench:
         """The mirror's."""
         with self._run(delay) as directory:
             target = BrokerProcess(directory / "target", *MEMORY.qbus)
-            options = ["--source", f"a={self._source}", "--target", f"b={target.bootstrap}"]
-            command = [sys.executable, "-m", "qbus", "mirror", "run", "--topics", _TOPIC, *options]
+            config = directory / "mirror.toml"
+            config.write_text(_CONFIG % (self._source, target.bootstrap))
+            command = [sys.executable, "-m", "qbus", "mirror", "run", "--config", str(config)]
             with target, (directory / "mirror.log").open("wb") as log:
                 return self._measure(subprocess.Popen(command, stdout=log, stderr=log), target)
 
