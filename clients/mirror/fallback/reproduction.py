@@ -18,7 +18,7 @@ from ...errors import PartialFailure
 from ...offsets import list_offsets
 from ...types import EARLIEST, LATEST, OffsetAndMetadata, PartitionRecords, TopicPartition
 from ..config import LinkConfig
-from ..status import LinkStatus
+from ..status import GroupsStatus, LinkStatus
 from ..throttle import Throttle
 from ..ways import Way
 from .clients import Clients
@@ -31,6 +31,7 @@ _log = logging.getLogger(__name__)
 
 _POLL_S = 0.2
 _LOOK_S = 1.0
+_NO_GROUPS = "groups are not carried over: records have other offsets at a target that is no Qbus"
 
 
 class Reproduction:
@@ -59,6 +60,7 @@ class Reproduction:
             partitions=tuple(copy.status(now_ms) for _, copy in sorted(self._copies.items())),
             records=self._records,
             bytes=self._bytes,
+            groups=GroupsStatus(error=_NO_GROUPS if config.groups.enabled else None),
             reproduces=True,
         )
 

@@ -105,7 +105,7 @@ def _troubles(link: Document) -> list[str]:
     if link["reproduces"]:
         troubles.append(
             f"{link['name']}: the target is no Qbus: records are produced anew, at offsets of their"
-            " own; offsets here are those of the source"
+            " own, and groups are not carried over; offsets here are those of the source"
         )
     return troubles + [
         f"{link['name']}: {one['topic']}-{one['partition']}: {one['error']}"
