@@ -70,11 +70,12 @@ class LogState:
 
     def configure(self, config: LogConfig) -> None:
         """Work by other settings. That a log may have gaps is never taken back."""
-        self.config = config
-        self.producers.limit = config.max_producers
-        if config.may_have_gaps:
-            for segment in self.segments:
-                segment.gaps = True
+        with self.lock:
+            self.config = config
+            self.producers.limit = config.max_producers
+            if config.may_have_gaps:
+                for segment in self.segments:
+                    segment.gaps = True
 
     @property
     def active(self) -> LogSegment:

@@ -1,10 +1,12 @@
 """Logs with gaps in their offsets, as mirrors have them: read, cut, mended and opened again."""
 
+import threading
 from pathlib import Path
 
 import pytest
 
 from qbus.broker.log import EpochStart, Log, LogConfig, OsFiles
+from qbus.broker.log.segment import LogSegment
 from qbus.broker.replication.truncation import Truncation, agree
 from qbus.clock import ManualClock
 from qbus.errors import ErrorCode
@@ -313,6 +315,19 @@ def test_a_log_may_learn_late_that_it_is_a_mirrors(open_log: OpenLog) -> None:
     log.update_config(LogConfig(qbus_mirror_source="a"))
     put(log, placed(0), placed(10))
     assert spans(log) == [(0, 0), (10, 10)]
+
+
+def test_a_segment_that_is_begun_just_then_learns_it_too(open_log: OpenLog) -> None:
+    state = open_log()._state
+    told = threading.Thread(target=state.configure, args=(LogConfig(qbus_mirror_source="a"),))
+    with state.lock:
+        old = state.active
+        new = LogSegment(state.cache, state.directory, 0, size=0, created_ms=0, gaps=old.gaps)
+        told.start()
+        told.join(0.1)
+        state.segments = [new]
+    told.join()
+    assert state.active.gaps
 
 
 def test_logs_of_other_topics_have_no_gaps(mirror: Mirror, open_log: OpenLog) -> None:
