@@ -44,6 +44,22 @@ def place_of(segment: LogSegment, offset: int, *, wait: bool) -> Place:
     raise CorruptBatch(f"{segment.path} ends before offset {offset}")
 
 
+def end_before(segment: LogSegment, offset: int) -> Place:
+    """Where the segment ends without the batches that have ``offset`` or later ones.
+
+    Its offset is the one after the last batch that is left, be there a gap behind it. Waits for the
+    disk. Raises CorruptBatch, OSError.
+    """
+    if not segment.size:
+        return Place(segment.base_offset, 0)
+    # From a batch before that one, which tells where the gap begins if there is one.
+    entry = segment.indexes.offsets.lookup(offset - 1)
+    for place, following in _walk_from_entry(segment, entry, wait=True):
+        if following.offset > offset:
+            return place
+    raise CorruptBatch(f"{segment.path} ends before offset {offset}")
+
+
 def boundary_before(
     segment: LogSegment, start: Place, position: int, offset: int, *, wait: bool
 ) -> Place:

@@ -14,7 +14,7 @@ from .config import LogConfig
 from .corruption import Corruption
 from .files import PASSING
 from .flusher import Flusher
-from .locate import place_of
+from .locate import end_before
 from .names import DELETED_SUFFIX, LOG_SUFFIX, SEGMENT_SUFFIXES, numbered
 from .opening import load_producers
 from .producers import ProducerState
@@ -180,7 +180,7 @@ class Remover:
         if not state.segments[0].base_offset <= offset < state.end_offset:
             return min(offset, state.end_offset)
         try:
-            return place_of(state.segment_of(offset), offset, wait=True).offset
+            return end_before(state.segment_of(offset), offset).offset
         except CorruptBatch as bad:
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, bad.message) from bad
         except OSError as error:
@@ -215,7 +215,7 @@ class Remover:
             kept = [known for known in state.segments if known.base_offset <= segment.base_offset]
             remove_segments(state.cache, state.segments[len(kept) :])
             if offset < segment.end_offset:
-                segment.cut_to(*place_of(segment, offset, wait=True))
+                segment.cut_to(*end_before(segment, offset))
             segment.hold_open()
             segment.file.sync()
             segment.indexes.sync()

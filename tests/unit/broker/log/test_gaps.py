@@ -178,12 +178,18 @@ class TestSegments:
 
 
 class TestTruncation:
+    @pytest.mark.parametrize("index_interval_bytes", [1, 4096])
+    @pytest.mark.parametrize("is_read", [True, False])
     @pytest.mark.parametrize(
         ("offset", "end"), [(0, 0), (1, 0), (2, 2), (9, 2), (10, 2), (11, 2), (12, 12), (99, 12)]
     )
-    def test_it_ends_with_the_last_whole_batch(self, mirror: Mirror, offset: int, end: int) -> None:
-        log = mirror()
+    def test_it_ends_with_the_last_whole_batch(
+        self, mirror: Mirror, offset: int, end: int, is_read: bool, index_interval_bytes: int
+    ) -> None:
+        log = mirror(index_interval_bytes=index_interval_bytes)
         put(log, placed(0, b"a", b"b"), placed(10, b"a", b"b"), placed(100))
+        for known in range(101 if is_read else 0):
+            log.read(known, 1)
         assert log.remover.truncation_point(offset) == end
         assert log.truncate_to(offset) == end
         put(log, placed(100), follows=end)
