@@ -113,7 +113,7 @@ class Life:
         log = self.log
         assert log.corruptions == ()
         for first, last in self.spans:
-            for offset in {max(first - 1, log.log_start_offset), first, last}:
+            for offset in {max(at, log.log_start_offset) for at in (first - 1, first, last)}:
                 found = log.read(offset, 1, wait=True)
                 assert found is not None
                 with found:
