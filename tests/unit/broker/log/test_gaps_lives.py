@@ -18,6 +18,9 @@ CONFIG = LogConfig(
     qbus_mirror_source="a", segment_bytes=700, index_interval_bytes=1, retention_ms=-1
 )
 
+_FAR = 2**30
+"""Beyond that a segment may begin behind the gap: it stays, though it is empty."""
+
 
 class Batch(NamedTuple):
     """How many offsets are left out before it and at its end, and how many records it has."""
@@ -90,7 +93,8 @@ class Life:
         gone = [span for span in self.spans if span[1] >= at]
         self.spans = [span for span in self.spans if span[1] < at]
         if self.spans and gone:
-            assert expected == self.spans[-1][1] + 1
+            end = self.spans[-1][1] + 1
+            assert expected == end or expected - end > _FAR
 
     def do(self, what: str) -> None:
         log = self.log
@@ -129,7 +133,7 @@ class Life:
         assert found_spans == self.spans
 
 
-@settings(max_examples=40)
+@settings(max_examples=40, deadline=None)
 @given(st.lists(STEPS, max_size=12))
 def test_every_life(steps: list[list[Batch] | tuple[str, float] | str]) -> None:
     with TemporaryDirectory() as directory:
