@@ -21,7 +21,8 @@ _NO_TIMESTAMP = -1
 class AppendInfo(NamedTuple):
     """What became of a batch. ``log_append_time``: -1 unless the broker stamps the records.
 
-    A ``duplicate`` was stored before: the offsets are those it has had since.
+    A ``duplicate`` was stored before: the offsets are those it has had since. Of a mirror's batches
+    some may be: ``size`` in bytes and ``records`` are of the others.
     """
 
     first_offset: int
@@ -29,6 +30,8 @@ class AppendInfo(NamedTuple):
     log_append_time: int
     log_start_offset: int
     duplicate: bool = False
+    size: int = 0
+    records: int = 0
 
 
 class Appender:

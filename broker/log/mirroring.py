@@ -66,7 +66,15 @@ class MirrorAppender:
                 self._appender.check_epoch(leader_epoch)
                 self._begin(provenance, new[0].base_offset)
                 self._write(batches, headers, new, leader_epoch)
-            return AppendInfo(first, last, _NO_TIMESTAMP, state.log_start_offset, duplicate=not new)
+            return AppendInfo(
+                first,
+                last,
+                _NO_TIMESTAMP,
+                state.log_start_offset,
+                duplicate=not new,
+                size=sum(header.size for header in new),
+                records=sum(header.records_count for header in new),
+            )
 
     def _begin(self, provenance: Provenance, first_offset: int) -> None:
         """Let a log that never had anything start where the source's does."""

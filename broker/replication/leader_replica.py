@@ -140,15 +140,18 @@ class LeaderReplica(FollowerReplica):
         self._check_in_sync()
         log = self.log
         before = log.log_end_offset
+        size, records = len(batches), 0  # as far as is known, should that fail half-way
         try:
-            return log.append_mirrored(batches, provenance, self.leader_epoch)
+            info = log.append_mirrored(batches, provenance, self.leader_epoch)
+            size, records = info.size, info.records
+            return info
         finally:
             end, start = log.log_end_offset, log.log_start_offset
             if self.followers is not None and start > self.followers.high_watermark:
                 self.followers.high_watermark = start  # there is nothing below it
                 self._reach(start)
             if end > before:
-                self._appended(end, len(batches), end - max(before, start))
+                self._appended(end, size, records)
 
     def when_acknowledged(self, end_offset: int, waiter: AckWaiter, token: object) -> None:
         """Tell ``waiter`` when everything below ``end_offset`` is acknowledged."""

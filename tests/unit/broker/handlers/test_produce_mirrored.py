@@ -95,6 +95,9 @@ async def test_offsets_stay_as_they_are(
     assert (again.error_code, again.base_offset) == (0, 7)
     assert partition.log.log_end_offset == 8
     assert partition.bytes_in == len(placed(0, 1, 7))
+    await mirror(plane, 7, 90, follows=2, version=version)
+    assert partition.bytes_in == len(placed(0, 1, 7, 90))
+    assert partition.messages_in == 4
 
 
 async def test_it_starts_where_the_source_does(plane: DataPlane, partition: Partition) -> None:

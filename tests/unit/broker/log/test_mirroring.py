@@ -29,7 +29,8 @@ class TestWhatIsKept:
             placed(3, b"d" * 500, epoch=91, compression=Compression.LZ4, producer_id=7),
         ]
         info = put(log, *sent)
-        assert info == AppendInfo(0, 3, -1, 0)
+        size = sum(map(len, sent))
+        assert info == AppendInfo(0, 3, -1, 0, size=size, records=4)
         expected = b"".join(bytes(one[:12]) + b"\0\0\0\x04" + bytes(one[16:]) for one in sent)
         assert content(log) == expected
         assert log.epoch_cache.entries == (EpochStart(EPOCH, 0),)
@@ -69,7 +70,8 @@ class TestOffsetsDecide:
         log = mirror()
         put(log, placed(0), placed(1))
         info = put(log, placed(0), placed(1), placed(2), placed(5), follows=0)
-        assert info == AppendInfo(0, 5, -1, 0)
+        size = len(placed(2)) + len(placed(5))
+        assert info == AppendInfo(0, 5, -1, 0, size=size, records=2)
         assert spans(log) == [(0, 0), (1, 1), (2, 2), (5, 5)]
 
     def test_a_gap_at_the_source_is_one_here(self, mirror: Mirror) -> None:
