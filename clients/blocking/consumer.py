@@ -24,7 +24,7 @@ T = TypeVar("T")
 _Consumer = asyncio_consumer.Consumer
 
 _LOOK_AROUND = 1.0
-_ITERATED_RECORDS = 500
+_ITERATED_RECORDS = 2000
 
 
 def _calling(method: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[Any, P], T]:

@@ -37,7 +37,7 @@ T = TypeVar("T")
 _LOOK_AROUND = 1.0
 """Seconds after which a waiting poll sees whether something is due that no event tells of."""
 _ARROW_RECORDS = 1_000_000
-_ITERATED_RECORDS = 500
+_ITERATED_RECORDS = 2000
 
 
 class Consumer:

@@ -10,6 +10,7 @@ from qbus.records import CorruptBatch, RecordColumns, to_arrow
 from ..types import ConsumerRecord, PartitionRecords, TopicPartition
 from .answers import Answers
 from .assignment import Assignment, PartitionState
+from .spare import SpareColumns
 
 _MUCH = 256 * 1024
 """Bytes that take longer to decode than it takes to have a thread do it."""
@@ -24,6 +25,7 @@ class Taking:
     def __init__(self, assignment: Assignment, answers: Answers) -> None:
         self._assignment = assignment
         self._answers = answers
+        self._spare = SpareColumns()
 
     def records(self, limit: int) -> list[PartitionRecords]:
         """Up to ``limit`` records, by partition.
@@ -55,7 +57,7 @@ class Taking:
         Much is decoded in a thread, while the loop receives what comes next.
         """
         columns = [
-            _PartitionColumns(partition, state)
+            _PartitionColumns(partition, state, self._spare.take())
             for partition, state in self._assignment.states.items()
             if _next(state) is not None
         ]
@@ -86,6 +88,7 @@ class Taking:
             self._damaged(partition, state, columns.error)
         if columns.batch is not None:
             self._assignment.move_to_end(partition)
+            self._spare.lend(columns.columns)
         return columns.batch
 
     def _damaged(
@@ -129,9 +132,12 @@ class _PartitionColumns:
     ``begun`` counts the answers that were decoded, the last one perhaps in part.
     """
 
-    def __init__(self, partition: TopicPartition, state: PartitionState) -> None:
+    def __init__(
+        self, partition: TopicPartition, state: PartitionState, columns: RecordColumns
+    ) -> None:
         self.partition = partition
         self.state = state
+        self.columns = columns
         self.cuts = state.cuts
         self.begun = 0
         self.batch: Any = None
@@ -145,7 +151,7 @@ class _PartitionColumns:
 
     def decode(self, limit: int) -> int:
         """Decode about ``limit`` records; how many there are."""
-        columns = RecordColumns()
+        columns = self.columns
         for fetched in self._fetched:
             if columns.rows >= limit:
                 break

@@ -7,14 +7,11 @@ bytes are counted when the next batch is begun.
 
 import asyncio
 import threading
-from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from itertools import accumulate, repeat
-from operator import add
 from typing import cast
 
 from qbus.clock import Clock
-from qbus.records.codec import Lane
+from qbus.records.codec import Lane, fit
 from qbus.records.crc import Buffer
 
 from ..types import TopicDescription, TopicPartition
@@ -104,13 +101,15 @@ class Accumulator:
     ) -> Iterator[tuple[Batch, int, int]]:
         """Put records for one partition (None: any) into batches; yields which, one by one."""
         values, keys, headers, timestamps = columns
-        ends = list(accumulate(_sizes(values, keys, headers)))
-        start, before = 0, 0
+        start = 0
         while start < len(values):
+            least = item_size(
+                keys[start] if keys else None, values[start], headers[start] if headers else None
+            )
             with self.lock:
-                batch, _ = self._room(topic, partition, ends[start] - before)
-                limit = before + self._batch_bytes - batch.size
-                stop = max(start + 1, bisect_right(ends, limit, lo=start))
+                batch, _ = self._room(topic, partition, least)
+                room = max(self._batch_bytes - batch.size, least)
+                stop, size = fit(values, keys, headers, start, room, RECORD_OVERHEAD)
                 rows = slice(start, stop)
                 index = batch.add_many(
                     values[rows],
@@ -118,8 +117,8 @@ class Accumulator:
                     headers and headers[rows],
                     timestamps and timestamps[rows],
                 )
-                self._grow(batch, ends[stop - 1] - before)
-            start, before = stop, ends[stop - 1]
+                self._grow(batch, size)
+            start = stop
             self.on_work()
             yield batch, index, batch.count
 
@@ -249,25 +248,3 @@ def _callbacks(batch: Batch) -> Iterator[tuple[int, OnDelivery]]:
     """Whom to tell of which record, each only once."""
     callbacks, batch.callbacks = batch.callbacks, []
     return ((index, told) for index, told in enumerate(callbacks) if told is not None)
-
-
-def _sizes(
-    values: Sequence[Buffer | None],
-    keys: Sequence[Buffer | None] | None,
-    headers: Sequence[Headers | None] | None,
-) -> list[int]:
-    """About how many bytes each record takes."""
-    if headers is not None:
-        every = repeat(None) if keys is None else keys
-        return list(map(item_size, every, values, headers))
-    lengths = _lengths(values)
-    if keys is not None:
-        lengths = list(map(add, lengths, _lengths(keys)))
-    return list(map(RECORD_OVERHEAD.__add__, lengths))
-
-
-def _lengths(items: Sequence[Buffer | None]) -> list[int]:
-    try:
-        return list(map(len, items))  # type: ignore[arg-type]
-    except TypeError:  # a null is among them
-        return [len(item or b"") for item in items]

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence, Sized
 from typing import Any
 
+from qbus.records.codec import are_bytes
 from qbus.records.crc import Buffer
 
 from .lists import Headers
@@ -58,9 +59,9 @@ def _check_headers(headers: Headers) -> None:
         _check_types((data,))
 
 
-def _check_types(data: Iterable[Buffer | None]) -> None:
-    wrong = set(map(type, data)) - _BYTES_LIKE - {type(None)}
-    if wrong:
+def _check_types(data: Sequence[Buffer | None]) -> None:
+    if not are_bytes(data):
+        wrong = set(map(type, data)) - _BYTES_LIKE - {type(None)}
         names = ", ".join(sorted(kind.__name__ for kind in wrong))
         raise TypeError(f"keys and values are bytes, not {names}")
 

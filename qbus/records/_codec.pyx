@@ -19,6 +19,11 @@ from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_Resize
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.long cimport PyLong_AsLongLongAndOverflow
 from cpython.ref cimport Py_INCREF, PyTypeObject
+from cpython.sequence cimport (
+    PySequence_Fast,
+    PySequence_Fast_GET_ITEM,
+    PySequence_Fast_GET_SIZE,
+)
 from cpython.tuple cimport PyTuple_SET_ITEM
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint32_t

@@ -177,6 +177,24 @@ cdef class ColumnsBuffers:
             PyBuffer_Release(&view)
         return self.rows - before
 
+    def clear(self):
+        """Forget the records and keep the memory; raises BufferError while others look at it."""
+        self.check_unshared()
+        self.truncate(0, 0, 0, 0, 0)
+
+    cdef void truncate(
+        self, Py_ssize_t rows, Py_ssize_t keys, Py_ssize_t values, Py_ssize_t pairs,
+        Py_ssize_t header_values
+    ) noexcept:
+        """Forget all but so many rows and headers, of which so many are null."""
+        self.key.cut(rows, keys)
+        self.value.cut(rows, values)
+        self.header_key.cut(pairs, 0)
+        self.header_value.cut(pairs, header_values)
+        self.header_offsets.size = 4 * (rows + 1)
+        self.offset.size = self.timestamp.size = 8 * rows
+        self.timestamp_type.size = self.rows = rows
+
     cdef int check_unshared(self) except -1:
         cdef Py_ssize_t exports = self.header_offsets.exports + self.offset.exports
         exports += self.timestamp.exports + self.timestamp_type.exports
@@ -215,13 +233,7 @@ cdef class ColumnsBuffers:
                 raise MemoryError
             finish(parser)
         except BaseException:
-            self.key.cut(rows, keys)
-            self.value.cut(rows, values)
-            self.header_key.cut(pairs, 0)
-            self.header_value.cut(pairs, header_values)
-            self.header_offsets.size = 4 * (rows + 1)
-            self.offset.size = self.timestamp.size = 8 * rows
-            self.timestamp_type.size = self.rows = rows
+            self.truncate(rows, keys, values, pairs, header_values)
             raise
         return 0
 

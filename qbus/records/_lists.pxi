@@ -1,4 +1,4 @@
-# Keys to partitions, and parallel lists to records.
+# Keys to partitions, and parallel lists to records. Nobody has to keep a list as it is meanwhile.
 
 cdef enum:
     MAX_FIXED = 40  # bytes that a record may take beyond its key, value and headers
@@ -48,6 +48,56 @@ cdef inline object take(object item, str what, Py_ssize_t index, Field* field):
     field.data = <const uint8_t*>PyBytes_AS_STRING(item)
     field.size = PyBytes_GET_SIZE(item)
     return item
+
+
+cdef inline Py_ssize_t size_of(object item) except -1:
+    if item is None:
+        return 0
+    if type(item) is bytes:
+        return PyBytes_GET_SIZE(item)
+    return len(item)
+
+
+def are_bytes(items):
+    """Whether all of these can be keys or values."""
+    cdef object fast = PySequence_Fast(items, "keys and values are a list"), item
+    cdef Py_ssize_t index = 0
+    while index < PySequence_Fast_GET_SIZE(fast):
+        item = <object>PySequence_Fast_GET_ITEM(fast, index)
+        if not (type(item) is bytes or item is None or type(item) in (bytearray, memoryview)):
+            return False
+        index += 1
+    return True
+
+
+def fit(values, keys, headers, Py_ssize_t start, Py_ssize_t room, Py_ssize_t overhead):
+    """The row up to which records from `start` on fit `room` bytes, and how many they take."""
+    cdef object fast = PySequence_Fast(values, "values are a list")
+    cdef object fast_keys = None if keys is None else PySequence_Fast(keys, "keys are a list")
+    cdef Py_ssize_t row = start, taken = 0, size
+    cdef object value
+    if start < 0:
+        raise IndexError(f"row {start}")
+    while row < PySequence_Fast_GET_SIZE(fast):
+        value = <object>PySequence_Fast_GET_ITEM(fast, row)
+        size = overhead + size_of(value)
+        if fast_keys is not None:
+            size += size_of(fast_keys[row])
+        if headers is not None:
+            size += size_of_headers(headers[row], overhead)
+        if taken + size > room:
+            break
+        taken += size
+        row += 1
+    return row, taken
+
+
+cdef Py_ssize_t size_of_headers(object headers, Py_ssize_t overhead) except -1:
+    cdef Py_ssize_t size = 0
+    if headers is not None:
+        for name, data in headers:
+            size += overhead + len(name) + size_of(data)
+    return size
 
 
 @final

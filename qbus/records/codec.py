@@ -28,5 +28,7 @@ CODEC = "python" if twin.__name__.endswith(".pure") else "compiled"
 
 Lane = twin.Lane
 Place = twin.Place
+are_bytes = twin.are_bytes
+fit = twin.fit
 murmur2 = twin.murmur2
 partition_for_keys = twin.partition_for_keys

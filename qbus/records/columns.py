@@ -34,6 +34,15 @@ class RecordColumns:
         """Bytes that the columns take."""
         return self.buffers.nbytes
 
+    def reuse(self) -> bool:
+        """Forget the records and keep the memory, for others; whether nobody has a part of it."""
+        try:
+            self.buffers.clear()
+        except BufferError:
+            return False
+        self.is_shared = False
+        return True
+
     def append(self, batch: Buffer, header: BatchHeader, from_offset: int = 0) -> int:
         """Append the records of one whole batch from ``from_offset`` on; how many they are.
 

@@ -25,6 +25,13 @@ class BytesColumn:
         """How many values there are."""
         return len(self.offsets) - 1
 
+    def clear(self) -> None:
+        """Forget all of them; raises BufferError while others look at them."""
+        _cut(self.validity, 0)
+        _cut(self.data, 0)
+        _cut(self.offsets, 1)
+        self.null_count = 0
+
     def append(self, value: bytes | None) -> None:
         """Add one."""
         index = self.rows
@@ -60,6 +67,15 @@ class ColumnsBuffers:
             len(part.validity) + 4 * len(part.offsets) + len(part.data) for part in parts
         ) + (4 * len(self.header_offsets) + 17 * self.rows)
 
+    def clear(self) -> None:
+        """Forget the records and keep the memory; raises BufferError while others look at it."""
+        for column in (self.key, self.value, self.header_key, self.header_value):
+            column.clear()
+        for numbers in (self.offset, self.timestamp, self.timestamp_type):
+            _cut(numbers, 0)
+        _cut(self.header_offsets, 1)
+        self.rows = 0
+
     def extend(self, payload: Buffer, header: BatchHeader, from_offset: int) -> int:
         """Append the records of ``payload`` from ``from_offset`` on; how many they are.
 
@@ -90,3 +106,9 @@ class ColumnsBuffers:
         self.offset.append(record.offset)
         self.timestamp.append(record.timestamp)
         self.timestamp_type.append(record.timestamp_type)
+
+
+def _cut(column: "bytearray | array[int]", length: int) -> None:
+    """Keep the first so many items; raises BufferError while others look at them."""
+    column.append(0)
+    del column[length:]

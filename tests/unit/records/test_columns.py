@@ -106,6 +106,27 @@ def test_what_is_shared_never_changes() -> None:
     assert table["value"].to_pylist() == [b"value"] * 10
 
 
+def test_memory_is_used_again_once_nobody_has_a_part_of_it(twin: ModuleType) -> None:
+    first = encode_records([b"first", None], [b"k", b"l"], [[("h", b"v")], []], base_timestamp=1)
+    second = encode_records([b"2nd"] * 3, base_timestamp=1)
+    columns = RecordColumns()
+    columns.append(first, read_header(first))
+    table = to_arrow(columns, "t", 0)
+    part = table.slice(1)["value"]
+    del table
+    assert not columns.reuse(), "a part of a column is left"
+    assert part.to_pylist() == [None]
+    del part
+    assert columns.reuse()
+    assert (columns.rows, columns.nbytes) == (0, RecordColumns().nbytes)
+    columns.append(second, read_header(second))
+    again = to_arrow(columns, "t", 0)
+    again.validate(full=True)
+    assert again["value"].to_pylist() == [b"2nd"] * 3
+    assert again["key"].to_pylist() == [None] * 3
+    assert again["headers"].to_pylist() == [[]] * 3
+
+
 def test_threads_that_share_columns_by_mistake_do_no_harm(twin: ModuleType) -> None:
     if twin.__name__.endswith("pure"):
         pytest.skip("plain Python keeps memory whole by itself")

@@ -1,0 +1,30 @@
+"""Memory for columns that was used before: fresh memory takes as long to touch as to fill."""
+
+from collections import deque
+
+from qbus.records import RecordColumns
+
+_MANY = 3
+"""One is filled, one is the user's, and that before may be a moment longer."""
+_LARGE = 32 * 1024 * 1024
+"""Bytes of columns that are not kept."""
+
+
+class SpareColumns:
+    """Columns whose Arrow batches nobody has any more are handed out again."""
+
+    def __init__(self) -> None:
+        self._lent: deque[RecordColumns] = deque(maxlen=_MANY)
+
+    def take(self) -> RecordColumns:
+        """Empty columns."""
+        for columns in self._lent:
+            if columns.reuse():
+                self._lent.remove(columns)
+                return columns
+        return RecordColumns()
+
+    def lend(self, columns: RecordColumns) -> None:
+        """Columns were made an Arrow batch; let them be taken again when that is gone."""
+        if columns.nbytes <= _LARGE:
+            self._lent.append(columns)
