@@ -1,0 +1,157 @@
+"""Two real brokers, a topic at the one, its copy at the other, and the link between them."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any, Self
+
+from qbus.clients import EARLIEST, LATEST, Admin, Producer, TopicPartition
+from qbus.clients.batches import read_batches
+from qbus.clients.batches.produce import produce_topics
+from qbus.clients.cluster import Cluster
+from qbus.clients.mirror.config import LinkConfig, Topics, Transfer
+from qbus.clients.mirror.link import Link
+from qbus.clients.mirror.provenance import Provenance
+from qbus.clients.mirror.status import PartitionStatus
+from qbus.errors import ApiError
+from qbus.records import build_batch, set_base_offset
+from qbus.wire import ApiKey
+from qbus.wire.messages.produce import PartitionProduceData, TopicProduceData
+from tests.support.eventually import eventually as it_comes_that
+from tests.support.server_process import ServerProcess
+
+Idcs = tuple[ServerProcess, ServerProcess]
+PATIENCE = 40.0
+
+
+class Scene:
+    """Both IDCs, and a topic ``name`` whose copy is ``copy``."""
+
+    def __init__(self, idcs: Idcs, name: str) -> None:
+        source, target = (broker.bootstrap for broker in idcs)
+        self.name, self.copy = name, f"a.{name}"
+        self.config = LinkConfig(
+            "a",
+            "b",
+            source,
+            target,
+            (name,),
+            topics_at_target=Topics(discovery_interval_ms=200),
+            transfer=Transfer(session_timeout_ms=6_000, drain_timeout_ms=2_000),
+        )
+        self.source, self.target = Admin(source), Admin(target)
+        self.here, self.there = (Cluster(one, "test", 10.0) for one in (source, target))
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for one in (self.source, self.target, self.here, self.there):
+            await one.close()
+
+    async def send(self, partition: int, count: int = 10, batches: int = 5) -> None:
+        async with Producer(self.config.source_bootstrap, linger_ms=0, compression="lz4") as one:
+            for number in range(batches):
+                values = [b"%d-%d" % (number, i) for i in range(count)]
+                await (await one.send_many(self.name, values, partition=partition))
+
+    @asynccontextmanager
+    async def link(self, here: Cluster | None = None) -> AsyncIterator[Link]:
+        """A process of the link, which reads by ``here``, until the end of the block."""
+        source, target = self.bootstraps
+        here, there = here or Cluster(source, "test", 10.0), Cluster(target, "test", 10.0)
+        link = Link(self.config, here, there)
+        running = asyncio.create_task(link.run())
+        try:
+            yield link
+        finally:
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+            await here.close()
+            await there.close()
+
+    @property
+    def bootstraps(self) -> tuple[str, str]:
+        return self.config.source_bootstrap, self.config.target_bootstrap
+
+    async def batches(self, cluster: Cluster, topic: str, partition: int) -> list[bytes]:
+        """Every byte of a partition, but for the leader epochs, which are each cluster's own."""
+        place = TopicPartition(topic, partition)
+        admin = self.source if cluster is self.here else self.target
+        start = (await admin.list_offsets({place: EARLIEST}))[place].offset
+        end = (await admin.list_offsets({place: LATEST}))[place].offset
+        found = read_batches(cluster, place, start, end)
+        return [bytes(batch[:12]) + bytes(batch[16:]) async for _, batch in found]
+
+    async def assert_equal(self, *partitions: int) -> None:
+        for partition in partitions:
+            original = await self.batches(self.here, self.name, partition)
+            assert original
+            assert original == await self.batches(self.there, self.copy, partition)
+
+    async def topic_id(self) -> str:
+        return str((await self.source.describe_topic(self.name)).topic_id)
+
+    async def write_as_mirror(self, base: int, count: int, value: bytes = b"v") -> None:
+        """Write to the copy what the source never had."""
+        batch = build_batch([(None, value, (), 1_700_000_000_000)] * count)
+        set_base_offset(batch, base, -1)
+        await self.there.need([self.copy])
+        data = TopicProduceData(
+            name=self.copy,
+            mirror_source="a",
+            mirror_topic_id=await self.topic_id(),
+            partition_data=[PartitionProduceData(index=0, records=batch, mirror_follows=base)],
+        )
+        leader = self.there.metadata.leader(self.copy, 0)
+        (outcome,) = (await produce_topics(self.there, leader, [data])).values()
+        assert not isinstance(outcome, ApiError)
+
+    async def create_copy(self) -> None:
+        provenance = Provenance("a", await self.topic_id(), ("a",))
+        await self.target.create_topic(self.copy, partitions=1, config=provenance.config())
+
+
+async def eventually(
+    link: Link, holds: Callable[[tuple[PartitionStatus, ...]], object]
+) -> tuple[PartitionStatus, ...]:
+    """The partitions' status once ``holds`` says so; what it was last, when that never comes."""
+    try:
+        async with asyncio.timeout(PATIENCE):
+            while not holds(link.status().partitions):  # noqa: ASYNC110 - a status, no event
+                await asyncio.sleep(0.02)
+    except TimeoutError:
+        raise AssertionError(f"still {link.status()}") from None
+    return link.status().partitions
+
+
+def reached(*ends: int) -> Callable[[tuple[PartitionStatus, ...]], bool]:
+    return lambda found: [one.target_end for one in found] == list(ends)
+
+
+class Held(Cluster):
+    """A cluster whose fetches can be held up."""
+
+    def __init__(self, bootstrap: str) -> None:
+        super().__init__(bootstrap, "test", 10.0)
+        self._under_way = 0
+        self._may_pass = asyncio.Event()
+        self._may_pass.set()
+
+    async def ask(self, node_id: int, api: ApiKey, message: Any, **options: Any) -> Any:
+        if api is not ApiKey.FETCH:
+            return await super().ask(node_id, api, message, **options)
+        await self._may_pass.wait()
+        self._under_way += 1
+        try:
+            return await super().ask(node_id, api, message, **options)
+        finally:
+            self._under_way -= 1
+
+    async def hold(self) -> None:
+        """Let no more through; none is under way then."""
+        self._may_pass.clear()
+        await it_comes_that(lambda: not self._under_way)
+
+    def let_go(self) -> None:
+        self._may_pass.set()
