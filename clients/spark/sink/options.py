@@ -14,6 +14,7 @@ SINK_OPTIONS = (
     "topic",
     "includeHeaders",
     "checkpointLocation",
+    "queryName",
     "kafka.acks",
     "kafka.batch.size",
     "kafka.buffer.memory",

@@ -38,6 +38,10 @@ def test_kafkas_options_are_heard_in_any_case() -> None:
     assert (options.producer.compression, options.producer.batch_bytes) == ("lz4", 16384)
 
 
+def test_what_spark_itself_hands_on_of_a_query_is_no_unknown_option() -> None:
+    SinkOptions.of({**SERVERS, "queryname": "q", "checkpointlocation": "/c"})
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [
