@@ -1,9 +1,8 @@
 """The pipelines on Spark: what they compute is what a loop over the same lines computes."""
 
-import json
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,10 +18,12 @@ from qbus.clients.spark.jobs.config import (
     read,
 )
 from qbus.clients.spark.jobs.modes import Mode, Run
-from qbus.clients.spark.jobs.tally import Tally
+from qbus.clients.spark.jobs.times import written
 from tests.support import access_log
 from tests.support.access_log import Hit
 from tests.support.broker_process import BrokerProcess
+
+from .jobs import finished, told
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -34,23 +35,6 @@ HOSTILE = [b"", b"\xff\xfe", b'1.2.3.4 - - [99/Foo/2026:00:00:00 +0000] "GET / H
 LAST = b'10.9.9.9 - - [01/Feb/2026:00:00:00 +0000] "GET / HTTP/1.1" 200 1 "-" "a"'
 
 
-class Collected:
-    """A watcher that keeps what it is told."""
-
-    def __init__(self) -> None:
-        self.results: list[dict[str, Any]] = []
-        self.tallies: Sequence[Tally] = []
-
-    def progress(self, tallies: Sequence[Tally]) -> None:
-        self.tallies = tallies
-
-    def rows(self, rows: Sequence[dict[str, Any]]) -> None:
-        self.results += rows
-
-    def note(self, text: str) -> None:
-        assert text
-
-
 @pytest.fixture(scope="module")
 def access(broker: BrokerProcess, admin: Admin, producer: Producer) -> str:
     """A topic with the lines, some that are none, and the last one."""
@@ -59,10 +43,6 @@ def access(broker: BrokerProcess, admin: Admin, producer: Producer) -> str:
         producer.send("access", line, partition=number % 3)
     producer.flush()
     return "access"
-
-
-def told(broker: BrokerProcess, topic: str, **more: Any) -> dict[str, Any]:
-    return {"bootstrap": broker.bootstrap, "source": {"topics": [topic]}, **more}
 
 
 def by_window(minutes: int) -> dict[datetime, list[Hit]]:
@@ -87,8 +67,8 @@ def test_statistics_are_those_of_the_lines(
     ]  # fmt: skip
     stated = told(broker, access, statistic=statistics, checkpoint=str(tmp_path / "checkpoint"))
     stated["output"] = {"path": str(tmp_path / "results")}
-    seen = Collected()
-    run_stats(spark, read(StatsConfig, stated), Run(Mode.ONCE, seen))
+    config = read(StatsConfig, stated)
+    _, seen = finished(lambda watcher: run_stats(spark, config, Run(Mode.ONCE, watcher)))
 
     expected = []
     for start, window in by_window(30).items():
@@ -148,8 +128,8 @@ def test_alerts_are_those_of_the_lines(
     stated["limits"] = {"bytes": 900_000}
     stated["baseline"] = {"peers_factor": 1.5, "peers_percentile": 0.5, "requests": 20, "bytes": 0}
     stated["exempt"] = ["10.0.0.1", "10.9.*"]
-    seen = Collected()
-    run_abuse(spark, read(AbuseConfig, stated), Run(Mode.BATCH, seen))
+    config = read(AbuseConfig, stated)
+    _, seen = finished(lambda watcher: run_abuse(spark, config, Run(Mode.BATCH, watcher)))
 
     expected = []
     for start, clients in slides(10, 5):
@@ -165,7 +145,7 @@ def test_alerts_are_those_of_the_lines(
             if sizes[client] > 1.5 * lower_median(sizes.values()):
                 reasons.append("bytes over peers")
             if reasons:
-                expected.append((naive(start), client, counts[client], sizes[client], reasons))
+                expected.append((written(start), client, counts[client], sizes[client], reasons))
     found = [
         (row["window_start"], row["client"], row["requests"], row["bytes"], row["reasons"])
         for row in seen.results
@@ -190,38 +170,15 @@ def test_an_archive_has_each_record_once_and_the_audit_says_so(
     stated = told(broker, access, path=path, compaction={"files": 2})
     stated["source"]["batch_records"] = 1500
     config = read(ArchiveConfig, stated)
-    run_archive(spark, config, Run(Mode.ONCE, Collected()))
+    finished(lambda watcher: run_archive(spark, config, Run(Mode.ONCE, watcher)))
     values = [bytes(row.value) for row in spark.read.parquet(path).select("value").collect()]
     assert Counter(values) == Counter([*LINES, *HOSTILE, LAST])
 
     again = read(ArchiveConfig, {**stated, "checkpoint": str(tmp_path / "another checkpoint")})
-    run_archive(spark, again, Run(Mode.ONCE, Collected()))
+    finished(lambda watcher: run_archive(spark, again, Run(Mode.ONCE, watcher)))
     assert spark.read.parquet(path).count() == len(values)
 
     audit = read(AuditConfig, told(broker, access, copy={"archive": path}))
-    report = run_audit(spark, audit, Run(Mode.BATCH, Collected()))
+    report, _ = finished(lambda watcher: run_audit(spark, audit, Run(Mode.BATCH, watcher)))
     assert report.is_equal
     assert report.document()["records"] == len(values)
-
-
-def test_an_audit_of_a_bad_copy_names_what_is_wrong(
-    spark: "SparkSession", broker: BrokerProcess, admin: Admin, producer: Producer
-) -> None:
-    from qbus.clients.spark.jobs.audit.job import run_audit
-
-    for name in ("good", "bad"):
-        admin.create_topic(name, partitions=1)
-    for number in range(10):
-        producer.send("good", f"{number}".encode(), timestamp=1000 + number)
-        if number < 8:
-            text = "other" if number == 4 else f"{number}"
-            producer.send("bad", text.encode(), timestamp=1000 + number)
-    producer.flush()
-    copy = {"bootstrap": f"localhost:{broker.port}", "topics": {"good": "bad"}}
-    config = read(AuditConfig, told(broker, "good", copy=copy))
-    report = run_audit(spark, config, Run(Mode.BATCH, Collected()))
-    assert not report.is_equal
-    document = json.loads(json.dumps(report.document()))
-    assert (document["missing"], document["changed"], document["extra"]) == (2, 1, 0)
-    ranges = [(row["begin"], row["end"], row["what"]) for row in document["differences"]]
-    assert ranges == [(4, 4, "changed"), (8, 9, "missing")]

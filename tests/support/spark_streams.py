@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
-_BUSY = "Python worker failed to connect back"
+BUSY = "Python worker failed to connect back"
 """Spark gives the process that plans a query ten seconds to start, and nobody can change that."""
-_ATTEMPTS = 5
+ATTEMPTS = 5
 
 
 def run_to_end(start: "Callable[[], StreamingQuery]", timeout: int = 150) -> "StreamingQuery":
@@ -19,12 +19,12 @@ def run_to_end(start: "Callable[[], StreamingQuery]", timeout: int = 150) -> "St
     """
     from pyspark.errors import StreamingQueryException
 
-    for attempt in range(_ATTEMPTS):
+    for attempt in range(ATTEMPTS):
         query = start()
         try:
             assert query.awaitTermination(timeout), f"the query runs after {timeout} s"
         except StreamingQueryException as error:
-            if _BUSY not in str(error) or attempt == _ATTEMPTS - 1:
+            if BUSY not in str(error) or attempt == ATTEMPTS - 1:
                 raise
         else:
             break

@@ -1,13 +1,13 @@
 """From a configuration to a pipeline that runs: its session before, and the end of that after."""
 
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from typing import TYPE_CHECKING, Any
 
-from . import session
+from . import session, stages
 from .config import Pipeline
 from .failures import PipelineFailed, reason
-from .modes import Run
+from .modes import Mode, Run
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,7 +31,9 @@ def launch(
     try:
         spark = session.start(config, name, master=master, settings=settings)
         try:
-            return _runner(name)(spark, config, run)
+            has_batches = name not in {"audit", "compact"} and run.mode is not Mode.BATCH
+            with nullcontext() if has_batches else stages.told(spark, run.watcher):
+                return _runner(name)(spark, config, run)
         finally:
             with suppress(Py4JError):  # interrupted within a call: the JVM ends with this process
                 spark.stop()

@@ -32,7 +32,7 @@ def run_stats(spark: SparkSession, config: StatsConfig, run: Run) -> list[Tally]
         return _Computed(
             statistic.name,
             "statistic",
-            lambda lines: summarized(well_formed(lines, statistic.where), statistic),
+            lambda lines: summarized(well_formed(lines), statistic),
         )
 
     return _run(spark, config, run, [computed(one) for one in config.statistics])
@@ -42,7 +42,7 @@ def run_abuse(spark: SparkSession, config: AbuseConfig, run: Run) -> list[Tally]
     """Detect abuse; raises Spark's errors and :class:`~qbus.errors.ConfigError`."""
 
     def compute(lines: DataFrame) -> DataFrame:
-        return alerts(well_formed(lines, config.where), config)
+        return alerts(well_formed(lines), config)
 
     return _run(spark, config, run, [_Computed(config.name or "abuse", "client", compute)])
 
@@ -56,7 +56,7 @@ def _run(
         run.watcher.note(f"Checkpoints are in {place}.")
         queries = []
         for one in results:
-            rows = one.compute(_observed(parsed(stream(spark, config, LINE_COLUMNS), config.lines)))
+            rows = one.compute(observed(parsed(stream(spark, config, LINE_COLUMNS), config.lines)))
             queries.append(write_stream(rows, one.name, one.key, config, config.output, run, place))
         return follow(queries, run.watcher)
 
@@ -76,7 +76,7 @@ def _once(
     return tally
 
 
-def _observed(lines: DataFrame) -> DataFrame:
+def observed(lines: DataFrame) -> DataFrame:
     return lines.observe(MALFORMED, _malformed())
 
 

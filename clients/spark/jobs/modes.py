@@ -27,6 +27,9 @@ class Watcher(Protocol):
     def progress(self, tallies: Sequence[Tally]) -> None:
         """How far each query is."""
 
+    def working(self, text: str) -> None:
+        """What Spark is at, in work that has no batches."""
+
     def rows(self, rows: Sequence[Row]) -> None:
         """Results, where these go to the console."""
 

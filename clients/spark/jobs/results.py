@@ -3,6 +3,7 @@
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import datetime
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sql
@@ -10,8 +11,10 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from qbus.errors import ConfigError
 
+from .archive.storage import Storage
 from .config import Output, Streaming
 from .modes import Mode, Run
+from .times import written
 
 _AT_A_TIME = 1000
 
@@ -29,6 +32,8 @@ def checkpoint(config: Streaming, output: Output, run: Run) -> Iterator[str]:
     elif output.path:
         yield f"{output.path}/_checkpoint"
     elif not output.topic:
+        if run.mode is Mode.ONCE:
+            run.watcher.note("Windows that are not over yet are not shown; with --batch they are.")
         with tempfile.TemporaryDirectory(prefix="qbus-", ignore_cleanup_errors=True) as directory:
             yield directory
     elif run.state:
@@ -60,13 +65,19 @@ def write_stream(
 def write_batch(
     rows: DataFrame, name: str, key: str, config: Streaming, output: Output, run: Run
 ) -> None:
-    """Write all rows, now."""
+    """Write all rows, now; raises :class:`~qbus.errors.ConfigError` where there are some."""
     if output.topic:
         _messages(rows, key).write.format("qbus").options(**_sink(config, output)).mode(
             "append"
         ).save()
     elif output.path:
-        rows.write.mode("append").parquet(f"{output.path}/{name}")
+        place = f"{output.path}/{name}"
+        if Storage(rows.sparkSession, place).exists():
+            raise ConfigError(
+                f"output.path = {output.path!r}: {place} has results already, which would be there"
+                " twice: choose another path, or delete them"
+            )
+        rows.write.parquet(place)
     else:
         _show(rows.orderBy("window_start"), run)
 
@@ -86,9 +97,14 @@ def _sink(config: Streaming, output: Output) -> dict[str, str]:
 def _show(rows: DataFrame, run: Run) -> None:
     some: list[dict[str, object]] = []
     for row in rows.toLocalIterator():
-        some.append(row.asDict(recursive=True))
+        fields = row.asDict(recursive=True)
+        some.append({name: _shown(value) for name, value in fields.items()})
         if len(some) == _AT_A_TIME:
             run.watcher.rows(some)
             some = []
     if some:
         run.watcher.rows(some)
+
+
+def _shown(value: object) -> object:
+    return written(value) if isinstance(value, datetime) else value

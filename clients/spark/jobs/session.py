@@ -19,11 +19,14 @@ if TYPE_CHECKING:
 _TIME_ZONE = "spark.sql.session.timeZone"
 
 _ALWAYS = {
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # Spark's INT96 few others read
     _TIME_ZONE: "UTC",  # dates and hours are computed from UTC
     "spark.sql.adaptive.enabled": "true",
 }
 
 _ON_THIS_MACHINE = {
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.python.unix.domain.socket.enabled": "true",

@@ -4,7 +4,8 @@ import argparse
 import json
 import signal
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
@@ -15,6 +16,8 @@ from .config import PIPELINES, load
 from .launch import launch
 from .modes import Mode, Row, Run
 from .tally import Tally
+
+_WORKING_S = 30.0
 
 
 def main(name: str) -> NoReturn:
@@ -59,8 +62,10 @@ def _stop(_signal: int, _frame: FrameType | None) -> NoReturn:
 class Lines:
     """Results as lines of JSON on stdout; how far it is as lines on stderr, batch by batch."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._told: dict[str, int] = {}
+        self._clock = clock
+        self._worked = clock()
 
     def progress(self, tallies: Sequence[Tally]) -> None:
         """A line for each query that has done more."""
@@ -68,6 +73,12 @@ class Lines:
             if tally.batches > self._told.get(tally.name, 0):
                 self._told[tally.name] = tally.batches
                 self.note(summary(tally))
+
+    def working(self, text: str) -> None:
+        """A line every now and then."""
+        if self._clock() - self._worked >= _WORKING_S:
+            self._worked = self._clock()
+            self.note(text)
 
     def rows(self, rows: Sequence[Row]) -> None:
         """A line for each row."""

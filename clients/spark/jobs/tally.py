@@ -67,8 +67,8 @@ def _behind(source: Mapping[str, Any]) -> int | None:
     )
 
 
-def _offsets(written: Any) -> dict[str, dict[str, int]] | None:
-    """The positions in the source's JSON; what begins with ``#`` is none."""
+def _offsets(written: Any) -> Mapping[str, Mapping[str, int]] | None:
+    """The positions in our source's JSON; what begins with ``#`` is none. None: another source."""
     if isinstance(written, str):
         try:
             written = json.loads(written)
@@ -76,4 +76,5 @@ def _offsets(written: Any) -> dict[str, dict[str, int]] | None:
             return None
     if not isinstance(written, Mapping):
         return None
-    return {topic: dict(found) for topic, found in written.items() if not topic.startswith("#")}
+    found = {topic: ends for topic, ends in written.items() if not topic.startswith("#")}
+    return found if all(isinstance(ends, Mapping) for ends in found.values()) else None

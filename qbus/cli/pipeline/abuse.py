@@ -48,6 +48,7 @@ def abuse(
     form: str | None,
     fields: tuple[tuple[str, str], ...],
     time: str | None,
+    time_format: str | None,
     to_topic: str | None,
     to_path: str | None,
     batch: bool,
@@ -85,6 +86,7 @@ def abuse(
         "lines.format": form,
         "lines.fields": dict(fields),
         "lines.time": time,
+        "lines.time_format": time_format,
         "output.topic": to_topic,
         "output.path": to_path,
         "source.starting": starting,
@@ -98,5 +100,7 @@ def abuse(
         master=master,
         settings=settings,
         as_json=as_json,
-        mode=mode_of(once=once, batch=batch),
+        mode=mode_of(
+            once=once, batch=batch, starting=starting, checkpoint=checkpoint, interval=interval
+        ),
     )

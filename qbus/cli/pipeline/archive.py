@@ -33,10 +33,13 @@ def archive(
     """Keep topics as Parquet files, by date and hour, each record once.
 
     Until Ctrl-C or SIGTERM. Read the archive with spark.read.parquet(DIR): its log, in DIR, says
-    which files count.
+    which files count. With --compact, only DIR has to be named.
     """
-    from .running import mode_of, run_pipeline
+    from .running import mode_of, refuse, run_pipeline
 
+    if compact:
+        unused = {"topic": topics, "pattern": pattern, "checkpoint": checkpoint, "once": once}
+        refuse("--compact", {**unused, "starting": starting, "interval": interval})
     chosen = {
         **source(topics, pattern, bootstrap),
         "path": path,
@@ -52,6 +55,6 @@ def archive(
         master=master,
         settings=settings,
         as_json=as_json,
-        mode=mode_of(once=once),
+        mode=mode_of(once=once, interval=interval),
         runner="compact" if compact else "",
     )

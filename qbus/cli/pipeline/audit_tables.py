@@ -15,10 +15,11 @@ def audit_report(document: dict[str, Any]) -> "RenderableType":
     from rich.console import Group
 
     if document["equal"]:
-        return (
+        equal = (
             f"Equal: {document['records']:,} records in {len(document['partitions'])} partitions,"
             f" {len(document['intervals']):,} intervals."
         )
+        return "\n".join([equal, *_not_compared(document)])
     unequal = [row for row in document["intervals"] if not row["equal"]]
     columns = ("left_count", "right_count", "missing", "extra", "duplicate", "changed")
     gaps = ("gaps_left", "gaps_right")
@@ -45,5 +46,16 @@ def audit_report(document: dict[str, Any]) -> "RenderableType":
         *([f"... and {more:,} more; --json has them all."] if more > 0 else []),
         "",
         differences,
+        *_not_compared(document),
     ]
     return Group(*parts)
+
+
+def _not_compared(document: dict[str, Any]) -> list[str]:
+    left, right = document["skipped_left"], document["skipped_right"]
+    if not (left or right):
+        return []
+    return [
+        f"Not compared: {left:,} offsets of the original and {right:,} of the copy that come before"
+        " all that the other has."
+    ]

@@ -81,7 +81,12 @@ _RESULTS = (
         metavar="NAME=TYPE",
         help="With json: a field, and its type on Spark; may be repeated.",
     ),
-    click.option("--time", metavar="FIELD", help="With json: when it happened, in ISO 8601."),
+    click.option("--time", metavar="FIELD", help="With json: when it happened."),
+    click.option(
+        "--time-format",
+        metavar="FORMAT",
+        help="How --time is written: iso, seconds, milliseconds, or a pattern. Default: iso.",
+    ),
     click.option("--to-topic", metavar="TOPIC", help="Send results there, as JSON."),
     click.option("--to-path", metavar="DIR", help="Or write them there, as Parquet."),
     click.option(

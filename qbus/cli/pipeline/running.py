@@ -1,5 +1,6 @@
 """From a command line to a pipeline that runs here."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -29,20 +30,24 @@ def run_pipeline(
     import asyncio
     from dataclasses import asdict
 
-    from qbus.clients.spark.jobs.config import PIPELINES, load
+    from qbus.clients.spark.jobs.config import PIPELINES, check_compaction, load
     from qbus.clients.spark.jobs.launch import launch
     from qbus.clients.spark.jobs.modes import Mode, Run
 
     from .watcher import Terminal
 
-    config = load(PIPELINES[name], config_file, stated(chosen))
-    if runner != "compact":
-        asyncio.run(ensure_reachable(config.bootstrap))
+    compacts = runner == "compact"
+    check: Any = check_compaction if compacts else None
+    config: Any = load(PIPELINES[name], config_file, stated(chosen), check)
+    for bootstrap in [] if compacts else _clusters(config):
+        asyncio.run(ensure_reachable(bootstrap))
     end_by_sigterm()
     with Terminal(as_json=as_json) as terminal:
         run = Run(Mode(mode), terminal, _state_directory(name))
         found = launch(runner or name, config, run, master=master, settings=dict(settings))
-    if name != "audit" and found:
+    if compacts:
+        emit({"replaced": found}, lambda _: f"{found:,} files were replaced.", as_json=as_json)
+    elif name != "audit" and found:
         documents = [
             {key: value for key, value in asdict(tally).items() if not key.startswith("_")}
             for tally in found
@@ -53,11 +58,35 @@ def run_pipeline(
     return found
 
 
-def mode_of(*, once: bool, batch: bool = False) -> str:
-    """The mode that options choose; a usage error for two."""
+def mode_of(*, once: bool, batch: bool = False, interval: str | None, **given: object) -> str:
+    """The mode that options choose; a usage error for two.
+
+    interval: the option of that name, which means nothing where there is an end.
+    given: options by their names, those that mean nothing with ``--batch``, and their values.
+    """
     if once and batch:
         raise click.UsageError("--once or --batch: name one of them.")
+    if batch:
+        refuse("--batch", {**given, "interval": interval})
+    if once:
+        refuse("--once", {"interval": interval})
     return "batch" if batch else "once" if once else "stream"
+
+
+def refuse(chosen: str, given: Mapping[str, object]) -> None:
+    """A usage error where options are given that mean nothing beside another one.
+
+    given: options by their names, and their values; None and False: not given.
+    """
+    for name, value in given.items():
+        if value:
+            raise click.UsageError(f"--{name}: means nothing with {chosen}.")
+
+
+def _clusters(config: Any) -> list[str]:
+    """Where the clusters are that a pipeline needs."""
+    others = (getattr(config, table, None) for table in ("output", "copy"))
+    return [config.bootstrap, *(one.bootstrap for one in others if one and one.bootstrap)]
 
 
 def _summaries(tallies: list[Any]) -> str:

@@ -18,6 +18,8 @@ from .options import common, results, source, streaming
 @click.option("--by", multiple=True, metavar="FIELD", help="A row for each of its values.")
 @click.option("--sum", "sums", multiple=True, metavar="FIELD", help="Add it up.")
 @click.option("--mean", "means", multiple=True, metavar="FIELD", help="Average it.")
+@click.option("--min", "least", multiple=True, metavar="FIELD", help="Give its least.")
+@click.option("--max", "most", multiple=True, metavar="FIELD", help="Give its most.")
 @click.option("--distinct", multiple=True, metavar="FIELD", help="Count its different values.")
 @click.option("--percentiles-of", multiple=True, metavar="FIELD", help="Give its percentiles.")
 @click.option(
@@ -27,6 +29,9 @@ from .options import common, results, source, streaming
     multiple=True,
     metavar="P",
     help="Which. Default: 0.5, 0.95, 0.99.",
+)
+@click.option(
+    "--exact-percentiles", is_flag=True, help="Interpolate them from all values, in more memory."
 )
 @click.option("--top", type=click.IntRange(1), metavar="N", help="Only the N rows with the most.")
 @click.option("--top-by", metavar="COLUMN", help="The most of what. Default: count.")
@@ -43,14 +48,18 @@ def stats(
     by: tuple[str, ...],
     sums: tuple[str, ...],
     means: tuple[str, ...],
+    least: tuple[str, ...],
+    most: tuple[str, ...],
     distinct: tuple[str, ...],
     percentiles_of: tuple[str, ...],
     percentiles: tuple[float, ...],
+    exact_percentiles: bool,
     top: int | None,
     top_by: str | None,
     form: str | None,
     fields: tuple[tuple[str, str], ...],
     time: str | None,
+    time_format: str | None,
     to_topic: str | None,
     to_path: str | None,
     batch: bool,
@@ -85,9 +94,12 @@ def stats(
             "by": by,
             "sum": sums,
             "mean": means,
+            "min": least,
+            "max": most,
             "distinct": distinct,
             "percentiles_of": percentiles_of,
             "percentiles": percentiles,
+            "exact_percentiles": exact_percentiles or None,
             "top": top,
             "top_by": top_by,
         }
@@ -97,6 +109,7 @@ def stats(
         "lines.format": form,
         "lines.fields": dict(fields),
         "lines.time": time,
+        "lines.time_format": time_format,
         "output.topic": to_topic,
         "output.path": to_path,
         "source.starting": starting,
@@ -112,5 +125,7 @@ def stats(
         master=master,
         settings=settings,
         as_json=as_json,
-        mode=mode_of(once=once, batch=batch),
+        mode=mode_of(
+            once=once, batch=batch, starting=starting, checkpoint=checkpoint, interval=interval
+        ),
     )

@@ -59,6 +59,13 @@ class Terminal:
         else:
             self.show("\n".join(map(summary, tallies)))
 
+    def working(self, text: str) -> None:
+        """What Spark is at."""
+        if self._live is None:
+            self._lines.working(text)
+        else:
+            self.show(text)
+
     def rows(self, rows: Sequence[dict[str, Any]]) -> None:
         """Results: a table, or JSON objects."""
         with self._lock:

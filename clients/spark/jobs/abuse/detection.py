@@ -12,9 +12,10 @@ from pyspark.sql import functions as sql
 
 from ..config import AbuseConfig
 from ..config.checks import EVENT_TIME
+from ..parsing import check_numbers, only
 from ..statistics.spans import interval
 from .usage import BEFORE, NOW, Usage, usages
-from .verdict import may_be_unusual, reasons
+from .verdict import is_unusual, may_be_unusual, own_rate, reasons
 
 _PANE, _AT, SPAN = "pane", "at", "span"
 
@@ -23,6 +24,9 @@ def alerts(lines: DataFrame, config: AbuseConfig) -> DataFrame:
     """A row for each client and window in which it took too much, with the reasons.
 
     lines: as :func:`~..parsing.well_formed` gives them.
+
+    Raises :class:`~qbus.errors.ConfigError` where there are no numbers of bytes, and for a
+    ``where`` that is no expression.
     """
     spans = _spans(_panes(lines, config), config)
     suspects = _suspects(spans, config)
@@ -39,20 +43,23 @@ def alerts(lines: DataFrame, config: AbuseConfig) -> DataFrame:
 
 def _panes(lines: DataFrame, config: AbuseConfig) -> DataFrame:
     """What each client took, slide after slide."""
+    check_numbers(lines, "bytes", [config.bytes])
     client = sql.col(config.client).cast("string")
     wanted = client.isNotNull()
     if config.exempt:
         patterns = "|".join(_pattern(glob) for glob in config.exempt)
         wanted &= ~client.rlike(f"^(?:{patterns})$")
+    lines = lines.withWatermark(EVENT_TIME, interval(config.watermark))
     panes = (
-        lines.where(wanted)
-        .withWatermark(EVENT_TIME, interval(config.watermark))
+        only(lines, config.where, wanted)
         .groupBy(
             sql.window(EVENT_TIME, interval(config.slide)).alias(_PANE), client.alias("client")
         )
         .agg(
             sql.count(sql.lit(1)).alias("requests"),
-            sql.coalesce(sql.sum(sql.col(config.bytes).cast("bigint")), sql.lit(0)).alias("bytes"),
+            sql.coalesce(sql.sum(sql.col(config.bytes).try_cast("bigint")), sql.lit(0)).alias(
+                "bytes"
+            ),
         )
     )
     return panes.select("client", "requests", "bytes", sql.window_time(_PANE).alias(_AT))
@@ -67,16 +74,28 @@ def _spans(panes: DataFrame, config: AbuseConfig) -> DataFrame:
     )
     end, at = sql.col(f"{SPAN}.end"), sql.col(_AT)
     return within.groupBy(SPAN, "client").agg(
-        *(column for usage in usages(config) for column in usage.sums(at, end))
+        *(column for usage in usages(config) for column in usage.columns(at, end))
     )
 
 
 def _suspects(spans: DataFrame, config: AbuseConfig) -> DataFrame:
-    """The clients of each span that may be given an alert, beside what all clients took."""
+    """The clients of each span that may be given an alert, beside what all clients took.
+
+    Whoever takes more than one that is over its peers is so too: those with the most of either
+    measure are enough. Those that are over anything else go before them.
+    """
     row = sql.struct("client", *(name for usage in usages(config) for name in usage.names))
-    order = sql.struct(f"{NOW}_bytes", f"{NOW}_requests", "client")
-    suspects = sql.max_by(row, sql.when(may_be_unusual(config), order), config.candidates)
-    per_span = spans.groupBy(SPAN).agg(suspects.alias("suspects"), *_peers(config))
+    certain, possible = is_unusual(config), may_be_unusual(config)
+    most = [
+        sql.max_by(
+            row,
+            sql.when(certain | possible, sql.struct(certain, f"{NOW}_{what}", "client")),
+            config.candidates,
+        )
+        for what in Usage.MEASURES
+    ]
+    suspects = sql.array_union(*most).alias("suspects")
+    per_span = spans.groupBy(SPAN).agg(suspects, *_peers(config))
     peers = [name for name in per_span.columns if name.startswith("peers_")]
     each = per_span.select(SPAN, *peers, sql.explode("suspects").alias("row"))
     return each.select(SPAN, *peers, "row.*")
@@ -108,11 +127,7 @@ def _columns(config: AbuseConfig) -> list[Column]:
         now = sql.col(f"{NOW}_{what}")
         columns += [now.alias(what), (now / seconds).alias(f"{what}_per_second")]
     if config.baseline.own_factor:
-        past = config.baseline.history / 1000
-        columns += [
-            (sql.col(f"{NOW}_past_{what}") / past).alias(f"own_{what}_per_second")
-            for what in Usage.MEASURES
-        ]
+        columns += [own_rate(NOW, what).alias(f"own_{what}_per_second") for what in Usage.MEASURES]
     if config.baseline.peers_factor:
         columns += [
             (sql.col(f"peers_{NOW}_{what}") / seconds).alias(f"peers_{what}_per_second")

@@ -14,24 +14,35 @@ NOW, BEFORE = "now", "before"
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Sums over a part of a span, between two times before its end, in milliseconds."""
+    """Sums over a part of a span, between two times before its end, in milliseconds.
+
+    slide: with that, also for how many seconds the client was there until the part's end, from the
+    beginning of the first pane on in which it was; a pane is so long. 0: without.
+    """
 
     MEASURES: ClassVar = ("requests", "bytes")
 
     prefix: str
     begin: int
     end: int
+    slide: int = 0
 
     @property
     def names(self) -> list[str]:
         """The columns."""
-        return [f"{self.prefix}_{what}" for what in self.MEASURES]
+        sums = [f"{self.prefix}_{what}" for what in self.MEASURES]
+        return [*sums, f"{self.prefix}_seconds"] if self.slide else sums
 
-    def sums(self, at: Column, end: Column) -> Iterator[Column]:
+    def columns(self, at: Column, end: Column) -> Iterator[Column]:
         """The columns' aggregates over panes at ``at``, in a span that ends at ``end``."""
         inside = (at >= _earlier(end, self.begin)) & (at < _earlier(end, self.end))
-        for what, name in zip(self.MEASURES, self.names, strict=True):
-            yield sql.sum(sql.when(inside, sql.col(what)).otherwise(0)).alias(name)
+        for what in self.MEASURES:
+            total = sql.sum(sql.when(inside, sql.col(what)).otherwise(0))
+            yield total.alias(f"{self.prefix}_{what}")
+        if self.slide:
+            first = sql.min(sql.when(inside, sql.unix_millis(at))) + 1 - self.slide
+            seconds = (sql.unix_millis(end) - self.end - first) / 1000
+            yield seconds.alias(f"{self.prefix}_seconds")
 
 
 def usages(config: AbuseConfig) -> list[Usage]:
@@ -40,8 +51,8 @@ def usages(config: AbuseConfig) -> list[Usage]:
     found = [Usage(NOW, window, 0), Usage(BEFORE, window + slide, slide)]
     if config.baseline.own_factor:
         past = config.baseline.history
-        found.append(Usage(f"{NOW}_past", window + past, window))
-        found.append(Usage(f"{BEFORE}_past", window + slide + past, window + slide))
+        found.append(Usage(f"{NOW}_past", window + past, window, slide))
+        found.append(Usage(f"{BEFORE}_past", window + slide + past, window + slide, slide))
     return found
 
 

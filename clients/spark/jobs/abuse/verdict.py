@@ -1,5 +1,7 @@
 """What is too much: by limits, by a client's own past, by what its peers take."""
 
+from collections.abc import Iterable
+
 from pyspark.sql import Column
 from pyspark.sql import functions as sql
 
@@ -18,11 +20,24 @@ def reasons(which: str, config: AbuseConfig) -> Column:
     return sql.array_compact(sql.array(*named))
 
 
+def is_unusual(config: AbuseConfig) -> Column:
+    """Whether a window does not pass a test that peers have no part in."""
+    return _any(test for _, test in (*_limits(NOW, config), *_own_past(NOW, config)))
+
+
 def may_be_unusual(config: AbuseConfig) -> Column:
-    """Whether a window does not pass a test, or may not pass that against its peers."""
-    tests = [test for _, test in (*_limits(NOW, config), *_own_past(NOW, config))]
-    if config.baseline.peers_factor:
-        tests += [_is_enough(NOW, what, config) for what in Usage.MEASURES]
+    """Whether a window may not pass the test against its peers."""
+    if not config.baseline.peers_factor:
+        return sql.lit(False)
+    return _any(_is_enough(NOW, what, config) for what in Usage.MEASURES)
+
+
+def own_rate(which: str, what: str) -> Column:
+    """What a client took in a second of its past, since it was first seen in that; or null."""
+    return sql.col(f"{which}_past_{what}") / sql.col(f"{which}_past_seconds")
+
+
+def _any(tests: Iterable[Column]) -> Column:
     found = sql.lit(False)
     for test in tests:
         found |= sql.coalesce(test, sql.lit(False))
@@ -42,13 +57,13 @@ def _own_past(which: str, config: AbuseConfig) -> list[tuple[str, Column]]:
     baseline = config.baseline
     if not baseline.own_factor:
         return []
-    scale = baseline.own_factor * config.window / baseline.history
+    scale = baseline.own_factor * config.window / 1000
     return [
         (
             f"{what} over own past",
             _is_enough(which, what, config)
             & (sql.col(f"{which}_past_{what}") > 0)
-            & (sql.col(f"{which}_{what}") > sql.col(f"{which}_past_{what}") * scale),
+            & (sql.col(f"{which}_{what}") > own_rate(which, what) * scale),
         )
         for what in Usage.MEASURES
     ]

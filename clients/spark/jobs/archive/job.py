@@ -13,7 +13,7 @@ from ..records import stream
 from ..tally import Tally
 from .archiver import Archiver
 from .compaction import Compactor
-from .log import Log
+from .log import ArchiveError, Log
 from .staging import Staging
 from .storage import Storage
 
@@ -68,14 +68,21 @@ def _stream(
     return follow([writer.start()], run.watcher)
 
 
-def compact_archive(spark: SparkSession, config: ArchiveConfig, run: Run) -> None:
-    """Only make small files large, of an archive that there is, and clean up after that."""
+def compact_archive(spark: SparkSession, config: ArchiveConfig, run: Run) -> int:
+    """Only make small files large, of an archive that there is, and clean up after that.
+
+    How many files were replaced. Raises Spark's errors and :class:`~.log.ArchiveError`.
+    """
     storage = Storage(spark, config.path)
     staging = Staging(spark, storage, config.compression)
-    _compact(Compactor(spark, storage, Log(storage), staging, config.compaction), run)
+    log = Log(storage)
+    if log.snapshot.version < 0:
+        raise ArchiveError(f"there is no archive at {config.path}")
+    return _compact(Compactor(spark, storage, log, staging, config.compaction), run)
 
 
-def _compact(compactor: Compactor, run: Run) -> None:
+def _compact(compactor: Compactor, run: Run) -> int:
     if replaced := compactor.compact(at_least=2):
         run.watcher.note(f"Compacted {replaced:,} files.")
     compactor.clean()
+    return replaced

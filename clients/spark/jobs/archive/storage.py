@@ -37,6 +37,10 @@ class Storage:
         self._files: Any = path.getFileSystem(self._configuration)
         self.root: str = self._files.makeQualified(path).toString().rstrip("/")
 
+    def exists(self) -> bool:
+        """Whether there is anything at the root."""
+        return bool(self._files.exists(self._path(self.root)))
+
     def list(self, directory: str, *, recursive: bool = False) -> Iterator[Found]:
         """The files there; none where there is no such directory."""
         if not self._files.exists(self._path(directory)):

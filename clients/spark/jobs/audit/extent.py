@@ -16,7 +16,7 @@ Extents = Mapping[TopicPartition, tuple[int, int]]
 
 
 class NothingToAudit(QbusError):  # noqa: N818 - what happened
-    """There is no such topic, here or there; the message says which."""
+    """There is nothing that could be compared; the message says what is missing, or another."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,9 +28,13 @@ class Cluster:
     def topics(self, source: Source) -> list[str]:
         """The topics that a configuration chooses; raises :class:`NothingToAudit`."""
         with Admin(self.bootstrap, client_id="qbus-audit") as admin:
-            there = [topic.name for topic in admin.list_topics()]
+            there = {topic.name: topic for topic in admin.list_topics(internal=True)}
         if source.pattern:
-            found = [name for name in there if re.fullmatch(source.pattern, name)]
+            found = [
+                name
+                for name, topic in there.items()
+                if re.fullmatch(source.pattern, name) and not topic.is_internal
+            ]
         else:
             found = [name for name in source.topics if name in there]
             if missing := sorted(set(source.topics) - set(found)):
@@ -39,11 +43,17 @@ class Cluster:
             raise NothingToAudit(f"no topic at {self.bootstrap} matches {source.pattern!r}")
         return sorted(found)
 
+    def topic_ids(self, topics: Iterable[str]) -> dict[str, str]:
+        """The ids of topics that there are."""
+        with Admin(self.bootstrap, client_id="qbus-audit") as admin:
+            found = admin.describe_topics(list(topics))
+        return {str(name): str(topic.topic_id) for name, topic in found.items()}
+
     def extents(self, topics: Iterable[str]) -> dict[TopicPartition, tuple[int, int]]:
         """What each of their partitions has; raises :class:`NothingToAudit`."""
         with Admin(self.bootstrap, client_id="qbus-audit") as admin:
             wanted = list(topics)
-            there = {topic.name for topic in admin.list_topics()}
+            there = {topic.name for topic in admin.list_topics(internal=True)}
             if missing := sorted(set(wanted) - there):
                 raise NothingToAudit(f"there is no topic {missing[0]} at {self.bootstrap}")
             partitions = [

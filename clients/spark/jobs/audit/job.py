@@ -1,5 +1,6 @@
 """The audit as a pipeline: what is compared with what, and what came of it."""
 
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
@@ -8,10 +9,11 @@ from pyspark.sql import functions as sql
 
 from ....types import TopicPartition
 from ..config import AuditConfig
+from ..config.checks import originals
 from ..modes import Run
 from .differences import differing, gaps, ranges
 from .extent import Cluster, Extents
-from .report import Report, interval_rows
+from .report import SKIPPED, Report, interval_rows
 from .sides import aligned, in_time, of_archive, of_cluster, renamed, within
 from .summaries import KEYS, compared, fingerprinted, summarized
 
@@ -20,14 +22,22 @@ class _Sides(NamedTuple):
     left: DataFrame
     right: DataFrame
     extents: Extents
-    """What was compared of the left side."""
+    """What is compared of the left side."""
     copy: str
+    skipped: Mapping[TopicPartition, tuple[int, int]]
+    """How many offsets of both sides come before what is compared."""
 
 
 def run_audit(spark: SparkSession, config: AuditConfig, run: Run) -> Report:
-    """Compare; raises Spark's errors and :class:`~.extent.NothingToAudit`."""
-    run.watcher.note("Comparing ...")
-    return _report(spark, config, _sides(spark, config))
+    """Compare; raises Spark's errors, :class:`~.extent.NothingToAudit`, and
+    :class:`~..archive.log.ArchiveError` for an archive that cannot be read.
+    """
+    sides = _sides(spark, config)
+    offsets = sum(end - begin for begin, end in sides.extents.values())
+    run.watcher.note(
+        f"Comparing {offsets:,} offsets in {len(sides.extents):,} partitions with {sides.copy} ..."
+    )
+    return _report(spark, config, sides)
 
 
 def _sides(spark: SparkSession, config: AuditConfig) -> _Sides:
@@ -36,25 +46,34 @@ def _sides(spark: SparkSession, config: AuditConfig) -> _Sides:
     options = dict(config.source.options)
     # The copy first: what comes in between is in the original already.
     if config.copy.archive:
-        copy = of_archive(spark, config.copy.archive)
+        copy = of_archive(spark, config.copy.archive, original.topic_ids(topics))
         extents = original.extents(topics)
         left = of_cluster(spark, original, extents, options)
-        return _Sides(left, within(copy, extents), extents, config.copy.archive)
+        return _Sides(left, within(copy, extents), extents, config.copy.archive, {})
     names = dict(config.copy.topics)
-    back = {names.get(topic, topic): topic for topic in topics}
+    back = originals(topics, config)
     there = Cluster(config.copy.bootstrap)
-    found = {
+    right_extents = {
         TopicPartition(back[one.topic], one.partition): extent
         for one, extent in there.extents(back).items()
     }
-    compared_extents, copied = aligned(original.extents(topics), found)
+    left_extents = original.extents(topics)
+    compared_extents, copied = aligned(left_extents, right_extents)
     as_there = {
         TopicPartition(names.get(one.topic, one.topic), one.partition): extent
         for one, extent in copied.items()
     }
     right = renamed(of_cluster(spark, there, as_there, dict(config.copy.options)), config)
     left = of_cluster(spark, original, compared_extents, options)
-    return _Sides(left, right, compared_extents, config.copy.bootstrap)
+    skipped = {
+        one: (_before(one, left_extents, compared_extents), _before(one, right_extents, copied))
+        for one in compared_extents
+    }
+    return _Sides(left, right, compared_extents, config.copy.bootstrap, skipped)
+
+
+def _before(one: TopicPartition, there: Extents, compared: Extents) -> int:
+    return compared[one][0] - there[one][0] if one in there else 0
 
 
 def _report(spark: SparkSession, config: AuditConfig, sides: _Sides) -> Report:
@@ -72,7 +91,7 @@ def _report(spark: SparkSession, config: AuditConfig, sides: _Sides) -> Report:
     sums = [row.asDict() for row in compared(summarized(left), summarized(right)).collect()]
     counts, listed = [], []
     if unequal := [tuple(row[key] for key in KEYS) for row in sums if not row["equal"]]:
-        intervals = spark.createDataFrame(unequal, "topic string, partition int, start timestamp")
+        intervals = spark.createDataFrame(unequal, "topic string, partition int, start bigint")
         found = differing(left, right, intervals).cache()
         counted = found.groupBy(*KEYS, "what").agg(
             sql.sum(sql.when(found["what"] == "duplicate", found["more"]).otherwise(1)).alias(
@@ -92,7 +111,13 @@ def _report(spark: SparkSession, config: AuditConfig, sides: _Sides) -> Report:
         left=config.bootstrap,
         right=sides.copy,
         partitions=[
-            {"topic": one.topic, "partition": one.partition, "begin": begin, "end": end}
+            {
+                "topic": one.topic,
+                "partition": one.partition,
+                "begin": begin,
+                "end": end,
+                **dict(zip(SKIPPED, sides.skipped.get(one, (0, 0)), strict=True)),
+            }
             for one, (begin, end) in sorted(sides.extents.items())
         ],
         intervals=interval_rows(sums, counts, absent),

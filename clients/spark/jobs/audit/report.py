@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..times import of_micros
 from .differences import CHANGED, DUPLICATE, EXTRA, MISSING
 
 Row = Mapping[str, Any]
@@ -14,7 +15,8 @@ class Report:
     """The intervals of each partition, and the ranges of offsets that differ.
 
     intervals: rows with topic, partition, start, the sums of both sides, and counts by kind.
-    partitions: what was compared of each: ``begin`` and ``end`` offsets.
+    partitions: what was compared of each: ``begin`` and ``end`` offsets; and how many offsets each
+    side has before that, ``skipped_left`` and ``skipped_right``, where the other has none any more.
     """
 
     left: str
@@ -37,6 +39,7 @@ class Report:
             "records": sum(row["left_count"] for row in self.intervals),
             "records_right": sum(row["right_count"] for row in self.intervals),
             **{kind: sum(row[kind] for row in self.intervals) for kind in KINDS},
+            **{kind: sum(row[kind] for row in self.partitions) for kind in SKIPPED},
             "partitions": list(self.partitions),
             "intervals": list(self.intervals),
             "differences": list(self.differences),
@@ -44,6 +47,7 @@ class Report:
 
 
 KINDS = (MISSING, EXTRA, DUPLICATE, CHANGED, "gaps_left", "gaps_right")
+SKIPPED = ("skipped_left", "skipped_right")
 
 
 def interval_rows(
@@ -52,14 +56,14 @@ def interval_rows(
     """The rows of a report, in order.
 
     sums: of compared summaries. counts: of differences, with ``what`` and ``records``.
-    absent: the gaps of each side.
+    absent: the gaps of each side; those in intervals that were not compared do not count.
     """
     found: dict[tuple[Any, ...], dict[str, Any]] = {}
     for row in sums:
         found[_key(row)] = {
             "topic": row["topic"],
             "partition": row["partition"],
-            "start": row["start"].isoformat(),
+            "start": of_micros(row["start"]),
             "equal": row["equal"],
             "left_count": row["left_count"] or 0,
             "right_count": row["right_count"] or 0,
@@ -69,7 +73,8 @@ def interval_rows(
         found[_key(row)][row["what"]] += row["records"]
     for side, gaps in absent.items():
         for row in gaps:
-            found[_key(row)][f"gaps_{side}"] += row["end"] - row["begin"] + 1
+            if _key(row) in found:
+                found[_key(row)][f"gaps_{side}"] += row["end"] - row["begin"] + 1
     return [found[key] for key in sorted(found)]
 
 

@@ -1,5 +1,6 @@
 """The two sides of an audit as data frames with the same columns and names of topics."""
 
+from collections.abc import Mapping
 from datetime import datetime
 
 from pyspark.sql import DataFrame, SparkSession
@@ -8,14 +9,30 @@ from pyspark.sql import functions as sql
 from ....types import TopicPartition
 from ...schema import source_schema
 from ..archive.layout import read_archive
+from ..archive.log import Log
+from ..archive.storage import Storage
 from ..config import AuditConfig
-from .extent import Cluster, Extents, offsets_json
+from .extent import Cluster, Extents, NothingToAudit, offsets_json
 
 COLUMNS = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
 
 
-def of_archive(spark: SparkSession, path: str) -> DataFrame:
-    """What an archive holds now; what is archived later does not come in."""
+def of_archive(spark: SparkSession, path: str, topic_ids: Mapping[str, str]) -> DataFrame:
+    """What an archive holds now; what is archived later does not come in.
+
+    Raises :class:`~.extent.NothingToAudit` where there is none, or one of other topics with these
+    names; :class:`~..archive.log.ArchiveError` for an archive that cannot be read.
+    """
+    snapshot = Log(Storage(spark, path)).snapshot
+    if snapshot.version < 0:
+        raise NothingToAudit(f"there is no archive at {path}")
+    archived = snapshot.topic_ids()
+    for topic, topic_id in sorted(topic_ids.items()):
+        if archived.get(topic, topic_id) != topic_id:
+            raise NothingToAudit(
+                f"topic {topic} was deleted and created again since it was archived at {path}: the"
+                " archive is that of another topic"
+            )
     return read_archive(spark, path).select(*COLUMNS)
 
 

@@ -3,8 +3,6 @@
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sql
 
-from ..statistics.spans import interval as length
-
 KEYS = ("topic", "partition", "start")
 SIDES = ("left", "right")
 _SUMS = ("count", "first", "last", "checksum")
@@ -13,13 +11,17 @@ _SUMS = ("count", "first", "last", "checksum")
 def fingerprinted(records: DataFrame, *, interval: int, content: bool) -> DataFrame:
     """Each record's place, the start of its interval, and a hash of what counts of it.
 
+    The start is in microseconds since 1970: in Python, Spark's timestamps depend on the machine's
+    time zone, and years end with 9999.
+
     interval: in milliseconds. content: whether all of a record counts, or its offset alone.
     """
+    micros = sql.coalesce(sql.unix_micros("timestamp"), sql.lit(0))
     return records.select(
         "topic",
         "partition",
         "offset",
-        sql.window("timestamp", length(interval))["start"].alias("start"),
+        (micros - sql.pmod(micros, sql.lit(interval * 1000))).alias("start"),
         _fingerprint(content=content).alias("fingerprint"),
     )
 

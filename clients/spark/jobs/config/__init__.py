@@ -3,6 +3,7 @@
 from .abuse import AbuseConfig, Baseline, Limits
 from .archive import ArchiveConfig, Compaction
 from .audit import AuditConfig, Copy
+from .checks import check_compaction
 from .common import Lines, Output, Pipeline, Source, Streaming
 from .reading import PIPELINES, load, read
 from .stats import Statistic, StatsConfig
@@ -23,6 +24,7 @@ __all__ = [
     "Statistic",
     "StatsConfig",
     "Streaming",
+    "check_compaction",
     "load",
     "read",
 ]

@@ -30,8 +30,8 @@ class Baseline:
     own_factor: float = setting(
         0.0,
         rules.real(0, 1e9),
-        "Alert when a client's rate is more than so many times that of its own past; a client"
-        " without a past has none to be compared with.",
+        "Alert when a client's rate is more than so many times its mean rate in its own past,"
+        " since it was first seen in that; a client without a past has none to be compared with.",
     )
     peers_factor: float = setting(
         0.0,
@@ -81,5 +81,6 @@ class AbuseConfig(Streaming):
     candidates: int = setting(
         1000,
         rules.whole(1, 100_000),
-        "How many alerts one window can give; those with the most bytes, then requests, first.",
+        "Of how many clients a window can tell at most, once by bytes and once by requests: those"
+        " over limits and over their own past first, then those with the most.",
     )

@@ -1,5 +1,6 @@
 """What no field of a pipeline's configuration can tell alone."""
 
+import re
 import zoneinfo
 from collections.abc import Iterable
 
@@ -8,9 +9,10 @@ from qbus.errors import ConfigError
 from .abuse import AbuseConfig
 from .archive import ArchiveConfig
 from .audit import AuditConfig
-from .common import JSON, Lines, Output, Pipeline, Source
+from .columns import columns, measures
+from .common import ISO, JSON, Lines, Output, Pipeline, Source
 from .rules import written
-from .stats import COUNT, Statistic, StatsConfig
+from .stats import COUNT, PERCENTILES, Statistic, StatsConfig
 
 RECORD_FIELDS = ("topic", "partition")
 """Fields that each line has of its record."""
@@ -24,20 +26,34 @@ ACCESS_LOG_FIELDS = (
 )  # fmt: skip
 """The fields of a line of an access log."""
 
+_TAKEN = (*RECORD_FIELDS, EVENT_TIME, "malformed", "_broken")
+"""What no field may be called, in any case, as Spark does not tell cases apart."""
+
+_MOST_WINDOWS = 1000
 _MOST_PANES = 10_000
+_PATTERNS = "*?[]{}"
 
 
 def check_archive(config: ArchiveConfig) -> None:
     """Raise ConfigError unless it says what is archived, and where."""
     _check_source(config.source)
-    if not config.path:
-        raise ConfigError("path is missing: expected a directory, or a URL that Spark takes")
+    check_compaction(config)
     try:
         zoneinfo.ZoneInfo(config.time_zone)
     except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
         raise ConfigError(
             f"time_zone = {config.time_zone!r}: expected the name of a time zone, as Europe/Berlin"
         ) from None
+
+
+def check_compaction(config: ArchiveConfig) -> None:
+    """Raise ConfigError unless it says which archive is compacted."""
+    if not config.path:
+        raise ConfigError("path is missing: expected a directory, or a URL that Spark takes")
+    if any(char in config.path for char in _PATTERNS):
+        raise ConfigError(
+            f"path = {config.path!r}: expected none of {_PATTERNS}, which Spark takes for patterns"
+        )
 
 
 def check_stats(config: StatsConfig) -> None:
@@ -56,29 +72,28 @@ def check_stats(config: StatsConfig) -> None:
 
 
 def _check_statistic(place: str, statistic: Statistic, lines: Lines) -> None:
-    if statistic.slide > statistic.window:
+    slide = statistic.slide or statistic.window
+    if slide > statistic.window or statistic.window > slide * _MOST_WINDOWS:
         raise ConfigError(
-            f"{place}.slide = {written(statistic.slide)!r}: expected no more than the window,"
-            f" {written(statistic.window)}"
+            f"{place}.slide = {written(slide)!r}: expected no more than the window,"
+            f" {written(statistic.window)}, and no less than a {_MOST_WINDOWS}th of it"
         )
     for key in ("by", "sum", "mean", "min", "max", "distinct", "percentiles_of"):
         _check_fields(f"{place}.{key}", getattr(statistic, key), lines)
-    columns = [
-        COUNT,
-        "per_second",
-        *(f"{flat(one)}_sum" for one in statistic.sum),
-        *(f"{flat(one)}_per_second" for one in statistic.sum),
-        *(f"{flat(one)}_mean" for one in statistic.mean),
-        *(f"{flat(one)}_min" for one in statistic.min),
-        *(f"{flat(one)}_max" for one in statistic.max),
-        *(f"{flat(one)}_distinct" for one in statistic.distinct),
-    ]
-    if statistic.top_by not in columns:
+    if statistic.percentiles_of:
+        if not statistic.percentiles:
+            raise ConfigError(f"{place}.percentiles = []: expected some, for percentiles_of")
+    elif statistic.percentiles != PERCENTILES or statistic.exact_percentiles:
+        raise ConfigError(f"{place}.percentiles_of is missing: expected fields, for percentiles")
+    if statistic.top_by not in measures(statistic):
         raise ConfigError(
-            f"{place}.top_by = {statistic.top_by!r}: expected one of {', '.join(columns)}"
+            f"{place}.top_by = {statistic.top_by!r}: expected one of"
+            f" {', '.join(measures(statistic))}"
         )
-    if statistic.percentiles_of and not statistic.percentiles:
-        raise ConfigError(f"{place}.percentiles = []: expected some, for percentiles_of")
+    if statistic.top_by != COUNT and not statistic.top:
+        raise ConfigError(f"{place}.top_by = {statistic.top_by!r}: expected top as well")
+    if twice := _twice(columns(statistic)):
+        raise ConfigError(f"{place}: two of its columns would be called {twice}")
 
 
 def check_abuse(config: AbuseConfig) -> None:
@@ -123,15 +138,37 @@ def check_audit(config: AuditConfig) -> None:
             f"until = {config.until.isoformat()!r}: expected later than since,"
             f" {config.since.isoformat()}"
         )
-    renamed = dict(config.copy.topics)
-    same = [topic for topic in config.source.topics if renamed.get(topic, topic) == topic]
-    if config.copy.bootstrap == config.bootstrap and same:
-        raise ConfigError(f"copy.bootstrap = {config.bootstrap!r}: {same[0]} is its own copy")
+    originals(config.source.topics, config)
+    for key, default in (("starting", Source().starting), ("batch_records", 0)):
+        if getattr(config.source, key) != default:
+            raise ConfigError(f"source.{key}: an audit reads all there is, at once")
 
 
-def flat(field: str) -> str:
-    """A field's name as part of a column's: ``user.name`` is ``user_name``."""
-    return field.replace(".", "_")
+def originals(topics: Iterable[str], config: AuditConfig) -> dict[str, str]:
+    """The topics of an audit, by what they are called in the copy.
+
+    Raises ConfigError where one's copy would be that of another one, or itself.
+    """
+    names = dict(config.copy.topics)
+    found: dict[str, str] = {}
+    for topic in topics:
+        there = names.get(topic, topic)
+        if there in found:
+            raise ConfigError(f"copy.topics: {there} would be the copy of {found[there]} as well")
+        if there == topic and config.copy.bootstrap == config.bootstrap:
+            raise ConfigError(f"copy.bootstrap = {config.bootstrap!r}: {topic} is its own copy")
+        found[there] = topic
+    return found
+
+
+def _twice(names: Iterable[str]) -> str | None:
+    """A name that is there twice, in whichever case; None where there is none."""
+    seen: set[str] = set()
+    for name in names:
+        if name.lower() in seen:
+            return name
+        seen.add(name.lower())
+    return None
 
 
 def _check_source(source: Source) -> None:
@@ -141,18 +178,23 @@ def _check_source(source: Source) -> None:
 
 def _check_lines(lines: Lines) -> None:
     if lines.format != JSON:
-        for key in ("fields", "time"):
-            if getattr(lines, key):
+        given = {"fields": lines.fields, "time": lines.time, "time_format": lines.time_format}
+        for key, value in given.items():
+            if value not in ((), "", ISO):
                 raise ConfigError(f"lines.{key}: only lines of format json have one")
         return
     if not lines.fields:
         raise ConfigError('lines.fields is missing: expected a table, as {status = "int"}')
     names = [name for name, _ in lines.fields]
-    for name in (*RECORD_FIELDS, EVENT_TIME):
-        if name in names:
+    for name in names:
+        if name.lower() in _TAKEN:
             raise ConfigError(f"lines.fields.{name}: this name is taken by what each record has")
+    if twice := _twice(names):
+        raise ConfigError(f"lines.fields.{twice}: it is there twice, as Spark ignores case")
     if lines.time:
         _check_fields("lines.time", (lines.time,), lines)
+    elif lines.time_format != ISO:
+        raise ConfigError(f"lines.time_format = {lines.time_format!r}: expected lines.time as well")
 
 
 def _check_fields(place: str, fields: Iterable[str], lines: Lines) -> None:
@@ -169,5 +211,9 @@ def _check_output(config: Pipeline, output: Output) -> None:
     if output.bootstrap and not output.topic:
         raise ConfigError("output.bootstrap: expected output.topic as well")
     here = output.bootstrap in {"", config.bootstrap}
-    if output.topic and here and output.topic in config.source.topics:
+    source = config.source
+    reads = output.topic in source.topics or re.fullmatch(source.pattern, output.topic)
+    if output.topic and here and reads:
         raise ConfigError(f"output.topic = {output.topic!r}: the source reads that topic")
+    if output.options and not output.topic:
+        raise ConfigError("output.options: expected output.topic as well")

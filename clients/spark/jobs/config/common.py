@@ -9,6 +9,7 @@ from qbus.toml import rules, setting
 from . import rules as own
 
 ACCESS_LOG, JSON = "access-log", "json"
+ISO = "iso"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,10 +56,16 @@ class Lines:
         "With `json`: the field that says when it happened. Default: the record's own timestamp.",
     )
     time_format: str = setting(
-        "iso",
+        ISO,
         rules.text(1, 64),
         "With `time`: `iso`, `seconds` or `milliseconds` since 1970, or one of Spark's patterns,"
         " as `dd/MMM/yyyy:HH:mm:ss Z`. Times without a zone are UTC.",
+    )
+    ahead: int = setting(
+        86_400_000,
+        own.duration(at_least_ms=0),
+        "How far a line's time may be ahead of its record's. A line that is further ahead counts"
+        " as one that cannot be read: all that come after it would be too late. `0 ms`: no limit.",
     )
 
 
@@ -95,7 +102,12 @@ class Pipeline:
 class Streaming(Pipeline):
     """What is at the top of the files of pipelines that go on for ever."""
 
-    name: str = setting("", own.name(), "What the query is called. Default: the pipeline's name.")
+    name: str = setting(
+        "",
+        own.name(),
+        "What the pipeline is called: in Spark's reports, and in the name of a checkpoint that has"
+        " no other place.",
+    )
     checkpoint: str = setting(
         "",
         rules.text(1, 4096),

@@ -31,26 +31,35 @@ PIPELINES: Mapping[str, type[Pipeline]] = {
 """The pipelines there are, and what each is configured by."""
 
 
-def load(kind: type[P], path: Path | None, stated: Mapping[str, Any]) -> P:
+def load(
+    kind: type[P],
+    path: Path | None,
+    stated: Mapping[str, Any],
+    check: Callable[[P], None] | None = None,
+) -> P:
     """The configuration in a file, where what is ``stated`` counts before what the file says.
+
+    check: as :func:`read`.
 
     Raises:
         ConfigError: as :func:`read`, beginning with the file's name; or it cannot be read.
     """
     if path is None:
-        return read(kind, stated)
-    return toml.read_file(path, lambda data: read(kind, _merged(toml.parse(data), stated)))
+        return read(kind, stated, check)
+    return toml.read_file(path, lambda data: read(kind, _merged(toml.parse(data), stated), check))
 
 
-def read(kind: type[P], stated: Mapping[str, Any]) -> P:
+def read(kind: type[P], stated: Mapping[str, Any], check: Callable[[P], None] | None = None) -> P:
     """The configuration that a document of TOML's types states.
+
+    check: whether it holds together; by default for the pipeline of that kind.
 
     Raises:
         ConfigError: something is unknown, missing or not allowed; the message names the key, its
             value and what is.
     """
     config = toml.read_fields(kind, stated)
-    _CHECKS[kind](config)
+    (check or _CHECKS[kind])(config)
     return config
 
 

@@ -10,6 +10,7 @@ from . import rules as own
 from .common import Lines, Output, Streaming
 
 COUNT = "count"
+PERCENTILES = (0.5, 0.95, 0.99)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +51,7 @@ class Statistic:
         (), own.columns(), "Fields to give percentiles of: `<field>_p50`, `<field>_p99_9`."
     )
     percentiles: tuple[float, ...] = setting(
-        (0.5, 0.95, 0.99), own.fractions(), "Which ones, as fractions."
+        PERCENTILES, own.fractions(), "Which ones, as fractions."
     )
     exact_percentiles: bool = setting(
         False,
@@ -62,7 +63,9 @@ class Statistic:
         0, rules.whole(0, 10_000), "Of each window only so many rows, those with the most; 0: all."
     )
     top_by: str = setting(
-        COUNT, own.column(), "The most of what: `count`, or another column, as `bytes_sum`."
+        COUNT,
+        own.column(),
+        "The most of what: `count`, or another column of numbers, as `bytes_sum`, `took_ms_p99`.",
     )
 
 

@@ -54,7 +54,11 @@ def fields(line: Column) -> tuple[dict[str, Column], Column]:
         "referer": _known(group["referer"]),
         "agent": _known(group["agent"]),
     }
-    is_whole = (sql.size(found) == len(_GROUPS)) & columns["time"].isNotNull()
+    is_whole = (
+        (sql.size(found) == len(_GROUPS))
+        & ~line.contains(_SEPARATOR)  # a line that no pattern fits is left as it is, with its own
+        & columns["time"].isNotNull()
+    )
     return columns, sql.coalesce(is_whole, sql.lit(False))
 
 

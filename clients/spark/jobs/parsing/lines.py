@@ -1,14 +1,15 @@
 """From records to lines with fields, by what the configuration says of them."""
 
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sql
+from pyspark.sql.types import NumericType
 
 from qbus.errors import ConfigError
 
 from ..config import Lines
 from ..config.checks import EVENT_TIME, RECORD_FIELDS
-from ..config.common import ACCESS_LOG
+from ..config.common import ACCESS_LOG, ISO
 from ..failures import reason
 from . import access_log, json_lines
 
@@ -33,22 +34,55 @@ def parsed(records: DataFrame, lines: Lines) -> DataFrame:
             column = found.get(name, sql.col(name))
             for part in within:
                 column = column[part]
+            if lines.time_format == ISO:
+                _check_time(records.select(column.alias(lines.time)))
             happened = json_lines.moment(column, lines.time_format)
     return records.select(
         *(column.alias(name) for name, column in found.items()),
         *RECORD_FIELDS,
         happened.alias(EVENT_TIME),
-        (~is_whole | happened.isNull()).alias(MALFORMED),
+        (~is_whole | happened.isNull() | _is_ahead(happened, lines.ahead)).alias(MALFORMED),
     )
 
 
-def well_formed(lines: DataFrame, where: str = "") -> DataFrame:
-    """Those lines that could be read, and of those what the SQL expression ``where`` holds for.
+def well_formed(lines: DataFrame) -> DataFrame:
+    """Those lines that could be read."""
+    return lines.where(~sql.col(MALFORMED)).drop(MALFORMED)
+
+
+def only(lines: DataFrame, where: str = "", *more: Column) -> DataFrame:
+    """Lines for which an SQL expression holds, and more conditions. The others move the watermark
+    on as well: what happens once in a while would else be told of when it happens again.
 
     Raises :class:`~qbus.errors.ConfigError` for an expression that is none.
     """
-    whole = lines.where(~sql.col(MALFORMED)).drop(MALFORMED)
     try:
-        return whole.where(sql.expr(where)) if where else whole
+        lines = _behind_the_watermark(lines, sql.expr(where)) if where else lines
     except PySparkException as error:
         raise ConfigError(f"where = {where!r}: {reason(error)}") from error
+    for condition in more:
+        lines = _behind_the_watermark(lines, condition)
+    return lines
+
+
+def _behind_the_watermark(lines: DataFrame, condition: Column) -> DataFrame:
+    # Spark looks at conditions before it sets the watermark, unless they depend on the time.
+    return lines.where(sql.when(sql.col(EVENT_TIME).isNotNull(), condition))
+
+
+def _is_ahead(happened: Column, milliseconds: int) -> Column:
+    """Whether a line is of a time when its record, if that has a timestamp, was not there yet."""
+    if not milliseconds:
+        return sql.lit(False)
+    written = sql.col("timestamp")
+    by = sql.unix_millis(happened) - sql.unix_millis(written)
+    return sql.coalesce((sql.unix_millis(written) >= 0) & (by > milliseconds), sql.lit(False))
+
+
+def _check_time(of: DataFrame) -> None:
+    (field,) = of.schema.fields
+    if isinstance(field.dataType, NumericType):
+        raise ConfigError(
+            f"lines.time_format = {ISO!r}: {field.name} is a {field.dataType.simpleString()}:"
+            " expected seconds or milliseconds"
+        )

@@ -6,7 +6,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as sql
 
 from ..config import Statistic
-from ..config.checks import flat
+from ..config.columns import flat, label
 from ..config.stats import COUNT
 
 
@@ -34,8 +34,3 @@ def _percentiles(statistic: Statistic) -> Iterator[Column]:
     for field in statistic.percentiles_of:
         for fraction in statistic.percentiles:
             yield compute(field, fraction).alias(f"{flat(field)}_{label(fraction)}")
-
-
-def label(fraction: float) -> str:
-    """What a percentile is called in a column's name: ``p50``, ``p99_9``."""
-    return f"p{fraction * 100:.10g}".replace(".", "_")

@@ -4,12 +4,13 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sql
 
 from ..config import Statistic
-from ..config.checks import EVENT_TIME, flat
+from ..config.checks import EVENT_TIME
+from ..config.columns import columns, flat
+from ..parsing import check_numbers, only
 from .aggregates import aggregates
 from .spans import interval
 
-_WINDOW = "window"
-_TOP = "top"
+_WINDOW, _TOP = "#window", "#top"  # no field has such a name
 
 
 def summarized(lines: DataFrame, statistic: Statistic) -> DataFrame:
@@ -18,10 +19,16 @@ def summarized(lines: DataFrame, statistic: Statistic) -> DataFrame:
     A stream gives each row once, when the watermark says that it is complete; a batch gives all.
 
     lines: as :func:`~..parsing.well_formed` gives them.
+
+    Raises :class:`~qbus.errors.ConfigError` for fields that have no sums, and for a ``where`` that
+    is no expression.
     """
+    for key in ("sum", "mean", "percentiles_of"):
+        place = f"statistic {statistic.name}: {key}"
+        check_numbers(lines, place, getattr(statistic, key))
     slide = statistic.slide or statistic.window
     rows = (
-        lines.withWatermark(EVENT_TIME, interval(statistic.watermark))
+        only(lines.withWatermark(EVENT_TIME, interval(statistic.watermark)), statistic.where)
         .groupBy(
             sql.window(EVENT_TIME, interval(statistic.window), interval(slide)).alias(_WINDOW),
             *(sql.col(field).alias(flat(field)) for field in statistic.by),
@@ -32,9 +39,9 @@ def summarized(lines: DataFrame, statistic: Statistic) -> DataFrame:
         rows = _with_the_most(rows, statistic)
     return rows.select(
         sql.lit(statistic.name).alias("statistic"),
-        sql.col(f"{_WINDOW}.start").alias("window_start"),
-        sql.col(f"{_WINDOW}.end").alias("window_end"),
-        *(f"`{name}`" for name in rows.columns if name != _WINDOW),
+        sql.col(f"`{_WINDOW}`.start").alias("window_start"),
+        sql.col(f"`{_WINDOW}`.end").alias("window_end"),
+        *columns(statistic)[3:],
     )
 
 
@@ -42,10 +49,10 @@ def _with_the_most(rows: DataFrame, statistic: Statistic) -> DataFrame:
     """Of rows that are level, those whose groups come first in order."""
     names = [name for name in rows.columns if name != _WINDOW]
     order = sql.struct(
-        -sql.coalesce(sql.col(statistic.top_by).cast("double"), sql.lit(float("-inf"))),
+        -sql.coalesce(sql.col(statistic.top_by).try_cast("double"), sql.lit(float("-inf"))),
         *(sql.col(flat(field)) for field in statistic.by),
     )
     row = sql.struct(*(sql.col(name) for name in names))
-    best = rows.groupBy(_WINDOW).agg(sql.min_by(row, order, statistic.top).alias(_TOP))
-    ranked = best.select(_WINDOW, sql.posexplode(_TOP).alias("at", "row"))
-    return ranked.select(_WINDOW, (sql.col("at") + 1).alias("rank"), "row.*")
+    best = rows.groupBy(f"`{_WINDOW}`").agg(sql.min_by(row, order, statistic.top).alias(_TOP))
+    ranked = best.select(f"`{_WINDOW}`", sql.posexplode(f"`{_TOP}`").alias("at", "row"))
+    return ranked.select(f"`{_WINDOW}`", (sql.col("at") + 1).alias("rank"), "row.*")

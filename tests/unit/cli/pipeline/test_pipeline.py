@@ -4,6 +4,7 @@ import json
 import subprocess
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner
 
@@ -34,6 +35,16 @@ def test_only_what_was_chosen_is_stated_where_it_belongs() -> None:
         (("stats", "--topic", "t", "--by", "colour"), "there is no field colour"),
         (("abuse", "--topic", "t"), "nothing to detect"),
         (("audit", "--topic", "t"), "copy.archive or copy.bootstrap"),
+        (("archive", "--compact"), "path is missing"),
+        (("archive", "--compact", "--path", "/a", "--once"), "--once: means nothing with"),
+        (("archive", "--compact", "--path", "/a", "--topic", "t"), "--topic: means nothing with"),
+        (("archive", "--topic", "t", "--path", "/a[1]"), "path = '/a[1]': expected none of"),
+        (("stats", "--topic", "t", "--batch", "--starting", "latest"), "--starting: means nothing"),
+        (("abuse", "--topic", "t", "--once", "--interval", "1s"), "--interval: means nothing"),
+        (("stats", "--topic", "t", "--batch", "--checkpoint", "/c"), "--checkpoint: means nothing"),
+        (("stats", "--topic", "t", "--percentile", "0.9"), "percentiles_of is missing"),
+        (("stats", "--topic", "t", "--top-by", "per_second"), "expected top as well"),
+        (("stats", "--topic", "t", "--time-format", "seconds"), "only lines of format json"),
         (("archive", "--config", "/no/such.toml"), "cannot read /no/such.toml"),
     ],
 )
@@ -44,6 +55,22 @@ def test_what_is_wrong_is_named_before_spark_starts(words: tuple[str, ...], mess
 def test_a_broker_that_is_away_is_named_before_spark_starts() -> None:
     words = ("archive", "--topic", "t", "--path", "/a", "--bootstrap", "127.0.0.1:1")
     assert "cannot reach a broker at 127.0.0.1:1" in failure(*words)
+
+
+def test_a_copy_that_is_away_is_named_before_spark_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    from qbus.cli.pipeline import running
+
+    asked = []
+
+    async def reachable(bootstrap: str) -> None:
+        asked.append(bootstrap)
+        if bootstrap == "127.0.0.1:2":
+            raise click.ClickException("cannot reach it")
+
+    monkeypatch.setattr(running, "ensure_reachable", reachable)
+    words = ("audit", "--topic", "t", "--copy", "127.0.0.1:2", "--bootstrap", "127.0.0.1:1")
+    assert "cannot reach it" in failure(*words)
+    assert asked == ["127.0.0.1:1", "127.0.0.1:2"]
 
 
 @pytest.mark.parametrize("name", ["archive", "stats", "abuse", "audit"])
@@ -64,3 +91,34 @@ def test_results_are_tables_or_objects(capsys: pytest.CaptureFixture[str]) -> No
     with Terminal(as_json=True) as terminal:
         terminal.rows(rows)
     assert json.loads(capsys.readouterr().out) == rows[0]
+
+
+def test_an_archive_is_compacted_without_topics_and_brokers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from qbus.clients.spark.jobs import launch as module
+
+    launched: list[object] = []
+
+    def launch(name: str, config: object, *_: object, **__: object) -> int:
+        launched.extend([name, config.path])  # type: ignore[attr-defined]
+        return 7
+
+    monkeypatch.setattr(module, "launch", launch)
+    words = ["pipeline", "archive", "--compact", "--path", "/a", "--json"]
+    result = CliRunner().invoke(qbus, words, env={"QBUS_BOOTSTRAP": "127.0.0.1:1"})
+    assert launched == ["compact", "/a"]
+    assert json.loads(result.stdout) == {"replaced": 7}
+
+
+def test_an_audit_says_what_it_did_not_compare() -> None:
+    from qbus.cli.pipeline.audit_tables import audit_report
+
+    document = {
+        "equal": True, "records": 5, "partitions": [{}], "intervals": [{}],
+        "skipped_left": 1200, "skipped_right": 0,
+    }  # fmt: skip
+    told = str(audit_report(document)).splitlines()
+    assert told[0] == "Equal: 5 records in 1 partitions, 1 intervals."
+    assert told[1].startswith("Not compared: 1,200 offsets of the original and 0 of the copy")
+    assert len(str(audit_report({**document, "skipped_left": 0})).splitlines()) == 1

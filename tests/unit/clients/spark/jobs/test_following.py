@@ -25,6 +25,9 @@ class Watcher:
     def rows(self, rows: Sequence[Row]) -> None:
         raise AssertionError(rows)
 
+    def working(self, text: str) -> None:
+        raise AssertionError(text)
+
     def note(self, text: str) -> None:
         raise AssertionError(text)
 

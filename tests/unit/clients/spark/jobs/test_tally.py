@@ -50,6 +50,7 @@ def test_how_far_behind() -> None:
 def test_what_is_not_known_is_not_shown() -> None:
     tally = Tally("q")
     tally.add([report(0, sources=[{"endOffset": "?", "latestOffset": None}])])
+    tally.add([report(0, sources=[{"endOffset": {"logOffset": 1}, "latestOffset": {}}])])
     assert tally.behind is None
     assert summary(tally) == "q: 10 records in 1 batches, 5/s"
 

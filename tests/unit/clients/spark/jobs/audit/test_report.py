@@ -8,7 +8,8 @@ from qbus.clients.spark.jobs.audit.report import Report, interval_rows
 from qbus.clients.spark.jobs.audit.sides import aligned
 from qbus.clients.types import TopicPartition
 
-START = datetime(2026, 1, 1, tzinfo=UTC)
+START = int(datetime(2026, 1, 1, tzinfo=UTC).timestamp()) * 1_000_000
+HOUR = 3_600_000_000
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
@@ -39,6 +40,18 @@ def test_a_side_that_lacks_an_interval() -> None:
     assert not report.is_equal
     document = report.document()
     assert (document["missing"], document["records_right"], document["gaps_right"]) == (3, 0, 3)
+
+
+def test_gaps_in_intervals_that_were_not_compared_do_not_count() -> None:
+    before = {**key(begin=1, end=2), "start": START - HOUR}
+    (row,) = interval_rows([sums(equal=True)], [], {"left": [before], "right": [before]})
+    assert (row["gaps_left"], row["gaps_right"]) == (0, 0)
+
+
+def test_times_are_those_of_utc_and_of_any_year() -> None:
+    far = {**sums(equal=True), "start": 10**18}
+    rows = interval_rows([sums(equal=True), far], [], {})
+    assert [row["start"] for row in rows] == ["2026-01-01T00:00:00.000Z", f"{10**18} us"]
 
 
 def test_both_are_read_from_where_both_begin_each_to_its_end() -> None:

@@ -92,6 +92,65 @@ def test_no_durations(text: object) -> None:
         ),
         (
             StatsConfig,
+            {"statistic": [{**STATISTIC, "percentiles": [0.9]}]},
+            "statistic[1].percentiles_of is missing",
+        ),
+        (
+            StatsConfig,
+            {"statistic": [{**STATISTIC, "exact_percentiles": True}]},
+            "statistic[1].percentiles_of is missing",
+        ),
+        (
+            StatsConfig,
+            {"statistic": [{**STATISTIC, "percentiles_of": ["bytes"], "percentiles": [0.5, 0.5]}]},
+            "statistic[1]: two of its columns would be called bytes_p50",
+        ),
+        (
+            StatsConfig,
+            {"statistic": [{**STATISTIC, "top_by": "per_second"}]},
+            "statistic[1].top_by = 'per_second': expected top as well",
+        ),
+        (
+            StatsConfig,
+            {"statistic": [{**STATISTIC, "window": "1d", "slide": "1s"}]},
+            "no less than a 1000th of it",
+        ),
+        (
+            StatsConfig,
+            {
+                "statistic": [{**STATISTIC, "by": ["Count"]}],
+                "lines": {"format": "json", "fields": {"Count": "int"}},
+            },
+            "two of its columns would be called count",
+        ),
+        (
+            StatsConfig,
+            {"statistic": [STATISTIC], "lines": {"format": "json", "fields": {"Malformed": "int"}}},
+            "lines.fields.Malformed: this name is taken",
+        ),
+        (
+            StatsConfig,
+            {
+                "statistic": [STATISTIC],
+                "lines": {"format": "json", "fields": {"a": "int", "A": "int"}},
+            },
+            "lines.fields.A: it is there twice",
+        ),
+        (
+            StatsConfig,
+            {
+                "statistic": [STATISTIC],
+                "lines": {"format": "json", "fields": {"a": "int"}, "time_format": "seconds"},
+            },
+            "lines.time_format = 'seconds': expected lines.time",
+        ),
+        (
+            StatsConfig,
+            {"statistic": [STATISTIC], "lines": {"time_format": "seconds"}},
+            "lines.time_format: only lines of format json",
+        ),
+        (
+            StatsConfig,
             {"statistic": [STATISTIC], "lines": {"format": "json"}},
             "lines.fields is missing",
         ),
@@ -109,6 +168,20 @@ def test_no_durations(text: object) -> None:
             StatsConfig,
             {"statistic": [STATISTIC], "output": {"topic": "access"}},
             "output.topic = 'access': the source reads that topic",
+        ),
+        (
+            StatsConfig,
+            {
+                "source": {"pattern": "acc.*"},
+                "statistic": [STATISTIC],
+                "output": {"topic": "access"},
+            },
+            "output.topic = 'access': the source reads that topic",
+        ),
+        (
+            StatsConfig,
+            {"statistic": [STATISTIC], "output": {"path": "/a", "options": {"acks": 1}}},
+            "output.options: expected output.topic",
         ),
         (
             StatsConfig,
@@ -142,6 +215,21 @@ def test_no_durations(text: object) -> None:
         ),
         (
             AuditConfig,
+            {"source": {"topics": ["a", "b"]}, "copy": {"bootstrap": "b:1", "topics": {"a": "b"}}},
+            "copy.topics: b would be the copy of a as well",
+        ),
+        (
+            AuditConfig,
+            {"source": {"topics": ["a"], "starting": "latest"}, "copy": {"archive": "/a"}},
+            "source.starting: an audit reads all there is",
+        ),
+        (
+            AuditConfig,
+            {"source": {"topics": ["a"], "batch_records": 5}, "copy": {"archive": "/a"}},
+            "source.batch_records: an audit reads all there is",
+        ),
+        (
+            AuditConfig,
             {"copy": {"bootstrap": "b:9092", "topics": {"orders": "x"}}},
             "copy.topics.orders",
         ),
@@ -154,6 +242,12 @@ def test_no_durations(text: object) -> None:
 )
 def test_what_is_wrong_is_named(kind: type[Pipeline], stated: dict[str, Any], message: str) -> None:
     assert message in refusal(kind, stated)
+
+
+def test_rows_can_be_ranked_by_whatever_is_computed() -> None:
+    computed = {**STATISTIC, "percentiles_of": ["bytes"], "max": ["bytes"], "top": 3}
+    for column in ("bytes_p99", "bytes_max", "per_second"):
+        assert stats(statistic=[{**computed, "top_by": column}]).statistics[0].top_by == column
 
 
 def test_a_file_is_named_in_what_is_wrong_with_it(tmp_path: Path) -> None:
