@@ -10,6 +10,7 @@ from .java import java, pyspark_home
 
 #: ZooKeeper 3.9 runs on Java 8 and later (its administrator's guide).
 OLDEST_JAVA = 8
+MAIN_CLASS = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 
 _TICK_MS = 500  # a session is at least two of them long
 _ANSWER_LIMIT = 1 << 16
@@ -35,9 +36,8 @@ _JVM = (
 
 def command(config: Path) -> list[str]:
     """The command line of a server; LocalClusterError says what is not installed."""
-    classpath = ":".join(map(str, _jars()))
-    main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
-    return [java("ZooKeeper", OLDEST_JAVA), *_JVM, "-cp", classpath, main, str(config)]
+    classpath = ":".join(map(str, jars()))
+    return [java("ZooKeeper", OLDEST_JAVA), *_JVM, "-cp", classpath, MAIN_CLASS, str(config)]
 
 
 def configure(
@@ -82,11 +82,12 @@ def mode(host: str, port: int, timeout: float = 1.0) -> str | None:
     return found[1].decode() if found else None
 
 
-def _jars() -> list[Path]:
+def jars() -> list[Path]:
+    """ZooKeeper's own jars and those it needs; LocalClusterError if PySpark is not installed."""
     home = pyspark_home()
     if home is not None:
         directory = home / "jars"
-        jars = [jar for pattern in _JARS for jar in sorted(directory.glob(f"{pattern}.jar"))]
-        if any(jar.name.startswith("zookeeper-") for jar in jars):
-            return jars
+        found = [jar for pattern in _JARS for jar in sorted(directory.glob(f"{pattern}.jar"))]
+        if any(jar.name.startswith("zookeeper-") for jar in found):
+            return found
     raise LocalClusterError("ZooKeeper's jars are missing: they come with 'pip install pyspark'")

@@ -5,24 +5,16 @@ import socket
 import tempfile
 import weakref
 from collections.abc import Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from qbus.local_cluster import zookeeper
+from qbus.local_cluster.errors import LocalClusterError
+
 from .ports import free_port
 from .server_process import ServerProcess
 
-_JARS = (
-    "zookeeper*",
-    "slf4j-api*",
-    "log4j-api*",
-    "log4j-core*",
-    "log4j-slf4j2*",
-    "netty-*",
-    "metrics-core*",
-    "snappy-java*",
-)
 _JVM = (
     "-Xms32m",
     "-Xmx160m",
@@ -37,17 +29,11 @@ def missing() -> str | None:
     """Why no ZooKeeper can be started here, if so."""
     if shutil.which("java") is None:
         return "ZooKeeper needs Java"
-    if not _jars():
-        return "ZooKeeper's jars are missing: pip install pyspark"
+    try:
+        zookeeper.jars()
+    except LocalClusterError as error:
+        return str(error)
     return None
-
-
-def _jars() -> list[Path]:
-    spec = find_spec("pyspark")
-    if spec is None or spec.origin is None:
-        return []
-    directory = Path(spec.origin).parent / "jars"
-    return [jar for pattern in _JARS for jar in directory.glob(f"{pattern}.jar")]
 
 
 class ZooKeeperProcess(ServerProcess):
@@ -91,9 +77,8 @@ class ZooKeeperProcess(ServerProcess):
         self._config.write_text("\n".join([*lines, *ensemble, ""]))
 
     def command(self) -> list[str]:
-        classpath = ":".join(map(str, _jars()))
-        main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
-        return ["java", *_JVM, "-cp", classpath, main, str(self._config)]
+        classpath = ":".join(map(str, zookeeper.jars()))
+        return ["java", *_JVM, "-cp", classpath, zookeeper.MAIN_CLASS, str(self._config)]
 
     def serves(self) -> bool:
         return bool(self.mode())

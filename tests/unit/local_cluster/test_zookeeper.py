@@ -15,7 +15,7 @@ def fake_java(tmp_path: Path, text: str) -> None:
 
 
 def test_what_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(zookeeper, "_jars", lambda: [Path("zookeeper-3.9.3.jar")])
+    monkeypatch.setattr(zookeeper, "jars", lambda: [Path("zookeeper-3.9.3.jar")])
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(LocalClusterError, match="no 'java' on the PATH"):
         zookeeper.command(tmp_path)
