@@ -1,8 +1,9 @@
 """Qbus's source and sink on Spark beside Spark's own Kafka connector, on the same broker.
 
-All of it in one session with two cores and default settings. The connector is Maven Central's;
-where it cannot be had, its columns stay empty. The ceiling is a Python source of batches built
-before.
+All of it in one session with two cores and default settings, but that PySpark is where its workers
+need not compile it at each start, as in ``qbus cluster up --spark``. The connector is Maven
+Central's; where it cannot be had, its columns stay empty. The ceiling is a Python source of batches
+built before.
 """
 
 import os
