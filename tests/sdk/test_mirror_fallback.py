@@ -94,8 +94,15 @@ async def test_records_are_produced_once_over_a_kill_a_restart_and_growth(
     assert [(one.key, one.value, one.timestamp) for one in found] == [
         (one.key, one.value, one.timestamp) for one in expected
     ]
+    async with Admin(source.bootstrap) as admin:
+        topic_id = str((await admin.describe_topic("orders")).topic_id).encode()
     assert [one.headers for one in found] == [
-        (*one.headers, ("qbus-origin", b"a.orders"), ("qbus-offset", b"%d" % one.offset))
+        (
+            *one.headers,
+            ("qbus-origin", b"a.orders"),
+            ("qbus-offset", b"%d" % one.offset),
+            ("qbus-topic-id", topic_id),
+        )
         for one in expected
     ]
 
@@ -164,3 +171,21 @@ async def test_groups_are_not_carried_where_offsets_are_others(
         with mirror(source, server.process, tmp_path, "still"):
             await until(lambda: end_of(server.process, "a.still"), 5)
         assert await b.committed_offsets("stayers") == {}
+
+
+async def test_a_topic_created_anew_is_not_taken_for_the_old_one(
+    source: BrokerProcess, server: Server, tmp_path: Path
+) -> None:
+    await create(source, "anew")
+    await write(source, "anew", [b"old"] * 5, 0)
+    with mirror(source, server.process, tmp_path, "anew"):
+        await until(lambda: end_of(server.process, "a.anew"), 5)
+    async with Admin(source.bootstrap) as admin:
+        await admin.delete_topic("anew")
+    await create(source, "anew")
+    await write(source, "anew", [b"new"] * 50, 0)
+    with mirror(source, server.process, tmp_path, "anew") as running:
+        wait_until(lambda: running.metric("trouble", trouble="source_recreated") == 1, "it is told")
+    assert await end_of(server.process, "a.anew") == 5
+    (status,) = (await surveyed(source, server.process, "anew")).partitions
+    assert status.trouble is Trouble.SOURCE_RECREATED

@@ -21,12 +21,14 @@ class Sent(Protocol):
 class Copy:
     """``source`` and ``target`` are the partition at each; offsets are those of the source.
 
-    ``position`` is what is produced next, ``acknowledged`` up to where the target has everything.
+    ``topic_id`` is the topic's id where it is written, "" if it has none; ``acknowledged`` is up to
+    where the target has everything.
     """
 
-    def __init__(self, source: TopicPartition, target: TopicPartition) -> None:
+    def __init__(self, source: TopicPartition, target: TopicPartition, topic_id: str = "") -> None:
         self.source = source
         self.target = target
+        self.topic_id = topic_id
         self.source_start = self.source_end = -1
         self.acknowledged = -1
         self.newest_ms = -1
@@ -54,6 +56,13 @@ class Copy:
             resume = committed
         if resume is None:
             resume = start
+        if self.topic_id and found.topic_id and self.topic_id != found.topic_id:
+            self._stop(
+                Trouble.SOURCE_RECREATED,
+                f"the source's {self.source.topic} is not the topic that {self.target.topic} has"
+                " copies of: it was deleted and created again",
+            )
+            return None
         if resume > end:
             self._stop(
                 Trouble.SOURCE_LOST_DATA,

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 
 from qbus.clock import SystemClock
-from qbus.errors import ApiError, QbusError
+from qbus.errors import ApiError, ErrorCode, QbusError
 
 from ...admin import Admin
 from ...cluster import Cluster
@@ -24,7 +24,7 @@ from ..ways import Way
 from .clients import Clients
 from .copy import Copy
 from .resuming import find_resume
-from .stamp import origin_of, stamped
+from .stamp import Stamp, origin_of, stamped
 from .topics import prepare
 
 _log = logging.getLogger(__name__)
@@ -103,6 +103,12 @@ class Reproduction:
 
     async def _discover(self) -> None:
         ways = await prepare(self._config, self._source, self._target)
+        for topic, way in ways.items():
+            before = self._ways.get(topic, way).provenance.topic_id
+            if way.provenance.topic_id != before:
+                raise ApiError(  # who begins again compares what the target has
+                    ErrorCode.INCONSISTENT_TOPIC_ID, f"{topic} was deleted and created again"
+                )
         if ways.keys() != self._ways.keys():
             self._clients.consumer.subscribe(sorted(ways))
         self._ways = ways
@@ -137,7 +143,10 @@ class Reproduction:
             copy.target.topic,
             [record.value for record in records],
             [record.key for record in records],
-            [stamped(record.headers, origin, record.offset) for record in records],
+            [
+                stamped(record.headers, origin, Stamp(record.offset, copy.topic_id))
+                for record in records
+            ],
             partition=found.partition,
             timestamps=[record.timestamp for record in records],
         )
@@ -177,8 +186,9 @@ class Reproduction:
         ends = await self._admin.list_offsets(dict.fromkeys(partitions, LATEST))
         committed = await self._admin.committed_offsets(group, partitions)
         for where in partitions:
-            target = TopicPartition(self._ways[where.topic].target_topic, where.partition)
-            copy = self._copies[where] = Copy(where, target)
+            way = self._ways[where.topic]
+            target = TopicPartition(way.target_topic, where.partition)
+            copy = self._copies[where] = Copy(where, target, way.provenance.topic_id)
             found = await find_resume(
                 self._target, target, origin_of(self._config.source, where.topic)
             )

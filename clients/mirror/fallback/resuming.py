@@ -19,11 +19,13 @@ class Found(NamedTuple):
     """What a partition of the target holds of its origin.
 
     ``resume``: the offset at the origin to go on from, None where it holds no record from there.
-    ``is_empty``: it holds no record at all.
+    ``is_empty``: it holds no record at all. ``topic_id``: of the topic that its last record from
+    there was in, "" where that does not tell.
     """
 
     resume: int | None
     is_empty: bool
+    topic_id: str = ""
 
 
 async def find_resume(cluster: Cluster, partition: TopicPartition, origin: bytes) -> Found:
@@ -43,9 +45,10 @@ async def find_resume(cluster: Cluster, partition: TopicPartition, origin: bytes
             if not header.is_control:
                 is_empty = False
                 stamps.append(last_stamp(_headers(header, batch, partition), origin))
-        known = [offset for offset in stamps if offset is not None]
+        known = [stamp for stamp in stamps if stamp is not None]
         if known:
-            return Found(max(known) + 1, is_empty=False)
+            last = max(known)
+            return Found(last.offset + 1, is_empty=False, topic_id=last.topic_id)
         end, reach = begin, reach * _GROWTH
     return Found(None, is_empty)
 

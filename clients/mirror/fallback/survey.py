@@ -37,7 +37,8 @@ async def survey_reproduced(
         found = copies[where]
         if where.partition >= there.get(found.target_topic, 0):
             return _untouched(found, where.partition)
-        copy = Copy(where, TopicPartition(found.target_topic, where.partition))
+        target_partition = TopicPartition(found.target_topic, where.partition)
+        copy = Copy(where, target_partition, found.provenance.topic_id)
         held = await find_resume(target, copy.target, origin_of(config.source, where.topic))
         known = committed[where].offset if where in committed else None
         copy.place(held, known, starts[where].offset, ends[where].offset)

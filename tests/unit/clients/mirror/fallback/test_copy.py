@@ -63,6 +63,19 @@ def test_where_it_begins(
     assert (status.state is PartitionState.STOPPED) is (at is None)
 
 
+@pytest.mark.parametrize(
+    ("ours", "theirs", "is_stopped"),
+    [("id", "id", False), ("id", "other", True), ("", "other", False), ("id", "", False)],
+)
+def test_copies_of_another_topic_of_the_same_name_are_left_alone(
+    ours: str, theirs: str, is_stopped: bool
+) -> None:
+    copy = Copy(TopicPartition("orders", 0), TopicPartition("a.orders", 0), ours)
+    at = copy.place(Found(50, is_empty=False, topic_id=theirs), None, 0, 100)
+    assert at == (None if is_stopped else 50)
+    assert copy.trouble is (Trouble.SOURCE_RECREATED if is_stopped else None)
+
+
 def test_it_is_as_far_as_everything_before_was_delivered(copy: Copy) -> None:
     copy.place(NOTHING, None, 0, 100)
     first, second = Sent(), Sent()

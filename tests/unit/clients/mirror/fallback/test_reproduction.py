@@ -1,21 +1,51 @@
-"""What a link tells of itself whose target is no Qbus."""
+"""A link whose target is no Qbus: what it tells of itself, and when it begins again."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
 from qbus.clients.cluster import Cluster
 from qbus.clients.mirror.config import Groups, LinkConfig
 from qbus.clients.mirror.fallback import Reproduction
+from qbus.clients.mirror.fallback import reproduction as module
+from qbus.clients.mirror.provenance import Provenance
 from qbus.clients.mirror.status.document import link_document
+from qbus.clients.mirror.ways import Way
+from qbus.errors import ApiError, ErrorCode
 
 CONFIG = LinkConfig("a", "b", "s:1", "t:1", ("t",))
+
+
+def reproduction(config: LinkConfig = CONFIG) -> Reproduction:
+    return Reproduction(config, *(Cluster(one, "test", 1.0) for one in ("s:1", "t:1")))
 
 
 @pytest.mark.parametrize("wanted", [True, False])
 def test_who_wants_groups_carried_over_is_told_that_they_are_not(wanted: bool) -> None:
     config = replace(CONFIG, groups=Groups(enabled=wanted))
-    clusters = [Cluster(one, "test", 1.0) for one in ("s:1", "t:1")]
-    document = link_document(Reproduction(config, *clusters).status())
+    document = link_document(reproduction(config).status())
     assert document["reproduces"]
     assert ("not carried over" in (document["groups"]["error"] or "")) == wanted
+
+
+async def test_it_begins_again_when_a_topic_was_created_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found: dict[str, Way] = {}
+    wanted: list[list[str]] = []
+
+    async def prepare(*_: object) -> dict[str, Way]:
+        return dict(found)
+
+    monkeypatch.setattr(module, "prepare", prepare)
+    link = reproduction()
+    link._clients = SimpleNamespace(consumer=SimpleNamespace(subscribe=wanted.append))  # type: ignore[assignment]
+    for name in "t", "u":
+        found[name] = Way(name, f"a.{name}", 1, Provenance("a", "id", ("a",)))
+        await link._discover()
+    assert wanted == [["t"], ["t", "u"]]
+    found["t"] = Way("t", "a.t", 1, Provenance("a", "other", ("a",)))
+    with pytest.raises(ApiError) as caught:
+        await link._discover()
+    assert caught.value.code is ErrorCode.INCONSISTENT_TOPIC_ID

@@ -7,7 +7,7 @@ import pytest
 from qbus.clients import EARLIEST, OffsetAndTimestamp, TopicPartition
 from qbus.clients.mirror.fallback import resuming as module
 from qbus.clients.mirror.fallback.resuming import Found, find_resume
-from qbus.clients.mirror.fallback.stamp import origin_of, stamped
+from qbus.clients.mirror.fallback.stamp import Stamp, origin_of, stamped
 from qbus.records import BatchHeader, build_batch, read_header, set_base_offset
 
 WHERE = TopicPartition("a.orders", 0)
@@ -22,8 +22,8 @@ class Log:
         self.batches: list[bytearray] = []
         self.read = 0
 
-    def copy(self, offset: int) -> None:
-        self._add(stamped((), HERE, offset))
+    def copy(self, offset: int, topic_id: str = "") -> None:
+        self._add(stamped((), HERE, Stamp(offset, topic_id)))
 
     def other(self, count: int = 1) -> None:
         for _ in range(count):
@@ -93,3 +93,10 @@ async def test_of_copies_out_of_order_the_furthest_counts(log: Log) -> None:
         log.copy(offset)
     log.other(2)
     assert await found() == Found(10, is_empty=False)
+
+
+async def test_the_furthest_copy_tells_of_which_topic_it_was(log: Log) -> None:
+    log.copy(5, "old")
+    log.copy(6, "new")
+    log.other()
+    assert await found() == Found(7, is_empty=False, topic_id="new")

@@ -2,27 +2,28 @@
 
 import pytest
 
-from qbus.clients.mirror.fallback.stamp import last_stamp, origin_of, stamp_of, stamped
+from qbus.clients.mirror.fallback.stamp import Stamp, last_stamp, origin_of, stamp_of, stamped
 from qbus.records.record import Headers
 
 HERE = origin_of("a", "orders")
 
 
 def test_a_copy_tells_its_origin_behind_its_own_headers() -> None:
-    headers = stamped((("h", b"1"), ("h", None)), HERE, 17)
+    headers = stamped((("h", b"1"), ("h", None)), HERE, Stamp(17, "id"))
     assert headers == (
         ("h", b"1"),
         ("h", None),
         ("qbus-origin", b"a.orders"),
         ("qbus-offset", b"17"),
+        ("qbus-topic-id", b"id"),
     )
-    assert stamp_of(tuple(headers), HERE) == 17
+    assert stamp_of(tuple(headers), HERE) == Stamp(17, "id")
 
 
 def test_a_copy_of_a_copy_is_known_by_the_last_copying() -> None:
-    once = tuple(stamped((), origin_of("z", "orders"), 3))
-    twice = tuple(stamped(once, HERE, 17))
-    assert stamp_of(twice, HERE) == 17
+    once = tuple(stamped((), origin_of("z", "orders"), Stamp(3, "id")))
+    twice = tuple(stamped(once, HERE, Stamp(17, "")))
+    assert stamp_of(twice, HERE) == Stamp(17, "")
     assert stamp_of(twice, origin_of("z", "orders")) is None
 
 
@@ -44,7 +45,14 @@ def test_what_was_not_copied_from_there_has_no_stamp(headers: Headers) -> None:
     assert stamp_of(headers, HERE) is None
 
 
+def test_one_of_before_there_were_ids_tells_none() -> None:
+    headers = (("qbus-origin", b"a.orders"), ("qbus-offset", b"3"))
+    assert stamp_of(headers, HERE) == Stamp(3, "")
+    assert stamp_of((*headers, ("qbus-topic-id", None)), HERE) == Stamp(3, "")
+
+
 def test_the_last_stamp_is_the_largest_offset() -> None:
-    records = [tuple(stamped((), HERE, offset)) for offset in (4, 9, 7)]
-    assert last_stamp([(), *records], HERE) == 9
+    stamps = (Stamp(4, "z"), Stamp(9, "a"), Stamp(7, "z"))
+    records = [tuple(stamped((), HERE, stamp)) for stamp in stamps]
+    assert last_stamp([(), *records], HERE) == Stamp(9, "a")
     assert last_stamp([()], HERE) is None
