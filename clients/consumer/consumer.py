@@ -15,13 +15,9 @@ from ..group.assignors import DEFAULT_ASSIGNORS, Assignor, assignors_of
 from ..group.callbacks import Callback, Callbacks
 from ..group.options import GroupOptions
 from ..idcs import Everywhere
-from ..offsets import list_offsets
 from ..types import (
-    EARLIEST,
-    LATEST,
     ConsumerRecord,
     OffsetAndMetadata,
-    OffsetAndTimestamp,
     PartitionRecords,
     TopicPartition,
 )
@@ -29,6 +25,7 @@ from .assignment import Assignment
 from .fetcher import Fetcher
 from .iteration import Iteration
 from .options import ConsumerOptions, IsolationLevel, OffsetReset, check_options
+from .positions import Positions
 from .taking import Taking
 from .upkeep import Upkeep
 
@@ -40,7 +37,7 @@ _ARROW_RECORDS = 1_000_000
 _ITERATED_RECORDS = 2000
 
 
-class Consumer:
+class Consumer(Positions):
     """Reads records: of chosen partitions, of whole topics, or of a group's share of them.
 
     An async context manager, for one task at a time. A group rebalances while its members poll: one
@@ -250,79 +247,6 @@ class Consumer:
                         yield record
         finally:
             iteration.end()
-
-    # Where it reads.
-
-    def position(self, topic: str, partition: int) -> int | None:
-        """The offset of the next record that a poll returns; None: not yet known."""
-        return self._assignment.position(TopicPartition(topic, partition))
-
-    def seek(self, topic: str, partition: int, offset: int) -> None:
-        """Go on at ``offset``, which may be EARLIEST or LATEST, in an assigned partition."""
-        self._assignment.seek(TopicPartition(topic, partition), offset)
-
-    async def seek_to_time(self, topic: str, partition: int, timestamp: int) -> None:
-        """Go on at the first record from a time on, in milliseconds since the Unix epoch.
-
-        After the last record if there is none so late.
-        """
-        where = TopicPartition(topic, partition)
-        self._assignment.assigned(where)
-        found = (await list_offsets(self._cluster, {where: timestamp}))[where]
-        if found.offset < 0:
-            found = (await list_offsets(self._cluster, {where: LATEST}))[where]
-        self._assignment.seek(where, found.offset)
-
-    def pause(self, partitions: Iterable[TopicPartition]) -> None:
-        """Give no records of these, which stay assigned, until :meth:`resume`."""
-        for partition in partitions:
-            self._assignment.assigned(partition).is_paused = True
-
-    def resume(self, partitions: Iterable[TopicPartition]) -> None:
-        """Give records of these again."""
-        for partition in partitions:
-            self._assignment.assigned(partition).is_paused = False
-        self._changed.set()
-
-    @property
-    def paused(self) -> list[TopicPartition]:
-        """The assigned partitions that are paused."""
-        states = self._assignment.states.items()
-        return sorted(partition for partition, state in states if state.is_paused)
-
-    async def lag(self) -> dict[TopicPartition, int]:
-        """How many records are still to be read of each assigned partition with a position."""
-        positions = {one: self._assignment.position(one) for one in self._assignment}
-        known = {one: at for one, at in positions.items() if at is not None}
-        ends = await self.end_offsets(known)
-        return {one: max(ends[one] - at, 0) for one, at in known.items() if one in ends}
-
-    async def offsets_for_times(
-        self, times: Mapping[TopicPartition, int]
-    ) -> dict[TopicPartition, OffsetAndTimestamp]:
-        """The first offset at or after a time in milliseconds since the Unix epoch.
-
-        Both numbers are -1 where there is none.
-        """
-        return await list_offsets(self._cluster, times)
-
-    async def beginning_offsets(
-        self, partitions: Iterable[TopicPartition]
-    ) -> dict[TopicPartition, int]:
-        """The first offset that each of ``partitions`` has."""
-        found = await list_offsets(self._cluster, dict.fromkeys(partitions, EARLIEST))
-        return {partition: at.offset for partition, at in found.items()}
-
-    async def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The offset that the next record of each of ``partitions`` will have."""
-        found = await list_offsets(self._cluster, dict.fromkeys(partitions, LATEST))
-        return {partition: at.offset for partition, at in found.items()}
-
-    async def partitions(self, topic: str) -> list[TopicPartition]:
-        """Every partition of ``topic``; raises UNKNOWN_TOPIC_OR_PARTITION."""
-        await self._cluster.need([topic])
-        description = self._cluster.metadata.topic(topic)
-        return [TopicPartition(topic, part.index) for part in description.partitions]
 
     # Offsets of the group.
 

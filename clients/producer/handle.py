@@ -78,9 +78,10 @@ class Handle(ABC, Generic[T_co]):
 
 def _wake(loop: asyncio.AbstractEventLoop, arrived: "asyncio.Future[None]") -> None:
     with contextlib.suppress(RuntimeError):  # the loop may be closed by now
-        loop.call_soon_threadsafe(_arrive, arrived)
+        loop.call_soon_threadsafe(arrive, arrived)
 
 
-def _arrive(arrived: "asyncio.Future[None]") -> None:
+def arrive(arrived: "asyncio.Future[None]") -> None:
+    """Tell whoever waits, unless nobody does any more."""
     if not arrived.done():
         arrived.set_result(None)

@@ -17,6 +17,7 @@ from .bulk import ArrowTable, Part, add_lists
 from .checks import check_item, check_many
 from .delivery import BulkDelivery, Delivery
 from .errors import BufferFull
+from .handle import arrive
 from .lists import Headers
 from .options import (
     Acks,
@@ -226,7 +227,7 @@ class Producer:
             return
         loop = asyncio.get_running_loop()
         settled = loop.create_future()
-        arrived = Countdown(len(batches), partial(_arrive, settled))
+        arrived = Countdown(len(batches), partial(arrive, settled))
         for batch in batches:
             batch.when_settled(0, batch.count, arrived)
         try:
@@ -305,8 +306,3 @@ class Producer:
             await asyncio.gather(self._sending, return_exceptions=True)
         await self._sender.stop()
         await self._cluster.close()
-
-
-def _arrive(settled: "asyncio.Future[None]") -> None:
-    if not settled.done():
-        settled.set_result(None)
