@@ -15,7 +15,11 @@ _WRAPPERS = re.compile(
 _EXCEPTION = re.compile(
     r"^(?:Caused by: |: )?[\w.$]*?(\w+(?:Error|Exception)): (.+)$", re.MULTILINE
 )
-_OF_STATE = re.compile(r"STATE_STORE|STATEFUL|CHECKPOINT|OFFSET_LOG|INCOMPATIBLE", re.IGNORECASE)
+_OF_STATE = re.compile(
+    r"STATE_STORE|STATEFUL|CHECKPOINT|OFFSET_LOG|LOG_VERSION|LOG_FILE|INCOMPATIBLE"
+    r"|JSONDecodeError",  # the offsets in a checkpoint are all the JSON that Spark reads for us
+    re.IGNORECASE,
+)
 
 
 class PipelineFailed(QbusError):  # noqa: N818 - what happened
@@ -41,8 +45,8 @@ def reason(error: BaseException) -> str:
     hint = ""
     if _OF_STATE.search(condition):
         hint = (
-            ". The checkpoint is of another configuration or version: use that one, or another"
-            " --checkpoint"
+            ". The checkpoint is damaged, or of another configuration or version: use that one, or"
+            " another --checkpoint"
         )
     words = words.strip() or type(error).__name__
     return (f"{words} ({condition})" if condition else words) + hint

@@ -1,0 +1,152 @@
+"""An archive that is killed again and again while records arrive has each record once."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import pytest
+
+from qbus import Admin, Producer
+from tests.support import spark_session
+from tests.support.broker_process import BrokerProcess
+from tests.support.waiting import wait_until
+
+pytestmark = [pytest.mark.nightly, pytest.mark.timeout(3600)]
+
+_KILLS = 8
+_PATIENCE = 300.0
+_SPARK = ("--master", "local[2]", "--spark", "spark.driver.memory=1g")
+
+
+class Archive:
+    """``qbus pipeline archive`` as a process, Python and Java, and what it has committed."""
+
+    def __init__(self, broker: BrokerProcess, topic: str, directory: Path) -> None:
+        self.path = directory / "archive"
+        self.log = directory / "output"
+        config = directory / "archive.toml"
+        # Small files, so that each batch is followed by a compaction.
+        config.write_text(
+            f'bootstrap = "{broker.bootstrap}"\npath = "{self.path}"\ninterval = "250 ms"\n'
+            f'[source]\ntopics = ["{topic}"]\nbatch_records = 2000\n'
+            "[compaction]\nfiles = 2\n"
+        )
+        self._command = [sys.executable, "-m", "qbus", "pipeline"]
+        self._options = ["--config", str(config), *_SPARK]
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Run it, for ever."""
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [*self._command, "archive", *self._options],
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
+            )  # fmt: skip
+
+    def keep_running(self) -> None:
+        """Start it again if it ended: on a busy machine Spark may not start in time."""
+        if self._process is None or self._process.poll() is not None:
+            self.kill()
+            self.start()
+
+    def kill(self) -> None:
+        """End Python and Java at once."""
+        if self._process is not None:
+            with suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+            self._process = None
+
+    def run(self, name: str, *words: str) -> subprocess.CompletedProcess[bytes]:
+        """Run a pipeline to its end."""
+        return subprocess.run([*self._command, name, *words], capture_output=True, check=False)
+
+    def finish(self) -> None:
+        """Archive what is left."""
+        done = self.run("archive", *self._options, "--once")
+        assert done.returncode == 0, done.stderr.decode()
+
+    def commits(self) -> int:
+        """The number of the last commit, -1 for none."""
+        names = [path.name.removesuffix(".compact") for path in self._metadata()]
+        return max((int(name) for name in names if name.isdigit()), default=-1)
+
+    def values(self) -> Counter[int]:
+        """What is in the files that count: those of the last commit with all files and after."""
+        import pyarrow.parquet as pq
+
+        commits = {int(path.name.partition(".")[0]): path for path in self._metadata()}
+        whole = [number for number, path in commits.items() if path.suffix == ".compact"]
+        files = [
+            Path(unquote(urlsplit(json.loads(line)["path"]).path))
+            for number in range(max(whole, default=0), max(commits) + 1)
+            for line in commits[number].read_text().splitlines()[1:]
+        ]
+        tables = [pq.read_table(path, columns=["value"], partitioning=None) for path in files]
+        return Counter(int(value) for table in tables for value in table["value"].to_pylist())
+
+    def _metadata(self) -> list[Path]:
+        found = (self.path / "_spark_metadata").glob("*")
+        return [path for path in found if path.name.removesuffix(".compact").isdigit()]
+
+
+@contextmanager
+def arriving(producer: Producer, topic: str) -> Iterator[list[int]]:
+    """Send numbers until it is left; a list with how many these are."""
+    count, stop = [0], threading.Event()
+
+    def send() -> None:
+        while not stop.wait(0.05):
+            numbers = range(count[0], count[0] + 200)
+            producer.send_many(topic, [b"%d" % number for number in numbers])
+            count[0] += len(numbers)
+
+    thread = threading.Thread(target=send)
+    thread.start()
+    try:
+        yield count
+    finally:
+        stop.set()
+        thread.join()
+        producer.flush()
+
+
+def test_an_archive_that_is_killed_at_any_time(
+    broker: BrokerProcess, admin: Admin, producer: Producer, topic: str, tmp_path: Path
+) -> None:
+    if reason := spark_session.missing():
+        pytest.skip(reason)
+    chance = random.Random()
+    archive = Archive(broker, topic, tmp_path)
+    try:
+        with arriving(producer, topic) as count:
+            for _ in range(_KILLS):
+                before = archive.commits()
+
+                def has_gone_on(before: int = before) -> bool:
+                    archive.keep_running()
+                    return archive.commits() > before
+
+                wait_until(has_gone_on, "a commit", _PATIENCE)
+                # Then at any step of the batches and compactions that follow.
+                threading.Event().wait(chance.uniform(0, 6))
+                archive.kill()
+    finally:
+        archive.kill()
+    archive.finish()
+    assert archive.values() == Counter(range(count[0]))
+    done = archive.run(
+        "audit", "--bootstrap", broker.bootstrap, "--topic", topic,
+        "--archive", str(archive.path), "--json", *_SPARK,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr.decode()
+    assert json.loads(done.stdout)["records"] == count[0]
