@@ -4,6 +4,9 @@ import os
 import random
 import signal
 from collections.abc import Callable
+from contextlib import suppress
+
+import psutil
 
 from tests.support.local_cluster import PATIENCE, Up
 from tests.support.waiting import wait_until
@@ -37,13 +40,11 @@ class Faults:
 
     def kill_an_executor(self) -> None:
         """Its worker starts another one."""
-        wait_until(lambda: executors(self._pids), "an executor", PATIENCE)
-        self._chance.choice(executors(self._pids)).kill()
+        self._kill_one(executors, "an executor")
 
     def kill_a_python_worker(self) -> None:
         """Its task fails, and is run again."""
-        found = wait_until(lambda: python_workers(self._pids), "a Python worker", PATIENCE)
-        self._chance.choice(found).kill()
+        self._kill_one(python_workers, "a Python worker")
 
     def kill_the_driver(self) -> None:
         """It is started again, and goes on from its checkpoints."""
@@ -80,9 +81,17 @@ class Faults:
             count = len(described["partitions"]) + 2
             self._up.qbus("topic", "alter", topic, "--partitions", str(count))
 
-    @property
-    def _pids(self) -> list[int]:
-        return [self._up.pid(f"spark-worker-{number}") for number in WORKERS]
+    def _kill_one(self, found: Callable[[list[int]], list[psutil.Process]], what: str) -> None:
+        workers = [self._up.pid(f"spark-worker-{number}") for number in WORKERS]
+
+        def is_killed() -> bool:
+            self._driver.keep_running()  # it may have ended by itself meanwhile, and have none
+            with suppress(IndexError, psutil.NoSuchProcess):
+                self._chance.choice(found(workers)).kill()
+                return True
+            return False
+
+        wait_until(is_killed, what, PATIENCE)
 
     def _end_broker(self, number: int, how: signal.Signals) -> None:
         self._up.wait_whole()  # two that are down at once stop acks=all

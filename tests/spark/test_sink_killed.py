@@ -44,6 +44,7 @@ def test_a_driver_that_is_killed_while_it_publishes(
         source=source,
         target=out,
         directory=str(tmp_path),
+        copies="topic files",
     )
     try:
         before = 0
