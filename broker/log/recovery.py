@@ -106,8 +106,9 @@ def remove_segments(cache: FileCache, segments: list[LogSegment]) -> None:
     """
     for segment in reversed(segments):
         for suffix in SEGMENT_SUFFIXES:
-            cache.files.remove(f"{segment.directory}/{numbered(segment.base_offset, suffix)}")
-        cache.forget(segment.path)
+            path = f"{segment.directory}/{numbered(segment.base_offset, suffix)}"
+            cache.files.remove(path)
+            cache.forget(path)
 
 
 class Recovery:

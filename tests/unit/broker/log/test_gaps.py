@@ -316,6 +316,25 @@ class TestAfterwards:
         assert log.append(again, EPOCH).duplicate
 
 
+def test_a_log_that_begins_again_knows_nothing_of_its_former_indexes(mirror: Mirror) -> None:
+    start = 5_000_000
+    log = mirror(index_interval_bytes=1)
+    for count in 5, 30:
+        offsets = range(start, start + count)
+        put(log, *(placed(offset, timestamp=offset) for offset in offsets))
+        log.flush()
+        log.checkpoint()
+        for offset in offsets:
+            found = log.read(offset, 1, wait=True)
+            assert found is not None
+            assert read_header(found.read()).base_offset == offset
+            in_time = log.offset_for_timestamp(offset)
+            assert in_time is not None
+            assert in_time.offset == offset
+        log.truncate_to(start)
+        log.remover.restart_at(0)
+
+
 def test_a_log_may_learn_late_that_it_is_a_mirrors(open_log: OpenLog) -> None:
     log = open_log()
     log.update_config(LogConfig(qbus_mirror_source="a"))
