@@ -1,8 +1,10 @@
 """Appending what the leader has: whole batches, byte for byte, at the offsets they have there."""
 
+from contextlib import suppress
+
 from qbus.records import HEADER_SIZE, BatchHeader, CorruptBatch, check_crc, read_header
 
-from .appender import AppendInfo
+from .appender import Appender, AppendInfo
 from .runs import RunWriter
 from .scan import check_place
 from .state import LogState
@@ -18,10 +20,11 @@ class FollowerAppender:
     gaps but in logs that may have some, leader epochs never go back.
     """
 
-    __slots__ = ("_state", "_writer")
+    __slots__ = ("_appender", "_state", "_writer")
 
-    def __init__(self, state: LogState, writer: RunWriter) -> None:
+    def __init__(self, state: LogState, appender: Appender, writer: RunWriter) -> None:
         self._state = state
+        self._appender = appender
         self._writer = writer
 
     def append(self, records: memoryview) -> AppendInfo:
@@ -29,6 +32,7 @@ class FollowerAppender:
         state = self._state
         with state.lock:
             state.check_usable()
+            self._begin(records)
             first = state.end_offset
             gaps = state.active.gaps
             headers, problem = walk(records, first, state.epochs.latest_epoch, gaps=gaps)
@@ -36,6 +40,22 @@ class FollowerAppender:
             if problem is not None:
                 raise problem
             return AppendInfo(first, state.end_offset - 1, _NO_TIMESTAMP, state.log_start_offset)
+
+    def _begin(self, records: memoryview) -> None:
+        """Let a log that has nothing yet begin with the batch within which the leader's starts.
+
+        Records before its start were deleted there, up to anywhere; batches come whole.
+        """
+        state = self._state
+        start = state.end_offset
+        if state.active.size or len(state.segments) > 1:
+            return
+        with suppress(CorruptBatch):  # which is found again
+            header = read_header(records)
+            check_crc(records, header)
+            if header.base_offset < start <= header.last_offset:
+                self._appender.begin_at(header.base_offset)
+                state.log_start_offset = start
 
 
 def walk(

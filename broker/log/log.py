@@ -47,7 +47,7 @@ class Log:
         self._scrubber = Scrubber(state, verifier)
         self._appender = Appender(state, flusher)
         writer = RunWriter(state, self._appender)
-        self._follower = FollowerAppender(state, writer)
+        self._follower = FollowerAppender(state, self._appender, writer)
         self._mirror = MirrorAppender(state, self._appender, writer)
         self.topic_id: bytes | None = None
         self.checkpointed_high_watermark = 0  # as of the last time somebody wrote it down

@@ -54,6 +54,26 @@ def test_batches_are_kept_byte_for_byte(open_log: OpenLog) -> None:
     assert log.epoch_cache.entries == (EpochStart(3, 0), EpochStart(7, 2))
 
 
+def test_a_log_that_has_nothing_begins_with_the_batch_that_the_leaders_starts_within(
+    open_log: OpenLog,
+) -> None:
+    log = open_log()
+    log.remover.restart_at(7)
+    sent = joined(placed(6, b"a", b"b", b"c", epoch=3), placed(9, epoch=3))
+    for bad in sent[: len(sent) // 3], memoryview(bytes(sent[:-1]) + b"!")[: len(placed(9))]:
+        with pytest.raises(CorruptBatch):
+            log.append_as_follower(bad)
+    assert (log.log_start_offset, log.log_end_offset) == (7, 7)
+    log.append_as_follower(sent)
+    log.flush()
+    for opened in log, open_log(log_start_offset=7), open_log(recovery_point=10, clean=True):
+        opened.delete_records_before(7)
+        assert (opened.log_start_offset, opened.log_end_offset) == (7, 10)
+        assert content(opened) == bytes(sent)
+    with pytest.raises(CorruptBatch, match="begins with offset 6, not 10"):
+        log.append_as_follower(sent)
+
+
 def test_nothing_of_the_topics_settings_concerns_a_follower(open_log: OpenLog) -> None:
     log = open_log(max_message_bytes=10, message_timestamp_type="LogAppendTime", segment_bytes=50)
     old = placed(0, b"v" * 100, timestamp=1, attributes=TRANSACTIONAL, producer_id=4)
