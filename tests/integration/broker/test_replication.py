@@ -1,6 +1,7 @@
 """Three brokers and a real ZooKeeper: what one of them acknowledges, the others have."""
 
 import itertools
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -158,6 +159,27 @@ def test_deleted_records_are_gone_from_all_replicas(bus: Bus) -> None:
     finally:
         bus.cluster.brokers[leader].start()
     wait_until(lambda: bus.in_sync(topic, *NODES), "the replicas in sync", 60)
+
+
+def test_a_replica_that_has_to_begin_within_a_batch_comes_in_sync(bus: Bus) -> None:
+    topic = bus.create()
+    producer = ck.Producer({"bootstrap.servers": bus.cluster.bootstrap, "linger.ms": 500})
+    for number in range(10):
+        producer.produce(topic, str(number), partition=0)
+    assert producer.flush(60) == 0
+    new = next(node for node in NODES if node != bus.leader(topic))
+    others = [node for node in NODES if node != new]
+    bus.cluster.brokers[new].kill()
+    try:
+        wait_until(lambda: bus.in_sync(topic, *others), "the replicas in sync", 60)
+        partition = ck.TopicPartition(topic, 0, 5)
+        assert bus.admin.delete_records([partition])[partition].result(30).low_watermark == 5
+        shutil.rmtree(bus.cluster.brokers[new].data_dir / f"{topic}-0")
+    finally:
+        bus.cluster.brokers[new].start()
+    wait_until(lambda: bus.in_sync(topic, *NODES), "the replicas in sync", 60)
+    assert sorted(bus.consume(topic, 5)) == ["5", "6", "7", "8", "9"]
+    wait_until(lambda: bus.is_equal_everywhere(topic), "the same bytes everywhere", 30)
 
 
 def test_a_consumer_reads_from_the_replica_in_its_rack(bus: Bus) -> None:
