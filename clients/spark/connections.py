@@ -9,11 +9,16 @@ import threading
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
+from qbus.errors import ApiError, ErrorCode
+
 from ..blocking.loop import LoopThread
 from ..cluster import Cluster
-from .cluster_options import ClusterOptions
+from .cluster_options import SERVERS, ClusterOptions
+from .errors import NotReached
 
 T = TypeVar("T")
+
+_UNREACHED = frozenset({ErrorCode.NETWORK_EXCEPTION, ErrorCode.REQUEST_TIMED_OUT})
 
 _lock = threading.Lock()
 _open: dict[tuple[int, ClusterOptions], "Connections"] = {}
@@ -35,6 +40,29 @@ class Connections:
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """What ``coroutine``, run in the thread, returns or raises."""
         return self.thread.run(coroutine)
+
+    def ask(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """What ``coroutine`` learns from any broker; :class:`NotReached` where none answers it.
+
+        Raises what else it does.
+        """
+        try:
+            return self.run(coroutine)
+        except ApiError as error:
+            if not _is_unreached(error):
+                raise
+            raise NotReached(
+                f"no broker of {self.options.bootstrap} (option {SERVERS}) answers this host:"
+                f" {error}. See that they run, and that driver and executors can reach the"
+                " addresses they advertise"
+            ) from error
+
+
+def _is_unreached(error: ApiError) -> bool:
+    """Not where a broker has answered, and was not ready until the time was over."""
+    answer = error.__cause__
+    last = answer if isinstance(answer, ApiError) else error
+    return error.code in _UNREACHED and last.code in _UNREACHED
 
 
 def connections(options: ClusterOptions) -> Connections:

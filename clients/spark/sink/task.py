@@ -50,7 +50,7 @@ class TaskWriter:
         try:
             if self._options.is_exactly_once:
                 staging = ensure_staging(self._cluster, self._options.staging_topic)
-                self._lanes = len(self._connections.run(staging).partitions) - 1
+                self._lanes = len(self._connections.ask(staging).partitions) - 1
             for target, rows in self._full(batches):
                 self._send(target, rows)
             return tuple(self._connections.run(self._settle()))
@@ -107,11 +107,11 @@ class TaskWriter:
         known = self._cluster.metadata.topics.get(topic)
         if known is not None and len(known.partitions) >= partitions:
             return known
-        return self._connections.run(describe(self._cluster, topic, partitions))
+        return self._connections.ask(describe(self._cluster, topic, partitions))
 
     def _limits_of(self, topic: str) -> TopicLimits:
         if topic not in self._limits:
-            self._limits[topic] = self._connections.run(topic_limits(self._cluster, topic))
+            self._limits[topic] = self._connections.ask(topic_limits(self._cluster, topic))
         return self._limits[topic]
 
 

@@ -2,8 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Iterable
-from typing import Any, TypeVar
+from collections.abc import Iterable
 
 from qbus.errors import ApiError, ErrorCode
 
@@ -13,26 +12,24 @@ from ...metadata import unknown_topic
 from ...offsets import list_offsets
 from ...retry import retrying
 from ...types import EARLIEST, LATEST, OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
-from ..cluster_options import SERVERS
 from ..connections import connections
-from ..errors import NotReached
 from .loss import Log, Logs
 from .offsets import Marks
 from .options import SourceOptions
 from .positions import Positions
 from .watch import Watch
 
-T = TypeVar("T")
-
 _log = logging.getLogger(__name__)
 
 _COMMIT_SECONDS = 1.0
 """How long a commit may hold up the query, which does not depend on it."""
-_UNREACHED = frozenset({ErrorCode.NETWORK_EXCEPTION, ErrorCode.REQUEST_TIMED_OUT})
 
 
 class Driver:
-    """Plans a query. Every method raises :class:`NotReached`, or what a broker refuses."""
+    """Plans a query.
+
+    Every method raises :class:`~qbus.clients.spark.errors.NotReached`, or what a broker refuses.
+    """
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
@@ -43,7 +40,7 @@ class Driver:
 
     def look(self) -> dict[TopicPartition, Log]:
         """The partitions to read, and what each holds now."""
-        return self._run(self._look())
+        return self._connections.ask(self._look())
 
     def resolve(self, chosen: Positions, logs: Logs) -> dict[TopicPartition, int]:
         """The offsets that ``chosen`` positions stand for.
@@ -59,7 +56,7 @@ class Driver:
             if time in known
         }
         others = {where: time for where, time in times.items() if time not in known}
-        found |= self._run(list_offsets(self._cluster, others))
+        found |= self._connections.ask(list_offsets(self._cluster, others))
         return chosen.resolve(logs, found, ends)
 
     def check_all_there(self, logs: Logs) -> None:
@@ -77,7 +74,7 @@ class Driver:
 
     def wait(self, ends: Marks) -> None:
         """Return when there are records behind ``ends``, or after ``idle_wait`` seconds."""
-        self._run(self._wait(ends))
+        self._connections.ask(self._wait(ends))
 
     def show(self, group: str, reached: Marks) -> None:
         """Commit how far a query has come; it does not go by that, so a failure is only logged."""
@@ -148,18 +145,6 @@ class Driver:
                 self._cluster, options.idle_wait, committed=options.fetch.read_committed
             )
         await self._watch.wait(ends)
-
-    def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        try:
-            return self._connections.run(coroutine)
-        except ApiError as error:
-            if error.code not in _UNREACHED:
-                raise
-            servers = self._options.fetch.cluster.bootstrap
-            raise NotReached(
-                f"no broker of {servers} (option {SERVERS}) answers this host: {error}. See that"
-                " they run, and that driver and executors can reach the addresses they advertise"
-            ) from error
 
 
 def _warn(group: str, done: asyncio.Future[None]) -> None:

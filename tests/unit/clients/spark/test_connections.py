@@ -1,0 +1,36 @@
+"""What is said where no broker answers, and what is left as it is."""
+
+import pytest
+
+from qbus.clients.errors import RequestTimedOut, api_error
+from qbus.clients.spark.cluster_options import ClusterOptions
+from qbus.clients.spark.connections import Connections
+from qbus.clients.spark.errors import NotReached
+from qbus.clients.spark.options import Options
+from qbus.errors import ApiError, ErrorCode
+from tests.support.ports import free_port
+
+NOBODY = f"127.0.0.1:{free_port()}"
+
+
+@pytest.fixture
+def connected() -> Connections:
+    return Connections(ClusterOptions.of(Options({"qbus.bootstrap": NOBODY}), "test"))
+
+
+def test_brokers_that_do_not_answer_are_named(connected: Connections) -> None:
+    with pytest.raises(NotReached, match=rf"no broker of {NOBODY} \(option .*See that they run"):
+        connected.ask(connected.cluster.refresh(["topic"]))
+
+
+def test_what_a_broker_answers_is_no_silence(connected: Connections) -> None:
+    async def refused() -> None:
+        raise api_error(ErrorCode.INVALID_TOPIC_EXCEPTION, of="topic")
+
+    async def not_ready() -> None:
+        raise RequestTimedOut("not done in 1 s") from api_error(ErrorCode.LEADER_NOT_AVAILABLE)
+
+    for coroutine in (refused(), not_ready()):
+        with pytest.raises(ApiError) as raised:
+            connected.ask(coroutine)
+        assert not isinstance(raised.value, NotReached)
