@@ -13,7 +13,7 @@ from .driver import Driver
 from .loss import fixed_range
 from .options import SourceOptions
 from .planning import split
-from .positions import ending, starting
+from .positions import check_order, ending, starting
 from .reading import read
 
 
@@ -27,6 +27,7 @@ class BatchReader(DataSourceReader):
         self._options = SourceOptions.of(given)
         self._starting = starting(Options(given), is_batch=True)
         self._ending = ending(Options(given))
+        check_order(self._starting, self._ending)
 
     def partitions(self) -> list[InputPartition]:
         """The ranges to read, one for each task."""

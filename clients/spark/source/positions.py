@@ -99,6 +99,18 @@ def ending(options: Options) -> Positions:
     return chosen
 
 
+def check_order(start: Positions, end: Positions) -> None:
+    """Raise :class:`OptionError` where offsets were chosen of which the end comes first."""
+    for partition, first in sorted(start.offsets.items()):
+        last = end.offsets.get(partition, LATEST)
+        if 0 <= last < first:
+            remedy = (
+                f"{_listed([partition])} would end at offset {last}, before it starts at {first}:"
+                f" see {start.option}"
+            )
+            raise OptionError(end.option, None, remedy)
+
+
 def refuse_ending(options: Options) -> None:
     """Raise :class:`OptionError` for a stream that is to end."""
     for name in options.among(ENDING_OPTIONS):

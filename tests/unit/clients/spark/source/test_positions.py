@@ -3,7 +3,13 @@
 import pytest
 
 from qbus.clients.spark.options import OptionError, Options
-from qbus.clients.spark.source.positions import Positions, ending, refuse_ending, starting
+from qbus.clients.spark.source.positions import (
+    Positions,
+    check_order,
+    ending,
+    refuse_ending,
+    starting,
+)
 from qbus.clients.types import EARLIEST, LATEST, OffsetAndTimestamp, TopicPartition
 
 A0, A1 = TopicPartition("a", 0), TopicPartition("a", 1)
@@ -77,6 +83,15 @@ def test_a_batch_does_not_begin_at_the_end(text: str) -> None:
 def test_a_batch_does_not_end_at_the_beginning(text: str) -> None:
     with pytest.raises(OptionError, match="batch"):
         ending(Options({"endingOffsets": text}))
+
+
+def test_a_batch_does_not_end_before_it_starts() -> None:
+    start = starting(Options({"startingOffsets": '{"a": {"0": 5, "1": -2}}'}), is_batch=True)
+    for end in ("latest", '{"a": {"0": 5, "1": 0}}', '{"a": {"0": -1, "1": 0}}'):
+        check_order(start, ending(Options({"endingOffsets": end})))
+    wrong = ending(Options({"endingOffsets": '{"a": {"0": 4, "1": 9}}'}))
+    with pytest.raises(OptionError, match=r"endingOffsets: a-0 would end at offset 4, before.* 5"):
+        check_order(start, wrong)
 
 
 def test_streams_do_not_end() -> None:
