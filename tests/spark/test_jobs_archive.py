@@ -51,6 +51,7 @@ def test_records_lie_by_the_hours_of_a_time_zone_and_are_whole(
     assert {(row.topic, row.partition) for row in rows} == {(topic, 1)}
 
 
+@pytest.mark.nightly
 def test_two_archives_of_a_topic_at_one_path(
     spark: "SparkSession", broker: BrokerProcess, topic: str, producer: Producer, tmp_path: Path
 ) -> None:

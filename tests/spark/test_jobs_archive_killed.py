@@ -22,7 +22,7 @@ from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(3600)]
 
-_KILLS = 8
+_KILLS = 6
 _PATIENCE = 300.0
 _SPARK = ("--master", "local[2]", "--spark", "spark.driver.memory=1g")
 
@@ -34,11 +34,10 @@ class Archive:
         self.path = directory / "archive"
         self.log = directory / "output"
         config = directory / "archive.toml"
-        # Small files, so that each batch is followed by a compaction.
+        # A compaction after each batch.
         config.write_text(
-            f'bootstrap = "{broker.bootstrap}"\npath = "{self.path}"\ninterval = "250 ms"\n'
-            f'[source]\ntopics = ["{topic}"]\nbatch_records = 2000\n'
-            "[compaction]\nfiles = 2\n"
+            f'bootstrap = "{broker.bootstrap}"\npath = "{self.path}"\n'
+            f'[source]\ntopics = ["{topic}"]\n[compaction]\nfiles = 2\n'
         )
         self._command = [sys.executable, "-m", "qbus", "pipeline"]
         self._options = ["--config", str(config), *_SPARK]
@@ -48,7 +47,7 @@ class Archive:
         """Run it, for ever."""
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
-                [*self._command, "archive", *self._options],
+                [*self._command, "archive", *self._options, "--interval", "250ms"],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
             )  # fmt: skip
 
@@ -105,8 +104,8 @@ def arriving(producer: Producer, topic: str) -> Iterator[list[int]]:
     count, stop = [0], threading.Event()
 
     def send() -> None:
-        while not stop.wait(0.05):
-            numbers = range(count[0], count[0] + 200)
+        while not stop.wait(0.2):
+            numbers = range(count[0], count[0] + 100)
             producer.send_many(topic, [b"%d" % number for number in numbers])
             count[0] += len(numbers)
 

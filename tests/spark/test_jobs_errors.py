@@ -46,6 +46,7 @@ def put(producer: Producer, topic: str) -> None:
     producer.flush()
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("text", ["nothing", "v1\n{}\n{"])
 def test_a_checkpoint_that_was_damaged(
     archive: Callable[..., None], producer: Producer, topic: str, tmp_path: Path, text: str
@@ -72,6 +73,7 @@ def test_a_checkpoint_of_another_topic(
     )
 
 
+@pytest.mark.nightly
 def test_a_checkpoint_of_another_statistic(
     spark: "SparkSession", broker: BrokerProcess, producer: Producer, topic: str, tmp_path: Path
 ) -> None:
