@@ -4,6 +4,7 @@ import logging
 from collections.abc import Sequence
 from uuid import uuid4
 
+from qbus.errors import ApiError
 from qbus.wire import ApiKey
 from qbus.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
@@ -11,11 +12,12 @@ from ...cluster import Cluster
 from ...errors import check
 from ...offsets import list_offsets
 from ...retry import retrying
-from ...types import LATEST
+from ...types import LATEST, TopicPartition
 from .history import History
 from .ledger import Ledger
 from .manifest import NO_BATCH, Manifest, Producer, Sequences, Staged, in_order
-from .publish import Publisher
+from .plan import TargetChanged
+from .publish import Publisher, is_gone
 from .topics import describe, ensure_staging
 
 _log = logging.getLogger(__name__)
@@ -91,7 +93,7 @@ class Committer:
         targets = sorted({each.target for each in staged})
         names = {target.topic for target in targets}
         ids = {name: str((await describe(self._cluster, name)).topic_id) for name in names}
-        ends = await list_offsets(self._cluster, dict.fromkeys(targets, LATEST))
+        ends = await self._ends(targets, batch)
         return Manifest(
             query=query,
             batch=batch,
@@ -100,9 +102,25 @@ class Committer:
             producer=producer or await self._new_producer(),
             staged=in_order(staged),
             sequences=sequences or {},
-            ends={target: ends[target].offset for target in targets},
+            ends=ends,
             topic_ids=ids,
         )
+
+    async def _ends(
+        self, targets: Sequence[TopicPartition], batch: int
+    ) -> dict[TopicPartition, int]:
+        try:
+            found = await list_offsets(self._cluster, dict.fromkeys(targets, LATEST))
+        except ApiError as error:
+            if not is_gone(error):
+                raise
+            raise TargetChanged(
+                f"{error}: rows of batch {batch} are for a topic or partition that is not there any"
+                " more; nothing of the batch is published. See that its topic has as many"
+                " partitions as before, and start the query again; tasks know of fewer when"
+                " kafka.metadata.max.age.ms is over, or in a new application"
+            ) from error
+        return {target: at.offset for target, at in found.items()}
 
     async def _new_producer(self) -> Producer:
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0)

@@ -11,7 +11,7 @@ look for what is published already, no more.
 """
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from qbus.errors import QbusError
 
@@ -64,17 +64,20 @@ class History:
     ``manifest`` is None as long as there is none, or it is too old to be still there.
     """
 
-    def __init__(self, bookmark: Bookmark, log_start: int = 0) -> None:
-        """``log_start``: the first offset that can be read. Raises :class:`StagingLost`."""
-        if bookmark.offset < log_start and not bookmark.is_published:
-            raise StagingLost(
-                f"batch {bookmark.batch} was being published when the query stopped, and what is"
-                f" missing of it has aged out of the staging topic (offset {bookmark.offset}; it"
-                f" begins at {log_start}). To go on without it, commit batch {bookmark.batch} as"
-                " published in the query's group; and let retention.ms exceed what a query may stop"
-            )
+    def __init__(self, bookmark: Bookmark, log_start: int, log_end: int) -> None:
+        """``log_start``, ``log_end``: what can be read. Raises :class:`StagingLost`.
+
+        The log of a staging topic that was created anew ends before the bookmark: what is published
+        needs none of the old one.
+        """
         self.bookmark = bookmark
         self.manifest: Manifest | None = None
+        if bookmark.offset < log_start and not bookmark.is_published:
+            raise self._lost(f"has aged out of the staging topic, which begins at {log_start}")
+        if bookmark.offset > log_end:
+            if not bookmark.is_published:
+                raise self._lost("went with the staging topic, which was cut or created anew")
+            self.bookmark = replace(bookmark, offset=log_end)
 
     @property
     def batch(self) -> int:
@@ -94,7 +97,20 @@ class History:
             self.manifest = manifest
             self.bookmark = Bookmark(offset, manifest.batch, manifest.attempt, is_published=False)
 
+    def check(self) -> None:
+        """Raise :class:`StagingLost` where all was read, and what to publish was not found."""
+        if not self.is_published and self.manifest is None:
+            raise self._lost("is not in the staging topic, which was created anew")
+
     def published(self) -> None:
         """All of the last batch is in its targets."""
         now = self.bookmark
         self.bookmark = Bookmark(now.offset, now.batch, now.attempt)
+
+    def _lost(self, why: str) -> StagingLost:
+        mark = self.bookmark
+        return StagingLost(
+            f"batch {mark.batch} was being published when the query stopped, and what is missing of"
+            f" it (offset {mark.offset}) {why}. To go on without it, commit batch {mark.batch} as"
+            " published in the query's group; and let retention.ms exceed what a query may stop"
+        )

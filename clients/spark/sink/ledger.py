@@ -47,12 +47,13 @@ class Ledger:
         found = committed.get(self._where)
         if found is None:
             self._check_new(committed)
-            history = History(Bookmark(ends))
+            history = History(Bookmark(ends), starts, ends)
             await self.bookmark(history)
         else:
-            history = History(Bookmark.of(found.offset, found.metadata), starts)
+            history = History(Bookmark.of(found.offset, found.metadata), starts, ends)
         self._position = max(starts, history.bookmark.offset)
         await self._read(history, ends)
+        history.check()
         return history
 
     async def append(self, manifest: Manifest, history: History) -> None:

@@ -165,10 +165,15 @@ class Publisher:
         )
 
 
+def is_gone(error: ApiError) -> bool:
+    """Whether a topic or partition was asked for that is not there."""
+    errors = error.errors.values() if isinstance(error, PartialFailure) else [error]
+    return any(each.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION for each in errors)
+
+
 def _explained(manifest: Manifest, error: ApiError) -> QbusError:
     """``error``, with what to do where that is not plain."""
-    errors = error.errors.values() if isinstance(error, PartialFailure) else [error]
-    if all(each.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION for each in errors):
+    if not is_gone(error):
         return error
     return TargetChanged(
         f"{error}: a topic or partition that batch {manifest.batch} of query {manifest.query} is"

@@ -56,6 +56,7 @@ class TaskWriter:
             return tuple(self._connections.run(self._settle()))
         except BaseException:
             discard(self._connections, self._options.producer)
+            self._forget()
             raise
 
     def _full(self, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[TopicPartition, pa.Table]]:
@@ -89,6 +90,12 @@ class TaskWriter:
             stop = columns.fit(start, most)
             yield rows.slice(start, stop - start)
             start = stop
+
+    def _forget(self) -> None:
+        """Let the next task learn anew what topics are like: this one may have failed by that."""
+        topics = {self._options.staging_topic, *(sent.target.topic for sent in self._sent)}
+        if not self._connections.thread.is_closed:
+            self._connections.thread.call(self._cluster.metadata.forget, topics)
 
     async def _settle(self) -> list[Staged]:
         stored = await asyncio.gather(*(_delivered(sent.delivery) for sent in self._sent))

@@ -267,6 +267,18 @@ async def test_after_a_long_pause_a_query_goes_on_under_a_new_producer() -> None
         assert published(broker) == sorted(ALL * 2)
 
 
+async def test_a_query_goes_on_with_a_new_staging_topic() -> None:
+    async with sink_broker() as broker:
+        for batch in range(3):
+            await commit(broker, batch, ROWS)
+        for lane in range(LANES + 1):
+            broker.logs.pop((STAGING, lane), None)
+        for batch in (2, 3):
+            await commit(broker, batch, ROWS)
+        assert published(broker) == sorted(ALL * 4)
+        assert len(broker.logs[STAGING, 0].values()) == 1
+
+
 async def test_a_topic_that_is_deleted_meanwhile_is_named() -> None:
     async with sink_broker() as broker:
         staged = stage(broker, ROWS)
@@ -286,6 +298,16 @@ async def test_a_topic_that_is_deleted_meanwhile_is_named() -> None:
         broker.topics["t"] = 2
         await commit(broker, 0, {T0: ["newly staged"]})
         assert published(broker) == ALL
+
+
+async def test_a_partition_that_is_gone_before_all_is_decided_is_named() -> None:
+    async with sink_broker() as broker:
+        staged = stage(broker, ROWS)
+        broker.topics["t"] = 1
+        async with driver(broker) as committer:
+            with pytest.raises(TargetChanged, match=r"batch 0 .*nothing of the batch is published"):
+                await committer.commit("q", 0, staged)
+        assert published(broker) == []
 
 
 async def test_a_target_that_lost_records_is_an_error() -> None:

@@ -10,6 +10,10 @@ def manifest(batch: int, previous: int, attempt: str) -> Manifest:
     return Manifest("q", batch, attempt, previous, Producer(1, 0), (), {}, {}, {})
 
 
+def opened(bookmark: Bookmark, log_start: int = 0, log_end: int = 100) -> History:
+    return History(bookmark, log_start, log_end)
+
+
 def read(history: History, *manifests: Manifest) -> History:
     for offset, each in enumerate(manifests, 10):
         history.take(each, offset)
@@ -17,36 +21,36 @@ def read(history: History, *manifests: Manifest) -> History:
 
 
 def test_nothing_yet() -> None:
-    history = History(Bookmark(5))
+    history = opened(Bookmark(5))
     assert (history.batch, history.is_published, history.manifest) == (NO_BATCH, True, None)
 
 
 def test_the_first_of_two_binds() -> None:
-    history = read(History(Bookmark(5)), manifest(0, -1, "mine"), manifest(0, -1, "late"))
+    history = read(opened(Bookmark(5)), manifest(0, -1, "mine"), manifest(0, -1, "late"))
     assert history.bookmark == Bookmark(10, 0, "mine", is_published=False)
 
 
 def test_one_that_follows_what_never_was_binds_nothing() -> None:
     history = read(
-        History(Bookmark(5)), manifest(0, -1, "a"), manifest(1, -1, "stale"), manifest(2, 1, "gap")
+        opened(Bookmark(5)), manifest(0, -1, "a"), manifest(1, -1, "stale"), manifest(2, 1, "gap")
     )
     assert (history.batch, history.bookmark.attempt) == (0, "a")
 
 
 def test_batches_may_be_left_out() -> None:
-    history = read(History(Bookmark(5)), manifest(3, -1, "a"), manifest(9, 3, "b"))
+    history = read(opened(Bookmark(5)), manifest(3, -1, "a"), manifest(9, 3, "b"))
     assert (history.batch, history.is_published) == (9, False)
 
 
 def test_the_bookmarks_own_manifest_is_found_and_published() -> None:
-    history = read(History(Bookmark(10, 4, "a")), manifest(4, 3, "a"))
+    history = read(opened(Bookmark(10, 4, "a")), manifest(4, 3, "a"))
     assert history.manifest == manifest(4, 3, "a")
     assert history.is_published
     assert history.bookmark == Bookmark(10, 4, "a")
 
 
 def test_a_bookmark_that_was_put_back_is_overtaken() -> None:
-    history = read(History(Bookmark(10, 4, "a")), manifest(4, 3, "a"), manifest(5, 4, "b"))
+    history = read(opened(Bookmark(10, 4, "a")), manifest(4, 3, "a"), manifest(5, 4, "b"))
     assert (history.batch, history.is_published) == (5, False)
     history.published()
     assert history.bookmark == Bookmark(11, 5, "b")
@@ -64,6 +68,20 @@ def test_a_commit_that_is_no_bookmark(metadata: str) -> None:
 
 
 def test_what_was_published_may_age_out_but_not_what_was_not() -> None:
-    assert History(Bookmark(5, 2, "a"), log_start=50).batch == 2
+    assert opened(Bookmark(5, 2, "a"), log_start=50).batch == 2
     with pytest.raises(StagingLost, match="batch 2 was being published"):
-        History(Bookmark(5, 2, "a", is_published=False), log_start=50)
+        opened(Bookmark(5, 2, "a", is_published=False), log_start=50)
+
+
+def test_of_a_staging_topic_that_was_created_anew_what_was_published_needs_nothing() -> None:
+    history = opened(Bookmark(70, 2, "a"), log_end=50)
+    assert history.bookmark == Bookmark(50, 2, "a")
+    history.check()
+    with pytest.raises(StagingLost, match=r"batch 2 was being published .*created anew"):
+        opened(Bookmark(70, 2, "a", is_published=False), log_end=50)
+
+
+def test_a_new_staging_topic_may_have_grown_past_the_old_one() -> None:
+    history = read(opened(Bookmark(5, 2, "a", is_published=False)), manifest(7, 6, "other"))
+    with pytest.raises(StagingLost, match=r"batch 2 was being published .*created anew"):
+        history.check()
