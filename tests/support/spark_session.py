@@ -15,12 +15,15 @@ from qbus.local_cluster.spark import linked_home
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_QUICK_JVM = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+
 #: What makes the micro-batches of small tests short, and keeps Spark to itself.
 SETTINGS = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.memory": "1g",
-    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+    "spark.driver.extraJavaOptions": _QUICK_JVM,
+    "spark.executor.extraJavaOptions": _QUICK_JVM,
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.shuffle.partitions": "2",
