@@ -1,5 +1,6 @@
 """The Spark session of a pipeline."""
 
+import atexit
 import os
 import shutil
 import sys
@@ -7,9 +8,11 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from qbus.errors import ConfigError
+from qbus.local_cluster.spark import linked_home
 
 from .config import Pipeline
 
@@ -83,11 +86,25 @@ def start(
         if master.startswith("local"):
             chosen |= _ON_THIS_MACHINE
             os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+            if "SPARK_HOME" not in os.environ:
+                os.environ["SPARK_HOME"] = _quick_home()
     chosen |= {**dict(config.spark), **settings}
     for key, value in chosen.items():
         builder = builder.config(key, value)
     with _quiet() if master is not None else nullcontext():
         return builder.getOrCreate()
+
+
+def _quick_home() -> str:
+    """A SPARK_HOME, for as long as this process lives, from which Python workers start quickly.
+
+    Spark gives each of them ten seconds, which on a crowded machine is little.
+    """
+    import pyspark  # noqa: PLC0415 - an extra
+
+    directory = tempfile.mkdtemp(prefix="qbus-spark-")
+    atexit.register(shutil.rmtree, directory, ignore_errors=True)
+    return str(linked_home(Path(pyspark.__path__[0]), Path(directory)))
 
 
 @contextmanager
