@@ -24,7 +24,6 @@ T = TypeVar("T")
 _Consumer = asyncio_consumer.Consumer
 
 _LOOK_AROUND = 1.0
-_ITERATED_RECORDS = 2000
 
 
 def _calling(method: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[Any, P], T]:
@@ -153,9 +152,10 @@ class Consumer:
     def __iter__(self) -> Iterator[ConsumerRecord]:
         """Record after record, for ever; the position is behind the one that was given last."""
         iteration = Iteration(self._client._assignment)
+        at_once = self._client._iterated_records
         try:
             while True:
-                for batch in iteration.begin(self.poll(_LOOK_AROUND, _ITERATED_RECORDS)):
+                for batch in iteration.begin(self.poll(_LOOK_AROUND, at_once)):
                     yield from iteration.of(batch)
         finally:
             if not self._thread.is_closed:

@@ -11,7 +11,7 @@ from qbus.records.crc import Buffer
 from .. import producer as asyncio_producer
 from ..errors import ClientClosed
 from ..producer.bulk import ArrowTable, Part, add_lists
-from ..producer.checks import check_item, check_many
+from ..producer.checks import check_item, checked_columns
 from ..producer.delivery import BulkDelivery, Delivery
 from ..producer.errors import BufferFull
 from ..producer.lists import Headers
@@ -176,8 +176,7 @@ class Producer:
         The sequences are of one length, None where no record has such a part. Otherwise as
         :meth:`send`; with ``on_full="raise"`` all or none are taken.
         """
-        check_many(values, keys, headers, timestamps)
-        columns = (values, keys, headers, timestamps)
+        columns = checked_columns(values, keys, headers, timestamps)
         return self._add(add_lists(self._accumulator, self._ready(topic), columns, partition))
 
     def send_arrow(

@@ -35,6 +35,8 @@ _LOOK_AROUND = 1.0
 """Seconds after which a waiting poll sees whether something is due that no event tells of."""
 _ARROW_RECORDS = 1_000_000
 _ITERATED_RECORDS = 2000
+_GROUP_ITERATED_RECORDS = 500
+"""Fewer for a group's member, which has to poll from time to time, however slow its user is."""
 
 
 class Consumer(Positions):
@@ -137,6 +139,8 @@ class Consumer(Positions):
             rack=rack,
             callbacks=Callbacks(on_assigned, on_revoked, on_lost),
         )
+        at_once = _GROUP_ITERATED_RECORDS if group else _ITERATED_RECORDS
+        self._iterated_records = min(at_once, max_poll_records)
         self._changed = asyncio.Event()
         self._cluster = Cluster(
             bootstrap,
@@ -242,7 +246,7 @@ class Consumer(Positions):
         iteration = Iteration(self._assignment)
         try:
             while True:
-                for batch in iteration.begin(await self.poll(_LOOK_AROUND, _ITERATED_RECORDS)):
+                for batch in iteration.begin(await self.poll(_LOOK_AROUND, self._iterated_records)):
                     for record in iteration.of(batch):
                         yield record
         finally:

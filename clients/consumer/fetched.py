@@ -74,7 +74,8 @@ class Fetched:
     def take_columns(self, columns: RecordColumns, limit: int) -> None:
         """Append whole batches to ``columns`` until they hold ``limit`` records or there are none.
 
-        Raises as :meth:`take`, before anything is appended.
+        Or to fewer, where columns would outgrow their limit. Raises as :meth:`take`, before
+        anything is appended.
         """
         while columns.rows < limit:
             found = self._batch or self._next(has_taken=columns.rows > 0)
@@ -85,6 +86,12 @@ class Fetched:
                 columns.append(batch, header, self.position)
             except CorruptBatch as error:
                 self._fail(error, has_taken=columns.rows > 0)
+                return
+            except OverflowError:  # there is no room for it in columns that hold others
+                if not columns.rows:
+                    raise
+                self._batch = found
+                self._chunks = _chunks(batch, header, self.partition, self.position)
                 return
             self._end_batch(header)
 

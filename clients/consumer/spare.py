@@ -4,27 +4,28 @@ from collections import deque
 
 from qbus.records import RecordColumns
 
-_MANY = 3
-"""One is filled, one is the user's, and that before may be a moment longer."""
+_MANY = 32
+"""Of each partition one is filled, one is the user's, and that before may be a moment longer."""
 _LARGE = 32 * 1024 * 1024
-"""Bytes of columns that are not kept."""
+"""Bytes of columns that are kept, together."""
 
 
 class SpareColumns:
     """Columns whose Arrow batches nobody has any more are handed out again."""
 
     def __init__(self) -> None:
-        self._lent: deque[RecordColumns] = deque(maxlen=_MANY)
+        self._lent: deque[tuple[RecordColumns, int]] = deque(maxlen=_MANY)
 
     def take(self) -> RecordColumns:
         """Empty columns."""
-        for columns in self._lent:
+        for index, (columns, _) in enumerate(self._lent):
             if columns.reuse():
-                self._lent.remove(columns)
+                del self._lent[index]
                 return columns
         return RecordColumns()
 
     def lend(self, columns: RecordColumns) -> None:
         """Columns were made an Arrow batch; let them be taken again when that is gone."""
-        if columns.nbytes <= _LARGE:
-            self._lent.append(columns)
+        self._lent.append((columns, columns.nbytes))
+        while sum(nbytes for _, nbytes in self._lent) > _LARGE:
+            self._lent.popleft()

@@ -61,25 +61,24 @@ class Taking:
             for partition, state in self._assignment.states.items()
             if _next(state) is not None
         ]
-        if sum(each.nbytes for each in columns) > _MUCH:
-            await self._decode_in_thread(columns, limit)
-        else:
-            _decode(columns, limit)
+        try:
+            if sum(each.nbytes for each in columns) > _MUCH:
+                await asyncio.to_thread(_decode, columns, limit)
+            else:
+                _decode(columns, limit)
+        except BaseException:  # nobody gets what is decoded, by a thread perhaps that goes on
+            for each in columns:
+                each.state.fetched.clear()  # it is fetched again, from the position on
+            raise
         taken = [batch for each in columns if (batch := self._arrow(each)) is not None]
         self._raise_unless(taken)
         return taken
 
-    async def _decode_in_thread(self, columns: list["_PartitionColumns"], limit: int) -> None:
-        try:
-            await asyncio.to_thread(_decode, columns, limit)
-        except asyncio.CancelledError:  # the thread goes on, and nobody gets what it decodes
-            for each in columns:
-                each.state.fetched.clear()  # it is fetched again, from the position on
-            raise
-
     def _arrow(self, columns: "_PartitionColumns") -> Any:
         """What was decoded of a partition, unless the user went elsewhere in it meanwhile."""
         partition, state = columns.partition, columns.state
+        if columns.batch is None:
+            self._spare.lend(columns.columns)
         if state.cuts != columns.cuts or self._assignment.states.get(partition) is not state:
             return None
         for _ in range(columns.begun):
@@ -161,6 +160,8 @@ class _PartitionColumns:
             except CorruptBatch as error:
                 self.error = error
                 break
+            if not fetched.is_exhausted:
+                break  # what is left of it comes before the next
         if columns.rows:
             self.batch = to_arrow(columns, *self.partition)
         return columns.rows

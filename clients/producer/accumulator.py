@@ -17,18 +17,11 @@ from qbus.records.crc import Buffer
 from ..types import TopicDescription, TopicPartition
 from .batch import Batch, call
 from .delivery import Delivery
-from .lists import RECORD_OVERHEAD, Headers, ListBatch, item_size
+from .lists import RECORD_OVERHEAD, Columns, Headers, ListBatch, item_size
 from .options import OnDelivery, ProducerOptions
 from .queue import PartitionQueue
 from .routing import Router
 
-Columns = tuple[
-    Sequence[Buffer | None],
-    Sequence[Buffer | None] | None,
-    Sequence[Headers | None] | None,
-    Sequence[int | None] | None,
-]
-"""Values, keys, headers and timestamps of records: those at one index belong together."""
 MakeBatch = Callable[[TopicPartition, int, float], Batch]
 """Makes a batch for a partition, with its time in milliseconds and on the monotonic clock."""
 
@@ -209,13 +202,13 @@ class Accumulator:
             self._begin(queue, batch)
         opened = queue.open_batch
         assert isinstance(opened, ListBatch)
-        if partition is None:
+        if partition is not None:
+            opened.is_movable = False
+        elif self.router.is_by_key:  # a partitioner has to be asked each time
             quick = self._quick.get(topic.name)
             if quick is not None:
                 self._grow(quick, 0)
             self._quick[topic.name] = opened
-        else:
-            opened.is_movable = False
         return opened, is_new
 
     def _begin(self, queue: PartitionQueue, batch: Batch) -> None:

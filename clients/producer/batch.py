@@ -57,7 +57,8 @@ class Batch(ABC):
     Any thread may ask or wait; one at a time may add, and only the loop's thread settles or splits.
 
     size: about how many bytes it takes, of which the buffer knows ``counted``.
-    callbacks: whom to tell of each record once all is settled, or None; those at the end may lack.
+    callbacks: whom to tell of each record once all is settled, or None; those at the end may be
+        missing.
     is_movable: any other partition would do as well.
     is_quick: it takes records that are but a value.
     was_sent: it may be stored, whatever was heard of it.
@@ -203,10 +204,10 @@ class Batch(ABC):
             self.outcome = outcome
             waiting, self._waiting = self._waiting, []
         self.encoded = None
-        for _, _, notify in waiting:
-            call(notify)
         if self.on_settled is not None:
             self.on_settled(self)
+        for _, _, notify in waiting:
+            call(notify)
 
     def split(self) -> "tuple[Batch, Batch]":
         """Let two batches of half its records take its place, and its sequence numbers."""

@@ -8,10 +8,10 @@ from qbus.records import ArrowColumns, partition_for_keys
 from qbus.records.extras import import_pyarrow
 
 from ..types import TopicDescription
-from .accumulator import Accumulator, Columns
+from .accumulator import Accumulator
 from .arrow import ArrowBatch, by_partition
 from .batch import Batch
-from .lists import RECORD_OVERHEAD
+from .lists import RECORD_OVERHEAD, Columns
 from .options import ProducerOptions
 
 ANY = -1

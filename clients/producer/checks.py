@@ -1,12 +1,14 @@
 """What can be a record, checked while the one who sends it can still be told."""
 
 from collections.abc import Iterable, Sequence, Sized
-from typing import Any
+from typing import Any, TypeVar
 
 from qbus.records.codec import are_bytes
 from qbus.records.crc import Buffer
 
-from .lists import Headers
+from .lists import Columns, Headers
+
+T = TypeVar("T")
 
 _BYTES_LIKE = {bytes, bytearray, memoryview}
 _MAX_TIMESTAMP = 2**63 - 1
@@ -23,15 +25,19 @@ def check_item(
         _check_timestamps((timestamp,))
 
 
-def check_many(
+def checked_columns(
     values: Sequence[Buffer | None],
     keys: Sequence[Buffer | None] | None,
     headers: Sequence[Headers | None] | None,
     timestamps: Sequence[int | None] | None,
-) -> None:
-    """Raise TypeError or ValueError for what no records can hold."""
+) -> Columns:
+    """These as lists or tuples; raises TypeError or ValueError for what no records can hold."""
     if isinstance(values, bytes | bytearray | memoryview | str):
         raise TypeError("values are a list, not one value")
+    values = _listed(values)
+    keys = None if keys is None else _listed(keys)
+    headers = None if headers is None else _listed(headers)
+    timestamps = None if timestamps is None else _listed(timestamps)
     _check_types(values)
     _check_length("keys", keys, values)
     _check_length("headers", headers, values)
@@ -42,6 +48,11 @@ def check_many(
         if items:
             _check_headers(items)
     _check_timestamps(timestamps or ())
+    return values, keys, headers, timestamps
+
+
+def _listed(column: Sequence[T]) -> Sequence[T]:
+    return column if isinstance(column, list | tuple) else list(column)
 
 
 def _check_length(what: str, column: Sized | None, values: Sized) -> None:

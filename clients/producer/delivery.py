@@ -12,7 +12,8 @@ from .handle import Handle
 class Delivery(Handle[RecordMetadata], Place):
     """The delivery of one record: ``await`` it, or ask for its ``result``.
 
-    Nothing but its place: what became of it is known to its batch. Two of one record are equal.
+    Nothing but its place: what became of it is known to its batch. Two of one record are equal,
+    unless its batch had to be split and one is what a producer's own ``on_delivery`` was given.
     """
 
     __slots__ = ()

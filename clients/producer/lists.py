@@ -12,6 +12,13 @@ from ..types import TopicPartition
 from .batch import NO_IDENTITY, Batch
 
 Headers = Sequence[tuple[str, Buffer | None]]
+Columns = tuple[
+    Sequence[Buffer | None],
+    Sequence[Buffer | None] | None,
+    Sequence[Headers | None] | None,
+    Sequence[int | None] | None,
+]
+"""Values, keys, headers and timestamps of records: those at one index belong together."""
 
 RECORD_OVERHEAD = 12
 """Bytes that most records take beyond their key, value and headers."""

@@ -14,7 +14,7 @@ from ..types import TopicDescription
 from .accumulator import Accumulator
 from .batch import Countdown
 from .bulk import ArrowTable, Part, add_lists
-from .checks import check_item, check_many
+from .checks import check_item, checked_columns
 from .delivery import BulkDelivery, Delivery
 from .errors import BufferFull
 from .handle import arrive
@@ -188,9 +188,8 @@ class Producer:
         The sequences are of one length, None where no record has such a part. Otherwise as
         :meth:`send`; with ``on_full="raise"`` all or none are taken.
         """
-        check_many(values, keys, headers, timestamps)
+        columns = checked_columns(values, keys, headers, timestamps)
         description = await self._ready(topic)
-        columns = (values, keys, headers, timestamps)
         return await self._add(add_lists(self._accumulator, description, columns, partition))
 
     async def send_arrow(

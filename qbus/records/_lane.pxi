@@ -69,7 +69,7 @@ cdef class Lane:
         values.append(value)
         if callback is not None:
             callbacks = batch.callbacks
-            if len(callbacks) < index:
-                callbacks += [None] * (index - len(callbacks))
+            while len(callbacks) < index:  # a list of them might have the collector run
+                callbacks.append(None)
             callbacks.append(callback)
         return self._make(batch, index)

@@ -7,8 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from qbus.local_cluster.ports import is_free
-from tests.support.ports import free_port
+from tests.support.ports import free_ports
 from tests.support.waiting import wait_until
 
 PATIENCE = 120.0
@@ -23,7 +22,7 @@ class Up:
 
     def __init__(self, directory: Path, *options: str, spark: bool = False) -> None:
         self.directory = directory
-        self.base_port = _base_port()
+        self.base_port = free_ports(3)[0]
         self.log = directory.with_suffix(".log")
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
@@ -91,11 +90,3 @@ class Up:
 
 def _qbus(*arguments: str) -> list[str]:
     return [sys.executable, "-m", "qbus", *arguments]
-
-
-def _base_port() -> int:
-    """A port with two more after it on which nobody listens."""
-    while True:
-        port = free_port()
-        if port + 2 <= 32_700 and is_free(port + 1) and is_free(port + 2):
-            return port

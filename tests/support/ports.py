@@ -10,13 +10,24 @@ _FIRST, _LAST = 20_000, 32_700
 
 def free_port() -> int:
     """Return a TCP port of 127.0.0.1 that nothing listens on now."""
+    return free_ports(1)[0]
+
+
+def free_ports(count: int) -> range:
+    """Likewise, so many in a row."""
     for _ in range(100):
-        port = random.randint(_FIRST, _LAST)
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            return port
-    raise RuntimeError("no free port")
+        first = random.randint(_FIRST, _LAST)
+        ports = range(first, first + count)
+        if all(_is_free(port) for port in ports):
+            return ports
+    raise RuntimeError("no free ports")
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+        return True

@@ -16,7 +16,7 @@ from qbus.local_cluster import (
     LocalClusterError,
 )
 from qbus.local_cluster.plan import plan
-from tests.support.ports import free_port
+from tests.support.ports import free_port, free_ports
 
 _STRANGE_SPARK = {
     "nodes": 1,
@@ -33,13 +33,13 @@ def layout(tmp_path: Path) -> Layout:
 
 
 def kept(layout: Layout, **changes: object) -> ClusterSettings:
-    settings = ClusterSettings(3, free_port(), (free_port(),), ("num.partitions=3",))
+    settings = ClusterSettings(3, free_ports(4)[0], (free_port(),), ("num.partitions=3",))
     settings.write(layout.settings)
     return settings
 
 
 def test_a_new_directory_holds_three_brokers_and_a_zookeeper(layout: Layout) -> None:
-    port = free_port()
+    port = free_ports(3)[0]
     settings = plan(layout, base_port=port)
     assert list(settings.numbers(BROKER)) == [1, 2, 3]
     assert list(settings.numbers(ZOOKEEPER)) == [1]
@@ -67,7 +67,7 @@ def test_zookeepers_that_know_nothing_never_outvote_the_one_that_does(layout: La
 
 
 def test_spark_has_ports_of_its_own_and_stays(layout: Layout) -> None:
-    settings = plan(layout, base_port=free_port(), spark=True)
+    settings = plan(layout, base_port=free_ports(3)[0], spark=True)
     assert list(settings.numbers(SPARK_MASTER)) == [1]
     assert list(settings.numbers(SPARK_WORKER)) == [1, 2]
     ports = settings.ports_by_name()

@@ -1,5 +1,7 @@
 """What a fetch brought is handed out in order, once, and only if it is sound."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -7,7 +9,7 @@ from hypothesis import strategies as st
 from qbus.clients import TopicPartition
 from qbus.clients.consumer import fetched as module
 from qbus.clients.consumer.fetched import Fetched
-from qbus.records import CorruptBatch, RecordColumns, build_batch, to_arrow
+from qbus.records import BatchHeader, CorruptBatch, RecordColumns, build_batch, to_arrow
 from qbus.wire.messages.fetch import AbortedTransaction
 
 TRANSACTIONAL = 0x10
@@ -165,3 +167,28 @@ def test_records_of_an_aborted_transaction_are_hidden_up_to_its_marker() -> None
     found = Fetched(PARTITION, 0, memoryview(b"".join(log)), check_crcs=True, aborted=aborted)
     assert offsets(found) == [1, 3]
     assert found.position == 6
+
+
+class Narrow(RecordColumns):
+    """Columns that hold few records, as others hold no more than two gigabytes."""
+
+    def append(self, batch: Any, header: BatchHeader, from_offset: int = 0) -> int:
+        if self.rows + header.records_count > 3:
+            raise OverflowError
+        return super().append(batch, header, from_offset)
+
+
+def test_what_columns_have_no_room_for_is_there_for_the_next() -> None:
+    found = fetched(0, batch(0, 2), batch(2, 2), batch(4, 2))
+    columns = Narrow()
+    found.take_columns(columns, 1000)
+    assert (columns.rows, found.position, found.is_exhausted) == (2, 2, False)
+    assert offsets(found, 1) == [2]
+    again = RecordColumns()
+    found.take_columns(again, 1000)
+    assert to_arrow(again, *PARTITION)["offset"].to_pylist() == [3, 4, 5]
+
+
+def test_a_batch_that_no_columns_can_hold_is_an_error() -> None:
+    with pytest.raises(OverflowError):
+        fetched(0, batch(0, 4)).take_columns(Narrow(), 1000)

@@ -299,3 +299,26 @@ def test_deliveries_of_one_record_are_equal() -> None:
     assert first == Delivery(batch, 0) != second
     assert first != "anything else"
     assert len({first, Delivery(batch, 0), second}) == 2
+
+
+def test_a_partitioner_is_asked_for_every_record() -> None:
+    made = accumulator(partitioner=lambda _topic, _key, value: 2 if value == b"two" else None)
+    made.add(topic(), b"any")
+    assert made.add_value("t", b"two") is None
+    made.add(topic(), b"two")
+    found = {
+        record.value: batch.partition.partition
+        for batch in waiting(made)
+        for record in records(batch)
+    }
+    assert found[b"two"] == 2
+
+
+def test_a_record_s_callback_comes_before_whoever_waits_for_it() -> None:
+    made = accumulator()
+    told: list[str] = []
+    delivery = made.add(topic(1), b"v", on_delivery=lambda _: told.append("callback"))
+    delivery.add_done_callback(lambda _: told.append("waiter"))
+    (batch,) = made.seal()
+    batch.settle(Stored(0, -1))
+    assert told == ["callback", "waiter"]

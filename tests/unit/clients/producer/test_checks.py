@@ -1,10 +1,11 @@
 """What cannot be a record is refused when it is sent."""
 
+from collections import UserList, deque
 from typing import Any
 
 import pytest
 
-from qbus.clients.producer.checks import check_item, check_many
+from qbus.clients.producer.checks import check_item, checked_columns
 
 
 @pytest.mark.parametrize(
@@ -40,7 +41,7 @@ def test_what_is_no_time(timestamp: int) -> None:
     with pytest.raises(ValueError, match="timestamp"):
         check_item(None, b"v", (), timestamp)
     with pytest.raises(ValueError, match="timestamp"):
-        check_many([b"v"], None, None, [timestamp])
+        checked_columns([b"v"], None, None, [timestamp])
 
 
 @pytest.mark.parametrize("timestamp", ["now", 1.5, True])
@@ -57,22 +58,29 @@ def test_headers_are_pairs_and_their_names_unicode() -> None:
 
 
 def test_many_are_checked_too() -> None:
-    check_many(
+    checked_columns(
         [b"a", bytearray(b"b"), None], [None, b"k", b""], [None, (), [("h", None)]], [0, -1, None]
     )
     wrong: list[Any] = [b"a", "b", 5]
     with pytest.raises(TypeError, match="int, str"):
-        check_many(wrong, None, None, None)
+        checked_columns(wrong, None, None, None)
     with pytest.raises(TypeError, match="int"):
-        check_many([b"a", b"b"], [b"k", 5], None, None)  # type: ignore[list-item]
+        checked_columns([b"a", b"b"], [b"k", 5], None, None)  # type: ignore[list-item]
     with pytest.raises(TypeError, match="header's name"):
-        check_many([b"a"], None, [[(b"h", b"")]], None)  # type: ignore[list-item]
+        checked_columns([b"a"], None, [[(b"h", b"")]], None)  # type: ignore[list-item]
     with pytest.raises(TypeError, match="a list"):
-        check_many(b"value", None, None, None)  # type: ignore[arg-type]
+        checked_columns(b"value", None, None, None)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("column", ["keys", "headers", "timestamps"])
 def test_columns_are_of_one_length(column: str) -> None:
     columns: dict[str, Any] = {"keys": None, "headers": None, "timestamps": None, column: [None]}
     with pytest.raises(ValueError, match=f"1 {column} for 2 values"):
-        check_many([b"a", b"b"], **columns)
+        checked_columns([b"a", b"b"], **columns)
+
+
+def test_other_sequences_become_lists() -> None:
+    listed = checked_columns(deque([b"a", b"b"]), (b"k", None), UserList([[], None]), None)
+    assert listed == ([b"a", b"b"], (b"k", None), [[], None], None)
+    with pytest.raises(TypeError, match="not int"):
+        checked_columns((number for number in [1]), None, None, None)  # type: ignore[arg-type]
