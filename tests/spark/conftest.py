@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pytest
@@ -27,7 +28,13 @@ def spark() -> "Iterator[SparkSession]":
     """A session with two cores in the test's process."""
     if reason := spark_session.missing():
         pytest.skip(reason)
+    from pyspark.errors import AnalysisException
+
+    from qbus.clients.spark.datasource import QbusDataSource
+
     with spark_session.spark_session() as session:
+        with suppress(AnalysisException):  # found already, if Spark was quick to look
+            session.dataSource.register(QbusDataSource)
         yield session
 
 
