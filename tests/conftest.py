@@ -1,5 +1,6 @@
 """What every test shares: a failing test shows the logs of the servers that it talked to."""
 
+import time
 from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
@@ -52,3 +53,13 @@ def zookeeper() -> Iterator[ZooKeeperProcess]:
         pytest.skip(reason)
     with ZooKeeperProcess() as server:
         yield server
+
+
+@pytest.fixture
+def berlin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A machine there; what is started meanwhile is there, too."""
+    with monkeypatch.context() as patch:
+        patch.setenv("TZ", "Europe/Berlin")
+        time.tzset()
+        yield
+    time.tzset()

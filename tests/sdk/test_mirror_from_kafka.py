@@ -2,17 +2,19 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
-from dataclasses import replace
 
 import confluent_kafka as ck
 import pytest
 import pytest_asyncio
 
-from qbus.clients.mirror.config import Topics
-from qbus.clients.mirror.status import Trouble
 from qbus.clients.types import ConfigKind
 from qbus.errors import ApiError, ErrorCode
-from tests.integration.clients.mirror.scene import Held, Scene, eventually, reached
+from tests.integration.clients.mirror.scene import (
+    Scene,
+    assert_nothing_of_a_new_topic_comes,
+    eventually,
+    reached,
+)
 from tests.support.broker_process import BrokerProcess
 
 from .conftest import with_kafka
@@ -64,22 +66,7 @@ async def test_transactions_of_a_compacted_topic_come_with_their_markers(scene: 
 
 
 async def test_nothing_of_a_topic_created_anew_comes_to_the_copy(scene: Scene) -> None:
-    scene.config = replace(scene.config, topics_at_target=Topics(discovery_interval_ms=3_600_000))
-    await scene.source.create_topic(scene.name, partitions=1)
-    await scene.send(0)
-    here = Held(scene.config.source_bootstrap)
-    async with scene.link(here) as link:
-        await eventually(link, reached(50))
-        before = await scene.batches(scene.there, scene.copy, 0)
-        await here.hold()
-        await scene.source.delete_topic(scene.name)
-        await create_again(scene)
-        await scene.send(0, count=30)
-        here.let_go()
-        await eventually(
-            link, lambda found: [one.trouble for one in found] == [Trouble.SOURCE_RECREATED]
-        )
-        assert await scene.batches(scene.there, scene.copy, 0) == before
+    await assert_nothing_of_a_new_topic_comes(scene, lambda: create_again(scene))
 
 
 async def create_again(scene: Scene) -> None:

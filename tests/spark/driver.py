@@ -1,14 +1,13 @@
 """A driver as a process that is started again whenever it ends, and may be killed at any time."""
 
 import json
-import os
-import signal
-import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
 
 import psutil
+
+from tests.support.process_group import ProcessGroup
 
 _TOO_OFTEN = 30
 _EXECUTOR = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
@@ -21,32 +20,21 @@ class Driver:
         self.log = log
         self.starts = 0
         self._options = options
-        self._process: subprocess.Popen[bytes] | None = None
+        self._group = ProcessGroup(log)
 
     def keep_running(self) -> None:
         """Start it unless it runs; fails when it has ended too often."""
-        if self._process is not None and self._process.poll() is None:
+        if self._group.is_running:
             return
-        self.kill()  # what may be left of its process group
+        self.kill()
         self.starts += 1
         assert self.starts < _TOO_OFTEN, "the driver ends again and again"
-        with self.log.open("ab") as log:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.spark.copying", json.dumps(self._options)],
-                cwd=Path(__file__).parents[2],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
+        command = [sys.executable, "-m", "tests.spark.copying", json.dumps(self._options)]
+        self._group.run(command, cwd=Path(__file__).parents[2])
 
     def kill(self) -> None:
         """End the driver, Python and Java, at once."""
-        if self._process is not None:
-            with suppress(ProcessLookupError):
-                os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.wait()
-            self._process = None
+        self._group.kill()
 
 
 def executors(workers: list[int]) -> list[psutil.Process]:

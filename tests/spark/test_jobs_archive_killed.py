@@ -1,15 +1,13 @@
 """An archive that is killed again and again while records arrive has each record once."""
 
 import json
-import os
 import random
-import signal
 import subprocess
 import sys
 import threading
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -18,6 +16,7 @@ import pytest
 from qbus import Admin, Producer
 from tests.support import spark_session
 from tests.support.broker_process import BrokerProcess
+from tests.support.process_group import ProcessGroup
 from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(3600)]
@@ -41,29 +40,20 @@ class Archive:
         )
         self._command = [sys.executable, "-m", "qbus", "pipeline"]
         self._options = ["--config", str(config), *_SPARK]
-        self._process: subprocess.Popen[bytes] | None = None
+        self._group = ProcessGroup(self.log)
 
     def start(self) -> None:
         """Run it, for ever."""
-        with self.log.open("ab") as log:
-            self._process = subprocess.Popen(
-                [*self._command, "archive", *self._options, "--interval", "250ms"],
-                stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
-            )  # fmt: skip
+        self._group.run([*self._command, "archive", *self._options, "--interval", "250ms"])
 
     def keep_running(self) -> None:
         """Start it again if it ended: on a busy machine Spark may not start in time."""
-        if self._process is None or self._process.poll() is not None:
-            self.kill()
+        if not self._group.is_running:
             self.start()
 
     def kill(self) -> None:
         """End Python and Java at once."""
-        if self._process is not None:
-            with suppress(ProcessLookupError):
-                os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.wait()
-            self._process = None
+        self._group.kill()
 
     def run(self, name: str, *words: str) -> subprocess.CompletedProcess[bytes]:
         """Run a pipeline to its end."""

@@ -1,8 +1,7 @@
 """The audit tells the truth: of archives and of copies that are not what they should be."""
 
 import json
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -104,16 +103,6 @@ def found(document: Document) -> tuple[int, ...]:
 
 def ranges(document: Document) -> list[tuple[int, int, str]]:
     return [(row["begin"], row["end"], row["what"]) for row in document["differences"]]
-
-
-@pytest.fixture
-def berlin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A machine there; Spark's sessions are in UTC."""
-    with monkeypatch.context() as patch:
-        patch.setenv("TZ", "Europe/Berlin")
-        time.tzset()
-        yield
-    time.tzset()
 
 
 @pytest.mark.usefixtures("berlin")

@@ -1,8 +1,9 @@
 """Two real brokers, a topic at the one, its copy at the other, and the link between them."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any, Self
 
 from qbus.clients import EARLIEST, LATEST, Admin, Producer, TopicPartition
@@ -12,7 +13,7 @@ from qbus.clients.cluster import Cluster
 from qbus.clients.mirror.config import LinkConfig, Topics, Transfer
 from qbus.clients.mirror.link import Link
 from qbus.clients.mirror.provenance import Provenance
-from qbus.clients.mirror.status import PartitionStatus
+from qbus.clients.mirror.status import PartitionStatus, Trouble
 from qbus.errors import ApiError
 from qbus.records import build_batch, set_base_offset
 from qbus.wire import ApiKey
@@ -155,3 +156,25 @@ class Held(Cluster):
 
     def let_go(self) -> None:
         self._may_pass.set()
+
+
+async def assert_nothing_of_a_new_topic_comes(
+    scene: Scene, create_again: Callable[[], Awaitable[object]]
+) -> None:
+    """A source's topic is deleted and created again, too quickly for the link to see it gone."""
+    scene.config = replace(scene.config, topics_at_target=Topics(discovery_interval_ms=3_600_000))
+    await scene.source.create_topic(scene.name, partitions=1)
+    await scene.send(0)
+    here = Held(scene.config.source_bootstrap)
+    async with scene.link(here) as link:
+        await eventually(link, reached(50))
+        before = await scene.batches(scene.there, scene.copy, 0)
+        await here.hold()
+        await scene.source.delete_topic(scene.name)
+        await create_again()
+        await scene.send(0, count=30)
+        here.let_go()
+        await eventually(
+            link, lambda found: [one.trouble for one in found] == [Trouble.SOURCE_RECREATED]
+        )
+        assert await scene.batches(scene.there, scene.copy, 0) == before

@@ -1,22 +1,10 @@
 """Times as results show them."""
 
-import time
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
 from qbus.clients.spark.jobs.times import of_micros, written
-
-
-@pytest.fixture
-def berlin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A machine there."""
-    with monkeypatch.context() as patch:
-        patch.setenv("TZ", "Europe/Berlin")
-        time.tzset()
-        yield
-    time.tzset()
 
 
 def test_a_time_with_a_zone() -> None:
