@@ -2,7 +2,6 @@
 
 import itertools
 from collections.abc import Iterator
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pytest
@@ -24,18 +23,26 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def spark() -> "Iterator[SparkSession]":
-    """A session with two cores in the test's process."""
+def session() -> "Iterator[SparkSession]":
+    """Spark, with two cores, in the test's process."""
     if reason := spark_session.missing():
         pytest.skip(reason)
-    from pyspark.errors import AnalysisException
+    with spark_session.spark_session() as started:
+        yield started
 
-    from qbus.clients.spark.datasource import QbusDataSource
 
-    with spark_session.spark_session() as session:
-        with suppress(AnalysisException):  # found already, if Spark was quick to look
-            session.dataSource.register(QbusDataSource)
-        yield session
+@pytest.fixture
+def spark(session: "SparkSession") -> "SparkSession":
+    """The session, made the active one.
+
+    A test that forked this process has cost it its connection to the JVM, and on a new one Spark
+    knows of no active session, which is where it looks for the sink.
+    """
+    from pyspark.sql import SparkSession
+
+    sessions = SparkSession._get_j_spark_session_class(session._jvm)
+    sessions.setActiveSession(session._jsparkSession)
+    return session
 
 
 @pytest.fixture(scope="session")

@@ -24,11 +24,11 @@ SECOND = 1_700_000_000_000  # Unix time in milliseconds
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _connector(spark: SparkSession) -> None:
+def _connector(session: SparkSession) -> None:
     if reason := spark_connector.missing():
         pytest.skip(reason)
     for jar in spark_connector.jars().split(","):
-        spark.sql(f"ADD JAR '{jar}'")
+        session.sql(f"ADD JAR '{jar}'")
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -211,6 +212,19 @@ def test_a_batch_that_spark_runs_again_is_written_once(
     shipping.run()
     shipping.run()
     assert values(broker, out) == Counter(b"%d" % number for number in range(4000))
+
+
+def test_a_query_starts_in_another_thread_that_has_made_the_session_its_own(
+    spark: "SparkSession", shipping: Shipping, broker: BrokerProcess, out: str
+) -> None:
+    def start() -> None:
+        spark.createDataFrame([], "nothing int")
+        shipping.run()
+
+    shipping.put(range(1000))
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(start).result()
+    assert values(broker, out) == Counter(b"%d" % number for number in range(1000))
 
 
 def test_another_staging_topic_is_refused_while_the_query_lives(shipping: Shipping) -> None:
