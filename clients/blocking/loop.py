@@ -8,6 +8,7 @@ import weakref
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from contextlib import suppress
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 from qbus.errors import QbusError
@@ -119,25 +120,25 @@ class LoopThread:
 class _Call(Generic[T]):
     """A coroutine on its way through the loop, for which another thread waits.
 
-    A lock instead of a :class:`~concurrent.futures.Future`: that takes twice the time.
+    A lock instead of a :class:`~concurrent.futures.Future`: that takes twice the time. It is
+    released where the coroutine ends: a task's callbacks come after all that is due in the loop.
     """
 
     def __init__(self, coroutine: Coroutine[Any, Any, T]) -> None:
         self._coroutine = coroutine
-        self._task: asyncio.Task[T] | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._outcome: Callable[[], T] = _closed
         self._unfinished = threading.Lock()
         self._unfinished.acquire()
 
     @property
     def is_over(self) -> bool:
         """Whether nothing of it goes on any more."""
-        if self._task is None:
-            return inspect.getcoroutinestate(self._coroutine) == inspect.CORO_CLOSED
-        return self._task.done()
+        return inspect.getcoroutinestate(self._coroutine) == inspect.CORO_CLOSED
 
     def start(self) -> None:
         """In the loop's thread: run it."""
-        self._task = asyncio.get_running_loop().create_task(self._coroutine)
+        self._task = asyncio.get_running_loop().create_task(self._run())
         self._task.add_done_callback(self._done)
 
     def cancel(self) -> None:
@@ -158,14 +159,30 @@ class _Call(Generic[T]):
 
     def result(self) -> T:
         """What it returned or raised; :class:`ClientClosed` if it could not finish."""
-        if self._task is None or not self._task.done() or self._task.cancelled():
-            raise ClientClosed
-        return self._task.result()
+        return self._outcome()
 
-    def _done(self, task: asyncio.Task[T]) -> None:
+    async def _run(self) -> None:
+        try:
+            returned = await self._coroutine
+            self._outcome = lambda: returned
+        except Exception as error:  # noqa: BLE001 - raised where it is waited for
+            self._outcome = partial(_raise, error)
+        finally:
+            self.finish()
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._coroutine.close()  # if it was cancelled before it began
         if not task.cancelled():
-            task.exception()  # perhaps nobody asks for it any more
+            task.exception()  # such as SystemExit, which ended the loop
         self.finish()
+
+
+def _closed() -> Any:
+    raise ClientClosed
+
+
+def _raise(error: BaseException) -> Any:
+    raise error
 
 
 def _serve(started: Future[asyncio.AbstractEventLoop]) -> None:

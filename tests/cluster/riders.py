@@ -199,6 +199,8 @@ class Aiokafka(Rider):
                 for records in (await consumer.getmany(timeout_ms=int(_POLL * 1000))).values():
                     for record in records:
                         self.saw(record.value or b"")
+            # While it closes it looks for no coordinator: it would ask the one of before for ever.
+            await consumer.commit()
 
 
 class Sdk(Rider):
