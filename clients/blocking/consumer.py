@@ -155,8 +155,8 @@ class Consumer:
         at_once = self._client._iterated_records
         try:
             while True:
-                for batch in iteration.begin(self.poll(_LOOK_AROUND, at_once)):
-                    yield from iteration.of(batch)
+                for records in iteration.over(self.poll(_LOOK_AROUND, at_once)):
+                    yield from records
         finally:
             if not self._thread.is_closed:
                 self._thread.call(iteration.end)

@@ -5,8 +5,9 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from qbus.errors import QbusError
 
-from ..types import ConsumerRecord, OffsetAndMetadata, TopicPartition
+from ..types import OffsetAndMetadata, TopicPartition
 from .fetched import Fetched
+from .handing import Handing
 
 
 class PartitionState:
@@ -17,8 +18,8 @@ class PartitionState:
     more records: the group is taking it away, and what was read of it is being committed. One that
     ``is_paused`` keeps what was fetched until the user goes on. ``epoch`` is that of the leader
     that wrote the record before the position, ``leader_epoch`` that of the leader whose log was
-    found to have it; -1: not known. ``handed`` is the record that an iteration gave last, while it
-    has more that were taken; ``cuts`` counts how often those became void. ``end_offset`` and
+    found to have it; -1: not known. ``handing`` is what was taken and an iteration has not given
+    yet; ``cuts`` counts how often that, or what was fetched, became void. ``end_offset`` and
     ``start_offset`` are what the leader told last. Nothing is fetched from ``stop_at`` on.
     """
 
@@ -28,7 +29,7 @@ class PartitionState:
         "end_offset",
         "epoch",
         "fetched",
-        "handed",
+        "handing",
         "is_paused",
         "is_stopped",
         "leader_epoch",
@@ -45,7 +46,7 @@ class PartitionState:
         self.reset_to: int | None = None
         self.committed: int | None = None
         self.fetched: deque[Fetched] = deque()
-        self.handed: ConsumerRecord | None = None
+        self.handing: Handing | None = None
         self.cuts = 0
         self.is_stopped = False
         self.is_paused = False
@@ -70,13 +71,15 @@ class PartitionState:
     def drop(self) -> None:
         """What was fetched, or taken and not handed on, is not wanted."""
         self.fetched.clear()
-        self.handed = None
         self.cuts += 1
+        if self.handing is not None:
+            self.handing.cut()
+            self.handing = None
 
     @property
     def read_to(self) -> int | None:
         """The offset after the last record that the user has."""
-        return self.position if self.handed is None else self.handed.offset + 1
+        return self.position if self.handing is None else self.handing.read_to
 
 
 class Assignment:

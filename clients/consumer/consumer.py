@@ -246,8 +246,9 @@ class Consumer(Positions):
         iteration = Iteration(self._assignment)
         try:
             while True:
-                for batch in iteration.begin(await self.poll(_LOOK_AROUND, self._iterated_records)):
-                    for record in iteration.of(batch):
+                polled = await self.poll(_LOOK_AROUND, self._iterated_records)
+                for records in iteration.over(polled):
+                    for record in records:
                         yield record
         finally:
             iteration.end()
