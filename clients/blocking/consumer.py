@@ -9,7 +9,7 @@ from functools import wraps
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from .. import consumer as asyncio_consumer
-from ..consumer.iteration import Iteration
+from ..consumer.loan import records_of
 from ..consumer.options import IsolationLevel, OffsetReset
 from ..group.assignors import DEFAULT_ASSIGNORS, Assignor
 from ..group.callbacks import Callback
@@ -151,11 +151,12 @@ class Consumer:
 
     def __iter__(self) -> Iterator[ConsumerRecord]:
         """Record after record, for ever; the position is behind the one that was given last."""
-        iteration = Iteration(self._client._assignment)
-        at_once = self._client._iterated_records
+        client = self._client
+        iteration = client._iteration()
         try:
             while True:
-                for records in iteration.over(self.poll(_LOOK_AROUND, at_once)):
+                loans = self._thread.run(client._poll(_LOOK_AROUND, iteration.lend))
+                for records in records_of(loans, client._iterated_records):
                     yield from records
         finally:
             if not self._thread.is_closed:

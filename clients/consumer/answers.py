@@ -1,9 +1,10 @@
 """What brokers answer to fetches: kept for the partitions, or acted upon."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from qbus.errors import ApiError, ErrorCode, QbusError
+from qbus.records import CorruptBatch
 from qbus.wire.messages.fetch import FetchResponse, PartitionData
 
 from ..cluster import Cluster
@@ -56,6 +57,22 @@ class Answers:
                 state.nearby = -1
         if not (isinstance(error, ApiError) and error.retriable):
             self.failure = error
+
+    def damaged(
+        self, partition: TopicPartition, state: PartitionState, error: CorruptBatch
+    ) -> None:
+        """What was fetched cannot be read: whoever reads there again is told the same again."""
+        topic, index = partition
+        state.drop()
+        self.failure = CorruptBatch(f"{topic}-{index} at {state.position}: {error}")
+        self.failure.__cause__ = error
+
+    def raise_unless(self, taken: Collection[object]) -> None:
+        """Tell of the failure, once; but not before the user has what was read before it."""
+        failure = self.failure
+        if failure is not None and not taken:
+            self.failure = None
+            raise failure
 
     def _keep(
         self, partition: TopicPartition, state: PartitionState, offset: int, data: PartitionData

@@ -7,7 +7,7 @@ from qbus.errors import QbusError
 
 from ..types import OffsetAndMetadata, TopicPartition
 from .fetched import Fetched
-from .handing import Handing
+from .loan import Loan
 
 
 class PartitionState:
@@ -18,8 +18,8 @@ class PartitionState:
     more records: the group is taking it away, and what was read of it is being committed. One that
     ``is_paused`` keeps what was fetched until the user goes on. ``epoch`` is that of the leader
     that wrote the record before the position, ``leader_epoch`` that of the leader whose log was
-    found to have it; -1: not known. ``handing`` is what was taken and an iteration has not given
-    yet; ``cuts`` counts how often that, or what was fetched, became void. ``end_offset`` and
+    found to have it; -1: not known. ``loan`` is what an iteration is giving; ``cuts`` counts how
+    often that, or what was fetched, became void. ``end_offset`` and
     ``start_offset`` are what the leader told last. Nothing is fetched from ``stop_at`` on.
     """
 
@@ -29,10 +29,10 @@ class PartitionState:
         "end_offset",
         "epoch",
         "fetched",
-        "handing",
         "is_paused",
         "is_stopped",
         "leader_epoch",
+        "loan",
         "nearby",
         "nearby_until",
         "position",
@@ -46,7 +46,7 @@ class PartitionState:
         self.reset_to: int | None = None
         self.committed: int | None = None
         self.fetched: deque[Fetched] = deque()
-        self.handing: Handing | None = None
+        self.loan: Loan | None = None
         self.cuts = 0
         self.is_stopped = False
         self.is_paused = False
@@ -72,14 +72,37 @@ class PartitionState:
         """What was fetched, or taken and not handed on, is not wanted."""
         self.fetched.clear()
         self.cuts += 1
-        if self.handing is not None:
-            self.handing.cut()
-            self.handing = None
+        if self.loan is not None:
+            self.loan.cut()
+            self.loan = None
+
+    @property
+    def ready(self) -> Fetched | None:
+        """What can be taken next, if anything can."""
+        if self.is_paused or self.is_stopped or not self.fetched:
+            return None
+        return self.fetched[0]
+
+    def has_read(self, fetched: Fetched) -> None:
+        """The position is behind what was taken of ``fetched``."""
+        if self.fetched and self.fetched[0] is fetched:
+            self._follow(fetched)
+            if fetched.is_exhausted:
+                self.fetched.popleft()
+        elif self.position is not None and self.position < fetched.position:
+            self.fetched.clear()  # it was forgotten meanwhile, and is not to be read again
+            self._follow(fetched)
+            self.leader_epoch = min(self.leader_epoch, self.epoch)  # or not sound: look again
+
+    def _follow(self, fetched: Fetched) -> None:
+        self.position = fetched.position
+        if fetched.epoch >= 0:
+            self.epoch = fetched.epoch
 
     @property
     def read_to(self) -> int | None:
         """The offset after the last record that the user has."""
-        return self.position if self.handing is None else self.handing.read_to
+        return self.position if self.loan is None else self.loan.read_to
 
 
 class Assignment:

@@ -24,6 +24,7 @@ from ..types import (
 from .assignment import Assignment
 from .fetcher import Fetcher
 from .iteration import Iteration
+from .loan import records_of
 from .options import ConsumerOptions, IsolationLevel, OffsetReset, check_options
 from .positions import Positions
 from .taking import Taking
@@ -243,15 +244,18 @@ class Consumer(Positions):
 
     async def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
         """Record after record, for ever; the position is behind the one that was given last."""
-        iteration = Iteration(self._assignment)
+        iteration = self._iteration()
         try:
             while True:
-                polled = await self.poll(_LOOK_AROUND, self._iterated_records)
-                for records in iteration.over(polled):
+                loans = await self._poll(_LOOK_AROUND, iteration.lend)
+                for records in records_of(loans, self._iterated_records):
                     for record in records:
                         yield record
         finally:
             iteration.end()
+
+    def _iteration(self) -> Iteration:
+        return Iteration(self._assignment, self._fetcher.answers)
 
     # Offsets of the group.
 

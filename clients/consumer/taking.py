@@ -4,12 +4,12 @@ import asyncio
 from collections.abc import Iterable
 from typing import Any
 
-from qbus.errors import QbusError
 from qbus.records import CorruptBatch, RecordColumns, to_arrow
 
 from ..types import ConsumerRecord, PartitionRecords, TopicPartition
 from .answers import Answers
 from .assignment import Assignment, PartitionState
+from .fetched import Fetched
 from .spare import SpareColumns
 
 _MUCH = 256 * 1024
@@ -35,20 +35,20 @@ class Taking:
         taken: list[PartitionRecords] = []
         for partition, state in list(self._assignment.states.items()):
             records: list[ConsumerRecord] = []
-            while len(records) < limit and (fetched := _next(state)) is not None:
+            while len(records) < limit and (fetched := state.ready) is not None:
                 try:
                     found = fetched.take(limit - len(records))
                     records = records + found if records else found
                 except CorruptBatch as error:
-                    self._damaged(partition, state, error)
+                    state.has_read(fetched)
+                    self._answers.damaged(partition, state, error)
                     break
-                finally:
-                    _follow(state)
+                state.has_read(fetched)
             if records:
                 taken.append(PartitionRecords(*partition, records))
                 limit -= len(records)
                 self._assignment.move_to_end(partition)
-        self._raise_unless(taken)
+        self._answers.raise_unless(taken)
         return taken
 
     async def arrow(self, limit: int) -> list[Any]:
@@ -59,7 +59,7 @@ class Taking:
         columns = [
             _PartitionColumns(partition, state, self._spare.take())
             for partition, state in self._assignment.states.items()
-            if _next(state) is not None
+            if state.ready is not None
         ]
         try:
             if sum(each.nbytes for each in columns) > _MUCH:
@@ -71,7 +71,7 @@ class Taking:
                 each.state.fetched.clear()  # it is fetched again, from the position on
             raise
         taken = [batch for each in columns if (batch := self._arrow(each)) is not None]
-        self._raise_unless(taken)
+        self._answers.raise_unless(taken)
         return taken
 
     def _arrow(self, columns: "_PartitionColumns") -> Any:
@@ -81,54 +81,20 @@ class Taking:
             self._spare.lend(columns.columns)
         if state.cuts != columns.cuts or self._assignment.states.get(partition) is not state:
             return None
-        for _ in range(columns.begun):
-            _follow(state)
+        for fetched in columns.begun:
+            state.has_read(fetched)
         if columns.error is not None:
-            self._damaged(partition, state, columns.error)
+            self._answers.damaged(partition, state, columns.error)
         if columns.batch is not None:
             self._assignment.move_to_end(partition)
             self._spare.lend(columns.columns)
         return columns.batch
 
-    def _damaged(
-        self, partition: TopicPartition, state: PartitionState, error: CorruptBatch
-    ) -> None:
-        """Whoever polls again without going elsewhere reads the same again."""
-        topic, index = partition
-        _follow(state)
-        state.drop()
-        failure = CorruptBatch(f"{topic}-{index} at {state.position}: {error}")
-        failure.__cause__ = error
-        self._answers.failure = failure
-
-    def _raise_unless(self, taken: list[Any]) -> None:
-        failure: QbusError | None = self._answers.failure
-        if failure is not None and not taken:
-            self._answers.failure = None
-            raise failure
-
-
-def _next(state: PartitionState) -> Any:
-    if state.is_paused or state.is_stopped or not state.fetched:
-        return None
-    return state.fetched[0]
-
-
-def _follow(state: PartitionState) -> None:
-    """The position is behind what was taken."""
-    if state.fetched:
-        fetched = state.fetched[0]
-        state.position = fetched.position
-        if fetched.epoch >= 0:
-            state.epoch = fetched.epoch
-        if fetched.is_exhausted:
-            state.fetched.popleft()
-
 
 class _PartitionColumns:
     """What one partition has, on its way to an Arrow batch: whoever decodes has no other state.
 
-    ``begun`` counts the answers that were decoded, the last one perhaps in part.
+    ``begun`` are the answers that were decoded, the last one perhaps in part.
     """
 
     def __init__(
@@ -138,7 +104,7 @@ class _PartitionColumns:
         self.state = state
         self.columns = columns
         self.cuts = state.cuts
-        self.begun = 0
+        self.begun: list[Fetched] = []
         self.batch: Any = None
         self.error: CorruptBatch | None = None
         self._fetched = tuple(state.fetched)
@@ -154,7 +120,7 @@ class _PartitionColumns:
         for fetched in self._fetched:
             if columns.rows >= limit:
                 break
-            self.begun += 1
+            self.begun.append(fetched)
             try:
                 fetched.take_columns(columns, limit)
             except CorruptBatch as error:

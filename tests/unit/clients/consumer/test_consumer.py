@@ -116,28 +116,27 @@ async def test_a_poll_returns_no_more_than_it_may_and_loses_nothing() -> None:
         assert seen == {0: numbers(50), 1: numbers(50)}
 
 
-async def test_iterating_polls_for_no_more_than_a_poll_may_return(
+async def test_iterating_looks_after_the_group_as_often_as_polls_would(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async with FakeBroker({"t": 1}) as broker, consumer_of(broker, max_poll_records=7) as consumer:
         store(broker, numbers(20))
         consumer.assign([("t", 0, 0)])
-        polled: list[int] = []
-        poll = consumer.poll
+        values: list[bytes | None] = []
+        given: list[int] = []
+        run = consumer._upkeep.run
 
-        async def counted(*limits: Any) -> Any:
-            found = await poll(*limits)
-            polled.append(len(flat(found)))
-            return found
+        async def counted() -> None:
+            given.append(len(values))
+            await run()
 
-        monkeypatch.setattr(consumer, "poll", counted)
-        values = []
+        monkeypatch.setattr(consumer._upkeep, "run", counted)
         async for record in consumer:
             values.append(record.value)
             if len(values) == 20:
                 break
         assert values == numbers(20)
-        assert max(polled) == 7
+        assert sorted(set(given)) == [0, 7, 14]
 
 
 async def test_a_poll_keeps_to_its_time_out() -> None:

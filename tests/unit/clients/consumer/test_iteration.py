@@ -1,85 +1,164 @@
-"""Between polls and loops over single records: the position is behind the last one given."""
+"""Between what is fetched and loops over single records: the position is behind the last given."""
+
+from collections.abc import Iterator
+from typing import Any, cast
 
 import pytest
 
+from qbus.clients.consumer.answers import Answers
 from qbus.clients.consumer.assignment import Assignment
+from qbus.clients.consumer.fetched import Fetched
 from qbus.clients.consumer.iteration import Iteration
-from qbus.clients.types import PartitionRecords, TopicPartition
-from qbus.records import ConsumerRecord, TimestampType
+from qbus.clients.consumer.loan import records_of
+from qbus.clients.types import TopicPartition
+from qbus.records import CorruptBatch, build_batch
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
+MANY = 1000
+EPOCH = 7
 
 
-def taken(partition: TopicPartition, *offsets: int) -> PartitionRecords:
-    records = [
-        ConsumerRecord(*partition, offset, 0, None, b"v", (), TimestampType.CREATE_TIME)
-        for offset in offsets
-    ]
-    return PartitionRecords(*partition, records)
+def batch(base_offset: int, count: int) -> bytes:
+    records = [(None, b"%d" % (base_offset + i), (), 0) for i in range(count)]
+    made = bytearray(build_batch(records, base_offset=base_offset))
+    made[12:16] = EPOCH.to_bytes(4, "big")
+    return bytes(made)
+
+
+class Loop:
+    """A loop over the records of two partitions, as the consumers have it."""
+
+    def __init__(self) -> None:
+        self.assignment = Assignment()
+        self.assignment.replace([A, B])
+        self.answers = Answers(cast("Any", None), self.assignment, cast("Any", None))
+        self.iteration = Iteration(self.assignment, self.answers)
+        for state in self.assignment.states.values():
+            state.position = 0
+
+    def fetch(self, partition: TopicPartition, *batches: bytes) -> None:
+        """An answer has come."""
+        state = self.assignment.states[partition]
+        offset = state.fetch_offset
+        assert offset is not None
+        data = memoryview(b"".join(batches))
+        state.fetched.append(Fetched(partition, offset, data, check_crcs=True))
+
+    async def turn(self, limit: int = MANY) -> Iterator[tuple[int, int]]:
+        """What is there, record by record, as partition and offset."""
+        return (
+            (record.partition, record.offset)
+            for records in records_of(await self.iteration.lend(), limit)
+            for record in records
+        )
+
+    @property
+    def positions(self) -> tuple[int | None, int | None]:
+        """Where the two are."""
+        return self.assignment.position(A), self.assignment.position(B)
 
 
 @pytest.fixture
-def assignment() -> Assignment:
-    """Two partitions, of which 0 to 9 were taken."""
-    assignment = Assignment()
-    assignment.replace([A, B])
-    for state in assignment.states.values():
-        state.position = 10
-    return assignment
+def loop() -> Loop:
+    return Loop()
 
 
-def test_the_position_is_behind_the_record_that_was_given_last(assignment: Assignment) -> None:
-    positions = [
-        (record.offset, assignment.position(A), assignment.position(B))
-        for records in Iteration(assignment).over([taken(A, 3, 4, 8), taken(B, 9)])
-        for record in records
-    ]
-    assert positions == [(3, 4, 9), (4, 5, 9), (8, 9, 9), (9, 10, 10)]
-    assert assignment.position(A) == assignment.position(B) == 10
+async def test_the_position_is_behind_the_record_that_was_given_last(loop: Loop) -> None:
+    loop.fetch(A, batch(0, 2))
+    loop.fetch(B, batch(0, 1))
+    given = [(where, loop.positions) for where in await loop.turn()]
+    assert given == [((0, 0), (1, 0)), ((0, 1), (2, 0)), ((1, 0), (2, 1))]
+    assert list(await loop.turn()) == []
+    assert loop.positions == (2, 1)
+    assert not any(state.held_bytes for state in loop.assignment.states.values())
 
 
-def test_a_loop_that_is_left_gives_back_what_it_had_not_given(assignment: Assignment) -> None:
-    assignment.states[A].epoch = 7
-    iteration = Iteration(assignment)
-    assert next(next(iteration.over([taken(A, 3, 4), taken(B, 5)]))).offset == 3
-    iteration.end()
-    assert (assignment.states[A].position, assignment.states[B].position) == (4, 5)
-    assert assignment.states[A].epoch == 7
-    iteration.end()
-    assert assignment.states[A].position == 4
+async def test_a_turn_has_no_more_records_than_it_may(loop: Loop) -> None:
+    loop.fetch(A, batch(0, 5), batch(5, 3))
+    loop.fetch(B, batch(0, 4))
+    turns = [[offset for _, offset in await loop.turn(3)] for _ in range(4)]
+    assert turns == [[0, 1, 2], [0, 1, 2], [3, 4, 5], [3, 6, 7]]
+    assert loop.positions == (8, 4)
 
 
-def test_a_seek_ends_what_is_given_of_that_partition(assignment: Assignment) -> None:
-    iteration = Iteration(assignment)
-    given = iteration.over([taken(A, 3, 4), taken(B, 5, 6)])
-    first = next(given)
-    assert next(first).offset == 3
-    assignment.seek(A, 100)
-    assert list(first) == []
-    assert [record.offset for record in next(given)] == [5, 6]
-    iteration.end()
-    assert assignment.position(A) == 100
+async def test_a_loop_that_is_left_gives_back_what_it_had_not_given(loop: Loop) -> None:
+    loop.fetch(A, batch(0, 5))
+    loop.fetch(B, batch(0, 5))
+    turn = await loop.turn()
+    assert next(turn) == (0, 0)
+    loop.iteration.end()
+    assert loop.positions == (1, 0)
+    assert (loop.assignment.states[A].position, loop.assignment.states[A].epoch) == (1, EPOCH)
+    assert not loop.assignment.states[A].fetched
+    assert loop.assignment.states[B].held_bytes  # nobody has touched it
+    loop.iteration.end()
+    assert loop.positions == (1, 0)
 
 
-def test_a_partition_that_goes_gives_no_more(assignment: Assignment) -> None:
-    iteration = Iteration(assignment)
-    given = iteration.over([taken(A, 3), taken(B, 5, 6)])
-    assert [record.offset for record in next(given)] == [3]
-    assignment.remove([B])
-    assert [list(records) for records in given] == [[]]
-    iteration.end()
-    assert assignment.position(B) is None
+async def test_a_loop_that_is_left_after_all_was_given_forgets_nothing(loop: Loop) -> None:
+    loop.fetch(A, batch(0, 5), batch(5, 5))
+    turn = await loop.turn(5)
+    assert [next(turn)[1] for _ in range(5)] == [0, 1, 2, 3, 4]
+    loop.iteration.end()
+    assert loop.assignment.states[A].position == 5
+    assert [offset for _, offset in await loop.turn()] == [5, 6, 7, 8, 9]
 
 
-def test_what_is_no_longer_assigned_is_not_given(assignment: Assignment) -> None:
-    assignment.remove([A])
-    assert list(Iteration(assignment).over([taken(A, 3)])) == []
+async def test_a_seek_ends_what_is_given_of_that_partition(loop: Loop) -> None:
+    loop.fetch(A, batch(0, 5))
+    loop.fetch(B, batch(0, 2))
+    turn = await loop.turn()
+    assert next(turn) == (0, 0)
+    loop.assignment.seek(A, 100)
+    assert list(turn) == [(1, 0), (1, 1)]
+    loop.iteration.end()
+    assert loop.positions == (100, 2)
 
 
-def test_a_partition_that_came_back_is_not_the_one_that_went(assignment: Assignment) -> None:
-    iteration = Iteration(assignment)
-    next(iteration.over([taken(A, 3, 4)]))
-    assignment.replace([A])
-    assignment.states[A].position = 50
-    iteration.end()
-    assert assignment.states[A].position == 50
+async def test_what_is_cut_before_it_is_decoded_is_not_given(loop: Loop) -> None:
+    loop.fetch(A, batch(0, 5))
+    turn = await loop.turn()
+    loop.assignment.remove([A])
+    assert list(turn) == []
+    loop.iteration.end()
+    assert loop.positions == (None, 0)
+
+
+async def test_a_partition_that_came_back_is_not_the_one_that_went(loop: Loop) -> None:
+    loop.fetch(A, batch(0, 5))
+    assert next(await loop.turn()) == (0, 0)
+    loop.assignment.replace([A])
+    loop.assignment.states[A].position = 50
+    loop.iteration.end()
+    assert loop.assignment.states[A].position == 50
+
+
+async def test_what_was_forgotten_meanwhile_is_not_given_again(loop: Loop) -> None:
+    loop.fetch(A, batch(0, 2), batch(2, 2))
+    state = loop.assignment.states[A]
+    state.leader_epoch = 9
+    assert [offset for _, offset in await loop.turn(2)] == [0, 1]
+    state.fetched.clear()
+    loop.fetch(A, batch(0, 2), batch(2, 2))
+    assert list(await loop.turn()) == []
+    assert (state.position, state.epoch, list(state.fetched)) == (2, EPOCH, [])
+    assert state.leader_epoch == EPOCH, "what was read has to be compared with today's leader"
+
+
+async def test_a_paused_partition_is_not_lent(loop: Loop) -> None:
+    loop.fetch(A, batch(0, 2))
+    loop.assignment.states[A].is_paused = True
+    assert list(await loop.turn()) == []
+    assert loop.positions == (0, 0)
+
+
+async def test_damage_is_told_after_what_was_before_it(loop: Loop) -> None:
+    damaged = bytearray(batch(2, 1))
+    damaged[-1] ^= 1
+    loop.fetch(A, batch(0, 2), bytes(damaged))
+    loop.fetch(B, batch(0, 1))
+    assert list(await loop.turn()) == [(0, 0), (0, 1), (1, 0)]
+    assert list(await loop.turn()) == []
+    with pytest.raises(CorruptBatch, match="t-0 at 2: "):
+        await loop.turn()
+    assert loop.positions == (2, 1)

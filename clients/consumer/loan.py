@@ -1,0 +1,75 @@
+"""What was fetched of one partition, lent to whoever iterates over its records."""
+
+from collections.abc import Iterable, Iterator
+from operator import length_hint
+
+from qbus.records import CorruptBatch
+
+from ..types import ConsumerRecord
+from .fetched import Fetched
+
+
+class Loan:
+    """Its borrower decodes, in a thread of its own perhaps, and uses what is still in its cache.
+
+    Its lender is told by ``read_to`` how far it is, may cut it short at any time, and acts on
+    ``error``, what could not be decoded, when it is given back. ``taken`` counts what was decoded.
+    """
+
+    def __init__(self, fetched: Fetched) -> None:
+        self.fetched = fetched
+        self.taken = 0
+        self.error: CorruptBatch | None = None
+        self._begin = fetched.position
+        self._records: list[ConsumerRecord] = []
+        self._rest = iter(self._records)
+        self._is_cut = False
+
+    def take(self, limit: int) -> Iterator[ConsumerRecord]:
+        """Up to ``limit`` records: all that the loan is good for. For the borrower, once."""
+        try:
+            records = self.fetched.take(limit)
+        except CorruptBatch as error:
+            self.error = error
+            return self._rest
+        # The list's own iterator: there is none that is quicker, and it knows how far it is.
+        self._rest = iter(records)
+        self._records = records  # after that, for else all of them would seem to be given
+        self.taken = len(records)
+        if self._is_cut:
+            self.cut()
+        return self._rest
+
+    def finish(self) -> None:
+        """All was given. For the borrower, in whose thread it is forgotten."""
+        self._begin = self.read_to
+        self._records = []
+
+    @property
+    def read_to(self) -> int:
+        """The offset after the last record that was given."""
+        given = len(self._records) - length_hint(self._rest)
+        return self._records[given - 1].offset + 1 if given > 0 else self._begin
+
+    @property
+    def is_used_up(self) -> bool:
+        """Whether all that was decoded was given."""
+        return not length_hint(self._rest)
+
+    def cut(self) -> None:
+        """Give no more."""
+        self._is_cut = True
+        self._records.clear()
+
+
+def records_of(loans: Iterable[Loan], limit: int) -> Iterator[Iterator[ConsumerRecord]]:
+    """What the loans give, one after the other: up to ``limit`` records.
+
+    Each is to be read to its end before the next is asked for.
+    """
+    for loan in loans:
+        if limit <= 0:
+            return
+        yield loan.take(limit)
+        limit -= loan.taken
+        loan.finish()
