@@ -1,7 +1,6 @@
 """What one fetch brought from one partition, handed out bit by bit."""
 
 from collections.abc import Iterator, Sequence
-from itertools import islice
 
 from qbus.records import (
     BatchHeader,
@@ -9,17 +8,16 @@ from qbus.records import (
     CorruptBatch,
     RecordColumns,
     check_crc,
-    decode_records,
+    decode_some,
     iter_batches,
-    iter_records,
 )
 from qbus.wire.messages.fetch import AbortedTransaction
 
 from ..types import TopicPartition
 from .transactions import AbortedProducers
 
-_WHOLE = 50_000
-"""Up to so many records, a batch is decoded whole."""
+_AT_ONCE = 256 * 1024
+"""Bytes of records that are decoded at a time: few enough to be in the cache when they are read."""
 
 
 class Fetched:
@@ -57,19 +55,29 @@ class Fetched:
 
         Raises :class:`~qbus.records.CorruptBatch` once all records before the damage are taken.
         """
-        taken: list[ConsumerRecord] = []
-        while len(taken) < limit and (self._records or self._decode_next(bool(taken))):
-            rest = self._records[self._taken :] if self._taken else self._records
-            room = limit - len(taken)
-            if len(rest) <= room:
-                taken = taken + rest if taken else rest
-                self._records, self._taken = [], 0
-            else:
-                taken += rest[:room]
-                self._taken += room
-            if taken:
-                self.position = taken[-1].offset + 1
+        taken = self.take_some(limit)
+        while taken and len(taken) < limit and (more := self._some(limit - len(taken), True)):
+            taken += more
         return taken
+
+    def take_some(self, limit: int) -> list[ConsumerRecord]:
+        """As :meth:`take`, but no more records than are decoded at a time."""
+        return self._some(limit, has_taken=False)
+
+    def _some(self, limit: int, has_taken: bool) -> list[ConsumerRecord]:
+        while not self._records:
+            if not self._decode_next(has_taken):
+                return []
+        end = self._taken + limit
+        if self._taken == 0 and end >= len(self._records):
+            records, self._records = self._records, []
+        else:
+            records = self._records[self._taken : end]
+            self._taken = end
+            if end >= len(self._records):
+                self._records, self._taken = [], 0
+        self.position = records[-1].offset + 1
+        return records
 
     def take_columns(self, columns: RecordColumns, limit: int) -> None:
         """Append whole batches to ``columns`` until they hold ``limit`` records or there are none.
@@ -90,19 +98,18 @@ class Fetched:
             except OverflowError:  # there is no room for it in columns that hold others
                 if not columns.rows:
                     raise
-                self._batch = found
-                self._chunks = _chunks(batch, header, self.partition, self.position)
+                self._begin_batch(header, batch)
                 return
             self._end_batch(header)
 
     def _decode_next(self, has_taken: bool) -> bool:
         """Whether there was more to decode; that may have been no records."""
         if self._batch is None:
-            self._batch = self._next(has_taken)
-            if self._batch is None:
+            found = self._next(has_taken)
+            if found is None:
                 return False
-            header, batch = self._batch
-            self._chunks = _chunks(batch, header, self.partition, self.position)
+            self._begin_batch(*found)
+        assert self._batch is not None
         try:
             chunk = next(self._chunks, None)
         except CorruptBatch as error:
@@ -113,6 +120,10 @@ class Fetched:
         else:
             self._records = chunk
         return True
+
+    def _begin_batch(self, header: BatchHeader, batch: memoryview) -> None:
+        self._batch = header, batch
+        self._chunks = decode_some(batch, header, *self.partition, self.position, _AT_ONCE)
 
     def _end_batch(self, header: BatchHeader) -> None:
         self._batch, self._records, self._taken = None, [], 0
@@ -165,28 +176,3 @@ def _end_of(data: memoryview, position: int) -> int:
     except CorruptBatch:
         pass  # whoever takes the records is told
     return position
-
-
-def _chunks(
-    batch: memoryview, header: BatchHeader, partition: TopicPartition, position: int
-) -> Iterator[list[ConsumerRecord]]:
-    """The records of a batch: all at once, unless there are so many that it would cost memory."""
-    if header.records_count <= _WHOLE:
-        yield decode_records(batch, header, *partition, position)
-        return
-    records = (
-        ConsumerRecord(
-            topic=partition.topic,
-            partition=partition.partition,
-            offset=record.offset,
-            timestamp=record.timestamp,
-            key=record.key,
-            value=record.value,
-            headers=record.headers,
-            timestamp_type=record.timestamp_type,
-        )
-        for record in iter_records(batch)
-        if record.offset >= position
-    )
-    while chunk := list(islice(records, _WHOLE)):
-        yield chunk

@@ -64,9 +64,9 @@ class Iteration:
             if state.loan is not loan:  # what it was good for became void
                 continue
             state.loan = None
+            if loan.fetched.position != state.position:
+                self._assignment.move_to_end(partition)  # the others have their turn first
             state.has_read(loan.fetched)
-            if loan.taken:
-                self._assignment.move_to_end(partition)
             if loan.error is not None:
                 self._answers.damaged(partition, state, loan.error)
         self._lent.clear()

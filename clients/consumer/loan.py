@@ -13,35 +13,41 @@ class Loan:
     """Its borrower decodes, in a thread of its own perhaps, and uses what is still in its cache.
 
     Its lender is told by ``read_to`` how far it is, may cut it short at any time, and acts on
-    ``error``, what could not be decoded, when it is given back. ``taken`` counts what was decoded.
+    ``error``, what could not be decoded, when it is given back.
     """
 
     def __init__(self, fetched: Fetched) -> None:
         self.fetched = fetched
-        self.taken = 0
         self.error: CorruptBatch | None = None
         self._begin = fetched.position
         self._records: list[ConsumerRecord] = []
         self._rest = iter(self._records)
         self._is_cut = False
 
-    def take(self, limit: int) -> Iterator[ConsumerRecord]:
-        """Up to ``limit`` records: all that the loan is good for. For the borrower, once."""
+    def take(self, limit: int) -> list[ConsumerRecord]:
+        """Some records, up to ``limit``, which are then given by :meth:`give`; none: it is over.
+
+        For the borrower.
+        """
+        if self._is_cut or self.error is not None:
+            return []
         try:
-            records = self.fetched.take(limit)
+            return self.fetched.take_some(limit)
         except CorruptBatch as error:
             self.error = error
-            return self._rest
+            return []
+
+    def give(self, records: list[ConsumerRecord]) -> Iterator[ConsumerRecord]:
+        """What was taken, one by one. For the borrower, who reads it to the end."""
         # The list's own iterator: there is none that is quicker, and it knows how far it is.
         self._rest = iter(records)
         self._records = records  # after that, for else all of them would seem to be given
-        self.taken = len(records)
         if self._is_cut:
             self.cut()
         return self._rest
 
     def finish(self) -> None:
-        """All was given. For the borrower, in whose thread it is forgotten."""
+        """All of it was given. For the borrower, in whose thread it is forgotten."""
         self._begin = self.read_to
         self._records = []
 
@@ -68,8 +74,8 @@ def records_of(loans: Iterable[Loan], limit: int) -> Iterator[Iterator[ConsumerR
     Each is to be read to its end before the next is asked for.
     """
     for loan in loans:
-        if limit <= 0:
-            return
-        yield loan.take(limit)
-        limit -= loan.taken
-        loan.finish()
+        while limit > 0 and (records := loan.take(limit)):
+            limit -= len(records)
+            yield loan.give(records)
+            del records  # while they are in the cache
+            loan.finish()

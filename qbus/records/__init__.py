@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from .arrow import ArrowColumns, encode_arrow
     from .codec import CODEC, murmur2, partition_for_keys
     from .columns import RecordColumns, to_arrow
-    from .consume import decode_records
+    from .consume import decode_records, decode_some
     from .encode import build_batch, build_values_batch, encode_records
 
 __all__ = [
@@ -44,6 +44,7 @@ __all__ = [
     "check_crc",
     "crc32c",
     "decode_records",
+    "decode_some",
     "encode_arrow",
     "encode_records",
     "iter_batches",
@@ -63,6 +64,7 @@ _HOMES = {
     "build_batch": "encode",
     "build_values_batch": "encode",
     "decode_records": "consume",
+    "decode_some": "consume",
     "encode_arrow": "arrow",
     "encode_records": "encode",
     "murmur2": "codec",

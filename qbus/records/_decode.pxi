@@ -86,41 +86,62 @@ cdef tuple headers_of(Parser parser, Parsed* record):
     return tuple(headers)
 
 
-def decode_list(payload, header, topic, partition, from_offset):
-    """The records of ``payload`` from ``from_offset`` on."""
-    cdef Py_buffer view
-    cdef Parser parser
-    PyObject_GetBuffer(payload, &view, PyBUF_SIMPLE)
-    try:
-        start(&parser, &view, header)
-        return records_to_list(&parser, header, topic, partition, from_offset)
-    finally:
-        PyBuffer_Release(&view)
+@final
+cdef class Decoder:
+    cdef object _payload
+    cdef Parser _parser
+    cdef object _topic
+    cdef object _partition
+    cdef object _timestamp_type
+    cdef int64_t _from_offset
+    cdef int64_t _left
 
+    def __cinit__(self, payload, header, topic, partition, int64_t from_offset):
+        cdef Py_buffer view
+        self._payload = payload
+        PyObject_GetBuffer(payload, &view, PyBUF_SIMPLE)
+        try:
+            start(&self._parser, &view, header)
+        finally:
+            PyBuffer_Release(&view)
+        self._topic, self._partition = topic, partition
+        self._timestamp_type = header.timestamp_type
+        self._from_offset = from_offset
+        self._left = header.records_count
 
-cdef list records_to_list(
-    Parser* parser, object header, object topic, object partition, int64_t from_offset
-):
-    cdef Parsed parsed
-    cdef object record, timestamp_type = header.timestamp_type
-    cdef PyTypeObject* kind = <PyTypeObject*>ConsumerRecord
-    cdef list records = []
-    cdef int64_t index, count = header.records_count
-    for index in range(count):
-        if not read_record(parser, &parsed):
-            break
-        if parsed.offset < from_offset:
-            continue
-        record = new_tuple(kind, 8)
-        put(record, 0, topic)
-        put(record, 1, partition)
-        put(record, 2, parsed.offset)
-        put(record, 3, parsed.timestamp)
-        put(record, 4, bytes_of(parsed.key))
-        put(record, 5, bytes_of(parsed.value))
-        put(record, 6, headers_of(parser[0], &parsed) if parsed.headers_count else ())
-        put(record, 7, timestamp_type)
-        PyObject_GC_UnTrack(<void*>record)  # no cycle goes through it, and there may be millions
-        records.append(record)
-    finish(parser)
-    return records
+    def take(self, Py_ssize_t size):
+        # Held no longer than it takes: the garbage collector cannot clear a view that is.
+        cdef Py_buffer view
+        PyObject_GetBuffer(self._payload, &view, PyBUF_SIMPLE)
+        try:
+            self._parser.data, self._parser.size = <const uint8_t*>view.buf, view.len
+            return self._take(size)
+        finally:
+            PyBuffer_Release(&view)
+
+    cdef list _take(self, Py_ssize_t size):
+        cdef Parsed parsed
+        cdef object record
+        cdef PyTypeObject* kind = <PyTypeObject*>ConsumerRecord
+        cdef list records = []
+        cdef Py_ssize_t begin = self._parser.pos
+        while self._left > 0 and (self._parser.pos - begin < size or not records):
+            if not read_record(&self._parser, &parsed):
+                break
+            self._left -= 1
+            if parsed.offset < self._from_offset:
+                continue
+            record = new_tuple(kind, 8)
+            put(record, 0, self._topic)
+            put(record, 1, self._partition)
+            put(record, 2, parsed.offset)
+            put(record, 3, parsed.timestamp)
+            put(record, 4, bytes_of(parsed.key))
+            put(record, 5, bytes_of(parsed.value))
+            put(record, 6, headers_of(self._parser, &parsed) if parsed.headers_count else ())
+            put(record, 7, self._timestamp_type)
+            PyObject_GC_UnTrack(<void*>record)  # no cycle goes through it; there may be millions
+            records.append(record)
+        if self._left <= 0 or self._parser.fault != NO_FAULT:
+            finish(&self._parser)
+        return records

@@ -1,4 +1,6 @@
-"""All records of a batch at once, as a consumer wants them."""
+"""The records of a batch as a consumer wants them."""
+
+from collections.abc import Iterator
 
 from . import codec
 from .crc import Buffer
@@ -18,4 +20,20 @@ def decode_records(
     payload = records_of(batch, header)
     if payload is None:
         return []
-    return codec.twin.decode_list(payload, header, topic, partition, from_offset)
+    decoder = codec.twin.Decoder(payload, header, topic, partition, from_offset)
+    return decoder.take(len(payload) + 1)  # beyond the end, so that what is missing there is missed
+
+
+def decode_some(
+    batch: Buffer, header: BatchHeader, topic: str, partition: int, from_offset: int, size: int
+) -> Iterator[list[ConsumerRecord]]:
+    """The same records, those of about ``size`` bytes at a time.
+
+    Raises the same, when it comes to the damage.
+    """
+    payload = records_of(batch, header)
+    if payload is None:
+        return
+    decoder = codec.twin.Decoder(payload, header, topic, partition, from_offset)
+    while records := decoder.take(size):
+        yield records

@@ -68,7 +68,8 @@ def codecs(data: bytes) -> None:
     for twin in (codec.twin, pure):
         buffers = twin.ColumnsBuffers()
         try:
-            outcomes.append((twin.decode_list(payload, header, "t", 0, 1), None))
+            decoder = twin.Decoder(payload, header, "t", 0, 1)
+            outcomes.append((decoder.take(len(payload) + 1), None))
             buffers.extend(payload, header, 1)
         except CorruptBatch as error:
             outcomes.append((str(error), buffers.rows))

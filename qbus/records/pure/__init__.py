@@ -1,7 +1,7 @@
 """The codec in plain Python: what ``qbus.records._codec`` is too, compiled."""
 
 from .columns import BytesColumn, ColumnsBuffers
-from .decode import decode_list
+from .decode import Decoder
 from .encode import encode_lists
 from .lane import Lane, Place
 from .lists import are_bytes, fit
@@ -11,11 +11,11 @@ from .rows import Rows
 __all__ = [
     "BytesColumn",
     "ColumnsBuffers",
+    "Decoder",
     "Lane",
     "Place",
     "Rows",
     "are_bytes",
-    "decode_list",
     "encode_lists",
     "fit",
     "murmur2",

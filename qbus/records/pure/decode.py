@@ -1,19 +1,34 @@
-"""Records to a list, in plain Python."""
+"""Records to lists, in plain Python."""
 
 from ..crc import Buffer
 from ..header import BatchHeader
 from ..parse import parse_records
 from ..record import ConsumerRecord
 
+_FIXED = 7  # what a record takes, at least, beside its key and its value
 
-def decode_list(
-    payload: Buffer, header: BatchHeader, topic: str, partition: int, from_offset: int
-) -> list[ConsumerRecord]:
-    """The records of ``payload`` from ``from_offset`` on; the errors of ``parse_records``."""
-    new_record = tuple.__new__
-    where = (topic, partition)
-    return [
-        new_record(ConsumerRecord, where + record)
-        for record in parse_records(bytes(payload), header)
-        if record[0] >= from_offset
-    ]
+
+class Decoder:
+    """The records of ``payload`` from ``from_offset`` on, some at a time."""
+
+    def __init__(
+        self, payload: Buffer, header: BatchHeader, topic: str, partition: int, from_offset: int
+    ) -> None:
+        self._records = parse_records(bytes(payload), header)
+        self._where = (topic, partition)
+        self._from_offset = from_offset
+
+    def take(self, size: int) -> list[ConsumerRecord]:
+        """Those of the next ``size`` bytes, about, but one at least; none: there are no more.
+
+        The errors of ``parse_records``, without the records that were before the damage.
+        """
+        new_record, where = tuple.__new__, self._where
+        records: list[ConsumerRecord] = []
+        for record in self._records:
+            size -= _FIXED + len(record[2] or b"") + len(record[3] or b"")
+            if record[0] >= self._from_offset:
+                records.append(new_record(ConsumerRecord, where + record))
+            if size <= 0 and records:
+                break
+        return records

@@ -14,6 +14,7 @@ from qbus.records import (
     CorruptBatch,
     TimestampType,
     decode_records,
+    decode_some,
     encode_records,
     iter_records,
     read_header,
@@ -38,6 +39,42 @@ def test_what_was_encoded_is_decoded(items: list[Any], codec: Compression, start
         for offset, (key, value, head, time) in enumerate(items)
         if offset >= start
     ]
+
+
+@given(st.lists(rows, min_size=1, max_size=30), st.integers(0, 30), st.integers(-1, 200))
+def test_some_at_a_time_are_the_same(items: list[Any], start: int, size: int) -> None:
+    keys, values, headers, times = map(list, zip(*items, strict=True))
+    batch = encode_records(values, keys, headers, times, base_timestamp=NOW)
+    some = list(decode_some(batch, read_header(batch), "topic", 3, start, size))
+    assert all(some)
+    assert [record for records in some for record in records] == decoded(batch, start)
+    if size <= 0:
+        assert all(len(records) == 1 for records in some)
+
+
+def test_some_are_decoded_before_the_damage_is_told() -> None:
+    batch = encode_records([b"a", b"b", b"c"], base_timestamp=NOW)
+    batch[-1] = 2  # headers of which there are none
+    some = decode_some(batch, read_header(batch), "topic", 3, 0, 1)
+    assert [next(some)[0].value, next(some)[0].value] == [b"a", b"b"]
+    with pytest.raises(CorruptBatch):
+        next(some)
+    with pytest.raises(CorruptBatch):
+        decoded(batch)
+
+
+def test_records_that_are_missing_at_the_end_are_missed() -> None:
+    batch = encode_records([b"a", b"b"], base_timestamp=NOW)
+    header = read_header(batch)._replace(records_count=3)
+    with pytest.raises(CorruptBatch, match="cut"):
+        decode_records(batch, header, "topic", 3)
+    with pytest.raises(CorruptBatch, match="cut"):
+        list(decode_some(batch, header, "topic", 3, 0, 1))
+
+
+def test_nothing_is_nothing_at_a_time() -> None:
+    batch = batch_of(b"", 0, last_offset_delta=5)
+    assert list(decode_some(batch, read_header(batch), "topic", 3, 0, 1)) == []
 
 
 def test_records_are_whole_named_tuples() -> None:

@@ -19,7 +19,7 @@ BYTES_COLUMNS = ("key", "value", "header_value")
 
 def outcome(twin: ModuleType, payload: bytes, header: BatchHeader, start: int) -> Any:
     try:
-        return twin.decode_list(payload, header, "topic", 1, start)
+        return twin.Decoder(payload, header, "topic", 1, start).take(len(payload) + 1)
     except CorruptBatch as error:
         return str(error)
 

@@ -116,7 +116,9 @@ def test_records_go_on_where_columns_left_off() -> None:
 def test_a_batch_of_countless_records_is_decoded_bit_by_bit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(module, "_WHOLE", 4)
+    monkeypatch.setattr(module, "_AT_ONCE", 40)
+    found = fetched(1, batch(0, 10), batch(10, 2))
+    assert 1 < len(found.take_some(100)) < 9
     found = fetched(1, batch(0, 10), batch(10, 2))
     assert offsets(found, 5) == [1, 2, 3, 4, 5]
     assert offsets(found, 100) == [6, 7, 8, 9, 10, 11]
