@@ -6,8 +6,9 @@ from qbus.errors import WireError
 
 _PREFIX = 4
 _SMALL = 64 * 1024
-_TRUSTED = 4 * 1024 * 1024
-"""What is allocated because a length says so; more only as the bytes arrive."""
+_TRUSTED = 4 * 1024 * 1024 + 256 * 1024
+"""What is allocated because a length says so; more only as the bytes arrive. What a fetch asks for
+at a time, and what is around it, is no more."""
 _SPARE = 4
 """How many buffers are kept for the next large frames: one is filled while others are looked at."""
 

@@ -17,11 +17,13 @@ from .answers import Answers
 from .assignment import Assignment, PartitionState
 from .options import ConsumerOptions
 from .truncation import LogCheck
+from .window import Window
 
 _RETRY_DELAY = 0.1
 _READ_COMMITTED = 1
 _ANSWERS_AHEAD = 2
-"""Answers that may wait for each partition: one is read, one waits, one is on its way."""
+"""Answers that may wait, of each broker and for each partition: one is read, one waits, and one is
+on its way."""
 
 
 class _Ask(NamedTuple):
@@ -31,12 +33,24 @@ class _Ask(NamedTuple):
     max_bytes: int
 
 
+class _Held(NamedTuple):
+    """Bytes that came from one broker and wait, and how many of them can be read now."""
+
+    nbytes: int = 0
+    ready: int = 0
+
+    def and_of(self, state: PartitionState) -> "_Held":
+        more = state.held_bytes
+        return _Held(self.nbytes + more, self.ready if state.is_paused else self.ready + more)
+
+
 class Fetcher:
     """Keeps the assignment's partitions filled, ahead of who takes from them.
 
     Each answer is followed by the next request at once, so that one is on its way while another is
-    read. What waits to be taken and what was asked for is no more than ``prefetch_bytes`` together,
-    but for one batch from each broker: brokers give a whole one, however large.
+    read, unless two wait to be read. What waits to be taken and what was asked for is no more than
+    ``prefetch_bytes`` together, but for one batch from each broker: brokers give a whole one,
+    however large. ``is_awaited``: whoever reads has nothing left to read.
     """
 
     def __init__(
@@ -47,6 +61,7 @@ class Fetcher:
         changed: asyncio.Event,
     ) -> None:
         self.answers = Answers(cluster, assignment, options)
+        self.is_awaited = False
         self._cluster = cluster
         self._assignment = assignment
         self._options = options
@@ -54,6 +69,7 @@ class Fetcher:
         self._check = LogCheck(cluster, assignment, self.answers, changed)
         self._fetches: dict[int, asyncio.Task[None]] = {}
         self._asked: dict[int, _Ask] = {}
+        self._windows: dict[int, Window] = {}
         self._is_closed = False
 
     async def close(self) -> None:
@@ -71,26 +87,30 @@ class Fetcher:
         """
         if self._is_closed:
             return
-        held: dict[int, int] = {}
+        held: dict[int, _Held] = {}
         wanted: dict[int, dict[TopicPartition, int]] = {}
         for partition, state in self._assignment.states.items():
             broker = self._broker_for(partition, state)
             if broker is None:
                 continue
-            held[broker] = held.get(broker, 0) + state.held_bytes
+            held[broker] = held.get(broker, _Held()).and_of(state)
             offset = state.fetch_offset
             if broker in self._fetches or offset is None or not self._has_room(state, offset):
                 continue
             if self._check.is_sound(partition, state):
                 wanted.setdefault(broker, {})[partition] = offset
         share = self._options.prefetch_bytes // max(len(held), 1)
-        if any(held[broker] >= share for broker in wanted) and self._forget_paused():
+        if any(held[broker].nbytes >= share for broker in wanted) and self._forget_paused():
             self.start()
             return
         for broker, offsets in wanted.items():
-            room = min(share - held[broker], self._room())
-            if room > 0:
-                self._ask(broker, _Ask(offsets, min(room, self._options.fetch_max_bytes)))
+            window = self._window(broker).nbytes
+            room = min(share - held[broker].nbytes, self._room(), window)
+            if room > 0 and held[broker].ready < _ANSWERS_AHEAD * window:
+                self._ask(broker, _Ask(offsets, room))
+
+    def _window(self, broker: int) -> Window:
+        return self._windows.setdefault(broker, Window(self._options.fetch_max_bytes))
 
     def _ask(self, broker: int, ask: _Ask) -> None:
         self._asked[broker] = ask
@@ -126,6 +146,7 @@ class Fetcher:
         return leader
 
     async def _fetch(self, broker: int, ask: _Ask) -> None:
+        began = time.monotonic()
         try:
             response: FetchResponse = await self._cluster.ask(
                 broker,
@@ -135,6 +156,9 @@ class Fetcher:
                 timeout=self._cluster.request_timeout + self._options.fetch_max_wait,
             )
             check(response.error_code, of="fetch")
+            seconds = time.monotonic() - began
+            self._window(broker).answered(_size(response), seconds, is_awaited=self.is_awaited)
+            self.is_awaited = False
             has_failed = self.answers.arrived(broker, ask.offsets, response)
         except QbusError as error:
             has_failed = True
@@ -178,3 +202,9 @@ class Fetcher:
         if topic not in known:
             return -1
         return self._cluster.metadata.topics[topic].partitions[index].leader_epoch
+
+
+def _size(response: FetchResponse) -> int:
+    return sum(
+        len(data.records or b"") for topic in response.responses for data in topic.partitions
+    )

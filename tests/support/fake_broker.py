@@ -240,6 +240,7 @@ class FakeBroker:
 
     def _fetched(self, request: FetchRequest) -> FetchResponse:
         response = FetchResponse()
+        room = request.max_bytes
         for topic in request.topics:
             name = topic.topic or self._named(topic.topic_id)
             answers = []
@@ -254,7 +255,10 @@ class FakeBroker:
                 if code:
                     answer.error_code = code
                 elif log.start <= asked.fetch_offset <= log.end:
-                    answer.records = log.read(asked.fetch_offset)
+                    if room > 0:
+                        most = min(room, asked.partition_max_bytes)
+                        answer.records = log.read(asked.fetch_offset, most)
+                        room -= len(answer.records)
                 else:
                     answer.error_code = ErrorCode.OFFSET_OUT_OF_RANGE
                 answers.append(answer)

@@ -40,10 +40,13 @@ class PartitionLog:
     def values(self) -> list[bytes | None]:
         return [record.value for batch in self.batches for record in iter_records(batch)]
 
-    def read(self, offset: int) -> bytes:
+    def read(self, offset: int, max_bytes: int) -> bytes:
+        """Whole batches, no more than that, but one at least, as brokers do (KIP-74)."""
         found = b""
         for batch in self.batches:
             if read_header(batch).last_offset >= offset:
+                if found and len(found) + len(batch) > max_bytes:
+                    break
                 found += batch
         return found
 

@@ -1,9 +1,15 @@
 """Fetching from several brokers at once, within one bound of memory."""
 
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
 import pytest
 
-from qbus.clients import Consumer
+from qbus.clients import Consumer, TopicPartition
 from qbus.records import build_batch
+from tests.support.eventually import eventually
 from tests.support.fake_cluster import FakeCluster
 
 
@@ -37,3 +43,68 @@ async def test_a_broker_with_records_does_not_wait_for_those_without(prefetch: i
             cluster.nodes[leader].wake()
             polled = await consumer.poll(10.0)
             assert [(one.partition, len(one)) for one in polled] == [(leader - 1, 1)]
+
+
+BATCH = 20_000
+WINDOW = 50_000
+
+
+@asynccontextmanager
+async def filled(partitions: int, batches: int) -> AsyncIterator[Consumer]:
+    """A consumer of a broker whose partitions are full of records, a batch for each."""
+    async with (
+        FakeCluster(1, {"t": partitions}) as cluster,
+        Consumer(
+            cluster.bootstrap,
+            fetch_max_bytes=WINDOW,
+            partition_max_bytes=WINDOW,
+            max_poll_records=1,
+            fetch_max_wait_ms=5,
+        ) as consumer,
+    ):
+        for partition in range(partitions):
+            for _ in range(batches):
+                cluster.logs["t", partition].append(batch(bytes(BATCH)))
+        consumer.assign([("t", partition, 0) for partition in range(partitions)])
+        yield consumer
+
+
+def held(consumer: Consumer) -> dict[int, int]:
+    states = consumer._assignment.states
+    return {partition.partition: state.held_bytes for partition, state in states.items()}
+
+
+async def at_rest(consumer: Consumer) -> None:
+    """Nothing is being fetched."""
+    await eventually(lambda: not consumer._fetcher._fetches)
+
+
+async def test_no_more_than_two_answers_wait_for_the_reader() -> None:
+    async with filled(partitions=4, batches=20) as consumer:
+        await consumer.poll(10.0)
+        await at_rest(consumer)
+        assert 2 * WINDOW <= sum(held(consumer).values()) + BATCH < 4 * WINDOW
+
+
+async def test_what_is_paused_does_not_keep_others_waiting() -> None:
+    async with filled(partitions=3, batches=6) as consumer:
+        await consumer.poll(10.0)
+        await at_rest(consumer)
+        full = [TopicPartition("t", index) for index, nbytes in held(consumer).items() if nbytes]
+        (other,) = {TopicPartition("t", index) for index in range(3)} - {*full[:2]}
+        consumer.pause(full[:2])
+        seen = 0
+        while seen < 6:
+            seen += sum(len(one) for one in await consumer.poll(10.0))
+        assert consumer.position(*other) == 6
+
+
+async def test_everything_comes_whatever_the_reader_s_pace() -> None:
+    async with filled(partitions=5, batches=7) as consumer:
+        seen: Counter[int] = Counter()
+        async with asyncio.timeout(30):
+            async for record in consumer:
+                seen[record.partition] += 1
+                if seen.total() == 35:
+                    break
+        assert set(seen.values()) == {7}

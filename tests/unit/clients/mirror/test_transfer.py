@@ -305,8 +305,6 @@ async def test_a_target_that_stands_still_bounds_what_is_fetched() -> None:
             return honest(request)  # type: ignore[no-any-return]
 
         node.handlers[ApiKey.PRODUCE] = closed
-        for log in range(PARTITIONS):
-            e.source.logs["t", log].read = limited(e.source.logs["t", log].read)  # type: ignore[method-assign]
         fill(e.source, batches=100)
         e.start()
         await eventually(lambda: e.writer.held_bytes > 0)
@@ -318,20 +316,6 @@ async def test_a_target_that_stands_still_bounds_what_is_fetched() -> None:
         await eventually(e.is_done, timeout=30.0)
         e.assert_equal()
         assert e.most_held <= transfer.memory_bytes
-
-
-def limited(read: Any) -> Any:
-    """As an honest broker: not everything that there is at once."""
-
-    def some(offset: int) -> bytes:
-        found, data = read(offset), b""
-        for _, batch in iter_batches(found):
-            data += batch
-            if len(data) > 32 * 1024:
-                break
-        return data
-
-    return some
 
 
 async def test_a_topic_that_is_gone_is_an_error_of_its_copies() -> None:
