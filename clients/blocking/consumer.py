@@ -152,15 +152,10 @@ class Consumer:
     def __iter__(self) -> Iterator[ConsumerRecord]:
         """Record after record, for ever; the position is behind the one that was given last."""
         client = self._client
-        iteration = client._iteration()
-        try:
-            while True:
-                loans = self._thread.run(client._poll(_LOOK_AROUND, iteration.lend))
-                for records in records_of(loans, client._iterated_records):
-                    yield from records
-        finally:
-            if not self._thread.is_closed:
-                self._thread.call(iteration.end)
+        while True:
+            loans = self._thread.run(client._poll(_LOOK_AROUND, client._iteration.lend))
+            for records in records_of(loans, client._iterated_records):
+                yield from records
 
     def close(self, *, commit: bool = True) -> None:
         """Commit if that is automatic (unless told not to), leave the group, close.

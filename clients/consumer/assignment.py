@@ -69,12 +69,25 @@ class PartitionState:
         return sum(fetched.nbytes for fetched in self.fetched)
 
     def drop(self) -> None:
-        """What was fetched, or taken and not handed on, is not wanted."""
+        """What was fetched, or lent and not given, is not wanted."""
+        self.position, self.epoch = self.read_to, self.read_epoch
         self.fetched.clear()
         self.cuts += 1
         if self.loan is not None:
             self.loan.cut()
             self.loan = None
+
+    def take_back(self) -> None:
+        """No more is given of what was lent: the position is behind what was."""
+        loan = self.loan
+        if loan is None:
+            return
+        if not loan.is_used_up:
+            self.drop()
+            return
+        loan.cut()
+        self.loan = None
+        self.has_read(loan.fetched)
 
     @property
     def ready(self) -> Fetched | None:
@@ -103,6 +116,13 @@ class PartitionState:
     def read_to(self) -> int | None:
         """The offset after the last record that the user has."""
         return self.position if self.loan is None else self.loan.read_to
+
+    @property
+    def read_epoch(self) -> int:
+        """The epoch of the leader that wrote it; -1: not known."""
+        if self.loan is None or self.loan.read_to == self.position:
+            return self.epoch
+        return self.loan.fetched.epoch
 
 
 class Assignment:
@@ -193,7 +213,7 @@ class Assignment:
     def to_commit(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """The positions that are not committed yet."""
         return {
-            partition: OffsetAndMetadata(read_to, leader_epoch=state.epoch)
+            partition: OffsetAndMetadata(read_to, leader_epoch=state.read_epoch)
             for partition, state in self.states.items()
             if (read_to := state.read_to) is not None and read_to != state.committed
         }

@@ -152,6 +152,7 @@ class Consumer(Positions):
         self._assignment = Assignment()
         self._fetcher = Fetcher(self._cluster, self._assignment, self._options, self._changed)
         self._taking = Taking(self._assignment, self._fetcher.answers)
+        self._iteration = Iteration(self._assignment, self._fetcher.answers)
         self._upkeep = Upkeep(
             self._cluster, self._assignment, self._options, self._group or None, self._changed
         )
@@ -228,6 +229,7 @@ class Consumer(Positions):
     async def _poll(self, timeout: float, take: Callable[[], Awaitable[list[T]]]) -> list[T]:
         deadline = time.monotonic() + timeout
         await asyncio.sleep(0)
+        self._iteration.take_back()
         while True:
             self._changed.clear()
             await self._upkeep.run()
@@ -244,18 +246,11 @@ class Consumer(Positions):
 
     async def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
         """Record after record, for ever; the position is behind the one that was given last."""
-        iteration = self._iteration()
-        try:
-            while True:
-                loans = await self._poll(_LOOK_AROUND, iteration.lend)
-                for records in records_of(loans, self._iterated_records):
-                    for record in records:
-                        yield record
-        finally:
-            iteration.end()
-
-    def _iteration(self) -> Iteration:
-        return Iteration(self._assignment, self._fetcher.answers)
+        while True:
+            loans = await self._poll(_LOOK_AROUND, self._iteration.lend)
+            for records in records_of(loans, self._iterated_records):
+                for record in records:
+                    yield record
 
     # Offsets of the group.
 

@@ -29,11 +29,7 @@ class Iteration:
         self._lent: list[_Lent] = []
 
     async def lend(self) -> list[Loan]:
-        """What was fetched, in place of what was lent before and is used up.
-
-        Raises as a poll.
-        """
-        self._give_back()
+        """What was fetched; what was lent before has been taken back. Raises as a poll."""
         much = 0
         for partition, state in self._assignment.states.items():
             if much >= _ENOUGH:
@@ -46,27 +42,15 @@ class Iteration:
         self._answers.raise_unless(loans)
         return loans
 
-    def end(self) -> None:
-        """The loop is left: what was not given is read again by whoever comes next."""
-        unread = [
-            (lent, lent.loan.read_to)
-            for lent in self._lent
-            if lent.state.loan is lent.loan and not lent.loan.is_used_up
-        ]
-        self._give_back()
-        for (partition, state, _), read_to in unread:
-            epoch = state.epoch
-            self._assignment.seek(partition, read_to)
-            state.epoch = epoch
-
-    def _give_back(self) -> None:
+    def take_back(self) -> None:
+        """Whoever comes next goes on behind what was given, the loop itself or another."""
         for partition, state, loan in self._lent:
             if state.loan is not loan:  # what it was good for became void
                 continue
-            state.loan = None
-            if loan.fetched.position != state.position:
+            before = state.position
+            state.take_back()
+            if state.position != before:
                 self._assignment.move_to_end(partition)  # the others have their turn first
-            state.has_read(loan.fetched)
             if loan.error is not None:
                 self._answers.damaged(partition, state, loan.error)
         self._lent.clear()

@@ -13,15 +13,16 @@ class Loan:
     """Its borrower decodes, in a thread of its own perhaps, and uses what is still in its cache.
 
     Its lender is told by ``read_to`` how far it is, may cut it short at any time, and acts on
-    ``error``, what could not be decoded, when it is given back.
+    ``error``, what could not be decoded, when it takes it back.
     """
 
     def __init__(self, fetched: Fetched) -> None:
         self.fetched = fetched
         self.error: CorruptBatch | None = None
         self._begin = fetched.position
-        self._records: list[ConsumerRecord] = []
-        self._rest = iter(self._records)
+        # One attribute, which changes at once: the records that were taken, and their rest.
+        self._given: tuple[list[ConsumerRecord], Iterator[ConsumerRecord]] = [], iter(())
+        self._is_taking = False
         self._is_cut = False
 
     def take(self, limit: int) -> list[ConsumerRecord]:
@@ -31,41 +32,46 @@ class Loan:
         """
         if self._is_cut or self.error is not None:
             return []
+        self._is_taking = True
+        records: list[ConsumerRecord] = []
         try:
-            return self.fetched.take_some(limit)
+            records = self.fetched.take_some(limit)
         except CorruptBatch as error:
             self.error = error
-            return []
+        self._is_taking = bool(records)
+        return records
 
     def give(self, records: list[ConsumerRecord]) -> Iterator[ConsumerRecord]:
         """What was taken, one by one. For the borrower, who reads it to the end."""
         # The list's own iterator: there is none that is quicker, and it knows how far it is.
-        self._rest = iter(records)
-        self._records = records  # after that, for else all of them would seem to be given
+        rest = iter(records)
+        self._given = records, rest
+        self._is_taking = False
         if self._is_cut:
             self.cut()
-        return self._rest
+        return rest
 
     def finish(self) -> None:
         """All of it was given. For the borrower, in whose thread it is forgotten."""
-        self._begin = self.read_to
-        self._records = []
+        self._begin = self.fetched.position
+        self._given = [], iter(())
 
     @property
     def read_to(self) -> int:
-        """The offset after the last record that was given."""
-        given = len(self._records) - length_hint(self._rest)
-        return self._records[given - 1].offset + 1 if given > 0 else self._begin
+        """The offset after the last record that was given. For the lender."""
+        records, rest = self._given
+        given = len(records) - length_hint(rest)
+        return records[given - 1].offset + 1 if given > 0 else self._begin
 
     @property
     def is_used_up(self) -> bool:
-        """Whether all that was decoded was given."""
-        return not length_hint(self._rest)
+        """Whether all that was taken was given; not if the borrower was interrupted meanwhile."""
+        return not self._is_taking and not length_hint(self._given[1])
 
     def cut(self) -> None:
         """Give no more."""
         self._is_cut = True
-        self._records.clear()
+        self._given[0].clear()
 
 
 def records_of(loans: Iterable[Loan], limit: int) -> Iterator[Iterator[ConsumerRecord]]:

@@ -139,6 +139,37 @@ async def test_iterating_looks_after_the_group_as_often_as_polls_would(
         assert sorted(set(given)) == [0, 7, 14]
 
 
+async def test_whoever_reads_next_goes_on_behind_the_record_that_a_loop_gave_last() -> None:
+    async with FakeBroker() as broker, consumer_of(broker, max_poll_records=7) as consumer:
+        store(broker, numbers(30))
+        consumer.assign([("t", 0, 0)])
+        seen: list[bytes | None] = []
+        while len(seen) < 30:
+            async for record in consumer:
+                seen.append(record.value)
+                if len(seen) % 5 == 3:
+                    break
+            seen += [record.value for record in flat(await consumer.poll(5.0, 2))]
+        assert seen == numbers(30)
+
+
+async def test_a_loop_goes_on_behind_what_was_read_inside_of_it() -> None:
+    async with FakeBroker() as broker, consumer_of(broker, max_poll_records=7) as consumer:
+        store(broker, numbers(30))
+        consumer.assign([("t", 0, 0)])
+        seen: list[bytes | None] = []
+        async for record in consumer:
+            seen.append(record.value)
+            if len(seen) == 3:
+                seen += [inner.value for inner in flat(await consumer.poll(5.0, 4))]
+            if len(seen) == 10:
+                inner_loop = aiter(consumer)
+                seen += [(await anext(inner_loop)).value for _ in range(5)]
+            if len(seen) >= 30:
+                break
+        assert seen == numbers(30)
+
+
 async def test_a_poll_keeps_to_its_time_out() -> None:
     async with FakeBroker() as broker, consumer_of(broker) as consumer:
         broker.handlers[ApiKey.METADATA] = lambda _: asyncio.sleep(60)

@@ -1,16 +1,18 @@
 """Between what is fetched and loops over single records: the position is behind the last given."""
 
 from collections.abc import Iterator
+from operator import length_hint
 from typing import Any, cast
 
 import pytest
 
+from qbus.clients.consumer import loan as loan_module
 from qbus.clients.consumer.answers import Answers
 from qbus.clients.consumer.assignment import Assignment
 from qbus.clients.consumer.fetched import Fetched
 from qbus.clients.consumer.iteration import Iteration
 from qbus.clients.consumer.loan import records_of
-from qbus.clients.types import TopicPartition
+from qbus.clients.types import OffsetAndMetadata, TopicPartition
 from qbus.records import CorruptBatch, build_batch
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -46,6 +48,7 @@ class Loop:
 
     async def turn(self, limit: int = MANY) -> Iterator[tuple[int, int]]:
         """What is there, record by record, as partition and offset."""
+        self.iteration.take_back()
         return (
             (record.partition, record.offset)
             for records in records_of(await self.iteration.lend(), limit)
@@ -86,12 +89,12 @@ async def test_a_loop_that_is_left_gives_back_what_it_had_not_given(loop: Loop) 
     loop.fetch(B, batch(0, 5))
     turn = await loop.turn()
     assert next(turn) == (0, 0)
-    loop.iteration.end()
+    loop.iteration.take_back()
     assert loop.positions == (1, 0)
     assert (loop.assignment.states[A].position, loop.assignment.states[A].epoch) == (1, EPOCH)
     assert not loop.assignment.states[A].fetched
     assert loop.assignment.states[B].held_bytes  # nobody has touched it
-    loop.iteration.end()
+    loop.iteration.take_back()
     assert loop.positions == (1, 0)
 
 
@@ -99,9 +102,94 @@ async def test_a_loop_that_is_left_after_all_was_given_forgets_nothing(loop: Loo
     loop.fetch(A, batch(0, 5), batch(5, 5))
     turn = await loop.turn(5)
     assert [next(turn)[1] for _ in range(5)] == [0, 1, 2, 3, 4]
-    loop.iteration.end()
+    loop.iteration.take_back()
     assert loop.assignment.states[A].position == 5
     assert [offset for _, offset in await loop.turn()] == [5, 6, 7, 8, 9]
+
+
+async def test_what_was_given_of_a_partition_that_stops_is_to_be_committed(loop: Loop) -> None:
+    loop.fetch(A, batch(0, 5))
+    assert len(list(await loop.turn(3))) == 3
+    loop.assignment.stop([A])
+    assert loop.assignment.to_commit()[A].offset == 3
+
+
+async def test_a_cut_does_not_take_back_what_was_given(loop: Loop) -> None:
+    loop.fetch(A, batch(0, 5))
+    turn = await loop.turn()
+    assert [next(turn), next(turn)] == [(0, 0), (0, 1)]
+    state = loop.assignment.states[A]
+    state.drop()
+    assert list(turn) == []
+    assert (state.position, state.epoch) == (2, EPOCH)
+
+
+async def test_the_epoch_to_commit_is_that_of_the_record_that_was_given_last(loop: Loop) -> None:
+    loop.fetch(A, batch(0, 5))
+    loop.assignment.states[A].epoch = EPOCH - 1
+    loop.assignment.states[A].committed = -1
+    turn = await loop.turn()
+    assert loop.assignment.to_commit()[A].leader_epoch == EPOCH - 1
+    next(turn)
+    assert loop.assignment.to_commit()[A] == OffsetAndMetadata(1, leader_epoch=EPOCH)
+
+
+async def test_what_an_interrupted_reader_was_not_given_is_read_again(loop: Loop) -> None:
+    loop.fetch(A, batch(0, 5))
+    (loan,) = await loop.iteration.lend()
+    for record in loan.give(loan.take(2)):
+        assert record.offset < 2
+    loan.finish()
+    loan.take(2)
+    loop.iteration.take_back()
+    assert loop.positions == (2, 0)
+    assert not loop.assignment.states[A].fetched
+
+
+async def test_another_loop_goes_on_behind_what_the_first_gave(loop: Loop) -> None:
+    loop.fetch(A, batch(0, 2), batch(2, 2))
+    outer = await loop.turn()
+    assert next(outer) == (0, 0)
+    assert list(await loop.turn()) == []
+    assert list(outer) == []
+    loop.fetch(A, batch(0, 2), batch(2, 2))
+    inner = await loop.turn()
+    assert [next(inner), next(inner)] == [(0, 1), (0, 2)]
+    assert loop.positions == (3, 0)
+
+
+async def test_a_look_at_the_position_while_the_reader_goes_on(
+    loop: Loop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop.fetch(A, batch(0, 4), batch(4, 2))
+    (loan,) = await loop.iteration.lend()
+    assert len(list(loan.give(loan.take(MANY)))) == 4
+
+    def hint_and_go_on(rest: Iterator[Any]) -> int:
+        monkeypatch.undo()
+        given = length_hint(rest)
+        loan.finish()
+        loan.give(loan.take(MANY))
+        return given
+
+    monkeypatch.setattr(loan_module, "length_hint", hint_and_go_on)
+    assert [loan.read_to, loan.read_to] == [4, 4]
+
+
+async def test_a_cut_while_the_reader_finishes(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
+    loop.fetch(A, batch(0, 4))
+    (loan,) = await loop.iteration.lend()
+    assert len(list(loan.give(loan.take(MANY)))) == 4
+
+    def hint_and_be_cut(rest: Iterator[Any]) -> int:
+        monkeypatch.undo()
+        left = length_hint(rest)
+        loop.assignment.seek(A, 100)
+        return left
+
+    monkeypatch.setattr(loan_module, "length_hint", hint_and_be_cut)
+    loan.finish()
+    assert loan.read_to == 4
 
 
 async def test_a_seek_ends_what_is_given_of_that_partition(loop: Loop) -> None:
@@ -111,7 +199,7 @@ async def test_a_seek_ends_what_is_given_of_that_partition(loop: Loop) -> None:
     assert next(turn) == (0, 0)
     loop.assignment.seek(A, 100)
     assert list(turn) == [(1, 0), (1, 1)]
-    loop.iteration.end()
+    loop.iteration.take_back()
     assert loop.positions == (100, 2)
 
 
@@ -120,7 +208,7 @@ async def test_what_is_cut_before_it_is_decoded_is_not_given(loop: Loop) -> None
     turn = await loop.turn()
     loop.assignment.remove([A])
     assert list(turn) == []
-    loop.iteration.end()
+    loop.iteration.take_back()
     assert loop.positions == (None, 0)
 
 
@@ -129,7 +217,7 @@ async def test_a_partition_that_came_back_is_not_the_one_that_went(loop: Loop) -
     assert next(await loop.turn()) == (0, 0)
     loop.assignment.replace([A])
     loop.assignment.states[A].position = 50
-    loop.iteration.end()
+    loop.iteration.take_back()
     assert loop.assignment.states[A].position == 50
 
 
