@@ -2,7 +2,7 @@
 
 Every load is a process of its own, they take turns, and each must send or read every record. All
 producers are idempotent with ``acks="all"`` and wait 5 ms for more records; all clients may buffer
-64 MiB, where they have a limit.
+64 MiB, where they have a limit. The ceiling of all of them is what sockets alone carry.
 """
 
 import sys
@@ -33,6 +33,7 @@ _NAMES = {
     "confluent": "confluent-kafka",
     "kafka_python": "kafka-python",
     "aiokafka": "aiokafka",
+    "ceiling": "sockets alone,",
 }
 
 _topics = counter()
@@ -81,7 +82,9 @@ def run(rounds: int, scale: float) -> list[Figure]:
         Pair(Side("qbus", "send_many"), Side("confluent", "send_many")),
         Pair(Side("qbus", "send_reported"), Side("confluent", "send_reported")),
     ]
+    sending.append(Pair(Side("ceiling", "send"), Side("confluent", "send")))
     reading = _pairs(reads, "poll", ("iterate", "poll"))
+    reading.append(Pair(Side("ceiling", "receive"), Side("confluent", "poll")))
     waiting = _pairs(("latency",), "latency", ("latency",))
     figures: list[Figure] = []
     with (
