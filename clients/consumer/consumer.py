@@ -234,6 +234,7 @@ class Consumer(Positions):
             self._changed.clear()
             await self._upkeep.run()
             found = await take()
+            self._fetcher.is_awaited |= not found
             self._fetcher.start()
             remaining = deadline - time.monotonic()
             if found or remaining <= 0:
