@@ -70,11 +70,11 @@ class PartitionState:
 
     def drop(self) -> None:
         """What was fetched, or lent and not given, is not wanted."""
-        self.position, self.epoch = self.read_to, self.read_epoch
         self.fetched.clear()
         self.cuts += 1
         if self.loan is not None:
             self.loan.cut()
+            self.position, self.epoch = self.read_to, self.read_epoch
             self.loan = None
 
     def take_back(self) -> None:

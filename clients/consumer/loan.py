@@ -9,6 +9,27 @@ from ..types import ConsumerRecord
 from .fetched import Fetched
 
 
+class _Given:
+    """Records on their way to the borrower, who had everything up to ``begin`` before."""
+
+    def __init__(self, begin: int, records: list[ConsumerRecord]) -> None:
+        # The list's own iterator: there is none that is quicker, and it knows how far it is.
+        self.rest = iter(records)
+        self._begin = begin
+        self._records = records
+
+    @property
+    def end(self) -> int:
+        """The offset after the last one that the borrower has."""
+        given = len(self._records) - length_hint(self.rest)
+        return self._records[given - 1].offset + 1 if given > 0 else self._begin
+
+    def cut(self) -> None:
+        """Give no more."""
+        rest = list(self.rest)  # all at once: what the borrower does not have by now it never gets
+        del self._records[len(self._records) - len(rest) :]
+
+
 class Loan:
     """Its borrower decodes, in a thread of its own perhaps, and uses what is still in its cache.
 
@@ -19,9 +40,7 @@ class Loan:
     def __init__(self, fetched: Fetched) -> None:
         self.fetched = fetched
         self.error: CorruptBatch | None = None
-        self._begin = fetched.position
-        # One attribute, which changes at once: the records that were taken, and their rest.
-        self._given: tuple[list[ConsumerRecord], Iterator[ConsumerRecord]] = [], iter(())
+        self._given = _Given(fetched.position, [])
         self._is_taking = False
         self._is_cut = False
 
@@ -43,35 +62,31 @@ class Loan:
 
     def give(self, records: list[ConsumerRecord]) -> Iterator[ConsumerRecord]:
         """What was taken, one by one. For the borrower, who reads it to the end."""
-        # The list's own iterator: there is none that is quicker, and it knows how far it is.
-        rest = iter(records)
-        self._given = records, rest
+        self._given = given = _Given(self.read_to, records)
         self._is_taking = False
         if self._is_cut:
             self.cut()
-        return rest
+        return given.rest
 
     def finish(self) -> None:
         """All of it was given. For the borrower, in whose thread it is forgotten."""
-        self._begin = self.fetched.position
-        self._given = [], iter(())
+        if not self._is_cut:  # or it ended before all was given
+            self._given = _Given(self.read_to, [])
 
     @property
     def read_to(self) -> int:
-        """The offset after the last record that was given. For the lender."""
-        records, rest = self._given
-        given = len(records) - length_hint(rest)
-        return records[given - 1].offset + 1 if given > 0 else self._begin
+        """The offset after the last record that was given."""
+        return self._given.end
 
     @property
     def is_used_up(self) -> bool:
         """Whether all that was taken was given; not if the borrower was interrupted meanwhile."""
-        return not self._is_taking and not length_hint(self._given[1])
+        return not self._is_taking and not length_hint(self._given.rest)
 
     def cut(self) -> None:
         """Give no more."""
         self._is_cut = True
-        self._given[0].clear()
+        self._given.cut()
 
 
 def records_of(loans: Iterable[Loan], limit: int) -> Iterator[Iterator[ConsumerRecord]]:

@@ -1,6 +1,7 @@
 """Between what is fetched and loops over single records: the position is behind the last given."""
 
 from collections.abc import Iterator
+from itertools import islice
 from operator import length_hint
 from typing import Any, cast
 
@@ -174,6 +175,24 @@ async def test_a_look_at_the_position_while_the_reader_goes_on(
 
     monkeypatch.setattr(loan_module, "length_hint", hint_and_go_on)
     assert [loan.read_to, loan.read_to] == [4, 4]
+
+
+async def test_a_cut_while_the_reader_goes_on(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
+    loop.fetch(A, batch(0, 4))
+    turn = await loop.turn()
+    given = [next(turn)]
+
+    def hint_and_go_on(rest: Iterator[Any]) -> int:
+        monkeypatch.undo()
+        left = length_hint(rest)
+        given.extend(islice(turn, 1))
+        return left
+
+    monkeypatch.setattr(loan_module, "length_hint", hint_and_go_on)
+    state = loop.assignment.states[A]
+    state.drop()
+    given.extend(turn)
+    assert state.position == len(given)
 
 
 async def test_a_cut_while_the_reader_finishes(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
