@@ -165,7 +165,7 @@ class _Call(Generic[T]):
         try:
             returned = await self._coroutine
             self._outcome = lambda: returned
-        except Exception as error:  # noqa: BLE001 - raised where it is waited for
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - raised where it is waited for
             self._outcome = partial(_raise, error)
         finally:
             self.finish()
@@ -173,7 +173,7 @@ class _Call(Generic[T]):
     def _done(self, task: asyncio.Task[None]) -> None:
         self._coroutine.close()  # if it was cancelled before it began
         if not task.cancelled():
-            task.exception()  # such as SystemExit, which ended the loop
+            task.exception()  # such as KeyboardInterrupt, which ended the loop
         self.finish()
 
 

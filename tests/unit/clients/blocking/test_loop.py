@@ -47,6 +47,15 @@ def test_what_it_raises_is_raised(thread: LoopThread) -> None:
         thread.run(give_up(), timeout=60)
 
 
+def test_an_exit_is_that_of_the_thread_that_waits(thread: LoopThread) -> None:
+    async def leave() -> None:
+        raise SystemExit(3)
+
+    with pytest.raises(SystemExit, match="3"):
+        thread.run(leave())
+    assert thread.run(answer("goes on")) == "goes on"
+
+
 def test_many_threads_at_once(thread: LoopThread) -> None:
     answers: list[object] = []
     asking = [
