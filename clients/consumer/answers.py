@@ -115,7 +115,7 @@ class Answers:
             self.failure = error
 
     def _out_of_range(self, partition: TopicPartition, state: PartitionState) -> None:
-        if state.fetched:
+        if state.fetched or state.loan is not None:
             return  # what was fetched is read first
         reset_to = RESETS.get(self._options.offset_reset)
         if reset_to is None:

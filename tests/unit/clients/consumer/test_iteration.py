@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from itertools import islice
 from operator import length_hint
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -14,7 +15,9 @@ from qbus.clients.consumer.fetched import Fetched
 from qbus.clients.consumer.iteration import Iteration
 from qbus.clients.consumer.loan import records_of
 from qbus.clients.types import OffsetAndMetadata, TopicPartition
+from qbus.errors import ErrorCode
 from qbus.records import CorruptBatch, build_batch
+from qbus.wire.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 MANY = 1000
@@ -34,7 +37,8 @@ class Loop:
     def __init__(self) -> None:
         self.assignment = Assignment()
         self.assignment.replace([A, B])
-        self.answers = Answers(cast("Any", None), self.assignment, cast("Any", None))
+        options = cast("Any", SimpleNamespace(offset_reset="earliest"))
+        self.answers = Answers(cast("Any", None), self.assignment, options)
         self.iteration = Iteration(self.assignment, self.answers)
         for state in self.assignment.states.values():
             state.position = 0
@@ -250,6 +254,21 @@ async def test_what_was_forgotten_meanwhile_is_not_given_again(loop: Loop) -> No
     assert list(await loop.turn()) == []
     assert (state.position, state.epoch, list(state.fetched)) == (2, EPOCH, [])
     assert state.leader_epoch == EPOCH, "what was read has to be compared with today's leader"
+
+
+async def test_an_offset_out_of_range_waits_until_it_is_known_how_far_the_reader_came(
+    loop: Loop,
+) -> None:
+    loop.fetch(A, batch(0, 2))
+    turn = await loop.turn()
+    assert next(turn) == (0, 0)
+    loop.assignment.states[A].fetched.clear()
+    refusal = PartitionData(partition_index=0, error_code=ErrorCode.OFFSET_OUT_OF_RANGE)
+    answer = FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=[refusal])])
+    loop.answers.arrived(1, {A: 0}, answer)
+    assert list(turn) == [(0, 1)]
+    assert list(await loop.turn()) == []
+    assert loop.positions == (2, 0)
 
 
 async def test_a_paused_partition_is_not_lent(loop: Loop) -> None:
