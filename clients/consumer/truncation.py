@@ -56,12 +56,14 @@ class LogCheck:
         return False
 
     async def _ask(self, partition: TopicPartition, state: PartitionState, epoch: int) -> None:
+        position = state.position
         try:
             leader = self._cluster.metadata.leader(*partition)
             response: OffsetForLeaderEpochResponse = await self._cluster.ask(
                 leader, ApiKey.OFFSET_FOR_LEADER_EPOCH, _request([partition], state.epoch, epoch)
             )
-            self._told(partition, state, epoch, response)
+            if state.position == position:  # or its epoch is another by now: ask again
+                self._told(partition, state, epoch, response)
         except ApiError as error:
             if not error.retriable and error.code is not ErrorCode.UNSUPPORTED_VERSION:
                 self._answers.failure = error
