@@ -44,7 +44,9 @@ class Positions:
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
         """Give no records of these, which stay assigned, until :meth:`resume`."""
         for partition in partitions:
-            self._assignment.assigned(partition).is_paused = True
+            state = self._assignment.assigned(partition)
+            state.is_paused = True
+            state.take_back()
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
         """Give records of these again."""

@@ -153,6 +153,25 @@ async def test_whoever_reads_next_goes_on_behind_the_record_that_a_loop_gave_las
         assert seen == numbers(30)
 
 
+async def test_a_loop_gives_nothing_of_a_partition_that_is_paused_inside_of_it() -> None:
+    async with FakeBroker({"t": 2}) as broker, consumer_of(broker) as consumer:
+        store(broker, numbers(20), 0)
+        store(broker, numbers(20), 1)
+        consumer.assign([("t", 0, 0), ("t", 1, 0)])
+        seen: list[tuple[int, bytes | None]] = []
+        async for record in consumer:
+            seen.append((record.partition, record.value))
+            if len(seen) == 3:
+                consumer.pause([TopicPartition("t", record.partition)])
+            if len(seen) == 23:
+                consumer.resume(consumer.paused)
+            if len(seen) == 40:
+                break
+        one, other = seen[0][0], seen[3][0]
+        assert seen[:3] + seen[23:] == [(one, value) for value in numbers(20)]
+        assert seen[3:23] == [(other, value) for value in numbers(20)]
+
+
 async def test_a_loop_goes_on_behind_what_was_read_inside_of_it() -> None:
     async with FakeBroker() as broker, consumer_of(broker, max_poll_records=7) as consumer:
         store(broker, numbers(30))
