@@ -119,7 +119,7 @@ class PartitionState:
 
     @property
     def read_epoch(self) -> int:
-        """The epoch of the leader that wrote it; -1: not known."""
+        """The epoch of the leader that wrote that record; -1: not known."""
         if self.loan is None or self.loan.read_to == self.position:
             return self.epoch
         return self.loan.fetched.epoch
