@@ -115,6 +115,9 @@ class Fetched:
         except CorruptBatch as error:
             self._fail(error, has_taken)
             return False
+        except BaseException:  # such as MemoryError: the rest is decoded when it is asked for again
+            self._begin_batch(*self._batch)
+            raise
         if chunk is None:
             self._end_batch(self._batch[0])
         else:

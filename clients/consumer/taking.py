@@ -33,23 +33,38 @@ class Taking:
         Raises :class:`~qbus.errors.ApiError`.
         """
         taken: list[PartitionRecords] = []
-        for partition, state in list(self._assignment.states.items()):
-            records: list[ConsumerRecord] = []
-            while len(records) < limit and (fetched := state.ready) is not None:
-                try:
-                    found = fetched.take(limit - len(records))
-                    records = records + found if records else found
-                except CorruptBatch as error:
-                    state.has_read(fetched)
-                    self._answers.damaged(partition, state, error)
-                    break
-                state.has_read(fetched)
-            if records:
-                taken.append(PartitionRecords(*partition, records))
-                limit -= len(records)
-                self._assignment.move_to_end(partition)
+        begun: list[tuple[PartitionState, int | None, int]] = []
+        try:
+            for partition, state in list(self._assignment.states.items()):
+                begun.append((state, state.position, state.epoch))
+                if records := self._records_of(partition, state, limit):
+                    taken.append(PartitionRecords(*partition, records))
+                    limit -= len(records)
+                    self._assignment.move_to_end(partition)
+        except (
+            BaseException
+        ):  # such as MemoryError: nobody gets what was taken, it is fetched again
+            for state, position, epoch in begun:
+                state.fetched.clear()
+                state.position, state.epoch = position, epoch
+            raise
         self._answers.raise_unless(taken)
         return taken
+
+    def _records_of(
+        self, partition: TopicPartition, state: PartitionState, limit: int
+    ) -> list[ConsumerRecord]:
+        records: list[ConsumerRecord] = []
+        while len(records) < limit and (fetched := state.ready) is not None:
+            try:
+                found = fetched.take(limit - len(records))
+            except CorruptBatch as error:
+                state.has_read(fetched)
+                self._answers.damaged(partition, state, error)
+                break
+            state.has_read(fetched)
+            records = records + found if records else found
+        return records
 
     async def arrow(self, limit: int) -> list[Any]:
         """Whole batches of about ``limit`` records, one Arrow batch for each partition.

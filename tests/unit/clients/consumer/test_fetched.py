@@ -1,5 +1,6 @@
 """What a fetch brought is handed out in order, once, and only if it is sound."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -123,6 +124,27 @@ def test_a_batch_of_countless_records_is_decoded_bit_by_bit(
     assert offsets(found, 5) == [1, 2, 3, 4, 5]
     assert offsets(found, 100) == [6, 7, 8, 9, 10, 11]
     assert found.position == 12
+
+
+def test_what_memory_did_not_suffice_for_is_decoded_when_it_is_asked_for_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    decode_some, tries = module.decode_some, [0]
+
+    def short_of_memory(*args: Any) -> Iterator[Any]:
+        tries[0] += 1
+        for number, chunk in enumerate(decode_some(*args)):
+            if tries[0] == 1 and number == 1:
+                raise MemoryError
+            yield chunk
+
+    monkeypatch.setattr(module, "_AT_ONCE", 40)
+    monkeypatch.setattr(module, "decode_some", short_of_memory)
+    found = fetched(0, batch(0, 10), batch(10, 2))
+    first = [record.offset for record in found.take_some(100)]
+    with pytest.raises(MemoryError):
+        found.take_some(100)
+    assert first + offsets(found) == list(range(12))
 
 
 def test_a_batch_that_ends_before_it_begins_is_damage() -> None:
