@@ -3,18 +3,19 @@
 import asyncio
 import inspect
 import re
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from .. import consumer as asyncio_consumer
-from ..consumer.loan import records_of
+from ..consumer.loan import batches_of, is_over, records_of
 from ..consumer.options import IsolationLevel, OffsetReset
 from ..group.assignors import DEFAULT_ASSIGNORS, Assignor
 from ..group.callbacks import Callback
 from ..idcs import Everywhere
-from ..types import ConsumerRecord, OffsetAndMetadata, TopicPartition
+from ..types import ConsumerRecord, OffsetAndMetadata, PartitionRecords, TopicPartition
 from .face import Face, blocking
 from .loop import LoopThread
 
@@ -22,8 +23,6 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _Consumer = asyncio_consumer.Consumer
-
-_LOOK_AROUND = 1.0
 
 
 def _calling(method: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[Any, P], T]:
@@ -153,9 +152,21 @@ class Consumer:
         """Record after record, for ever; the position is behind the one that was given last."""
         client = self._client
         while True:
-            loans = self._thread.run(client._poll(_LOOK_AROUND, client._iteration.lend))
+            loans = self._thread.run(client._borrow())
             for records in records_of(loans, client._iterated_records):
                 yield from records
+
+    def poll(self, timeout: float = 1.0, max_records: int | None = None) -> list[PartitionRecords]:
+        client = self._client
+        limit = max_records or client._options.max_poll_records
+        deadline = time.monotonic() + timeout
+        while True:  # decoded here, while the loop's thread receives what comes next
+            loans = self._thread.run(client._borrow(deadline - time.monotonic()))
+            batches = batches_of(loans, limit)
+            if batches or is_over(loans, deadline):
+                return batches
+
+    poll.__doc__ = _Consumer.poll.__doc__
 
     def close(self, *, commit: bool = True) -> None:
         """Commit if that is automatic (unless told not to), leave the group, close.
@@ -208,7 +219,6 @@ class Consumer:
 
     assign = _calling(_Consumer.assign)
     unsubscribe = blocking(_Consumer.unsubscribe)
-    poll = blocking(_Consumer.poll)
     poll_arrow = blocking(_Consumer.poll_arrow)
     position = _calling(_Consumer.position)
     seek = _calling(_Consumer.seek)

@@ -23,8 +23,8 @@ from ..types import (
 )
 from .assignment import Assignment
 from .fetcher import Fetcher
-from .iteration import Iteration
-from .loan import records_of
+from .lending import Lending
+from .loan import Loan, batches_of, is_over, records_of
 from .options import ConsumerOptions, IsolationLevel, OffsetReset, check_options
 from .positions import Positions
 from .taking import Taking
@@ -152,7 +152,7 @@ class Consumer(Positions):
         self._assignment = Assignment()
         self._fetcher = Fetcher(self._cluster, self._assignment, self._options, self._changed)
         self._taking = Taking(self._assignment, self._fetcher.answers)
-        self._iteration = Iteration(self._assignment, self._fetcher.answers)
+        self._lending = Lending(self._assignment, self._fetcher.answers)
         self._upkeep = Upkeep(
             self._cluster, self._assignment, self._options, self._group or None, self._changed
         )
@@ -209,11 +209,12 @@ class Consumer(Positions):
         without an ``offset_reset``.
         """
         limit = max_records or self._options.max_poll_records
-
-        async def take() -> list[PartitionRecords]:
-            return self._taking.records(limit)
-
-        return await self._poll(timeout, take)
+        deadline = time.monotonic() + timeout
+        while True:
+            loans = await self._borrow(deadline - time.monotonic())
+            batches = batches_of(loans, limit)
+            if batches or is_over(loans, deadline):
+                return batches
 
     async def poll_arrow(self, timeout: float = 1.0, max_records: int | None = None) -> list[Any]:
         """As :meth:`poll`, one ``pyarrow.RecordBatch`` for each partition that has records.
@@ -229,7 +230,7 @@ class Consumer(Positions):
     async def _poll(self, timeout: float, take: Callable[[], Awaitable[list[T]]]) -> list[T]:
         deadline = time.monotonic() + timeout
         await asyncio.sleep(0)
-        self._iteration.take_back()
+        self._lending.take_back()
         while True:
             self._changed.clear()
             await self._upkeep.run()
@@ -248,10 +249,12 @@ class Consumer(Positions):
     async def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
         """Record after record, for ever; the position is behind the one that was given last."""
         while True:
-            loans = await self._poll(_LOOK_AROUND, self._iteration.lend)
-            for records in records_of(loans, self._iterated_records):
+            for records in records_of(await self._borrow(), self._iterated_records):
                 for record in records:
                     yield record
+
+    async def _borrow(self, timeout: float = _LOOK_AROUND) -> list[Loan]:
+        return await self._poll(timeout, self._lending.lend)
 
     # Offsets of the group.
 

@@ -51,22 +51,12 @@ class Fetched:
         self._error: CorruptBatch | None = None
 
     def take(self, limit: int) -> list[ConsumerRecord]:
-        """Up to ``limit`` records; none when there are no more.
+        """Some records, up to ``limit``; none when there are no more.
 
         Raises :class:`~qbus.records.CorruptBatch` once all records before the damage are taken.
         """
-        taken = self.take_some(limit)
-        while taken and len(taken) < limit and (more := self._some(limit - len(taken), True)):
-            taken += more
-        return taken
-
-    def take_some(self, limit: int) -> list[ConsumerRecord]:
-        """As :meth:`take`, but no more records than are decoded at a time."""
-        return self._some(limit, has_taken=False)
-
-    def _some(self, limit: int, has_taken: bool) -> list[ConsumerRecord]:
         while not self._records:
-            if not self._decode_next(has_taken):
+            if not self._decode_next():
                 return []
         end = self._taken + limit
         if self._taken == 0 and end >= len(self._records):
@@ -102,10 +92,10 @@ class Fetched:
                 return
             self._end_batch(header)
 
-    def _decode_next(self, has_taken: bool) -> bool:
+    def _decode_next(self) -> bool:
         """Whether there was more to decode; that may have been no records."""
         if self._batch is None:
-            found = self._next(has_taken)
+            found = self._next(has_taken=False)
             if found is None:
                 return False
             self._begin_batch(*found)
@@ -113,7 +103,7 @@ class Fetched:
         try:
             chunk = next(self._chunks, None)
         except CorruptBatch as error:
-            self._fail(error, has_taken)
+            self._fail(error, has_taken=False)
             return False
         except BaseException:  # such as MemoryError: the rest is decoded when it is asked for again
             self._begin_batch(*self._batch)

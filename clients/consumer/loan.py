@@ -1,11 +1,12 @@
-"""What was fetched of one partition, lent to whoever iterates over its records."""
+"""What was fetched of one partition, lent to whoever reads its records."""
 
+import time
 from collections.abc import Iterable, Iterator
 from operator import length_hint
 
 from qbus.records import CorruptBatch
 
-from ..types import ConsumerRecord
+from ..types import ConsumerRecord, PartitionRecords
 from .fetched import Fetched
 
 
@@ -51,13 +52,13 @@ class Loan:
         """
         if self._is_cut or self.error is not None:
             return []
-        self._is_taking = True
+        was_taking, self._is_taking = self._is_taking, True
         records: list[ConsumerRecord] = []
         try:
-            records = self.fetched.take_some(limit)
+            records = self.fetched.take(limit)
         except CorruptBatch as error:
             self.error = error
-        self._is_taking = bool(records)
+        self._is_taking = was_taking or bool(records)
         return records
 
     def give(self, records: list[ConsumerRecord]) -> Iterator[ConsumerRecord]:
@@ -100,3 +101,26 @@ def records_of(loans: Iterable[Loan], limit: int) -> Iterator[Iterator[ConsumerR
             yield loan.give(records)
             del records  # while they are in the cache
             loan.finish()
+
+
+def is_over(loans: Iterable[Loan], deadline: float) -> bool:
+    """Whether a poll that was given nothing tries no more: what was damaged is yet to be told."""
+    return time.monotonic() >= deadline and all(loan.error is None for loan in loans)
+
+
+def batches_of(loans: Iterable[Loan], limit: int) -> list[PartitionRecords]:
+    """What the loans give, at once: up to ``limit`` records, partition by partition."""
+    taken: list[tuple[Loan, list[ConsumerRecord]]] = []
+    for loan in loans:
+        records: list[ConsumerRecord] = []
+        while limit > 0 and (some := loan.take(limit)):
+            limit -= len(some)
+            records += some
+        if records:
+            taken.append((loan, records))
+    batches: list[PartitionRecords] = []
+    for loan, records in taken:  # nobody has any, should one of them fail
+        if given := list(loan.give(records)):
+            batches.append(PartitionRecords(*loan.fetched.partition, given))
+        loan.finish()
+    return batches

@@ -1,4 +1,4 @@
-"""What polls return of what was fetched."""
+"""What is taken of what was fetched, as columns."""
 
 import asyncio
 from collections.abc import Iterable
@@ -6,7 +6,7 @@ from typing import Any
 
 from qbus.records import CorruptBatch, RecordColumns, to_arrow
 
-from ..types import ConsumerRecord, PartitionRecords, TopicPartition
+from ..types import TopicPartition
 from .answers import Answers
 from .assignment import Assignment, PartitionState
 from .fetched import Fetched
@@ -26,45 +26,6 @@ class Taking:
         self._assignment = assignment
         self._answers = answers
         self._spare = SpareColumns()
-
-    def records(self, limit: int) -> list[PartitionRecords]:
-        """Up to ``limit`` records, by partition.
-
-        Raises :class:`~qbus.errors.ApiError`.
-        """
-        taken: list[PartitionRecords] = []
-        begun: list[tuple[PartitionState, int | None, int]] = []
-        try:
-            for partition, state in list(self._assignment.states.items()):
-                begun.append((state, state.position, state.epoch))
-                if records := self._records_of(partition, state, limit):
-                    taken.append(PartitionRecords(*partition, records))
-                    limit -= len(records)
-                    self._assignment.move_to_end(partition)
-        except (
-            BaseException
-        ):  # such as MemoryError: nobody gets what was taken, it is fetched again
-            for state, position, epoch in begun:
-                state.fetched.clear()
-                state.position, state.epoch = position, epoch
-            raise
-        self._answers.raise_unless(taken)
-        return taken
-
-    def _records_of(
-        self, partition: TopicPartition, state: PartitionState, limit: int
-    ) -> list[ConsumerRecord]:
-        records: list[ConsumerRecord] = []
-        while len(records) < limit and (fetched := state.ready) is not None:
-            try:
-                found = fetched.take(limit - len(records))
-            except CorruptBatch as error:
-                state.has_read(fetched)
-                self._answers.damaged(partition, state, error)
-                break
-            state.has_read(fetched)
-            records = records + found if records else found
-        return records
 
     async def arrow(self, limit: int) -> list[Any]:
         """Whole batches of about ``limit`` records, one Arrow batch for each partition.

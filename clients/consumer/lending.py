@@ -1,4 +1,4 @@
-"""Handing records on one by one, so that the position is always behind the last one given."""
+"""Handing out what was fetched, so that the position is always behind the last record given."""
 
 from typing import NamedTuple
 
@@ -17,8 +17,8 @@ class _Lent(NamedTuple):
     loan: Loan
 
 
-class Iteration:
-    """Lends what was fetched to a loop over single records, and takes note of what that gave.
+class Lending:
+    """Lends what was fetched to polls and loops, and takes note of what those gave.
 
     Of no use to other threads, but for what it lends.
     """

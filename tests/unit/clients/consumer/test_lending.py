@@ -1,5 +1,6 @@
-"""Between what is fetched and loops over single records: the position is behind the last given."""
+"""Between what is fetched and who reads it: the position is behind the last record given."""
 
+import math
 from collections.abc import Iterator
 from itertools import islice
 from operator import length_hint
@@ -12,8 +13,8 @@ from qbus.clients.consumer import loan as loan_module
 from qbus.clients.consumer.answers import Answers
 from qbus.clients.consumer.assignment import Assignment
 from qbus.clients.consumer.fetched import Fetched
-from qbus.clients.consumer.iteration import Iteration
-from qbus.clients.consumer.loan import records_of
+from qbus.clients.consumer.lending import Lending
+from qbus.clients.consumer.loan import batches_of, is_over, records_of
 from qbus.clients.types import OffsetAndMetadata, TopicPartition
 from qbus.errors import ErrorCode
 from qbus.records import CorruptBatch, build_batch
@@ -39,7 +40,7 @@ class Loop:
         self.assignment.replace([A, B])
         options = cast("Any", SimpleNamespace(offset_reset="earliest"))
         self.answers = Answers(cast("Any", None), self.assignment, options)
-        self.iteration = Iteration(self.assignment, self.answers)
+        self.lending = Lending(self.assignment, self.answers)
         for state in self.assignment.states.values():
             state.position = 0
 
@@ -53,10 +54,10 @@ class Loop:
 
     async def turn(self, limit: int = MANY) -> Iterator[tuple[int, int]]:
         """What is there, record by record, as partition and offset."""
-        self.iteration.take_back()
+        self.lending.take_back()
         return (
             (record.partition, record.offset)
-            for records in records_of(await self.iteration.lend(), limit)
+            for records in records_of(await self.lending.lend(), limit)
             for record in records
         )
 
@@ -94,12 +95,12 @@ async def test_a_loop_that_is_left_gives_back_what_it_had_not_given(loop: Loop) 
     loop.fetch(B, batch(0, 5))
     turn = await loop.turn()
     assert next(turn) == (0, 0)
-    loop.iteration.take_back()
+    loop.lending.take_back()
     assert loop.positions == (1, 0)
     assert (loop.assignment.states[A].position, loop.assignment.states[A].epoch) == (1, EPOCH)
     assert not loop.assignment.states[A].fetched
     assert loop.assignment.states[B].held_bytes  # nobody has touched it
-    loop.iteration.take_back()
+    loop.lending.take_back()
     assert loop.positions == (1, 0)
 
 
@@ -107,7 +108,7 @@ async def test_a_loop_that_is_left_after_all_was_given_forgets_nothing(loop: Loo
     loop.fetch(A, batch(0, 5), batch(5, 5))
     turn = await loop.turn(5)
     assert [next(turn)[1] for _ in range(5)] == [0, 1, 2, 3, 4]
-    loop.iteration.take_back()
+    loop.lending.take_back()
     assert loop.assignment.states[A].position == 5
     assert [offset for _, offset in await loop.turn()] == [5, 6, 7, 8, 9]
 
@@ -141,12 +142,12 @@ async def test_the_epoch_to_commit_is_that_of_the_record_that_was_given_last(loo
 
 async def test_what_an_interrupted_reader_was_not_given_is_read_again(loop: Loop) -> None:
     loop.fetch(A, batch(0, 5))
-    (loan,) = await loop.iteration.lend()
+    (loan,) = await loop.lending.lend()
     for record in loan.give(loan.take(2)):
         assert record.offset < 2
     loan.finish()
     loan.take(2)
-    loop.iteration.take_back()
+    loop.lending.take_back()
     assert loop.positions == (2, 0)
     assert not loop.assignment.states[A].fetched
 
@@ -167,7 +168,7 @@ async def test_a_look_at_the_position_while_the_reader_goes_on(
     loop: Loop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     loop.fetch(A, batch(0, 4), batch(4, 2))
-    (loan,) = await loop.iteration.lend()
+    (loan,) = await loop.lending.lend()
     assert len(list(loan.give(loan.take(MANY)))) == 4
 
     def hint_and_go_on(rest: Iterator[Any]) -> int:
@@ -201,7 +202,7 @@ async def test_a_cut_while_the_reader_goes_on(loop: Loop, monkeypatch: pytest.Mo
 
 async def test_a_cut_while_the_reader_finishes(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
     loop.fetch(A, batch(0, 4))
-    (loan,) = await loop.iteration.lend()
+    (loan,) = await loop.lending.lend()
     assert len(list(loan.give(loan.take(MANY)))) == 4
 
     def hint_and_be_cut(rest: Iterator[Any]) -> int:
@@ -222,7 +223,7 @@ async def test_a_seek_ends_what_is_given_of_that_partition(loop: Loop) -> None:
     assert next(turn) == (0, 0)
     loop.assignment.seek(A, 100)
     assert list(turn) == [(1, 0), (1, 1)]
-    loop.iteration.take_back()
+    loop.lending.take_back()
     assert loop.positions == (100, 2)
 
 
@@ -231,7 +232,7 @@ async def test_what_is_cut_before_it_is_decoded_is_not_given(loop: Loop) -> None
     turn = await loop.turn()
     loop.assignment.remove([A])
     assert list(turn) == []
-    loop.iteration.take_back()
+    loop.lending.take_back()
     assert loop.positions == (None, 0)
 
 
@@ -240,7 +241,7 @@ async def test_a_partition_that_came_back_is_not_the_one_that_went(loop: Loop) -
     assert next(await loop.turn()) == (0, 0)
     loop.assignment.replace([A])
     loop.assignment.states[A].position = 50
-    loop.iteration.take_back()
+    loop.lending.take_back()
     assert loop.assignment.states[A].position == 50
 
 
@@ -287,3 +288,75 @@ async def test_damage_is_told_after_what_was_before_it(loop: Loop) -> None:
     with pytest.raises(CorruptBatch, match="t-0 at 2: "):
         await loop.turn()
     assert loop.positions == (2, 1)
+
+
+async def poll(loop: Loop, limit: int = MANY) -> list[tuple[int, list[int]]]:
+    """What a poll returns, by partition."""
+    loop.lending.take_back()
+    polled = batches_of(await loop.lending.lend(), limit)
+    return [(each.partition, [record.offset for record in each]) for each in polled]
+
+
+async def test_polls_take_from_the_partitions_in_turn(loop: Loop) -> None:
+    loop.fetch(A, batch(0, 3), batch(3, 2))
+    loop.fetch(B, batch(0, 5))
+    assert await poll(loop, 4) == [(0, [0, 1, 2, 3])]
+    assert loop.positions == (4, 0)
+    assert await poll(loop, 4) == [(1, [0, 1, 2, 3])]
+    assert await poll(loop) == [(0, [4]), (1, [4])]
+    assert loop.positions == (5, 5)
+    assert await poll(loop) == []
+
+
+async def test_what_a_poll_returned_stays_whatever_happens_to_the_partition(loop: Loop) -> None:
+    loop.fetch(A, batch(0, 3))
+    (polled,) = batches_of(await loop.lending.lend(), MANY)
+    loop.assignment.seek(A, 100)
+    assert [record.offset for record in polled] == [0, 1, 2]
+    assert loop.positions == (100, 0)
+
+
+async def test_a_partition_that_goes_while_a_poll_decodes_is_left_out(
+    loop: Loop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop.fetch(A, batch(0, 3))
+    loop.fetch(B, batch(0, 3))
+    last = loop.assignment.states[B].fetched[0]
+    take = last.take
+
+    def goes(limit: int) -> Any:
+        loop.assignment.seek(A, 1)
+        return take(limit)
+
+    monkeypatch.setattr(last, "take", goes)
+    assert await poll(loop) == [(1, [0, 1, 2])]
+    assert loop.positions == (1, 3)
+
+
+async def test_a_poll_that_fails_takes_nothing(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_limit: int) -> None:
+        raise MemoryError
+
+    loop.fetch(A, batch(0, 3))
+    loop.fetch(B, batch(0, 3))
+    monkeypatch.setattr(loop.assignment.states[B].fetched[0], "take", fail)
+    with pytest.raises(MemoryError):
+        await poll(loop)
+    loop.lending.take_back()
+    assert loop.positions == (0, 0)
+    loop.fetch(A, batch(0, 3))
+    loop.fetch(B, batch(0, 3))
+    assert await poll(loop) == [(0, [0, 1, 2]), (1, [0, 1, 2])]
+
+
+async def test_a_poll_tries_on_where_damage_is_yet_to_be_told(loop: Loop) -> None:
+    damaged = bytearray(batch(0, 1))
+    damaged[-1] ^= 1
+    loop.fetch(A, bytes(damaged))
+    loans = await loop.lending.lend()
+    assert batches_of(loans, MANY) == []
+    assert not is_over(loans, deadline=0.0)
+    with pytest.raises(CorruptBatch, match="t-0 at 0: "):
+        await poll(loop)
+    assert is_over(await loop.lending.lend(), deadline=0.0)
+    assert not is_over([], deadline=math.inf)
