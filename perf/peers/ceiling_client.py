@@ -13,13 +13,15 @@ from qbus.wire.messages.produce import PartitionProduceData, ProduceRequest, Top
 
 _VERSION = {ApiKey.PRODUCE: 9, ApiKey.FETCH: 11}
 _IN_FLIGHT = 5
+_OVERHEAD = 12
+"""Bytes of a record beside its value."""
 _ANSWER_BYTES = 4 * 1024 * 1024
 _WAIT_MS = 30_000
 
 
 def send(load: Load) -> None:
     """Produce requests, five in flight, with always the same records."""
-    whole = BATCH_BYTES // load.size
+    whole = BATCH_BYTES // (load.size + _OVERHEAD)
     values = list(islice(load.values(), whole))
     times, rest = divmod(load.count, len(values))
     requests = [_produce(load.topic, values)] * times
@@ -28,10 +30,10 @@ def send(load: Load) -> None:
     with _Broker(load.bootstrap) as broker, load.measured():
         for number, request in enumerate(requests):
             if number >= _IN_FLIGHT:
-                broker.receive(ApiKey.PRODUCE)
+                _check(broker.receive(ApiKey.PRODUCE))
             broker.send(ApiKey.PRODUCE, request)
         for _ in requests[-_IN_FLIGHT:]:
-            broker.receive(ApiKey.PRODUCE)
+            _check(broker.receive(ApiKey.PRODUCE))
 
 
 def receive(load: Load) -> None:
@@ -82,6 +84,11 @@ def _produce(topic: str, values: list[bytes]) -> ProduceRequest:
     data = PartitionProduceData(index=0, records=build_values_batch(values, 0))
     topics = [TopicProduceData(name=topic, partition_data=[data])]
     return ProduceRequest(acks=-1, timeout_ms=_WAIT_MS, topic_data=topics)
+
+
+def _check(response: Any) -> None:
+    if code := response.responses[0].partition_responses[0].error_code:
+        raise RuntimeError(f"the broker answered with error {code}")
 
 
 def _fetch(topic: str, offset: int) -> FetchRequest:
