@@ -73,7 +73,8 @@ def _pairs(loads: tuple[str, ...], confluent: str, alike: tuple[str, ...]) -> li
 
 def run(rounds: int, scale: float) -> list[Figure]:
     """Send and read records of 100 B and of 1 KB; then the time from end to end at a fixed rate."""
-    sends, reads = ("send", "send_many", "send_arrow"), ("iterate", "poll", "poll_arrow")
+    sends: tuple[str, ...] = ("send", "send_many", "send_arrow")
+    reads: tuple[str, ...] = ("iterate", "poll", "poll_arrow")
     if find_spec("pyarrow") is None:
         sends, reads = sends[:-1], reads[:-1]
         print("pyarrow is not installed: send_arrow and poll_arrow are left out", file=sys.stderr)
