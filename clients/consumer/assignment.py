@@ -18,9 +18,9 @@ class PartitionState:
     more records: the group is taking it away, and what was read of it is being committed. One that
     ``is_paused`` keeps what was fetched until the user goes on. ``epoch`` is that of the leader
     that wrote the record before the position, ``leader_epoch`` that of the leader whose log was
-    found to have it; -1: not known. ``loan`` is what an iteration is giving; ``cuts`` counts how
-    often that, or what was fetched, became void. ``end_offset`` and
-    ``start_offset`` are what the leader told last. Nothing is fetched from ``stop_at`` on.
+    found to have it; -1: not known. ``loan`` is what a poll or a loop was lent; ``cuts`` counts how
+    often that, or what was fetched, became void. ``end_offset`` and ``start_offset`` are what the
+    leader told last. Nothing is fetched from ``stop_at`` on.
     """
 
     __slots__ = (

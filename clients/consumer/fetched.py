@@ -59,13 +59,10 @@ class Fetched:
             if not self._decode_next():
                 return []
         end = self._taken + limit
-        if self._taken == 0 and end >= len(self._records):
-            records, self._records = self._records, []
-        else:
-            records = self._records[self._taken : end]
-            self._taken = end
-            if end >= len(self._records):
-                self._records, self._taken = [], 0
+        records = self._records[self._taken : end]
+        self._taken = end
+        if end >= len(self._records):
+            self._records, self._taken = [], 0
         self.position = records[-1].offset + 1
         return records
 
