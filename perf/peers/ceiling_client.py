@@ -6,6 +6,7 @@ from itertools import islice
 from typing import Any, Self
 
 from perf.sdk_client import BATCH_BYTES, BUFFER_BYTES, Load
+from qbus.clients.producer.lists import RECORD_OVERHEAD
 from qbus.records import build_values_batch, iter_batches
 from qbus.wire import ApiKey, decode_response, encode_request
 from qbus.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -13,15 +14,13 @@ from qbus.wire.messages.produce import PartitionProduceData, ProduceRequest, Top
 
 _VERSION = {ApiKey.PRODUCE: 9, ApiKey.FETCH: 11}
 _IN_FLIGHT = 5
-_OVERHEAD = 12
-"""Bytes of a record beside its value."""
 _ANSWER_BYTES = 4 * 1024 * 1024
 _WAIT_MS = 30_000
 
 
 def send(load: Load) -> None:
     """Produce requests, five in flight, with always the same records."""
-    whole = BATCH_BYTES // (load.size + _OVERHEAD)
+    whole = BATCH_BYTES // (load.size + RECORD_OVERHEAD)
     values = list(islice(load.values(), whole))
     times, rest = divmod(load.count, len(values))
     requests = [_produce(load.topic, values)] * times
