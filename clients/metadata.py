@@ -16,6 +16,7 @@ from .errors import api_error
 from .types import Node, PartitionDescription, TopicDescription
 
 NO_NODE = -1
+NO_EPOCH = -1
 
 
 class Endpoint(Protocol):
@@ -95,6 +96,13 @@ class ClusterMetadata:
         if leader not in self.nodes or topic not in self._believed:
             raise ApiError(ErrorCode.LEADER_NOT_AVAILABLE, f"{topic}-{partition} has no leader now")
         return leader
+
+    def leader_epoch(self, topic: str, partition: int) -> int:
+        """The epoch of the leader of a partition; -1: not known."""
+        known = self.topics.get(topic)
+        if known is None or not 0 <= partition < len(known.partitions):
+            return NO_EPOCH
+        return known.partitions[partition].leader_epoch
 
     def partition_counts(self, topics: Iterable[str]) -> dict[str, int]:
         """How many partitions those of ``topics`` have that are known."""

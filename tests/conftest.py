@@ -6,12 +6,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 from tests.support import zookeeper_process
 from tests.support.server_process import ServerProcess
 from tests.support.zookeeper_process import ZooKeeperProcess
 
 _TESTS = Path(__file__).parent
+
+settings.register_profile("no deadline", deadline=None)  # the machine's pace is no behaviour
+settings.load_profile("no deadline")
 
 
 @pytest.hookimpl(wrapper=True)

@@ -55,6 +55,10 @@ class Answers:
             state = self._assignment.states.get(partition)
             if state is not None:
                 state.nearby = -1
+        self.trouble(error)
+
+    def trouble(self, error: QbusError) -> None:
+        """The user is told of what cannot pass by itself."""
         if not (isinstance(error, ApiError) and error.retriable):
             self.failure = error
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import time
-from collections.abc import Mapping
 from typing import NamedTuple
 
 from qbus.errors import ApiError, QbusError
@@ -15,6 +14,7 @@ from ..grouping import by_topic
 from ..types import TopicPartition
 from .answers import Answers
 from .assignment import Assignment, PartitionState
+from .leader_search import LeaderSearch
 from .options import ConsumerOptions
 from .truncation import LogCheck
 from .window import Window
@@ -67,6 +67,7 @@ class Fetcher:
         self._options = options
         self._changed = changed
         self._check = LogCheck(cluster, assignment, self.answers, changed)
+        self._search = LeaderSearch(cluster, self.answers, changed)
         self._fetches: dict[int, asyncio.Task[None]] = {}
         self._asked: dict[int, _Ask] = {}
         self._windows: dict[int, Window] = {}
@@ -75,10 +76,10 @@ class Fetcher:
     async def close(self) -> None:
         """Give up what is in flight."""
         self._is_closed = True
-        fetches = [*self._fetches.values(), *self._check.tasks]
-        for fetch in fetches:
-            fetch.cancel()
-        await asyncio.gather(*fetches, return_exceptions=True)
+        tasks = [*self._fetches.values(), *self._check.tasks, *self._search.tasks]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     def start(self) -> None:
         """Ask each broker for its partitions that have room, unless it is being asked.
@@ -89,9 +90,11 @@ class Fetcher:
             return
         held: dict[int, _Held] = {}
         wanted: dict[int, dict[TopicPartition, int]] = {}
+        leaderless: set[str] = set()
         for partition, state in self._assignment.states.items():
             broker = self._broker_for(partition, state)
             if broker is None:
+                leaderless.add(partition.topic)
                 continue
             held[broker] = held.get(broker, _Held()).and_of(state)
             offset = state.fetch_offset
@@ -99,6 +102,7 @@ class Fetcher:
                 continue
             if self._check.is_sound(partition, state):
                 wanted.setdefault(broker, {})[partition] = offset
+        self._search.go_on(leaderless)
         share = self._options.prefetch_bytes // max(len(held), 1)
         if any(held[broker].nbytes >= share for broker in wanted) and self._forget_paused():
             self.start()
@@ -140,7 +144,7 @@ class Fetcher:
         try:
             leader = self._cluster.metadata.leader(*partition)
         except ApiError:
-            return None  # until the metadata is there
+            return None
         if state.nearby in self._cluster.metadata.nodes and time.monotonic() < state.nearby_until:
             return state.nearby
         return leader
@@ -173,7 +177,7 @@ class Fetcher:
             self.start()
 
     def _request(self, ask: _Ask) -> FetchRequest:
-        options = self._options
+        options, metadata = self._options, self._cluster.metadata
         return FetchRequest(
             max_wait_ms=int(options.fetch_max_wait * 1000),
             min_bytes=options.fetch_min_bytes,
@@ -186,7 +190,7 @@ class Fetcher:
                     partitions=[
                         FetchPartition(
                             partition=index,
-                            current_leader_epoch=self._leader_epoch(topic, index),
+                            current_leader_epoch=metadata.leader_epoch(topic, index),
                             fetch_offset=ask.offsets[TopicPartition(topic, index)],
                             partition_max_bytes=min(options.partition_max_bytes, ask.max_bytes),
                         )
@@ -196,12 +200,6 @@ class Fetcher:
                 for topic, indexes in by_topic(ask.offsets).items()
             ],
         )
-
-    def _leader_epoch(self, topic: str, index: int) -> int:
-        known: Mapping[str, object] = self._cluster.metadata.topics
-        if topic not in known:
-            return -1
-        return self._cluster.metadata.topics[topic].partitions[index].leader_epoch
 
 
 def _size(response: FetchResponse) -> int:

@@ -41,8 +41,7 @@ class LogCheck:
 
     def is_sound(self, partition: TopicPartition, state: PartitionState) -> bool:
         """Whether the leader of today is known to have what was read; else it is asked."""
-        topic, index = partition
-        epoch = self._cluster.metadata.topics[topic].partitions[index].leader_epoch
+        epoch = self._cluster.metadata.leader_epoch(*partition)
         if state.leader_epoch >= epoch:
             return True
         if state.leader_epoch < 0 or state.epoch < 0:  # nothing was read of it yet

@@ -1,4 +1,4 @@
-"""What a consumer does beside fetching: group membership, positions, commits, metadata.
+"""What a consumer does beside fetching: group membership, positions, commits.
 
 It happens in background tasks, which a poll starts when something is due, so that a poll keeps to
 its own time-out.
@@ -35,7 +35,7 @@ Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 
 
 class Upkeep:
-    """Keeps an assignment readable: partitions in it, positions for them, leaders known."""
+    """Keeps an assignment readable: partitions in it, positions for them."""
 
     def __init__(
         self,
@@ -174,17 +174,13 @@ class Upkeep:
             await self._commits.drain()
 
     def _is_due(self) -> bool:
-        return (
-            (self._wanted is not None and time.monotonic() >= self._refresh_at)
-            or bool(self._assignment.without_position())
-            or bool(self._cluster.metadata.missing(self._assignment.topics))
-        )
+        is_refresh_due = self._wanted is not None and time.monotonic() >= self._refresh_at
+        return is_refresh_due or bool(self._assignment.without_position())
 
     async def _work(self) -> None:
         try:
             if self._wanted is not None and time.monotonic() >= self._refresh_at:
                 await self._refresh()
-            await self._cluster.need(self._assignment.topics)
             await self._find_positions()
             self._delays = backoff()
         except QbusError as error:

@@ -181,7 +181,7 @@ def test_the_report_says_what_is_wrong_and_is_short() -> None:
 runs = st.builds(lambda random: Model(random).run(100), st.randoms(use_true_random=False))
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(runs)
 def test_a_correct_log_shows_nothing_wrong(history: History) -> None:
     assert_correct(history)

@@ -146,7 +146,7 @@ def fetch_request(topic: str) -> Struct:
     )
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=150, suppress_health_check=list(HealthCheck))
 @given(
     key=st.sampled_from([*ApiKey]),
     version=st.integers(0, 13),

@@ -74,6 +74,13 @@ def test_a_forgotten_topic_has_partitions_but_no_leaders() -> None:
     assert metadata.leader("t", 1) == 2
 
 
+@pytest.mark.parametrize(
+    ("topic", "partition", "epoch"), [("t", 1, 4), ("t", 2, -1), ("t", -1, -1), ("u", 0, -1)]
+)
+def test_the_epochs_of_leaders(topic: str, partition: int, epoch: int) -> None:
+    assert knowing((1, 3), (2, 4)).leader_epoch(topic, partition) == epoch
+
+
 def test_a_broker_that_lags_behind_is_not_believed() -> None:
     metadata = knowing((1, 5), (1, 5))
     metadata.update(answer((2, 4), (2, 6), (2, 0)))

@@ -50,7 +50,7 @@ def test_kio_reads_what_we_write_and_writes_what_we_read(
 ) -> None:
     read, write = kio.serial.entity_reader(entity), kio.serial.entity_writer(entity)
 
-    @settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=8, suppress_health_check=list(HealthCheck))
     @given(kafkas_messages(cls, version, **TAME))
     def compare(message: Struct) -> None:
         ours = b"".join(bytes(part) for part in encode(message, version))

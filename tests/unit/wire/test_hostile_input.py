@@ -56,7 +56,6 @@ class TestCutShort:
     def test_every_prefix_of_a_message_is_refused(self, cls: type[Struct], version: int) -> None:
         @settings(
             max_examples=3,
-            deadline=None,
             phases=[Phase.generate],
             suppress_health_check=list(HealthCheck),
         )
@@ -242,7 +241,7 @@ class TestTags:
 class TestNoise:
     @pytest.mark.parametrize(("cls", "version"), LATEST)
     def test_random_bytes_are_a_message_or_refused(self, cls: type[Struct], version: int) -> None:
-        @settings(max_examples=25, deadline=None)
+        @settings(max_examples=25)
         @given(st.binary(max_size=200))
         def check(data: bytes) -> None:
             try:
@@ -255,7 +254,7 @@ class TestNoise:
 
     @pytest.mark.parametrize("version", [4, 12, 18])
     def test_one_byte_changed_anywhere(self, version: int) -> None:
-        @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+        @settings(max_examples=40, suppress_health_check=list(HealthCheck))
         @given(messages(FetchRequest, version), st.data())
         def check(message: Struct, draw: st.DataObject) -> None:
             data = bytearray(written(message, version))

@@ -17,7 +17,7 @@ ALL = [
 
 @pytest.mark.parametrize(("cls", "version"), ALL)
 def test_what_is_written_is_read(cls: type[Struct], version: int) -> None:
-    @settings(max_examples=8, deadline=None)
+    @settings(max_examples=8)
     @given(messages(cls, version))
     def check(message: Struct) -> None:
         data = b"".join(bytes(part) for part in encode(message, version))

@@ -36,7 +36,7 @@ def test_unknown_ones_at_the_end_of_a_message_are_skipped(cls: type[Struct], ver
 
 @pytest.mark.parametrize("version", [9, 12])
 @given(partition=UNKNOWN, topic=UNKNOWN, request=UNKNOWN)
-@settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=20, suppress_health_check=list(HealthCheck))
 def test_unknown_ones_within_a_message_are_skipped(
     version: int,
     partition: list[tuple[int, bytes]],

@@ -72,7 +72,7 @@ def test_a_line_to_be_cut_whose_end_is_not_there_says_so() -> None:
     assert framer.truncated(b"abcdefghijklmnop") == b"abc..."
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(CONTENT, st.lists(st.integers(1, 7), min_size=1), st.integers(16, 40))
 def test_where_reads_end_makes_no_difference(content: bytes, sizes: list[int], limit: int) -> None:
     framer = Framer(limit=limit)
@@ -80,7 +80,7 @@ def test_where_reads_end_makes_no_difference(content: bytes, sizes: list[int], l
     assert records(framer, content, cycle) == records(framer, content)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(CONTENT)
 def test_every_byte_of_finished_lines_is_in_a_record(content: bytes) -> None:
     finished = content[: content.rfind(b"\n") + 1]
@@ -88,7 +88,7 @@ def test_every_byte_of_finished_lines_is_in_a_record(content: bytes) -> None:
     assert records(Framer(limit=10_000), content) == lines
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(CONTENT, st.integers(1, 30))
 def test_offsets_tell_where_records_begin(content: bytes, limit: int) -> None:
     frame = Framer(limit=limit, wants_offsets=True).frame(content)

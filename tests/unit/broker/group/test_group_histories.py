@@ -276,4 +276,4 @@ class GroupHistories(RuleBasedStateMachine):
 
 
 TestGroupHistories = GroupHistories.TestCase
-TestGroupHistories.settings = settings(max_examples=100, stateful_step_count=50, deadline=None)
+TestGroupHistories.settings = settings(max_examples=100, stateful_step_count=50)

@@ -296,7 +296,7 @@ changes = st.lists(
 )
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(NAMES, changes)
 async def test_what_is_stored_is_what_was_last_said_and_nothing_else(
     group_id: str, history: list[Change]

@@ -133,7 +133,7 @@ class Life:
         assert found_spans == self.spans
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.lists(STEPS, max_size=12))
 def test_every_life(steps: list[list[Batch] | tuple[str, float] | str]) -> None:
     with TemporaryDirectory() as directory:

@@ -27,9 +27,7 @@ class Leader:
     def __init__(self) -> None:
         self.is_asked = asyncio.Event()
         self.end_offset: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        partition = SimpleNamespace(leader_epoch=NEW)
-        topics = {"t": SimpleNamespace(partitions={0: partition})}
-        self.metadata = SimpleNamespace(topics=topics, leader=lambda *_: 1)
+        self.metadata = SimpleNamespace(leader=lambda *_: 1, leader_epoch=lambda *_: NEW)
 
     async def ask(self, *_: object) -> OffsetForLeaderEpochResponse:
         self.is_asked.set()

@@ -188,7 +188,7 @@ FAULTS = st.lists(
 
 
 @example(faults=["none", "time out", "none", "lose the request", "time out"], partitions=1, seed=0)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(faults=FAULTS, partitions=st.integers(1, 3), seed=st.integers(0, 2**32))
 async def test_whatever_fails_each_record_is_stored_once_and_in_order(
     faults: list[str | ErrorCode], partitions: int, seed: int

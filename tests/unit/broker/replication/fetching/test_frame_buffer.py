@@ -34,7 +34,7 @@ def test_the_frames_are_those_that_were_sent(frames: list[bytes], pieces: list[i
     assert feed(FrameBuffer(1000), framed(*frames), pieces) == frames
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     st.lists(st.integers(1, 300_000), min_size=1, max_size=5),
     st.lists(st.integers(1, 100_000), max_size=12),
