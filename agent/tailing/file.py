@@ -248,10 +248,11 @@ class TailedFile:
         data = self.content.read(offset - length, length)
         return zlib.crc32(data) == crc if len(data) == length else None
 
-    def begin_at(self, offset: int, tail: tuple[int, int]) -> None:
-        """What is before ``offset`` was shipped already, from another file."""
+    def begin_at(self, offset: int, tail: tuple[int, int], partition: int) -> None:
+        """What is before ``offset`` was shipped already, from another file, to ``partition``."""
         self.position.offset = self.read = offset
         self.position.tail = tail
+        self.position.partition = partition
         self.source.positions.change(self.position)
 
     def _take_too_long(self, most: int) -> Chunk | None:

@@ -122,7 +122,7 @@ class Registry:
                     file.original = position if original.offset else None
                     return True
                 if verdict is Verdict.COPY:
-                    file.begin_at(original.offset, original.tail)
+                    file.begin_at(original.offset, original.tail, position.partition)
                     file.is_new = False
                     return False
         file.is_new = False

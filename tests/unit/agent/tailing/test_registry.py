@@ -111,7 +111,7 @@ def test_the_rest_of_a_file_that_was_deleted_while_nobody_looked_is_read_from_it
     world: World,
 ) -> None:
     reused = world.put("pack.tmp", gzip.compress(OTHER))
-    world.known(reused, LOG, 1000)
+    world.known(reused, LOG, 1000).partition = 5
     copy_inode = world.put("app.log.2.gz", gzip.compress(LOG))
     original, copy = world.see(app_log_1=reused, app_log_2_gz=copy_inode)
     copy.look(0.0)
@@ -119,6 +119,7 @@ def test_the_rest_of_a_file_that_was_deleted_while_nobody_looked_is_read_from_it
     original.is_gone = not world.registry.find(original)
     assert original.is_gone
     assert read(world, copy) == LOG[1000:]
+    assert copy.position.partition == 5, "where the lines before went, so that they stay in order"
 
 
 def test_no_copy_waits_for_whatever_has_the_inode_of_its_original_now(world: World) -> None:
