@@ -9,8 +9,12 @@ from concurrent.futures import Future
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
+from qbus.records.extras import import_pyarrow
+
 from .. import consumer as asyncio_consumer
-from ..consumer.loan import batches_of, is_over, records_of
+from ..consumer.arrow import ArrowTaking
+from ..consumer.consumer import ARROW_RECORDS
+from ..consumer.loan import Loan, batches_of, is_over, records_of
 from ..consumer.options import IsolationLevel, OffsetReset
 from ..group.assignors import DEFAULT_ASSIGNORS, Assignor
 from ..group.callbacks import Callback
@@ -157,16 +161,32 @@ class Consumer:
                 yield from records
 
     def poll(self, timeout: float = 1.0, max_records: int | None = None) -> list[PartitionRecords]:
-        client = self._client
-        limit = max_records or client._options.max_poll_records
-        deadline = time.monotonic() + timeout
-        while True:  # decoded here, while the loop's thread receives what comes next
-            loans = self._thread.run(client._borrow(deadline - time.monotonic()))
-            batches = batches_of(loans, limit)
-            if batches or is_over(loans, deadline):
-                return batches
+        limit = max_records or self._client._options.max_poll_records
+        return self._poll(timeout, lambda loans: batches_of(loans, limit))
 
     poll.__doc__ = _Consumer.poll.__doc__
+
+    def poll_arrow(self, timeout: float = 1.0, max_records: int | None = None) -> list[Any]:
+        import_pyarrow()
+        limit = max_records or ARROW_RECORDS
+
+        def take(loans: list[Loan]) -> list[Any]:
+            taking = ArrowTaking(loans, self._client._spare)
+            taking.decode(limit)
+            return taking.give()
+
+        return self._poll(timeout, take)
+
+    poll_arrow.__doc__ = _Consumer.poll_arrow.__doc__
+
+    def _poll(self, timeout: float, take: Callable[[list[Loan]], list[T]]) -> list[T]:
+        """What is taken here, in the reader's thread, while the loop's receives what comes next."""
+        deadline = time.monotonic() + timeout
+        while True:
+            loans = self._thread.run(self._client._borrow(deadline - time.monotonic()))
+            taken = take(loans)
+            if taken or is_over(loans, deadline):
+                return taken
 
     def close(self, *, commit: bool = True) -> None:
         """Commit if that is automatic (unless told not to), leave the group, close.
@@ -219,7 +239,6 @@ class Consumer:
 
     assign = _calling(_Consumer.assign)
     unsubscribe = blocking(_Consumer.unsubscribe)
-    poll_arrow = blocking(_Consumer.poll_arrow)
     position = _calling(_Consumer.position)
     seek = _calling(_Consumer.seek)
     seek_to_time = blocking(_Consumer.seek_to_time)

@@ -82,10 +82,9 @@ class PartitionState:
         loan = self.loan
         if loan is None:
             return
-        if not loan.is_used_up:
+        if not loan.cut():
             self.drop()
             return
-        loan.cut()
         self.loan = None
         self.has_read(loan.fetched)
 

@@ -21,20 +21,21 @@ from ..types import (
     PartitionRecords,
     TopicPartition,
 )
+from .arrow import ArrowTaking
 from .assignment import Assignment
 from .fetcher import Fetcher
 from .lending import Lending
 from .loan import Loan, batches_of, is_over, records_of
 from .options import ConsumerOptions, IsolationLevel, OffsetReset, check_options
 from .positions import Positions
-from .taking import Taking
+from .spare import SpareColumns
 from .upkeep import Upkeep
 
 T = TypeVar("T")
 
 _LOOK_AROUND = 1.0
 """Seconds after which a waiting poll sees whether something is due that no event tells of."""
-_ARROW_RECORDS = 1_000_000
+ARROW_RECORDS = 1_000_000
 _ITERATED_RECORDS = 2000
 _GROUP_ITERATED_RECORDS = 500
 """Fewer for a group's member, which has to poll from time to time, however slow its user is."""
@@ -151,7 +152,7 @@ class Consumer(Positions):
         )
         self._assignment = Assignment()
         self._fetcher = Fetcher(self._cluster, self._assignment, self._options, self._changed)
-        self._taking = Taking(self._assignment, self._fetcher.answers)
+        self._spare = SpareColumns()
         self._lending = Lending(self._assignment, self._fetcher.answers)
         self._upkeep = Upkeep(
             self._cluster, self._assignment, self._options, self._group or None, self._changed
@@ -209,12 +210,11 @@ class Consumer(Positions):
         without an ``offset_reset``.
         """
         limit = max_records or self._options.max_poll_records
-        deadline = time.monotonic() + timeout
-        while True:
-            loans = await self._borrow(deadline - time.monotonic())
-            batches = batches_of(loans, limit)
-            if batches or is_over(loans, deadline):
-                return batches
+
+        async def take(loans: list[Loan]) -> list[PartitionRecords]:
+            return batches_of(loans, limit)
+
+        return await self._poll(timeout, take)
 
     async def poll_arrow(self, timeout: float = 1.0, max_records: int | None = None) -> list[Any]:
         """As :meth:`poll`, one ``pyarrow.RecordBatch`` for each partition that has records.
@@ -224,27 +224,24 @@ class Consumer(Positions):
         1,000,000. Raises :class:`~qbus.records.extras.MissingExtra` without pyarrow.
         """
         import_pyarrow()
-        limit = max_records or _ARROW_RECORDS
-        return await self._poll(timeout, lambda: self._taking.arrow(limit))
+        limit = max_records or ARROW_RECORDS
 
-    async def _poll(self, timeout: float, take: Callable[[], Awaitable[list[T]]]) -> list[T]:
+        async def take(loans: list[Loan]) -> list[Any]:
+            taking = ArrowTaking(loans, self._spare)
+            await taking.decode_beside(limit)
+            return taking.give()
+
+        return await self._poll(timeout, take)
+
+    async def _poll(
+        self, timeout: float, take: Callable[[list[Loan]], Awaitable[list[T]]]
+    ) -> list[T]:
         deadline = time.monotonic() + timeout
-        await asyncio.sleep(0)
-        self._lending.take_back()
         while True:
-            self._changed.clear()
-            await self._upkeep.run()
-            found = await take()
-            self._fetcher.is_awaited |= not found
-            self._fetcher.start()
-            remaining = deadline - time.monotonic()
-            if found or remaining <= 0:
-                return found
-            try:
-                async with asyncio.timeout(min(remaining, _LOOK_AROUND)):
-                    await self._changed.wait()
-            except TimeoutError:
-                continue
+            loans = await self._borrow(deadline - time.monotonic())
+            taken = await take(loans)
+            if taken or is_over(loans, deadline):
+                return taken
 
     async def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
         """Record after record, for ever; the position is behind the one that was given last."""
@@ -254,7 +251,23 @@ class Consumer(Positions):
                     yield record
 
     async def _borrow(self, timeout: float = _LOOK_AROUND) -> list[Loan]:
-        return await self._poll(timeout, self._lending.lend)
+        deadline = time.monotonic() + timeout
+        await asyncio.sleep(0)
+        self._lending.take_back()
+        while True:
+            self._changed.clear()
+            await self._upkeep.run()
+            loans = self._lending.lend()
+            self._fetcher.is_awaited |= not loans
+            self._fetcher.start()
+            remaining = deadline - time.monotonic()
+            if loans or remaining <= 0:
+                return loans
+            try:
+                async with asyncio.timeout(min(remaining, _LOOK_AROUND)):
+                    await self._changed.wait()
+            except TimeoutError:
+                continue
 
     # Offsets of the group.
 

@@ -28,7 +28,7 @@ class Lending:
         self._answers = answers
         self._lent: list[_Lent] = []
 
-    async def lend(self) -> list[Loan]:
+    def lend(self) -> list[Loan]:
         """What was fetched; what was lent before has been taken back. Raises as a poll."""
         much = 0
         for partition, state in self._assignment.states.items():

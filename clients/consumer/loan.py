@@ -1,19 +1,37 @@
 """What was fetched of one partition, lent to whoever reads its records."""
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from operator import length_hint
+from typing import Any, NamedTuple, Protocol, TypeVar
 
-from qbus.records import CorruptBatch
+from qbus.records import CorruptBatch, RecordColumns, to_arrow
 
 from ..types import ConsumerRecord, PartitionRecords
 from .fetched import Fetched
 
 
+class Taken(Protocol):
+    """A record, or some; ``offset`` is that of the last."""
+
+    @property
+    def offset(self) -> int: ...
+
+
+class ArrowRecords(NamedTuple):
+    """Records as a ``pyarrow.RecordBatch``, and what is before the position behind them."""
+
+    offset: int
+    batch: Any
+
+
+T = TypeVar("T", bound=Taken)
+
+
 class _Given:
     """Records on their way to the borrower, who had everything up to ``begin`` before."""
 
-    def __init__(self, begin: int, records: list[ConsumerRecord]) -> None:
+    def __init__(self, begin: int, records: list[Any]) -> None:
         # The list's own iterator: there is none that is quicker, and it knows how far it is.
         self.rest = iter(records)
         self._begin = begin
@@ -25,10 +43,11 @@ class _Given:
         given = len(self._records) - length_hint(self.rest)
         return self._records[given - 1].offset + 1 if given > 0 else self._begin
 
-    def cut(self) -> None:
-        """Give no more."""
+    def cut(self) -> int:
+        """Give no more; how many would have been."""
         rest = list(self.rest)  # all at once: what the borrower does not have by now it never gets
         del self._records[len(self._records) - len(rest) :]
+        return len(rest)
 
 
 class Loan:
@@ -50,18 +69,32 @@ class Loan:
 
         For the borrower.
         """
-        if self._is_cut or self.error is not None:
-            return []
-        was_taking, self._is_taking = self._is_taking, True
-        records: list[ConsumerRecord] = []
-        try:
-            records = self.fetched.take(limit)
-        except CorruptBatch as error:
-            self.error = error
-        self._is_taking = was_taking or bool(records)
-        return records
+        return self._take(lambda: self.fetched.take(limit))
 
-    def give(self, records: list[ConsumerRecord]) -> Iterator[ConsumerRecord]:
+    def take_arrow(self, columns: RecordColumns, limit: int) -> list[ArrowRecords]:
+        """Whole batches of about ``limit`` records, decoded to ``columns``; as :meth:`take`."""
+
+        def take() -> list[ArrowRecords]:
+            self.fetched.take_columns(columns, limit)
+            if not columns.rows:
+                return []
+            batch = to_arrow(columns, *self.fetched.partition)
+            return [ArrowRecords(self.fetched.position - 1, batch)]
+
+        return self._take(take)
+
+    def _take(self, take: Callable[[], list[T]]) -> list[T]:
+        was_taking, self._is_taking = self._is_taking, True
+        taken: list[T] = []
+        if not self._is_cut and self.error is None:
+            try:
+                taken = take()
+            except CorruptBatch as error:
+                self.error = error
+        self._is_taking = was_taking or bool(taken)
+        return taken
+
+    def give(self, records: list[T]) -> Iterator[T]:
         """What was taken, one by one. For the borrower, who reads it to the end."""
         self._given = given = _Given(self.read_to, records)
         self._is_taking = False
@@ -79,15 +112,13 @@ class Loan:
         """The offset after the last record that was given."""
         return self._given.end
 
-    @property
-    def is_used_up(self) -> bool:
-        """Whether all that was taken was given; not if the borrower was interrupted meanwhile."""
-        return not self._is_taking and not length_hint(self._given.rest)
+    def cut(self) -> bool:
+        """Give no more; whether all that was taken was given.
 
-    def cut(self) -> None:
-        """Give no more."""
+        It was not if the borrower was interrupted meanwhile, or is still about to take it.
+        """
         self._is_cut = True
-        self._given.cut()
+        return not self._given.cut() and not self._is_taking
 
 
 def records_of(loans: Iterable[Loan], limit: int) -> Iterator[Iterator[ConsumerRecord]]:

@@ -61,17 +61,22 @@ cdef class Vector:
             self.size += 1
         self.memory[index >> 3] |= <char>(bit << (index & 7))
 
-    cdef inline void push_byte(self, int8_t number) noexcept nogil:
-        self.memory[self.size] = number
-        self.size += 1
+    cdef void push_bits(self, Py_ssize_t index, Py_ssize_t count, bint bit) noexcept nogil:
+        """Push the same bit ``count`` times."""
+        cdef Py_ssize_t end = index + count
+        while index < end and index & 7:
+            self.push_bit(index, bit)
+            index += 1
+        memset(self.memory + self.size, -bit, (end - index) >> 3)
+        self.size += (end - index) >> 3
+        index += (end - index) & ~7
+        while index < end:
+            self.push_bit(index, bit)
+            index += 1
 
-    cdef inline void push_int32(self, int32_t number) noexcept nogil:
-        (<int32_t*>(self.memory + self.size))[0] = number
-        self.size += 4
-
-    cdef inline void push_int64(self, int64_t number) noexcept nogil:
-        (<int64_t*>(self.memory + self.size))[0] = number
-        self.size += 8
+    cdef inline void push(self, const void* data, Py_ssize_t size) noexcept nogil:
+        memcpy(self.memory + self.size, data, size)
+        self.size += size
 
 
 @final
@@ -92,15 +97,33 @@ cdef class BytesColumn:
     cdef inline bint reserve(self, Py_ssize_t rows) noexcept nogil:
         return self.validity.reserve(rows // 8 + 1) and self.offsets.reserve(4 * rows)
 
-    cdef inline bint add(self, Field field) noexcept nogil:
-        """Add a value, for which room in all but ``data`` was reserved."""
-        if field.size < 0:
-            self.null_count += 1
-        elif not self.data.append(field.data, field.size):
+    cdef bint add(self, const Field* fields, Py_ssize_t count) noexcept nogil:
+        """Add values, for which room in all but ``data`` was reserved; False: memory ran out."""
+        cdef int32_t* end = <int32_t*>(self.offsets.memory + self.offsets.size)
+        cdef int64_t size = 0
+        cdef Py_ssize_t index, nulls = 0
+        for index in range(count):
+            if fields[index].size < 0:
+                nulls += 1
+            else:
+                size += fields[index].size
+            end[index] = <int32_t>(self.data.size + size)
+        if not self.data.reserve(size):
             return False
-        self.validity.push_bit(self.rows, field.size >= 0)
-        self.offsets.push_int32(<int32_t>self.data.size)
-        self.rows += 1
+        cdef char* to = self.data.memory + self.data.size
+        for index in range(count):
+            if fields[index].size > 0:
+                memcpy(to, fields[index].data, fields[index].size)
+                to += fields[index].size
+        self.data.size += size
+        self.offsets.size += 4 * count
+        if nulls and nulls != count:
+            for index in range(count):
+                self.validity.push_bit(self.rows + index, fields[index].size >= 0)
+        else:
+            self.validity.push_bits(self.rows, count, not nulls)
+        self.null_count += nulls
+        self.rows += count
         return True
 
     cdef bint is_shared(self):
@@ -118,6 +141,43 @@ cdef class BytesColumn:
 
     cdef Py_ssize_t nbytes(self):
         return self.validity.size + self.offsets.size + self.data.size
+
+
+cdef enum:
+    RUN = 64
+
+cdef struct Run:
+    # Records that are yet to be put into columns, one column after the other.
+    Py_ssize_t count
+    int64_t[RUN] offsets
+    int64_t[RUN] timestamps
+    Field[RUN] keys
+    Field[RUN] values
+    int64_t[RUN] headers_counts
+    Py_ssize_t[RUN] headers_at
+
+
+cdef inline int64_t read_run(
+    Parser* parser, Run* run, int64_t count, int64_t from_offset
+) noexcept nogil:
+    """Keep those of the next records that are at `from_offset` or behind; how many were read."""
+    cdef Parsed record
+    cdef int64_t index
+    cdef Py_ssize_t at = 0
+    for index in range(count):
+        if not read_record(parser, &record):
+            break
+        if record.offset < from_offset:
+            continue
+        run.offsets[at] = record.offset
+        run.timestamps[at] = record.timestamp
+        run.keys[at] = record.key
+        run.values[at] = record.value
+        run.headers_counts[at] = record.headers_count
+        run.headers_at[at] = record.headers_at
+        at += 1
+    run.count = at
+    return count
 
 
 @final
@@ -241,16 +301,12 @@ cdef class ColumnsBuffers:
         self, Parser* parser, int64_t count, int8_t timestamp_type, int64_t from_offset
     ) noexcept nogil:
         """False when memory ran out."""
-        cdef Parsed record
-        cdef int64_t index
+        cdef Run run
         if not self.reserve(min(count, parser.size // 7), parser.size):
             return False
-        for index in range(count):
-            if not read_record(parser, &record):
-                return True
-            if record.offset < from_offset:
-                continue
-            if not (self.add(&record, timestamp_type) and self.add_headers(parser, &record)):
+        while count > 0 and parser.fault == NO_FAULT:
+            count -= read_run(parser, &run, min(count, RUN), from_offset)
+            if not (self.add(&run, timestamp_type) and self.add_headers(parser, &run)):
                 return False
         return True
 
@@ -266,28 +322,35 @@ cdef class ColumnsBuffers:
             and self.timestamp_type.reserve(rows)
         )
 
-    cdef inline bint add(self, Parsed* record, int8_t timestamp_type) noexcept nogil:
-        self.rows += 1
-        self.offset.push_int64(record.offset)
-        self.timestamp.push_int64(record.timestamp)
-        self.timestamp_type.push_byte(timestamp_type)
-        return self.key.add(record.key) and self.value.add(record.value)
+    cdef inline bint add(self, const Run* run, int8_t timestamp_type) noexcept nogil:
+        cdef Py_ssize_t count = run.count
+        self.rows += count
+        self.offset.push(run.offsets, 8 * count)
+        self.timestamp.push(run.timestamps, 8 * count)
+        memset(self.timestamp_type.memory + self.timestamp_type.size, timestamp_type, count)
+        self.timestamp_type.size += count
+        return self.key.add(run.keys, count) and self.value.add(run.values, count)
 
-    cdef inline bint add_headers(self, Parser* at, Parsed* record) noexcept nogil:
-        cdef int64_t index
+    cdef inline bint add_headers(self, Parser* at, const Run* run) noexcept nogil:
+        cdef int32_t* end = <int32_t*>(self.header_offsets.memory + self.header_offsets.size)
+        cdef Py_ssize_t index
+        for index in range(run.count):
+            if run.headers_counts[index] and not self.add_pairs(at[0], run, index):
+                return False
+            end[index] = <int32_t>self.header_key.rows
+        self.header_offsets.size += 4 * run.count
+        return True
+
+    cdef bint add_pairs(self, Parser parser, const Run* run, Py_ssize_t index) noexcept nogil:
+        cdef int64_t pair
         cdef Field key, value
-        if record.headers_count == 0:
-            self.header_offsets.push_int32(<int32_t>self.header_key.rows)
-            return True
-        cdef Parser parser = at[0]
-        parser.pos = record.headers_at
-        for index in range(record.headers_count):
+        parser.pos = run.headers_at[index]
+        for pair in range(run.headers_counts[index]):
             # Checked before; memory that someone writes to meanwhile ends the headers early.
             if not read_header(&parser, &key, &value):
                 break
             if not (self.header_key.reserve(1) and self.header_value.reserve(1)):
                 return False
-            if not (self.header_key.add(key) and self.header_value.add(value)):
+            if not (self.header_key.add(&key, 1) and self.header_value.add(&value, 1)):
                 return False
-        self.header_offsets.push_int32(<int32_t>self.header_key.rows)
         return True

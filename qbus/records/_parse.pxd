@@ -23,10 +23,83 @@ cdef extern from *:
         *number = (int64_t)(rest >> 1) ^ -(int64_t)(rest & 1);
         return 1;
     }
+
+    /* What nearly all records are: short integers, no headers, nothing wrong. */
+    typedef struct {
+        int64_t timestamp_delta;
+        int64_t offset_delta;
+        const uint8_t* key;
+        int64_t key_size;
+        const uint8_t* value;
+        int64_t value_size;
+    } PlainRecord;
+
+    #define LONGEST_PLAIN_VARINT 3
+
+    static inline __attribute__((always_inline)) int plain_varint(
+        const uint8_t** at, int64_t* number
+    ) {
+        const uint8_t* byte = *at;
+        uint32_t rest = byte[0];
+        if (rest < 0x80) {
+            *at += 1;
+        } else if (byte[1] < 0x80) {
+            rest = (rest & 0x7F) | (uint32_t)byte[1] << 7;
+            *at += 2;
+        } else if (byte[2] < 0x80) {
+            rest = (rest & 0x7F) | (uint32_t)(byte[1] & 0x7F) << 7 | (uint32_t)byte[2] << 14;
+            *at += 3;
+        } else {
+            return 0;
+        }
+        *number = (int64_t)(rest >> 1) ^ -(int64_t)(rest & 1);
+        return 1;
+    }
+
+    static inline __attribute__((always_inline)) int plain_field(
+        const uint8_t** at, const uint8_t* end, const uint8_t** field, int64_t* size
+    ) {
+        if (end - *at < LONGEST_PLAIN_VARINT || !plain_varint(at, size)) return 0;
+        if (*size < -1 || *size > end - *at) return 0;
+        *field = *at;
+        *at += *size > 0 ? *size : 0;
+        return 1;
+    }
+
+    /* Whether it is one, which ends at `pos` then; else nothing is changed. */
+    static inline __attribute__((always_inline)) int plain_record(
+        const uint8_t* data, Py_ssize_t size, Py_ssize_t* pos, PlainRecord* record
+    ) {
+        const uint8_t* at = data + *pos;
+        const uint8_t* end = data + size;
+        int64_t length;
+        if (end - at < 3 * LONGEST_PLAIN_VARINT + 1) return 0;
+        if (!plain_varint(&at, &length) || length < 0 || length > end - at) return 0;
+        end = at + length;
+        at += 1;
+        if (!plain_varint(&at, &record->timestamp_delta)) return 0;
+        if (!plain_varint(&at, &record->offset_delta)) return 0;
+        if (!plain_field(&at, end, &record->key, &record->key_size)) return 0;
+        if (!plain_field(&at, end, &record->value, &record->value_size)) return 0;
+        if (at + 1 != end || *at != 0) return 0;
+        *pos = end - data;
+        return 1;
+    }
     """
+    ctypedef struct PlainRecord:
+        int64_t timestamp_delta
+        int64_t offset_delta
+        const uint8_t* key
+        int64_t key_size
+        const uint8_t* value
+        int64_t value_size
+
     bint __builtin_add_overflow(int64_t, int64_t, int64_t*) noexcept nogil
     bint short_varint(
         const uint8_t* data, Py_ssize_t size, Py_ssize_t* pos, int64_t* number
+    ) noexcept nogil
+    bint plain_record(
+        const uint8_t* data, Py_ssize_t size, Py_ssize_t* pos, PlainRecord* record
     ) noexcept nogil
 
 cdef enum Fault:
@@ -136,9 +209,34 @@ cdef inline bint read_headers(Parser* parser, Parsed* record) noexcept nogil:
     return True
 
 
+cdef inline bint place(
+    Parser* parser, Parsed* record, int64_t timestamp_delta, int64_t offset_delta
+) noexcept nogil:
+    """Turn deltas into a time and an offset."""
+    if parser.has_fixed_timestamp:
+        record.timestamp = parser.fixed_timestamp
+    elif __builtin_add_overflow(parser.base_timestamp, timestamp_delta, &record.timestamp):
+        return fail(parser, TIMESTAMP, 0, 0)
+    if not parser.last_delta < offset_delta <= parser.max_delta:
+        return fail(parser, OFFSET, offset_delta, parser.last_delta)
+    parser.last_delta = offset_delta
+    record.offset = parser.base_offset + offset_delta
+    return True
+
+
 cdef inline bint read_record(Parser* parser, Parsed* record) noexcept nogil:
     """The next record, all of it checked; False where it is none, and `fault` says why."""
-    cdef int64_t length, delta
+    cdef PlainRecord plain
+    if not plain_record(parser.data, parser.size, &parser.pos, &plain):
+        return read_any_record(parser, record)
+    record.key.data, record.key.size = plain.key, plain.key_size
+    record.value.data, record.value.size = plain.value, plain.value_size
+    record.headers_count = 0
+    return place(parser, record, plain.timestamp_delta, plain.offset_delta)
+
+
+cdef inline bint read_any_record(Parser* parser, Parsed* record) noexcept nogil:
+    cdef int64_t length, timestamp_delta, offset_delta
     cdef Py_ssize_t end
     if not read_varint(parser, &length):
         return False
@@ -148,18 +246,12 @@ cdef inline bint read_record(Parser* parser, Parsed* record) noexcept nogil:
         return fail(parser, CUT, 0, 0)
     end = parser.pos + length
     parser.pos += 1  # the attributes, which are unused
-    if not read_varint(parser, &delta):
+    if not read_varint(parser, &timestamp_delta):
         return False
-    if parser.has_fixed_timestamp:
-        record.timestamp = parser.fixed_timestamp
-    elif __builtin_add_overflow(parser.base_timestamp, delta, &record.timestamp):
-        return fail(parser, TIMESTAMP, 0, 0)
-    if not read_varint(parser, &delta):
+    if not read_varint(parser, &offset_delta):
         return False
-    if not parser.last_delta < delta <= parser.max_delta:
-        return fail(parser, OFFSET, delta, parser.last_delta)
-    parser.last_delta = delta
-    record.offset = parser.base_offset + delta
+    if not place(parser, record, timestamp_delta, offset_delta):
+        return False
     if not read_field(parser, &record.key):
         return False
     if not read_field(parser, &record.value):

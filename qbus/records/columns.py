@@ -1,5 +1,7 @@
 """Records as columns, and those as an Arrow record batch."""
 
+import sys
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from . import codec
@@ -70,7 +72,11 @@ def to_arrow(columns: RecordColumns, topic: str, partition: int) -> Any:
         _binary(buffers.key, rows),
         _binary(buffers.value, rows),
         _headers(buffers, rows),
-        pa.DictionaryArray.from_arrays(_constant(0, rows), pa.array([topic], pa.string())),
+        pa.DictionaryArray.from_arrays(
+            _constant(0, rows),
+            pa.array([topic], pa.string()),
+            safe=False,  # or each index is looked at
+        ),
         _constant(partition, rows),
         _fixed(buffers.offset, rows, pa.int64()),
         _fixed(buffers.timestamp, rows, pa.timestamp("ms", "UTC")),
@@ -79,6 +85,7 @@ def to_arrow(columns: RecordColumns, topic: str, partition: int) -> Any:
     return pa.RecordBatch.from_arrays(arrays, schema=arrow_schema())
 
 
+@cache
 def arrow_schema() -> Any:
     """The schema of what :func:`to_arrow` returns."""
     pa = import_pyarrow()
@@ -99,7 +106,8 @@ def arrow_schema() -> Any:
 
 def _constant(number: int, rows: int) -> Any:
     pa = import_pyarrow()
-    return pa.repeat(pa.scalar(number, pa.int32()), rows)
+    data = number.to_bytes(4, sys.byteorder, signed=True) * rows  # quicker than pyarrow.repeat
+    return _fixed(data, rows, pa.int32())
 
 
 def _fixed(data: Any, rows: int, kind: Any) -> Any:

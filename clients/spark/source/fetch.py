@@ -7,10 +7,12 @@ from typing import Any
 from qbus.errors import ApiError, ErrorCode, QbusError
 
 from ...cluster import Cluster
+from ...consumer.arrow import ArrowTaking
 from ...consumer.assignment import Assignment
 from ...consumer.fetcher import Fetcher
+from ...consumer.lending import Lending
 from ...consumer.options import ConsumerOptions
-from ...consumer.taking import Taking
+from ...consumer.spare import SpareColumns
 from ...errors import LogTruncated, RequestTimedOut
 from ...offsets import list_offsets
 from ...types import EARLIEST
@@ -42,15 +44,17 @@ class RangeFetch:
         self._fetcher = Fetcher(
             cluster, self._assignment, _consumer_options(options), self._changed
         )
-        self._taking = Taking(self._assignment, self._fetcher.answers)
+        self._lending = Lending(self._assignment, self._fetcher.answers)
+        self._spare = SpareColumns()
         self._trouble: QbusError | None = None
         self._strangers = 0
 
     @property
     def position(self) -> int:
         """The offset to go on at."""
-        assert self._state.position is not None, "it is only ever sought to offsets"
-        return self._state.position
+        position = self._state.read_to
+        assert position is not None, "it is only ever sought to offsets"
+        return position
 
     async def next(self) -> Any | None:
         """The next ``pyarrow.RecordBatch``, its last rows perhaps behind the range; None: no more.
@@ -83,12 +87,15 @@ class RangeFetch:
 
     async def _take(self) -> list[Any]:
         try:
-            return await self._taking.arrow(self._options.rows)
+            self._lending.take_back()
+            taking = ArrowTaking(self._lending.lend(), self._spare)
         except ApiError as error:
             if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
                 raise
             await self._pass_over(error)
             return []
+        await taking.decode_beside(self._options.rows)
+        return taking.give()
 
     async def _pass_over(self, error: ApiError) -> None:
         """Go on at what there is, if that is wanted; raises :class:`DataLoss`."""

@@ -177,7 +177,7 @@ def test_a_forgotten_client_does_not_hang_the_exit() -> None:
         "kept = []\n"
     )
     done = subprocess.run(
-        [sys.executable, "-X", "dev", "-c", code], capture_output=True, timeout=60, check=False
+        [sys.executable, "-W", "default", "-c", code], capture_output=True, timeout=60, check=False
     )
     assert (done.returncode, done.stderr) == (0, b"")
 

@@ -1,0 +1,161 @@
+"""Arrow batches of what was lent: given whole or not at all."""
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+
+from qbus.clients.consumer import arrow as arrow_module
+from qbus.clients.consumer.arrow import ArrowTaking
+from qbus.clients.consumer.spare import SpareColumns
+from qbus.records import CorruptBatch
+
+from .two_partitions import EPOCH, MANY, A, B, Loop, batch
+
+pytest.importorskip("pyarrow")
+
+Rows = list[tuple[int, list[int]]]
+
+
+@pytest.fixture
+def loop() -> Loop:
+    return Loop()
+
+
+def taking(loop: Loop) -> ArrowTaking:
+    loop.lending.take_back()
+    return ArrowTaking(loop.lending.lend(), SpareColumns())
+
+
+def rows(batches: list[Any]) -> Rows:
+    """Partition and offsets of each."""
+    return [(each["partition"][0].as_py(), each["offset"].to_pylist()) for each in batches]
+
+
+def poll(loop: Loop, limit: int = MANY) -> Rows:
+    taken = taking(loop)
+    taken.decode(limit)
+    return rows(taken.give())
+
+
+def test_each_partition_gives_one_batch_and_its_position_is_behind_it(loop: Loop) -> None:
+    loop.fetch(A, batch(0, 2), batch(2, 3))
+    loop.fetch(B, batch(0, 1))
+    assert poll(loop) == [(0, [0, 1, 2, 3, 4]), (1, [0])]
+    assert loop.positions == (5, 1)
+    state = loop.assignment.states[A]
+    assert loop.assignment.to_commit()[A].leader_epoch == EPOCH
+    assert poll(loop) == []
+    assert not state.fetched
+
+
+def test_a_batch_is_taken_whole_and_the_others_have_their_turn_first(loop: Loop) -> None:
+    loop.fetch(A, batch(0, 3), batch(3, 3))
+    loop.fetch(B, batch(0, 3))
+    assert poll(loop, 2) == [(0, [0, 1, 2])]
+    assert loop.positions == (3, 0)
+    assert poll(loop, 4) == [(1, [0, 1, 2]), (0, [3, 4, 5])]
+
+
+def test_what_is_decoded_but_not_given_is_read_again(loop: Loop) -> None:
+    """Its reader was cancelled, or interrupted."""
+    loop.fetch(A, batch(0, 3))
+    taking(loop).decode(MANY)
+    assert loop.positions == (0, 0)
+    assert poll(loop) == []
+    assert loop.positions == (0, 0)
+    loop.fetch(A, batch(0, 3))
+    assert poll(loop) == [(0, [0, 1, 2])]
+
+
+def test_what_becomes_void_while_it_is_decoded_is_not_given(loop: Loop) -> None:
+    loop.fetch(A, batch(0, 3))
+    loop.fetch(B, batch(0, 3))
+    taken = taking(loop)
+    taken.decode(MANY)
+    loop.assignment.seek(A, 1)
+    loop.assignment.stop([B])
+    assert taken.give() == []
+    assert loop.positions == (1, 0)
+
+
+def test_what_was_given_stays_whatever_happens_to_the_partition(loop: Loop) -> None:
+    loop.fetch(A, batch(0, 3))
+    taken = taking(loop)
+    taken.decode(MANY)
+    given = taken.give()
+    loop.assignment.stop([A])
+    assert loop.assignment.to_commit()[A].offset == 3
+    assert rows(given) == [(0, [0, 1, 2])]
+
+
+def test_a_poll_that_fails_takes_nothing(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise MemoryError
+
+    for fetch in range(2):
+        loop.fetch(A, batch(0, 3))
+        loop.fetch(B, batch(0, 3))
+        if not fetch:
+            last = loop.assignment.states[B].fetched[0]
+            monkeypatch.setattr(last, "take_columns", fail)
+            with pytest.raises(MemoryError):
+                poll(loop)
+            loop.lending.take_back()
+            assert loop.positions == (0, 0)
+    assert poll(loop) == [(0, [0, 1, 2]), (1, [0, 1, 2])]
+
+
+def test_damage_is_told_after_what_was_before_it(loop: Loop) -> None:
+    damaged = bytearray(batch(2, 2))
+    damaged[-1] ^= 1
+    loop.fetch(A, batch(0, 2), bytes(damaged))
+    assert poll(loop) == [(0, [0, 1])]
+    assert poll(loop) == []
+    with pytest.raises(CorruptBatch, match="t-0 at 2: "):
+        poll(loop)
+    assert loop.positions == (2, 0)
+
+
+def test_the_memory_of_batches_that_nobody_has_is_used_again(loop: Loop) -> None:
+    spare = SpareColumns()
+    addresses = []
+    for begin in (0, 3, 6):
+        loop.lending.take_back()
+        loop.fetch(A, batch(begin, 3))
+        taken = ArrowTaking(loop.lending.lend(), spare)
+        taken.decode(MANY)
+        (given,) = taken.give()
+        addresses.append(given["offset"].buffers()[1].address)
+        del taken, given
+    assert len(set(addresses)) < 3
+
+
+async def test_a_poll_that_is_cancelled_while_a_thread_decodes_gives_nothing(
+    loop: Loop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(arrow_module, "_MUCH", 0)
+    loop.fetch(A, batch(0, 3))
+    fetched = loop.assignment.states[A].fetched[0]
+    take, begun, may_go_on = fetched.take_columns, threading.Event(), threading.Event()
+    ended = threading.Event()
+
+    def slow(columns: Any, limit: int) -> None:
+        begun.set()
+        assert may_go_on.wait(10)
+        take(columns, limit)
+        ended.set()
+
+    monkeypatch.setattr(fetched, "take_columns", slow)
+    decoding = asyncio.create_task(taking(loop).decode_beside(MANY))
+    assert await asyncio.to_thread(begun.wait, 10)
+    decoding.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await decoding
+    loop.lending.take_back()
+    may_go_on.set()
+    assert await asyncio.to_thread(ended.wait, 10)
+    assert loop.positions == (0, 0)
+    loop.fetch(A, batch(0, 3))
+    assert poll(loop) == [(0, [0, 1, 2])]

@@ -1,0 +1,59 @@
+"""A loop over the records of two partitions, for tests."""
+
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any, cast
+
+from qbus.clients.consumer.answers import Answers
+from qbus.clients.consumer.assignment import Assignment
+from qbus.clients.consumer.fetched import Fetched
+from qbus.clients.consumer.lending import Lending
+from qbus.clients.consumer.loan import records_of
+from qbus.clients.types import TopicPartition
+from qbus.records import build_batch
+
+A, B = TopicPartition("t", 0), TopicPartition("t", 1)
+MANY = 1000
+EPOCH = 7
+
+
+def batch(base_offset: int, count: int) -> bytes:
+    records = [(None, b"%d" % (base_offset + i), (), 0) for i in range(count)]
+    made = bytearray(build_batch(records, base_offset=base_offset))
+    made[12:16] = EPOCH.to_bytes(4, "big")
+    return bytes(made)
+
+
+class Loop:
+    """A loop over the records of two partitions, as the consumers have it."""
+
+    def __init__(self) -> None:
+        self.assignment = Assignment()
+        self.assignment.replace([A, B])
+        options = cast("Any", SimpleNamespace(offset_reset="earliest"))
+        self.answers = Answers(cast("Any", None), self.assignment, options)
+        self.lending = Lending(self.assignment, self.answers)
+        for state in self.assignment.states.values():
+            state.position = 0
+
+    def fetch(self, partition: TopicPartition, *batches: bytes) -> None:
+        """An answer has come."""
+        state = self.assignment.states[partition]
+        offset = state.fetch_offset
+        assert offset is not None
+        data = memoryview(b"".join(batches))
+        state.fetched.append(Fetched(partition, offset, data, check_crcs=True))
+
+    def turn(self, limit: int = MANY) -> Iterator[tuple[int, int]]:
+        """What is there, record by record, as partition and offset."""
+        self.lending.take_back()
+        return (
+            (record.partition, record.offset)
+            for records in records_of(self.lending.lend(), limit)
+            for record in records
+        )
+
+    @property
+    def positions(self) -> tuple[int | None, int | None]:
+        """Where the two are."""
+        return self.assignment.position(A), self.assignment.position(B)
