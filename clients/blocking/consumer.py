@@ -3,6 +3,7 @@
 import asyncio
 import inspect
 import re
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
@@ -14,8 +15,9 @@ from qbus.records.extras import import_pyarrow
 from .. import consumer as asyncio_consumer
 from ..consumer.arrow import ArrowTaking
 from ..consumer.consumer import ARROW_RECORDS
+from ..consumer.lending import ENOUGH
 from ..consumer.loan import Loan, batches_of, is_over, records_of
-from ..consumer.options import IsolationLevel, OffsetReset
+from ..consumer.options import IsolationLevel, OffsetReset, limit_of
 from ..group.assignors import DEFAULT_ASSIGNORS, Assignor
 from ..group.callbacks import Callback
 from ..idcs import Everywhere
@@ -161,29 +163,31 @@ class Consumer:
                 yield from records
 
     def poll(self, timeout: float = 1.0, max_records: int | None = None) -> list[PartitionRecords]:
-        limit = max_records or self._client._options.max_poll_records
+        limit = limit_of(max_records, self._client._options.max_poll_records)
         return self._poll(timeout, lambda loans: batches_of(loans, limit))
 
     poll.__doc__ = _Consumer.poll.__doc__
 
     def poll_arrow(self, timeout: float = 1.0, max_records: int | None = None) -> list[Any]:
         import_pyarrow()
-        limit = max_records or ARROW_RECORDS
+        limit = limit_of(max_records, ARROW_RECORDS)
 
         def take(loans: list[Loan]) -> list[Any]:
             taking = ArrowTaking(loans, self._client._spare)
             taking.decode(limit)
             return taking.give()
 
-        return self._poll(timeout, take)
+        return self._poll(timeout, take, sys.maxsize)
 
     poll_arrow.__doc__ = _Consumer.poll_arrow.__doc__
 
-    def _poll(self, timeout: float, take: Callable[[list[Loan]], list[T]]) -> list[T]:
+    def _poll(
+        self, timeout: float, take: Callable[[list[Loan]], list[T]], enough: int = ENOUGH
+    ) -> list[T]:
         """What is taken here, in the reader's thread, while the loop's receives what comes next."""
         deadline = time.monotonic() + timeout
         while True:
-            loans = self._thread.run(self._client._borrow(deadline - time.monotonic()))
+            loans = self._thread.run(self._client._borrow(deadline - time.monotonic(), enough))
             taken = take(loans)
             if taken or is_over(loans, deadline):
                 return taken

@@ -18,14 +18,12 @@ class PartitionState:
     more records: the group is taking it away, and what was read of it is being committed. One that
     ``is_paused`` keeps what was fetched until the user goes on. ``epoch`` is that of the leader
     that wrote the record before the position, ``leader_epoch`` that of the leader whose log was
-    found to have it; -1: not known. ``loan`` is what a poll or a loop was lent; ``cuts`` counts how
-    often that, or what was fetched, became void. ``end_offset`` and ``start_offset`` are what the
-    leader told last. Nothing is fetched from ``stop_at`` on.
+    found to have it; -1: not known. ``loan`` is what a poll or a loop was lent. ``end_offset``
+    and ``start_offset`` are what the leader told last. Nothing is fetched from ``stop_at`` on.
     """
 
     __slots__ = (
         "committed",
-        "cuts",
         "end_offset",
         "epoch",
         "fetched",
@@ -47,7 +45,6 @@ class PartitionState:
         self.committed: int | None = None
         self.fetched: deque[Fetched] = deque()
         self.loan: Loan | None = None
-        self.cuts = 0
         self.is_stopped = False
         self.is_paused = False
         self.epoch = -1
@@ -71,7 +68,6 @@ class PartitionState:
     def drop(self) -> None:
         """What was fetched, or lent and not given, is not wanted."""
         self.fetched.clear()
-        self.cuts += 1
         if self.loan is not None:
             self.loan.cut()
             self.position, self.epoch = self.read_to, self.read_epoch

@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Self, TypeVar
@@ -24,9 +25,9 @@ from ..types import (
 from .arrow import ArrowTaking
 from .assignment import Assignment
 from .fetcher import Fetcher
-from .lending import Lending
+from .lending import ENOUGH, Lending
 from .loan import Loan, batches_of, is_over, records_of
-from .options import ConsumerOptions, IsolationLevel, OffsetReset, check_options
+from .options import ConsumerOptions, IsolationLevel, OffsetReset, check_options, limit_of
 from .positions import Positions
 from .spare import SpareColumns
 from .upkeep import Upkeep
@@ -36,6 +37,7 @@ T = TypeVar("T")
 _LOOK_AROUND = 1.0
 """Seconds after which a waiting poll sees whether something is due that no event tells of."""
 ARROW_RECORDS = 1_000_000
+"""Records that a poll for Arrow batches takes at most, or some more, unless told otherwise."""
 _ITERATED_RECORDS = 2000
 _GROUP_ITERATED_RECORDS = 500
 """Fewer for a group's member, which has to poll from time to time, however slow its user is."""
@@ -209,7 +211,7 @@ class Consumer(Positions):
         :class:`~qbus.records.CorruptBatch`, :class:`~qbus.LogTruncated`, or OFFSET_OUT_OF_RANGE
         without an ``offset_reset``.
         """
-        limit = max_records or self._options.max_poll_records
+        limit = limit_of(max_records, self._options.max_poll_records)
 
         async def take(loans: list[Loan]) -> list[PartitionRecords]:
             return batches_of(loans, limit)
@@ -221,24 +223,28 @@ class Consumer(Positions):
 
         Columns: key, value, headers, topic, partition, offset, timestamp, timestamp_type. Batches
         are taken whole, so there may be some more records than ``max_records``, by default
-        1,000,000. Raises :class:`~qbus.records.extras.MissingExtra` without pyarrow.
+        1,000,000; and of each partition no more than one answer brought, 4 MiB or so. Raises
+        :class:`~qbus.records.extras.MissingExtra` without pyarrow.
         """
         import_pyarrow()
-        limit = max_records or ARROW_RECORDS
+        limit = limit_of(max_records, ARROW_RECORDS)
 
         async def take(loans: list[Loan]) -> list[Any]:
             taking = ArrowTaking(loans, self._spare)
             await taking.decode_beside(limit)
             return taking.give()
 
-        return await self._poll(timeout, take)
+        return await self._poll(timeout, take, sys.maxsize)
 
     async def _poll(
-        self, timeout: float, take: Callable[[list[Loan]], Awaitable[list[T]]]
+        self,
+        timeout: float,
+        take: Callable[[list[Loan]], Awaitable[list[T]]],
+        enough: int = ENOUGH,
     ) -> list[T]:
         deadline = time.monotonic() + timeout
         while True:
-            loans = await self._borrow(deadline - time.monotonic())
+            loans = await self._borrow(deadline - time.monotonic(), enough)
             taken = await take(loans)
             if taken or is_over(loans, deadline):
                 return taken
@@ -250,14 +256,14 @@ class Consumer(Positions):
                 for record in records:
                     yield record
 
-    async def _borrow(self, timeout: float = _LOOK_AROUND) -> list[Loan]:
+    async def _borrow(self, timeout: float = _LOOK_AROUND, enough: int = ENOUGH) -> list[Loan]:
         deadline = time.monotonic() + timeout
         await asyncio.sleep(0)
         self._lending.take_back()
         while True:
             self._changed.clear()
             await self._upkeep.run()
-            loans = self._lending.lend()
+            loans = self._lending.lend(enough)
             self._fetcher.is_awaited |= not loans
             self._fetcher.start()
             remaining = deadline - time.monotonic()

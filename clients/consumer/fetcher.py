@@ -67,7 +67,7 @@ class Fetcher:
         self._options = options
         self._changed = changed
         self._check = LogCheck(cluster, assignment, self.answers, changed)
-        self._search = LeaderSearch(cluster, self.answers, changed)
+        self._search = LeaderSearch(cluster, assignment, self.answers, changed)
         self._fetches: dict[int, asyncio.Task[None]] = {}
         self._asked: dict[int, _Ask] = {}
         self._windows: dict[int, Window] = {}
@@ -90,11 +90,11 @@ class Fetcher:
             return
         held: dict[int, _Held] = {}
         wanted: dict[int, dict[TopicPartition, int]] = {}
-        leaderless: set[str] = set()
+        leaderless: set[TopicPartition] = set()
         for partition, state in self._assignment.states.items():
             broker = self._broker_for(partition, state)
             if broker is None:
-                leaderless.add(partition.topic)
+                leaderless.add(partition)
                 continue
             held[broker] = held.get(broker, _Held()).and_of(state)
             offset = state.fetch_offset

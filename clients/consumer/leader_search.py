@@ -1,40 +1,51 @@
-"""Finding out who leads partitions of which nobody known does."""
+"""Finding out who leads the partitions for which no leader is known."""
 
 import asyncio
-from collections.abc import Iterable
+from contextlib import suppress
 
 from qbus.errors import QbusError
 
 from ..cluster import Cluster
 from ..retry import backoff
+from ..types import TopicPartition
 from .answers import Answers
+from .assignment import Assignment
 
 
 class LeaderSearch:
-    """Asks about topics until all their partitions that are read have leaders, ever less often.
+    """Asks about topics until all their partitions that are read have leaders.
+
+    Ever less often, but at once when another one has lost its leader.
 
     Also about those that are known: while a broker's partitions go over to others, the cluster
     tells of leaders that are gone, or of none.
     """
 
-    def __init__(self, cluster: Cluster, answers: Answers, changed: asyncio.Event) -> None:
+    def __init__(
+        self, cluster: Cluster, assignment: Assignment, answers: Answers, changed: asyncio.Event
+    ) -> None:
         self.tasks: set[asyncio.Task[None]] = set()
         self._cluster = cluster
+        self._assignment = assignment
         self._answers = answers
         self._changed = changed
         self._delays = backoff()
+        self._leaderless: set[TopicPartition] = set()
+        self._has_news = asyncio.Event()
 
-    def go_on(self, leaderless: Iterable[str]) -> None:
-        """Ask about these topics, unless that is being done; none: the search is over."""
-        topics = list(leaderless)
-        if not topics:
+    def go_on(self, leaderless: set[TopicPartition]) -> None:
+        """These are all that have none; ask about them, unless that is being done."""
+        if not leaderless or leaderless - self._leaderless:
             self._delays = backoff()
-        elif not self.tasks:
-            task = asyncio.create_task(self._ask(topics))
+            self._has_news.set()
+        self._leaderless = leaderless
+        if leaderless and not self.tasks:
+            task = asyncio.create_task(self._ask({partition.topic for partition in leaderless}))
             self.tasks.add(task)
             task.add_done_callback(self._asked)
 
-    async def _ask(self, topics: list[str]) -> None:
+    async def _ask(self, topics: set[str]) -> None:
+        self._has_news.clear()
         metadata = self._cluster.metadata
         try:
             if missing := metadata.missing(topics):
@@ -44,11 +55,13 @@ class LeaderSearch:
         except QbusError as error:
             self._answers.trouble(error)
         else:
-            for topic in topics:
+            for topic in topics & {partition.topic for partition in self._assignment}:
                 if (refused := metadata.errors.get(topic)) is not None:
                     self._answers.trouble(refused)
         self._changed.set()
-        await asyncio.sleep(next(self._delays))
+        with suppress(TimeoutError):
+            async with asyncio.timeout(next(self._delays)):
+                await self._has_news.wait()
 
     def _asked(self, task: asyncio.Task[None]) -> None:
         self.tasks.discard(task)

@@ -7,7 +7,7 @@ from .answers import Answers
 from .assignment import Assignment, PartitionState
 from .loan import Loan
 
-_ENOUGH = 1024 * 1024
+ENOUGH = 1024 * 1024
 """Bytes that are lent at a time, if one partition has no more."""
 
 
@@ -28,11 +28,14 @@ class Lending:
         self._answers = answers
         self._lent: list[_Lent] = []
 
-    def lend(self) -> list[Loan]:
-        """What was fetched; what was lent before has been taken back. Raises as a poll."""
+    def lend(self, enough: int = ENOUGH) -> list[Loan]:
+        """What was fetched, ``enough`` bytes or some more, one answer of each partition.
+
+        What was lent before has been taken back. Raises as a poll.
+        """
         much = 0
         for partition, state in self._assignment.states.items():
-            if much >= _ENOUGH:
+            if much >= enough:
                 break
             if (fetched := state.ready) is not None:
                 much += fetched.nbytes

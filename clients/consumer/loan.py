@@ -96,10 +96,11 @@ class Loan:
 
     def give(self, records: list[T]) -> Iterator[T]:
         """What was taken, one by one. For the borrower, who reads it to the end."""
-        self._given = given = _Given(self.read_to, records)
+        begin = self.read_to
+        self._given = given = _Given(begin, records)
         self._is_taking = False
         if self._is_cut:
-            self.cut()
+            self._given = given = _Given(begin, [])
         return given.rest
 
     def finish(self) -> None:
@@ -118,7 +119,8 @@ class Loan:
         It was not if the borrower was interrupted meanwhile, or is still about to take it.
         """
         self._is_cut = True
-        return not self._given.cut() and not self._is_taking
+        was_taking = self._is_taking  # what it takes from now on it is not given
+        return not self._given.cut() and not was_taking
 
 
 def records_of(loans: Iterable[Loan], limit: int) -> Iterator[Iterator[ConsumerRecord]]:

@@ -34,3 +34,11 @@ def check_options(offset_reset: str, isolation_level: str) -> None:
     ):
         if value not in allowed:
             raise ConfigError(f"{name} is one of {', '.join(allowed)}, not {value!r}")
+
+
+def limit_of(max_records: int | None, otherwise: int) -> int:
+    """How many records a poll may return; raises :class:`~qbus.errors.ConfigError` for none."""
+    limit = otherwise if max_records is None else max_records
+    if limit < 1:
+        raise ConfigError(f"a poll returns at least 1 record, not {limit}")
+    return limit

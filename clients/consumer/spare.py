@@ -25,7 +25,7 @@ class SpareColumns:
         return RecordColumns()
 
     def lend(self, columns: RecordColumns) -> None:
-        """Columns were made an Arrow batch; let them be taken again when that is gone."""
+        """Let columns be taken again once the Arrow batch is gone that was made of them, if any."""
         self._lent.append((columns, columns.nbytes))
         while sum(nbytes for _, nbytes in self._lent) > _LARGE:
             self._lent.popleft()

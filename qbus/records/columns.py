@@ -25,6 +25,7 @@ class RecordColumns:
         """The columns as Arrow lays them out."""
         self.is_shared = False
         """Whether an Arrow batch has the buffers: it must never change."""
+        self._most = 0
 
     @property
     def rows(self) -> int:
@@ -33,11 +34,12 @@ class RecordColumns:
 
     @property
     def nbytes(self) -> int:
-        """Bytes that the columns take."""
-        return self.buffers.nbytes
+        """Bytes that the columns take, or took before they were reused, for those are kept."""
+        return max(self._most, self.buffers.nbytes)
 
     def reuse(self) -> bool:
         """Forget the records and keep the memory, for others; whether nobody has a part of it."""
+        self._most = self.nbytes
         try:
             self.buffers.clear()
         except BufferError:

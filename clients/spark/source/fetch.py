@@ -86,16 +86,21 @@ class RangeFetch:
         await self._fetcher.close()
 
     async def _take(self) -> list[Any]:
+        self._lending.take_back()  # if it was interrupted the last time
         try:
-            self._lending.take_back()
-            taking = ArrowTaking(self._lending.lend(), self._spare)
+            while loans := self._lending.lend():
+                self._fetcher.start()
+                taking = ArrowTaking(loans, self._spare)
+                await taking.decode_beside(self._options.rows)
+                taken = taking.give()
+                self._lending.take_back()
+                if taken:
+                    return taken
         except ApiError as error:
             if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
                 raise
             await self._pass_over(error)
-            return []
-        await taking.decode_beside(self._options.rows)
-        return taking.give()
+        return []
 
     async def _pass_over(self, error: ApiError) -> None:
         """Go on at what there is, if that is wanted; raises :class:`DataLoss`."""

@@ -55,6 +55,32 @@ def test_columns_hold_what_records_do(batches: list[list[Any]], start: int) -> N
     ]
 
 
+@pytest.mark.parametrize("count", [1, 7, 8, 9, 63, 64, 65, 127, 128, 129, 300])
+@pytest.mark.parametrize("keys", ["none", "all", "first", "last", "every third", "two runs"])
+def test_many_records_with_and_without_keys(count: int, keys: str) -> None:
+    has_key = {
+        "none": lambda index: False,
+        "all": lambda index: True,
+        "first": lambda index: index == 0,
+        "last": lambda index: index == count - 1,
+        "every third": lambda index: index % 3 == 0,
+        "two runs": lambda index: index < 70,
+    }[keys]
+    wanted = [b"%d" % index if has_key(index) else None for index in range(count)]
+    values = [None if index % 5 == 4 else bytes(index) for index in range(count)]
+    headers = [(("h", b"%d" % index),) if index % 50 == 49 else () for index in range(count)]
+    batch = encode_records(values, wanted, headers, base_timestamp=NOW)
+    for start in (0, 1, 64, 200):
+        table = arrow_of(batch, batch, start=start)
+        assert table["key"].to_pylist() == 2 * wanted[start:]
+        assert table["value"].to_pylist() == 2 * values[start:]
+        assert table["offset"].to_pylist() == 2 * list(range(start, count))
+        read = [
+            [(each["key"], each["value"]) for each in row] for row in table["headers"].to_pylist()
+        ]
+        assert read == 2 * [list(row) for row in headers[start:]]
+
+
 def test_the_schema() -> None:
     header = pa.struct([pa.field("key", pa.string(), nullable=False), ("value", pa.binary())])
     assert arrow_of().schema == pa.schema(
@@ -117,8 +143,9 @@ def test_memory_is_used_again_once_nobody_has_a_part_of_it(twin: ModuleType) -> 
     assert not columns.reuse(), "a part of a column is left"
     assert part.to_pylist() == [None]
     del part
+    size = columns.nbytes
     assert columns.reuse()
-    assert (columns.rows, columns.nbytes) == (0, RecordColumns().nbytes)
+    assert (columns.rows, columns.nbytes) == (0, size), "the memory is kept"
     columns.append(second, read_header(second))
     again = to_arrow(columns, "t", 0)
     again.validate(full=True)

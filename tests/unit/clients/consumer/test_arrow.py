@@ -50,6 +50,13 @@ def test_each_partition_gives_one_batch_and_its_position_is_behind_it(loop: Loop
     assert not state.fetched
 
 
+def test_all_partitions_that_have_records_give_some_however_many_they_have(loop: Loop) -> None:
+    loop.fetch(A, batch(0, 3))
+    loop.fetch(B, batch(0, 3))
+    assert len(loop.lending.lend(enough=1)) == 1
+    assert poll(loop) == [(0, [0, 1, 2]), (1, [0, 1, 2])]
+
+
 def test_a_batch_is_taken_whole_and_the_others_have_their_turn_first(loop: Loop) -> None:
     loop.fetch(A, batch(0, 3), batch(3, 3))
     loop.fetch(B, batch(0, 3))

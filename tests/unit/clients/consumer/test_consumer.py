@@ -49,6 +49,13 @@ def consumer_of(broker: FakeBroker, **options: Any) -> Consumer:
     return Consumer(broker.bootstrap, **options)
 
 
+@pytest.mark.parametrize("max_records", [0, -1])
+async def test_a_poll_for_no_records_is_refused(max_records: int) -> None:
+    async with FakeBroker() as broker, consumer_of(broker) as consumer:
+        with pytest.raises(ConfigError, match=f"at least 1 record, not {max_records}"):
+            await consumer.poll(0.1, max_records=max_records)
+
+
 async def test_a_record_has_everything() -> None:
     async with FakeBroker() as broker, consumer_of(broker) as consumer:
         broker.logs["t", 0].append(bytes(build_batch([(b"k", b"v", (("h", None),), 5)])))

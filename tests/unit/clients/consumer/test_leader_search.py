@@ -2,10 +2,12 @@
 
 import asyncio
 import time
+from itertools import repeat
 
 import pytest
 
 from qbus.clients import Consumer
+from qbus.clients.consumer import leader_search
 from qbus.errors import ApiError, ErrorCode
 from qbus.records import build_batch
 from qbus.wire import ApiKey
@@ -19,7 +21,9 @@ from tests.support.fake_broker import NODE, FakeBroker
 GONE = 7
 NOBODY = -1
 PATIENT = 10.0
+NEVER = 3600.0
 NEW = "x"
+FORBIDDEN = "forbidden"
 
 
 def batch(value: bytes) -> bytes:
@@ -80,7 +84,21 @@ async def test_the_longer_there_is_none_the_less_often_brokers_are_asked(topic: 
         deadline = time.monotonic() + 1.0
         while time.monotonic() < deadline:
             assert await read(consumer, 0.01) == []
-        assert 3 <= len(broker.asked(ApiKey.METADATA)) <= 10
+        assert len(broker.asked(ApiKey.METADATA)) <= 10
+
+
+async def test_another_partition_that_loses_its_leader_does_not_wait_for_the_next_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(leader_search, "backoff", lambda: repeat(NEVER))
+    async with FakeBroker({"t": 2}) as broker, Consumer(broker.bootstrap) as consumer:
+        broker.leaders["t", 0] = NOBODY
+        consumer.assign([("t", 0, 0), ("t", 1, 0)])
+        assert await read(consumer, 0.1) == []
+        for value in (b"before", b"after"):
+            broker.hangup()
+            broker.logs["t", 1].append(batch(value))
+            assert await read(consumer) == [value]
 
 
 async def test_a_topic_that_is_refused_is_told_of() -> None:
@@ -97,6 +115,29 @@ async def test_a_topic_that_is_refused_is_told_of() -> None:
             await read(consumer)
         assert refused.value.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED
         assert "t" in str(refused.value)
+
+
+async def test_a_refused_topic_that_is_read_no_more_is_not_told_of() -> None:
+    async with FakeBroker({"t": 1}) as broker, Consumer(broker.bootstrap) as consumer:
+        tell, may_answer = broker.handlers[ApiKey.METADATA], asyncio.Event()
+
+        async def refuse(request: MetadataRequest) -> MetadataResponse:
+            names = [topic.name for topic in request.topics or ()]
+            if names != [FORBIDDEN]:
+                told: MetadataResponse = tell(request)
+                return told
+            await may_answer.wait()
+            code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            answer = MetadataResponseTopic(error_code=code, name=FORBIDDEN)
+            return MetadataResponse(brokers=broker.brokers(), topics=[answer])
+
+        broker.handlers[ApiKey.METADATA] = refuse
+        broker.logs["t", 0].append(batch(b"here"))
+        consumer.assign([(FORBIDDEN, 0, 0)])
+        assert await read(consumer, 0.1) == []
+        consumer.assign([("t", 0, 0)])
+        may_answer.set()
+        assert await read(consumer) == [b"here"]
 
 
 async def test_a_cluster_that_refuses_to_answer_is_told_of() -> None:

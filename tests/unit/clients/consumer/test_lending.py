@@ -167,6 +167,46 @@ def test_a_cut_while_the_reader_finishes(loop: Loop, monkeypatch: pytest.MonkeyP
     assert loan.read_to == 4
 
 
+def test_taking_back_while_the_reader_is_about_to_give(
+    loop: Loop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop.fetch(A, batch(0, 4))
+    (loan,) = loop.lending.lend()
+    taken = loan.take(MANY)
+    given: list[Any] = []
+    before = loan._given
+    cut = before.cut
+
+    def cut_and_be_overtaken() -> int:
+        left = cut()
+        given.extend(loan.give(taken))
+        return left
+
+    monkeypatch.setattr(before, "cut", cut_and_be_overtaken)
+    loop.lending.take_back()
+    assert loop.positions == (len(given), 0)
+
+
+def test_a_look_at_the_position_while_the_reader_learns_that_it_was_cut(
+    loop: Loop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop.fetch(A, batch(0, 4))
+    (loan,) = loop.lending.lend()
+    taken = loan.take(MANY)
+    loan.cut()
+    seen: list[int] = []
+    cut = loan_module._Given.cut
+
+    def look_and_cut(given: Any) -> int:
+        left = cut(given)
+        seen.append(loan.read_to)
+        return left
+
+    monkeypatch.setattr(loan_module._Given, "cut", look_and_cut)
+    assert list(loan.give(taken)) == []
+    assert [*seen, loan.read_to] == [0] * (len(seen) + 1)
+
+
 def test_a_seek_ends_what_is_given_of_that_partition(loop: Loop) -> None:
     loop.fetch(A, batch(0, 5))
     loop.fetch(B, batch(0, 2))

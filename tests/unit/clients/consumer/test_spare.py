@@ -50,3 +50,17 @@ def test_several_partitions_have_theirs() -> None:
         rounds.append(columns)
     assert len(held) == 4
     assert {id(one) for one in rounds[2]} == {id(one) for one in rounds[0]}
+
+
+def test_memory_counts_though_little_is_in_it_now(monkeypatch: pytest.MonkeyPatch) -> None:
+    spare = SpareColumns()
+    columns = fill(spare.take())
+    large = columns.nbytes
+    monkeypatch.setattr("qbus.clients.consumer.spare._LARGE", large)
+    spare.lend(columns)
+    assert spare.take() is columns
+    assert columns.rows == 0
+    assert columns.nbytes == large
+    spare.lend(columns)
+    spare.lend(fill(RecordColumns()))
+    assert spare.take() is not columns, "both together are too large"

@@ -27,6 +27,7 @@ OPTIONS = FetchOptions.of(
     Options({"qbus.bootstrap": "127.0.0.1:9", "kafkaConsumer.pollTimeoutMs": "300"})
 )
 LENIENT = replace(OPTIONS, fail_on_data_loss=False)
+CONTROL = 0x20
 NO_ID = str(UUID(int=0))
 
 
@@ -49,6 +50,12 @@ def fill(brokers: FakeCluster, batches: int, records: int = 10) -> None:
     for _ in range(batches):
         rows = [(None, b"%d" % (log.end + index), (), 5) for index in range(records)]
         log.append(bytes(build_batch(rows)), brokers.epochs["t", 0])
+
+
+def end_of_transaction() -> bytes:
+    """A batch that nobody sees."""
+    marker = (b"\0\0\0\1", b"\0\0\0\0\0\0", (), 5)
+    return bytes(build_batch([marker], attributes=CONTROL))
 
 
 async def read(
@@ -76,6 +83,18 @@ async def test_a_range_is_read_from_its_start_to_its_end(
     assert await read(client, 13, 38) == list(range(13, 38))
     assert await read(client, 0, 50) == list(range(50))
     assert await read(client, 5, 5) == []
+
+
+async def test_an_answer_without_visible_records_is_not_waited_upon(
+    brokers: FakeCluster, client: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fetching, "_LOOK_AROUND", 3600.0)
+    fill(brokers, 1)
+    for _ in range(3):
+        brokers.logs["t", 0].append(end_of_transaction(), brokers.epochs["t", 0])
+    options = replace(OPTIONS, partition_max_bytes=60, patience=10)
+    async with asyncio.timeout(30):
+        assert await read(client, 0, 13, options) == list(range(10))
 
 
 async def test_nothing_is_fetched_behind_the_end(brokers: FakeCluster, client: Cluster) -> None:
