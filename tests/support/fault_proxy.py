@@ -194,7 +194,8 @@ class FaultProxy:
         for writer in writers:
             if reset:
                 sock: socket.socket = writer.get_extra_info("socket")
-                sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
+                if sock.fileno() >= 0:  # or it was closed, and its link is about to notice
+                    sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
                 writer.transport.abort()
             else:
                 writer.close()
