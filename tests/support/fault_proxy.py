@@ -9,6 +9,7 @@ import socket
 import struct
 from enum import Enum
 from typing import Self
+from weakref import WeakSet
 
 from .frame_cutter import FrameCutter
 from .ports import free_port
@@ -108,6 +109,7 @@ class FaultProxy:
         self._target_port = target_port
         self._server: asyncio.Server | None = None
         self._links: dict[asyncio.Task[None], tuple[asyncio.StreamWriter, ...]] = {}
+        self._writers: WeakSet[asyncio.StreamWriter] = WeakSet()
 
     @property
     def bootstrap(self) -> str:
@@ -128,6 +130,9 @@ class FaultProxy:
         for link in list(self._links):
             link.cancel()
         await asyncio.gather(*self._links, return_exceptions=True)
+        for writer in list(self._writers):  # some may still wait for what nobody reads
+            writer.transport.abort()
+        await asyncio.sleep(0)
 
     async def listen(self) -> None:
         """Accept connections."""
@@ -157,9 +162,11 @@ class FaultProxy:
         assert link is not None
         self.accepted += 1
         self._links[link] = (writer,)
+        self._writers.add(writer)
         try:
             there, server = await asyncio.open_connection("127.0.0.1", self._target_port)
             self._links[link] = (writer, server)
+            self._writers.add(server)
             await self._forward(reader, writer, there, server)
         except (OSError, asyncio.CancelledError):
             pass
