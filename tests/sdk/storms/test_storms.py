@@ -26,7 +26,8 @@ async def weather(proxy: FaultProxy, name: str, seed: int, seconds: float, assig
     chronicle = storm.chronicle
     print(len(chronicle.generations), "generations,", storm.sent, "records")
     assert chronicle.wrong == []
-    assert chronicle.count() == storm.sent
+    # The last one may be stored though its sender was stopped before it was told so.
+    assert storm.sent <= chronicle.count() <= storm.sent + 1
     assert len(chronicle.generations) > seconds / 2
     assert sum(chronicle.commits.values()) > 0
 
