@@ -129,6 +129,11 @@ class Assignment:
     def __iter__(self) -> Iterator[TopicPartition]:
         return iter(self.states)
 
+    @property
+    def topics(self) -> set[str]:
+        """The topics of the partitions."""
+        return {partition.topic for partition in self.states}
+
     def replace(self, partitions: Iterable[TopicPartition]) -> None:
         """Read these from now on, from positions that have yet to be found."""
         for state in self.states.values():

@@ -55,7 +55,7 @@ class LeaderSearch:
         except QbusError as error:
             self._answers.trouble(error)
         else:
-            for topic in topics & {partition.topic for partition in self._assignment}:
+            for topic in topics & self._assignment.topics:
                 if (refused := metadata.errors.get(topic)) is not None:
                     self._answers.trouble(refused)
         self._changed.set()

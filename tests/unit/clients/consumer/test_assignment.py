@@ -17,6 +17,7 @@ def assignment(*partitions: TopicPartition) -> Assignment:
 
 def test_positions_have_to_be_found() -> None:
     made = assignment(P0, P1)
+    assert made.topics == {"t"}
     assert made.without_position() == {P0: None, P1: None}
     made.found(P0, 5, committed=True)
     assert (made.position(P0), made.position(P1)) == (5, None)
