@@ -172,9 +172,9 @@ def test_a_forgotten_client_does_not_hang_the_exit() -> None:
     code = (
         "import asyncio\n"
         "from qbus.clients.blocking.loop import LoopThread\n"
+        "kept = []\n"
         "thread = LoopThread('forgotten')\n"
         "thread.post(lambda: kept.append(asyncio.ensure_future(asyncio.sleep(3600))))\n"
-        "kept = []\n"
     )
     done = subprocess.run(
         [sys.executable, "-W", "default", "-c", code], capture_output=True, timeout=60, check=False
