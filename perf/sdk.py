@@ -9,7 +9,6 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from functools import partial
 from importlib.util import find_spec
 from itertools import count as counter
 from itertools import product
@@ -127,9 +126,8 @@ class Bench:
             return self._compare(pairs, _COSTS, rounds, run_side)
 
     def compare_waiting(self, pairs: list[Pair], rounds: int) -> list[Figure]:
-        """How long it takes from the moment when a record is due until it is read."""
-        run = partial(self._run_on_fresh_topic, rate=RATE)
-        return self._compare(pairs, _DELAYS, rounds, run)
+        """How long it takes from when one process is to send a record until another reads it."""
+        return self._compare(pairs, _DELAYS, rounds, self._run_paced)
 
     def _compare(
         self,
@@ -152,27 +150,37 @@ class Bench:
             for pair, (cost, unit) in product(pairs, units.items())
         ]
 
-    def _run_on_fresh_topic(self, side: Side, rate: int = 0) -> dict[str, float]:
+    def _run_paced(self, side: Side) -> dict[str, float]:
+        """At a fixed rate all send as many records."""
         with self._fresh_topic() as topic:
-            result = self._run(side, topic, rate)
-            sent = self._count_of(side, rate)
+            return sdk_client.run_paced(
+                side.client,
+                bootstrap=self._bootstrap,
+                topic=topic,
+                count=self._count,
+                size=self._size,
+                rate=RATE,
+            )
+
+    def _run_on_fresh_topic(self, side: Side) -> dict[str, float]:
+        with self._fresh_topic() as topic:
+            result = self._run(side, topic)
+            sent = self._count_of(side)
             if (stored := rdkafka.end_offset(self._bootstrap, topic)) != sent:
                 raise RuntimeError(f"{side} sent {sent} records, {stored} were stored")
             return result
 
-    def _count_of(self, side: Side, rate: int = 0) -> int:
-        """How many records it sends or reads; at a fixed rate all do the same."""
-        return self._count if rate else max(self._count // _SLOW.get(side.client, 1), 1000)
+    def _count_of(self, side: Side) -> int:
+        return max(self._count // _SLOW.get(side.client, 1), 1000)
 
-    def _run(self, side: Side, topic: str, rate: int = 0) -> dict[str, float]:
+    def _run(self, side: Side, topic: str) -> dict[str, float]:
         return sdk_client.run(
             side.client,
             side.load,
             bootstrap=self._bootstrap,
             topic=topic,
-            count=self._count_of(side, rate),
+            count=self._count_of(side),
             size=self._size,
-            rate=rate,
         )
 
     @contextmanager

@@ -32,15 +32,43 @@ PATIENCE = 60.0
 """Seconds without a record after which a load that reads gives up."""
 
 _STAMP = 20
+_READY = "ready\n"
 
 
 def run(client: str, load: str, **options: Any) -> dict[str, float]:
     """Run one load in a fresh process and return what it measured."""
+    with _started(client, load, options) as process:
+        return _result(process)
+
+
+def run_paced(client: str, **options: Any) -> dict[str, float]:
+    """Send at a rate in one process, read in another; return what the reader measured."""
+    with _started(client, "read_paced", options) as reader:
+        assert reader.stdout is not None
+        if reader.stdout.readline() != _READY:
+            raise RuntimeError(f"{client} does not read")
+        with _started(client, "send_paced", options) as sender:
+            _result(sender)
+        return _result(reader)
+
+
+@contextmanager
+def _started(client: str, load: str, options: dict[str, Any]) -> Iterator[subprocess.Popen[str]]:
     command = [sys.executable, "-m", "perf.sdk_client", f"{client}.{load}", json.dumps(options)]
     # As installed, so with compiled bytecode, for every client alike.
     environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": ""}
-    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, timeout=600, env=environment)
-    result: dict[str, float] = json.loads(done.stdout)
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def _result(process: subprocess.Popen[str]) -> dict[str, float]:
+    told, _ = process.communicate(timeout=600)
+    if process.returncode:
+        raise RuntimeError(f"{process.args} ended with {process.returncode}")
+    result: dict[str, float] = json.loads(told)
     return result
 
 
@@ -84,12 +112,22 @@ class Load:
             raise RuntimeError(f"{seen} records, {volume} bytes: not {self.count} of {self.size}")
 
     def dues(self) -> Iterator[tuple[float, bytes]]:
-        """When each record is to be sent, from a moment ahead on, and the value that tells it."""
+        """How long to wait for each record's turn, and the value that tells when it was due.
+
+        The clock is the machine's, the same for every process (Linux: ``CLOCK_MONOTONIC``).
+        """
         start = time.perf_counter() + 0.01
         padding = b" " * (self.size - _STAMP)
-        for index in range(self.count):
-            due = start + index / self.rate
-            yield due, f"{due:<{_STAMP}.9f}".encode()[:_STAMP] + padding
+        with self.measured():
+            for index in range(self.count):
+                due = start + index / self.rate
+                value = f"{due:<{_STAMP}.9f}".encode()[:_STAMP] + padding
+                yield max(0.0, due - time.perf_counter()), value
+
+    def ready(self) -> None:
+        """Let the sender begin: whatever it sends from now on is read."""
+        sys.stdout.write(_READY)
+        sys.stdout.flush()
 
     def arrived(self, value: bytes) -> bool:
         """Note how long a record of :meth:`dues` took; whether more of them are to come."""
@@ -98,7 +136,7 @@ class Load:
 
     def result(self) -> dict[str, float]:
         """What was measured; raises when that is nothing, or not all records came."""
-        if self.rate:
+        if self._delays:
             if len(self._delays) != self.count:
                 raise RuntimeError(f"{len(self._delays)} of {self.count} records came")
             steady = sorted(self._delays[self.count // 5 :])  # the first fifth warms up

@@ -1,7 +1,6 @@
 """aiokafka as the load; see :mod:`perf.sdk_client`."""
 
 import asyncio
-import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -46,23 +45,23 @@ async def poll(load: Load) -> None:
     load.check(seen, volume)
 
 
-async def latency(load: Load) -> None:
-    """``send`` at a fixed rate, read by iteration."""
-    async with _consumer(load) as consumer, _producer(load) as producer, asyncio.timeout(PATIENCE):
-
-        async def read() -> None:
-            async for record in consumer:
-                if not load.arrived(record.value):
-                    return
-
-        reader = asyncio.create_task(read())
-        await asyncio.sleep(0.5)
-        for due, value in load.dues():
-            if (wait := due - time.perf_counter()) > 0:
-                await asyncio.sleep(wait)
+async def send_paced(load: Load) -> None:
+    """``send`` at a fixed rate."""
+    async with _producer(load) as producer:
+        for wait, value in load.dues():
+            await asyncio.sleep(wait)
             await producer.send(load.topic, value)
         await producer.flush()
-        await reader
+
+
+async def read_paced(load: Load) -> None:
+    """``async for record in consumer``, and when each came."""
+    async with _consumer(load) as consumer, asyncio.timeout(PATIENCE):
+        await consumer.getmany(timeout_ms=500)
+        load.ready()
+        async for record in consumer:
+            if not load.arrived(record.value):
+                return
 
 
 @asynccontextmanager

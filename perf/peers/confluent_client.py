@@ -1,6 +1,5 @@
 """confluent-kafka (librdkafka) as the load; see :mod:`perf.sdk_client`."""
 
-import threading
 import time
 
 from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
@@ -71,25 +70,23 @@ def poll(load: Load) -> None:
     consumer.close()
 
 
-def latency(load: Load) -> None:
-    """``produce`` at a fixed rate, read by ``poll``."""
-    consumer = _consumer(load)
+def send_paced(load: Load) -> None:
+    """``produce`` at a fixed rate."""
     producer = _producer(load)
-    consumer.poll(0.5)
-
-    def read() -> None:
-        while (message := consumer.poll(PATIENCE)) is not None:
-            if not load.arrived(message.value() or b""):
-                return
-
-    reader = threading.Thread(target=read)
-    reader.start()
-    for due, value in load.dues():
-        if (wait := due - time.perf_counter()) > 0:
-            time.sleep(wait)
+    for wait, value in load.dues():
+        time.sleep(wait)
         producer.produce(load.topic, value)
     _flush(producer)
-    reader.join()
+
+
+def read_paced(load: Load) -> None:
+    """``poll``, and when each record came."""
+    consumer = _consumer(load)
+    consumer.poll(0.5)
+    load.ready()
+    while (message := consumer.poll(PATIENCE)) is not None:
+        if not load.arrived(message.value() or b""):
+            break
     consumer.close()
 
 

@@ -1,6 +1,5 @@
 """kafka-python as the load; see :mod:`perf.sdk_client`."""
 
-import threading
 import time
 
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
@@ -48,27 +47,25 @@ def poll(load: Load) -> None:
     consumer.close()
 
 
-def latency(load: Load) -> None:
-    """``send`` at a fixed rate, read by iteration."""
-    consumer = _consumer(load)
+def send_paced(load: Load) -> None:
+    """``send`` at a fixed rate."""
     producer = _producer(load)
-    consumer.poll(500)
-
-    def read() -> None:
-        for record in consumer:
-            if not load.arrived(record.value):
-                return
-
-    reader = threading.Thread(target=read)
-    reader.start()
-    for due, value in load.dues():
-        if (wait := due - time.perf_counter()) > 0:
-            time.sleep(wait)
+    for wait, value in load.dues():
+        time.sleep(wait)
         producer.send(load.topic, value)
     producer.flush(PATIENCE)
-    reader.join()
-    consumer.close()
     producer.close()
+
+
+def read_paced(load: Load) -> None:
+    """``for record in consumer``, and when each came."""
+    consumer = _consumer(load)
+    consumer.poll(500)
+    load.ready()
+    for record in consumer:
+        if not load.arrived(record.value):
+            break
+    consumer.close()
 
 
 def _producer(load: Load) -> KafkaProducer:

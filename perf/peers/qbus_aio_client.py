@@ -1,7 +1,6 @@
 """The SDK for asyncio as the load; see :mod:`perf.sdk_client`."""
 
 import asyncio
-import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -76,23 +75,23 @@ async def poll_arrow(load: Load) -> None:
     load.check(seen, volume)
 
 
-async def latency(load: Load) -> None:
-    """``send`` at a fixed rate, read by iteration."""
-    async with _consumer(load) as consumer, _producer(load) as producer, asyncio.timeout(PATIENCE):
-        await consumer.poll(0.5)
-
-        async def read() -> None:
-            async for record in consumer:
-                if not load.arrived(record.value or b""):
-                    return
-
-        reader = asyncio.create_task(read())
-        for due, value in load.dues():
-            if (wait := due - time.perf_counter()) > 0:
-                await asyncio.sleep(wait)
+async def send_paced(load: Load) -> None:
+    """``send`` at a fixed rate."""
+    async with _producer(load) as producer:
+        for wait, value in load.dues():
+            await asyncio.sleep(wait)
             await producer.send(load.topic, value)
         await producer.flush()
-        await reader
+
+
+async def read_paced(load: Load) -> None:
+    """``async for record in consumer``, and when each came."""
+    async with _consumer(load) as consumer, asyncio.timeout(PATIENCE):
+        await consumer.poll(0.5)
+        load.ready()
+        async for record in consumer:
+            if not load.arrived(record.value or b""):
+                return
 
 
 @asynccontextmanager

@@ -1,6 +1,5 @@
 """The SDK's blocking face as the load; see :mod:`perf.sdk_client`."""
 
-import threading
 import time
 
 from perf.sdk_client import BUFFER_BYTES, LINGER_MS, PATIENCE, Load, arrow_batches, arrow_volume
@@ -89,24 +88,23 @@ def poll_arrow(load: Load) -> None:
     load.check(seen, volume)
 
 
-def latency(load: Load) -> None:
-    """``send`` at a fixed rate, read by iteration."""
-    with _consumer(load) as consumer, _producer(load) as producer:
-        consumer.poll(0.5)
-
-        def read() -> None:
-            for record in consumer:
-                if not load.arrived(record.value or b""):
-                    return
-
-        reader = threading.Thread(target=read)
-        reader.start()
-        for due, value in load.dues():
-            if (wait := due - time.perf_counter()) > 0:
-                time.sleep(wait)
+def send_paced(load: Load) -> None:
+    """``send`` at a fixed rate."""
+    with _producer(load) as producer:
+        for wait, value in load.dues():
+            time.sleep(wait)
             producer.send(load.topic, value)
         producer.flush(PATIENCE)
-        reader.join()
+
+
+def read_paced(load: Load) -> None:
+    """``for record in consumer``, and when each came."""
+    with _consumer(load) as consumer:
+        consumer.poll(0.5)
+        load.ready()
+        for record in consumer:
+            if not load.arrived(record.value or b""):
+                return
 
 
 def _producer(load: Load) -> Producer:
