@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from qbus._version import __version__
 from qbus.errors import ApiError, ErrorCode, WireError
@@ -20,6 +20,18 @@ MAX_FRAME_BYTES = 100 * 1024 * 1024
 """The largest answer that is taken, as librdkafka's ``receive.message.max.bytes``."""
 _CLOSE_TIMEOUT = 5.0
 _MAX_CORRELATION_ID = 0x7FFFFFFF
+
+
+class PendingAnswer(NamedTuple):
+    """To a request that was sent: ``frame`` is done when it came, or failed."""
+
+    api: ApiKey
+    version: int
+    frame: asyncio.Future[memoryview]
+
+    def response(self) -> Any:
+        """What came. Raises as :meth:`Connection.request`, of which it is the end."""
+        return decode_response(self.api, self.version, self.frame.result())[1]
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -111,9 +123,19 @@ class Connection(asyncio.BufferedProtocol):
         :class:`~qbus.errors.WireError` for an answer that is none, and
         :class:`~qbus.errors.ApiError` UNSUPPORTED_VERSION.
         """
+        answer = self.begin(api, message, timeout, by_id=by_id)
+        await answer.frame
+        return answer.response()
+
+    def begin(
+        self, api: ApiKey, message: Any, timeout: float, *, by_id: bool = False
+    ) -> PendingAnswer:
+        """As :meth:`request`, without waiting: the message has been written, the answer will come.
+
+        Raises :class:`ConnectionFailed`, and :class:`~qbus.errors.ApiError` UNSUPPORTED_VERSION.
+        """
         version = self.version_by_id(api) if by_id else self.version(api)
-        frame = await self._exchange(api, version, message, timeout)
-        return decode_response(api, version, frame)[1]
+        return PendingAnswer(api, version, self._exchange(api, version, message, timeout))
 
     async def send(self, api: ApiKey, message: Any) -> None:
         """Send a message that is not answered (Produce with ``acks=0``)."""

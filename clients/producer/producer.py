@@ -114,7 +114,7 @@ class Producer:
         self._accumulator = Accumulator(self._options, clock)
         self._sender = Sender(self._cluster, self._accumulator, self._options, clock)
         self._accumulator.on_work = self._sender.wake
-        self._sending: asyncio.Task[None] | None = None
+        self._is_sending = False
         self._is_closed = False
 
     async def __aenter__(self) -> Self:
@@ -261,9 +261,10 @@ class Producer:
         """Begin to send, in this loop."""
         if self._is_closed:
             raise ClientClosed
-        if self._sending is None:
+        if not self._is_sending:
+            self._is_sending = True
             self._accumulator.loop = asyncio.get_running_loop()
-            self._sending = asyncio.create_task(self._sender.run())
+            self._sender.start()
 
     async def _topic(self, name: str) -> TopicDescription:
         async def attempt() -> TopicDescription:
@@ -300,8 +301,5 @@ class Producer:
             raise BufferFull(self._options.buffer_bytes) from None
 
     async def _stop(self) -> None:
-        if self._sending is not None:
-            self._sending.cancel()
-            await asyncio.gather(self._sending, return_exceptions=True)
         await self._sender.stop()
         await self._cluster.close()

@@ -1,7 +1,6 @@
 """Sends batches to the leaders of their partitions."""
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Coroutine, Iterable
 from typing import Any
@@ -10,10 +9,10 @@ from qbus.clock import Clock
 from qbus.errors import QbusError
 from qbus.wire import ApiKey
 from qbus.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from qbus.wire.messages.produce import ProduceResponse
+from qbus.wire.messages.produce import ProduceRequest, ProduceResponse
 
 from ..cluster import Cluster
-from ..connection import Connection
+from ..connection import Connection, PendingAnswer
 from ..errors import ClientClosed, ConnectionFailed, RequestTimedOut, check
 from .accumulator import Accumulator
 from .batch import Batch, ProducerIdentity, Stored
@@ -26,8 +25,9 @@ from .requests import answers, produce_request
 log = logging.getLogger(__name__)
 
 _NO_ACKS = 0
-_TIMER_GRAIN = 0.001
-"""Seconds by which the loop's timers may be late: what is due so soon is due."""
+_LEAD = 0.0015
+"""Seconds that it may take from when a batch is due until it is on its way: the loop's timers are
+late by up to one millisecond, and encoding takes some time."""
 
 
 class Sender:
@@ -46,37 +46,61 @@ class Sender:
         self._clock = clock
         self._planner = Planner(accumulator, cluster.metadata, options)
         self._fates = Fates(cluster, accumulator, options, clock)
-        self._wake = asyncio.Event()
+        self._lead = min(_LEAD, options.linger / 3)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._is_woken = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._unanswered: set[asyncio.Future[memoryview]] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_identifying = False
         self._refreshing: set[str] = set()
         self.progress = self._fates.progress
 
+    def start(self) -> None:
+        """Send from now on, in this loop."""
+        self._loop = asyncio.get_running_loop()
+        self.wake()
+
     def wake(self) -> None:
         """Something is there to be sent."""
-        self._wake.set()
-
-    async def run(self) -> None:
-        """Send until cancelled."""
-        while True:
-            self._wake.clear()
-            try:
-                pause = self._turn()
-            except Exception as error:
-                log.exception("the producer cannot go on")
-                self._fates.fail(error)
-                return
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(pause):
-                    await self._wake.wait()
+        if self._loop is not None and not self._is_woken:
+            self._is_woken = True
+            self._loop.call_soon(self._go_on)
 
     async def stop(self) -> None:
         """Give up all that is not delivered, and keep it where it can be kept."""
+        self._pause()
         unsettled = self._accumulator.fail(ClientClosed())
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        pending: list[asyncio.Future[Any]] = [*self._tasks, *self._unanswered]
+        for each in pending:
+            each.cancel()
+        await asyncio.gather(*pending, return_exceptions=True)
         await self._fates.close(unsettled)
+
+    def _go_on(self) -> None:
+        """What is due is sent by the loop's own timer: a task would be later by a turn of it."""
+        if self._loop is None:
+            return
+        self._is_woken = False
+        if self._timer is not None:
+            self._timer.cancel()
+        try:
+            pause = self._turn()
+        except Exception as error:  # noqa: BLE001 - whoever sends is told
+            self._pause()
+            self._break_down(error)
+        else:
+            self._timer = self._loop.call_later(pause, self._go_on)
+
+    def _pause(self) -> None:
+        """Send nothing more."""
+        self._loop = None
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _break_down(self, error: BaseException) -> None:
+        log.error("the producer cannot go on", exc_info=error)
+        self._fates.fail(error if isinstance(error, Exception) else QbusError(str(error)))
 
     # What to do next.
 
@@ -85,7 +109,7 @@ class Sender:
         now = self._clock.monotonic()
         self._fates.expire(now)
         with self._accumulator.lock:
-            plan = self._planner.plan(now + _TIMER_GRAIN)
+            plan = self._planner.plan(now + self._lead)
         for link, connection, batches in plan.requests:
             self._start(link, connection, batches)
         for link in plan.to_connect:
@@ -108,8 +132,7 @@ class Sender:
     def _done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("the producer cannot go on", exc_info=error)
-            self._fates.fail(error if isinstance(error, Exception) else QbusError(str(error)))
+            self._break_down(error)
         self.wake()
 
     async def _connect(self, link: Link) -> None:
@@ -159,10 +182,12 @@ class Sender:
 
     def _start(self, link: Link, connection: Connection, batches: list[Batch]) -> None:
         whole = [batch for batch in batches if self._is_encoded(batch)]
-        if whole:
-            self._spawn(self._send(link, connection, whole))
-        else:
+        if not whole:
             link.in_flight -= 1
+        elif self._options.acks == _NO_ACKS:
+            self._spawn(self._send_unanswered(link, connection, whole))
+        else:
+            self._send(link, connection, whole)
 
     def _is_encoded(self, batch: Batch) -> bool:
         if batch.encoded is None:
@@ -175,29 +200,63 @@ class Sender:
                 return False
         return True
 
-    async def _send(self, link: Link, connection: Connection, batches: list[Batch]) -> None:
-        timeout = self._options.request_timeout
-        request = produce_request(batches, self._options.acks, timeout)
+    async def _send_unanswered(
+        self, link: Link, connection: Connection, batches: list[Batch]
+    ) -> None:
         try:
-            if self._options.acks == _NO_ACKS:
-                await connection.send(ApiKey.PRODUCE, request)
-                for batch in batches:
-                    self._fates.delivered(batch, Stored(-1, -1))
-                return
-            response: ProduceResponse = await connection.request(ApiKey.PRODUCE, request, timeout)
+            await connection.send(ApiKey.PRODUCE, self._request(batches))
         except QbusError as error:
-            if isinstance(error, ConnectionFailed | RequestTimedOut):
-                self._lost(link, error)
-            for batch in batches:
-                self._fates.failed(batch, error)
+            self._undelivered(link, batches, error)
         else:
-            link.answered(self._clock.monotonic(), response.throttle_time_ms)
-            for answer in answers(batches, response):
-                self._fates.take_in(answer)
+            for batch in batches:
+                self._fates.delivered(batch, Stored(-1, -1))
         finally:
             link.in_flight -= 1
 
+    def _send(self, link: Link, connection: Connection, batches: list[Batch]) -> None:
+        try:
+            answer = connection.begin(
+                ApiKey.PRODUCE, self._request(batches), self._options.request_timeout
+            )
+        except QbusError as error:
+            link.in_flight -= 1
+            self._undelivered(link, batches, error)
+            self.wake()
+        else:
+            self._unanswered.add(answer.frame)
+            answer.frame.add_done_callback(lambda _: self._answered(link, batches, answer))
+
+    def _request(self, batches: list[Batch]) -> ProduceRequest:
+        return produce_request(batches, self._options.acks, self._options.request_timeout)
+
+    def _answered(self, link: Link, batches: list[Batch], answer: PendingAnswer) -> None:
+        self._unanswered.discard(answer.frame)
+        link.in_flight -= 1
+        if answer.frame.cancelled():
+            return
+        try:
+            self._take_in(link, batches, answer)
+        except Exception as error:  # noqa: BLE001 - whoever sends is told
+            self._break_down(error)
+        self.wake()
+
+    def _take_in(self, link: Link, batches: list[Batch], answer: PendingAnswer) -> None:
+        try:
+            response: ProduceResponse = answer.response()
+        except QbusError as error:
+            self._undelivered(link, batches, error)
+        else:
+            link.answered(self._clock.monotonic(), response.throttle_time_ms)
+            for each in answers(batches, response):
+                self._fates.take_in(each)
+
     # Trouble.
+
+    def _undelivered(self, link: Link, batches: list[Batch], error: QbusError) -> None:
+        if isinstance(error, ConnectionFailed | RequestTimedOut):
+            self._lost(link, error)
+        for batch in batches:
+            self._fates.failed(batch, error)
 
     def _lost(self, link: Link, error: QbusError) -> None:
         """A broker cannot be reached, or does not answer."""

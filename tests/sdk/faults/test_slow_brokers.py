@@ -14,6 +14,9 @@ from tests.sdk.ledger import MARGIN, Seen, Sent
 from tests.sdk.reading import read, read_topic, records
 from tests.support.fault_proxy import FaultProxy
 
+LONGEST_BACKOFF = 1.0
+"""Seconds for which a client leaves an address alone that it could not reach, at most."""
+
 Harm = Callable[[FaultProxy], None]
 
 
@@ -189,5 +192,6 @@ async def test_nobody_listens(proxy: FaultProxy, proxied_topic: str, face: Face)
             assert caught.value.retriable
             assert records(await consumer.poll(0.3)) == []
         await proxy.listen()
+        await asyncio.sleep(LONGEST_BACKOFF)  # which is more than a delivery may take here
         await face.result(await producer.send(proxied_topic, b"after", partition=0))
         assert [record.value for record in await read(consumer, 1)] == [b"after"]
