@@ -260,15 +260,19 @@ class Consumer(Positions):
         deadline = time.monotonic() + timeout
         await asyncio.sleep(0)
         self._lending.take_back()
+        has_waited = False
         while True:
             self._changed.clear()
             await self._upkeep.run()
             loans = self._lending.lend(enough)
+            if loans and has_waited:  # the fetcher goes on by itself
+                return loans
             self._fetcher.is_awaited |= not loans
             self._fetcher.start()
             remaining = deadline - time.monotonic()
             if loans or remaining <= 0:
                 return loans
+            has_waited = True
             try:
                 async with asyncio.timeout(min(remaining, _LOOK_AROUND)):
                     await self._changed.wait()

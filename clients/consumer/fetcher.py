@@ -21,6 +21,10 @@ from .window import Window
 
 _RETRY_DELAY = 0.1
 _READ_COMMITTED = 1
+_LITTLE = 64 * 1024
+"""Bytes that whoever waits for them is handed before more is asked for."""
+_SOON = 0.001
+"""Seconds after which more is asked for, unless that reader is back before."""
 _ANSWERS_AHEAD = 2
 """Answers that may wait, of each broker and for each partition: one is read, one waits, and one is
 on its way."""
@@ -48,9 +52,12 @@ class Fetcher:
     """Keeps the assignment's partitions filled, ahead of who takes from them.
 
     Each answer is followed by the next request at once, so that one is on its way while another is
-    read, unless two wait to be read. What waits to be taken and what was asked for is no more than
-    ``prefetch_bytes`` together, but for one batch from each broker: brokers give a whole one,
-    however large. ``is_awaited``: whoever reads has nothing left to read.
+    read, unless two wait to be read. Only if somebody waits for the little that came, that is
+    handed over before, for no two threads run at once.
+
+    What waits to be taken and what was asked for is no more than ``prefetch_bytes`` together, but
+    for one batch from each broker: brokers give a whole one, however large. ``is_awaited``: whoever
+    reads has nothing left to read.
     """
 
     def __init__(
@@ -161,11 +168,13 @@ class Fetcher:
             )
             check(response.error_code, of="fetch")
             seconds = time.monotonic() - began
-            self._window(broker).answered(_size(response), seconds, is_awaited=self.is_awaited)
+            size = _size(response)
+            is_first = self.is_awaited and 0 < size < min(_LITTLE, ask.max_bytes // 2)
+            self._window(broker).answered(size, seconds, is_awaited=self.is_awaited)
             self.is_awaited = False
             has_failed = self.answers.arrived(broker, ask.offsets, response)
         except QbusError as error:
-            has_failed = True
+            has_failed, is_first = True, False
             self.answers.unanswered(ask.offsets, error)
         self._asked.pop(broker, None)
         if has_failed:
@@ -173,7 +182,9 @@ class Fetcher:
             await asyncio.sleep(_RETRY_DELAY)
         self._fetches.pop(broker, None)
         self._changed.set()
-        if not has_failed:
+        if is_first:
+            asyncio.get_running_loop().call_later(_SOON, self.start)
+        elif not has_failed:
             self.start()
 
     def _request(self, ask: _Ask) -> FetchRequest:

@@ -86,6 +86,21 @@ async def test_no_more_than_two_answers_wait_for_the_reader() -> None:
         assert 2 * WINDOW <= sum(held(consumer).values()) + BATCH < 4 * WINDOW
 
 
+async def test_a_little_is_handed_over_before_more_is_asked_for() -> None:
+    """To ask takes as long as to hand over, and it is the reader who waits."""
+    async with FakeCluster(1, {"t": 1}) as cluster, Consumer(cluster.bootstrap) as consumer:
+        consumer.assign([("t", 0, 0)])
+        assert await consumer.poll(0.01) == []
+        is_asked = consumer._fetcher._fetches
+        assert is_asked
+        cluster.logs["t", 0].append(batch(b"here"))
+        cluster.nodes[1].wake()
+        polled = await consumer.poll(10.0)
+        assert [len(one) for one in polled] == [1]
+        assert not is_asked
+        await eventually(lambda: bool(is_asked))  # though the reader does not come back
+
+
 async def test_what_is_paused_does_not_keep_others_waiting() -> None:
     async with filled(partitions=3, batches=6) as consumer:
         await consumer.poll(10.0)

@@ -9,6 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from qbus.clients import Producer, RequestTimedOut
+from qbus.clock import ManualClock
 from qbus.errors import ApiError, ConfigError, ErrorCode, QbusError
 from qbus.records import Compression, read_header
 from qbus.wire import ApiKey
@@ -98,6 +99,23 @@ async def test_records_wait_for_each_other_to_make_batches() -> None:
             await producer.send("t", b"a")
         await producer.flush()
         assert len(broker.logs["t", 0].batches) == 1
+
+
+async def test_a_batch_is_on_its_way_before_it_has_waited_too_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The loop's timers are late by up to one millisecond; who allows six gets no more."""
+    clock = ManualClock()
+    monkeypatch.setattr("qbus.clients.producer.producer.SystemClock", lambda: clock)
+    async with FakeBroker() as broker, Producer(broker.bootstrap, linger_ms=6) as producer:
+        await producer.send("t", b"before")
+        await producer.flush()
+        delivery = await producer.send("t", b"a")
+        clock.advance(0.004)
+        await asyncio.sleep(0.02)
+        assert broker.logs["t", 0].values() == [b"before"]
+        clock.advance(0.001)
+        assert (await delivery).offset == 1
 
 
 async def test_without_acks_nothing_is_known_but_everything_sent() -> None:
