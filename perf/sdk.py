@@ -39,7 +39,7 @@ _topics = counter()
 
 
 class Side(NamedTuple):
-    """One way to use a client: a module of ``perf.peers``, and a function of it."""
+    """One way to use a client: a module of ``perf.peers``, and what of it is used."""
 
     client: str
     load: str
@@ -151,7 +151,7 @@ class Bench:
         ]
 
     def _run_paced(self, side: Side) -> dict[str, float]:
-        """At a fixed rate all send as many records."""
+        """At a fixed rate all send as many records, with the client's functions for that."""
         with self._fresh_topic() as topic:
             return sdk_client.run_paced(
                 side.client,

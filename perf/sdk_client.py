@@ -32,7 +32,7 @@ PATIENCE = 60.0
 """Seconds without a record after which a load that reads gives up."""
 
 _STAMP = 20
-_READY = "ready\n"
+_READY = b"ready\n"
 
 
 def run(client: str, load: str, **options: Any) -> dict[str, float]:
@@ -45,7 +45,7 @@ def run_paced(client: str, **options: Any) -> dict[str, float]:
     """Send at a rate in one process, read in another; return what the reader measured."""
     with _started(client, "read_paced", options) as reader:
         assert reader.stdout is not None
-        if reader.stdout.readline() != _READY:
+        if reader.stdout.read(len(_READY)) != _READY:
             raise RuntimeError(f"{client} does not read")
         with _started(client, "send_paced", options) as sender:
             _result(sender)
@@ -53,18 +53,18 @@ def run_paced(client: str, **options: Any) -> dict[str, float]:
 
 
 @contextmanager
-def _started(client: str, load: str, options: dict[str, Any]) -> Iterator[subprocess.Popen[str]]:
+def _started(client: str, load: str, options: dict[str, Any]) -> Iterator[subprocess.Popen[bytes]]:
     command = [sys.executable, "-m", "perf.sdk_client", f"{client}.{load}", json.dumps(options)]
     # As installed, so with compiled bytecode, for every client alike.
     environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": ""}
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, bufsize=0, env=environment) as process:
         try:
             yield process
         finally:
             process.kill()
 
 
-def _result(process: subprocess.Popen[str]) -> dict[str, float]:
+def _result(process: subprocess.Popen[bytes]) -> dict[str, float]:
     told, _ = process.communicate(timeout=600)
     if process.returncode:
         raise RuntimeError(f"{process.args} ended with {process.returncode}")
@@ -118,16 +118,15 @@ class Load:
         """
         start = time.perf_counter() + 0.01
         padding = b" " * (self.size - _STAMP)
-        with self.measured():
-            for index in range(self.count):
-                due = start + index / self.rate
-                value = f"{due:<{_STAMP}.9f}".encode()[:_STAMP] + padding
-                yield max(0.0, due - time.perf_counter()), value
+        for index in range(self.count):
+            due = start + index / self.rate
+            value = f"{due:<{_STAMP}.9f}".encode()[:_STAMP] + padding
+            yield max(0.0, due - time.perf_counter()), value
 
     def ready(self) -> None:
         """Let the sender begin: whatever it sends from now on is read."""
-        sys.stdout.write(_READY)
-        sys.stdout.flush()
+        sys.stdout.buffer.write(_READY)
+        sys.stdout.buffer.flush()
 
     def arrived(self, value: bytes) -> bool:
         """Note how long a record of :meth:`dues` took; whether more of them are to come."""

@@ -265,7 +265,8 @@ class Consumer(Positions):
             self._changed.clear()
             await self._upkeep.run()
             loans = self._lending.lend(enough)
-            if loans and has_waited:  # the fetcher goes on by itself
+            if loans and has_waited:
+                self._fetcher.start_soon()
                 return loans
             self._fetcher.is_awaited |= not loans
             self._fetcher.start()

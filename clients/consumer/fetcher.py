@@ -52,8 +52,8 @@ class Fetcher:
     """Keeps the assignment's partitions filled, ahead of who takes from them.
 
     Each answer is followed by the next request at once, so that one is on its way while another is
-    read, unless two wait to be read. Only if somebody waits for the little that came, that is
-    handed over before, for no two threads run at once.
+    read, unless two wait to be read. Only if a reader waits for the little that came, that is
+    handed over before: the reader may be another thread, and Python runs one at a time.
 
     What waits to be taken and what was asked for is no more than ``prefetch_bytes`` together, but
     for one batch from each broker: brokers give a whole one, however large. ``is_awaited``: whoever
@@ -78,6 +78,7 @@ class Fetcher:
         self._fetches: dict[int, asyncio.Task[None]] = {}
         self._asked: dict[int, _Ask] = {}
         self._windows: dict[int, Window] = {}
+        self._soon: asyncio.TimerHandle | None = None
         self._is_closed = False
 
     async def close(self) -> None:
@@ -120,6 +121,15 @@ class Fetcher:
             if room > 0 and held[broker].ready < _ANSWERS_AHEAD * window:
                 self._ask(broker, _Ask(offsets, room))
 
+    def start_soon(self) -> None:
+        """As :meth:`start`, but let the reader have what came first."""
+        if self._soon is None:
+            self._soon = asyncio.get_running_loop().call_later(_SOON, self._start_now)
+
+    def _start_now(self) -> None:
+        self._soon = None
+        self.start()
+
     def _window(self, broker: int) -> Window:
         return self._windows.setdefault(broker, Window(self._options.fetch_max_bytes))
 
@@ -158,6 +168,7 @@ class Fetcher:
 
     async def _fetch(self, broker: int, ask: _Ask) -> None:
         began = time.monotonic()
+        is_reader_first = False
         try:
             response: FetchResponse = await self._cluster.ask(
                 broker,
@@ -169,12 +180,12 @@ class Fetcher:
             check(response.error_code, of="fetch")
             seconds = time.monotonic() - began
             size = _size(response)
-            is_first = self.is_awaited and 0 < size < min(_LITTLE, ask.max_bytes // 2)
+            is_reader_first = self.is_awaited and 0 < size < min(_LITTLE, ask.max_bytes // 2)
             self._window(broker).answered(size, seconds, is_awaited=self.is_awaited)
             self.is_awaited = False
             has_failed = self.answers.arrived(broker, ask.offsets, response)
         except QbusError as error:
-            has_failed, is_first = True, False
+            has_failed = True
             self.answers.unanswered(ask.offsets, error)
         self._asked.pop(broker, None)
         if has_failed:
@@ -182,9 +193,11 @@ class Fetcher:
             await asyncio.sleep(_RETRY_DELAY)
         self._fetches.pop(broker, None)
         self._changed.set()
-        if is_first:
-            asyncio.get_running_loop().call_later(_SOON, self.start)
-        elif not has_failed:
+        if has_failed:
+            return
+        if is_reader_first:
+            self.start_soon()
+        else:
             self.start()
 
     def _request(self, ask: _Ask) -> FetchRequest:

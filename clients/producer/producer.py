@@ -71,7 +71,7 @@ class Producer:
             which it needs.
         compression: "none", "gzip", "snappy", "lz4" or "zstd".
         compression_level: the codec's own; None: its default.
-        linger_ms: how long a batch waits for more records, in milliseconds.
+        linger_ms: how long a batch waits for more records at most, in milliseconds.
         batch_bytes: records gathered for one batch, before compression.
         buffer_bytes: records that may wait to be delivered.
         on_full: what a send does when so many wait: "block" until there is room, or "raise"

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Coroutine, Iterable
+from contextvars import Context, copy_context
 from typing import Any
 
 from qbus.clock import Clock
@@ -26,15 +27,15 @@ log = logging.getLogger(__name__)
 
 _NO_ACKS = 0
 _LEAD = 0.0015
-"""Seconds that it may take from when a batch is due until it is on its way: the loop's timers are
-late by up to one millisecond, and encoding takes some time."""
+"""Seconds by which whatever is planned for a time is done earlier, such as sending a batch, lest it
+be late: the loop's timers are, by up to one millisecond, and encoding takes some time."""
 
 
 class Sender:
     """Empties an :class:`Accumulator`; all in one loop, whose thread alone settles batches.
 
-    Nothing but its tasks waits for brokers, so every batch is settled when ``delivery_timeout`` is
-    over, whatever they do.
+    It goes on in turns, and no turn waits for a broker: every batch is settled when
+    ``delivery_timeout`` is over, whatever they do.
     """
 
     def __init__(
@@ -48,6 +49,7 @@ class Sender:
         self._fates = Fates(cluster, accumulator, options, clock)
         self._lead = min(_LEAD, options.linger / 3)
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._context: Context | None = None
         self._is_woken = False
         self._timer: asyncio.TimerHandle | None = None
         self._unanswered: set[asyncio.Future[memoryview]] = set()
@@ -59,26 +61,29 @@ class Sender:
     def start(self) -> None:
         """Send from now on, in this loop."""
         self._loop = asyncio.get_running_loop()
+        self._context = copy_context()
         self.wake()
 
     def wake(self) -> None:
         """Something is there to be sent."""
         if self._loop is not None and not self._is_woken:
+            # Not in the context of whoever sent last: what is done is done for all of them.
+            self._loop.call_soon(self._go_on, context=self._context)
             self._is_woken = True
-            self._loop.call_soon(self._go_on)
 
     async def stop(self) -> None:
         """Give up all that is not delivered, and keep it where it can be kept."""
-        self._pause()
-        unsettled = self._accumulator.fail(ClientClosed())
+        self._halt()
         pending: list[asyncio.Future[Any]] = [*self._tasks, *self._unanswered]
         for each in pending:
             each.cancel()
-        await asyncio.gather(*pending, return_exceptions=True)
-        await self._fates.close(unsettled)
+        await asyncio.gather(*pending, return_exceptions=True)  # answers that came are taken in
+        await self._fates.close(self._accumulator.fail(ClientClosed()))
+
+    # What to do next.
 
     def _go_on(self) -> None:
-        """What is due is sent by the loop's own timer: a task would be later by a turn of it."""
+        """Take a turn; the loop's own timer calls for the next, as a task would be later by one."""
         if self._loop is None:
             return
         self._is_woken = False
@@ -87,22 +92,21 @@ class Sender:
         try:
             pause = self._turn()
         except Exception as error:  # noqa: BLE001 - whoever sends is told
-            self._pause()
             self._break_down(error)
         else:
             self._timer = self._loop.call_later(pause, self._go_on)
 
-    def _pause(self) -> None:
-        """Send nothing more."""
+    def _halt(self) -> None:
+        """Take no more turns."""
         self._loop = None
         if self._timer is not None:
             self._timer.cancel()
 
     def _break_down(self, error: BaseException) -> None:
+        """What must not happen did: every delivery is told, and nothing is sent any more."""
         log.error("the producer cannot go on", exc_info=error)
+        self._halt()
         self._fates.fail(error if isinstance(error, Exception) else QbusError(str(error)))
-
-    # What to do next.
 
     def _turn(self) -> float:
         """Do what can be done; seconds until there is more to do."""

@@ -73,10 +73,11 @@ def poll(load: Load) -> None:
 def send_paced(load: Load) -> None:
     """``produce`` at a fixed rate."""
     producer = _producer(load)
-    for wait, value in load.dues():
-        time.sleep(wait)
-        producer.produce(load.topic, value)
-    _flush(producer)
+    with load.measured():
+        for wait, value in load.dues():
+            time.sleep(wait)
+            producer.produce(load.topic, value)
+        _flush(producer)
 
 
 def read_paced(load: Load) -> None:

@@ -50,10 +50,11 @@ def poll(load: Load) -> None:
 def send_paced(load: Load) -> None:
     """``send`` at a fixed rate."""
     producer = _producer(load)
-    for wait, value in load.dues():
-        time.sleep(wait)
-        producer.send(load.topic, value)
-    producer.flush(PATIENCE)
+    with load.measured():
+        for wait, value in load.dues():
+            time.sleep(wait)
+            producer.send(load.topic, value)
+        producer.flush(PATIENCE)
     producer.close()
 
 

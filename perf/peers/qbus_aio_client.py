@@ -78,10 +78,11 @@ async def poll_arrow(load: Load) -> None:
 async def send_paced(load: Load) -> None:
     """``send`` at a fixed rate."""
     async with _producer(load) as producer:
-        for wait, value in load.dues():
-            await asyncio.sleep(wait)
-            await producer.send(load.topic, value)
-        await producer.flush()
+        with load.measured():
+            for wait, value in load.dues():
+                await asyncio.sleep(wait)
+                await producer.send(load.topic, value)
+            await producer.flush()
 
 
 async def read_paced(load: Load) -> None:

@@ -90,7 +90,7 @@ def poll_arrow(load: Load) -> None:
 
 def send_paced(load: Load) -> None:
     """``send`` at a fixed rate."""
-    with _producer(load) as producer:
+    with _producer(load) as producer, load.measured():
         for wait, value in load.dues():
             time.sleep(wait)
             producer.send(load.topic, value)

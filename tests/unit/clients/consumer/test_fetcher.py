@@ -9,6 +9,7 @@ import pytest
 
 from qbus.clients import Consumer, TopicPartition
 from qbus.records import build_batch
+from qbus.wire import ApiKey
 from tests.support.eventually import eventually
 from tests.support.fake_cluster import FakeCluster
 
@@ -86,19 +87,42 @@ async def test_no_more_than_two_answers_wait_for_the_reader() -> None:
         assert 2 * WINDOW <= sum(held(consumer).values()) + BATCH < 4 * WINDOW
 
 
-async def test_a_little_is_handed_over_before_more_is_asked_for() -> None:
+async def test_a_little_is_handed_over_before_more_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """To ask takes as long as to hand over, and it is the reader who waits."""
+    monkeypatch.setattr("qbus.clients.consumer.fetcher._SOON", 0.5)
     async with FakeCluster(1, {"t": 1}) as cluster, Consumer(cluster.bootstrap) as consumer:
         consumer.assign([("t", 0, 0)])
         assert await consumer.poll(0.01) == []
         is_asked = consumer._fetcher._fetches
-        assert is_asked
+        while not is_asked:
+            assert await consumer.poll(0.01) == []
         cluster.logs["t", 0].append(batch(b"here"))
         cluster.nodes[1].wake()
         polled = await consumer.poll(10.0)
         assert [len(one) for one in polled] == [1]
         assert not is_asked
         await eventually(lambda: bool(is_asked))  # though the reader does not come back
+
+
+async def test_who_leads_what_was_refused_is_asked_while_the_rest_is_read() -> None:
+    async with FakeCluster(2, {"t": 2}) as cluster, Consumer(cluster.bootstrap) as consumer:
+        consumer.assign([("t", 0, 0), ("t", 1, 0)])
+        for partition in range(2):
+            cluster.move("t", partition, 1)
+        cluster.publish()
+        while not consumer._fetcher._fetches:
+            assert await consumer.poll(0.01) == []
+        cluster.logs["t", 0].append(batch(bytes(200_000)))
+        cluster.move("t", 1, 2)  # of which the consumer is not told
+        cluster.nodes[1].wake()
+        for node in cluster.nodes.values():
+            node.requests.clear()
+        assert await consumer.poll(10.0)
+        await eventually(
+            lambda: any(node.asked(ApiKey.METADATA) for node in cluster.nodes.values())
+        )
 
 
 async def test_what_is_paused_does_not_keep_others_waiting() -> None:

@@ -2,13 +2,15 @@
 
 import asyncio
 import random
+from contextvars import ContextVar
 from typing import Any
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from qbus.clients import Producer, RequestTimedOut
+from qbus.clients import ClientClosed, Delivery, Producer, RequestTimedOut
+from qbus.clients.connection import Connection
 from qbus.clock import ManualClock
 from qbus.errors import ApiError, ConfigError, ErrorCode, QbusError
 from qbus.records import Compression, read_header
@@ -35,6 +37,14 @@ def refusal(request: ProduceRequest, code: ErrorCode) -> ProduceResponse:
             for topic in request.topic_data
         ]
     )
+
+
+async def delivery_of(delivery: Delivery) -> Any:
+    """The offset, or the kind of error."""
+    try:
+        return (await delivery).offset
+    except QbusError as error:
+        return type(error)
 
 
 class Faults:
@@ -116,6 +126,58 @@ async def test_a_batch_is_on_its_way_before_it_has_waited_too_long(
         assert broker.logs["t", 0].values() == [b"before"]
         clock.advance(0.001)
         assert (await delivery).offset == 1
+
+
+async def test_what_is_done_for_all_is_in_the_context_of_none() -> None:
+    """Whose record is sent at last is not whose delivery is told of."""
+    request: ContextVar[str] = ContextVar("request", default="none")
+    seen: list[str] = []
+
+    async def serve(name: str) -> None:
+        request.set(name)
+        delivery = await producer.send("t", b"a", on_delivery=lambda _: seen.append(request.get()))
+        await delivery
+
+    async with FakeBroker() as broker, Producer(broker.bootstrap) as producer:
+        await (await producer.send("t", b"first"))
+        await asyncio.create_task(serve("one"))
+        await asyncio.create_task(serve("another"))
+    assert seen == ["none", "none"]
+
+
+@pytest.mark.parametrize("is_refused", [False, True])
+async def test_an_answer_comes_while_the_producer_is_stopped(
+    is_refused: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is taken in: what was delivered is not lost, and the halves of what was too large are."""
+    may_answer = asyncio.Event()
+
+    async def produce(request: ProduceRequest) -> ProduceResponse | None:
+        await may_answer.wait()
+        return refusal(request, ErrorCode.MESSAGE_TOO_LARGE) if is_refused else answer(request)
+
+    async with FakeBroker() as broker:
+        answer = broker.produce
+        broker.handlers[ApiKey.PRODUCE] = produce
+        producer = Producer(broker.bootstrap, linger_ms=0)
+        deliveries = [await producer.send("t", b"%d" % number) for number in range(2)]
+        await eventually(lambda: bool(producer._sender._unanswered))
+        closing = asyncio.create_task(producer.close())
+        receive = Connection.buffer_updated
+
+        def receive_at_last(self: Connection, nbytes: int) -> None:
+            closing.cancel()
+            receive(self, nbytes)
+
+        await asyncio.sleep(0)
+        monkeypatch.setattr(Connection, "buffer_updated", receive_at_last)
+        may_answer.set()
+        with pytest.raises(asyncio.CancelledError):
+            await closing
+        async with asyncio.timeout(5):
+            told = [await delivery_of(one) for one in deliveries]
+    assert told == ([ClientClosed] * 2 if is_refused else [0, 1])
+    assert not caplog.records
 
 
 async def test_without_acks_nothing_is_known_but_everything_sent() -> None:
