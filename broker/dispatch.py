@@ -97,6 +97,8 @@ class Dispatcher:
 
         try:
             response = handler(self._broker, context, request)
+        except CloseConnection:
+            raise
         except Exception as error:  # noqa: BLE001 - whatever a handler does, the broker goes on
             response = self._failure(api, error)
         if response is None:

@@ -9,6 +9,10 @@ offline replicas, 7 leader epochs, 8 what the client may do (11 drops it for the
 A topic that is asked for by name and does not exist is created, with the broker's defaults, if both
 the client and ``auto.create.topics.enable`` let it be. Unlike Kafka, which answers at once and lets
 clients come back for it, the answer waits until the topic is there, which takes milliseconds.
+
+A broker that has to doubt whether it leads (:mod:`qbus.broker.replication.doubts`) closes the
+connection instead of telling of the past: librdkafka asks whichever broker answered it last, again
+and again, and would never hear of the leader that others have elected.
 """
 
 from collections.abc import Coroutine, Iterable
@@ -26,6 +30,7 @@ from qbus.wire.messages.metadata import (
     MetadataResponseTopic,
 )
 
+from ..connection import CloseConnection
 from ..context import RequestContext
 from ..controller import NewTopic
 from ..metadata_image import Topic
@@ -45,11 +50,26 @@ _TOLD = {ErrorCode.INVALID_TOPIC_EXCEPTION, ErrorCode.INVALID_REPLICATION_FACTOR
 def handle(
     broker: "Broker", context: RequestContext, request: MetadataRequest
 ) -> MetadataResponse | Coroutine[Any, Any, MetadataResponse]:
-    """Answer from memory; only the creation of topics takes its time."""
+    """Answer from memory; only the creation of topics takes its time.
+
+    Raises CloseConnection where others may lead by now what is asked for.
+    """
+    if _is_in_doubt(broker, request):
+        raise CloseConnection("others may lead by now: the store is out of reach")
     missing = _to_create(broker, request)
     if missing:
         return _create_and_answer(broker, context, request, missing)
     return _answer(broker, context, request, {})
+
+
+def _is_in_doubt(broker: "Broker", request: MetadataRequest) -> bool:
+    metadata = broker.metadata
+    if not metadata.doubted or not request.topics:
+        return bool(metadata.doubted)
+    names = {topic.name for topic in request.topics}
+    ids = {topic.topic_id for topic in request.topics}
+    doubted = (metadata.topics[name] for name, _ in metadata.doubted if name in metadata.topics)
+    return any(topic.name in names or topic.id in ids for topic in doubted)
 
 
 def _to_create(broker: "Broker", request: MetadataRequest) -> list[str]:

@@ -64,6 +64,18 @@ def test_a_plain_handler_is_answered_at_once(
     assert seen == [("raw", 4, "127.0.0.1", "g")]
 
 
+def test_a_handler_may_close_the_connection(
+    dispatcher: Dispatcher, metrics: Metrics, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def handle(*_: Any) -> HeartbeatResponse:
+        raise CloseConnection("ask another broker")
+
+    heartbeats(monkeypatch, handle)
+    with pytest.raises(CloseConnection, match="another"):
+        ask(dispatcher, ApiKey.HEARTBEAT, 4, HeartbeatRequest())
+    assert metrics.requests.failures == 0
+
+
 async def test_a_coroutine_is_exclusive_and_answered_later(
     dispatcher: Dispatcher, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from qbus.broker.connection import CloseConnection
 from qbus.broker.controller import NewTopic
 from qbus.broker.metadata_image import BrokerInfo
 from qbus.errors import ErrorCode
@@ -54,6 +55,25 @@ async def refusal(plane: MetadataPlane, version: int, request: MetadataRequest) 
     (topic,) = (await ask(plane, version, request)).topics
     assert topic.partitions == []
     return ErrorCode(topic.error_code)
+
+
+@pytest.mark.parametrize("in_doubt", ["all", "none", "its name", "its id"])
+async def test_who_may_not_lead_any_more_does_not_tell_of_the_past(
+    plane: MetadataPlane, in_doubt: str
+) -> None:
+    """The client asks another broker, and is told."""
+    topic_id = plane.metadata.topics["t"].id
+    request = {
+        "all": MetadataRequest(topics=None),
+        "none": MetadataRequest(topics=[]),
+        "its name": named("u", "t"),
+        "its id": by_id(topic_id),
+    }[in_doubt]
+    await ask(plane, 12, request)
+    plane.metadata.doubted.add(("t", 1))
+    with pytest.raises(CloseConnection):
+        await ask(plane, 12, request)
+    assert [topic.name for topic in (await ask(plane, 12, named("u"))).topics] == ["u"]
 
 
 def test_serves_what_kafka_serves() -> None:
