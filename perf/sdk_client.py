@@ -13,7 +13,7 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from itertools import cycle, islice
@@ -111,7 +111,27 @@ class Load:
         if (seen, volume) != (self.count, self.count * self.size):
             raise RuntimeError(f"{seen} records, {volume} bytes: not {self.count} of {self.size}")
 
-    def dues(self) -> Iterator[tuple[float, bytes]]:
+    def send_paced(self, send: Callable[[str, bytes], object], flush: Callable[[], object]) -> None:
+        """Send ``rate`` records a second, then flush."""
+        with self.measured():
+            for wait, value in self._dues():
+                time.sleep(wait)
+                send(self.topic, value)
+            flush()
+
+    async def send_paced_async(
+        self,
+        send: Callable[[str, bytes], Awaitable[object]],
+        flush: Callable[[], Awaitable[object]],
+    ) -> None:
+        """The same for asyncio."""
+        with self.measured():
+            for wait, value in self._dues():
+                await asyncio.sleep(wait)
+                await send(self.topic, value)
+            await flush()
+
+    def _dues(self) -> Iterator[tuple[float, bytes]]:
         """How long to wait for each record's turn, and the value that tells when it was due.
 
         The clock is the machine's, the same for every process (Linux: ``CLOCK_MONOTONIC``).
@@ -129,7 +149,7 @@ class Load:
         sys.stdout.buffer.flush()
 
     def arrived(self, value: bytes) -> bool:
-        """Note how long a record of :meth:`dues` took; whether more of them are to come."""
+        """Note how long a record that was sent at a rate took; whether more of them are to come."""
         self._delays.append(time.perf_counter() - float(value[:_STAMP]))
         return len(self._delays) < self.count
 

@@ -73,11 +73,7 @@ def poll(load: Load) -> None:
 def send_paced(load: Load) -> None:
     """``produce`` at a fixed rate."""
     producer = _producer(load)
-    with load.measured():
-        for wait, value in load.dues():
-            time.sleep(wait)
-            producer.produce(load.topic, value)
-        _flush(producer)
+    load.send_paced(producer.produce, lambda: _flush(producer))
 
 
 def read_paced(load: Load) -> None:

@@ -50,11 +50,7 @@ def poll(load: Load) -> None:
 def send_paced(load: Load) -> None:
     """``send`` at a fixed rate."""
     producer = _producer(load)
-    with load.measured():
-        for wait, value in load.dues():
-            time.sleep(wait)
-            producer.send(load.topic, value)
-        producer.flush(PATIENCE)
+    load.send_paced(producer.send, lambda: producer.flush(PATIENCE))
     producer.close()
 
 

@@ -78,11 +78,7 @@ async def poll_arrow(load: Load) -> None:
 async def send_paced(load: Load) -> None:
     """``send`` at a fixed rate."""
     async with _producer(load) as producer:
-        with load.measured():
-            for wait, value in load.dues():
-                await asyncio.sleep(wait)
-                await producer.send(load.topic, value)
-            await producer.flush()
+        await load.send_paced_async(producer.send, producer.flush)
 
 
 async def read_paced(load: Load) -> None:

@@ -90,11 +90,8 @@ def poll_arrow(load: Load) -> None:
 
 def send_paced(load: Load) -> None:
     """``send`` at a fixed rate."""
-    with _producer(load) as producer, load.measured():
-        for wait, value in load.dues():
-            time.sleep(wait)
-            producer.send(load.topic, value)
-        producer.flush(PATIENCE)
+    with _producer(load) as producer:
+        load.send_paced(producer.send, lambda: producer.flush(PATIENCE))
 
 
 def read_paced(load: Load) -> None:
