@@ -64,8 +64,10 @@ def handle(
 
 def _is_in_doubt(broker: "Broker", request: MetadataRequest) -> bool:
     metadata = broker.metadata
-    if not metadata.doubted or not request.topics:
-        return bool(metadata.doubted)
+    if not metadata.doubted:
+        return False
+    if not request.topics:
+        return True
     names = {topic.name for topic in request.topics}
     ids = {topic.topic_id for topic in request.topics}
     doubted = (metadata.topics[name] for name, _ in metadata.doubted if name in metadata.topics)

@@ -267,9 +267,9 @@ class Consumer(Positions):
             loans = self._lending.lend(enough)
             if loans and has_waited:
                 self._fetcher.start_soon()
-                return loans
-            self._fetcher.is_awaited |= not loans
-            self._fetcher.start()
+            else:
+                self._fetcher.is_awaited |= not loans
+                self._fetcher.start()
             remaining = deadline - time.monotonic()
             if loans or remaining <= 0:
                 return loans

@@ -114,7 +114,6 @@ class Producer:
         self._accumulator = Accumulator(self._options, clock)
         self._sender = Sender(self._cluster, self._accumulator, self._options, clock)
         self._accumulator.on_work = self._sender.wake
-        self._is_sending = False
         self._is_closed = False
 
     async def __aenter__(self) -> Self:
@@ -261,8 +260,7 @@ class Producer:
         """Begin to send, in this loop."""
         if self._is_closed:
             raise ClientClosed
-        if not self._is_sending:
-            self._is_sending = True
+        if self._accumulator.loop is None:
             self._accumulator.loop = asyncio.get_running_loop()
             self._sender.start()
 

@@ -52,7 +52,7 @@ class Sender:
         self._context: Context | None = None
         self._is_woken = False
         self._timer: asyncio.TimerHandle | None = None
-        self._unanswered: set[asyncio.Future[memoryview]] = set()
+        self._awaited: set[asyncio.Future[memoryview]] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_identifying = False
         self._refreshing: set[str] = set()
@@ -74,7 +74,7 @@ class Sender:
     async def stop(self) -> None:
         """Give up all that is not delivered, and keep it where it can be kept."""
         self._halt()
-        pending: list[asyncio.Future[Any]] = [*self._tasks, *self._unanswered]
+        pending: list[asyncio.Future[Any]] = [*self._tasks, *self._awaited]
         for each in pending:
             each.cancel()
         await asyncio.gather(*pending, return_exceptions=True)  # answers that came are taken in
@@ -227,14 +227,14 @@ class Sender:
             self._undelivered(link, batches, error)
             self.wake()
         else:
-            self._unanswered.add(answer.frame)
+            self._awaited.add(answer.frame)
             answer.frame.add_done_callback(lambda _: self._answered(link, batches, answer))
 
     def _request(self, batches: list[Batch]) -> ProduceRequest:
         return produce_request(batches, self._options.acks, self._options.request_timeout)
 
     def _answered(self, link: Link, batches: list[Batch], answer: PendingAnswer) -> None:
-        self._unanswered.discard(answer.frame)
+        self._awaited.discard(answer.frame)
         link.in_flight -= 1
         if answer.frame.cancelled():
             return

@@ -75,6 +75,12 @@ def held(consumer: Consumer) -> dict[int, int]:
     return {partition.partition: state.held_bytes for partition, state in states.items()}
 
 
+async def poll_until_asked(consumer: Consumer) -> None:
+    """Poll until some broker is asked, which has nothing yet."""
+    while not consumer._fetcher._fetches:
+        assert await consumer.poll(0.01) == []
+
+
 async def at_rest(consumer: Consumer) -> None:
     """Nothing is being fetched."""
     await eventually(lambda: not consumer._fetcher._fetches)
@@ -94,10 +100,8 @@ async def test_a_little_is_handed_over_before_more_is_asked_for(
     monkeypatch.setattr("qbus.clients.consumer.fetcher._SOON", 0.5)
     async with FakeCluster(1, {"t": 1}) as cluster, Consumer(cluster.bootstrap) as consumer:
         consumer.assign([("t", 0, 0)])
-        assert await consumer.poll(0.01) == []
         is_asked = consumer._fetcher._fetches
-        while not is_asked:
-            assert await consumer.poll(0.01) == []
+        await poll_until_asked(consumer)
         cluster.logs["t", 0].append(batch(b"here"))
         cluster.nodes[1].wake()
         polled = await consumer.poll(10.0)
@@ -112,8 +116,7 @@ async def test_who_leads_what_was_refused_is_asked_while_the_rest_is_read() -> N
         for partition in range(2):
             cluster.move("t", partition, 1)
         cluster.publish()
-        while not consumer._fetcher._fetches:
-            assert await consumer.poll(0.01) == []
+        await poll_until_asked(consumer)
         cluster.logs["t", 0].append(batch(bytes(200_000)))
         cluster.move("t", 1, 2)  # of which the consumer is not told
         cluster.nodes[1].wake()

@@ -161,7 +161,7 @@ async def test_an_answer_comes_while_the_producer_is_stopped(
         broker.handlers[ApiKey.PRODUCE] = produce
         producer = Producer(broker.bootstrap, linger_ms=0)
         deliveries = [await producer.send("t", b"%d" % number) for number in range(2)]
-        await eventually(lambda: bool(producer._sender._unanswered))
+        await eventually(lambda: bool(producer._sender._awaited))
         closing = asyncio.create_task(producer.close())
         receive = Connection.buffer_updated
 
