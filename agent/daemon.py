@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
 
-from qbus import prometheus
 from qbus.clock import Clock, SystemClock
 from qbus.config.address import Address
-from qbus.control import Origin
-from qbus.control.central import store_opener
-from qbus.control.file import follow_file
-from qbus.control.process import end_tasks, stop_signals
 from qbus.metadata.zookeeper import ZooKeeperAddress
+from qbus.service import prometheus
+from qbus.service.control import Origin
+from qbus.service.control.central import store_opener
+from qbus.service.control.file import follow_file
+from qbus.service.control.process import end_tasks, stop_signals
 
 from .control import LastGood, central_control, configured_agent, start_with
 from .exclusive import Exclusive

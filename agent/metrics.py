@@ -6,7 +6,7 @@ Ten thousand files would be ten thousand series that come and go; those are in t
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from qbus.control import Configured
+from qbus.service.control import Configured
 
 from .status import AgentStatus
 from .status.document import totals

@@ -9,7 +9,7 @@ from qbus.clock import Clock
 from .agent import Agent
 from .config import AgentConfig
 from .spool import SpoolSender, SpoolShipper
-from .spool.aside import Aside
+from .spool.quarantine import Quarantine
 from .status import AgentStatus, SpoolStatus
 
 _log = logging.getLogger(__name__)
@@ -25,7 +25,7 @@ class Shipping:
         self._clock = clock
         self._config: AgentConfig | None = None
         self._agent: Agent | None = None
-        self._spools = Spools(Aside(data_dir))
+        self._spools = Spools(Quarantine(data_dir))
         self._begun = asyncio.Event()
         self._status = AgentStatus()
 
@@ -86,7 +86,7 @@ class Shipping:
 class Spools:
     """The spools that are emptied, and the one sender they share."""
 
-    def __init__(self, aside: Aside) -> None:
+    def __init__(self, aside: Quarantine) -> None:
         self._aside = aside
         self._config: AgentConfig | None = None
         self._sender: SpoolSender | None = None

@@ -15,10 +15,10 @@ from qbus.metadata.znodes import BrokerNode
 from .boot import current_boot, identity, lost_memory, remember_boot
 from .controller import (
     Controller,
-    Lookout,
+    FailureDetector,
     announce_stop,
-    end_former_life,
     ensure_cluster_id,
+    expire_previous_registration,
     fence,
     give_up,
     leaderless_partitions,
@@ -29,13 +29,13 @@ from .controller.mirror_configs import FORMER_SOURCE
 from .full_disks import FullDisks
 from .group import GroupCoordinator
 from .log import LogConfig, LogManager
-from .metadata_cache import MetadataCache
-from .metadata_image import Event, Topic
-from .metadata_store import metadata_store
+from .metadata.cache import MetadataCache
+from .metadata.image import Event, Topic
+from .metadata.store import metadata_store
 from .metrics import Metrics
+from .partition.replica_manager import ReplicaManager
+from .partition.settings import is_durable, log_config
 from .producer_ids import ProducerIds
-from .replication.replica_manager import ReplicaManager
-from .replication.settings import is_durable, log_config
 
 _log = logging.getLogger(__name__)
 
@@ -66,7 +66,7 @@ class Broker:
         self.store.on_state(self._on_state)
         self.metadata = MetadataCache(self.store, config)
         self.controller = Controller(self.store, self.metadata, config, clock)
-        self.lookout = Lookout(self.store, self.metadata, config.node_id)
+        self.lookout = FailureDetector(self.store, self.metadata, config.node_id)
         self.producer_ids = ProducerIds(self.store, self.node_id)
         self.groups = GroupCoordinator(self.store, self.metadata, config, clock)
 
@@ -115,7 +115,7 @@ class Broker:
         boot = current_boot()
         lost = lost_memory(self.logs.directories, boot)
         directory = identity(self.logs.directories, boot)
-        await end_former_life(store, node_id, directory, patience_s=self._patience_s)
+        await expire_previous_registration(store, node_id, directory, patience_s=self._patience_s)
         self.broker_epoch = await fence(store, node_id, self.clock)
 
         def has_lost(topic: Topic, index: int) -> bool:

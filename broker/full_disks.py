@@ -14,7 +14,7 @@ from qbus.metadata.errors import MalformedNode
 
 from .controller import announce_room
 from .log.data_directory import DataDirectory
-from .metadata_cache import MetadataCache
+from .metadata.cache import MetadataCache
 
 _log = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ from itertools import accumulate
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from qbus.prometheus import serve
+from qbus.service.prometheus import serve
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric

@@ -22,11 +22,11 @@ from qbus.metadata import StoreError
 
 from . import metrics as metrics_server
 from .broker import Broker
-from .connection import TimeLimits
-from .dispatch import Dispatcher
-from .listener import Listener, ListenerLimits
+from .kafka.dispatch import Dispatcher
 from .malloc import give_back_early
-from .memory import MemoryBudget
+from .net.connection import TimeLimits
+from .net.listener import Listener, ListenerLimits
+from .net.memory_budget import MemoryBudget
 
 _log = logging.getLogger(__name__)
 

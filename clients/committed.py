@@ -18,10 +18,10 @@ from qbus.wire.messages.offset_fetch import (
     OffsetFetchResponse,
 )
 
-from .cluster import Cluster, Lane
-from .coordination import MOVED, asking_coordinator
 from .errors import api_error, check
 from .grouping import by_topic
+from .net.cluster import Cluster, Lane
+from .net.coordination import MOVED, asking_coordinator
 from .types import OffsetAndMetadata, TopicPartition
 
 

@@ -10,11 +10,11 @@ from qbus.wire.messages.list_offsets import (
     ListOffsetsTopic,
 )
 
-from .cluster import Cluster
 from .errors import api_error
 from .grouping import by_topic
-from .leaders import asking_leaders
-from .outcomes import Outcomes
+from .net.cluster import Cluster
+from .net.leaders import asking_leaders
+from .net.outcomes import Outcomes
 from .types import OffsetAndTimestamp, TopicPartition
 
 

@@ -7,14 +7,14 @@ for those that use asyncio.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from ._version import __version__
+from qbus._version import __version__
 
 if TYPE_CHECKING:
-    from .clients.admin.types import CreatedTopic, NewTopic, ProducerState, Reassignment
-    from .clients.blocking.admin import Admin
-    from .clients.blocking.consumer import Consumer
-    from .clients.blocking.producer import Producer
-    from .clients.errors import (
+    from qbus.clients.admin.types import CreatedTopic, NewTopic, ProducerState, Reassignment
+    from qbus.clients.blocking.admin import Admin
+    from qbus.clients.blocking.consumer import Consumer
+    from qbus.clients.blocking.producer import Producer
+    from qbus.clients.errors import (
         ClientClosed,
         ConnectionFailed,
         LogTruncated,
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
         PartialFailure,
         RequestTimedOut,
     )
-    from .clients.idcs import Everywhere, everywhere
-    from .clients.producer import BufferFull, BulkDelivery, Delivery, Spooled
-    from .clients.types import (
+    from qbus.clients.idcs import Everywhere, everywhere
+    from qbus.clients.producer import BufferFull, BulkDelivery, Delivery, Spooled
+    from qbus.clients.types import (
         EARLIEST,
         LATEST,
         MAX_TIMESTAMP,
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
         RecordMetadata,
         TopicPartition,
     )
-    from .errors import ApiError, ConfigError, ErrorCode, QbusError, WireError
-    from .records import CorruptBatch
+    from qbus.errors import ApiError, ConfigError, ErrorCode, QbusError, WireError
+    from qbus.records import CorruptBatch
 
 __all__ = [
     "EARLIEST",

@@ -1,5 +1,5 @@
 """The clients for programs that use asyncio; :mod:`qbus` has the same ones for those that block."""
 
-from .clients import Admin, Consumer, Producer, everywhere
+from qbus.clients import Admin, Consumer, Producer, everywhere
 
 __all__ = ["Admin", "Consumer", "Producer", "everywhere"]

@@ -12,7 +12,7 @@ IDCs: 1 to 64 of ``[a-zA-Z0-9_-]``, so that ``<idc>.<topic>`` is a topic's name 
 import re
 from urllib.parse import quote, unquote_to_bytes
 
-from .errors import ApiError, ErrorCode
+from qbus.errors import ApiError, ErrorCode
 
 MAX_TOPIC_NAME = 249
 

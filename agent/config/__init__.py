@@ -4,7 +4,7 @@
 another one replaces it whole.
 """
 
-from qbus.toml import to_document, to_toml
+from qbus.service.toml import to_document, to_toml
 
 from .config import AgentConfig, Delivery, Source, SpoolSource, Tailing
 from .reading import load, parse, read

@@ -9,7 +9,7 @@ field allows it.
 import re
 from dataclasses import dataclass
 
-from qbus.toml import required, rules, setting
+from qbus.service.toml import required, rules, setting
 
 from . import rules as own
 from .template import Template

@@ -5,8 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from qbus import toml
 from qbus.errors import ConfigError
+from qbus.service import toml
 
 from .config import AgentConfig
 

@@ -4,7 +4,7 @@ import codecs
 import re
 from typing import Any
 
-from qbus.toml.rules import (
+from qbus.service.toml.rules import (
     Rule,
     as_absolute_path,
     as_list,
@@ -23,7 +23,7 @@ def bootstrap() -> Rule:
     """Where the cluster is."""
 
     def check(text: str) -> None:
-        from qbus.clients.bootstrap import parse  # noqa: PLC0415 - loads the wire protocol
+        from qbus.clients.net.bootstrap import parse  # noqa: PLC0415 - loads the wire protocol
 
         parse(text)
 

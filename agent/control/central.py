@@ -4,9 +4,9 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from qbus.control import CentralControl, Configured, Origin
-from qbus.control.central import first_answer
 from qbus.metadata import MetadataStore
+from qbus.service.control import CentralControl, Configured, Origin
+from qbus.service.control.central import first_answer
 
 from ..config import AgentConfig
 from .last_good import LastGood

@@ -3,8 +3,8 @@
 import os
 from collections.abc import Awaitable, Callable, Mapping
 
-from qbus.control import Configured
 from qbus.errors import ConfigError
+from qbus.service.control import Configured
 
 from ..config import AgentConfig, parse
 

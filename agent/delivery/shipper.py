@@ -14,9 +14,9 @@ from ..config import AgentConfig
 from ..positions import Positions
 from ..tailing.chunk import Chunk
 from ..tailing.file import TailedFile
-from .lane import Lane
 from .limits import Budget, RateLimiter
-from .parcel import Parcel
+from .partition_sender import Lane
+from .pending_batch import PendingBatch
 
 log = logging.getLogger(__name__)
 
@@ -65,7 +65,7 @@ class Shipper:
         self._waiting: dict[str, list[TailedFile]] = {}
         self._errors: dict[str, Exception] = {}
         self._lanes: dict[tuple[str, int], Lane] = {}
-        self._acknowledged: list[tuple[Lane, Parcel]] = []
+        self._acknowledged: list[tuple[Lane, PendingBatch]] = []
         self._is_stopping = False
         self._tasks: set[asyncio.Task[None]] = set()
         self._producer = self._new_producer()
@@ -114,13 +114,13 @@ class Shipper:
 
     # What lanes ask for.
 
-    async def send(self, topic: str, partition: int, parcel: Parcel) -> BulkDelivery:
+    async def send(self, topic: str, partition: int, parcel: PendingBatch) -> BulkDelivery:
         """Put records on their way. Raises :class:`~qbus.errors.QbusError`."""
         return await self._producer.send_many(
             topic, parcel.values, parcel.keys, parcel.headers, partition
         )
 
-    def delivered(self, lane: Lane, parcel: Parcel) -> None:
+    def delivered(self, lane: Lane, parcel: PendingBatch) -> None:
         """Records are acknowledged: write it down, together with others of this moment."""
         if not self._acknowledged:
             asyncio.get_running_loop().call_soon(self._write)

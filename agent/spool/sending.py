@@ -13,7 +13,7 @@ from typing import Self
 
 from qbus.clients import Producer, TopicPartition
 from qbus.clients.batches import as_produced, store_batches
-from qbus.clients.cluster import Cluster
+from qbus.clients.net.cluster import Cluster
 from qbus.clients.spool import QueueName
 from qbus.errors import ApiError, ErrorCode
 from qbus.records import BatchHeader, decode_records

@@ -11,14 +11,14 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
-from qbus.clients.retry import backoff
+from qbus.clients.net.retry import backoff
 from qbus.clients.spool import QueueName, Spool, SpoolQueue
 from qbus.errors import ApiError, QbusError
 from qbus.records import BatchHeader, CorruptBatch
 
 from ..exclusive import DirectoryInUse, Exclusive
 from ..status import SpoolStatus
-from .aside import Aside
+from .quarantine import Quarantine
 from .sending import REFUSED, SpoolSender
 
 _log = logging.getLogger(__name__)
@@ -32,7 +32,9 @@ Batch = tuple[BatchHeader, bytes]
 class SpoolShipper:
     """One spool. Run it as a task, and stop it."""
 
-    def __init__(self, directory: Path, sender: SpoolSender, aside: Aside, poll_s: float) -> None:
+    def __init__(
+        self, directory: Path, sender: SpoolSender, aside: Quarantine, poll_s: float
+    ) -> None:
         """``poll_s``: seconds between two looks at the directory."""
         self._directory = directory
         self._spool = Spool(directory)

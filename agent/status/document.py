@@ -7,7 +7,7 @@ named, those with errors and the most to deliver before others; the totals are o
 from dataclasses import asdict
 from typing import Any
 
-from qbus.control.document import fitting, short
+from qbus.service.control.document import fitting, short
 
 from .model import AgentStatus, FileState, FileStatus, SpoolStatus
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from qbus._version import __version__
 from qbus.clock import Clock
-from qbus.control.document import TIME, encode
+from qbus.service.control.document import TIME, encode
 
 from .document import MAX_BYTES, document
 from .model import AgentStatus

@@ -8,18 +8,18 @@ import stat
 import zlib
 
 from ..positions.position import Former, Position
+from .ack_tracker import AckTracker
 from .chunk import Chunk
 from .content import Content, GzipContent, PlainContent, open_regular
 from .following import Change, compare
 from .framing import Flush, Frame
 from .identity import Fingerprint, Identity
 from .source import Labels, SourceReader
-from .spans import Spans
 
 _TAIL_BYTES = 256
 _NEWLINE = 10
 _PAGE_BYTES = 4096
-_NO_FORMERS: dict[int, tuple[Former, Spans]] = {}
+_NO_FORMERS: dict[int, tuple[Former, AckTracker]] = {}
 
 
 class TailedFile:
@@ -89,8 +89,8 @@ class TailedFile:
         self.retries = 0
         self.retry_at = 0.0
         self.flush = Flush.NOTHING
-        self.spans = Spans()
-        self.former_spans: dict[int, tuple[Former, Spans]] = _NO_FORMERS
+        self.spans = AckTracker()
+        self.former_spans: dict[int, tuple[Former, AckTracker]] = _NO_FORMERS
         self.is_new = False
         self.original: Position | None = None
         self.labels: Labels | None = None
@@ -177,7 +177,7 @@ class TailedFile:
         if self.spans:
             self.former_spans = dict(self.former_spans)
             self.former_spans[self.incarnation] = (self.position.formers[-1], self.spans)
-            self.spans = Spans()
+            self.spans = AckTracker()
         self.incarnation += 1
         self.source.positions.change(self.position)
 

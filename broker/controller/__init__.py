@@ -3,13 +3,13 @@
 from .configs import Edit, EditKind, edit, replace
 from .controller import ConfigChange, Controller, Growth, Reassignment
 from .elections import leaderless_partitions
-from .lookout import Lookout
+from .failure_detector import FailureDetector
 from .preferred import ElectionType
 from .registration import (
     announce_room,
     announce_stop,
-    end_former_life,
     ensure_cluster_id,
+    expire_previous_registration,
     fence,
     register_broker,
     unregister_broker,
@@ -24,16 +24,16 @@ __all__ = [
     "Edit",
     "EditKind",
     "ElectionType",
+    "FailureDetector",
     "Growth",
-    "Lookout",
     "NewTopic",
     "Reassignment",
     "TopicPlan",
     "announce_room",
     "announce_stop",
     "edit",
-    "end_former_life",
     "ensure_cluster_id",
+    "expire_previous_registration",
     "fence",
     "give_up",
     "leaderless_partitions",

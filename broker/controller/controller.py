@@ -17,15 +17,15 @@ from qbus.metadata import Create, MetadataStore, Op, Set
 from qbus.metadata.znodes import ChangeNode, ConfigNode, TopicNode
 from qbus.names import collision_key
 
-from ..metadata_cache import MetadataCache
-from ..metadata_image import Topic
+from ..metadata.cache import MetadataCache
+from ..metadata.image import Topic
 from .configs import check_dynamic
+from .controlled_shutdown import ControlledShutdown
+from .controller_election import ControllerElection
+from .controller_loop import ControllerLoop
 from .decisions import Decision, Decisions
 from .elections import view_of
-from .governor import Governor
-from .handover import Handover
 from .leadership import Leadership
-from .office import Office
 from .preferred import ElectionType
 from .reassignments import begin, cancel, writes
 from .topics import DEFAULT, NewTopic, TopicPlan, TopicPlanner, check_count, delete
@@ -75,10 +75,10 @@ class Controller:
         self._store = store
         self._metadata = metadata
         self._config = config
-        self._office = Office(store, metadata, config.node_id, clock)
+        self._office = ControllerElection(store, metadata, config.node_id, clock)
         self._decisions = Decisions(store, metadata)
-        self._governor = Governor(store, metadata, self._office, config)
-        self._handover = Handover(store, metadata, config)
+        self._governor = ControllerLoop(store, metadata, self._office, config)
+        self._handover = ControlledShutdown(store, metadata, config)
         self._leadership = Leadership(store, metadata)
         random = random or Random()  # noqa: S311 - it spreads partitions, and guards nothing
         self._planner = TopicPlanner(metadata, config, random)

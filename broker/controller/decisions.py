@@ -9,7 +9,7 @@ from qbus.metadata import MetadataStore, NodeError, Op, StoreError, TransactionT
 from qbus.metadata.feed import announce, newest, sequence_of
 from qbus.metadata.znodes import ChangeNode
 
-from ..metadata_cache import MetadataCache
+from ..metadata.cache import MetadataCache
 
 _ATTEMPTS = 5
 

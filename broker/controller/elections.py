@@ -10,9 +10,9 @@ from typing import NamedTuple
 from qbus.config import TopicConfig
 from qbus.metadata.znodes import NO_LEADER, PartitionStateNode
 
-from ..metadata_cache import MetadataCache
-from ..metadata_image import PartitionInfo, Topic
-from ..partition_states import Policy, elect, policy, without
+from ..metadata.cache import MetadataCache
+from ..metadata.image import PartitionInfo, Topic
+from ..metadata.partition_states import Policy, elect, policy, without
 
 
 class TopicRules(NamedTuple):

@@ -5,7 +5,7 @@ from collections.abc import Collection
 from qbus.errors import ApiError, ErrorCode
 from qbus.metadata import MetadataStore, StoreError
 
-from ..metadata_cache import MetadataCache
+from ..metadata.cache import MetadataCache
 from .elections import StateChange, view_of
 from .preferred import ElectionType, elected
 from .state_writes import StateWriter

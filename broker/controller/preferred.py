@@ -7,8 +7,8 @@ from enum import IntEnum
 from qbus.errors import ApiError, ErrorCode
 from qbus.metadata.znodes import NO_LEADER, PartitionStateNode
 
-from ..metadata_image import PartitionInfo, Topic
-from ..partition_states import elect
+from ..metadata.image import PartitionInfo, Topic
+from ..metadata.partition_states import elect
 from .elections import StateChange, TopicRules, View
 
 

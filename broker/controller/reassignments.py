@@ -13,8 +13,8 @@ from qbus.errors import ApiError, ErrorCode
 from qbus.metadata import Op, Set
 from qbus.metadata.znodes import NO_LEADER, PartitionStateNode, TopicNode
 
-from ..metadata_image import PartitionInfo, Topic, topic_node
-from ..partition_states import moved
+from ..metadata.image import PartitionInfo, Topic, topic_node
+from ..metadata.partition_states import moved
 from .elections import TopicRules, View
 
 

@@ -56,7 +56,7 @@ async def ensure_cluster_id(store: MetadataStore) -> str:
             continue
 
 
-async def end_former_life(
+async def expire_previous_registration(
     store: MetadataStore, node_id: int, directory: str, *, patience_s: float = 0.0
 ) -> None:
     """Make sure that no broker is registered as ``node_id``.

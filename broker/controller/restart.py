@@ -2,8 +2,8 @@
 
 It does not know any more what it did as a leader, so it leads nothing of before. And where some of
 what it held may be gone, it is not in sync until it has caught up (see
-:mod:`qbus.broker.partition_states`). Its epoch was bumped before: else a change under way could
-still take it for what it was (KIP-903).
+:mod:`qbus.broker.metadata.partition_states`). Its epoch was bumped before: else a change under way
+could still take it for what it was (KIP-903).
 """
 
 from collections.abc import Callable, Sequence
@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from qbus.metadata import MetadataStore
 from qbus.metadata.znodes import NO_LEADER, PartitionStateNode
 
-from ..metadata_cache import MetadataCache
-from ..metadata_image import PartitionInfo, Topic
-from ..partition_states import Policy, elect, forgetting, resigning
+from ..metadata.cache import MetadataCache
+from ..metadata.image import PartitionInfo, Topic
+from ..metadata.partition_states import Policy, elect, forgetting, resigning
 from .elections import StateChange, TopicRules, rules_of
 from .state_writes import StateWriter
 

@@ -8,7 +8,7 @@ from qbus.metadata import MetadataStore, NodeError, Op, Set
 from qbus.metadata.feed import announce, newest, sequence_of
 from qbus.metadata.znodes import ChangeNode
 
-from ..metadata_cache import MetadataCache
+from ..metadata.cache import MetadataCache
 from .elections import StateChange
 
 MAX_BYTES = 512 * 1024  # of a transaction; ZooKeeper takes 1 MiB

@@ -15,8 +15,8 @@ from qbus.metadata.ids import new_id
 from qbus.metadata.znodes import ConfigNode, PartitionStateNode, TopicNode
 from qbus.names import check_topic_name
 
-from ..metadata_cache import MetadataCache
-from ..metadata_image import PartitionInfo, Topic, topic_node
+from ..metadata.cache import MetadataCache
+from ..metadata.image import PartitionInfo, Topic, topic_node
 from .elections import first_state
 from .placement import Assignment, check_assignment, place
 

@@ -9,14 +9,14 @@ from qbus.config import BrokerConfig
 from qbus.errors import ApiError, ErrorCode
 from qbus.metadata import MetadataStore
 
-from ..metadata_cache import Subscriber
-from ..metadata_image import BrokerInfo, Topic
+from ..metadata.cache import Subscriber
+from ..metadata.image import BrokerInfo, Topic
 from .group import Group
 from .hosted import HostedGroup
-from .hosting import Hosting
 from .housekeeping import Housekeeping
 from .offsets import Offset, Offsets, Retention, TopicPartition
 from .ownership import Cluster, Ownership
+from .registry import GroupRegistry
 from .requests import Heartbeat, Join, JoinResult, Leave, LeaveResult, Request, Sync, SyncResult
 from .state import GroupState
 from .subscription import CONSUMER, is_subscribed
@@ -58,7 +58,7 @@ class GroupCoordinator:
         self._clock = clock
         self._config = config
         self._ownership = owners = Ownership(config.node_id, metadata)
-        self._hosting = Hosting(store, metadata.topics, owners, config, clock, timers)
+        self._hosting = GroupRegistry(store, metadata.topics, owners, config, clock, timers)
         self._takeover = Takeover(self._hosting, owners, store, clock, timers)
         self._retention = Retention(config.offsets_retention_minutes * 60_000)
         interval = config.offsets_retention_check_interval_ms / 1000

@@ -10,10 +10,10 @@ from qbus.clock import Clock
 from qbus.errors import ApiError
 from qbus.wire import ZERO_UUID
 
-from ..metadata_image import Event, Topic, TopicDeleted
+from ..metadata.image import Event, Topic, TopicDeleted
 from .hosted import HostedGroup
-from .hosting import Hosting
 from .offsets import Offset, Retention
+from .registry import GroupRegistry
 from .state import GroupState
 from .timers import Timer, Timers
 
@@ -27,7 +27,12 @@ class Housekeeping:
     """Looks through this broker's groups now and then, and follows topics' deletion."""
 
     def __init__(
-        self, hosting: Hosting, retention: Retention, interval: float, clock: Clock, timers: Timers
+        self,
+        hosting: GroupRegistry,
+        retention: Retention,
+        interval: float,
+        clock: Clock,
+        timers: Timers,
     ) -> None:
         """``interval``: seconds from one look through the groups to the next."""
         self._hosting = hosting

@@ -26,7 +26,7 @@ from qbus.metadata import (
 from qbus.names import unescape
 from qbus.wire import ZERO_UUID
 
-from ..metadata_image import Topic
+from ..metadata.image import Topic
 from .image import EMPTY_IMAGE, GroupImage
 from .layout import (
     ROOT,

@@ -13,7 +13,7 @@ Who wants to know a coordinator needs nothing but the list of brokers.
 from collections.abc import Iterable, Mapping
 from typing import Final, Protocol
 
-from ..metadata_image import BrokerInfo
+from ..metadata.image import BrokerInfo
 
 _MASK: Final = 2**64 - 1
 _FNV_START: Final = 0xCBF29CE484222325

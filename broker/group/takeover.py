@@ -38,10 +38,10 @@ from qbus.clock import Clock
 from qbus.errors import ApiError, ErrorCode
 from qbus.metadata import MetadataStore, SessionState
 
-from ..metadata_image import BrokersChanged, Event
-from .hosting import Hosting
+from ..metadata.image import BrokersChanged, Event
 from .ownership import Ownership
 from .patience import PATIENCE
+from .registry import GroupRegistry
 from .timers import Timer, Timers
 
 _log = logging.getLogger(__name__)
@@ -54,7 +54,7 @@ class Takeover:
 
     def __init__(
         self,
-        hosting: Hosting,
+        hosting: GroupRegistry,
         ownership: Ownership,
         store: MetadataStore,
         clock: Clock,

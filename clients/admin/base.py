@@ -5,9 +5,9 @@ from typing import Self, TypeVar
 
 from qbus.errors import ApiError, ErrorCode
 
-from ..cluster import Cluster
-from ..coordination import MOVED
-from ..outcomes import Outcomes, settle, succeeded
+from ..net.cluster import Cluster
+from ..net.coordination import MOVED
+from ..net.outcomes import Outcomes, settle, succeeded
 
 K = TypeVar("K")
 T = TypeVar("T")

@@ -18,8 +18,8 @@ from qbus.wire.messages.describe_log_dirs import (
 
 from ..errors import api_error, check
 from ..grouping import by_topic
-from ..outcomes import Outcomes, each, settle, succeeded
-from ..retry import retrying
+from ..net.outcomes import Outcomes, each, settle, succeeded
+from ..net.retry import retrying
 from ..types import ClusterDescription, LogDir, ReplicaSize, TopicPartition
 from .base import AdminBase
 

@@ -19,8 +19,8 @@ from qbus.wire.messages.incremental_alter_configs import (
 )
 
 from ..errors import check
-from ..outcomes import each, succeeded
-from ..retry import retrying
+from ..net.outcomes import each, succeeded
+from ..net.retry import retrying
 from ..types import ConfigEntry, ConfigKind, ConfigSource
 from .base import AdminBase
 

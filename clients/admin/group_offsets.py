@@ -20,8 +20,8 @@ from qbus.wire.messages.offset_delete import (
 from ..committed import fetch_committed
 from ..errors import PartialFailure, api_error, check
 from ..grouping import by_topic
+from ..net.outcomes import Outcomes
 from ..offsets import list_offsets
-from ..outcomes import Outcomes
 from ..types import (
     EARLIEST,
     LATEST,

@@ -19,10 +19,10 @@ from qbus.wire.messages.leave_group import (
 from qbus.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 
 from ..consumer_protocol import decode_assignment
-from ..coordination import asking_coordinator
 from ..errors import api_error, check
-from ..outcomes import Outcomes, each, succeeded
-from ..retry import retrying
+from ..net.coordination import asking_coordinator
+from ..net.outcomes import Outcomes, each, succeeded
+from ..net.retry import retrying
 from ..types import GroupDescription, GroupListing, MemberDescription, Node
 from .brokers import Brokers
 

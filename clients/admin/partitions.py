@@ -29,8 +29,8 @@ from qbus.wire.messages.list_partition_reassignments import (
 
 from ..errors import api_error, check
 from ..grouping import by_topic
-from ..outcomes import Outcomes, succeeded
-from ..retry import retrying
+from ..net.outcomes import Outcomes, succeeded
+from ..net.retry import retrying
 from ..types import TopicPartition
 from .base import AdminBase
 from .types import Reassignment

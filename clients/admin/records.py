@@ -18,9 +18,9 @@ from qbus.wire.messages.describe_producers import PartitionResponse as Producers
 
 from ..errors import api_error
 from ..grouping import by_topic
-from ..leaders import asking_leaders
+from ..net.leaders import asking_leaders
+from ..net.outcomes import Outcomes
 from ..offsets import list_offsets
-from ..outcomes import Outcomes
 from ..types import OffsetAndTimestamp, TopicPartition
 from .base import AdminBase
 from .types import ProducerState

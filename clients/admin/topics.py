@@ -27,9 +27,9 @@ from qbus.wire.messages.delete_topics import (
 from qbus.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 
 from ..errors import api_error
-from ..metadata import describe
-from ..outcomes import Outcomes, settle, succeeded
-from ..retry import retrying
+from ..net.metadata import describe
+from ..net.outcomes import Outcomes, settle, succeeded
+from ..net.retry import retrying
 from ..types import TopicDescription
 from .base import AdminBase
 from .types import CreatedTopic, NewTopic, TopicRef

@@ -15,11 +15,11 @@ from qbus.wire.messages.fetch import (
     PartitionData,
 )
 
-from ..cluster import Cluster
 from ..errors import api_error, check
 from ..grouping import by_topic
-from ..outcomes import Outcomes
-from ..pool import Lane, LaneKey
+from ..net.cluster import Cluster
+from ..net.outcomes import Outcomes
+from ..net.pool import Lane, LaneKey
 from ..types import TopicPartition
 
 _NO_EPOCH = -1
@@ -69,7 +69,7 @@ async def fetch_batches(
     one is refused (FENCED_LEADER_EPOCH).
 
     What the broker refuses is an error of that partition; who leads it now is noted in the
-    cluster's metadata. Raises as :class:`~qbus.clients.cluster.Cluster` does.
+    cluster's metadata. Raises as :class:`~qbus.clients.net.cluster.Cluster` does.
     """
     topics = by_topic(offsets)
     ids = {topic: (topic_ids or {}).get(topic, _NO_ID) for topic in topics}

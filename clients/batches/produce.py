@@ -15,12 +15,12 @@ from qbus.wire.messages.produce import (
     TopicProduceData,
 )
 
-from ..cluster import Cluster
 from ..errors import api_error
 from ..grouping import by_topic
-from ..leaders import asking_leaders
-from ..outcomes import Outcomes
-from ..pool import Lane, LaneKey
+from ..net.cluster import Cluster
+from ..net.leaders import asking_leaders
+from ..net.outcomes import Outcomes
+from ..net.pool import Lane, LaneKey
 from ..types import TopicPartition
 
 _ACKS_ALL = -1
@@ -47,7 +47,7 @@ async def produce_batches(
     """Send each batch once, with ``acks=all``, to the broker ``node``; the bytes are not copied.
 
     What the broker refuses is an error of that partition; who leads it now is noted in the
-    cluster's metadata. Raises as :class:`~qbus.clients.cluster.Cluster` does: then it is unknown
+    cluster's metadata. Raises as :class:`~qbus.clients.net.cluster.Cluster` does: unknown then is
     what was stored.
     """
     topics = [

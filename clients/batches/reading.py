@@ -4,10 +4,10 @@ from collections.abc import AsyncIterator
 
 from qbus.records import BatchHeader
 
-from ..cluster import Cluster
 from ..errors import RequestTimedOut
-from ..leaders import asking_leaders
-from ..outcomes import Outcomes
+from ..net.cluster import Cluster
+from ..net.leaders import asking_leaders
+from ..net.outcomes import Outcomes
 from ..types import TopicPartition
 from .fetch import FetchedBatches, FetchLimits, fetch_batches
 from .whole import whole_batches

@@ -15,8 +15,8 @@ from qbus.records.extras import import_pyarrow
 from .. import consumer as asyncio_consumer
 from ..consumer.arrow import ArrowTaking
 from ..consumer.consumer import ARROW_RECORDS
-from ..consumer.lending import ENOUGH
-from ..consumer.loan import Loan, batches_of, is_over, records_of
+from ..consumer.fetch_buffer import ENOUGH
+from ..consumer.fetch_cursor import FetchCursor, batches_of, is_over, records_of
 from ..consumer.options import IsolationLevel, OffsetReset, limit_of
 from ..group.assignors import DEFAULT_ASSIGNORS, Assignor
 from ..group.callbacks import Callback
@@ -172,7 +172,7 @@ class Consumer:
         import_pyarrow()
         limit = limit_of(max_records, ARROW_RECORDS)
 
-        def take(loans: list[Loan]) -> list[Any]:
+        def take(loans: list[FetchCursor]) -> list[Any]:
             taking = ArrowTaking(loans, self._client._spare)
             taking.decode(limit)
             return taking.give()
@@ -182,7 +182,7 @@ class Consumer:
     poll_arrow.__doc__ = _Consumer.poll_arrow.__doc__
 
     def _poll(
-        self, timeout: float, take: Callable[[list[Loan]], list[T]], enough: int = ENOUGH
+        self, timeout: float, take: Callable[[list[FetchCursor]], list[T]], enough: int = ENOUGH
     ) -> list[T]:
         """What is taken here, in the reader's thread, while the loop's receives what comes next."""
         deadline = time.monotonic() + timeout

@@ -7,11 +7,11 @@ from qbus.errors import ApiError, ErrorCode, QbusError
 from qbus.records import CorruptBatch
 from qbus.wire.messages.fetch import FetchResponse, PartitionData
 
-from ..cluster import Cluster
 from ..errors import NoOffset, api_error
+from ..net.cluster import Cluster
 from ..types import EARLIEST, LATEST, TopicPartition
 from .assignment import Assignment, PartitionState
-from .fetched import Fetched
+from .completed_fetch import CompletedFetch
 from .options import ConsumerOptions
 
 RESETS: Mapping[str, int] = {"earliest": EARLIEST, "latest": LATEST}
@@ -88,7 +88,7 @@ class Answers:
             state.nearby = data.preferred_read_replica
             state.nearby_until = time.monotonic() + _NEARBY_SECONDS
         if data.records:
-            fetched = Fetched(
+            fetched = CompletedFetch(
                 partition,
                 offset,
                 data.records,

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Iterable
 from typing import Any
 
-from .loan import ArrowRecords, Loan
+from .fetch_cursor import ArrowRecords, FetchCursor
 from .spare import SpareColumns
 
 _MUCH = 256 * 1024
@@ -17,10 +17,10 @@ class ArrowTaking:
     Made, and told to give, by whoever has ``spare``; any thread may decode between.
     """
 
-    def __init__(self, loans: Iterable[Loan], spare: SpareColumns) -> None:
+    def __init__(self, loans: Iterable[FetchCursor], spare: SpareColumns) -> None:
         self._spare = spare
         self._each = [(loan, spare.take()) for loan in loans]
-        self._taken: list[tuple[Loan, list[ArrowRecords]]] = []
+        self._taken: list[tuple[FetchCursor, list[ArrowRecords]]] = []
 
     def decode(self, limit: int) -> None:
         """Take whole batches, until they hold about ``limit`` records."""

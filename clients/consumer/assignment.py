@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from qbus.errors import QbusError
 
 from ..types import OffsetAndMetadata, TopicPartition
-from .fetched import Fetched
-from .loan import Loan
+from .completed_fetch import CompletedFetch
+from .fetch_cursor import FetchCursor
 
 
 class PartitionState:
@@ -43,8 +43,8 @@ class PartitionState:
         self.position: int | None = None
         self.reset_to: int | None = None
         self.committed: int | None = None
-        self.fetched: deque[Fetched] = deque()
-        self.loan: Loan | None = None
+        self.fetched: deque[CompletedFetch] = deque()
+        self.loan: FetchCursor | None = None
         self.is_stopped = False
         self.is_paused = False
         self.epoch = -1
@@ -85,13 +85,13 @@ class PartitionState:
         self.has_read(loan.fetched)
 
     @property
-    def ready(self) -> Fetched | None:
+    def ready(self) -> CompletedFetch | None:
         """What can be taken next, if anything can."""
         if self.is_paused or self.is_stopped or not self.fetched:
             return None
         return self.fetched[0]
 
-    def has_read(self, fetched: Fetched) -> None:
+    def has_read(self, fetched: CompletedFetch) -> None:
         """The position is behind what was taken of ``fetched``."""
         if self.fetched and self.fetched[0] is fetched:
             self._follow(fetched)
@@ -102,7 +102,7 @@ class PartitionState:
             self._follow(fetched)
             self.leader_epoch = min(self.leader_epoch, self.epoch)  # or not sound: look again
 
-    def _follow(self, fetched: Fetched) -> None:
+    def _follow(self, fetched: CompletedFetch) -> None:
         self.position = fetched.position
         if fetched.epoch >= 0:
             self.epoch = fetched.epoch

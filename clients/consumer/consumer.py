@@ -10,12 +10,12 @@ from typing import Any, Self, TypeVar
 from qbus.errors import ConfigError
 from qbus.records.extras import import_pyarrow
 
-from ..cluster import Cluster
 from ..committed import fetch_committed
 from ..group.assignors import DEFAULT_ASSIGNORS, Assignor, assignors_of
 from ..group.callbacks import Callback, Callbacks
 from ..group.options import GroupOptions
 from ..idcs import Everywhere
+from ..net.cluster import Cluster
 from ..types import (
     ConsumerRecord,
     OffsetAndMetadata,
@@ -24,13 +24,13 @@ from ..types import (
 )
 from .arrow import ArrowTaking
 from .assignment import Assignment
+from .coordinator import ConsumerCoordinator
+from .fetch_buffer import ENOUGH, FetchBuffer
+from .fetch_cursor import FetchCursor, batches_of, is_over, records_of
 from .fetcher import Fetcher
-from .lending import ENOUGH, Lending
-from .loan import Loan, batches_of, is_over, records_of
 from .options import ConsumerOptions, IsolationLevel, OffsetReset, check_options, limit_of
 from .positions import Positions
 from .spare import SpareColumns
-from .upkeep import Upkeep
 
 T = TypeVar("T")
 
@@ -155,8 +155,8 @@ class Consumer(Positions):
         self._assignment = Assignment()
         self._fetcher = Fetcher(self._cluster, self._assignment, self._options, self._changed)
         self._spare = SpareColumns()
-        self._lending = Lending(self._assignment, self._fetcher.answers)
-        self._upkeep = Upkeep(
+        self._lending = FetchBuffer(self._assignment, self._fetcher.answers)
+        self._upkeep = ConsumerCoordinator(
             self._cluster, self._assignment, self._options, self._group or None, self._changed
         )
 
@@ -213,7 +213,7 @@ class Consumer(Positions):
         """
         limit = limit_of(max_records, self._options.max_poll_records)
 
-        async def take(loans: list[Loan]) -> list[PartitionRecords]:
+        async def take(loans: list[FetchCursor]) -> list[PartitionRecords]:
             return batches_of(loans, limit)
 
         return await self._poll(timeout, take)
@@ -229,7 +229,7 @@ class Consumer(Positions):
         import_pyarrow()
         limit = limit_of(max_records, ARROW_RECORDS)
 
-        async def take(loans: list[Loan]) -> list[Any]:
+        async def take(loans: list[FetchCursor]) -> list[Any]:
             taking = ArrowTaking(loans, self._spare)
             await taking.decode_beside(limit)
             return taking.give()
@@ -239,7 +239,7 @@ class Consumer(Positions):
     async def _poll(
         self,
         timeout: float,
-        take: Callable[[list[Loan]], Awaitable[list[T]]],
+        take: Callable[[list[FetchCursor]], Awaitable[list[T]]],
         enough: int = ENOUGH,
     ) -> list[T]:
         deadline = time.monotonic() + timeout
@@ -256,7 +256,9 @@ class Consumer(Positions):
                 for record in records:
                     yield record
 
-    async def _borrow(self, timeout: float = _LOOK_AROUND, enough: int = ENOUGH) -> list[Loan]:
+    async def _borrow(
+        self, timeout: float = _LOOK_AROUND, enough: int = ENOUGH
+    ) -> list[FetchCursor]:
         deadline = time.monotonic() + timeout
         await asyncio.sleep(0)
         self._lending.take_back()

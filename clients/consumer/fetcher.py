@@ -8,9 +8,9 @@ from qbus.errors import ApiError, QbusError
 from qbus.wire import ApiKey
 from qbus.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 
-from ..cluster import Cluster, Lane
 from ..errors import check
 from ..grouping import by_topic
+from ..net.cluster import Cluster, Lane
 from ..types import TopicPartition
 from .answers import Answers
 from .assignment import Assignment, PartitionState

@@ -5,8 +5,8 @@ from contextlib import suppress
 
 from qbus.errors import QbusError
 
-from ..cluster import Cluster
-from ..retry import backoff
+from ..net.cluster import Cluster
+from ..net.retry import backoff
 from ..types import TopicPartition
 from .answers import Answers
 from .assignment import Assignment

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Iterable, Mapping
 
-from ..cluster import Cluster
+from ..net.cluster import Cluster
 from ..offsets import list_offsets
 from ..types import (
     EARLIEST,

@@ -12,9 +12,9 @@ from qbus.wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 
-from ..cluster import Cluster
 from ..errors import LogTruncated, api_error
 from ..grouping import by_topic
+from ..net.cluster import Cluster
 from ..types import TopicPartition
 from .answers import Answers
 from .assignment import Assignment, PartitionState

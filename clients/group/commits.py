@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from qbus.errors import ApiError, ErrorCode, QbusError
 
-from ..cluster import Cluster
 from ..committed import NO_MEMBER, Membership, try_commit
+from ..net.cluster import Cluster
 from ..types import OffsetAndMetadata, TopicPartition
 from .state import MemberState
 

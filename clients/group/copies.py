@@ -10,9 +10,9 @@ from qbus.wire.messages.describe_configs import (
     DescribeConfigsResponse,
 )
 
-from ..cluster import Cluster
 from ..idcs import Everywhere
-from ..retry import retrying
+from ..net.cluster import Cluster
+from ..net.retry import retrying
 from ..types import ConfigKind, TopicDescription
 
 _SOURCE = "qbus.mirror.source"

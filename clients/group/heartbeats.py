@@ -11,9 +11,9 @@ from qbus.errors import ApiError, QbusError, WireError
 from qbus.wire import ApiKey
 from qbus.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
-from ..cluster import Cluster
 from ..committed import Membership
 from ..errors import check
+from ..net.cluster import Cluster
 from .member import Member
 from .options import GroupOptions
 from .state import MemberState, Phase

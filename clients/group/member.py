@@ -22,7 +22,6 @@ from qbus.wire.messages.sync_group import (
     SyncGroupResponse,
 )
 
-from ..cluster import Cluster, Lane
 from ..committed import Membership
 from ..consumer_protocol import (
     Subscription,
@@ -32,6 +31,7 @@ from ..consumer_protocol import (
     encode_subscription,
 )
 from ..errors import check
+from ..net.cluster import Cluster, Lane
 from ..types import TopicPartition
 from .assignors import Assignments, Candidate, Topics
 from .options import GroupOptions

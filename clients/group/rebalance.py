@@ -18,16 +18,16 @@ from typing import Protocol
 
 from qbus.errors import ApiError, QbusError
 
-from ..cluster import Cluster
-from ..retry import backoff
+from ..net.cluster import Cluster
+from ..net.retry import backoff
 from ..types import OffsetAndMetadata, TopicPartition
 from .commits import Commits, Offsets
 from .heartbeats import Heartbeats
 from .member import Member
 from .options import GroupOptions
+from .poll_executor import PollExecutor
 from .state import MemberState, Phase, Remedy
 from .topics import WantedTopics
-from .turns import Turns
 from .watch import Watch
 
 _log = logging.getLogger(__name__)
@@ -73,7 +73,7 @@ class Rebalance:
         self._auto_commit = auto_commit
         self._member = Member(cluster, options, self.state, self.watch.lead)
         self._heartbeats = Heartbeats(cluster, options, self._member, self.state, changed)
-        self._turns = Turns(changed)
+        self._turns = PollExecutor(changed)
         self._task: asyncio.Task[None] | None = None
 
     def subscribe(self, wanted: WantedTopics) -> None:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from qbus.errors import ConfigError, ErrorCode
 
-from ..cluster import Cluster
 from ..idcs import Everywhere
+from ..net.cluster import Cluster
 from ..types import TopicDescription
 from .assignors import Topics
 

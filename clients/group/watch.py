@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from ..cluster import Cluster
+from ..net.cluster import Cluster
 from .assignors import Topics
 from .topics import WantedTopics, snapshot
 

@@ -6,14 +6,14 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from qbus import prometheus
 from qbus.clock import Clock, SystemClock
 from qbus.config.address import Address
-from qbus.control import CentralControl, Configured, Origin
-from qbus.control.central import first_answer, store_opener
-from qbus.control.file import follow_file
-from qbus.control.process import end_tasks, stop_signals
 from qbus.metadata.zookeeper import ZooKeeperAddress
+from qbus.service import prometheus
+from qbus.service.control import CentralControl, Configured, Origin
+from qbus.service.control.central import first_answer, store_opener
+from qbus.service.control.file import follow_file
+from qbus.service.control.process import end_tasks, stop_signals
 
 from .config import MirrorConfig, parse
 from .metrics import MirrorMetrics

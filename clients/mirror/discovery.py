@@ -6,10 +6,10 @@ from uuid import UUID
 
 from qbus.errors import QbusError
 
-from ..cluster import Cluster
+from ..net.cluster import Cluster
 from .config import LinkConfig
+from .routes import Obstacle, Topic, Way, plan
 from .topics import TargetTopics, read_topics
-from .ways import Obstacle, Topic, Way, plan
 
 _log = logging.getLogger(__name__)
 

@@ -5,8 +5,8 @@ from uuid import UUID
 
 from qbus.errors import ApiError, ErrorCode
 
-from ..cluster import Cluster
-from .copies import Copy
+from ..net.cluster import Cluster
+from .partitions import Copy
 
 _UNKNOWN = UUID(int=0)
 

@@ -20,18 +20,18 @@ from typing import Any
 from qbus.errors import ApiError, ErrorCode, QbusError
 
 from ..admin import Admin
-from ..cluster import Cluster
+from ..net.cluster import Cluster
 from ..types import TopicPartition
 from .chunks import Chunk
 from .config import LinkConfig
-from .copies import Copy, Phase
 from .discovery import Discovery
-from .placing import Placing
+from .partitions import Copy, Phase
 from .reader import Reader
+from .routes import Obstacle
 from .sharing import Sharing
+from .start_offsets import StartOffsetResolver
 from .status import LinkStatus, PartitionState, PartitionStatus, Trouble
 from .topics import TargetTopics
-from .ways import Obstacle
 from .writer import Writer
 
 _log = logging.getLogger(__name__)
@@ -65,7 +65,7 @@ class Link:
         self._records = self._bytes = 0
         self._to_place = asyncio.Event()
         self._to_discover = asyncio.Event()
-        self._placing = Placing(source, target)
+        self._placing = StartOffsetResolver(source, target)
         self._reader = Reader(source, config, self, self._spawn)
         self._writer = Writer(target, config, self, self._spawn)
         admin = TargetTopics(config, Admin.over(target), lambda: len(target.metadata.nodes))

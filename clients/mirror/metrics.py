@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from qbus.control import Configured
+from qbus.service.control import Configured
 
 from .status import LinkStatus, PartitionStatus, Trouble
 from .status.document import totals

@@ -14,13 +14,13 @@ from typing import Any, NamedTuple, Protocol
 from qbus.errors import ApiError, ErrorCode, QbusError
 
 from ..batches import FetchedBatches, FetchLimits, fetch_batches
-from ..cluster import Cluster
-from ..pool import Lane
+from ..net.cluster import Cluster
+from ..net.pool import Lane
 from ..types import TopicPartition
 from .chunks import Chunk
 from .config import LinkConfig
-from .copies import Copy, Phase
 from .identity import check_same_topic, ids_of
+from .partitions import Copy, Phase
 from .shares import Shares, poll_bytes, shares
 from .throttle import Throttle
 

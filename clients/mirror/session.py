@@ -9,11 +9,11 @@ from typing import Protocol
 from qbus.clock import SystemClock
 from qbus.errors import ConfigError
 
-from ..cluster import Cluster
+from ..net.cluster import Cluster
 from .config import LinkConfig
 from .config.config import NEVER
 from .fallback import Reproduction
-from .groups import GroupCarrier, GroupSchedule
+from .groups import GroupSchedule, OffsetSync
 from .link import Link
 from .status import LinkStatus
 from .target import check_apart, takes_mirrors
@@ -94,6 +94,6 @@ async def session(config: LinkConfig) -> AsyncIterator[Session]:
         if not config.groups.enabled:
             yield Session(link, None)
             return
-        carrier = GroupCarrier(config, source, target)
+        carrier = OffsetSync(config, source, target)
         interval_s = config.groups.interval_ms / 1000
         yield Session(link, GroupSchedule(carrier, interval_s, SystemClock()))

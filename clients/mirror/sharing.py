@@ -7,12 +7,12 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 
 from qbus.errors import ApiError
 
-from ..cluster import Cluster
 from ..group.assignors import assignors_of
 from ..group.callbacks import Callbacks
 from ..group.options import GroupOptions
 from ..group.rebalance import Rebalance
 from ..group.topics import WantedTopics
+from ..net.cluster import Cluster
 from ..types import OffsetAndMetadata, TopicPartition
 from .config import LinkConfig
 

@@ -6,8 +6,8 @@ from qbus.errors import ConfigError, ErrorCode
 
 from ..admin import Admin
 from ..admin.types import NewTopic
-from ..cluster import Cluster
 from ..errors import PartialFailure
+from ..net.cluster import Cluster
 from .config import LinkConfig
 from .provenance import SOURCE
 

@@ -14,13 +14,13 @@ from qbus.wire.messages.describe_configs import (
 
 from ..admin import Admin
 from ..admin.types import NewTopic
-from ..cluster import Cluster
 from ..errors import PartialFailure, api_error
-from ..retry import retrying
+from ..net.cluster import Cluster
+from ..net.retry import retrying
 from ..types import ConfigKind, ConfigSource
 from .config import LinkConfig
 from .provenance import PATH, PREFIX
-from .ways import Obstacle, Plan, Topic, Way
+from .routes import Obstacle, Plan, Topic, Way
 
 _log = logging.getLogger(__name__)
 

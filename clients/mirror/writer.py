@@ -14,13 +14,13 @@ from qbus.errors import ApiError, ErrorCode, QbusError
 from qbus.wire.messages.produce import PartitionProduceData, TopicProduceData
 
 from ..batches.produce import StoredBatch, produce_topics
-from ..cluster import Cluster
-from ..outcomes import Outcomes
-from ..pool import Lane
+from ..net.cluster import Cluster
+from ..net.outcomes import Outcomes
+from ..net.pool import Lane
 from ..types import TopicPartition
 from .chunks import Chunk
 from .config import LinkConfig
-from .copies import Copy
+from .partitions import Copy
 from .reader import Spawn, leaderless
 
 _LANE = (Lane.MAIN, 1)

@@ -3,9 +3,9 @@
 import asyncio
 from collections.abc import Iterator
 
-from ..bootstrap import Address
-from ..connection import Connection
-from ..retry import backoff
+from ..net.bootstrap import Address
+from ..net.connection import Connection
+from ..net.retry import backoff
 
 
 class Link:

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 
 from qbus.errors import ApiError
 
-from ..bootstrap import Address
-from ..connection import Connection
-from ..metadata import ClusterMetadata
+from ..net.bootstrap import Address
+from ..net.connection import Connection
+from ..net.metadata import ClusterMetadata
 from ..types import TopicPartition
 from .accumulator import Accumulator
 from .batch import Batch, ProducerIdentity

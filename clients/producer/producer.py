@@ -8,8 +8,8 @@ from typing import Any, Self
 from qbus.clock import SystemClock
 from qbus.records.crc import Buffer
 
-from ..cluster import Cluster, retrying
 from ..errors import ClientClosed, RequestTimedOut
+from ..net.cluster import Cluster, retrying
 from ..types import TopicDescription
 from .accumulator import Accumulator
 from .batch import Countdown

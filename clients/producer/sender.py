@@ -12,12 +12,12 @@ from qbus.wire import ApiKey
 from qbus.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from qbus.wire.messages.produce import ProduceRequest, ProduceResponse
 
-from ..cluster import Cluster
-from ..connection import Connection, PendingAnswer
 from ..errors import ClientClosed, ConnectionFailed, RequestTimedOut, check
+from ..net.cluster import Cluster
+from ..net.connection import Connection, PendingAnswer
 from .accumulator import Accumulator
 from .batch import Batch, ProducerIdentity, Stored
-from .fates import Fates
+from .batch_completer import BatchCompleter
 from .link import Link
 from .options import ProducerOptions
 from .plan import Planner
@@ -46,7 +46,7 @@ class Sender:
         self._options = options
         self._clock = clock
         self._planner = Planner(accumulator, cluster.metadata, options)
-        self._fates = Fates(cluster, accumulator, options, clock)
+        self._fates = BatchCompleter(cluster, accumulator, options, clock)
         self._lead = min(_LEAD, options.linger / 3)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._context: Context | None = None

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from qbus.errors import ConfigError
 
-from .. import bootstrap as bootstraps
+from ..net import bootstrap as bootstraps
 from .options import OptionError, Options
 
 SERVERS = "kafka.bootstrap.servers"

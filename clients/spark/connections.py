@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from qbus.errors import ApiError, ErrorCode
 
 from ..blocking.loop import LoopThread
-from ..cluster import Cluster
+from ..net.cluster import Cluster
 from .cluster_options import SERVERS, ClusterOptions
 from .errors import NotReached
 

@@ -3,6 +3,6 @@
 Modules import what they use when they run: `qbus --help` and `qbus broker` start fast.
 """
 
-from .root import main
+from qbus.cli.root import main
 
 __all__ = ["main"]

@@ -4,17 +4,17 @@ from pathlib import Path
 
 import click
 
-from .agent_config import config
-from .agent_options import (
+from qbus.cli.agent_config import config
+from qbus.cli.agent_options import (
     control_options,
     group_option,
     name_option,
     zookeeper,
 )
-from .bootstrap import bootstrap
-from .lazy import OrderedGroup
-from .options import json_option, watch_option
-from .parameters import key_value
+from qbus.cli.bootstrap import bootstrap
+from qbus.cli.lazy import OrderedGroup
+from qbus.cli.options import json_option, watch_option
+from qbus.cli.parameters import key_value
 
 DEFAULT_DATA_DIR = Path("/var/lib/qbus-agent")
 
@@ -106,10 +106,9 @@ def run(
 
     from qbus.agent.daemon import RunOptions
     from qbus.agent.daemon import run as run_agent
-    from qbus.logs import configure
-
-    from .agent_start import from_paths
-    from .daemons import metrics_address, zookeeper_address
+    from qbus.cli.agent_start import from_paths
+    from qbus.cli.daemons import metrics_address, zookeeper_address
+    from qbus.service.logs import configure
 
     stated = {"PATH": bool(paths), "--config": config_file, "--zookeeper": zookeeper}
     if sum(map(bool, stated.values())) != 1:
@@ -144,9 +143,9 @@ def status(
     as_json: bool,
 ) -> None:  # fmt: skip
     """Show how agents are doing: all that run, or those with these NAMEs."""
-    from .agent_status import show_status
-    from .running import run_to_end
-    from .watching import is_watched
+    from qbus.cli.agent_status import show_status
+    from qbus.cli.running import run_to_end
+    from qbus.cli.watching import is_watched
 
     watch = is_watched(watch, as_json=as_json)
     run_to_end(show_status(names, zookeeper, data_dir, watch=watch, as_json=as_json))
@@ -164,8 +163,8 @@ def files(
     The worst come first. ZooKeeper knows the worst few hundred of each agent; --data-dir, on the
     agent's own machine, all of them.
     """
-    from .agent_status import show_files
-    from .running import run_to_end
+    from qbus.cli.agent_status import show_files
+    from qbus.cli.running import run_to_end
 
     run_to_end(show_files(names, zookeeper, data_dir, as_json=as_json))
 

@@ -6,10 +6,10 @@ from typing import Any, BinaryIO
 
 import click
 
-from .agent_options import zookeeper_option
-from .lazy import OrderedGroup
-from .options import json_option
-from .output import emit
+from qbus.cli.agent_options import zookeeper_option
+from qbus.cli.lazy import OrderedGroup
+from qbus.cli.options import json_option
+from qbus.cli.output import emit
 
 
 @click.group(cls=OrderedGroup)
@@ -27,8 +27,7 @@ def config() -> None:
 def get(*, name: str, zookeeper: str | None, as_json: bool) -> None:
     """Print the configuration of NAME, as it was written."""
     from qbus.agent.control.nodes import config_path
-
-    from .central import administration, read_config
+    from qbus.cli.central import administration, read_config
 
     async def command() -> dict[str, Any]:
         async with administration(zookeeper) as store:
@@ -54,9 +53,8 @@ def set_(
     Agents that run take it over at once.
     """
     from qbus.agent.control.nodes import config_path
-
-    from .agent_control import check
-    from .central import administration, write_config
+    from qbus.cli.agent_control import check
+    from qbus.cli.central import administration, write_config
 
     text = file.read()
 
@@ -83,8 +81,7 @@ def delete(*, name: str, zookeeper: str | None, as_json: bool) -> None:
     Agents without another one go on with the last they had.
     """
     from qbus.agent.control.nodes import config_path
-
-    from .central import administration, delete_config
+    from qbus.cli.central import administration, delete_config
 
     async def command() -> None:
         async with administration(zookeeper) as store:
@@ -107,8 +104,7 @@ def delete(*, name: str, zookeeper: str | None, as_json: bool) -> None:
 def check_(*, file: Path, is_central: bool, as_json: bool) -> None:
     """Check FILE, and show it with every default."""
     from qbus.agent.config import to_document, to_toml
-
-    from .agent_control import check
+    from qbus.cli.agent_control import check
 
     found = check(file.read_bytes(), str(file), is_central=is_central)
     emit(to_document(found), lambda _: to_toml(found).rstrip("\n"), as_json=as_json)

@@ -7,11 +7,10 @@ from typing import Any
 
 from qbus.agent.config import AgentConfig, parse
 from qbus.agent.control.nodes import AGENTS, status_path
+from qbus.cli.failures import Failure
 from qbus.errors import ConfigError
 from qbus.metadata import MetadataStore
 from qbus.names import unescape
-
-from .failures import Failure
 
 Status = dict[str, Any]
 

@@ -6,9 +6,8 @@ from pathlib import Path
 import click
 
 from qbus.agent.config import read
+from qbus.cli.daemons import toml_value
 from qbus.errors import ConfigError
-
-from .daemons import toml_value
 
 
 def from_paths(

@@ -4,11 +4,11 @@ import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 
-from .agent_control import Status, read_local, read_statuses
-from .agent_tables import file_tables, status_table
-from .central import administration
-from .output import emit
-from .watching import watching
+from qbus.cli.agent_control import Status, read_local, read_statuses
+from qbus.cli.agent_tables import file_tables, status_table
+from qbus.cli.central import administration
+from qbus.cli.output import emit
+from qbus.cli.watching import watching
 
 
 async def show_status(

@@ -75,7 +75,7 @@ def broker(
     from qbus.broker.server import run
     from qbus.config import load_broker_config
     from qbus.errors import QbusError
-    from qbus.logs import configure
+    from qbus.service.logs import configure
 
     config = load_broker_config(
         config_file,

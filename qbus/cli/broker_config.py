@@ -2,8 +2,8 @@
 
 import click
 
-from .options import client_command, setting_options
-from .output import emit
+from qbus.cli.options import client_command, setting_options
+from qbus.cli.output import emit
 
 
 @click.command("broker-config")
@@ -22,11 +22,10 @@ async def broker_config(
     as_json: bool,
 ) -> None:
     """Show or change a broker's settings."""
+    from qbus.cli.session import administration
+    from qbus.cli.setting_tables import settings
+    from qbus.cli.settings import change_and_show
     from qbus.clients.types import ConfigKind
-
-    from .session import administration
-    from .setting_tables import settings
-    from .settings import change_and_show
 
     async with administration(bootstrap) as admin:
         if broker_id is None:

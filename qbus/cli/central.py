@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from qbus.cli.failures import Failure
 from qbus.metadata import (
     Create,
     Delete,
@@ -17,8 +18,6 @@ from qbus.metadata import (
     VersionConflict,
 )
 from qbus.metadata.zookeeper import ZooKeeperAddress
-
-from .failures import Failure
 
 _TIMEOUT_S = 5.0
 _ANY_VERSION = -1

@@ -19,7 +19,7 @@ def completion(context: click.Context, shell: str) -> None:
     """Print the script that makes SHELL complete qbus commands and options."""
     from click.shell_completion import get_completion_class
 
-    from .failures import Failure
+    from qbus.cli.failures import Failure
 
     kind = get_completion_class(shell)
     assert kind is not None

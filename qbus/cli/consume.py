@@ -2,8 +2,8 @@
 
 import click
 
-from .options import client_command
-from .parameters import Position, position, separator
+from qbus.cli.options import client_command
+from qbus.cli.parameters import Position, position, separator
 
 
 @click.command()
@@ -56,10 +56,10 @@ async def consume(
     raw: each value and a newline, byte for byte. json: an object a line, with key, headers,
     partition, offset and timestamp (milliseconds); bytes that are not UTF-8 are base64.
     """
-    from . import record_format
-    from .reading import Reading
-    from .session import ensure_reachable
-    from .stdout import StdoutWriter
+    from qbus.cli import record_format
+    from qbus.cli.reading import Reading
+    from qbus.cli.session import ensure_reachable
+    from qbus.cli.stdout import StdoutWriter
 
     if form == "json" or as_json:
         if key_separator is not None:

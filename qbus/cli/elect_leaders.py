@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .options import client_command
-from .output import emit, note, table
+from qbus.cli.options import client_command
+from qbus.cli.output import emit, note, table
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -28,7 +28,7 @@ async def elect_leaders(
     *, names: tuple[str, ...], everything: bool, unclean: bool, bootstrap: str, as_json: bool
 ) -> None:
     """Let the preferred replica of each partition, the first in its list, lead it again."""
-    from .session import administration
+    from qbus.cli.session import administration
 
     if everything is bool(names):
         raise click.UsageError("Name either topics or --all.")

@@ -4,13 +4,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .lazy import OrderedGroup
-from .options import client_command
-from .output import emit
-from .parameters import Position, position
+from qbus.cli.lazy import OrderedGroup
+from qbus.cli.options import client_command
+from qbus.cli.output import emit
+from qbus.cli.parameters import Position, position
 
 if TYPE_CHECKING:
-    from .documents import Document
+    from qbus.cli.documents import Document
 
 
 @click.group(cls=OrderedGroup)
@@ -22,9 +22,9 @@ def group() -> None:
 @client_command
 async def list_groups(*, bootstrap: str, as_json: bool) -> None:
     """List the groups."""
-    from .documents import group_summary
-    from .group_tables import group_list
-    from .session import administration
+    from qbus.cli.documents import group_summary
+    from qbus.cli.group_tables import group_list
+    from qbus.cli.session import administration
 
     async with administration(bootstrap) as admin:
         groups = await admin.list_groups()
@@ -39,9 +39,9 @@ async def describe(*, names: tuple[str, ...], bootstrap: str, as_json: bool) -> 
 
     Without a NAME: every group.
     """
-    from .documents import group_description
-    from .group_tables import group_descriptions
-    from .session import administration
+    from qbus.cli.documents import group_description
+    from qbus.cli.group_tables import group_descriptions
+    from qbus.cli.session import administration
 
     async with administration(bootstrap) as admin:
         chosen = names or [found.group for found in await admin.list_groups()]
@@ -84,9 +84,9 @@ async def reset_offsets(
 
     The group must have no members. What is asked for stays within what is stored.
     """
-    from .group_reset import apply_reset, plan_reset
-    from .group_tables import reset
-    from .session import administration
+    from qbus.cli.group_reset import apply_reset, plan_reset
+    from qbus.cli.group_tables import reset
+    from qbus.cli.session import administration
 
     if (to is None) == (shift_by is None):
         raise click.UsageError("Name either --to or --shift-by.")
@@ -106,7 +106,7 @@ async def delete(*, names: tuple[str, ...], bootstrap: str, as_json: bool) -> No
 
     A group that has members is not deleted.
     """
-    from .session import administration
+    from qbus.cli.session import administration
 
     async with administration(bootstrap) as admin:
         for name in names:

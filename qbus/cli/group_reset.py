@@ -3,16 +3,14 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from qbus.cli.documents import Document
+from qbus.cli.failures import Failure, Misuse
 from qbus.clients.types import EARLIEST, LATEST, TopicPartition
 from qbus.errors import ApiError, ErrorCode
 
-from .documents import Document
-from .failures import Failure, Misuse
-
 if TYPE_CHECKING:
+    from qbus.cli.parameters import Position
     from qbus.clients import Admin
-
-    from .parameters import Position
 
 
 async def plan_reset(

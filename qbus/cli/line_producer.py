@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from qbus.cli.documents import Document
+from qbus.cli.failures import Failure, describe
 from qbus.errors import ApiError
-
-from .documents import Document
-from .failures import Failure, describe
 
 if TYPE_CHECKING:
     from qbus.clients import BulkDelivery, Producer

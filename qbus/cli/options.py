@@ -6,8 +6,8 @@ from typing import Any, ParamSpec
 
 import click
 
-from . import bootstrap
-from .parameters import key_value
+from qbus.cli import bootstrap
+from qbus.cli.parameters import key_value
 
 P = ParamSpec("P")
 
@@ -61,7 +61,7 @@ def client_command(function: Callable[P, Coroutine[Any, Any, None]]) -> Callable
 
     @wraps(function)
     def run(*args: P.args, **kwargs: P.kwargs) -> None:
-        from .running import run_to_end
+        from qbus.cli.running import run_to_end
 
         run_to_end(function(*args, **kwargs))
 

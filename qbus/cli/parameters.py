@@ -51,8 +51,7 @@ def separator(text: str) -> bytes:
 
 
 def _moment(text: str) -> int:
+    from qbus.cli.moments import parse_moment
     from qbus.clock import SystemClock
-
-    from .moments import parse_moment
 
     return parse_moment(text, SystemClock().time_ms())

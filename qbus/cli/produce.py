@@ -4,14 +4,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .options import client_command
-from .output import emit, note
-from .parameters import separator
+from qbus.cli.options import client_command
+from qbus.cli.output import emit, note
+from qbus.cli.parameters import separator
 
 if TYPE_CHECKING:
+    from qbus.cli.documents import Document
     from qbus.clients.producer.options import Acks
-
-    from .documents import Document
 
 _ACKS: "dict[str, Acks]" = {"all": "all", "1": 1, "0": 0}
 
@@ -64,12 +63,11 @@ async def produce(
     as_json: bool,
 ) -> None:
     """Send the lines of FILE, or of stdin, to TOPIC: one record a line, byte for byte."""
+    from qbus.cli.line_producer import LineProducer
+    from qbus.cli.lines import opened, read_lines
+    from qbus.cli.progress import bytes_bar
+    from qbus.cli.session import REQUEST_TIMEOUT_MS, ensure_reachable
     from qbus.clients import Producer
-
-    from .line_producer import LineProducer
-    from .lines import opened, read_lines
-    from .progress import bytes_bar
-    from .session import REQUEST_TIMEOUT_MS, ensure_reachable
 
     await ensure_reachable(bootstrap)
     with opened(file) as source:
@@ -92,7 +90,7 @@ async def produce(
 
 
 def _summary(document: "Document") -> str:
-    from .moments import format_size
+    from qbus.cli.moments import format_size
 
     count, size, seconds = document["records"], document["bytes"], document["seconds"]
     text = (

@@ -23,7 +23,7 @@ def bytes_bar(
         return
     from rich import progress
 
-    from .output import stderr_console
+    from qbus.cli.output import stderr_console
 
     with progress.Progress(
         progress.TextColumn("{task.description}"),

@@ -5,17 +5,15 @@ from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from qbus.cli.failures import Failure
+from qbus.cli.session import REQUEST_TIMEOUT_MS
 from qbus.clients import Consumer
 from qbus.clients.types import OffsetAndMetadata, TopicPartition
 from qbus.errors import ApiError, ErrorCode
 
-from .failures import Failure
-from .session import REQUEST_TIMEOUT_MS
-
 if TYPE_CHECKING:
+    from qbus.cli.parameters import Position
     from qbus.clients.types import PartitionRecords
-
-    from .parameters import Position
 
 _POLL_S = 0.5
 

@@ -4,8 +4,8 @@ from typing import Any, NoReturn
 
 import click
 
-from .failures import reported
-from .lazy import Entry, LazyGroup
+from qbus.cli.failures import reported
+from qbus.cli.lazy import Entry, LazyGroup
 
 COMMANDS = {
     "broker": Entry("broker:broker", "Run a broker."),

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from .failures import TERMINATED
+from qbus.cli.failures import TERMINATED
 
 
 def run_to_end(command: Coroutine[Any, Any, None]) -> None:

@@ -3,12 +3,11 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from qbus.cli.failures import Failure
 from qbus.clients import Admin, ConnectionFailed
-from qbus.clients.bootstrap import parse
-from qbus.clients.dial import dial
+from qbus.clients.net.bootstrap import parse
+from qbus.clients.net.dial import dial
 from qbus.errors import ApiError
-
-from .failures import Failure
 
 _CONNECT_TIMEOUT_S = 5.0
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from .documents import Document, setting
+from qbus.cli.documents import Document, setting
 
 if TYPE_CHECKING:
     from qbus.clients import Admin

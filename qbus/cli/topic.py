@@ -4,14 +4,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .lazy import OrderedGroup
-from .options import client_command, config_option, setting_options
-from .output import emit
+from qbus.cli.lazy import OrderedGroup
+from qbus.cli.options import client_command, config_option, setting_options
+from qbus.cli.output import emit
 
 if TYPE_CHECKING:
+    from qbus.cli.documents import Document
     from qbus.clients import Admin
-
-    from .documents import Document
 
 
 @click.group(cls=OrderedGroup)
@@ -46,9 +45,8 @@ async def create(
     as_json: bool,
 ) -> None:
     """Create the topic NAME."""
+    from qbus.cli.session import administration
     from qbus.errors import ApiError, ErrorCode
-
-    from .session import administration
 
     created = not dry_run
     async with administration(bootstrap) as admin:
@@ -76,9 +74,9 @@ async def create(
 @client_command
 async def list_topics(*, internal: bool, bootstrap: str, as_json: bool) -> None:
     """List the topics."""
-    from .documents import topic_summary
-    from .session import administration
-    from .topic_tables import topic_list
+    from qbus.cli.documents import topic_summary
+    from qbus.cli.session import administration
+    from qbus.cli.topic_tables import topic_list
 
     async with administration(bootstrap) as admin:
         topics = await admin.list_topics(internal=internal)
@@ -106,10 +104,10 @@ async def describe(
 
     Without a NAME: every topic. Of several of the filters, a partition has to pass one.
     """
-    from .session import administration
-    from .topic_details import describe_topics
-    from .topic_tables import topic_descriptions
-    from .unhealthy import Filters
+    from qbus.cli.session import administration
+    from qbus.cli.topic_details import describe_topics
+    from qbus.cli.topic_tables import topic_descriptions
+    from qbus.cli.unhealthy import Filters
 
     filters = Filters(under_replicated, unavailable, under_min_isr)
     async with administration(bootstrap) as admin:
@@ -133,11 +131,10 @@ async def alter(
     as_json: bool,
 ) -> None:
     """Give the topic NAME more partitions or other settings."""
+    from qbus.cli.session import administration
+    from qbus.cli.topic_details import describe_topics
+    from qbus.cli.topic_tables import topic_descriptions
     from qbus.clients.types import ConfigKind
-
-    from .session import administration
-    from .topic_details import describe_topics
-    from .topic_tables import topic_descriptions
 
     if partitions is None and not config and not delete_config:
         raise click.UsageError("Nothing to alter: name --partitions, --config or --delete-config.")
@@ -164,11 +161,10 @@ async def topic_config(
     as_json: bool,
 ) -> None:
     """Show or change the settings of the topic NAME."""
+    from qbus.cli.session import administration
+    from qbus.cli.setting_tables import settings
+    from qbus.cli.settings import change_and_show
     from qbus.clients.types import ConfigKind
-
-    from .session import administration
-    from .setting_tables import settings
-    from .settings import change_and_show
 
     async with administration(bootstrap) as admin:
         documents = await change_and_show(
@@ -183,11 +179,10 @@ async def topic_config(
 @client_command
 async def delete(*, names: tuple[str, ...], if_exists: bool, bootstrap: str, as_json: bool) -> None:
     """Delete each NAME with all its records."""
+    from qbus.cli.failures import Failure
+    from qbus.cli.failures import describe as describe_error
+    from qbus.cli.session import administration
     from qbus.errors import ApiError, ErrorCode
-
-    from .failures import Failure
-    from .failures import describe as describe_error
-    from .session import administration
 
     documents = []
     async with administration(bootstrap) as admin:
@@ -204,7 +199,7 @@ async def delete(*, names: tuple[str, ...], if_exists: bool, bootstrap: str, as_
 
 
 async def _summary(admin: "Admin", name: str) -> "Document":
-    from .documents import topic_summary
+    from qbus.cli.documents import topic_summary
 
     return topic_summary(await admin.describe_topic(name))
 

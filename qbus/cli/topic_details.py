@@ -4,12 +4,11 @@ from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
+from qbus.cli.documents import Document, topic_description
+from qbus.cli.unhealthy import EVERYTHING, Filters
 from qbus.clients import PartialFailure
 from qbus.clients.types import EARLIEST, LATEST, ConfigKind, TopicPartition
 from qbus.errors import ApiError
-
-from .documents import Document, topic_description
-from .unhealthy import EVERYTHING, Filters
 
 if TYPE_CHECKING:
     from qbus.clients import Admin

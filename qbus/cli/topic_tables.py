@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from .moments import format_size
-from .output import table
+from qbus.cli.moments import format_size
+from qbus.cli.output import table
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -4,8 +4,8 @@ import platform
 
 import click
 
-from .options import json_option
-from .output import emit
+from qbus.cli.options import json_option
+from qbus.cli.output import emit
 
 
 @click.command()

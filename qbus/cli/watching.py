@@ -5,7 +5,7 @@ import sys
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from .output import json_line, stdout_console
+from qbus.cli.output import json_line, stdout_console
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -4,14 +4,14 @@
 :class:`TopicConfig` are the values in force.
 """
 
-from .address import Address, parse_address
-from .broker import BROKER_CONFIG, BrokerConfig
-from .effective import TopicConfig, check_topic_config
-from .key import ConfigKey
-from .loading import load_broker_config, read_file, split_option
-from .settings import ConfigEntry, ConfigSource, Settings, Stated
-from .topic import TOPIC_CONFIG
-from .types import ConfigType
+from qbus.config.address import Address, parse_address
+from qbus.config.broker import BROKER_CONFIG, BrokerConfig
+from qbus.config.effective import TopicConfig, check_topic_config
+from qbus.config.key import ConfigKey
+from qbus.config.loading import load_broker_config, read_file, split_option
+from qbus.config.settings import ConfigEntry, ConfigSource, Settings, Stated
+from qbus.config.topic import TOPIC_CONFIG
+from qbus.config.types import ConfigType
 
 __all__ = [
     "BROKER_CONFIG",

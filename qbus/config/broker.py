@@ -3,17 +3,16 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from qbus.config.groups import GroupKeys
+from qbus.config.key import ConfigKey
+from qbus.config.logs import LogKeys
+from qbus.config.network import NetworkKeys
+from qbus.config.replication import ReplicationKeys
+from qbus.config.settings import ConfigEntry, ConfigSource, Stated
+from qbus.config.synonyms import RELATIVES, SYNONYMS
+from qbus.config.topic import TOPIC_CONFIG
+from qbus.config.zookeeper import ZooKeeperKeys
 from qbus.errors import ConfigError
-
-from .groups import GroupKeys
-from .key import ConfigKey
-from .logs import LogKeys
-from .network import NetworkKeys
-from .replication import ReplicationKeys
-from .settings import ConfigEntry, ConfigSource, Stated
-from .synonyms import RELATIVES, SYNONYMS
-from .topic import TOPIC_CONFIG
-from .zookeeper import ZooKeeperKeys
 
 
 class BrokerConfig(NetworkKeys, LogKeys, GroupKeys, ReplicationKeys, ZooKeeperKeys):

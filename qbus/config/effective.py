@@ -2,12 +2,11 @@
 
 from collections.abc import Mapping
 
+from qbus.config.broker import BrokerConfig
+from qbus.config.settings import ConfigEntry, ConfigSource, Stated
+from qbus.config.synonyms import SYNONYMS
+from qbus.config.topic import TopicKeys
 from qbus.errors import ConfigError
-
-from .broker import BrokerConfig
-from .settings import ConfigEntry, ConfigSource, Stated
-from .synonyms import SYNONYMS
-from .topic import TopicKeys
 
 
 class TopicConfig(TopicKeys):

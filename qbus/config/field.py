@@ -6,11 +6,11 @@ is the attribute's with dots for underscores. ``settings.num_partitions`` is its
 
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, overload
 
-from .key import ConfigKey
-from .types import ConfigType
+from qbus.config.key import ConfigKey
+from qbus.config.types import ConfigType
 
 if TYPE_CHECKING:
-    from .settings import Settings
+    from qbus.config.settings import Settings
 
 T = TypeVar("T")
 

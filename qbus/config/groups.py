@@ -1,7 +1,7 @@
 """Broker configuration: consumer groups and their offsets."""
 
-from .field import integer, long
-from .settings import Settings
+from qbus.config.field import integer, long
+from qbus.config.settings import Settings
 
 
 class GroupKeys(Settings):

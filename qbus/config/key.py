@@ -4,9 +4,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from qbus.config.types import LIMITS, ConfigType
 from qbus.errors import ConfigError
-
-from .types import LIMITS, ConfigType
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)

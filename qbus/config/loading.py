@@ -3,9 +3,8 @@
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
+from qbus.config.broker import BrokerConfig
 from qbus.errors import ConfigError
-
-from .broker import BrokerConfig
 
 
 def load_broker_config(

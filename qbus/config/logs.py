@@ -2,11 +2,11 @@
 
 from typing import Any, TypeVar
 
-from .field import Field, boolean, integer, long, strings, unset
-from .key import ConfigKey
-from .settings import Settings
-from .topic import TopicKeys
-from .types import ConfigType
+from qbus.config.field import Field, boolean, integer, long, strings, unset
+from qbus.config.key import ConfigKey
+from qbus.config.settings import Settings
+from qbus.config.topic import TopicKeys
+from qbus.config.types import ConfigType
 
 _MINUTE_MS = 60_000
 

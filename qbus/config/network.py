@@ -1,9 +1,9 @@
 """Broker configuration: who the broker is, where it listens, and what connections may cost."""
 
-from .address import Address, parse_address
-from .field import integer, long, string, strings, unset
-from .settings import Settings
-from .types import ConfigType
+from qbus.config.address import Address, parse_address
+from qbus.config.field import integer, long, string, strings, unset
+from qbus.config.settings import Settings
+from qbus.config.types import ConfigType
 
 _KIB = 1024
 _MIB = 1024 * _KIB

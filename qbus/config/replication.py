@@ -1,8 +1,8 @@
 """Broker configuration: replicas, who leads them, and how brokers take over from each other."""
 
-from .field import boolean, integer, long, string
-from .settings import Settings
-from .topic import FOREVER
+from qbus.config.field import boolean, integer, long, string
+from qbus.config.settings import Settings
+from qbus.config.topic import FOREVER
 
 _MIB = 1024 * 1024
 

@@ -5,10 +5,9 @@ from enum import IntEnum
 from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple
 
+from qbus.config.field import Field
+from qbus.config.key import ConfigKey
 from qbus.errors import ConfigError
-
-from .field import Field
-from .key import ConfigKey
 
 
 class ConfigSource(IntEnum):

@@ -4,10 +4,9 @@ Keys that matter only for what Qbus does not do (compaction, recompression) are 
 Kafka without those ignores them as well, and tools set them. Asking for the thing is refused.
 """
 
+from qbus.config.field import boolean, double, integer, long, string, strings
+from qbus.config.settings import Settings
 from qbus.names import check_idc_name
-
-from .field import boolean, double, integer, long, string, strings
-from .settings import Settings
 
 FOREVER = 2**63 - 1
 _HOUR_MS = 60 * 60 * 1000

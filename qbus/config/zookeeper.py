@@ -2,9 +2,9 @@
 
 from typing import TYPE_CHECKING
 
-from .field import boolean, integer, string, unset
-from .settings import Settings
-from .types import ConfigType
+from qbus.config.field import boolean, integer, string, unset
+from qbus.config.settings import Settings
+from qbus.config.types import ConfigType
 
 if TYPE_CHECKING:
     from qbus.metadata.zookeeper import ZooKeeperAddress

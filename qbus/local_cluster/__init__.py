@@ -1,9 +1,9 @@
 """A whole cluster on one machine, for trials and tests: ZooKeepers, brokers and Spark."""
 
-from .cluster import LocalCluster
-from .errors import LocalClusterError
-from .layout import BROKER, SPARK_MASTER, SPARK_WORKER, ZOOKEEPER, Layout
-from .settings import ClusterSettings
+from qbus.local_cluster.cluster import LocalCluster
+from qbus.local_cluster.errors import LocalClusterError
+from qbus.local_cluster.layout import BROKER, SPARK_MASTER, SPARK_WORKER, ZOOKEEPER, Layout
+from qbus.local_cluster.settings import ClusterSettings
 
 __all__ = [
     "BROKER",

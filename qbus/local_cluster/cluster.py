@@ -9,11 +9,11 @@ from contextlib import suppress
 from functools import partial
 from typing import IO, NamedTuple, Self
 
-from .errors import LocalClusterError
-from .layout import KINDS, Layout, kind_and_number
-from .nodes import commands, serves
-from .process import NodeProcess, log_tail, running_pid
-from .settings import ClusterSettings
+from qbus.local_cluster.errors import LocalClusterError
+from qbus.local_cluster.layout import KINDS, Layout, kind_and_number
+from qbus.local_cluster.nodes import commands, serves
+from qbus.local_cluster.process import NodeProcess, log_tail, running_pid
+from qbus.local_cluster.settings import ClusterSettings
 
 _START_TIMEOUT_S = 120.0
 _STOP_TIMEOUT_S = 60.0

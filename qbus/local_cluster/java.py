@@ -6,7 +6,7 @@ import subprocess
 from importlib.util import find_spec
 from pathlib import Path
 
-from .errors import LocalClusterError
+from qbus.local_cluster.errors import LocalClusterError
 
 
 def java(user: str, oldest: int) -> str:

@@ -3,10 +3,17 @@
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 
-from . import spark, zookeeper
-from .layout import BROKER, SPARK_MASTER, SPARK_WORKER, ZOOKEEPER, Layout, node_name
-from .ports import free_ports, listens
-from .settings import HOST, ClusterSettings
+from qbus.local_cluster import spark, zookeeper
+from qbus.local_cluster.layout import (
+    BROKER,
+    SPARK_MASTER,
+    SPARK_WORKER,
+    ZOOKEEPER,
+    Layout,
+    node_name,
+)
+from qbus.local_cluster.ports import free_ports, listens
+from qbus.local_cluster.settings import HOST, ClusterSettings
 
 
 def commands(layout: Layout, settings: ClusterSettings) -> dict[str, list[str]]:

@@ -1,8 +1,8 @@
 """What a cluster is to be, out of what is asked for and what its directory holds already."""
 
-from .errors import LocalClusterError
-from .layout import Layout
-from .ports import (
+from qbus.local_cluster.errors import LocalClusterError
+from qbus.local_cluster.layout import Layout
+from qbus.local_cluster.ports import (
     SPARK_MASTER_PORT,
     SPARK_PAGE_PORT,
     ZOOKEEPER_PORT,
@@ -10,8 +10,8 @@ from .ports import (
     need_free,
     usual_ports,
 )
-from .settings import ClusterSettings, SparkSettings
-from .spark import WORKERS
+from qbus.local_cluster.settings import ClusterSettings, SparkSettings
+from qbus.local_cluster.spark import WORKERS
 
 DEFAULT_NODES, DEFAULT_ZOOKEEPERS, DEFAULT_BASE_PORT = 3, 1, 9092
 

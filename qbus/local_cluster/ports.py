@@ -3,8 +3,8 @@
 import socket
 from collections.abc import Collection, Iterable
 
-from .errors import LocalClusterError
-from .settings import HOST
+from qbus.local_cluster.errors import LocalClusterError
+from qbus.local_cluster.settings import HOST
 
 ZOOKEEPER_PORT = 2181
 SPARK_MASTER_PORT = 7077

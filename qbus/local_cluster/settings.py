@@ -6,8 +6,15 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from .errors import LocalClusterError
-from .layout import BROKER, KINDS, SPARK_MASTER, SPARK_WORKER, ZOOKEEPER, node_name
+from qbus.local_cluster.errors import LocalClusterError
+from qbus.local_cluster.layout import (
+    BROKER,
+    KINDS,
+    SPARK_MASTER,
+    SPARK_WORKER,
+    ZOOKEEPER,
+    node_name,
+)
 
 HOST = "127.0.0.1"
 CHROOT = "/qbus"

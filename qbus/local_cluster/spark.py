@@ -10,9 +10,9 @@ from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
-from .errors import LocalClusterError
-from .java import java, pyspark_home
-from .settings import HOST, SparkSettings
+from qbus.local_cluster.errors import LocalClusterError
+from qbus.local_cluster.java import java, pyspark_home
+from qbus.local_cluster.settings import HOST, SparkSettings
 
 OLDEST_JAVA = 17
 """Spark 4 runs on Java 17 and later (its documentation's overview)."""

@@ -3,11 +3,11 @@
 import fcntl
 import time
 
-from .errors import LocalClusterError
-from .layout import Layout, node_name
-from .nodes import serves
-from .process import log_tail, running_pid
-from .settings import ClusterSettings
+from qbus.local_cluster.errors import LocalClusterError
+from qbus.local_cluster.layout import Layout, node_name
+from qbus.local_cluster.nodes import serves
+from qbus.local_cluster.process import log_tail, running_pid
+from qbus.local_cluster.settings import ClusterSettings
 
 _TIMEOUT_S = 120.0
 _POLL_S = 0.02

@@ -5,8 +5,8 @@ import socket
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from .errors import LocalClusterError
-from .java import java, pyspark_home
+from qbus.local_cluster.errors import LocalClusterError
+from qbus.local_cluster.java import java, pyspark_home
 
 #: ZooKeeper 3.9 runs on Java 8 and later (its administrator's guide).
 OLDEST_JAVA = 8

@@ -1,7 +1,7 @@
 """The metadata store: one interface, and the layout of its nodes."""
 
-from .embedded import EmbeddedStore
-from .store import (
+from qbus.metadata.embedded import EmbeddedStore
+from qbus.metadata.store import (
     ANY_VERSION,
     AccessDenied,
     Change,

@@ -10,7 +10,7 @@ import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
 
-from .errors import (
+from qbus.metadata.errors import (
     NoChildrenForEphemerals,
     NodeExists,
     NoNode,
@@ -18,8 +18,8 @@ from .errors import (
     StoreUnusable,
     VersionConflict,
 )
-from .operations import ANY_VERSION, Check, Create, Delete, Node, Op, Result, Set
-from .paths import ROOT, join, split
+from qbus.metadata.operations import ANY_VERSION, Check, Create, Delete, Node, Op, Result, Set
+from qbus.metadata.paths import ROOT, join, split
 
 SCHEMA_VERSION = 1
 _APPLICATION_ID = 0x51627573  # "Qbus"

@@ -15,11 +15,11 @@ from queue import Empty, SimpleQueue
 from time import perf_counter
 from typing import Any, NamedTuple, TypeVar
 
-from . import paths
-from .database import Database, explain, is_full
-from .errors import StoreUnavailable, StoreUnusable
-from .operations import Node, Op, Result, check
-from .store import MetadataStore, SessionState
+from qbus.metadata import paths
+from qbus.metadata.database import Database, explain, is_full
+from qbus.metadata.errors import StoreUnavailable, StoreUnusable
+from qbus.metadata.operations import Node, Op, Result, check
+from qbus.metadata.store import MetadataStore, SessionState
 
 _log = logging.getLogger(__name__)
 

@@ -10,11 +10,11 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from .errors import ChangesLost, NodeError
-from .operations import Create, Delete
+from qbus.metadata.errors import ChangesLost, NodeError
+from qbus.metadata.operations import Create, Delete
 
 if TYPE_CHECKING:
-    from .store import MetadataStore
+    from qbus.metadata.store import MetadataStore
 
 PATH = "/brokers/changes"
 KEPT = 512

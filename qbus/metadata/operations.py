@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from . import paths
+from qbus.metadata import paths
 
 ANY_VERSION = -1
 

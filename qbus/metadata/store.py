@@ -10,7 +10,7 @@ from enum import Enum
 from functools import cached_property
 from typing import Self
 
-from .errors import (
+from qbus.metadata.errors import (
     AccessDenied,
     ChangesLost,
     NoChildrenForEphemerals,
@@ -24,9 +24,9 @@ from .errors import (
     TransactionTooLarge,
     VersionConflict,
 )
-from .feed import Change, follow
-from .operations import ANY_VERSION, Check, Create, Delete, Node, Op, Result, Set
-from .timings import Timings
+from qbus.metadata.feed import Change, follow
+from qbus.metadata.operations import ANY_VERSION, Check, Create, Delete, Node, Op, Result, Set
+from qbus.metadata.timings import Timings
 
 __all__ = [
     "ANY_VERSION",

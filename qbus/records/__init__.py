@@ -6,10 +6,10 @@ What a broker needs is imported at once; the rest, with the codec behind it, whe
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from .crc import crc32c
-from .decode import iter_batches, iter_records
-from .errors import CorruptBatch
-from .header import (
+from qbus.records.crc import crc32c
+from qbus.records.decode import iter_batches, iter_records
+from qbus.records.errors import CorruptBatch
+from qbus.records.header import (
     HEADER_SIZE,
     BatchHeader,
     Compression,
@@ -19,14 +19,14 @@ from .header import (
     set_base_offset,
     set_log_append_time,
 )
-from .record import ConsumerRecord, Record
+from qbus.records.record import ConsumerRecord, Record
 
 if TYPE_CHECKING:
-    from .arrow import ArrowColumns, encode_arrow
-    from .codec import CODEC, murmur2, partition_for_keys
-    from .columns import RecordColumns, to_arrow
-    from .consume import decode_records, decode_some
-    from .encode import build_batch, build_values_batch, encode_records
+    from qbus.records.arrow import ArrowColumns, encode_arrow
+    from qbus.records.codec import CODEC, murmur2, partition_for_keys
+    from qbus.records.columns import RecordColumns, to_arrow
+    from qbus.records.consume import decode_records, decode_some
+    from qbus.records.encode import build_batch, build_values_batch, encode_records
 
 __all__ = [
     "CODEC",

@@ -6,14 +6,14 @@ from collections.abc import Iterable
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
-from . import codec
-from .arrow_input import chunks_of, headers_of, timestamps_of, values_of
-from .encode import check_batch
-from .header import HEADER_SIZE, Compression
-from .seal import new_header, seal
+from qbus.records import codec
+from qbus.records.arrow_input import chunks_of, headers_of, timestamps_of, values_of
+from qbus.records.encode import check_batch
+from qbus.records.header import HEADER_SIZE, Compression
+from qbus.records.seal import new_header, seal
 
 if TYPE_CHECKING:
-    from .pure import Rows
+    from qbus.records.pure import Rows
 
 MAX_RECORDS = (1 << 31) - 1
 """Records that one batch may hold: its header counts them in 32 bits."""

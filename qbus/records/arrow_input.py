@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from importlib import import_module
 from typing import Any
 
-from .crc import Buffer
-from .extras import import_pyarrow
-from .layout import Lists, Values
+from qbus.records.crc import Buffer
+from qbus.records.extras import import_pyarrow
+from qbus.records.layout import Lists, Values
 
 
 def chunks_of(table: Any) -> Iterator[Any]:

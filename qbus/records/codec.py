@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING
 _DEMANDED = os.environ.get("QBUS_CODEC")
 
 if TYPE_CHECKING:
-    from . import pure
+    from qbus.records import pure
 
     twin = pure
 elif _DEMANDED == "python":
-    from . import pure as twin
+    from qbus.records import pure as twin
 else:
     try:
-        from . import _codec as twin
+        from qbus.records import _codec as twin
     except ImportError:
         if _DEMANDED == "compiled":
             raise
-        from . import pure as twin
+        from qbus.records import pure as twin
 
 CODEC = "python" if twin.__name__.endswith(".pure") else "compiled"
 """Which twin is in use: "compiled" or "python"."""

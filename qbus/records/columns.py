@@ -4,14 +4,14 @@ import sys
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from . import codec
-from .crc import Buffer
-from .decode import records_of
-from .extras import import_pyarrow
-from .header import BatchHeader
+from qbus.records import codec
+from qbus.records.crc import Buffer
+from qbus.records.decode import records_of
+from qbus.records.extras import import_pyarrow
+from qbus.records.header import BatchHeader
 
 if TYPE_CHECKING:
-    from .pure import BytesColumn, ColumnsBuffers
+    from qbus.records.pure import BytesColumn, ColumnsBuffers
 
 
 class RecordColumns:

@@ -17,9 +17,9 @@ import struct
 import zlib
 from collections.abc import Callable, Mapping
 
-from .crc import Buffer
-from .errors import CorruptBatch
-from .header import Compression
+from qbus.records.crc import Buffer
+from qbus.records.errors import CorruptBatch
+from qbus.records.header import Compression
 
 _GZIP_LEVEL = 6
 _ZSTD_LEVEL = 3

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 
-from . import codec
-from .crc import Buffer
-from .decode import records_of
-from .header import BatchHeader
-from .record import ConsumerRecord
+from qbus.records import codec
+from qbus.records.crc import Buffer
+from qbus.records.decode import records_of
+from qbus.records.header import BatchHeader
+from qbus.records.record import ConsumerRecord
 
 
 def decode_records(

@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator
 
-from .compression import decompress
-from .crc import Buffer
-from .errors import CorruptBatch
-from .header import HEADER_SIZE, BatchHeader, Compression, read_header
-from .parse import parse_records
-from .record import Record
+from qbus.records.compression import decompress
+from qbus.records.crc import Buffer
+from qbus.records.errors import CorruptBatch
+from qbus.records.header import HEADER_SIZE, BatchHeader, Compression, read_header
+from qbus.records.parse import parse_records
+from qbus.records.record import Record
 
 MAX_RECORDS_SIZE = 128 * 1024 * 1024
 """Bytes that the records of one batch may take, decompressed."""

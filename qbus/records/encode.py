@@ -6,12 +6,12 @@ takes records one by one, and everything that a header may say.
 
 from collections.abc import Iterable, Sequence
 
-from . import codec
-from .crc import Buffer
-from .fields import MAX_INT64, MIN_INT64, HeaderItems
-from .header import Compression
-from .pure.encode import encode_lists
-from .seal import new_header, seal
+from qbus.records import codec
+from qbus.records.crc import Buffer
+from qbus.records.fields import MAX_INT64, MIN_INT64, HeaderItems
+from qbus.records.header import Compression
+from qbus.records.pure.encode import encode_lists
+from qbus.records.seal import new_header, seal
 
 RecordItem = tuple[Buffer | None, Buffer | None, Iterable[tuple[str, Buffer | None]], int]
 """Key, value, headers, timestamp in milliseconds since the Unix epoch (-1: unknown)."""

@@ -3,8 +3,8 @@
 import operator
 from collections.abc import Iterable
 
-from .crc import Buffer
-from .varint import encode_varint
+from qbus.records.crc import Buffer
+from qbus.records.varint import encode_varint
 
 MIN_INT64, MAX_INT64 = -(1 << 63), (1 << 63) - 1
 

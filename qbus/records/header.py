@@ -28,8 +28,8 @@ import struct
 from enum import IntEnum
 from typing import NamedTuple
 
-from .crc import Buffer, crc32c
-from .errors import CorruptBatch
+from qbus.records.crc import Buffer, crc32c
+from qbus.records.errors import CorruptBatch
 
 HEADER_SIZE = 61
 LENGTH_PREFIX = 12  # base offset and batch length: what batch_length does not count

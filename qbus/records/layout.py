@@ -7,7 +7,7 @@ offset ``i + 1``. Row 0 may be any of the values: a column may be a slice of ano
 
 from typing import NamedTuple
 
-from .crc import Buffer
+from qbus.records.crc import Buffer
 
 
 class Values(NamedTuple):

@@ -11,11 +11,11 @@ and says so in the same words.
 
 from collections.abc import Iterator
 
-from .errors import CorruptBatch
-from .fields import MAX_INT64, MIN_INT64
-from .header import BatchHeader
-from .record import Headers, Record
-from .varint import decode_varint
+from qbus.records.errors import CorruptBatch
+from qbus.records.fields import MAX_INT64, MIN_INT64
+from qbus.records.header import BatchHeader
+from qbus.records.record import Headers, Record
+from qbus.records.varint import decode_varint
 
 _NULL = 1  # the varint of -1
 

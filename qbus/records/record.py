@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from .header import TimestampType
+from qbus.records.header import TimestampType
 
 Headers = tuple[tuple[str, bytes | None], ...]
 

@@ -1,7 +1,7 @@
 """From encoded records to a whole batch: compression, header, checksum."""
 
-from .compression import compress
-from .header import HEADER_SIZE, LENGTH_PREFIX, MAGIC, BatchHeader, write_header
+from qbus.records.compression import compress
+from qbus.records.header import HEADER_SIZE, LENGTH_PREFIX, MAGIC, BatchHeader, write_header
 
 _NEW = BatchHeader(
     base_offset=0,

@@ -1,6 +1,6 @@
 """Variable-length integers: Protocol Buffers' zigzag encoding, as records use it."""
 
-from .errors import CorruptBatch
+from qbus.records.errors import CorruptBatch
 
 _LAST_SHIFT = 63  # of the tenth byte, which has room for one bit of a 64-bit integer
 

@@ -1,9 +1,9 @@
 """Kafka's wire protocol: messages declared as classes, compiled to and from bytes. No IO."""
 
-from .api import API, KNOWN_API, Api, ApiKey
-from .codec import Part, decode, encode
-from .declare import ZERO_UUID, Struct
-from .header import (
+from qbus.wire.api import API, KNOWN_API, Api, ApiKey
+from qbus.wire.codec import Part, decode, encode
+from qbus.wire.declare import ZERO_UUID, Struct
+from qbus.wire.header import (
     RequestHeader,
     decode_request_header,
     decode_response,

@@ -10,7 +10,7 @@ from functools import cached_property
 from importlib import import_module
 from typing import Final
 
-from .declare import Struct
+from qbus.wire.declare import Struct
 
 
 class ApiKey(IntEnum):

@@ -4,11 +4,10 @@ import struct
 from typing import Any, TypeVar
 
 from qbus.errors import WireError
-
-from .declare import Struct
-from .decoder import Decoder, compile_decoder
-from .encoder import Encoder, compile_encoder
-from .primitives import Buffer
+from qbus.wire.declare import Struct
+from qbus.wire.decoder import Decoder, compile_decoder
+from qbus.wire.encoder import Encoder, compile_encoder
+from qbus.wire.primitives import Buffer
 
 M = TypeVar("M", bound=Struct)
 

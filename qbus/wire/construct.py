@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 
-from .declare import Field, Struct, fields
-from .source import Source
+from qbus.wire.declare import Field, Struct, fields
+from qbus.wire.source import Source
 
 
 def compile_init(cls: type[Struct]) -> Callable[..., None]:

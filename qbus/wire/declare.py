@@ -155,7 +155,7 @@ class Struct(metaclass=_StructType):
     """
 
     def __init__(self, **values: Any) -> None:
-        from .construct import compile_init  # noqa: PLC0415 - compiled at first use
+        from qbus.wire.construct import compile_init  # noqa: PLC0415 - compiled at first use
 
         cls = type(self)
         cls.__init__ = compile_init(cls)  # type: ignore[method-assign]

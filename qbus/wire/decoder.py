@@ -11,10 +11,10 @@ that remain, and each count against the items that a message may have, before an
 from collections.abc import Callable
 from typing import Any
 
-from . import primitives
-from .declare import Field, Scalar, Struct, fields
-from .sizes import LENGTHS, least_size
-from .source import FEW, Source, big_endian, few, named
+from qbus.wire import primitives
+from qbus.wire.declare import Field, Scalar, Struct, fields
+from qbus.wire.sizes import LENGTHS, least_size
+from qbus.wire.source import FEW, Source, big_endian, few, named
 
 Decoder = Callable[[memoryview, int, int], tuple[Any, int]]
 

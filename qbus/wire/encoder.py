@@ -11,10 +11,10 @@ width, with the length or count behind them, are one ``struct`` call.
 from collections.abc import Callable
 from typing import Any
 
-from . import primitives
-from .declare import Field, Scalar, Struct, fields
-from .sizes import LENGTHS
-from .source import FEW, Source, big_endian, few, named
+from qbus.wire import primitives
+from qbus.wire.declare import Field, Scalar, Struct, fields
+from qbus.wire.sizes import LENGTHS
+from qbus.wire.source import FEW, Source, big_endian, few, named
 
 Encoder = Callable[[Any, list[Any], bytearray], bytearray]
 

@@ -10,11 +10,10 @@ from struct import Struct as Packer
 from typing import Any, NamedTuple
 
 from qbus.errors import WireError
-
-from .api import KNOWN_API, ApiKey
-from .codec import Part, decode, encode_onto
-from .declare import Struct
-from .primitives import Buffer, skip_header_tags
+from qbus.wire.api import KNOWN_API, ApiKey
+from qbus.wire.codec import Part, decode, encode_onto
+from qbus.wire.declare import Struct
+from qbus.wire.primitives import Buffer, skip_header_tags
 
 _REQUEST = Packer(">hhih")  # key, version, correlation id, length of the client id
 _RESPONSE = Packer(">ii")  # frame length, correlation id

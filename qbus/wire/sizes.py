@@ -2,8 +2,8 @@
 
 from functools import cache
 
-from .declare import Scalar, Struct, fields
-from .source import big_endian
+from qbus.wire.declare import Scalar, Struct, fields
+from qbus.wire.source import big_endian
 
 LENGTHS = {"string": "h", "bytes": "i", "records": "i"}
 """How the length of each kind is written before flexible versions."""

@@ -11,7 +11,7 @@ from struct import unpack_from
 import atheris
 
 with atheris.instrument_imports(include=["qbus"]):
-    from qbus.broker.frames import FrameReader
+    from qbus.broker.net.frames import FrameReader
     from qbus.errors import WireError
     from qbus.records import (
         HEADER_SIZE,

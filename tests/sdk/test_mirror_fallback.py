@@ -7,10 +7,10 @@ import pytest
 
 from qbus.aio import Admin
 from qbus.clients import TopicPartition
-from qbus.clients.cluster import Cluster
 from qbus.clients.mirror.config import LinkConfig
+from qbus.clients.mirror.lag_probe import LagProbe
 from qbus.clients.mirror.status import LinkStatus, PartitionState, Trouble
-from qbus.clients.mirror.survey import Survey
+from qbus.clients.net.cluster import Cluster
 from qbus.clock import SystemClock
 from tests.integration.mirror_command.clusters import create, end_of, read, write
 from tests.integration.mirror_command.waiting import until
@@ -55,7 +55,7 @@ async def surveyed(source: BrokerProcess, target: ServerProcess, topic: str) -> 
     here = Cluster(source.bootstrap, "test", 30.0)
     there = Cluster(target.bootstrap, "test", 30.0)
     try:
-        return await Survey(config, here, there, SystemClock()).look()
+        return await LagProbe(config, here, there, SystemClock()).look()
     finally:
         await here.close()
         await there.close()

@@ -1,6 +1,6 @@
 """What the controller makes of what it sees."""
 
-from qbus.broker.partition_states import Policy, elect, without
+from qbus.broker.metadata.partition_states import Policy, elect, without
 from qbus.metadata.znodes import NO_LEADER, PartitionStateNode
 
 from .rules import REPLICAS

@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import TypeVar
 
-from qbus.broker.partition_states import forgetting, resigning
+from qbus.broker.metadata.partition_states import forgetting, resigning
 
 from .deciding import decide
 from .process import Process

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Mapping
 
 from qbus.broker.log import EpochEnd
-from qbus.broker.partition_states import Policy
-from qbus.broker.replication.followers import Followers, Proposal
-from qbus.broker.replication.truncation import Truncation, agree
+from qbus.broker.metadata.partition_states import Policy
+from qbus.broker.partition.followers import Followers, Proposal
+from qbus.broker.replicator.truncation import Truncation, agree
 from qbus.metadata.znodes import NO_LEADER
 
 from .checks import Checks

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from qbus.broker.partition_states import Policy, policy
+from qbus.broker.metadata.partition_states import Policy, policy
 
 REPLICAS = (1, 2, 3)
 

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from qbus import Admin, Producer
-from qbus.clients.spark.jobs.config import (
+from qbus.clients.pipelines.config import (
     AbuseConfig,
     ArchiveConfig,
     AuditConfig,
     StatsConfig,
     read,
 )
-from qbus.clients.spark.jobs.modes import Mode, Run
-from qbus.clients.spark.jobs.times import written
+from qbus.clients.pipelines.modes import Mode, Run
+from qbus.clients.pipelines.times import written
 from tests.support import access_log
 from tests.support.access_log import Hit
 from tests.support.broker_process import BrokerProcess
@@ -56,7 +56,7 @@ def by_window(minutes: int) -> dict[datetime, list[Hit]]:
 def test_statistics_are_those_of_the_lines(
     spark: "SparkSession", broker: BrokerProcess, access: str, tmp_path: Path
 ) -> None:
-    from qbus.clients.spark.jobs.line_jobs import run_stats
+    from qbus.clients.pipelines.line_jobs import run_stats
 
     statistics = [
         {
@@ -122,7 +122,7 @@ def slides(window: int, slide: int) -> Iterator[tuple[datetime, dict[str, list[H
 def test_alerts_are_those_of_the_lines(
     spark: "SparkSession", broker: BrokerProcess, access: str, admin: Admin
 ) -> None:
-    from qbus.clients.spark.jobs.line_jobs import run_abuse
+    from qbus.clients.pipelines.line_jobs import run_abuse
 
     stated = told(broker, access, window="10 minutes", slide="5 minutes", repeat=True)
     stated["limits"] = {"bytes": 900_000}
@@ -163,8 +163,8 @@ def lower_median(values: Any) -> float:
 def test_an_archive_has_each_record_once_and_the_audit_says_so(
     spark: "SparkSession", broker: BrokerProcess, access: str, tmp_path: Path
 ) -> None:
-    from qbus.clients.spark.jobs.archive.job import run_archive
-    from qbus.clients.spark.jobs.audit.job import run_audit
+    from qbus.clients.pipelines.archive.job import run_archive
+    from qbus.clients.pipelines.audit.job import run_audit
 
     path = str(tmp_path / "my archive")
     stated = told(broker, access, path=path, compaction={"files": 2})

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from qbus import Producer
-from qbus.clients.spark.jobs.config import ArchiveConfig, read
-from qbus.clients.spark.jobs.modes import Mode, Run
+from qbus.clients.pipelines.config import ArchiveConfig, read
+from qbus.clients.pipelines.modes import Mode, Run
 from tests.support.broker_process import BrokerProcess
 
 from .jobs import finished, told
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.timeout(300)
 
 
 def archive(spark: "SparkSession", stated: dict[str, Any]) -> None:
-    from qbus.clients.spark.jobs.archive.job import run_archive
+    from qbus.clients.pipelines.archive.job import run_archive
 
     config = read(ArchiveConfig, stated)
     finished(lambda watcher: run_archive(spark, config, Run(Mode.ONCE, watcher)))

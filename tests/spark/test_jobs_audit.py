@@ -10,8 +10,8 @@ from urllib.parse import unquote, urlsplit
 import pytest
 
 from qbus import Admin, Producer, TopicPartition
-from qbus.clients.spark.jobs.config import ArchiveConfig, AuditConfig, read
-from qbus.clients.spark.jobs.modes import Mode, Run
+from qbus.clients.pipelines.config import ArchiveConfig, AuditConfig, read
+from qbus.clients.pipelines.modes import Mode, Run
 from qbus.errors import ConfigError
 from tests.support.broker_process import BrokerProcess
 
@@ -43,7 +43,7 @@ def audit(spark: "SparkSession", broker: BrokerProcess) -> Callable[..., Documen
     """Compare a topic with a copy."""
 
     def run(topic: str, **stated: Any) -> Document:
-        from qbus.clients.spark.jobs.audit.job import run_audit
+        from qbus.clients.pipelines.audit.job import run_audit
 
         config = read(AuditConfig, told(broker, topic, **stated))
         report, _ = finished(lambda watcher: run_audit(spark, config, Run(Mode.BATCH, watcher)))
@@ -58,7 +58,7 @@ def archive(
     spark: "SparkSession", broker: BrokerProcess, topic: str, producer: Producer, tmp_path: Path
 ) -> Path:
     """An archive of a topic with ten records over two hours."""
-    from qbus.clients.spark.jobs.archive.job import run_archive
+    from qbus.clients.pipelines.archive.job import run_archive
 
     put(producer, topic, range(10))
     config = read(ArchiveConfig, told(broker, topic, path=str(tmp_path / "archive")))
@@ -162,7 +162,7 @@ def test_what_is_no_archive_of_the_topic_is_named(
     audit: Callable[..., Document], archive: Path, topic: str, admin: Admin, producer: Producer,
     tmp_path: Path,
 ) -> None:  # fmt: skip
-    from qbus.clients.spark.jobs.audit.extent import NothingToAudit
+    from qbus.clients.pipelines.audit.extent import NothingToAudit
 
     (tmp_path / "empty").mkdir()
     with pytest.raises(NothingToAudit, match=r"there is no archive at .*empty"):

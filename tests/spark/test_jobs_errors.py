@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from qbus import Admin, Producer
-from qbus.clients.spark.jobs.config import ArchiveConfig, StatsConfig, read
-from qbus.clients.spark.jobs.failures import reason
-from qbus.clients.spark.jobs.modes import Mode, Run
+from qbus.clients.pipelines.config import ArchiveConfig, StatsConfig, read
+from qbus.clients.pipelines.failures import reason
+from qbus.clients.pipelines.modes import Mode, Run
 from tests.support.broker_process import BrokerProcess
 
 from .jobs import finished, told
@@ -25,7 +25,7 @@ def archive(spark: "SparkSession", broker: BrokerProcess, tmp_path: Path) -> Cal
     """Archive topics to the same path, to the end of what there is."""
 
     def run(*topics: str, **stated: Any) -> None:
-        from qbus.clients.spark.jobs.archive.job import run_archive
+        from qbus.clients.pipelines.archive.job import run_archive
 
         config = read(ArchiveConfig, told(broker, *topics, path=str(tmp_path), **stated))
         finished(lambda watcher: run_archive(spark, config, Run(Mode.ONCE, watcher)))
@@ -77,7 +77,7 @@ def test_a_checkpoint_of_another_topic(
 def test_a_checkpoint_of_another_statistic(
     spark: "SparkSession", broker: BrokerProcess, producer: Producer, topic: str, tmp_path: Path
 ) -> None:
-    from qbus.clients.spark.jobs.line_jobs import run_stats
+    from qbus.clients.pipelines.line_jobs import run_stats
 
     def run(**statistic: Any) -> None:
         stated = told(broker, topic, statistic=[{"name": "s", **statistic}])

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from qbus.clients.spark.jobs.config import AbuseConfig, Lines, Statistic, StatsConfig, read
+from qbus.clients.pipelines.config import AbuseConfig, Lines, Statistic, StatsConfig, read
 from qbus.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def from_json(fields: dict[str, str], **more: Any) -> Lines:
 
 
 def is_malformed(frame: "DataFrame", lines: Lines) -> list[bool]:
-    from qbus.clients.spark.jobs.parsing import MALFORMED, parsed
+    from qbus.clients.pipelines.parsing import MALFORMED, parsed
 
     return [row[0] for row in parsed(frame, lines).select(MALFORMED).collect()]
 
@@ -97,7 +97,7 @@ def test_what_is_a_line_of_json(spark: "SparkSession") -> None:
 
 
 def test_times_in_json(spark: "SparkSession") -> None:
-    from qbus.clients.spark.jobs.parsing import parsed
+    from qbus.clients.pipelines.parsing import parsed
 
     def moments(kind: str, form: str, *values: str) -> list[datetime | None]:
         lines = from_json({"at": kind}, time="at", time_format=form)
@@ -120,8 +120,8 @@ def test_times_in_json(spark: "SparkSession") -> None:
 
 
 def summary(spark: "SparkSession", values: list[bytes], **stated: Any) -> list[dict[str, Any]]:
-    from qbus.clients.spark.jobs.parsing import parsed, well_formed
-    from qbus.clients.spark.jobs.statistics import summarized
+    from qbus.clients.pipelines.parsing import parsed, well_formed
+    from qbus.clients.pipelines.statistics import summarized
 
     lines = stated.pop("lines", Lines())
     stated = {**SOURCE, "statistic": [{"name": "s", **stated}]}
@@ -191,11 +191,11 @@ def test_there_is_no_arithmetic_with_texts(spark: "SparkSession", key: str) -> N
 
 def streamed(spark: "SparkSession", path: Path, files: list[list[bytes]], **stated: Any) -> Any:
     """The rows of a statistic over a stream, a micro-batch a file, and what its tally says."""
-    from qbus.clients.spark.jobs.following import follow
-    from qbus.clients.spark.jobs.line_jobs import observed
-    from qbus.clients.spark.jobs.modes import Mode, Run
-    from qbus.clients.spark.jobs.parsing import parsed, well_formed
-    from qbus.clients.spark.jobs.statistics import summarized
+    from qbus.clients.pipelines.following import follow
+    from qbus.clients.pipelines.line_jobs import observed
+    from qbus.clients.pipelines.modes import Mode, Run
+    from qbus.clients.pipelines.parsing import parsed, well_formed
+    from qbus.clients.pipelines.statistics import summarized
 
     from .jobs import Collected
 
@@ -237,8 +237,8 @@ def test_what_comes_too_late_is_left_out_and_counted(spark: "SparkSession", tmp_
 
 
 def alerted(spark: "SparkSession", values: list[bytes], **stated: Any) -> list[dict[str, Any]]:
-    from qbus.clients.spark.jobs.abuse import alerts
-    from qbus.clients.spark.jobs.parsing import parsed, well_formed
+    from qbus.clients.pipelines.abuse import alerts
+    from qbus.clients.pipelines.parsing import parsed, well_formed
 
     config = read(AbuseConfig, {**SOURCE, "window": "2 minutes", **stated})
     rows = alerts(well_formed(parsed(records(spark, values, NOON), config.lines)), config)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from qbus import Admin, Producer
-from qbus.clients.spark.jobs.config import AbuseConfig, StatsConfig, read
-from qbus.clients.spark.jobs.modes import Mode, Run
+from qbus.clients.pipelines.config import AbuseConfig, StatsConfig, read
+from qbus.clients.pipelines.modes import Mode, Run
 from tests.support.broker_process import BrokerProcess
 
 from .jobs import finished, told
@@ -61,7 +61,7 @@ def test_statistics_are_json_with_the_name_as_key(
     spark: "SparkSession", broker: BrokerProcess, topic: str, out: str, producer: Producer,
     tmp_path: Path,
 ) -> None:  # fmt: skip
-    from qbus.clients.spark.jobs.line_jobs import run_stats
+    from qbus.clients.pipelines.line_jobs import run_stats
 
     statistic = {
         "name": "pages", "by": ["user", "path"], "sum": ["bytes"], "percentiles_of": ["bytes"],
@@ -106,7 +106,7 @@ def test_alerts_are_json_with_the_client_as_key(
     spark: "SparkSession", broker: BrokerProcess, topic: str, out: str, producer: Producer,
     tmp_path: Path,
 ) -> None:  # fmt: skip
-    from qbus.clients.spark.jobs.line_jobs import run_abuse
+    from qbus.clients.pipelines.line_jobs import run_abuse
 
     stated = told(broker, topic, checkpoint=str(tmp_path), output={"topic": out})
     stated |= {"window": "1 minute", "slide": "1 minute", "limits": {"bytes": 100}}
@@ -143,7 +143,7 @@ def test_alerts_are_json_with_the_client_as_key(
 def test_a_batch_is_written_where_nothing_is(
     spark: "SparkSession", broker: BrokerProcess, topic: str, producer: Producer, tmp_path: Path
 ) -> None:
-    from qbus.clients.spark.jobs.line_jobs import run_stats
+    from qbus.clients.pipelines.line_jobs import run_stats
     from qbus.errors import ConfigError
 
     put(producer, topic, line(NOON, "a", 5))

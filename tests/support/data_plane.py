@@ -7,13 +7,15 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, TypeVar, cast
 
-from qbus.broker.context import Peer, RequestContext
+from qbus.broker.kafka.context import Peer, RequestContext
 from qbus.broker.log import LogConfig, LogManager
-from qbus.broker.metadata_cache import Subscriber
-from qbus.broker.metadata_image import BrokerInfo, Event, PartitionInfo, Topic, differences
-from qbus.broker.metadata_reading import Cluster
+from qbus.broker.metadata.cache import Subscriber
+from qbus.broker.metadata.image import BrokerInfo, Event, PartitionInfo, Topic, differences
+from qbus.broker.metadata.reader import Cluster
 from qbus.broker.metrics import Metrics
-from qbus.broker.replication import Partition, ReplicaManager, log_config
+from qbus.broker.partition.partition import Partition
+from qbus.broker.partition.replica_manager import ReplicaManager
+from qbus.broker.partition.settings import log_config
 from qbus.clock import ManualClock
 from qbus.config import Address, BrokerConfig, TopicConfig
 from qbus.metadata import Check, MetadataStore, Op, Result, SessionState, Set, StoreError
@@ -219,7 +221,7 @@ class DataPlane:
         decoded = decode(API[key].request, header.api_version, buffer, position)
         peer = Peer(1, "127.0.0.1", Address("127.0.0.1", 9092))
         context = RequestContext(key, version, header.client_id, peer)
-        module = import_module(f"qbus.broker.handlers.{key.name.lower()}")
+        module = import_module(f"qbus.broker.kafka.handlers.{key.name.lower()}")
         return module.handle(self.broker, context, decoded)
 
     async def call(self, key: ApiKey, version: int, request: Struct) -> Any:

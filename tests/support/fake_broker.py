@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Self
 
-from qbus.clients.versions import SPOKEN
+from qbus.clients.net.versions import SPOKEN
 from qbus.errors import ErrorCode
 from qbus.wire import KNOWN_API, ZERO_UUID, ApiKey, decode, decode_request_header, encode_response
 from qbus.wire.messages.api_versions import ApiVersion, ApiVersionsResponse

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from qbus.broker.metadata_image import BrokerInfo, PartitionInfo, Topic
-from qbus.broker.replication import Partition
+from qbus.broker.metadata.image import BrokerInfo, PartitionInfo, Topic
+from qbus.broker.partition.partition import Partition
 from qbus.wire import ApiKey
 from qbus.wire.messages.fetch import (
     FetchPartition,

@@ -9,10 +9,10 @@ from random import Random
 from typing import Any, cast
 
 from qbus.broker.broker import Broker
-from qbus.broker.context import Peer, RequestContext
 from qbus.broker.controller import Controller, ensure_cluster_id, fence, give_up, register_broker
-from qbus.broker.metadata_cache import MetadataCache
-from qbus.broker.metadata_image import BrokerInfo
+from qbus.broker.kafka.context import Peer, RequestContext
+from qbus.broker.metadata.cache import MetadataCache
+from qbus.broker.metadata.image import BrokerInfo
 from qbus.clock import Clock, ManualClock
 from qbus.config import Address, BrokerConfig
 from qbus.metadata import EmbeddedStore, MetadataStore
@@ -45,7 +45,7 @@ class MetadataPlane:
         api = API[key]
         sent = memoryview(b"".join(bytes(part) for part in encode(request, version)))
         peer = Peer(1, "127.0.0.1", Address("127.0.0.1", 9092))
-        module = import_module(f"qbus.broker.handlers.{key.name.lower()}")
+        module = import_module(f"qbus.broker.kafka.handlers.{key.name.lower()}")
         response = module.handle(
             cast("Broker", self),
             RequestContext(key, version, "test", peer),

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 
 from qbus.clients import TopicPartition
-from qbus.clients.cluster import Cluster
+from qbus.clients.net.cluster import Cluster
 from qbus.clients.spark.sink.commit import Committer
 from qbus.clients.spark.sink.manifest import Staged
 from qbus.clients.spark.sink.task import lane

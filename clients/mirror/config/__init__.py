@@ -4,7 +4,7 @@
 another one replaces it whole. :func:`links` gives what each pair of IDCs needs to know.
 """
 
-from qbus.toml import to_document, to_toml
+from qbus.service.toml import to_document, to_toml
 
 from .config import Fallback, Groups, MirrorConfig, Source, Target, Topics, Transfer
 from .link import LinkConfig, links

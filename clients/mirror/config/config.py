@@ -8,7 +8,7 @@ field allows it.
 
 from dataclasses import dataclass
 
-from qbus.toml import required, rules, setting
+from qbus.service.toml import required, rules, setting
 
 from . import rules as own
 

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from qbus import toml
 from qbus.errors import ConfigError
+from qbus.service import toml
 
 from .config import MirrorConfig, Target
 

@@ -4,9 +4,9 @@ import re
 from typing import Any
 
 from qbus.names import check_idc_name
-from qbus.toml.rules import Rule, as_list, as_text, checked, listed, plain, text
+from qbus.service.toml.rules import Rule, as_list, as_text, checked, listed, plain, text
 
-from ...bootstrap import parse
+from ...net.bootstrap import parse
 
 
 def bootstrap() -> Rule:

@@ -13,14 +13,14 @@ from qbus.clock import SystemClock
 from qbus.errors import ApiError, ErrorCode, QbusError
 
 from ...admin import Admin
-from ...cluster import Cluster
 from ...errors import PartialFailure
+from ...net.cluster import Cluster
 from ...offsets import list_offsets
 from ...types import EARLIEST, LATEST, OffsetAndMetadata, PartitionRecords, TopicPartition
 from ..config import LinkConfig
+from ..routes import Way
 from ..status import GroupsStatus, LinkStatus
 from ..throttle import Throttle
-from ..ways import Way
 from .clients import Clients
 from .copy import Copy
 from .resuming import find_resume

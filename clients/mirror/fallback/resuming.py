@@ -7,7 +7,7 @@ from qbus.records import BatchHeader, decode_records
 from qbus.records.record import Headers
 
 from ...batches import read_batches
-from ...cluster import Cluster
+from ...net.cluster import Cluster
 from ...offsets import list_offsets
 from ...types import EARLIEST, LATEST, TopicPartition
 from .stamp import last_stamp

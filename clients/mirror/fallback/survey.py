@@ -3,14 +3,14 @@
 from qbus.errors import ApiError
 
 from ...admin import Admin
-from ...cluster import Cluster
+from ...net.cluster import Cluster
+from ...net.outcomes import each
 from ...offsets import list_offsets
-from ...outcomes import each
 from ...types import EARLIEST, LATEST, TopicPartition
 from ..config import LinkConfig
+from ..routes import Way, way
 from ..status.model import PartitionState, PartitionStatus
 from ..topics import read_topics
-from ..ways import Way, way
 from .copy import Copy
 from .resuming import find_resume
 from .stamp import origin_of

@@ -3,10 +3,10 @@
 from qbus.errors import ApiError, ErrorCode
 
 from ...admin import Admin
-from ...cluster import Cluster
+from ...net.cluster import Cluster
 from ..config import LinkConfig
+from ..routes import Topic, Way, way
 from ..topics import copied, read_topics
-from ..ways import Topic, Way, way
 
 _OURS = "qbus."
 

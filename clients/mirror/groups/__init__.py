@@ -1,6 +1,6 @@
 """Carrying the offsets that groups commit from one IDC to the other, so that consumers may move."""
 
-from .carrier import CarriedGroup, GroupCarrier
+from .offset_sync import CarriedGroup, OffsetSync
 from .schedule import GroupSchedule
 
-__all__ = ["CarriedGroup", "GroupCarrier", "GroupSchedule"]
+__all__ = ["CarriedGroup", "GroupSchedule", "OffsetSync"]

@@ -7,7 +7,7 @@ at B and at C. So a group may move from any of them to any other.
 from collections.abc import Iterable
 
 from ..provenance import Provenance
-from ..ways import Topic
+from ..routes import Topic
 
 
 def counterparts(

@@ -7,7 +7,7 @@ from qbus.clock import Clock
 from qbus.errors import QbusError
 
 from ..status import GroupsStatus
-from .carrier import GroupCarrier
+from .offset_sync import OffsetSync
 
 _log = logging.getLogger(__name__)
 
@@ -18,7 +18,7 @@ _NAMED = 50
 class GroupSchedule:
     """Carries at each interval, whatever happened the time before."""
 
-    def __init__(self, carrier: GroupCarrier, interval_s: float, clock: Clock) -> None:
+    def __init__(self, carrier: OffsetSync, interval_s: float, clock: Clock) -> None:
         self._carrier = carrier
         self._interval_s = interval_s
         self._clock = clock

@@ -7,7 +7,7 @@ named, those with trouble and the most lag before others; the totals are of all 
 from dataclasses import asdict
 from typing import Any
 
-from qbus.control.document import fitting, short
+from qbus.service.control.document import fitting, short
 
 from .model import LinkStatus, PartitionState, PartitionStatus
 

@@ -8,10 +8,10 @@ from qbus.errors import ApiError
 from qbus.wire import ApiKey
 from qbus.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
-from ...cluster import Cluster
 from ...errors import check
+from ...net.cluster import Cluster
+from ...net.retry import retrying
 from ...offsets import list_offsets
-from ...retry import retrying
 from ...types import LATEST, TopicPartition
 from .history import History
 from .ledger import Ledger

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from qbus.records import Compression, decode_records, encode_records
 
 from ...batches import read_batches, store_batches
-from ...cluster import Cluster
 from ...committed import commit, fetch_committed
+from ...net.cluster import Cluster
 from ...offsets import list_offsets
 from ...types import EARLIEST, LATEST, OffsetAndMetadata, TopicPartition
 from ..options import OptionError

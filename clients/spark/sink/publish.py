@@ -8,10 +8,10 @@ from qbus.errors import ApiError, ErrorCode, QbusError
 from qbus.records.crc import Buffer
 
 from ...batches import find_producer, read_batches, store_batches
-from ...cluster import Cluster
 from ...errors import PartialFailure
+from ...net.cluster import Cluster
+from ...net.retry import retrying
 from ...offsets import list_offsets
-from ...retry import retrying
 from ...types import EARLIEST, LATEST, TopicPartition
 from .history import StagingLost
 from .manifest import Manifest, Numbered

@@ -7,8 +7,8 @@ from typing import Self
 from qbus.errors import ApiError, ErrorCode
 
 from ...admin import Admin
-from ...cluster import Cluster
-from ...retry import retrying
+from ...net.cluster import Cluster
+from ...net.retry import retrying
 from ...types import ConfigKind, TopicDescription
 from ..options import OptionError
 

@@ -8,9 +8,9 @@ from qbus.errors import ApiError, ErrorCode
 
 from ...errors import PartialFailure
 from ...group.commits import Commits
-from ...metadata import unknown_topic
+from ...net.metadata import unknown_topic
+from ...net.retry import retrying
 from ...offsets import list_offsets
-from ...retry import retrying
 from ...types import EARLIEST, LATEST, OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 from ..connections import connections
 from .loss import Log, Logs

@@ -6,14 +6,14 @@ from typing import Any
 
 from qbus.errors import ApiError, ErrorCode, QbusError
 
-from ...cluster import Cluster
 from ...consumer.arrow import ArrowTaking
 from ...consumer.assignment import Assignment
+from ...consumer.fetch_buffer import FetchBuffer
 from ...consumer.fetcher import Fetcher
-from ...consumer.lending import Lending
 from ...consumer.options import ConsumerOptions
 from ...consumer.spare import SpareColumns
 from ...errors import LogTruncated, RequestTimedOut
+from ...net.cluster import Cluster
 from ...offsets import list_offsets
 from ...types import EARLIEST
 from ..errors import DataLoss, warn
@@ -44,7 +44,7 @@ class RangeFetch:
         self._fetcher = Fetcher(
             cluster, self._assignment, _consumer_options(options), self._changed
         )
-        self._lending = Lending(self._assignment, self._fetcher.answers)
+        self._lending = FetchBuffer(self._assignment, self._fetcher.answers)
         self._spare = SpareColumns()
         self._trouble: QbusError | None = None
         self._strangers = 0

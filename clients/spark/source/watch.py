@@ -3,10 +3,10 @@
 import asyncio
 import time
 
-from ...cluster import Cluster
 from ...consumer.assignment import Assignment
 from ...consumer.fetcher import Fetcher
 from ...consumer.options import ConsumerOptions
+from ...net.cluster import Cluster
 from .offsets import Marks
 
 _BYTES = 64 * 1024

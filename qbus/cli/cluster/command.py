@@ -4,10 +4,10 @@ from pathlib import Path
 
 import click
 
-from ..lazy import OrderedGroup
-from ..options import json_option
-from ..output import emit
-from ..parameters import key_value
+from qbus.cli.lazy import OrderedGroup
+from qbus.cli.options import json_option
+from qbus.cli.output import emit
+from qbus.cli.parameters import key_value
 
 _DIRECTORY = click.Path(path_type=Path, file_okay=False)
 
@@ -60,7 +60,7 @@ def up(
     start-node'. Of an earlier run, DIR keeps the records and what the cluster was made of. New
     topics have three replicas where there are as many brokers.
     """
-    from .up import run
+    from qbus.cli.cluster.up import run
 
     run(
         data_dir,
@@ -106,9 +106,9 @@ def status(
     *, data_dir: Path | None, zookeeper: str | None, bootstrap: str | None, as_json: bool
 ) -> None:
     """Show which nodes are up, who leads what, and which partitions lack replicas or a leader."""
-    from ..running import run_to_end
-    from .status import gather
-    from .tables import cluster_status
+    from qbus.cli.cluster.status import gather
+    from qbus.cli.cluster.tables import cluster_status
+    from qbus.cli.running import run_to_end
 
     async def show() -> None:
         emit(await gather(data_dir, zookeeper, bootstrap), cluster_status, as_json=as_json)

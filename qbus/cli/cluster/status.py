@@ -8,8 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from qbus.cli import bootstrap as bootstraps
+from qbus.cli.cluster.spark_status import spark_status
+from qbus.cli.failures import Failure
+from qbus.cli.session import administration
+from qbus.cli.unhealthy import is_unavailable, is_under_replicated
 from qbus.clients import Admin
-from qbus.clients.dial import dial
+from qbus.clients.net.dial import dial
 from qbus.errors import ApiError
 from qbus.local_cluster import BROKER, ZOOKEEPER, Layout
 from qbus.local_cluster.layout import node_name
@@ -17,12 +22,6 @@ from qbus.local_cluster.process import running_pid
 from qbus.local_cluster.spark import describe as describe_spark
 from qbus.local_cluster.starting import need_settings
 from qbus.local_cluster.zookeeper import mode
-
-from .. import bootstrap as bootstraps
-from ..failures import Failure
-from ..session import administration
-from ..unhealthy import is_unavailable, is_under_replicated
-from .spark_status import spark_status
 
 if TYPE_CHECKING:
     from qbus.clients.types import Node, PartitionDescription, TopicDescription

@@ -8,13 +8,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NoReturn
 
+from qbus.cli.cluster.tables import local_nodes
+from qbus.cli.output import note, stderr_console
 from qbus.local_cluster import BROKER, ClusterSettings, Layout, LocalCluster
 from qbus.local_cluster.cluster import Ended, Started
 from qbus.local_cluster.layout import kind_and_number
 from qbus.local_cluster.plan import plan
-
-from ..output import note, stderr_console
-from .tables import local_nodes
 
 _POLL_S = 0.1
 

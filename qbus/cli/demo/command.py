@@ -28,11 +28,10 @@ def demo(context: click.Context, /, *, log: Path | None, keep: Path | None, as_j
     The broker is a process with a temporary directory and a free port; a group of two members
     reads what was produced. Ends with throughput, latency and files on disk.
     """
+    from qbus.cli.demo.report import next_steps, report
+    from qbus.cli.demo.steps import ship
     from qbus.cli.output import emit, note
     from qbus.cli.running import run_to_end
-
-    from .report import next_steps, report
-    from .steps import ship
 
     accounts: list[dict[str, object]] = []
 

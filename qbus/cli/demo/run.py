@@ -5,16 +5,15 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from qbus.cli.demo import latency
+from qbus.cli.demo.comparison import Comparison, Plan, compare
+from qbus.cli.demo.disk import partition_files
+from qbus.cli.demo.process import BrokerProcess
+from qbus.cli.demo.progress import Progress
+from qbus.cli.demo.source import Source
+from qbus.cli.demo.transfer import PARTITIONS, Group, produce
 from qbus.cli.failures import Failure
 from qbus.clients import Admin
-
-from . import latency
-from .comparison import Comparison, Plan, compare
-from .disk import partition_files
-from .process import BrokerProcess
-from .progress import Progress
-from .source import Source
-from .transfer import PARTITIONS, Group, produce
 
 TOPIC = "demo"
 PROBE_TOPIC = "demo-latency"

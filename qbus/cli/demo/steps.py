@@ -4,13 +4,12 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from qbus.cli.demo.logfile import find_log
+from qbus.cli.demo.progress import shown
+from qbus.cli.demo.run import run
+from qbus.cli.demo.source import Source, choose_times
 from qbus.cli.failures import Failure
 from qbus.cli.output import note
-
-from .logfile import find_log
-from .progress import shown
-from .run import run
-from .source import Source, choose_times
 
 
 async def ship(log: Path | None, keep: Path | None) -> dict[str, Any]:

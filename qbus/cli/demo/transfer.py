@@ -6,13 +6,12 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import BinaryIO, NamedTuple
 
+from qbus.cli.demo.comparison import Plan
 from qbus.cli.failures import Failure
 from qbus.cli.lines import LineSplitter
 from qbus.cli.record_format import raw_values
 from qbus.clients import Consumer, Producer
 from qbus.clients.types import PartitionRecords
-
-from .comparison import Plan
 
 PARTITIONS = 4
 MEMBERS = 2

@@ -10,7 +10,7 @@ import click
 from qbus.cli.options import json_option
 
 if TYPE_CHECKING:
-    from .entries import Entry
+    from qbus.cli.dump.entries import Entry
 
 
 @click.command("dump-log")
@@ -43,9 +43,8 @@ def dump_log(
     a running broker is not disturbed. The exit code is 1 when something is wrong. --gaps is for
     mirrors, which have the gaps of their sources. --json prints an object a line.
     """
+    from qbus.cli.dump.entries import expand, read_entries
     from qbus.cli.output import note
-
-    from .entries import expand, read_entries
 
     count = 0
     for path in expand(files):
@@ -60,9 +59,8 @@ def _print_file(
     path: Path, entries: "Iterable[Entry]", *, only_problems: bool, as_json: bool
 ) -> int:
     """Print the entries of one file as they are read; return how many problems they have."""
+    from qbus.cli.dump.text import heading, line, summary
     from qbus.cli.output import json_line
-
-    from .text import heading, line, summary
 
     if not as_json:
         click.echo(heading(path))

@@ -4,10 +4,10 @@ from typing import Any
 
 import click
 
-from ..lazy import OrderedGroup
-from ..options import json_option, watch_option
-from .config import config
-from .options import mirror_options, selected
+from qbus.cli.lazy import OrderedGroup
+from qbus.cli.mirror.config import config
+from qbus.cli.mirror.options import mirror_options, selected
+from qbus.cli.options import json_option, watch_option
 
 
 @click.group(cls=OrderedGroup)
@@ -53,12 +53,11 @@ def run(
     import os
     import socket
 
+    from qbus.cli.daemons import metrics_address, zookeeper_address
+    from qbus.cli.mirror.start import to_toml
     from qbus.clients.mirror.daemon import RunOptions
     from qbus.clients.mirror.daemon import run as run_mirror
-    from qbus.logs import configure
-
-    from ..daemons import metrics_address, zookeeper_address
-    from .start import to_toml
+    from qbus.service.logs import configure
 
     said = selected(**stated)
     is_central = said.link is not None
@@ -84,9 +83,9 @@ def status(*, watch: bool | None, as_json: bool, **stated: Any) -> None:
     Asked of the clusters themselves, whether a mirror runs or not; with --zookeeper and --link also
     what the processes that run the link tell of themselves.
     """
-    from ..running import run_to_end
-    from ..watching import is_watched
-    from .status import show_status
+    from qbus.cli.mirror.status import show_status
+    from qbus.cli.running import run_to_end
+    from qbus.cli.watching import is_watched
 
     run_to_end(
         show_status(selected(**stated), watch=is_watched(watch, as_json=as_json), as_json=as_json)
@@ -121,8 +120,8 @@ def groups(
     A group goes on at the target where it was at the source, but never ahead of the data, and never
     backwards unless told to. Groups that have members at the target are left alone.
     """
-    from ..running import run_to_end
-    from .groups import carry_groups
+    from qbus.cli.mirror.groups import carry_groups
+    from qbus.cli.running import run_to_end
 
     run_to_end(
         carry_groups(selected(**stated), groups, once=once, backwards=backwards, as_json=as_json)

@@ -6,10 +6,10 @@ from typing import Any, BinaryIO
 
 import click
 
-from ..lazy import OrderedGroup
-from ..options import json_option
-from ..output import emit
-from .options import zookeeper_option
+from qbus.cli.lazy import OrderedGroup
+from qbus.cli.mirror.options import zookeeper_option
+from qbus.cli.options import json_option
+from qbus.cli.output import emit
 
 
 @click.group(cls=OrderedGroup)
@@ -26,9 +26,8 @@ def config() -> None:
 @json_option
 def get(*, link: str, zookeeper: str | None, as_json: bool) -> None:
     """Print the configuration of LINK, as it was written."""
+    from qbus.cli.central import administration, read_config
     from qbus.clients.mirror.nodes import config_path
-
-    from ..central import administration, read_config
 
     async def command() -> dict[str, Any]:
         async with administration(zookeeper) as store:
@@ -53,10 +52,9 @@ def set_(
 
     Mirrors that run take it over at once.
     """
+    from qbus.cli.central import administration, write_config
+    from qbus.cli.mirror.start import check
     from qbus.clients.mirror.nodes import config_path
-
-    from ..central import administration, write_config
-    from .start import check
 
     text = file.read()
 
@@ -82,9 +80,8 @@ def delete(*, link: str, zookeeper: str | None, as_json: bool) -> None:
 
     Mirrors that run go on with the last they had.
     """
+    from qbus.cli.central import administration, delete_config
     from qbus.clients.mirror.nodes import config_path
-
-    from ..central import administration, delete_config
 
     async def command() -> None:
         async with administration(zookeeper) as store:
@@ -106,9 +103,8 @@ def delete(*, link: str, zookeeper: str | None, as_json: bool) -> None:
 @json_option
 def check_(*, file: Path, is_central: bool, as_json: bool) -> None:
     """Check FILE, and show it with every default."""
+    from qbus.cli.mirror.start import check
     from qbus.clients.mirror.config import to_document, to_toml
-
-    from .start import check
 
     found = check(file.read_bytes(), str(file), "zk://of-the-mirror" if is_central else None)
     emit(to_document(found), lambda _: to_toml(found).rstrip("\n"), as_json=as_json)

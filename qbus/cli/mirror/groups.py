@@ -4,17 +4,16 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
+from qbus.cli.failures import Failure
+from qbus.cli.mirror.options import Selected
+from qbus.cli.mirror.start import configuration
+from qbus.cli.mirror.tables import carried_table
+from qbus.cli.output import emit
+from qbus.cli.session import ensure_reachable
 from qbus.clients.mirror.config import LinkConfig, links
-from qbus.clients.mirror.groups import GroupCarrier
+from qbus.clients.mirror.groups import OffsetSync
 from qbus.clients.mirror.session import clusters
 from qbus.clients.mirror.target import takes_mirrors
-
-from ..failures import Failure
-from ..output import emit
-from ..session import ensure_reachable
-from .options import Selected
-from .start import configuration
-from .tables import carried_table
 
 Document = dict[str, Any]
 
@@ -45,7 +44,7 @@ async def _carry(config: LinkConfig, groups: Sequence[str], *, backwards: bool) 
                 f"{config.name}: the target is no Qbus. Records have other offsets there, so that"
                 " groups cannot be carried over."
             )
-        carrier = GroupCarrier(config, source, target)
+        carrier = OffsetSync(config, source, target)
         carried = await carrier.carry(groups or None, backwards=backwards)
     return [
         {

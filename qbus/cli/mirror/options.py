@@ -6,7 +6,7 @@ from typing import NamedTuple, ParamSpec
 
 import click
 
-from ..agent_options import zookeeper
+from qbus.cli.agent_options import zookeeper
 
 P = ParamSpec("P")
 

@@ -4,15 +4,14 @@ from typing import Any
 
 import click
 
+from qbus.cli.central import administration, read_config
+from qbus.cli.daemons import toml_value
+from qbus.cli.failures import Failure
+from qbus.cli.mirror.options import Selected
 from qbus.clients.mirror.config import MirrorConfig, load, parse, read
 from qbus.clients.mirror.config.config import INTERNAL
 from qbus.clients.mirror.nodes import config_path
 from qbus.errors import ConfigError
-
-from ..central import administration, read_config
-from ..daemons import toml_value
-from ..failures import Failure
-from .options import Selected
 
 
 def to_toml(stated: Selected) -> bytes:

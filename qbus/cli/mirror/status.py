@@ -6,25 +6,24 @@ from typing import Any
 
 import click
 
+from qbus.cli.central import administration
+from qbus.cli.failures import Failure, describe
+from qbus.cli.mirror.options import Selected
+from qbus.cli.mirror.start import configuration
+from qbus.cli.mirror.tables import status_tables
+from qbus.cli.output import emit
+from qbus.cli.session import ensure_reachable
+from qbus.cli.watching import watching
 from qbus.clients.mirror.config import LinkConfig, links
+from qbus.clients.mirror.lag_probe import LagProbe
 from qbus.clients.mirror.nodes import processes_path, status_path
 from qbus.clients.mirror.session import clusters
 from qbus.clients.mirror.status import LinkStatus
 from qbus.clients.mirror.status.document import link_document
-from qbus.clients.mirror.survey import Survey
 from qbus.clock import SystemClock
 from qbus.errors import QbusError
 from qbus.metadata import MetadataStore
 from qbus.names import unescape
-
-from ..central import administration
-from ..failures import Failure, describe
-from ..output import emit
-from ..session import ensure_reachable
-from ..watching import watching
-from .options import Selected
-from .start import configuration
-from .tables import status_tables
 
 _UNBOUNDED = 1 << 40
 _OF_PROCESSES = ("records", "bytes", "duplicates")
@@ -63,7 +62,7 @@ class _Lookout:
     def __init__(self, config: LinkConfig, cleanup: AsyncExitStack) -> None:
         self._config = config
         self._cleanup = cleanup
-        self._survey: Survey | None = None
+        self._survey: LagProbe | None = None
 
     async def look(self) -> Document:
         config = self._config
@@ -72,7 +71,7 @@ class _Lookout:
                 for bootstrap in (config.source_bootstrap, config.target_bootstrap):
                     await ensure_reachable(bootstrap)
                 source, target = await self._cleanup.enter_async_context(clusters(config))
-                self._survey = Survey(config, source, target, SystemClock())
+                self._survey = LagProbe(config, source, target, SystemClock())
             status = await self._survey.look()
         except (QbusError, Failure) as error:
             status = LinkStatus(

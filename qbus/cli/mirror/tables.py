@@ -2,8 +2,8 @@
 
 from typing import TYPE_CHECKING, Any
 
-from ..output import table
-from ..sizes import size
+from qbus.cli.output import table
+from qbus.cli.sizes import size
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

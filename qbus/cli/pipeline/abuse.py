@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from .options import common, results, source, streaming
+from qbus.cli.pipeline.options import common, results, source, streaming
 
 
 @click.command()
@@ -69,7 +69,7 @@ def abuse(
     What is too much: fixed limits, a multiple of a client's own past, a multiple of what its peers
     take; any of these. Alerts go to the console, a topic, or Parquet.
     """
-    from .running import mode_of, run_pipeline
+    from qbus.cli.pipeline.running import mode_of, run_pipeline
 
     chosen = {
         **source(topics, pattern, bootstrap),

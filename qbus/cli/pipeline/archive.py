@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from .options import common, source, streaming
+from qbus.cli.pipeline.options import common, source, streaming
 
 
 @click.command()
@@ -35,7 +35,7 @@ def archive(
     Until Ctrl-C or SIGTERM. Read the archive with spark.read.parquet(DIR): its log, in DIR, says
     which files count. With --compact, only DIR has to be named.
     """
-    from .running import mode_of, refuse, run_pipeline
+    from qbus.cli.pipeline.running import mode_of, refuse, run_pipeline
 
     if compact:
         unused = {"topic": topics, "pattern": pattern, "checkpoint": checkpoint, "once": once}

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import click
 
-from ..bootstrap import bootstrap as _bootstrap
-from ..parameters import key_value
-from .options import common, source
+from qbus.cli.bootstrap import bootstrap as _bootstrap
+from qbus.cli.parameters import key_value
+from qbus.cli.pipeline.options import common, source
 
 NOT_EQUAL = 3
 
@@ -59,9 +59,9 @@ def audit(
     Counts records, gaps and duplicates of each partition and interval. Exits with 0 where both are
     equal, 3 where they are not, 1 where it failed.
     """
-    from ..output import emit
-    from .audit_tables import audit_report
-    from .running import run_pipeline
+    from qbus.cli.output import emit
+    from qbus.cli.pipeline.audit_tables import audit_report
+    from qbus.cli.pipeline.running import run_pipeline
 
     chosen = {
         **source(topics, pattern, bootstrap),

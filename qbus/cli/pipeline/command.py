@@ -2,7 +2,7 @@
 
 import click
 
-from ..lazy import Entry, LazyGroup
+from qbus.cli.lazy import Entry, LazyGroup
 
 _COMMANDS = {
     "archive": Entry("pipeline.archive:archive", "Keep topics as Parquet, by date and hour."),

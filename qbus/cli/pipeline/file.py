@@ -12,6 +12,6 @@ def file(name: str) -> None:
     """
     from pathlib import Path
 
-    from qbus.clients.spark import jobs
+    from qbus.clients import pipelines as jobs
 
     click.echo(Path(jobs.__file__).parent / "submit" / f"{name}.py")

@@ -8,8 +8,8 @@ from typing import Any, NoReturn, ParamSpec
 
 import click
 
-from ..bootstrap import bootstrap
-from ..parameters import key_value
+from qbus.cli.bootstrap import bootstrap
+from qbus.cli.parameters import key_value
 
 P = ParamSpec("P")
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import click
 
-from ..output import emit
-from ..session import ensure_reachable
-from .options import end_by_sigterm, stated
+from qbus.cli.output import emit
+from qbus.cli.pipeline.options import end_by_sigterm, stated
+from qbus.cli.session import ensure_reachable
 
 
 def run_pipeline(
@@ -24,17 +24,16 @@ def run_pipeline(
 ) -> Any:
     """Run a pipeline to its end, with its progress; what it gives.
 
-    mode: as :class:`~qbus.clients.spark.jobs.modes.Mode` has them.
+    mode: as :class:`~qbus.clients.pipelines.modes.Mode` has them.
     runner: what to run, where that is not named as the configuration is.
     """
     import asyncio
     from dataclasses import asdict
 
-    from qbus.clients.spark.jobs.config import PIPELINES, check_compaction, load
-    from qbus.clients.spark.jobs.launch import launch
-    from qbus.clients.spark.jobs.modes import Mode, Run
-
-    from .watcher import Terminal
+    from qbus.cli.pipeline.watcher import Terminal
+    from qbus.clients.pipelines.config import PIPELINES, check_compaction, load
+    from qbus.clients.pipelines.launch import launch
+    from qbus.clients.pipelines.modes import Mode, Run
 
     compacts = runner == "compact"
     check: Any = check_compaction if compacts else None
@@ -90,7 +89,7 @@ def _clusters(config: Any) -> list[str]:
 
 
 def _summaries(tallies: list[Any]) -> str:
-    from qbus.clients.spark.jobs.submitted import summary
+    from qbus.clients.pipelines.submitted import summary
 
     return "\n".join(summary(tally) for tally in tallies)
 

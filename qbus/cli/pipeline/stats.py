@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from .options import common, results, source, streaming
+from qbus.cli.pipeline.options import common, results, source, streaming
 
 
 @click.command()
@@ -81,8 +81,8 @@ def stats(
     access logs: address, user, method, path, status, bytes, referer, agent, and more. Options with
     a FIELD may be repeated.
     """
-    from .options import stated
-    from .running import mode_of, run_pipeline
+    from qbus.cli.pipeline.options import stated
+    from qbus.cli.pipeline.running import mode_of, run_pipeline
 
     described = stated(
         {

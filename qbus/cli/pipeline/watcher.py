@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 import click
 
-from qbus.clients.spark.jobs.submitted import Lines, summary
-from qbus.clients.spark.jobs.tally import Tally
-
-from ..output import note, stderr_console, stdout_console, table
+from qbus.cli.output import note, stderr_console, stdout_console, table
+from qbus.clients.pipelines.submitted import Lines, summary
+from qbus.clients.pipelines.tally import Tally
 
 if TYPE_CHECKING:
     from rich.live import Live

@@ -3,12 +3,11 @@
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from qbus.cli.failures import Failure
+from qbus.cli.reassign.plans import Plan, plan_document, spread
+from qbus.cli.reassign.throttles import throttle, unthrottle
 from qbus.clients.types import TopicPartition
 from qbus.errors import ApiError
-
-from ..failures import Failure
-from .plans import Plan, plan_document, spread
-from .throttles import throttle, unthrottle
 
 if TYPE_CHECKING:
     from qbus.clients import Admin, Reassignment

@@ -5,12 +5,12 @@ from typing import IO, TYPE_CHECKING
 
 import click
 
-from ..lazy import OrderedGroup
-from ..options import client_command
-from ..output import emit
+from qbus.cli.lazy import OrderedGroup
+from qbus.cli.options import client_command
+from qbus.cli.output import emit
 
 if TYPE_CHECKING:
-    from .plans import Plan
+    from qbus.cli.reassign.plans import Plan
 
 _FILE = click.argument("file", metavar="[FILE]", type=click.File(encoding="utf-8"), required=False)
 
@@ -67,8 +67,8 @@ async def generate(
     """
     import json
 
-    from ..session import administration
-    from . import actions
+    from qbus.cli.reassign import actions
+    from qbus.cli.session import administration
 
     async with administration(bootstrap) as admin:
         document = await actions.generate(admin, topics, brokers, racks=not ignore_racks)
@@ -94,8 +94,8 @@ async def execute(
     as_json: bool,
 ) -> None:
     """Begin to move partitions, and print where they were: the plan to go back."""
-    from ..session import administration
-    from . import actions, tables
+    from qbus.cli.reassign import actions, tables
+    from qbus.cli.session import administration
 
     plan = _plan(file, moves)
     async with administration(bootstrap) as admin:
@@ -117,8 +117,8 @@ async def verify(
     as_json: bool,
 ) -> None:
     """Show how far a plan is, and lift its throttle when nothing of it moves any more."""
-    from ..session import administration
-    from . import actions, tables
+    from qbus.cli.reassign import actions, tables
+    from qbus.cli.session import administration
 
     plan = _plan(file, moves)
     async with administration(bootstrap) as admin:
@@ -140,8 +140,8 @@ async def cancel(
     as_json: bool,
 ) -> None:
     """Let partitions that move stay where they were, and lift the throttle."""
-    from ..session import administration
-    from . import actions, tables
+    from qbus.cli.reassign import actions, tables
+    from qbus.cli.session import administration
 
     plan = None if everything else _plan(file, moves)
     async with administration(bootstrap) as admin:
@@ -153,8 +153,8 @@ async def cancel(
 @client_command
 async def list_moves(*, bootstrap: str, as_json: bool) -> None:
     """List the partitions that move."""
-    from ..session import administration
-    from . import actions, tables
+    from qbus.cli.reassign import actions, tables
+    from qbus.cli.session import administration
 
     async with administration(bootstrap) as admin:
         documents = actions.moves(await admin.list_reassignments())
@@ -162,7 +162,7 @@ async def list_moves(*, bootstrap: str, as_json: bool) -> None:
 
 
 def _plan(file: IO[str] | None, moves: tuple[tuple[str, int, tuple[int, ...]], ...]) -> "Plan":
-    from .plans import parse_plan, plan_of
+    from qbus.cli.reassign.plans import parse_plan, plan_of
 
     if (file is None) is (not moves):
         raise click.UsageError("Name either FILE or --move.")

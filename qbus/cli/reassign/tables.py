@@ -3,7 +3,7 @@
 import json
 from typing import TYPE_CHECKING, Any
 
-from ..output import table
+from qbus.cli.output import table
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -7,7 +7,7 @@ tools expect but nothing here needs are written and not read.
 Every ``decode`` raises MalformedNode.
 """
 
-from .brokers import (
+from qbus.metadata.znodes.brokers import (
     BROKER_EPOCHS,
     BROKERS,
     CLUSTER_ID,
@@ -19,10 +19,10 @@ from .brokers import (
     ControllerEpochNode,
     ControllerNode,
 )
-from .changes import (
+from qbus.metadata.znodes.changes import (
     ChangeNode,
 )
-from .topics import (
+from qbus.metadata.znodes.topics import (
     ALL_BROKERS,
     BROKER_CONFIGS,
     NO_LEADER,

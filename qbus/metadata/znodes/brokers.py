@@ -2,8 +2,8 @@
 
 from typing import Any, NamedTuple, Self
 
-from ..errors import MalformedNode
-from .json_data import decoding, dump
+from qbus.metadata.errors import MalformedNode
+from qbus.metadata.znodes.json_data import decoding, dump
 
 CLUSTER_ID = "/cluster/id"
 BROKERS = "/brokers/ids"

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple, Self
 
-from .json_data import decoding, dump
+from qbus.metadata.znodes.json_data import decoding, dump
 
 
 class ChangeNode(NamedTuple):

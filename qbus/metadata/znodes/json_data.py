@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from ..errors import MalformedNode
+from qbus.metadata.errors import MalformedNode
 
 dump = json.JSONEncoder(separators=(",", ":")).encode
 

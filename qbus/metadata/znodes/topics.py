@@ -5,8 +5,8 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, NamedTuple, Self
 
-from ..ids import decode_id, encode_id
-from .json_data import decoding, dump
+from qbus.metadata.ids import decode_id, encode_id
+from qbus.metadata.znodes.json_data import decoding, dump
 
 TOPICS = "/brokers/topics"
 TOPIC_CONFIGS = "/config/topics"

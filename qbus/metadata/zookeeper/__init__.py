@@ -3,7 +3,7 @@
 The store itself is ``qbus.metadata.zookeeper.store.ZooKeeperStore``; importing that needs kazoo.
 """
 
-from .address import ZooKeeperAddress
-from .discovery import find_brokers
+from qbus.metadata.zookeeper.address import ZooKeeperAddress
+from qbus.metadata.zookeeper.discovery import find_brokers
 
 __all__ = ["ZooKeeperAddress", "find_brokers"]

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple, Self
 
-from .. import paths
+from qbus.metadata import paths
 
 DEFAULT_PORT = 2181
 

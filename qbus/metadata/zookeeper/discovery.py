@@ -8,13 +8,12 @@ from operator import methodcaller
 from typing import TYPE_CHECKING
 
 from qbus.errors import ConfigError
-
-from ..errors import StoreUnavailable, StoreUnusable
-from ..znodes import BROKERS
-from .address import ZooKeeperAddress
+from qbus.metadata.errors import StoreUnavailable, StoreUnusable
+from qbus.metadata.znodes import BROKERS
+from qbus.metadata.zookeeper.address import ZooKeeperAddress
 
 if TYPE_CHECKING:
-    from .session import Session
+    from qbus.metadata.zookeeper.session import Session
 
 _log = logging.getLogger(__name__)
 
@@ -43,7 +42,7 @@ async def find_brokers(address: str, timeout: float) -> list[tuple[str, int]]:
 
 
 async def _read(address: ZooKeeperAddress, timeout: float) -> list[tuple[str, int]]:
-    from .session import Session  # noqa: PLC0415 - kazoo is optional, and takes a while to import
+    from qbus.metadata.zookeeper.session import Session  # noqa: PLC0415 - kazoo is optional, and takes a while to import
 
     session = Session(address, timeout)
     await session.open(timeout)
@@ -61,7 +60,7 @@ async def _read(address: ZooKeeperAddress, timeout: float) -> list[tuple[str, in
 
 
 async def _registrations(session: "Session", below: str) -> list[tuple[str, bytes]]:
-    from .library import exceptions  # noqa: PLC0415
+    from qbus.metadata.zookeeper.library import exceptions  # noqa: PLC0415
 
     registrations = []
     with suppress(exceptions.NoNodeError):  # no broker ever was there

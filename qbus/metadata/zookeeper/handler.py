@@ -15,7 +15,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from .library import SequentialThreadingHandler
+from qbus.metadata.zookeeper.library import SequentialThreadingHandler
 
 _log = logging.getLogger(__name__)
 

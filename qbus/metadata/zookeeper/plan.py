@@ -7,8 +7,8 @@ are missing is asked before, and if that has changed meanwhile, nothing of the t
 from collections.abc import Container, Sequence
 from typing import NamedTuple
 
-from ..operations import Create, Delete, Op, Set
-from ..paths import ROOT, split
+from qbus.metadata.operations import Create, Delete, Op, Set
+from qbus.metadata.paths import ROOT, split
 
 MAX_BYTES = 0xFFFFF
 """The largest request that ZooKeeper reads: its ``jute.maxbuffer``, as it is by default."""

@@ -6,12 +6,12 @@ from functools import partial
 from operator import methodcaller
 from typing import Any, TypeVar
 
-from .. import paths
-from ..errors import AccessDenied, StoreUnavailable
-from ..operations import Node
-from .library import exceptions, serialization
-from .reads import ask
-from .session import Session
+from qbus.metadata import paths
+from qbus.metadata.errors import AccessDenied, StoreUnavailable
+from qbus.metadata.operations import Node
+from qbus.metadata.zookeeper.library import exceptions, serialization
+from qbus.metadata.zookeeper.reads import ask
+from qbus.metadata.zookeeper.session import Session
 
 _IN_ONE = 100  # nodes read by one request
 _AT_ONCE = 10  # such requests under way for one tree; others get their turn in between

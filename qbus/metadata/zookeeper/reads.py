@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from struct import Struct
 from typing import Any
 
-from .handler import Answer
-from .library import KazooClient, exceptions, serialization
+from qbus.metadata.zookeeper.handler import Answer
+from qbus.metadata.zookeeper.library import KazooClient, exceptions, serialization
 
 _MULTI_HEADER = Struct(">i?i")  # the operation's type, whether this is the end, an error
 _INT = Struct(">i")

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from .. import paths
-from ..errors import (
+from qbus.metadata import paths
+from qbus.metadata.errors import (
     AccessDenied,
     NoChildrenForEphemerals,
     NodeExists,
@@ -13,10 +13,10 @@ from ..errors import (
     StoreError,
     VersionConflict,
 )
-from ..operations import Check, Create, Delete, Op, Result, Set
-from .handler import Answer
-from .library import KazooClient, exceptions, serialization
-from .plan import Step
+from qbus.metadata.operations import Check, Create, Delete, Op, Result, Set
+from qbus.metadata.zookeeper.handler import Answer
+from qbus.metadata.zookeeper.library import KazooClient, exceptions, serialization
+from qbus.metadata.zookeeper.plan import Step
 
 _EPHEMERAL, _SEQUENTIAL = 1, 2  # ZooKeeper's CreateMode
 

@@ -8,12 +8,12 @@ from functools import partial
 from time import perf_counter
 from typing import Any
 
-from ..errors import StoreUnavailable, StoreUnusable
-from ..store import SessionState
-from ..timings import Timings
-from .address import ZooKeeperAddress
-from .handler import Answer, LoopHandler
-from .library import KazooClient, KazooRetry, KazooState, exceptions
+from qbus.metadata.errors import StoreUnavailable, StoreUnusable
+from qbus.metadata.store import SessionState
+from qbus.metadata.timings import Timings
+from qbus.metadata.zookeeper.address import ZooKeeperAddress
+from qbus.metadata.zookeeper.handler import Answer, LoopHandler
+from qbus.metadata.zookeeper.library import KazooClient, KazooRetry, KazooState, exceptions
 
 _log = logging.getLogger(__name__)
 

@@ -7,8 +7,8 @@ from functools import partial
 from operator import methodcaller
 from typing import Any, TypeVar
 
-from .. import paths
-from ..errors import (
+from qbus.metadata import paths
+from qbus.metadata.errors import (
     AccessDenied,
     NotEmpty,
     StoreError,
@@ -16,14 +16,19 @@ from ..errors import (
     StoreUnusable,
     TransactionTooLarge,
 )
-from ..operations import Create, Delete, Node, Op, Result, check
-from ..store import MetadataStore, SessionState
-from .address import ZooKeeperAddress
-from .library import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE, exceptions
-from .plan import MAX_BYTES, Step, ancestors, parents_of, plan, size
-from .reader import Reader
-from .requests import acl_size, refusal, results, send
-from .session import Session
+from qbus.metadata.operations import Create, Delete, Node, Op, Result, check
+from qbus.metadata.store import MetadataStore, SessionState
+from qbus.metadata.zookeeper.address import ZooKeeperAddress
+from qbus.metadata.zookeeper.library import (
+    CREATOR_ALL_ACL,
+    OPEN_ACL_UNSAFE,
+    READ_ACL_UNSAFE,
+    exceptions,
+)
+from qbus.metadata.zookeeper.plan import MAX_BYTES, Step, ancestors, parents_of, plan, size
+from qbus.metadata.zookeeper.reader import Reader
+from qbus.metadata.zookeeper.requests import acl_size, refusal, results, send
+from qbus.metadata.zookeeper.session import Session
 
 T = TypeVar("T")
 

@@ -1,12 +1,12 @@
 """The codec in plain Python: what ``qbus.records._codec`` is too, compiled."""
 
-from .columns import BytesColumn, ColumnsBuffers
-from .decode import Decoder
-from .encode import encode_lists
-from .lane import Lane, Place
-from .lists import are_bytes, fit
-from .murmur2 import murmur2, partition_for_keys
-from .rows import Rows
+from qbus.records.pure.columns import BytesColumn, ColumnsBuffers
+from qbus.records.pure.decode import Decoder
+from qbus.records.pure.encode import encode_lists
+from qbus.records.pure.lane import Lane, Place
+from qbus.records.pure.lists import are_bytes, fit
+from qbus.records.pure.murmur2 import murmur2, partition_for_keys
+from qbus.records.pure.rows import Rows
 
 __all__ = [
     "BytesColumn",

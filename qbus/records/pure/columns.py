@@ -2,10 +2,10 @@
 
 from array import array
 
-from ..crc import Buffer
-from ..header import BatchHeader
-from ..parse import parse_records
-from ..record import Record
+from qbus.records.crc import Buffer
+from qbus.records.header import BatchHeader
+from qbus.records.parse import parse_records
+from qbus.records.record import Record
 
 MAX_BYTES = (1 << 31) - 1
 """Bytes that one column of variable length may hold: Arrow's offsets are of 32 bits."""

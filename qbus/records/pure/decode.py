@@ -1,9 +1,9 @@
 """Records to lists, in plain Python."""
 
-from ..crc import Buffer
-from ..header import BatchHeader
-from ..parse import parse_records
-from ..record import ConsumerRecord
+from qbus.records.crc import Buffer
+from qbus.records.header import BatchHeader
+from qbus.records.parse import parse_records
+from qbus.records.record import ConsumerRecord
 
 _FIXED = 7  # what a record takes, at least, beside its key and its value
 

@@ -3,10 +3,10 @@
 from collections.abc import Callable, Iterable, Sequence
 from itertools import repeat
 
-from ..crc import Buffer
-from ..fields import HeaderItems, encode_headers, timestamp_delta, to_bytes
-from ..header import HEADER_SIZE
-from ..varint import encode_varint
+from qbus.records.crc import Buffer
+from qbus.records.fields import HeaderItems, encode_headers, timestamp_delta, to_bytes
+from qbus.records.header import HEADER_SIZE
+from qbus.records.varint import encode_varint
 
 _NULL = encode_varint(-1)
 _NO_HEADERS = encode_varint(0)

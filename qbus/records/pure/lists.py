@@ -4,7 +4,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from itertools import accumulate, islice, repeat
 
-from ..crc import Buffer
+from qbus.records.crc import Buffer
 
 _BYTES_LIKE = {bytes, bytearray, memoryview, type(None)}
 

@@ -3,8 +3,8 @@
 import struct
 from collections.abc import Iterable
 
-from ..crc import Buffer
-from ..fields import to_bytes
+from qbus.records.crc import Buffer
+from qbus.records.fields import to_bytes
 
 _SEED = 0x9747B28C
 _M = 0x5BD1E995

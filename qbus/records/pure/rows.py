@@ -3,12 +3,12 @@
 import sys
 from collections.abc import Iterator
 
-from ..crc import Buffer
-from ..fields import timestamp_delta
-from ..layout import Lists, Values
-from ..varint import encode_varint
-from .encode import add_record
-from .murmur2 import partition_for_keys
+from qbus.records.crc import Buffer
+from qbus.records.fields import timestamp_delta
+from qbus.records.layout import Lists, Values
+from qbus.records.pure.encode import add_record
+from qbus.records.pure.murmur2 import partition_for_keys
+from qbus.records.varint import encode_varint
 
 _MAX_FIXED = 40
 """Bytes that a record may take beyond its key, value and headers."""

@@ -4,6 +4,6 @@ Names, nesting, versions and defaults are those of Kafka's message definitions. 
 from here but the table; a module is loaded with the first message of its API.
 """
 
-from ..api import API, Api
+from qbus.wire.api import API, Api
 
 __all__ = ["API", "Api"]

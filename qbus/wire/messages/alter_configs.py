@@ -3,7 +3,7 @@
 Version 2 is flexible.
 """
 
-from ..declare import Bool, Int8, Int16, Int32, String, Struct, field
+from qbus.wire.declare import Bool, Int8, Int16, Int32, String, Struct, field
 
 
 class AlterableConfig(Struct):

@@ -3,7 +3,7 @@
 Version 1 may forbid that the number of replicas changes (KIP-860).
 """
 
-from ..declare import Bool, Int16, Int32, String, Struct, field
+from qbus.wire.declare import Bool, Int16, Int32, String, Struct, field
 
 
 class ReassignablePartition(Struct):

@@ -5,7 +5,7 @@ Version 3 is flexible, but for the header of its response, and tells the client'
 broker the client takes this one for (KIP-1242).
 """
 
-from ..declare import Bool, Int16, Int32, Int64, String, Struct, field
+from qbus.wire.declare import Bool, Int16, Int32, Int64, String, Struct, field
 
 
 class ApiVersionsRequest(Struct, flexible="3+"):

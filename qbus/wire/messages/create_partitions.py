@@ -3,7 +3,7 @@
 Version 2 is flexible; 3 may answer that a quota is used up (KIP-599).
 """
 
-from ..declare import Bool, Int16, Int32, String, Struct, field
+from qbus.wire.declare import Bool, Int16, Int32, String, Struct, field
 
 
 class CreatePartitionsAssignment(Struct):

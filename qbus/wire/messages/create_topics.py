@@ -4,7 +4,7 @@ Version 4 lets the broker choose numbers of partitions and replicas (KIP-464); 5
 answers what was chosen (KIP-525); 7 answers topic ids (KIP-516).
 """
 
-from ..declare import Bool, Int8, Int16, Int32, String, Struct, Uuid, field
+from qbus.wire.declare import Bool, Int8, Int16, Int32, String, Struct, Uuid, field
 
 
 class CreatableReplicaAssignment(Struct):

@@ -4,7 +4,7 @@ Version 4 is flexible; 5 answers messages with its errors (KIP-599); 6 names top
 name (KIP-516).
 """
 
-from ..declare import Int16, Int32, String, Struct, Uuid, field
+from qbus.wire.declare import Int16, Int32, String, Struct, Uuid, field
 
 
 class DeleteTopicState(Struct):

@@ -3,7 +3,7 @@
 Version 1 tells brokers from controllers (KIP-919); 2 shows fenced brokers (KIP-1073).
 """
 
-from ..declare import Bool, Int8, Int16, Int32, String, Struct, field
+from qbus.wire.declare import Bool, Int8, Int16, Int32, String, Struct, field
 
 
 class DescribeClusterRequest(Struct, flexible="0+"):

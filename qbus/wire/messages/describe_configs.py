@@ -3,7 +3,7 @@
 Version 1 adds sources and synonyms (KIP-226); 3 types and documentation (KIP-569); 4 is flexible.
 """
 
-from ..declare import Bool, Int8, Int16, Int32, String, Struct, field
+from qbus.wire.declare import Bool, Int8, Int16, Int32, String, Struct, field
 
 
 class DescribeConfigsResource(Struct):

@@ -4,7 +4,7 @@ Version 3 tells allowed operations (KIP-430); 4 static members (KIP-345); 5 is f
 groups that are not there from those that are dead (KIP-1043).
 """
 
-from ..declare import Bool, Bytes, Int16, Int32, String, Struct, field
+from qbus.wire.declare import Bool, Bytes, Int16, Int32, String, Struct, field
 
 
 class DescribeGroupsRequest(Struct, flexible="5+"):

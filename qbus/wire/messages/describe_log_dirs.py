@@ -3,7 +3,7 @@
 Version 2 is flexible; 3 answers an error for the whole; 4 tells the sizes of volumes (KIP-827).
 """
 
-from ..declare import Bool, Int16, Int32, Int64, String, Struct, field
+from qbus.wire.declare import Bool, Int16, Int32, Int64, String, Struct, field
 
 
 class DescribableLogDirTopic(Struct):

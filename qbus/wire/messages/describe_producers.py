@@ -1,6 +1,6 @@
 """DescribeProducers (API 61): the producers that a partition remembers (KIP-664)."""
 
-from ..declare import Int16, Int32, Int64, String, Struct, field
+from qbus.wire.declare import Int16, Int32, Int64, String, Struct, field
 
 
 class TopicRequest(Struct):

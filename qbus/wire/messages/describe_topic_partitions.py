@@ -1,6 +1,6 @@
 """DescribeTopicPartitions (API 75): topics and partitions, page by page (KIP-966)."""
 
-from ..declare import Bool, Int16, Int32, String, Struct, Uuid, field
+from qbus.wire.declare import Bool, Int16, Int32, String, Struct, Uuid, field
 
 
 class TopicRequest(Struct):

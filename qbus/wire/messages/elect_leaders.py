@@ -3,7 +3,7 @@
 Version 1 chooses between the two and may fail as a whole; 2 is flexible.
 """
 
-from ..declare import Int8, Int16, Int32, String, Struct, field
+from qbus.wire.declare import Int8, Int16, Int32, String, Struct, field
 
 
 class TopicPartitions(Struct):

@@ -8,7 +8,7 @@ zstd (KIP-110); 11 offers a replica nearby (KIP-392); 12 is flexible and tells w
 high watermark (KIP-1166).
 """
 
-from ..declare import Int8, Int16, Int32, Int64, Records, String, Struct, Uuid, field
+from qbus.wire.declare import Int8, Int16, Int32, Int64, Records, String, Struct, Uuid, field
 
 
 class ReplicaState(Struct):

@@ -4,7 +4,7 @@ Version 1 tells groups (key type 0) from transactional ids (1) (KIP-98); 3 is fl
 several keys (KIP-699); 6 knows share groups (key type 2) (KIP-932).
 """
 
-from ..declare import Int8, Int16, Int32, String, Struct, field
+from qbus.wire.declare import Int8, Int16, Int32, String, Struct, field
 
 
 class FindCoordinatorRequest(Struct, flexible="3+"):

@@ -3,7 +3,7 @@
 Version 3 adds static members (KIP-345); 4 is flexible.
 """
 
-from ..declare import Int16, Int32, String, Struct, field
+from qbus.wire.declare import Int16, Int32, String, Struct, field
 
 
 class HeartbeatRequest(Struct, flexible="4+"):

@@ -4,7 +4,7 @@ Version 2 is flexible; 3 lets a producer keep its id and raise its epoch (KIP-36
 producer was fenced (KIP-588); 5 may answer that a transaction must be aborted (KIP-890).
 """
 
-from ..declare import Int16, Int32, Int64, String, Struct, field
+from qbus.wire.declare import Int16, Int32, Int64, String, Struct, field
 
 
 class InitProducerIdRequest(Struct, flexible="2+"):

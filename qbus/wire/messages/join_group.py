@@ -5,7 +5,7 @@ with the id to come back with (KIP-394); 5 adds static members (KIP-345); 6 is f
 the protocol type (KIP-559); 8 says why (KIP-800); 9 lets a leader skip the assignment (KIP-814).
 """
 
-from ..declare import Bool, Bytes, Int16, Int32, String, Struct, field
+from qbus.wire.declare import Bool, Bytes, Int16, Int32, String, Struct, field
 
 
 class JoinGroupRequestProtocol(Struct):

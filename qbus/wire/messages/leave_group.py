@@ -3,7 +3,7 @@
 Version 3 takes several, static ones among them (KIP-345); 4 is flexible; 5 says why (KIP-800).
 """
 
-from ..declare import Int16, Int32, String, Struct, field
+from qbus.wire.declare import Int16, Int32, String, Struct, field
 
 
 class MemberIdentity(Struct):

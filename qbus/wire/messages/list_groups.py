@@ -4,7 +4,7 @@ Version 3 is flexible; 4 tells states and filters by them (KIP-518); 5 does so w
 (KIP-848).
 """
 
-from ..declare import Int16, Int32, String, Struct, field
+from qbus.wire.declare import Int16, Int32, String, Struct, field
 
 
 class ListGroupsRequest(Struct, flexible="3+"):

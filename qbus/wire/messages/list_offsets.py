@@ -6,7 +6,7 @@ from tiered storage (KIP-405, KIP-1005); 10 adds a time-out (KIP-1075); 11 finds
 tiered (KIP-1023).
 """
 
-from ..declare import Int8, Int16, Int32, Int64, String, Struct, field
+from qbus.wire.declare import Int8, Int16, Int32, Int64, String, Struct, field
 
 
 class ListOffsetsPartition(Struct):

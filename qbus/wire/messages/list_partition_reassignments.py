@@ -1,6 +1,6 @@
 """ListPartitionReassignments (API 46): which partitions are on the move, and where to (KIP-455)."""
 
-from ..declare import Int16, Int32, String, Struct, field
+from qbus.wire.declare import Int16, Int32, String, Struct, field
 
 
 class ListPartitionReassignmentsTopics(Struct):

@@ -7,7 +7,7 @@ operations (KIP-430); 9 is flexible; 10 and 12 name topics by id (KIP-516); 13 c
 client should start over (KIP-1102).
 """
 
-from ..declare import Bool, Int16, Int32, String, Struct, Uuid, field
+from qbus.wire.declare import Bool, Int16, Int32, String, Struct, Uuid, field
 
 
 class MetadataRequestTopic(Struct):

@@ -5,7 +5,7 @@ Versions 2 to 4 say how long to keep the offsets; 6 adds leader epochs (KIP-320)
 topics by id (KIP-848).
 """
 
-from ..declare import Int16, Int32, Int64, String, Struct, Uuid, field
+from qbus.wire.declare import Int16, Int32, Int64, String, Struct, Uuid, field
 
 
 class OffsetCommitRequestPartition(Struct):

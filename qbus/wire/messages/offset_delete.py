@@ -1,6 +1,6 @@
 """OffsetDelete (API 47): forget how far a group has read some partitions (KIP-496)."""
 
-from ..declare import Int16, Int32, String, Struct, field
+from qbus.wire.declare import Int16, Int32, String, Struct, field
 
 
 class OffsetDeleteRequestPartition(Struct):

@@ -6,7 +6,7 @@ asks for several groups (KIP-709); 9 adds members and their epochs (KIP-848); 10
 id (KIP-848).
 """
 
-from ..declare import Bool, Int16, Int32, Int64, String, Struct, Uuid, field
+from qbus.wire.declare import Bool, Int16, Int32, Int64, String, Struct, Uuid, field
 
 
 class OffsetFetchRequestTopic(Struct):

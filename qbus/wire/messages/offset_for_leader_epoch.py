@@ -3,7 +3,7 @@
 Version 2 fences by leader epoch (KIP-320); 3 tells followers from consumers; 4 is flexible.
 """
 
-from ..declare import Int16, Int32, Int64, String, Struct, field
+from qbus.wire.declare import Int16, Int32, Int64, String, Struct, field
 
 
 class OffsetForLeaderPartition(Struct):

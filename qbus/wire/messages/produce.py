@@ -6,7 +6,7 @@ answers with the start of the log; 7 allows zstd (KIP-110); 8 answers which reco
 topics by id (KIP-516).
 """
 
-from ..declare import Int16, Int32, Int64, Records, String, Struct, Uuid, field
+from qbus.wire.declare import Int16, Int32, Int64, Records, String, Struct, Uuid, field
 
 # Far from the tags that Kafka gives out, which count from 0.
 _MIRROR_TAG = 10_000

@@ -3,7 +3,7 @@
 Version 3 adds static members (KIP-345); 4 is flexible; 5 names the protocol (KIP-559).
 """
 
-from ..declare import Bytes, Int16, Int32, String, Struct, field
+from qbus.wire.declare import Bytes, Int16, Int32, String, Struct, field
 
 
 class SyncGroupRequestAssignment(Struct):

@@ -18,10 +18,10 @@ from qbus.agent.control import (
     status_path,
 )
 from qbus.cli.root import qbus
-from qbus.control.central import store_opener
 from qbus.metadata import Create, MetadataStore, Node, Set
 from qbus.metadata.zookeeper import ZooKeeperAddress
 from qbus.metadata.zookeeper.store import ZooKeeperStore
+from qbus.service.control.central import store_opener
 from tests.integration.metadata.sessions import expire
 from tests.support import zookeeper_process
 from tests.support.agent_command import AgentCommand

@@ -178,7 +178,7 @@ async def test_an_instance_that_is_replaced_is_fenced(bootstrap: str, topic: str
 async def test_topics_and_partitions_that_appear_are_shared_out(
     bootstrap: str, topic: str, admin: Admin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("qbus.clients.consumer.upkeep._REFRESH_INTERVAL", 0.2)
+    monkeypatch.setattr("qbus.clients.consumer.coordinator._REFRESH_INTERVAL", 0.2)
     members = [member(bootstrap, topic), member(bootstrap, topic)]
     for one in members:
         one.subscribe(re.compile(f"{topic}(-more)?"))

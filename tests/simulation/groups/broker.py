@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 from qbus.broker.group import GroupCoordinator
-from qbus.broker.metadata_cache import Subscriber
-from qbus.broker.metadata_image import BrokerInfo, BrokersChanged, Topic
+from qbus.broker.metadata.cache import Subscriber
+from qbus.broker.metadata.image import BrokerInfo, BrokersChanged, Topic
 from qbus.config import BrokerConfig
 from qbus.metadata import SessionState
 

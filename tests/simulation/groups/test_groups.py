@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from qbus.broker.group.hosted import HostedGroup
-from qbus.broker.group.hosting import Hosting
 from qbus.broker.group.image import GroupImage
 from qbus.broker.group.layout import GroupPaths
 from qbus.broker.group.loader import Loader
+from qbus.broker.group.registry import GroupRegistry
 from qbus.broker.group.stored import Change, StoredGroup
 from qbus.errors import ErrorCode
 from qbus.metadata import Check, Node, Op
@@ -88,7 +88,7 @@ async def _reads_before_it_writes(
     return await _real_load(Loader(store, {}), group_id, now_ms)
 
 
-async def _confirms_nothing(_: Hosting, __: HostedGroup) -> ErrorCode:
+async def _confirms_nothing(_: GroupRegistry, __: HostedGroup) -> ErrorCode:
     return ErrorCode.NONE
 
 
@@ -106,7 +106,7 @@ _real_plan = StoredGroup._plan_group
     [
         pytest.param(Loader, "_fence", _reads_without_writing, id="nobody is fenced"),
         pytest.param(Loader, "load", _reads_before_it_writes, id="late commits are not seen"),
-        pytest.param(Hosting, "confirm", _confirms_nothing, id="zombies hand out offsets"),
+        pytest.param(GroupRegistry, "confirm", _confirms_nothing, id="zombies hand out offsets"),
         pytest.param(StoredGroup, "_plan_group", _checks_no_fence, id="zombies commit"),
     ],
 )

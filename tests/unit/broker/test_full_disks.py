@@ -9,7 +9,7 @@ import pytest
 from qbus.broker.controller import NewTopic
 from qbus.broker.full_disks import FullDisks
 from qbus.broker.log import Log, LogConfig, LogManager
-from qbus.broker.metadata_image import BrokerInfo
+from qbus.broker.metadata.image import BrokerInfo
 from qbus.clock import ManualClock
 from qbus.errors import ApiError, ErrorCode
 from tests.support.eventually import eventually

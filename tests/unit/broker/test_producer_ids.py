@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from qbus.broker import producer_ids
-from qbus.broker.handlers.init_producer_id import handle
+from qbus.broker.kafka.handlers.init_producer_id import handle
 from qbus.broker.producer_ids import (
     BLOCK_SIZE,
     MAX_EPOCH,

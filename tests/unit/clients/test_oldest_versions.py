@@ -1,7 +1,7 @@
 """Every request the clients make can be said in the oldest versions they speak."""
 
 from qbus.clients import Consumer, Producer
-from qbus.clients.versions import SPOKEN
+from qbus.clients.net.versions import SPOKEN
 from qbus.wire import ApiKey
 from tests.support.polling import flat
 from tests.unit.clients.consumer.fake_group import FakeGroup

@@ -4,7 +4,6 @@ A part stands between ``<!-- generated: NAME -->`` and ``<!-- end -->``. ``make 
 all anew; the test beside this file says when that is due.
 """
 
-import ast
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -16,9 +15,9 @@ import click
 from qbus.agent import config as agent_config
 from qbus.cli.root import qbus
 from qbus.clients.mirror import config as mirror_config
-from qbus.clients.spark.jobs import config as pipeline_config
+from qbus.clients.pipelines import config as pipeline_config
 from qbus.config import BROKER_CONFIG, TOPIC_CONFIG, ConfigKey
-from qbus.toml import Setting, settings_of
+from qbus.service.toml import Setting, settings_of
 from qbus.wire import API, ApiKey
 
 from .sdk import codes_table, errors_table, methods_table, options_table
@@ -27,7 +26,6 @@ ROOT = Path(__file__).parents[3]
 DOCS = ROOT / "docs"
 
 _PART = re.compile(r"(<!-- generated: (.+?) -->\n).*?(<!-- end -->)", re.DOTALL)
-_ROLE = re.compile(r":[a-z]+:`~?([^`]+)`")
 _WIDTH = 96
 
 
@@ -111,21 +109,6 @@ def _help(path: str) -> str:
     return f"```\n{command.get_help(context)}\n```\n"
 
 
-def _files(folder: str) -> str:
-    """A line for each module of a folder: what its docstring says first."""
-    rows = ["| file | what it is |", "|---|---|"]
-    for path in sorted((ROOT / folder).glob("*.py")):
-        docstring = ast.get_docstring(ast.parse(path.read_text()))
-        if docstring:
-            rows.append(f"| `{path.name}` | {_first_sentence(docstring)} |")
-    return "\n".join([*rows, ""])
-
-
-def _first_sentence(docstring: str) -> str:
-    first = docstring.split("\n\n", maxsplit=1)[0].replace("\n", " ").replace("|", "\\|")
-    return _ROLE.sub(r"`\1`", first).replace("``", "`")
-
-
 _KINDS: dict[str, Callable[[str], str]] = {
     "apis": _apis,
     "settings": _settings,
@@ -133,7 +116,6 @@ _KINDS: dict[str, Callable[[str], str]] = {
     "mirror": _fields(mirror_config),
     "pipeline": _fields(pipeline_config),
     "help": _help,
-    "files": _files,
     "options": options_table,
     "methods": methods_table,
     "errors": lambda _: errors_table(),

@@ -68,19 +68,3 @@ def test_example_commands_exist_with_their_options(line: str, words: list[str]) 
     }
     used = {word.partition("=")[0] for word in words if word.startswith("-") and len(word) > 1}
     assert used <= known | {"--help"}, line
-
-
-def folders_of_code() -> Iterator[str]:
-    """Yield every folder with modules, but for those that are only links to one."""
-    tops = ("agent", "broker", "clients", "perf", "qbus")
-    modules = [module for top in tops for module in (ROOT / top).rglob("*.py")]
-    for path in sorted({module.parent for module in modules}):
-        relative = path.relative_to(ROOT)
-        if not any((ROOT / part).is_symlink() for part in (relative, *relative.parents)):
-            yield str(relative)
-
-
-def test_the_map_has_every_folder_of_code() -> None:
-    text = (ROOT / "ARCHITECTURE.md").read_text()
-    mapped = re.findall(r"<!-- generated: files (.+?) -->", text)
-    assert sorted(mapped) == list(folders_of_code())

@@ -5,7 +5,7 @@ import tomllib
 
 import pytest
 
-from qbus.clients.spark.jobs.config import PIPELINES, read
+from qbus.clients.pipelines.config import PIPELINES, read
 
 from .generated import DOCS
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from qbus import toml
 from qbus.errors import ConfigError
-from qbus.toml import required, rules, setting
+from qbus.service import toml
+from qbus.service.toml import required, rules, setting
 
 
 def _no_x(text: str) -> None:

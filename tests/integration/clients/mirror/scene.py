@@ -9,11 +9,11 @@ from typing import Any, Self
 from qbus.clients import EARLIEST, LATEST, Admin, Producer, TopicPartition
 from qbus.clients.batches import read_batches
 from qbus.clients.batches.produce import produce_topics
-from qbus.clients.cluster import Cluster
 from qbus.clients.mirror.config import LinkConfig, Topics, Transfer
 from qbus.clients.mirror.link import Link
 from qbus.clients.mirror.provenance import Provenance
 from qbus.clients.mirror.status import PartitionStatus, Trouble
+from qbus.clients.net.cluster import Cluster
 from qbus.errors import ApiError
 from qbus.records import build_batch, set_base_offset
 from qbus.wire import ApiKey

@@ -6,7 +6,7 @@ import pytest
 
 from qbus.agent.config import AgentConfig, Source, load, parse, to_toml
 from qbus.errors import ConfigError
-from qbus.toml import MAX_BYTES
+from qbus.service.toml import MAX_BYTES
 
 HEAD = 'bootstrap = "h:9092"\ntopic = "t"\n'
 SOURCE = '[[source]]\npaths = ["/var/log/*.log"]\n'

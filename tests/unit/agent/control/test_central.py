@@ -17,8 +17,8 @@ from qbus.agent.control import (
     start_with,
     status_path,
 )
-from qbus.control import central as module
 from qbus.metadata import Create, Delete
+from qbus.service.control import central as module
 from tests.support.eventually import eventually
 
 from .stores import BAD, GOOD, OTHER, Applied, Stores
@@ -68,7 +68,7 @@ class Agent:
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_PAUSE_S", 0.01)
-    monkeypatch.setattr("qbus.control.publisher._INTERVAL_S", 0.01)
+    monkeypatch.setattr("qbus.service.control.publisher._INTERVAL_S", 0.01)
 
 
 @pytest.fixture

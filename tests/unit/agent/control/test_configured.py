@@ -4,7 +4,7 @@ import pytest
 
 from qbus.agent.config import AgentConfig
 from qbus.agent.control import configured_agent
-from qbus.control import Configured, Origin
+from qbus.service.control import Configured, Origin
 
 from .stores import BAD, GOOD, OTHER, Applied
 

@@ -11,7 +11,7 @@ import pytest
 from qbus.agent.exclusive import Exclusive
 from qbus.agent.spool import SpoolShipper
 from qbus.agent.spool import shipper as module
-from qbus.agent.spool.aside import Aside
+from qbus.agent.spool.quarantine import Quarantine
 from qbus.clients.errors import ConnectionFailed
 from qbus.clients.spool import QueueName, SpoolWriter
 from qbus.errors import ApiError, ErrorCode
@@ -51,7 +51,7 @@ class Scene:
         self.shipper = self.make()
 
     def make(self) -> SpoolShipper:
-        return SpoolShipper(self.spool, self.sender, Aside(self.data), 0.01)  # type: ignore[arg-type]
+        return SpoolShipper(self.spool, self.sender, Quarantine(self.data), 0.01)  # type: ignore[arg-type]
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:

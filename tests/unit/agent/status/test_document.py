@@ -4,7 +4,7 @@ import json
 
 from qbus.agent.status import AgentStatus, FileState, FileStatus, SpoolStatus
 from qbus.agent.status.document import document
-from qbus.control.document import encode
+from qbus.service.control.document import encode
 
 
 def file(path: str, **about: object) -> FileStatus:

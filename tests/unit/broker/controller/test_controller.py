@@ -18,7 +18,7 @@ from qbus.broker.controller import (
     TopicPlan,
     edit,
 )
-from qbus.broker.metadata_image import BrokerInfo
+from qbus.broker.metadata.image import BrokerInfo
 from qbus.config import BrokerConfig, Settings, TopicConfig
 from qbus.errors import ApiError, ErrorCode
 from qbus.metadata import Create, Delete, Op, Result, Set, StoreUnavailable, TransactionTooLarge

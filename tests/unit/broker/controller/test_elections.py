@@ -11,7 +11,7 @@ from qbus.broker.controller.elections import (
     first_state,
     handing_over,
 )
-from qbus.broker.metadata_image import PartitionInfo, Topic
+from qbus.broker.metadata.image import PartitionInfo, Topic
 from qbus.metadata.znodes import NO_LEADER, PartitionStateNode
 
 CAREFUL = TopicRules(min_isr=2, is_durable=True, is_unclean=False)

@@ -21,10 +21,10 @@ from qbus.broker.controller import (
 )
 from qbus.broker.controller.elections import StateChange
 from qbus.broker.controller.state_writes import StateWriter
-from qbus.broker.metadata_image import BrokerInfo, Topic
-from qbus.broker.replication.followers import Followers, Proposal
-from qbus.broker.replication.isr_writing import Change, write
-from qbus.broker.replication.partition import Partition
+from qbus.broker.metadata.image import BrokerInfo, Topic
+from qbus.broker.partition.followers import Followers, Proposal
+from qbus.broker.partition.isr_writing import Change, write
+from qbus.broker.partition.partition import Partition
 from qbus.config import TopicConfig
 from qbus.metadata import Create, Delete, Node, Op
 from qbus.metadata.znodes import TOPICS, ConfigNode, PartitionStateNode, TopicNode

@@ -4,7 +4,7 @@ import pytest
 
 from qbus.broker.controller.elections import TopicRules, View
 from qbus.broker.controller.preferred import ElectionType, elected, rebalancing
-from qbus.broker.metadata_image import PartitionInfo, Topic
+from qbus.broker.metadata.image import PartitionInfo, Topic
 from qbus.errors import ApiError, ErrorCode
 
 RULES = TopicRules(min_isr=2, is_durable=True, is_unclean=False)

@@ -6,7 +6,7 @@ import pytest
 
 from qbus.broker.controller.elections import TopicRules, View
 from qbus.broker.controller.reassignments import Move, begin, cancel, complete, writes
-from qbus.broker.metadata_image import PartitionInfo, Topic
+from qbus.broker.metadata.image import PartitionInfo, Topic
 from qbus.errors import ApiError, ErrorCode
 from qbus.metadata import Set
 from qbus.metadata.znodes import NO_LEADER, PartitionStateNode, TopicNode

@@ -8,8 +8,8 @@ import pytest
 
 from qbus.broker.controller import (
     announce_stop,
-    end_former_life,
     ensure_cluster_id,
+    expire_previous_registration,
     fence,
     register_broker,
     unregister_broker,
@@ -94,7 +94,7 @@ async def test_who_was_fenced_meanwhile_is_not_registered(store: MetadataStore) 
 async def test_an_id_is_registered_once_at_a_time(store: MetadataStore) -> None:
     await registered(store)
     with pytest.raises(ConfigError, match=r"node\.id=3: a broker with this id is running"):
-        await end_former_life(store, 3, "disk-2")
+        await expire_previous_registration(store, 3, "disk-2")
     epoch = await store.get(BrokerEpochNode.path(3))
     assert epoch is not None
     assert epoch.version == 0, "the refused one did not fence the other"
@@ -103,7 +103,7 @@ async def test_an_id_is_registered_once_at_a_time(store: MetadataStore) -> None:
 async def test_what_is_left_of_oneself_goes_at_once(store: MetadataStore) -> None:
     await registered(store)
     position = await newest(store)
-    await end_former_life(store, 3, "disk-1")
+    await expire_previous_registration(store, 3, "disk-1")
     assert await store.get(BrokerNode.path(3)) is None
     (change,) = await anext(store.changes(position))
     assert ChangeNode.decode(change.data).cluster, "so that it is taken out of what it led"
@@ -115,12 +115,12 @@ async def test_a_registration_that_does_not_say_whose_it_is_is_somebody_elses(
 ) -> None:
     await store.transaction([Create(BrokerNode.path(3), data)])
     with pytest.raises(ConfigError, match="is running"):
-        await end_former_life(store, 3, "")
+        await expire_previous_registration(store, 3, "")
 
 
 async def test_the_registration_of_another_directory_is_waited_out(store: MetadataStore) -> None:
     await registered(store)
-    waiting = asyncio.ensure_future(end_former_life(store, 3, "disk-2", patience_s=60))
+    waiting = asyncio.ensure_future(expire_previous_registration(store, 3, "disk-2", patience_s=60))
     await store.transaction([Create(BrokerNode.path(4), ephemeral=True)])
     await asyncio.sleep(0.05)
     assert not waiting.done(), "another broker came, this one did not go"
@@ -131,7 +131,7 @@ async def test_the_registration_of_another_directory_is_waited_out(store: Metada
 async def test_patience_ends(store: MetadataStore) -> None:
     await registered(store)
     with pytest.raises(ConfigError, match="is running"):
-        await end_former_life(store, 3, "disk-2", patience_s=0.05)
+        await expire_previous_registration(store, 3, "disk-2", patience_s=0.05)
 
 
 async def test_who_is_about_to_leave_says_so(store: MetadataStore) -> None:
@@ -168,7 +168,7 @@ async def test_who_leaves_gives_up_the_office_too_if_it_has_it(store: MetadataSt
 
 async def test_a_former_life_takes_nobody_elses_registration_away(store: MetadataStore) -> None:
     former = await registered(store)
-    await end_former_life(store, 3, "disk-1")
+    await expire_previous_registration(store, 3, "disk-1")
     await registered(store)
     await unregister_broker(store, 3, former.epoch)
     assert await store.get(BrokerNode.path(3)) is not None

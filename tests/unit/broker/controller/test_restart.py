@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from qbus.broker.controller import NewTopic, give_up
-from qbus.broker.metadata_image import BrokerInfo, PartitionInfo
+from qbus.broker.metadata.image import BrokerInfo, PartitionInfo
 from qbus.metadata import Op, Result, Set
 from qbus.metadata.feed import announce, sequence_of
 from qbus.metadata.znodes import ChangeNode, PartitionStateNode

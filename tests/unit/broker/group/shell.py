@@ -7,8 +7,8 @@ from typing import Any
 
 from qbus.broker.group import GroupCoordinator, Offset
 from qbus.broker.group.requests import Heartbeat, JoinResult, SyncResult
-from qbus.broker.metadata_cache import Subscriber
-from qbus.broker.metadata_image import (
+from qbus.broker.metadata.cache import Subscriber
+from qbus.broker.metadata.image import (
     BrokerInfo,
     BrokersChanged,
     Event,

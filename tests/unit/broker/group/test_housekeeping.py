@@ -4,7 +4,7 @@ import pytest
 
 from qbus.broker.group import GroupState, Leave, Leaver
 from qbus.broker.group.requests import GroupProtocol
-from qbus.broker.metadata_image import TopicConfigChanged, TopicDeleted
+from qbus.broker.metadata.image import TopicConfigChanged, TopicDeleted
 from qbus.errors import ErrorCode
 from qbus.metadata import Set, StoreUnavailable
 

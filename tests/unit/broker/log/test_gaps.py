@@ -7,7 +7,7 @@ import pytest
 
 from qbus.broker.log import EpochStart, Log, LogConfig, OsFiles
 from qbus.broker.log.segment import LogSegment
-from qbus.broker.replication.truncation import Truncation, agree
+from qbus.broker.replicator.truncation import Truncation, agree
 from qbus.clock import ManualClock
 from qbus.errors import ErrorCode
 from qbus.records import CorruptBatch, read_header

@@ -96,7 +96,7 @@ def test_results_are_tables_or_objects(capsys: pytest.CaptureFixture[str]) -> No
 def test_an_archive_is_compacted_without_topics_and_brokers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from qbus.clients.spark.jobs import launch as module
+    from qbus.clients.pipelines import launch as module
 
     launched: list[object] = []
 

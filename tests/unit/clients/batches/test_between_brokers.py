@@ -18,10 +18,10 @@ from qbus.clients.batches import (
     store_batches,
     with_sequence,
 )
-from qbus.clients.cluster import Cluster
 from qbus.clients.errors import PartialFailure, RequestTimedOut
+from qbus.clients.net.cluster import Cluster
+from qbus.clients.net.versions import SPOKEN
 from qbus.clients.types import TopicPartition
-from qbus.clients.versions import SPOKEN
 from qbus.errors import ApiError, ErrorCode
 from qbus.records import build_batch, read_header
 from qbus.wire import ApiKey

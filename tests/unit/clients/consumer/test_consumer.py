@@ -376,7 +376,7 @@ async def test_a_subscription_and_an_assignment_exclude_each_other() -> None:
 
 
 async def test_a_topic_that_appears_later_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("qbus.clients.consumer.upkeep._REFRESH_INTERVAL", 0.02)
+    monkeypatch.setattr("qbus.clients.consumer.coordinator._REFRESH_INTERVAL", 0.02)
     async with FakeBroker({}) as broker, consumer_of(broker, offset_reset="earliest") as consumer:
         broker.topics.clear()
         consumer.subscribe(["t"])

@@ -6,9 +6,9 @@ from typing import Any, cast
 
 from qbus.clients.consumer.answers import Answers
 from qbus.clients.consumer.assignment import Assignment
-from qbus.clients.consumer.fetched import Fetched
-from qbus.clients.consumer.lending import Lending
-from qbus.clients.consumer.loan import records_of
+from qbus.clients.consumer.completed_fetch import CompletedFetch
+from qbus.clients.consumer.fetch_buffer import FetchBuffer
+from qbus.clients.consumer.fetch_cursor import records_of
 from qbus.clients.types import TopicPartition
 from qbus.records import build_batch
 
@@ -32,7 +32,7 @@ class Loop:
         self.assignment.replace([A, B])
         options = cast("Any", SimpleNamespace(offset_reset="earliest"))
         self.answers = Answers(cast("Any", None), self.assignment, options)
-        self.lending = Lending(self.assignment, self.answers)
+        self.lending = FetchBuffer(self.assignment, self.answers)
         for state in self.assignment.states.values():
             state.position = 0
 
@@ -42,7 +42,7 @@ class Loop:
         offset = state.fetch_offset
         assert offset is not None
         data = memoryview(b"".join(batches))
-        state.fetched.append(Fetched(partition, offset, data, check_crcs=True))
+        state.fetched.append(CompletedFetch(partition, offset, data, check_crcs=True))
 
     def turn(self, limit: int = MANY) -> Iterator[tuple[int, int]]:
         """What is there, record by record, as partition and offset."""

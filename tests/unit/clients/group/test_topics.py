@@ -7,7 +7,7 @@ import pytest
 
 from qbus.clients.group.topics import WantedTopics, snapshot
 from qbus.clients.group.watch import Watch
-from qbus.clients.metadata import ClusterMetadata
+from qbus.clients.net.metadata import ClusterMetadata
 from qbus.errors import ApiError, ConfigError, ErrorCode
 from qbus.wire.messages.metadata import (
     MetadataResponse,

@@ -13,7 +13,7 @@ from qbus.clients.group.callbacks import Callbacks
 from qbus.clients.group.options import GroupOptions
 from qbus.clients.group.rebalance import Rebalance
 from qbus.clients.group.topics import WantedTopics
-from qbus.clients.metadata import ClusterMetadata
+from qbus.clients.net.metadata import ClusterMetadata
 from qbus.clients.types import TopicPartition
 from qbus.errors import ApiError, ErrorCode
 from qbus.wire.messages.metadata import (

@@ -11,7 +11,7 @@ from qbus.clients.mirror.status import (
     PartitionStatus,
     Trouble,
 )
-from qbus.control import Configured
+from qbus.service.control import Configured
 
 STATUS = LinkStatus(
     name="a->b",

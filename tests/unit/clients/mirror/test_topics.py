@@ -11,8 +11,8 @@ from qbus.clients.admin.types import CreatedTopic, NewTopic
 from qbus.clients.errors import PartialFailure
 from qbus.clients.mirror.config import LinkConfig, Topics
 from qbus.clients.mirror.provenance import PATH, SOURCE, TOPIC_ID, Provenance
+from qbus.clients.mirror.routes import Plan, Topic, plan
 from qbus.clients.mirror.topics import TargetTopics, copied, uncompacted
-from qbus.clients.mirror.ways import Plan, Topic, plan
 from qbus.errors import ApiError, ErrorCode
 
 CONFIG = LinkConfig("a", "b", "s:1", "t:1", (".*",))

@@ -8,16 +8,16 @@ from uuid import UUID
 
 import pytest
 
-from qbus.clients.cluster import Cluster
 from qbus.clients.mirror.chunks import Chunk
 from qbus.clients.mirror.config import LinkConfig, Transfer
-from qbus.clients.mirror.copies import Copy, Phase
+from qbus.clients.mirror.partitions import Copy, Phase
 from qbus.clients.mirror.positions import Ends, place
 from qbus.clients.mirror.provenance import Provenance
 from qbus.clients.mirror.reader import Reader
 from qbus.clients.mirror.writer import Writer
+from qbus.clients.net.cluster import Cluster
+from qbus.clients.net.versions import SPOKEN
 from qbus.clients.types import TopicPartition
-from qbus.clients.versions import SPOKEN
 from qbus.errors import ApiError, ErrorCode, QbusError
 from qbus.records import build_batch, iter_batches
 from qbus.wire import ApiKey

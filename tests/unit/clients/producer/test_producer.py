@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from qbus.clients import ClientClosed, Delivery, Producer, RequestTimedOut
-from qbus.clients.connection import Connection
+from qbus.clients.net.connection import Connection
 from qbus.clock import ManualClock
 from qbus.errors import ApiError, ConfigError, ErrorCode, QbusError
 from qbus.records import Compression, read_header

@@ -5,13 +5,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from qbus.clients.cluster import Cluster
 from qbus.clients.mirror.config import Groups, LinkConfig
 from qbus.clients.mirror.fallback import Reproduction
 from qbus.clients.mirror.fallback import reproduction as module
 from qbus.clients.mirror.provenance import Provenance
+from qbus.clients.mirror.routes import Way
 from qbus.clients.mirror.status.document import link_document
-from qbus.clients.mirror.ways import Way
+from qbus.clients.net.cluster import Cluster
 from qbus.errors import ApiError, ErrorCode
 
 CONFIG = LinkConfig("a", "b", "s:1", "t:1", ("t",))

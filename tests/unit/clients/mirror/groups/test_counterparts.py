@@ -4,7 +4,7 @@ from uuid import UUID
 
 from qbus.clients.mirror.groups.counterparts import counterparts
 from qbus.clients.mirror.provenance import Provenance
-from qbus.clients.mirror.ways import Topic
+from qbus.clients.mirror.routes import Topic
 
 ORDERS, STOCK, OTHER = UUID(int=1), UUID(int=2), UUID(int=3)
 

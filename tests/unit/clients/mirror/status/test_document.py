@@ -10,7 +10,7 @@ from qbus.clients.mirror.status import (
     Trouble,
 )
 from qbus.clients.mirror.status.document import link_document
-from qbus.control.document import encode
+from qbus.service.control.document import encode
 
 
 def partition(index: int, end: int = 10, **more: object) -> PartitionStatus:

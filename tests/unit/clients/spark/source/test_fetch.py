@@ -10,8 +10,8 @@ import pytest
 pytest.importorskip("pyspark")
 pytest.importorskip("pyarrow")
 
-from qbus.clients.cluster import Cluster
 from qbus.clients.errors import RequestTimedOut
+from qbus.clients.net.cluster import Cluster
 from qbus.clients.spark.errors import DataLoss
 from qbus.clients.spark.options import Options
 from qbus.clients.spark.source import fetch as fetching

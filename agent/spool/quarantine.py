@@ -1,0 +1,35 @@
+"""Where what cannot be delivered is kept: in the agent's own directory, for somebody to look at."""
+
+import hashlib
+from pathlib import Path
+
+from qbus.clients.spool.disk import write_atomically
+
+_DIRECTORY = "damaged"
+
+
+class Quarantine:
+    """Files set aside. Everything raises OSError, and is for threads."""
+
+    def __init__(self, data_dir: Path) -> None:
+        self._directory = data_dir / _DIRECTORY
+
+    def __len__(self) -> int:
+        """How many there are."""
+        if not self._directory.exists():
+            return 0
+        return sum(path.suffix != ".tmp" for path in self._directory.iterdir())
+
+    def copy(self, segment: Path) -> Path:
+        """Keep a copy of a segment; where it is. A segment is copied once, unless it changed."""
+        return self.keep(segment, segment.read_bytes())
+
+    def keep(self, origin: Path, content: bytes) -> Path:
+        """Keep ``content``, which came from ``origin``; where it is. Stable on return."""
+        self._directory.mkdir(parents=True, exist_ok=True)
+        writer, queue = origin.parent.parent.name, origin.parent.name
+        digest = hashlib.sha256(content).hexdigest()[:16]
+        path = self._directory / f"{writer}.{queue}.{origin.stem}.{digest}.log"
+        if not path.exists():
+            write_atomically(path, content)
+        return path

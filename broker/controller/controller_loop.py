@@ -1,0 +1,208 @@
+"""What the active controller does by itself, and every other broker in its stead when it is gone.
+
+Whatever changes in the cluster wakes it; it looks at what that touches, and writes what is due.
+It never makes those wait who tell it.
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+
+from qbus.config import BrokerConfig
+from qbus.errors import ApiError
+from qbus.metadata import MetadataStore, NodeError, Op, StoreError
+from qbus.metadata.feed import announce, newest, prune
+from qbus.metadata.znodes import ChangeNode
+
+from ..metadata.cache import MetadataCache
+from ..metadata.image import (
+    BrokerConfigChanged,
+    BrokersChanged,
+    Event,
+    Topic,
+    TopicDeleted,
+)
+from .controller_election import ControllerElection
+from .elections import StateChange, due, view_of
+from .preferred import rebalancing
+from .reassignments import complete, writes
+from .state_writes import StateWriter
+
+_log = logging.getLogger(__name__)
+
+_PRUNE_S = 1.0
+_RETRY_S = 1.0
+
+
+class ControllerLoop:
+    """Takes the office when it is free, and elects while it is held here."""
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        metadata: MetadataCache,
+        office: ControllerElection,
+        config: BrokerConfig,
+        *,
+        retry_s: float = _RETRY_S,
+    ) -> None:
+        """``retry_s``: how long to wait, in seconds, after the store failed."""
+        self.elections = self.pruned = 0
+        self._store = store
+        self._metadata = metadata
+        self._office = office
+        self._config = config
+        self._retry_s = retry_s
+        self._writer = StateWriter(store, metadata)
+        self._wake = asyncio.Event()
+        self._everything = True
+        self._touched: set[str] = set()
+        self._governed = False
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def start(self) -> None:
+        """Take the office if it is free, decide what is due, and go on with that.
+
+        Raises:
+            StoreUnavailable: the store cannot be used.
+        """
+        self._metadata.subscribe(self._notice)
+        await self.govern()
+        self._tasks = [
+            asyncio.create_task(self._keep_governing()),
+            asyncio.create_task(self._prune()),
+        ]
+        if self._config.auto_leader_rebalance_enable:
+            self._tasks.append(asyncio.create_task(self._rebalance()))
+
+    async def stop(self) -> None:
+        """Decide nothing more."""
+        for task in self._tasks:
+            task.cancel()
+        for task in self._tasks:
+            with suppress(asyncio.CancelledError):
+                await task
+
+    async def govern(self) -> None:
+        """Write what is due, if the office is held here or free.
+
+        Raises:
+            StoreUnavailable: the store cannot be used.
+        """
+        if not await self._office.take():
+            self._governed = False
+            return
+        if not self._governed:
+            _log.info("this broker is the controller now")
+            self._everything = self._governed = True
+        touched = self._take_touched()
+        try:
+            self.elections += await self._writer.settle(lambda: self._due(touched), self._guards)
+            await self._complete_moves(self._topics(touched))
+        except BaseException:
+            self._everything = True
+            raise
+
+    def _take_touched(self) -> set[str] | None:
+        """The topics to look at; None: all of them."""
+        touched = None if self._everything else self._touched
+        self._everything, self._touched = False, set()
+        return touched
+
+    def _due(self, touched: set[str] | None) -> list[StateChange]:
+        if not self._office.is_held:
+            return []
+        return due(self._topics(touched), view_of(self._metadata))
+
+    async def _complete_moves(self, topics: Iterable[Topic]) -> None:
+        """End the moves of partitions that are where they shall be (KIP-455)."""
+        view = view_of(self._metadata)
+        for topic in list(topics):
+            if not self._office.is_held:
+                return
+            rules = view.rules(topic)
+            ends = {
+                index: move
+                for index, partition in enumerate(topic.partitions)
+                if partition.is_moving and (move := complete(partition, view, rules)) is not None
+            }
+            if ends:
+                change = announce(ChangeNode(topics=(topic.name,)).encode())
+                ops = [*self._guards(), *writes(topic, ends), change]
+                try:
+                    await self._store.transaction(ops)
+                except NodeError:  # overtaken: it is looked at again when that is known
+                    self._touched.add(topic.name)
+                    self._wake.set()
+                    await self._metadata.applied(await newest(self._store))
+
+    async def _rebalance(self) -> None:
+        """Have preferred replicas lead again, from time to time."""
+        while True:
+            await asyncio.sleep(self._config.leader_imbalance_check_interval_seconds)
+            try:
+                await self.rebalance()
+            except (StoreError, ApiError) as error:
+                _log.info("leaders are not rebalanced for now: %s", error)
+
+    async def rebalance(self) -> None:
+        """Have preferred replicas lead where too many do not, if the office is held here.
+
+        Raises:
+            StoreUnavailable: the store cannot be used.
+        """
+        share = self._config.leader_imbalance_per_broker_percentage
+
+        def due_now() -> list[StateChange]:
+            if not self._office.is_held:
+                return []
+            return rebalancing(self._metadata.topics.values(), view_of(self._metadata), share)
+
+        self.elections += await self._writer.settle(due_now, self._guards)
+
+    def _topics(self, touched: set[str] | None) -> Iterable[Topic]:
+        known = self._metadata.topics
+        if touched is None:
+            return known.values()
+        return [known[name] for name in touched if name in known]
+
+    def _guards(self) -> list[Op]:
+        return [self._metadata.fence()]
+
+    def _notice(self, events: Sequence[Event]) -> None:
+        for event in events:
+            match event:
+                case BrokersChanged() | BrokerConfigChanged():
+                    self._everything = True
+                case TopicDeleted():
+                    continue
+                case _:
+                    self._touched.add(event.topic.name)
+            self._wake.set()
+
+    async def _keep_governing(self) -> None:
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            try:
+                await self.govern()
+            except (StoreError, ApiError) as error:
+                _log.warning("the cluster is not governed from here for now: %s", error)
+            except Exception:  # noqa: BLE001 - whatever it is, somebody has to decide
+                _log.exception("governing the cluster failed; it is tried again")
+            else:
+                if self._metadata.cluster.controller is not None:
+                    continue
+            await asyncio.sleep(self._retry_s)
+            self._wake.set()
+
+    async def _prune(self) -> None:
+        """Keep the feed short."""
+        while True:
+            await asyncio.sleep(_PRUNE_S)
+            if self._office.is_held:
+                try:
+                    self.pruned += await prune(self._store)
+                except StoreError as error:
+                    _log.info("the feed of changes is not pruned for now: %s", error)

@@ -1,0 +1,132 @@
+"""Notices within a moment that another broker's process has died.
+
+A session outlives its broker by seconds. But while the machine goes on, the system closes a dead
+process's connections and refuses new ones, which it never does for a process that is merely slow,
+stopped or cut off. So the controller keeps a connection to every broker, and every broker one to
+the controller. When one breaks and the address then refuses several times, the registration is
+taken away, and what follows is what follows the end of a session. A broker that lives all the same,
+behind an address that refuses, finds itself unregistered, and starts anew: nothing is at stake.
+
+A machine that is gone, or cut off, refuses nothing: there the session's end decides.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from enum import Enum, auto
+
+from qbus.metadata import MetadataStore, StoreError
+
+from ..metadata.cache import MetadataCache
+from ..metadata.image import BrokerInfo, Event
+from .registration import unregister_broker
+
+_log = logging.getLogger(__name__)
+
+_REFUSALS = 3
+_BETWEEN_S = 0.05
+_CALM_S = 1.0
+_CONNECT_S = 5.0
+_LENGTH = 1024
+
+
+class _Visit(Enum):
+    ENDED = auto()
+    REFUSED = auto()
+    FAILED = auto()
+
+
+class FailureDetector:
+    """Watches those brokers whose end this one has to notice.
+
+    ``noticed`` counts the brokers whose registrations were taken away from here.
+    """
+
+    def __init__(self, store: MetadataStore, metadata: MetadataCache, node_id: int) -> None:
+        self.noticed = 0
+        self._store = store
+        self._metadata = metadata
+        self._node_id = node_id
+        self._watches: dict[BrokerInfo, asyncio.Task[None]] = {}
+        self._is_stopped = False
+
+    def start(self) -> None:
+        """Watch from now on."""
+        self._metadata.subscribe(self._follow)
+        self._follow()
+
+    async def stop(self) -> None:
+        """Watch no longer."""
+        self._is_stopped = True
+        watches = list(self._watches.values())
+        for watch in watches:
+            watch.cancel()
+        await asyncio.gather(*watches, return_exceptions=True)
+
+    def _follow(self, _: Sequence[Event] = ()) -> None:
+        """Watch those who are to be watched as things are now, and nobody else."""
+        if self._is_stopped:
+            return
+        cluster = self._metadata.cluster
+        wanted = set(watched(self._node_id, self._metadata.controller_id, cluster.brokers))
+        for broker in self._watches.keys() - wanted:
+            self._watches.pop(broker).cancel()
+        for broker in wanted - self._watches.keys():
+            self._watches[broker] = asyncio.create_task(self._watch(broker))
+
+    async def _watch(self, broker: BrokerInfo) -> None:
+        was_reached, refusals, pause = False, 0, _BETWEEN_S
+        while True:
+            visit, seconds = await _visit(broker)
+            was_reached = was_reached or visit is _Visit.ENDED
+            refusals = refusals + 1 if visit is _Visit.REFUSED else 0
+            if was_reached and refusals == _REFUSALS:
+                await self._unregister(broker)
+                was_reached, refusals = False, 0
+            is_urgent = was_reached and (visit is _Visit.REFUSED or seconds > _CALM_S)
+            pause = _BETWEEN_S if is_urgent else min(2 * pause, _CALM_S)
+            await asyncio.sleep(pause)
+
+    async def _unregister(self, broker: BrokerInfo) -> None:
+        _log.warning(
+            "broker %d is gone: %s:%d refuses connections", broker.id, broker.host, broker.port
+        )
+        try:
+            self.noticed += await unregister_broker(self._store, broker.id, broker.epoch)
+        except StoreError as error:
+            _log.info("broker %d goes when its session ends: %s", broker.id, error)
+
+
+def watched(
+    node_id: int, controller_id: int, brokers: Mapping[int, BrokerInfo]
+) -> list[BrokerInfo]:
+    """Whom broker ``node_id`` watches: all others if it is the controller, else the controller."""
+    return [
+        broker
+        for broker in brokers.values()
+        if broker.id != node_id and controller_id in {node_id, broker.id} and not broker.is_stopping
+    ]
+
+
+async def _visit(broker: BrokerInfo) -> tuple[_Visit, float]:
+    """Connect, and stay as long as one may; what came of it, and after how many seconds.
+
+    A process that dies may let somebody in yet, while the system closes one socket after the other.
+    """
+    began = time.monotonic()
+    try:
+        async with asyncio.timeout(_CONNECT_S):
+            reader, writer = await asyncio.open_connection(broker.host, broker.port)
+    except ConnectionRefusedError:
+        return _Visit.REFUSED, 0.0
+    except OSError:
+        return _Visit.FAILED, 0.0
+    try:
+        with suppress(OSError):
+            while await reader.read(_LENGTH):
+                pass  # nobody was asked anything
+        return _Visit.ENDED, time.monotonic() - began
+    finally:
+        writer.close()

@@ -1,0 +1,163 @@
+"""From a frame to a handler, and from its response to bytes.
+
+One module in ``handlers`` for each API, imported when the first such request comes: a broker that
+is asked for produce and fetch alone never loads the rest, and starts the faster.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from importlib import import_module
+from time import perf_counter
+from types import CoroutineType
+from typing import TYPE_CHECKING, Any
+
+from qbus.errors import ApiError, ErrorCode, WireError
+from qbus.wire import ApiKey, RequestHeader, decode, decode_request_header, encode_response
+from qbus.wire.messages import API, Api
+
+from ..net.connection import CloseConnection, Reply
+from ..net.write_buffer import Part
+from .context import Peer, RequestContext
+
+if TYPE_CHECKING:
+    from ..broker import Broker
+
+_log = logging.getLogger(__name__)
+
+Handler = Callable[["Broker", RequestContext, Any], Any]
+
+
+class PendingReply:
+    """The reply to a request whose handler has not finished."""
+
+    __slots__ = ("_future", "_to_parts", "exclusive")
+
+    def __init__(
+        self,
+        future: asyncio.Future[Any],
+        to_parts: Callable[[asyncio.Future[Any]], list[Part]],
+        *,
+        exclusive: bool,
+    ) -> None:
+        self._future = future
+        self._to_parts = to_parts
+        self.exclusive = exclusive
+
+    def done(self) -> bool:
+        """Whether the handler has finished."""
+        return self._future.done()
+
+    def result(self) -> list[Part]:
+        """The encoded response.
+
+        Raises:
+            CloseConnection: the handler failed, and its API has no way to say so.
+        """
+        return self._to_parts(self._future)
+
+    def on_done(self, callback: Callable[[], None]) -> None:
+        """Call back from the event loop when the handler has finished."""
+        self._future.add_done_callback(lambda _: callback())
+
+    def cancel(self) -> None:
+        """Stop the handler: the client is gone."""
+        self._future.cancel()
+
+
+class Dispatcher:
+    """Answers the requests of all connections."""
+
+    def __init__(self, broker: "Broker") -> None:
+        self._broker = broker
+        self._handlers: dict[int, tuple[Api, Handler]] = {}
+        self._requests = broker.metrics.requests
+
+    def __call__(self, peer: Peer, frame: memoryview) -> list[Part] | Reply | None:
+        """Answer one request.
+
+        The records in ``frame`` stay where they are: a handler is done with them when it returns.
+
+        Raises:
+            WireError: the frame is no request of the protocol.
+            CloseConnection: there is no answer that the client would understand.
+        """
+        started = perf_counter()
+        header, position = decode_request_header(frame)
+        api, handler = self._handlers.get(header.api_key) or self._load(header.api_key)
+        if not api.min_version <= header.api_version <= api.max_version:
+            return self._unsupported(api, header)
+        # librdkafka 2.16 sends some bytes too many with Metadata for all topics; Kafka lets it.
+        request = decode(api.request, header.api_version, frame, position, exact=False)
+        context = RequestContext(header.api_key, header.api_version, header.client_id, peer)
+
+        def to_parts(future: asyncio.Future[Any]) -> list[Part]:
+            response = self._outcome(api, future)
+            return self._finish(header, response, started)
+
+        try:
+            response = handler(self._broker, context, request)
+        except CloseConnection:
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever a handler does, the broker goes on
+            response = self._failure(api, error)
+        if response is None:
+            self._requests.observe(header.api_key, started)
+            return None
+        if isinstance(response, CoroutineType):
+            return PendingReply(asyncio.ensure_future(response), to_parts, exclusive=True)
+        if isinstance(response, asyncio.Future):
+            return PendingReply(response, to_parts, exclusive=False)
+        return self._finish(header, response, started)
+
+    def _finish(self, header: RequestHeader, response: Any, started: float) -> list[Part]:
+        key, version, correlation_id, _ = header
+        try:
+            parts = encode_response(key, version, correlation_id, response)
+        except WireError as error:  # a defect of ours: there is no response that could say so
+            _log.exception("a response cannot be written")
+            self._requests.failures += 1
+            raise CloseConnection(f"no response can be written: {error}") from error
+        self._requests.observe(key, started)
+        return parts
+
+    def _load(self, key: int) -> tuple[Api, Handler]:
+        try:
+            api = API[ApiKey(key)]
+        except (KeyError, ValueError):
+            raise CloseConnection(f"unknown API {key}") from None
+        module = import_module(f".handlers.{api.key.name.lower()}", __package__)
+        entry = self._handlers[key] = (api, module.handle)
+        return entry
+
+    def _unsupported(self, api: Api, header: RequestHeader) -> list[Part]:
+        """ApiVersions says which versions there are; of any other API the form is unknown."""
+        if header.api_key != ApiKey.API_VERSIONS:
+            raise CloseConnection(f"{api.key.name} has no version {header.api_version} here")
+        from .handlers.api_versions import unsupported_version  # noqa: PLC0415 - as in _load
+
+        return encode_response(
+            header.api_key, 0, header.correlation_id, unsupported_version(self._broker)
+        )
+
+    def _outcome(self, api: Api, future: asyncio.Future[Any]) -> Any:
+        if future.cancelled():
+            raise CloseConnection("the broker is shutting down")
+        error = future.exception()
+        return future.result() if error is None else self._failure(api, error)
+
+    def _failure(self, api: Api, error: BaseException) -> Any:
+        """An answer that carries the error as a whole, if the API has room for one."""
+        if isinstance(error, ApiError):
+            code, message = error.code, error.message
+        else:
+            _log.error("%s failed", api.key.name, exc_info=error)
+            self._requests.failures += 1
+            code, message = ErrorCode.UNKNOWN_SERVER_ERROR, "the broker failed; its log says why"
+        response = api.response()
+        if not hasattr(response, "error_code"):
+            raise CloseConnection(f"{api.key.name} failed: {error}")
+        response.error_code = code
+        if hasattr(response, "error_message"):
+            response.error_message = message
+        return response

@@ -1,0 +1,209 @@
+"""What one fetch request reads: many partitions, one limit for all of them (KIP-74).
+
+Records are never copied: an answer carries a region of the log's file. What would wait for a disk,
+or was not checked against its CRC yet, is *cold*: it is set aside, with its share of the limit, and
+read in a thread.
+"""
+
+from typing import Protocol
+
+from qbus.errors import ApiError, ErrorCode
+from qbus.wire.messages.fetch import FetchPartition, PartitionData
+
+from ..log import LogSlice
+from ..partition.partition import Partition
+
+NO_RECORDS = b""  # an empty answer has length 0: clients do not take null
+NO_OFFSET = -1
+
+
+class Gatherer(Protocol):
+    """A fetch that waits for records in its targets."""
+
+    def gather(self, size: int) -> None:
+        """``size`` more bytes can be read; 0: look again at once."""
+
+
+class FetchTarget:
+    """One partition of a fetch request, and its answer. Watches the partition for a fetch.
+
+    One ``of_leader`` is not to be read from a follower.
+    """
+
+    __slots__ = ("_gatherer", "_of_leader", "data", "moved", "partition", "wanted")
+
+    def __init__(
+        self,
+        partition: Partition,
+        wanted: FetchPartition,
+        data: PartitionData,
+        *,
+        of_leader: bool = True,
+    ) -> None:
+        self.partition = partition
+        self.wanted = wanted
+        self.data = data
+        self.moved = False
+        self._of_leader = of_leader
+        self._gatherer: Gatherer | None = None
+
+    @property
+    def limit(self) -> int:
+        """The offset up to which may be read."""
+        return self.partition.high_watermark
+
+    def check(self) -> ErrorCode:
+        """Whether this may be read here, in the epoch that the client knows of."""
+        partition = self.partition
+        check = partition.check if self._of_leader else partition.check_readable
+        return check(self.wanted.current_leader_epoch)
+
+    def watch(self, gatherer: Gatherer) -> None:
+        """Tell ``gatherer`` of what becomes visible."""
+        self._gatherer = gatherer
+        self.partition.watchers[self] = None
+
+    def unwatch(self) -> None:
+        """Tell nobody any more."""
+        self._gatherer = None
+        self.partition.watchers.pop(self, None)
+
+    def advanced(self, size: int) -> None:
+        """The partition has ``size`` more bytes, or changed otherwise."""
+        self.moved = True
+        if self._gatherer is not None:
+            self._gatherer.gather(size)
+
+    def give(self, records: LogSlice) -> None:
+        """Answer with ``records``."""
+        self.data.records = records
+        self.partition.bytes_out += len(records)
+
+    def drop_records(self) -> None:
+        """Let go of the records, to read them again later."""
+        records = self.data.records
+        if records:
+            self.partition.bytes_out -= len(records)
+            records.close()
+            self.data.records = NO_RECORDS
+            self.moved = True
+
+    def fail(self, code: ErrorCode) -> None:
+        """Answer with an error."""
+        self.data.error_code = code
+        self.data.records = NO_RECORDS
+
+
+class FetchReader:
+    """Reads targets in the order of the request until ``max_bytes`` are read.
+
+    The first records found come as a whole batch, even where that is larger than every limit: else
+    a consumer would never get past it.
+    """
+
+    __slots__ = ("_cold", "_remaining", "failed", "size")
+
+    def __init__(self, max_bytes: int) -> None:
+        self.size = 0
+        self.failed = False
+        self._remaining = max_bytes
+        self._cold: list[ColdRead] = []
+
+    @property
+    def cold(self) -> bool:
+        """Whether :meth:`read_cold` has to run, in a thread."""
+        return bool(self._cold)
+
+    def read(self, target: FetchTarget) -> None:
+        """Read what the target's answer can carry, without waiting for a disk."""
+        partition, wanted, data = target.partition, target.wanted, target.data
+        code = target.check()
+        if code:
+            self._fail(target, code)
+            return
+        log = partition.log
+        offset, start, limit = wanted.fetch_offset, log.log_start_offset, target.limit
+        data.high_watermark = data.last_stable_offset = partition.high_watermark
+        data.log_start_offset = start
+        if start <= offset < limit:
+            self._read_log(target, offset, limit)
+        elif not limit <= offset <= log.log_end_offset:
+            self._fail(target, ErrorCode.OFFSET_OUT_OF_RANGE)
+
+    def read_cold(self) -> None:
+        """Read what was set aside; waits for disks, so it runs in a thread."""
+        for cold in self._cold:
+            cold.read()
+
+    def _read_log(self, target: FetchTarget, offset: int, max_offset: int) -> None:
+        first = not self.size
+        limit = max(min(target.wanted.partition_max_bytes, self._remaining), 0)
+        if not limit and not first:
+            return
+        records: LogSlice | None = None
+        try:
+            records = target.partition.log.read(offset, limit, max_offset, first)
+            if records is None:
+                return
+            warm = not records.needs_verification and records.is_cached()
+        except BlockingIOError:
+            warm = False
+        except ApiError as error:
+            self._fail(target, error.code)
+            return
+        except OSError:
+            self._fail(target, ErrorCode.KAFKA_STORAGE_ERROR)
+            return
+        size = len(records) if records is not None else max(limit, 1)
+        self.size += size
+        self._remaining -= size
+        if warm and records is not None:
+            target.give(records)
+        else:
+            self._cold.append(ColdRead(target, limit, first, records))
+
+    def _fail(self, target: FetchTarget, code: ErrorCode) -> None:
+        self.failed = True
+        target.fail(code)
+
+
+class ColdRead:
+    """A read that has to wait for the disk, with its share of the request's limit."""
+
+    __slots__ = ("_first", "_limit", "_records", "_target")
+
+    def __init__(
+        self, target: FetchTarget, limit: int, first: bool, records: LogSlice | None
+    ) -> None:
+        self._target = target
+        self._limit = limit
+        self._first = first
+        self._records = records
+
+    def read(self) -> None:
+        """Find, check and warm the records; what is corrupt is never given."""
+        try:
+            records = self._records or self._find()
+            if records is not None:
+                self._records = records
+                records.warm()
+                self._target.give(records)
+        except ApiError as error:
+            self._fail(error.code)
+        except OSError:
+            self._fail(ErrorCode.KAFKA_STORAGE_ERROR)
+
+    def _find(self) -> LogSlice | None:
+        target = self._target
+        return target.partition.log.read(
+            target.wanted.fetch_offset,
+            self._limit,
+            target.limit,
+            self._first,
+            wait=True,
+        )
+
+    def _fail(self, code: ErrorCode) -> None:
+        if self._records is not None:
+            self._records.close()
+        self._target.fail(code)

@@ -1,0 +1,54 @@
+"""AlterConfigs (key 33): a new configuration in place of the old one (KIP-133).
+
+What is not named goes back to its default; that is why IncrementalAlterConfigs came. But what
+makes a topic a mirror stays: tools that do not know of it would end it unasked. The broker
+``""`` stands for all brokers. Versions differ only in their encoding.
+"""
+
+from collections.abc import Mapping
+from functools import partial
+from typing import TYPE_CHECKING
+
+from qbus.config import Settings
+from qbus.wire.messages.alter_configs import (
+    AlterConfigsRequest,
+    AlterConfigsResource,
+    AlterConfigsResourceResponse,
+    AlterConfigsResponse,
+)
+
+from ...controller import mirror_configs, replace
+from ..context import RequestContext
+from .config_changes import Change, alter
+
+if TYPE_CHECKING:
+    from ...broker import Broker
+
+
+async def handle(
+    broker: "Broker", _context: RequestContext, request: AlterConfigsRequest
+) -> AlterConfigsResponse:
+    """Alter each resource for itself."""
+    changes = [
+        Change(resource.resource_type, resource.resource_name, partial(_replace, resource))
+        for resource in request.resources
+    ]
+    errors = await alter(broker, changes, validate_only=request.validate_only)
+    return AlterConfigsResponse(
+        responses=[
+            AlterConfigsResourceResponse(
+                error_code=error.code if error else 0,
+                error_message=error.message if error else None,
+                resource_type=change.type,
+                resource_name=change.name,
+            )
+            for change, error in zip(changes, errors, strict=True)
+        ]
+    )
+
+
+def _replace(
+    resource: AlterConfigsResource, keys: type[Settings], current: Mapping[str, str]
+) -> dict[str, str]:
+    kept = {name: text for name, text in current.items() if name in mirror_configs.KEYS}
+    return kept | replace(keys, ((item.name, item.value) for item in resource.configs))

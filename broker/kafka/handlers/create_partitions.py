@@ -1,0 +1,53 @@
+"""CreatePartitions (key 37): more partitions for topics (KIP-195).
+
+``count`` is how many there shall be in all. Records stay where they are: what a key's partition was
+before may differ from what it is afterwards. Every topic is echoed in the answer; one that comes
+twice is INVALID_REQUEST. Versions differ only in their encoding.
+"""
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from qbus.errors import ErrorCode
+from qbus.wire.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+    CreatePartitionsTopicResult,
+)
+
+from ...controller import Growth
+from ..context import RequestContext
+
+if TYPE_CHECKING:
+    from ...broker import Broker
+
+
+async def handle(
+    broker: "Broker", _context: RequestContext, request: CreatePartitionsRequest
+) -> CreatePartitionsResponse:
+    """Grow each topic for itself."""
+    times = Counter(topic.name for topic in request.topics)
+    results = {name: CreatePartitionsTopicResult(name=name) for name in times}
+    growths = []
+    for topic in request.topics:
+        if times[topic.name] > 1:
+            results[topic.name].error_code = ErrorCode.INVALID_REQUEST
+            results[topic.name].error_message = "the topic's name comes twice"
+        else:
+            growths.append(_to_grow(topic))
+    errors = await broker.controller.create_partitions(growths, validate_only=request.validate_only)
+    for growth, error in zip(growths, errors, strict=True):
+        if error is not None:
+            results[growth.topic].error_code = error.code
+            results[growth.topic].error_message = error.message
+    return CreatePartitionsResponse(results=list(results.values()))
+
+
+def _to_grow(topic: CreatePartitionsTopic) -> Growth:
+    assigned = topic.assignments
+    return Growth(
+        topic.name,
+        topic.count,
+        None if assigned is None else [item.broker_ids for item in assigned],
+    )

@@ -1,0 +1,94 @@
+"""CreateTopics (key 19): topics with partitions, replicas and configuration of one's own.
+
+-1 partitions or replicas: the broker's defaults (KIP-464). Version 5 answers with what was made
+(KIP-525), 7 with the topic's id. A name that comes twice is INVALID_REQUEST. The answer waits until
+the topics can be used, whatever ``timeout_ms`` says: that takes milliseconds.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from qbus.config import TOPIC_CONFIG, TopicConfig
+from qbus.errors import ApiError, ErrorCode
+from qbus.wire import ZERO_UUID
+from qbus.wire.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+
+from ...controller import NewTopic, TopicPlan
+from ..context import RequestContext
+
+if TYPE_CHECKING:
+    from ...broker import Broker
+
+
+async def handle(
+    broker: "Broker", _context: RequestContext, request: CreateTopicsRequest
+) -> CreateTopicsResponse:
+    """Create each topic for itself."""
+    count = Counter(topic.name for topic in request.topics)
+    results = {
+        name: _refuse(name, ApiError(ErrorCode.INVALID_REQUEST, "the topic's name comes twice"))
+        for name, times in count.items()
+        if times > 1
+    }
+    new: list[NewTopic] = []
+    for topic in request.topics:
+        if topic.name not in results:
+            try:
+                new.append(_to_create(topic))
+            except ApiError as error:
+                results[topic.name] = _refuse(topic.name, error)
+    plans = await broker.controller.create_topics(new, validate_only=request.validate_only)
+    for wanted, plan in zip(new, plans, strict=True):
+        if isinstance(plan, ApiError):
+            results[wanted.name] = _refuse(wanted.name, plan)
+        else:
+            results[wanted.name] = _describe(broker, wanted.name, plan)
+            if request.validate_only:
+                results[wanted.name].topic_id = ZERO_UUID
+    return CreateTopicsResponse(topics=[results[name] for name in count])
+
+
+def _to_create(topic: CreatableTopic) -> NewTopic:
+    assignment = {item.partition_index: item.broker_ids for item in topic.assignments}
+    if len(assignment) < len(topic.assignments):
+        raise ApiError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT, "a partition is assigned more than once"
+        )
+    config = {item.name: item.value for item in topic.configs}
+    if len(config) < len(topic.configs):
+        raise ApiError(ErrorCode.INVALID_CONFIG, "a configuration comes more than once")
+    return NewTopic(topic.name, topic.num_partitions, topic.replication_factor, assignment, config)
+
+
+def _refuse(name: str, error: ApiError) -> CreatableTopicResult:
+    return CreatableTopicResult(name=name, error_code=error.code, error_message=error.message)
+
+
+def _describe(broker: "Broker", name: str, plan: TopicPlan) -> CreatableTopicResult:
+    return CreatableTopicResult(
+        name=name,
+        topic_id=plan.topic_id,
+        error_message=None,
+        num_partitions=len(plan.assignment),
+        replication_factor=plan.replication_factor,
+        configs=list(_describe_config(TopicConfig(broker.config, plan.config))),
+    )
+
+
+def _describe_config(config: TopicConfig) -> Iterable[CreatableTopicConfigs]:
+    for name in TOPIC_CONFIG:
+        entry = config.describe(name)
+        yield CreatableTopicConfigs(
+            name=name,
+            value=entry.text,
+            read_only=False,
+            config_source=entry.source,
+            is_sensitive=entry.key.sensitive,
+        )

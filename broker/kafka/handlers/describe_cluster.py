@@ -1,0 +1,53 @@
+"""DescribeCluster (key 60): the cluster's id, its brokers and its controller (KIP-700).
+
+Version 1 asks for brokers or for controllers (KIP-919): brokers know of brokers only, so that the
+other is MISMATCHED_ENDPOINT_TYPE. Version 2 asks for fenced brokers as well; there are none, since
+a broker that is registered serves.
+"""
+
+from typing import TYPE_CHECKING
+
+from qbus.errors import ErrorCode
+from qbus.wire.messages.describe_cluster import (
+    DescribeClusterBroker,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
+
+from ..context import RequestContext
+from .operations import ALL_ON_CLUSTER
+
+if TYPE_CHECKING:
+    from ...broker import Broker
+
+_BROKERS, _CONTROLLERS = 1, 2
+
+
+def handle(
+    broker: "Broker", _context: RequestContext, request: DescribeClusterRequest
+) -> DescribeClusterResponse:
+    """Answer from memory."""
+    if request.endpoint_type != _BROKERS:
+        return _refuse(request.endpoint_type)
+    response = DescribeClusterResponse(
+        cluster_id=broker.cluster_id,
+        controller_id=broker.metadata.controller_id,
+        brokers=[
+            DescribeClusterBroker(broker_id=live.id, host=live.host, port=live.port, rack=live.rack)
+            for live in broker.metadata.brokers.values()
+        ],
+    )
+    if request.include_cluster_authorized_operations:
+        response.cluster_authorized_operations = ALL_ON_CLUSTER
+    return response
+
+
+def _refuse(endpoint_type: int) -> DescribeClusterResponse:
+    mismatched = endpoint_type == _CONTROLLERS
+    return DescribeClusterResponse(
+        error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE
+        if mismatched
+        else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
+        error_message=f"only brokers (1) are described here, not endpoints of type {endpoint_type}",
+        endpoint_type=_BROKERS,
+    )

@@ -1,0 +1,73 @@
+"""DescribeGroups (key 15): a group's state and members.
+
+What members support and were assigned is told while the group is stable. A group that does not
+exist is Dead, and from version 6 on GROUP_ID_NOT_FOUND as well (KIP-1043). Version 3 tells on
+request what the client may do, which is everything as long as nobody is denied anything.
+"""
+
+from typing import TYPE_CHECKING, Final
+
+from qbus.errors import ApiError, ErrorCode
+from qbus.wire.messages.describe_groups import (
+    DescribedGroup,
+    DescribedGroupMember,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
+
+from ...group import GroupState
+from ..context import RequestContext
+
+if TYPE_CHECKING:
+    from ...broker import Broker
+
+_READ, _DELETE, _DESCRIBE = 3, 6, 8  # Kafka's numbers of operations on groups
+_ALL_OPERATIONS: Final = 1 << _READ | 1 << _DELETE | 1 << _DESCRIBE
+
+
+async def handle(
+    broker: "Broker", context: RequestContext, request: DescribeGroupsRequest
+) -> DescribeGroupsResponse:
+    """Describe each group that is asked for."""
+    groups = [await _describe(broker, context, group_id) for group_id in request.groups]
+    if request.include_authorized_operations:
+        for group in groups:
+            if not group.error_code:
+                group.authorized_operations = _ALL_OPERATIONS
+    return DescribeGroupsResponse(groups=groups)
+
+
+async def _describe(broker: "Broker", context: RequestContext, group_id: str) -> DescribedGroup:
+    try:
+        group = await broker.groups.describe(group_id)
+    except ApiError as error:
+        return DescribedGroup(group_id=group_id, error_code=error.code)
+    if group is None:
+        return _unknown(group_id, context.api_version)
+    is_stable = group.state is GroupState.STABLE
+    protocol = group.protocol if is_stable else None
+    return DescribedGroup(
+        group_id=group_id,
+        group_state=group.state.value,
+        protocol_type=group.protocol_type or "",
+        protocol_data=protocol or "",
+        members=[
+            DescribedGroupMember(
+                member_id=member.member_id,
+                group_instance_id=member.instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                member_metadata=member.metadata(protocol),
+                member_assignment=member.assignment if is_stable else b"",
+            )
+            for member in group.members
+        ],
+    )
+
+
+def _unknown(group_id: str, version: int) -> DescribedGroup:
+    described = DescribedGroup(group_id=group_id, group_state=GroupState.DEAD.value)
+    if version >= 6:
+        described.error_code = ErrorCode.GROUP_ID_NOT_FOUND
+        described.error_message = f"Group {group_id} not found."
+    return described

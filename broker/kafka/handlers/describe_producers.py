@@ -1,0 +1,60 @@
+"""DescribeProducers (key 61): the idempotent producers that partitions remember.
+
+There are no transactions yet, so no producer has a coordinator or an open one: -1 each.
+"""
+
+from typing import TYPE_CHECKING
+
+from qbus.errors import ApiError
+from qbus.wire.messages.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    PartitionResponse,
+    ProducerState,
+    TopicResponse,
+)
+
+from ..context import RequestContext
+
+if TYPE_CHECKING:
+    from ...broker import Broker
+
+_NONE = -1
+
+
+def handle(
+    broker: "Broker", _context: RequestContext, request: DescribeProducersRequest
+) -> DescribeProducersResponse:
+    """List what is in memory."""
+    return DescribeProducersResponse(
+        topics=[
+            TopicResponse(
+                name=topic.name,
+                partitions=[_describe(broker, topic.name, i) for i in topic.partition_indexes],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _describe(broker: "Broker", topic: str, index: int) -> PartitionResponse:
+    try:
+        partition = broker.replicas.leader_of(topic, index)
+    except ApiError as error:
+        return PartitionResponse(
+            partition_index=index, error_code=error.code, error_message=error.message
+        )
+    return PartitionResponse(
+        partition_index=index,
+        active_producers=[
+            ProducerState(
+                producer_id=producer.producer_id,
+                producer_epoch=producer.epoch,
+                last_sequence=producer.last_sequence,
+                last_timestamp=producer.last_timestamp,
+                coordinator_epoch=_NONE,
+                current_txn_start_offset=_NONE,
+            )
+            for producer in partition.log.producers
+        ],
+    )

@@ -1,0 +1,168 @@
+"""Fetch (key 1): records of some partitions, from given offsets on.
+
+Version 5 adds the log's start, 7 sessions, 9 leader epochs (KIP-320), 12 says who leads instead, 13
+names topics by id, 15 moves the replica id, 16 adds the leaders' addresses (KIP-951).
+
+Sessions (KIP-227) are for followers: see :mod:`.replica_fetch`. Of consumers they are declined, as
+the protocol allows: every answer has session id 0 and every partition that was asked for. A request
+that goes on in a session is told that there is none, and its client starts over.
+
+A request waits up to ``max_wait_ms`` for ``min_bytes``; an error is answered at once. ``max_bytes``
+bounds the whole response, but the first batch is sent whole however large it is. Answers hold whole
+batches, beginning with the one that contains the offset asked for.
+
+A consumer that says in which rack it is (version 11 on) may read from a follower, up to the high
+watermark that is known there, and where that is configured it is sent to the nearest (KIP-392).
+
+Nothing is transactional yet: the last stable offset is the high watermark, no transaction aborted.
+"""
+
+from asyncio import Future
+from typing import TYPE_CHECKING
+
+from qbus.errors import ErrorCode
+from qbus.wire.messages.fetch import (
+    FetchableTopicResponse,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    PartitionData,
+)
+
+from ...partition.partition import Partition
+from ..context import RequestContext
+from ..delayed_fetch import DelayedFetch
+from ..fetch_reader import NO_OFFSET, NO_RECORDS, FetchReader, FetchTarget
+from .leaders import name_leaders
+from .nearest import nearest_replica
+from .replica_fetch import handle_replica
+
+if TYPE_CHECKING:
+    from ...broker import Broker
+
+_FIRST_WITH_TOPIC_IDS = 13
+
+_READ_COMMITTED = 1
+_SESSIONLESS_EPOCHS = (-1, 0)
+
+
+def handle(
+    broker: "Broker", context: RequestContext, request: FetchRequest
+) -> FetchResponse | Future[FetchResponse]:
+    """Read what is there, or wait for it."""
+    if request.replica_state.replica_id >= 0:
+        return handle_replica(broker, context.api_version, request)
+    if request.session_epoch not in _SESSIONLESS_EPOCHS:
+        return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+    fetch = _Fetch(broker, context.api_version, request)
+    response = FetchResponse(responses=[fetch.topic(topic) for topic in request.topics])
+    reader = fetch.reader
+    if reader.failed:
+        fetch.name_leaders(response)
+    if reader.cold:
+        delayed = fetch.delayed(response)
+        delayed.read_cold(reader)
+        return delayed
+    if (
+        reader.failed
+        or fetch.redirected
+        or reader.size >= request.min_bytes
+        or request.max_wait_ms <= 0
+        or not fetch.targets
+    ):
+        return response
+    delayed = fetch.delayed(response)
+    delayed.wait(reader.size, request.min_bytes, request.max_wait_ms / 1000)
+    return delayed
+
+
+class _Fetch:
+    """The first reading of one request's partitions."""
+
+    __slots__ = (
+        "_broker",
+        "_committed",
+        "_from_replica",
+        "_max_bytes",
+        "_of_leader",
+        "_rack",
+        "_version",
+        "reader",
+        "redirected",
+        "targets",
+    )
+
+    def __init__(self, broker: "Broker", version: int, request: FetchRequest) -> None:
+        self._broker = broker
+        self._version = version
+        self._committed = request.isolation_level == _READ_COMMITTED
+        self._from_replica = request.replica_id >= 0
+        self._of_leader = not request.rack_id
+        self._rack = request.rack_id if broker.config.replica_selector_class else ""
+        self._max_bytes = min(request.max_bytes, broker.replicas.fetch_max_bytes)
+        self.reader = FetchReader(self._max_bytes)
+        self.redirected = False
+        self.targets: list[FetchTarget] = []
+
+    def topic(self, topic: FetchTopic) -> FetchableTopicResponse:
+        """The answers for one topic's partitions, as far as they can be read at once."""
+        replicas = self._broker.replicas
+        key = topic.topic if self._version < _FIRST_WITH_TOPIC_IDS else topic.topic_id
+        partitions = replicas.partitions_of(key)
+        answers = []
+        for wanted in topic.partitions:
+            data = PartitionData(
+                partition_index=wanted.partition,
+                high_watermark=NO_OFFSET,
+                aborted_transactions=[] if self._committed else None,
+                records=NO_RECORDS,
+            )
+            answers.append(data)
+            partition = partitions.get(wanted.partition)
+            if partition is None:
+                self._fail(data, replicas.why_missing(key, wanted.partition))
+            elif self._from_replica:
+                self._fail(data, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            elif not (self._rack and self._redirect(partition, wanted, data)):
+                target = FetchTarget(partition, wanted, data, of_leader=self._of_leader)
+                self.targets.append(target)
+                self.reader.read(target)
+        return FetchableTopicResponse(
+            topic=topic.topic, topic_id=topic.topic_id, partitions=answers
+        )
+
+    def delayed(self, response: FetchResponse) -> DelayedFetch:
+        """The response for later."""
+        replicas = self._broker.replicas
+        return DelayedFetch(
+            replicas.purgatory,
+            replicas.readers,
+            response,
+            self.targets,
+            self._max_bytes,
+            self.name_leaders,
+        )
+
+    def name_leaders(self, response: FetchResponse) -> None:
+        """Say who leads the partitions that are led elsewhere, or in another epoch."""
+        name_leaders(self._broker.metadata, response, self._version)
+
+    def _redirect(self, partition: Partition, wanted: FetchPartition, data: PartitionData) -> bool:
+        """Whether the consumer is sent to a replica that is nearer to it."""
+        if partition.check(wanted.current_leader_epoch):
+            return False
+        nearest = nearest_replica(
+            partition, self._broker.metadata.brokers, self._rack, wanted.fetch_offset
+        )
+        if nearest == self._broker.node_id:
+            return False
+        data.high_watermark = data.last_stable_offset = partition.high_watermark
+        data.log_start_offset = partition.log.log_start_offset
+        data.preferred_read_replica = nearest
+        self.redirected = True
+        return True
+
+    def _fail(self, data: PartitionData, code: ErrorCode) -> None:
+        data.error_code = code
+        self.reader.failed = True

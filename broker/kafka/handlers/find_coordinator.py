@@ -1,0 +1,57 @@
+"""FindCoordinator (key 10): which broker coordinates a group.
+
+Version 4 asks for many at once (KIP-699). Transactions and share groups are not served: asking for
+their coordinator is answered UNSUPPORTED_VERSION and INVALID_REQUEST, which clients take as final.
+"""
+
+from typing import TYPE_CHECKING, Final
+
+from qbus.errors import ErrorCode
+from qbus.wire.messages.find_coordinator import (
+    Coordinator,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+
+from ..context import RequestContext
+
+if TYPE_CHECKING:
+    from ...broker import Broker
+
+_GROUP: Final = 0
+_TRANSACTION: Final = 1
+
+
+def handle(
+    broker: "Broker", context: RequestContext, request: FindCoordinatorRequest
+) -> FindCoordinatorResponse:
+    """Name the broker that each group belongs to, whether or not there is such a group."""
+    if context.api_version >= 4:
+        keys = request.coordinator_keys
+        found = [_find(broker, key, request.key_type) for key in keys]
+        return FindCoordinatorResponse(coordinators=found)
+    one = _find(broker, request.key, request.key_type)
+    return FindCoordinatorResponse(
+        error_code=one.error_code,
+        error_message=one.error_message,
+        node_id=one.node_id,
+        host=one.host,
+        port=one.port,
+    )
+
+
+def _find(broker: "Broker", key: str, key_type: int) -> Coordinator:
+    nobody = Coordinator(key=key, node_id=-1, port=-1)
+    if key_type != _GROUP:
+        is_transaction = key_type == _TRANSACTION
+        unknown = ErrorCode.UNSUPPORTED_VERSION if is_transaction else ErrorCode.INVALID_REQUEST
+        nobody.error_code = unknown
+        nobody.error_message = f"there are coordinators of groups (0), not of type {key_type}"
+        return nobody
+    coordinator = broker.groups.coordinator(key)
+    if coordinator is None:
+        nobody.error_code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        return nobody
+    return Coordinator(
+        key=key, node_id=coordinator.id, host=coordinator.host, port=coordinator.port
+    )

@@ -1,0 +1,50 @@
+"""InitProducerId (key 22): an identity for an idempotent producer.
+
+Version 3 lets a producer name the identity it has, and get the next epoch of it (KIP-360): what it
+sent before and is still on its way is then refused, and cannot be stored out of order.
+
+Transactions are not served yet: a transactional id is answered UNSUPPORTED_VERSION, which clients
+take as final.
+"""
+
+from typing import TYPE_CHECKING
+
+from qbus.errors import ApiError, ErrorCode
+from qbus.metadata import StoreUnavailable
+from qbus.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+
+from ..context import RequestContext
+
+if TYPE_CHECKING:
+    from ...broker import Broker
+
+_NONE = -1
+
+
+async def handle(
+    broker: "Broker", _context: RequestContext, request: InitProducerIdRequest
+) -> InitProducerIdResponse:
+    """Give out an id from the broker's block, or the next epoch of the one given."""
+    try:
+        producer_id, epoch = await _identity(broker, request)
+    except ApiError as error:
+        return InitProducerIdResponse(
+            error_code=error.code, producer_id=_NONE, producer_epoch=_NONE
+        )
+    return InitProducerIdResponse(producer_id=producer_id, producer_epoch=epoch)
+
+
+async def _identity(broker: "Broker", request: InitProducerIdRequest) -> tuple[int, int]:
+    if request.transactional_id is not None:
+        raise ApiError(ErrorCode.UNSUPPORTED_VERSION, "transactions are not served")
+    known, epoch = request.producer_id, request.producer_epoch
+    if (known == _NONE) != (epoch == _NONE) or known < _NONE or epoch < _NONE:
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST, "producer id and epoch come together or not at all"
+        )
+    try:
+        if known == _NONE:
+            return await broker.producer_ids.allocate(), 0
+        return await broker.producer_ids.bump(known, epoch)
+    except StoreUnavailable as error:
+        raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, str(error)) from error

@@ -1,0 +1,62 @@
+"""Who leads instead (KIP-951): a client that is refused moves on without asking for metadata.
+
+A fetch's answer has room for a leader's id from version 12 on, and for its address from version 16
+on. Like Kafka we name neither before that: some clients take the id and ask a broker that they may
+have no address of, as after its restart, and fail (kafka-python: UnknownBrokerIdError).
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from qbus.errors import ErrorCode
+from qbus.wire.messages.fetch import FetchResponse, LeaderIdAndEpoch, NodeEndpoint
+
+from ...metadata.cache import MetadataCache
+from ...metadata.image import BrokerInfo
+
+_FIRST_FETCH_WITH_ADDRESSES = 16
+_LED_OTHERWISE = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
+
+
+class Leader(NamedTuple):
+    """The leader of a partition; -1 and -1 when nobody leads it who lives, or that is in doubt."""
+
+    id: int
+    epoch: int
+
+
+def leader_of(metadata: MetadataCache, topic: str | bytes, index: int) -> Leader:
+    """Who leads a partition of the topic with this name or id."""
+    known = (
+        metadata.topics.get(topic) if isinstance(topic, str) else metadata.topics_by_id.get(topic)
+    )
+    if known is None or not 0 <= index < len(known.partitions):
+        return Leader(-1, -1)
+    info = known.partitions[index]
+    if info.leader not in metadata.brokers or (known.name, index) in metadata.doubted:
+        return Leader(-1, -1)
+    return Leader(info.leader, info.leader_epoch)
+
+
+def reachable(metadata: MetadataCache, ids: set[int]) -> Iterator[BrokerInfo]:
+    """Those of some brokers that live, and so have an address."""
+    return (metadata.brokers[node_id] for node_id in sorted(ids) if node_id in metadata.brokers)
+
+
+def name_leaders(metadata: MetadataCache, response: FetchResponse, version: int) -> None:
+    """Say in a fetch's answer who leads what is led elsewhere, or in another epoch."""
+    if version < _FIRST_FETCH_WITH_ADDRESSES:
+        return
+    ids = set()
+    for topic in response.responses:
+        for data in topic.partitions:
+            if data.error_code in _LED_OTHERWISE:
+                leader = leader_of(metadata, topic.topic or topic.topic_id, data.partition_index)
+                ids.add(leader.id)
+                data.current_leader = LeaderIdAndEpoch(
+                    leader_id=leader.id, leader_epoch=leader.epoch
+                )
+    response.node_endpoints = [
+        NodeEndpoint(node_id=node.id, host=node.host, port=node.port, rack=node.rack)
+        for node in reachable(metadata, ids)
+    ]

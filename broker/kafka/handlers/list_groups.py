@@ -1,0 +1,43 @@
+"""ListGroups (key 16): the groups that this broker coordinates; clients ask all brokers.
+
+Version 4 asks for those in given states (KIP-518), version 5 for those of given types: all are
+classic. Filters do not mind upper and lower case.
+"""
+
+from typing import TYPE_CHECKING, Final
+
+from qbus.errors import ApiError
+from qbus.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
+
+from ..context import RequestContext
+
+if TYPE_CHECKING:
+    from ...broker import Broker
+
+_TYPE: Final = "classic"
+
+
+async def handle(
+    broker: "Broker", _context: RequestContext, request: ListGroupsRequest
+) -> ListGroupsResponse:
+    """List the groups that pass both filters; an empty one lets all pass."""
+    states = {state.lower() for state in request.states_filter}
+    types = {kind.lower() for kind in request.types_filter}
+    if types and _TYPE not in types:
+        return ListGroupsResponse()
+    try:
+        groups = await broker.groups.groups()
+    except ApiError as error:
+        return ListGroupsResponse(error_code=error.code)
+    return ListGroupsResponse(
+        groups=[
+            ListedGroup(
+                group_id=group.group_id,
+                protocol_type=group.protocol_type or "",
+                group_state=group.state.value,
+                group_type=_TYPE,
+            )
+            for group in groups
+            if not states or group.state.value.lower() in states
+        ]
+    )

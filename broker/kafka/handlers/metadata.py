@@ -1,0 +1,186 @@
+"""Metadata (key 3): which brokers there are, which topics, and who leads their partitions.
+
+Topics: null asks for all of them, no topic for none; but in version 0, no topic asks for all. From
+version 12 on a topic is named by its id or by its name, in 10 and 11 by name only. Version 1 adds
+the controller, 2 the cluster's id, 4 lets the client say whether topics may be created, 5 adds
+offline replicas, 7 leader epochs, 8 what the client may do (11 drops it for the cluster: KIP-700),
+13 an error for the whole.
+
+A topic that is asked for by name and does not exist is created, with the broker's defaults, if both
+the client and ``auto.create.topics.enable`` let it be. Unlike Kafka, which answers at once and lets
+clients come back for it, the answer waits until the topic is there, which takes milliseconds.
+
+A broker that has to doubt whether it leads (:mod:`qbus.broker.partition.leadership_lease`) closes
+the connection instead of telling of the past: librdkafka asks whichever broker answered it last,
+again and again, and would never hear of the leader that others have elected.
+"""
+
+from collections.abc import Coroutine, Iterable
+from typing import TYPE_CHECKING, Any
+
+from qbus.errors import ApiError, ErrorCode
+from qbus.names import is_topic_name
+from qbus.wire import ZERO_UUID
+from qbus.wire.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+
+from ...controller import NewTopic
+from ...metadata.image import Topic
+from ...net.connection import CloseConnection
+from ..context import RequestContext
+from .operations import ALL_ON_CLUSTER, ALL_ON_TOPIC
+from .topic_partitions import is_internal, view
+
+if TYPE_CHECKING:
+    from ...broker import Broker
+
+_FIRST_WITH_NULL_FOR_ALL = 1
+_FIRST_WITH_TOPIC_IDS = 12
+
+# Why a topic was not created, as far as a client is told. Anything else passes for "not there yet".
+_TOLD = {ErrorCode.INVALID_TOPIC_EXCEPTION, ErrorCode.INVALID_REPLICATION_FACTOR}
+
+
+def handle(
+    broker: "Broker", context: RequestContext, request: MetadataRequest
+) -> MetadataResponse | Coroutine[Any, Any, MetadataResponse]:
+    """Answer from memory; only the creation of topics takes its time.
+
+    Raises CloseConnection where others may lead by now what is asked for.
+    """
+    if _is_in_doubt(broker, request):
+        raise CloseConnection("others may lead by now: the store is out of reach")
+    missing = _to_create(broker, request)
+    if missing:
+        return _create_and_answer(broker, context, request, missing)
+    return _answer(broker, context, request, {})
+
+
+def _is_in_doubt(broker: "Broker", request: MetadataRequest) -> bool:
+    metadata = broker.metadata
+    if not metadata.doubted:
+        return False
+    if not request.topics:
+        return True
+    names = {topic.name for topic in request.topics}
+    ids = {topic.topic_id for topic in request.topics}
+    doubted = (metadata.topics[name] for name, _ in metadata.doubted if name in metadata.topics)
+    return any(topic.name in names or topic.id in ids for topic in doubted)
+
+
+def _to_create(broker: "Broker", request: MetadataRequest) -> list[str]:
+    if not (request.topics and request.allow_auto_topic_creation):
+        return []
+    if not broker.config.auto_create_topics_enable:
+        return []
+    known = broker.metadata.topics
+    wanted = (topic.name for topic in request.topics if topic.topic_id == ZERO_UUID)
+    return list(
+        dict.fromkeys(name for name in wanted if name and name not in known and is_topic_name(name))
+    )
+
+
+async def _create_and_answer(
+    broker: "Broker", context: RequestContext, request: MetadataRequest, missing: Iterable[str]
+) -> MetadataResponse:
+    names = list(missing)
+    outcomes = await broker.controller.create_topics([NewTopic(name) for name in names])
+    failed = {
+        name: outcome.code if outcome.code in _TOLD else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        for name, outcome in zip(names, outcomes, strict=True)
+        if isinstance(outcome, ApiError)
+    }
+    return _answer(broker, context, request, failed)
+
+
+def _answer(
+    broker: "Broker",
+    context: RequestContext,
+    request: MetadataRequest,
+    failed: dict[str, ErrorCode],
+) -> MetadataResponse:
+    wanted = request.topics
+    if wanted is None or (not wanted and context.api_version < _FIRST_WITH_NULL_FOR_ALL):
+        topics = [_describe(broker, topic) for topic in broker.metadata.topics.values()]
+    else:
+        by_id = context.api_version >= _FIRST_WITH_TOPIC_IDS
+        topics = [_find(broker, topic, failed, by_id=by_id) for topic in wanted]
+    if request.include_topic_authorized_operations:
+        for topic in topics:
+            if not topic.error_code:
+                topic.topic_authorized_operations = ALL_ON_TOPIC
+    response = MetadataResponse(
+        brokers=[
+            MetadataResponseBroker(node_id=live.id, host=live.host, port=live.port, rack=live.rack)
+            for live in broker.metadata.brokers.values()
+        ],
+        cluster_id=broker.cluster_id,
+        controller_id=broker.metadata.controller_id,
+        topics=topics,
+    )
+    if request.include_cluster_authorized_operations:
+        response.cluster_authorized_operations = ALL_ON_CLUSTER
+    return response
+
+
+def _find(
+    broker: "Broker", wanted: MetadataRequestTopic, failed: dict[str, ErrorCode], *, by_id: bool
+) -> MetadataResponseTopic:
+    name = wanted.name
+    if name is None or wanted.topic_id != ZERO_UUID:
+        if by_id:
+            return _find_by_id(broker, wanted)
+        # An answer without a name cannot be written in these versions either.
+        return _refuse(name or "", wanted.topic_id, ErrorCode.INVALID_REQUEST)
+    found = broker.metadata.topics.get(name)
+    if found is not None:
+        return _describe(broker, found)
+    if not is_topic_name(name):
+        return _refuse(name, ZERO_UUID, ErrorCode.INVALID_TOPIC_EXCEPTION)
+    return _refuse(name, ZERO_UUID, failed.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+
+
+def _find_by_id(broker: "Broker", wanted: MetadataRequestTopic) -> MetadataResponseTopic:
+    if wanted.name is not None:
+        return _refuse(wanted.name, wanted.topic_id, ErrorCode.INVALID_REQUEST)
+    found = broker.metadata.topics_by_id.get(wanted.topic_id)
+    if found is None:
+        return _refuse(None, wanted.topic_id, ErrorCode.UNKNOWN_TOPIC_ID)
+    return _describe(broker, found)
+
+
+def _refuse(name: str | None, topic_id: bytes, code: ErrorCode) -> MetadataResponseTopic:
+    internal = name is not None and is_internal(name)
+    return MetadataResponseTopic(
+        error_code=code, name=name, topic_id=topic_id, is_internal=internal
+    )
+
+
+def _describe(broker: "Broker", topic: Topic) -> MetadataResponseTopic:
+    partitions = []
+    for index, partition in enumerate(topic.partitions):
+        error, leader, offline = view(broker.metadata, topic, index)
+        partitions.append(
+            MetadataResponsePartition(
+                error_code=error,
+                partition_index=index,
+                leader_id=leader,
+                leader_epoch=partition.leader_epoch,
+                replica_nodes=list(partition.replicas),
+                isr_nodes=list(partition.isr),
+                offline_replicas=offline,
+            )
+        )
+    return MetadataResponseTopic(
+        error_code=ErrorCode.NONE,
+        name=topic.name,
+        topic_id=topic.id,
+        is_internal=is_internal(topic.name),
+        partitions=partitions,
+    )

@@ -1,0 +1,100 @@
+"""OffsetCommit (key 8): a group's positions, stored before they are acknowledged.
+
+Versions 2 to 4 may set a retention; version 6 tells leader epochs, 7 static members. Version 9
+answers GROUP_ID_NOT_FOUND where older ones get ILLEGAL_GENERATION, and version 10 names topics by
+id (KIP-848). Generation -1 is a commit without membership, which only an empty group takes.
+"""
+
+from typing import TYPE_CHECKING
+
+from qbus.errors import ApiError, ErrorCode
+from qbus.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+
+from ...group import Offset, TopicPartition
+from ..context import RequestContext
+
+if TYPE_CHECKING:
+    from ...broker import Broker
+    from ...metadata.image import Topic
+
+
+async def handle(
+    broker: "Broker", context: RequestContext, request: OffsetCommitRequest
+) -> OffsetCommitResponse:
+    """Commit what can be committed; every partition has an answer of its own."""
+    offsets: dict[TopicPartition, Offset] = {}
+    answers = [_take(broker, context.api_version, topic, offsets) for topic in request.topics]
+    error = ErrorCode.NONE
+    if offsets or not request.topics:
+        error = await _commit(broker, context.api_version, request, offsets)
+    if error:
+        for partition in (partition for answer in answers for partition in answer.partitions):
+            partition.error_code = partition.error_code or error
+    return OffsetCommitResponse(topics=answers)
+
+
+def _take(
+    broker: "Broker",
+    version: int,
+    wanted: OffsetCommitRequestTopic,
+    offsets: dict[TopicPartition, Offset],
+) -> OffsetCommitResponseTopic:
+    """Add what can be committed to ``offsets``, and answer for the rest."""
+    by_id = version >= 10
+    topics, by_ids = broker.metadata.topics, broker.metadata.topics_by_id
+    topic = by_ids.get(wanted.topic_id) if by_id else topics.get(wanted.name)
+    unknown = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    answer = OffsetCommitResponseTopic(name=wanted.name, topic_id=wanted.topic_id)
+    limit = broker.config.offset_metadata_max_bytes
+    for partition in wanted.partitions:
+        error = unknown if topic is None else _refusal(topic, partition, limit)
+        if topic is not None and not error:
+            offsets[topic.name, partition.partition_index] = Offset(
+                partition.committed_offset,
+                partition.committed_leader_epoch,
+                partition.committed_metadata or "",
+                topic_id=topic.id,
+            )
+        answer.partitions.append(
+            OffsetCommitResponsePartition(
+                partition_index=partition.partition_index, error_code=error
+            )
+        )
+    return answer
+
+
+def _refusal(topic: "Topic", partition: OffsetCommitRequestPartition, limit: int) -> ErrorCode:
+    if not 0 <= partition.partition_index < len(topic.partitions):
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if len((partition.committed_metadata or "").encode()) > limit:
+        return ErrorCode.OFFSET_METADATA_TOO_LARGE
+    return ErrorCode.NONE
+
+
+async def _commit(
+    broker: "Broker",
+    version: int,
+    request: OffsetCommitRequest,
+    offsets: dict[TopicPartition, Offset],
+) -> ErrorCode:
+    try:
+        await broker.groups.commit(
+            request.group_id,
+            offsets,
+            member_id=request.member_id,
+            instance_id=request.group_instance_id,
+            generation=request.generation_id_or_member_epoch,
+            retention_ms=request.retention_time_ms,
+        )
+    except ApiError as error:
+        if error.code is ErrorCode.GROUP_ID_NOT_FOUND and version < 9:
+            return ErrorCode.ILLEGAL_GENERATION
+        return error.code
+    return ErrorCode.NONE

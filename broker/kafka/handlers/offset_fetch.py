@@ -1,0 +1,149 @@
+"""OffsetFetch (key 9): where groups have got to. No commit is offset -1, and no error.
+
+Null topics mean all, from version 2 on, which also has one error for the whole group; in version 1
+each partition tells it. Version 5 brings leader epochs, 7 the wish for stable offsets only, which
+without transactions all are. From version 8 on many groups are asked for at once (KIP-709), and
+version 10 names topics by id.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Final
+
+from qbus.errors import ApiError, ErrorCode
+from qbus.wire import ZERO_UUID
+from qbus.wire.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
+)
+
+from ...group import Offset, Offsets
+from ..context import RequestContext
+
+if TYPE_CHECKING:
+    from ...broker import Broker
+
+_NO_COMMIT: Final = Offset(-1)
+
+
+async def handle(
+    broker: "Broker", context: RequestContext, request: OffsetFetchRequest
+) -> OffsetFetchResponse:
+    """Look up what is committed."""
+    version = context.api_version
+    if version >= 8:
+        groups = [await _fetch(broker, version, group) for group in request.groups]
+        return OffsetFetchResponse(groups=groups)
+    asked = OffsetFetchRequestGroup(group_id=request.group_id, topics=_modern(request))
+    return _classic(await _fetch(broker, version, asked), asked, version)
+
+
+async def _fetch(
+    broker: "Broker", version: int, group: OffsetFetchRequestGroup
+) -> OffsetFetchResponseGroup:
+    try:
+        offsets = await broker.groups.offsets(group.group_id)
+    except ApiError as error:
+        return OffsetFetchResponseGroup(group_id=group.group_id, error_code=error.code)
+    if group.topics is None:
+        topics = _everything(broker, version, offsets)
+    else:
+        topics = [_some(broker, version, offsets, topic) for topic in group.topics]
+    return OffsetFetchResponseGroup(group_id=group.group_id, topics=topics)
+
+
+def _everything(
+    broker: "Broker", version: int, offsets: Offsets
+) -> list[OffsetFetchResponseTopics]:
+    """All that is committed; where topics go by their ids, of those that exist."""
+    answers = []
+    for name, committed in offsets.items():
+        topic = broker.metadata.topics.get(name)
+        if topic is not None or version < 10:
+            topic_id = topic.id if topic is not None else ZERO_UUID
+            answers.append(_topic(name, topic_id, committed, committed))
+    return answers
+
+
+def _some(
+    broker: "Broker", version: int, offsets: Offsets, wanted: OffsetFetchRequestTopics
+) -> OffsetFetchResponseTopics:
+    name, error = wanted.name, ErrorCode.NONE
+    if version >= 10:
+        topic = broker.metadata.topics_by_id.get(wanted.topic_id)
+        if topic is None:
+            error = ErrorCode.UNKNOWN_TOPIC_ID
+        else:
+            name = topic.name
+    committed = {} if error else offsets.get(name, {})
+    return _topic(name, wanted.topic_id, wanted.partition_indexes, committed, error)
+
+
+def _topic(
+    name: str,
+    topic_id: bytes,
+    indexes: Iterable[int],
+    committed: Mapping[int, Offset],
+    error: ErrorCode = ErrorCode.NONE,
+) -> OffsetFetchResponseTopics:
+    partitions = []
+    for index in indexes:
+        offset = committed.get(index, _NO_COMMIT)
+        partitions.append(
+            OffsetFetchResponsePartitions(
+                partition_index=index,
+                committed_offset=offset.offset,
+                committed_leader_epoch=offset.leader_epoch,
+                metadata=offset.metadata,
+                error_code=error,
+            )
+        )
+    return OffsetFetchResponseTopics(name=name, topic_id=topic_id, partitions=partitions)
+
+
+def _modern(request: OffsetFetchRequest) -> list[OffsetFetchRequestTopics] | None:
+    """The topics of a request for one group, as requests for many have them."""
+    if request.topics is None:
+        return None
+    return [
+        OffsetFetchRequestTopics(name=topic.name, partition_indexes=topic.partition_indexes)
+        for topic in request.topics
+    ]
+
+
+def _classic(
+    group: OffsetFetchResponseGroup, asked: OffsetFetchRequestGroup, version: int
+) -> OffsetFetchResponse:
+    """The response for one group."""
+    topics = group.topics
+    if group.error_code and version < 2:
+        error = ErrorCode(group.error_code)
+        topics = [
+            _topic(topic.name, ZERO_UUID, topic.partition_indexes, {}, error)
+            for topic in asked.topics or ()
+        ]
+    return OffsetFetchResponse(
+        error_code=group.error_code,
+        topics=[
+            OffsetFetchResponseTopic(
+                name=topic.name, partitions=[_classic_partition(item) for item in topic.partitions]
+            )
+            for topic in topics
+        ],
+    )
+
+
+def _classic_partition(item: OffsetFetchResponsePartitions) -> OffsetFetchResponsePartition:
+    return OffsetFetchResponsePartition(
+        partition_index=item.partition_index,
+        committed_offset=item.committed_offset,
+        committed_leader_epoch=item.committed_leader_epoch,
+        metadata=item.metadata,
+        error_code=item.error_code,
+    )

@@ -1,0 +1,214 @@
+"""Produce (key 0): append one record batch to each of some partitions.
+
+Version 7 allows zstd, 8 says which records are to blame, 10 who leads instead (KIP-951), 13 names
+topics by id. Versions 0 to 2 are advertised, for clients that match exact numbers, but not served:
+they carry older record formats.
+
+A mirror's request says of which IDC's topic its batches are, in tagged fields of Qbus's own. To the
+mirror of that topic, and to no other, they are appended at the offsets they have there: any number
+of batches for a partition, with ``acks`` -1 alone. Ordinary producers may not write to a mirror.
+
+``acks`` 0 gets no answer: after an error the connection is closed, so that the client looks again
+who leads. 1 is answered once the leader wrote the batch, -1 once the high watermark passed it.
+"""
+
+from asyncio import Future
+from typing import TYPE_CHECKING
+
+from qbus.errors import ApiError, ErrorCode
+from qbus.records import Compression
+from qbus.wire.messages.produce import (
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+    TopicProduceResponse,
+)
+
+from ...log import AppendInfo, Provenance
+from ...partition.partition import ACKS_ALL, Partition
+from ..context import RequestContext
+from ..delayed_produce import DelayedProduce
+from .leaders import leader_of, reachable
+from .record_errors import bad_timestamps
+
+if TYPE_CHECKING:
+    from ...broker import Broker
+
+_FIRST_WITH_ZSTD = 7
+_FIRST_WITH_LEADERS = 10
+_FIRST_WITH_TOPIC_IDS = 13
+
+_ACKS = (ACKS_ALL, 0, 1)
+_ATTRIBUTES_AT = 22  # their low byte
+_CODEC_BITS = 0x07
+
+
+def handle(
+    broker: "Broker", context: RequestContext, request: ProduceRequest
+) -> ProduceResponse | Future[ProduceResponse] | None:
+    """Append, and answer as ``acks`` asks for.
+
+    Raises:
+        ApiError: an append failed, and with ``acks`` 0 there is no answer to say so in.
+    """
+    if request.acks not in _ACKS:
+        return _refuse_acks(request)
+    appends = _Appends(broker, context.api_version, request.acks)
+    response = ProduceResponse(responses=[appends.topic(topic) for topic in request.topic_data])
+    if appends.failed:
+        if request.acks == 0:
+            raise ApiError(appends.failed)
+        if context.api_version >= _FIRST_WITH_LEADERS:
+            _name_leaders(broker, response)
+    if request.acks == 0:
+        return None
+    if appends.pending:
+        return appends.acknowledgement(response, request.timeout_ms / 1000)
+    return response
+
+
+class _Appends:
+    """The appends of one request."""
+
+    __slots__ = ("_acks", "_broker", "_replicas", "_version", "failed", "pending")
+
+    def __init__(self, broker: "Broker", version: int, acks: int) -> None:
+        self._broker = broker
+        self._replicas = broker.replicas
+        self._version = version
+        self._acks = acks
+        self.failed = ErrorCode.NONE
+        # What acks=all waits for: the partition, the offset after the batch, and its answer.
+        self.pending: list[tuple[Partition, int, PartitionProduceResponse]] = []
+
+    def topic(self, topic: TopicProduceData) -> TopicProduceResponse:
+        """Append to the partitions of one topic."""
+        key = topic.name if self._version < _FIRST_WITH_TOPIC_IDS else topic.topic_id
+        partitions = self._replicas.partitions_of(key)
+        answers = []
+        for data in topic.partition_data:
+            partition = partitions.get(data.index)
+            try:
+                if partition is None:
+                    raise ApiError(self._replicas.why_missing(key, data.index))
+                answers.append(self._append(partition, topic, data))
+            except ApiError as error:
+                # Not the error itself: its traceback leads back here, a cycle that would keep the
+                # request's memory.
+                self.failed = error.code
+                answers.append(self._refusal(partition, data, error))
+        return TopicProduceResponse(
+            name=topic.name, topic_id=topic.topic_id, partition_responses=answers
+        )
+
+    def _append(
+        self, partition: Partition, topic: TopicProduceData, data: PartitionProduceData
+    ) -> PartitionProduceResponse:
+        records = data.records
+        if not records:
+            raise ApiError(ErrorCode.INVALID_RECORD, "one record batch is needed, there is none")
+        if self._version < _FIRST_WITH_ZSTD:
+            _refuse_zstd(records)
+        if topic.mirror_source:
+            info = self._append_mirrored(partition, topic, data, records)
+        else:
+            info = partition.append(records, self._acks)
+        answer = PartitionProduceResponse(
+            index=data.index,
+            base_offset=info.first_offset,
+            log_append_time_ms=info.log_append_time,
+            log_start_offset=info.log_start_offset,
+        )
+        if self._acks == ACKS_ALL and partition.high_watermark <= info.last_offset:
+            self.pending.append((partition, info.last_offset + 1, answer))
+        return answer
+
+    def _append_mirrored(
+        self,
+        partition: Partition,
+        topic: TopicProduceData,
+        data: PartitionProduceData,
+        records: memoryview,
+    ) -> AppendInfo:
+        if self._acks != ACKS_ALL:
+            raise ApiError(
+                ErrorCode.INVALID_REQUIRED_ACKS, f"mirrors need acks -1, not {self._acks}"
+            )
+        provenance = Provenance(
+            topic.mirror_source,
+            topic.mirror_topic_id,
+            data.mirror_follows,
+            data.mirror_log_start_offset,
+        )
+        return partition.append_mirrored(records, provenance)
+
+    def _refusal(
+        self, partition: Partition | None, data: PartitionProduceData, error: ApiError
+    ) -> PartitionProduceResponse:
+        answer = _refused(data.index, error)
+        records = data.records
+        if error.code is ErrorCode.INVALID_TIMESTAMP and partition and records:
+            now_ms = self._broker.clock.time_ms()
+            answer.record_errors = bad_timestamps(records, partition.log.config, now_ms)
+        return answer
+
+    def acknowledgement(
+        self, response: ProduceResponse, timeout_s: float
+    ) -> Future[ProduceResponse]:
+        """The response once everything is acknowledged, or the time is up."""
+        purgatory = self._replicas.purgatory
+        delayed = DelayedProduce(purgatory.loop, response, len(self.pending))
+        for partition, end_offset, answer in self.pending:
+            answer.error_code = ErrorCode.REQUEST_TIMED_OUT
+            partition.when_acknowledged(end_offset, delayed, answer)
+        if not delayed.done():
+            purgatory.produces.add(delayed, max(timeout_s, 0.0))
+        return delayed
+
+
+def _refuse_zstd(records: memoryview) -> None:
+    if len(records) > _ATTRIBUTES_AT and records[_ATTRIBUTES_AT] & _CODEC_BITS == Compression.ZSTD:
+        raise ApiError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Produce version 7")
+
+
+def _refused(index: int, error: ApiError) -> PartitionProduceResponse:
+    return PartitionProduceResponse(
+        index=index, error_code=error.code, base_offset=-1, error_message=error.message
+    )
+
+
+def _refuse_acks(request: ProduceRequest) -> ProduceResponse:
+    refusal = ApiError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks {request.acks} is not -1, 0 or 1")
+    return ProduceResponse(
+        responses=[
+            TopicProduceResponse(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partition_responses=[
+                    _refused(data.index, refusal) for data in topic.partition_data
+                ],
+            )
+            for topic in request.topic_data
+        ]
+    )
+
+
+def _name_leaders(broker: "Broker", response: ProduceResponse) -> None:
+    """Say who leads the partitions that are refused for being led elsewhere."""
+    ids = set()
+    for topic in response.responses:
+        for answer in topic.partition_responses:
+            if answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                leader = leader_of(broker.metadata, topic.name or topic.topic_id, answer.index)
+                ids.add(leader.id)
+                answer.current_leader = LeaderIdAndEpoch(
+                    leader_id=leader.id, leader_epoch=leader.epoch
+                )
+    response.node_endpoints = [
+        NodeEndpoint(node_id=node.id, host=node.host, port=node.port, rack=node.rack)
+        for node in reachable(broker.metadata, ids)
+    ]

@@ -1,0 +1,31 @@
+"""The state of partitions as clients are told of it."""
+
+from typing import NamedTuple
+
+from qbus.errors import ErrorCode
+from qbus.metadata.znodes import NO_LEADER
+
+from ...metadata.cache import MetadataCache
+from ...metadata.image import Topic
+
+
+class PartitionView(NamedTuple):
+    """A partition with the brokers that live: a leader that does not, or is in doubt, is none."""
+
+    error: ErrorCode
+    leader: int
+    offline: list[int]
+
+
+def view(metadata: MetadataCache, topic: Topic, index: int) -> PartitionView:
+    """What a client can do with a partition now; LEADER_NOT_AVAILABLE has it try again."""
+    live, partition = metadata.brokers, topic.partitions[index]
+    offline = [replica for replica in partition.replicas if replica not in live]
+    if partition.leader in live and (topic.name, index) not in metadata.doubted:
+        return PartitionView(ErrorCode.NONE, partition.leader, offline)
+    return PartitionView(ErrorCode.LEADER_NOT_AVAILABLE, NO_LEADER, offline)
+
+
+def is_internal(topic: str) -> bool:
+    """Whether it is a topic of the system's own, as Kafka names them."""
+    return topic in {"__consumer_offsets", "__transaction_state", "__share_group_state"}

@@ -1,0 +1,1 @@
+"""Sockets: listeners, connections, frames and what is still to be sent. Knows no protocol."""

@@ -1,0 +1,364 @@
+"""One client connection: requests in, responses out in the order of their requests.
+
+Reads and writes go straight to the non-blocking socket; the event loop only says when. A request
+that cannot be answered at once leaves a slot in the queue of replies, and later requests go on:
+except behind a handler that runs as a coroutine, which sees the state that the requests before it
+left and is finished before the next one starts, as Kafka's clients expect of a pipeline.
+
+Back-pressure: the connection stops reading while too many replies are open, while the client does
+not read what was sent, and while the broker's memory for unfinished requests is used up.
+"""
+
+import asyncio
+import socket
+from collections import deque
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
+
+from qbus.errors import WireError
+
+from ..kafka.context import Peer
+from .frames import FrameReader
+from .memory_budget import MemoryBudget
+from .write_buffer import Part, WriteBuffer
+
+MAX_OPEN_REPLIES = 128
+MAX_UNSENT_BYTES = 1024 * 1024
+_READS_PER_TURN = 4
+
+
+class CloseConnection(Exception):  # noqa: N818 - it is a decision, not a failure
+    """The request cannot be answered in any form that its sender would understand."""
+
+
+class Reply(Protocol):
+    """An answer that is still to come."""
+
+    exclusive: bool
+
+    def done(self) -> bool:
+        """Whether the answer is there."""
+
+    def result(self) -> list[Part]:
+        """The answer's parts; raises CloseConnection where there is none to give."""
+
+    def on_done(self, callback: Callable[[], None]) -> None:
+        """Call back once, when the answer is there."""
+
+    def cancel(self) -> None:
+        """Nobody waits for the answer any more."""
+
+
+class TimeLimits(NamedTuple):
+    """How long a client may take, in seconds."""
+
+    idle: float
+    frame: float
+    stall: float
+    frame_bytes_per_second: int = 16 * 1024
+
+
+Dispatch = Callable[[Peer, memoryview], list[Part] | Reply | None]
+
+
+class Connection:
+    """Everything that the broker holds for one client."""
+
+    __slots__ = (
+        "_budget",
+        "_charged",
+        "_closed",
+        "_dispatch",
+        "_draining",
+        "_exclusive",
+        "_fd",
+        "_frames",
+        "_held",
+        "_loop",
+        "_on_close",
+        "_output",
+        "_reading",
+        "_replies",
+        "_sock",
+        "_starved",
+        "_writing",
+        "frame_since",
+        "last_active",
+        "peer",
+        "received_bytes",
+        "sent_bytes",
+        "stalled_since",
+    )
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        sock: socket.socket,
+        peer: Peer,
+        *,
+        dispatch: Dispatch,
+        frames: FrameReader,
+        budget: MemoryBudget,
+        on_close: Callable[["Connection", str], None],
+    ) -> None:
+        self._loop = loop
+        self._sock = sock
+        self._fd = sock.fileno()
+        self.peer = peer
+        self._dispatch = dispatch
+        self._frames = frames
+        self._budget = budget
+        self._on_close = on_close
+        self._output = WriteBuffer()
+        self._replies: deque[list[Part] | Reply] = deque()
+        self._held = 0  # bytes of the replies that are there but not next
+        self._exclusive = False
+        self._reading = False
+        self._writing = False
+        self._starved = False
+        self._draining = False
+        self._closed = False
+        self._charged = 0
+        self.received_bytes = 0
+        self.sent_bytes = 0
+        self.last_active = loop.time()
+        self.frame_since: float | None = None
+        self.stalled_since: float | None = None
+
+    def start(self) -> None:
+        """Begin to read."""
+        self._resume_reading()
+
+    @property
+    def idle(self) -> bool:
+        """Whether the client has every answer it asked for."""
+        return not self._replies and not self._output.pending
+
+    def overdue(self, now: float, limits: TimeLimits) -> str | None:
+        """Why the client has had its time, if it has."""
+        if self.stalled_since is not None and now - self.stalled_since > limits.stall:
+            return f"the client took nothing of its answers for {limits.stall:g} s"
+        if not self._reading:
+            return None
+        if self.frame_since is not None:
+            allowed = limits.frame + self._frames.held / limits.frame_bytes_per_second
+            if now - self.frame_since > allowed:
+                return f"a request was not whole after {allowed:g} s"
+        if self.idle and now - self.last_active > limits.idle:
+            return f"idle for {limits.idle:g} s"
+        return None
+
+    def drain(self) -> None:
+        """Read no more; what was asked already is still answered."""
+        self._draining = True
+        self._pause_reading()
+
+    def close(self, reason: str) -> None:
+        """Close at once and let go of everything."""
+        if self._closed:
+            return
+        self._closed = True
+        self._pause_reading()
+        if self._writing:
+            self._loop.remove_writer(self._fd)
+        for reply in self._replies:
+            if isinstance(reply, list):
+                self._output.add(reply)  # which lets go of its files, below
+            else:
+                reply.cancel()
+        self._replies.clear()
+        self._output.close()
+        self._budget.forget(self._on_memory)
+        self._budget.finished(self)
+        self._budget.release(self._charged)
+        self._sock.close()
+        self._on_close(self, reason)
+
+    # Receiving
+
+    def _on_readable(self) -> None:
+        try:
+            for _ in range(_READS_PER_TURN):
+                target = self._frames.target()
+                count = self._sock.recv_into(target)
+                if count == 0:
+                    self.close("the client closed the connection")
+                    return
+                self.received_bytes += count
+                self._frames.received(count)
+                self._handle_frames()
+                if not self._reading or count < len(target):
+                    return
+        except BlockingIOError:
+            return
+        except OSError as error:
+            self.close(f"receiving failed: {error}")
+
+    def _handle_frames(self) -> None:
+        """Start what is whole, keep the rest, and read on or pause."""
+        try:
+            self.last_active = self._loop.time()
+            # Sending may end what blocked: what is whole then must not wait for more to come.
+            while self._dispatch_frames():
+                self._flush()
+            self._flush()
+            self._keep_rest()
+        except WireError as error:
+            self.close(f"malformed request: {error}")
+        except CloseConnection as error:
+            self.close(str(error))
+
+    def _dispatch_frames(self) -> bool:
+        """Start the requests that are whole; whether it stopped before the last one of them."""
+        if self._is_blocked():
+            return False
+        for frame in self._frames.frames():
+            self.frame_since = None
+            self._accept(self._dispatch(self.peer, frame))
+            if self._is_blocked():
+                return True
+        return False
+
+    def _keep_rest(self) -> None:
+        if self._closed:
+            return
+        frames = self._frames
+        wanted = frames.wanted()
+        if wanted == 0:
+            self.frame_since = None
+            self._charge(0)
+            frames.keep(0)
+            self._budget.finished(self)
+        elif wanted <= self._charged or self._budget.try_acquire(wanted - self._charged, self):
+            self._charged = max(wanted, self._charged)
+            frames.keep(wanted)
+            self._charge(wanted)
+            if self.frame_since is None:
+                self.frame_since = self.last_active
+        else:
+            self._starve()
+            return
+        if self._is_blocked():
+            self._pause_reading()
+        else:
+            self._resume_reading()
+
+    def _starve(self) -> None:
+        """No memory to read on with: keep just what is here, and wait."""
+        left = self._frames.left
+        if left > self._charged:
+            self._budget.force(left - self._charged)
+            self._charged = left
+        self._frames.keep(left)
+        self._pause_reading()
+        if not self._starved:
+            self._starved = True
+            self._budget.wait(self._on_memory)
+
+    def _on_memory(self) -> None:
+        self._starved = False
+        if not self._closed:
+            self._handle_frames()
+
+    def _charge(self, held: int) -> None:
+        """Give back what is accounted for above ``held`` bytes."""
+        if self._charged > held:
+            surplus = self._charged - held
+            self._charged = held
+            self._budget.release(surplus)
+
+    def _is_blocked(self) -> bool:
+        return (
+            self._exclusive
+            or len(self._replies) >= MAX_OPEN_REPLIES
+            or self._output.pending + self._held > MAX_UNSENT_BYTES
+            or self._closed
+        )
+
+    def _pause_reading(self) -> None:
+        if self._reading:
+            self._reading = False
+            self._loop.remove_reader(self._fd)
+
+    def _resume_reading(self) -> None:
+        if not self._reading and not self._closed and not self._draining:
+            self._reading = True
+            if self.frame_since is not None:  # the pause was ours, not the client's
+                self.frame_since = self._loop.time()
+            self._loop.add_reader(self._fd, self._on_readable)
+
+    # Answering
+
+    def _accept(self, reply: list[Part] | Reply | None) -> None:
+        if reply is None:
+            return
+        if isinstance(reply, list):
+            if self._replies:
+                self._replies.append(reply)
+                self._held += sum(map(len, reply))
+            else:
+                self._output.add(reply)
+            return
+        self._replies.append(reply)
+        self._exclusive = reply.exclusive
+        reply.on_done(self._on_reply)
+
+    def _on_reply(self) -> None:
+        """Some reply is there: send what is next in order, and go on reading."""
+        if self._closed:
+            return
+        try:
+            self._collect()
+        except CloseConnection as error:
+            self.close(str(error))
+            return
+        self._flush()
+        self._go_on()
+
+    def _collect(self) -> None:
+        replies = self._replies
+        while replies:
+            first = replies[0]
+            if isinstance(first, list):
+                self._held -= sum(map(len, first))
+            elif not first.done():
+                break
+            else:
+                if first.exclusive:
+                    self._exclusive = False
+                first = first.result()
+            replies.popleft()
+            self._output.add(first)
+
+    def _flush(self) -> None:
+        if not self._output.pending or self._writing:
+            return
+        self._send()
+
+    def _send(self) -> None:
+        before = self._output.pending
+        try:
+            complete = self._output.send(self._sock)
+        except OSError as error:
+            self.close(f"sending failed: {error}")
+            return
+        self.sent_bytes += before - self._output.pending
+        if complete:
+            self.stalled_since = None
+        elif self.stalled_since is None or self._output.pending < before:
+            self.stalled_since = self._loop.time()
+        if complete == self._writing:
+            self._writing = not complete
+            if self._writing:
+                self._loop.add_writer(self._fd, self._on_writable)
+            else:
+                self._loop.remove_writer(self._fd)
+
+    def _on_writable(self) -> None:
+        self._send()
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Take up the frames that waited for a reply to be there or to be read."""
+        if not self._reading and not self._starved and not self._is_blocked():
+            self._handle_frames()

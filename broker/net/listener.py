@@ -1,0 +1,194 @@
+"""The listening socket and the connections that came through it."""
+
+import asyncio
+import errno
+import logging
+import socket
+from collections import Counter
+from typing import NamedTuple
+
+from qbus.config import Address
+
+from ..kafka.context import Peer
+from .connection import Connection, Dispatch, TimeLimits
+from .frames import FrameReader
+from .memory_budget import MemoryBudget
+
+_log = logging.getLogger(__name__)
+
+_SCRATCH_BYTES = 256 * 1024
+_BACKLOG = 1024
+_ACCEPTS_PER_TURN = 64
+_SWEEP_SECONDS = 1.0
+_DRAIN_STEP_SECONDS = 0.01
+_OUT_OF_RESOURCES = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
+
+
+class ListenerLimits(NamedTuple):
+    """What one listener takes on."""
+
+    max_frame: int
+    max_connections: int
+    max_connections_per_ip: int
+    times: TimeLimits
+    send_buffer: int = -1  # bytes; -1 leaves it to the system
+    receive_buffer: int = -1
+
+
+class Listener:
+    """Accepts clients on one address until it is closed."""
+
+    def __init__(
+        self, address: Address, dispatch: Dispatch, limits: ListenerLimits, budget: MemoryBudget
+    ) -> None:
+        self.address = address
+        self._dispatch = dispatch
+        self._limits = limits
+        self._budget = budget
+        self._connections: set[Connection] = set()
+        self._per_ip: Counter[str] = Counter()
+        self._scratch = memoryview(bytearray(_SCRATCH_BYTES))
+        self._next_id = 0
+        self._closed_sent = 0
+        self._closed_received = 0
+        self._sweep_timer: asyncio.TimerHandle | None = None
+        self.refused = 0
+        self.accepted = 0
+
+    def bind(self) -> None:
+        """Take the address, without accepting anybody yet; port 0 becomes a real one.
+
+        Raises:
+            OSError: the address is in use or not ours; the message names it.
+        """
+        try:
+            family, _, _, _, name = socket.getaddrinfo(
+                self.address.host, self.address.port, type=socket.SOCK_STREAM
+            )[0]
+            self._sock = socket.create_server(name, family=family, backlog=_BACKLOG)
+        except OSError as error:
+            message = f"cannot listen on {self.address}: {error.strerror}"
+            raise OSError(error.errno, message) from error
+        self._sock.setblocking(False)
+        self.address = Address(self.address.host, self._sock.getsockname()[1])
+
+    def start(self) -> None:
+        """Let clients in."""
+        self._loop = asyncio.get_running_loop()
+        self._accept_on()
+        self._sweep_timer = self._loop.call_later(_SWEEP_SECONDS, self._sweep)
+
+    @property
+    def connections(self) -> int:
+        """How many clients are connected."""
+        return len(self._connections)
+
+    @property
+    def sent_bytes(self) -> int:
+        """Bytes sent to clients since the start."""
+        return self._closed_sent + sum(c.sent_bytes for c in list(self._connections))
+
+    @property
+    def received_bytes(self) -> int:
+        """Bytes received from clients since the start."""
+        return self._closed_received + sum(c.received_bytes for c in list(self._connections))
+
+    async def drain(self, timeout_s: float) -> None:
+        """Let nobody in, read nothing more, and give open requests ``timeout_s`` to finish."""
+        self._close_address()
+        for connection in self._connections:
+            connection.drain()
+        for _ in range(round(timeout_s / _DRAIN_STEP_SECONDS)):
+            if all(connection.idle for connection in self._connections):
+                return
+            await asyncio.sleep(_DRAIN_STEP_SECONDS)
+
+    def close(self) -> None:
+        """Close every connection, and the address if it was not drained."""
+        self._close_address()
+        if self._sweep_timer is not None:
+            self._sweep_timer.cancel()
+        for connection in list(self._connections):
+            connection.close("the broker is shutting down")
+
+    def _close_address(self) -> None:
+        if self._sock.fileno() >= 0:
+            if self._sweep_timer is not None:  # it was started
+                self._loop.remove_reader(self._sock)
+            self._sock.close()
+
+    def _accept_on(self) -> None:
+        if self._sock.fileno() >= 0:
+            self._loop.add_reader(self._sock, self._on_acceptable)
+
+    def _on_acceptable(self) -> None:
+        try:
+            for _ in range(_ACCEPTS_PER_TURN):
+                sock, address = self._sock.accept()
+                self._admit(sock, address[0])
+        except (BlockingIOError, ConnectionAbortedError, InterruptedError):
+            return
+        except OSError as error:
+            if error.errno not in _OUT_OF_RESOURCES:
+                raise
+            _log.error("cannot accept connections for now: %s", error.strerror)
+            self._loop.remove_reader(self._sock)
+            self._loop.call_later(_SWEEP_SECONDS, self._accept_on)
+
+    def _admit(self, sock: socket.socket, host: str) -> None:
+        limits = self._limits
+        if (
+            len(self._connections) >= limits.max_connections
+            or self._per_ip[host] >= limits.max_connections_per_ip
+        ):
+            self.refused += 1
+            _log.warning("too many connections: %s is turned away", host)
+            sock.close()
+            return
+        try:
+            self._configure(sock)
+        except OSError:  # reset before we got to it
+            sock.close()
+            return
+        self._next_id += 1
+        self.accepted += 1
+        self._per_ip[host] += 1
+        connection = Connection(
+            self._loop,
+            sock,
+            Peer(self._next_id, host, self.address),
+            dispatch=self._dispatch,
+            frames=FrameReader(self._scratch, limits.max_frame),
+            budget=self._budget,
+            on_close=self._on_close,
+        )
+        self._connections.add(connection)
+        connection.start()
+
+    def _configure(self, sock: socket.socket) -> None:
+        sock.setblocking(False)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        if self._limits.send_buffer > 0:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self._limits.send_buffer)
+        if self._limits.receive_buffer > 0:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self._limits.receive_buffer)
+
+    def _on_close(self, connection: Connection, reason: str) -> None:
+        self._connections.discard(connection)
+        self._closed_sent += connection.sent_bytes
+        self._closed_received += connection.received_bytes
+        host = connection.peer.host
+        self._per_ip[host] -= 1
+        if not self._per_ip[host]:
+            del self._per_ip[host]
+        _log.debug("connection %d from %s closed: %s", connection.peer.connection_id, host, reason)
+
+    def _sweep(self) -> None:
+        """Close the connections whose clients have had their time."""
+        now = self._loop.time()
+        for connection in list(self._connections):
+            reason = connection.overdue(now, self._limits.times)
+            if reason is not None:
+                connection.close(reason)
+        self._sweep_timer = self._loop.call_later(_SWEEP_SECONDS, self._sweep)

@@ -1,0 +1,147 @@
+"""The sending side of a connection: bytes and file regions, in order, without copies.
+
+Measured on two cores: a small region goes out fastest read and sent together with its header, a
+large one by ``sendfile`` straight on the non-blocking socket (asyncio's own ``loop.sendfile``
+reaches a quarter of that).
+"""
+
+import os
+import socket
+from collections import deque
+from collections.abc import Sequence
+from typing import Protocol
+
+Buffer = bytes | bytearray | memoryview
+_BUFFERS = (bytes, bytearray, memoryview)
+
+_SENDFILE_FROM = 48 * 1024
+_MAX_BUFFERS = 64
+_SENDFILE_MAX = 1 << 30
+_ENDED = "a file region ended before its length"
+
+
+class Region(Protocol):
+    """A range of a file that is sent as it lies there."""
+
+    @property
+    def position(self) -> int:
+        """Where the region starts in the file, in bytes."""
+
+    def __len__(self) -> int: ...
+
+    def fileno(self) -> int:
+        """The file's descriptor."""
+
+    def read(self) -> bytes:
+        """The region's bytes."""
+
+    def close(self) -> None:
+        """Let go of the file."""
+
+
+Part = Buffer | Region
+
+
+class WriteBuffer:
+    """What still has to be sent to one client."""
+
+    __slots__ = ("_parts", "_sent", "pending")
+
+    def __init__(self) -> None:
+        self._parts: deque[Part] = deque()
+        self._sent = 0  # of the first part, when that is a region
+        self.pending = 0  # bytes not sent yet, in memory or in files
+
+    def add(self, parts: Sequence[Part]) -> None:
+        """Queue one response's parts."""
+        for part in parts:
+            size = len(part)
+            if size:
+                self._parts.append(part)
+                self.pending += size
+            elif not isinstance(part, _BUFFERS):
+                part.close()
+
+    def send(self, sock: socket.socket) -> bool:
+        """Send what the socket takes now; whether everything is sent.
+
+        Raises:
+            OSError: the connection is broken, or a file could not be read.
+        """
+        try:
+            while self._parts:
+                first = self._parts[0]
+                if isinstance(first, _BUFFERS) or len(first) < _SENDFILE_FROM:
+                    self._send_buffers(sock)
+                else:
+                    self._send_region(sock, first)
+        except BlockingIOError:
+            return False
+        return True
+
+    def close(self) -> None:
+        """Drop everything and let go of the files."""
+        for part in self._parts:
+            if not isinstance(part, _BUFFERS):
+                part.close()
+        self._parts.clear()
+        self.pending = 0
+
+    def _send_buffers(self, sock: socket.socket) -> None:
+        parts = self._parts
+        count = 0
+        for index in range(min(len(parts), _MAX_BUFFERS)):
+            part = parts[index]
+            if not isinstance(part, _BUFFERS):
+                if len(part) >= _SENDFILE_FROM:
+                    break
+                parts[index] = _read(part)
+            count += 1
+        # MSG_MORE lets a header leave in one packet with the start of its file region.
+        flags = socket.MSG_MORE if count < len(parts) else 0
+        if count == 1:
+            sent = sock.send(self._buffer_at(0), flags)
+        else:
+            sent = sock.sendmsg([self._buffer_at(index) for index in range(count)], (), flags)
+        self.pending -= sent
+        self._drop(sent)
+
+    def _drop(self, sent: int) -> None:
+        parts = self._parts
+        while sent:
+            first = self._buffer_at(0)
+            if len(first) > sent:
+                parts[0] = memoryview(first)[sent:]
+                return
+            sent -= len(first)
+            parts.popleft()
+
+    def _send_region(self, sock: socket.socket, region: Region) -> None:
+        size = len(region)
+        sent = os.sendfile(
+            sock.fileno(),
+            region.fileno(),
+            region.position + self._sent,
+            min(size - self._sent, _SENDFILE_MAX),
+        )
+        if sent == 0:
+            raise OSError(_ENDED)
+        self._sent += sent
+        self.pending -= sent
+        if self._sent == size:
+            self._sent = 0
+            self._parts.popleft()
+            region.close()
+
+    def _buffer_at(self, index: int) -> Buffer:
+        part = self._parts[index]
+        assert isinstance(part, _BUFFERS)
+        return part
+
+
+def _read(region: Region) -> bytes:
+    data = region.read()
+    if len(data) != len(region):
+        raise OSError(_ENDED)
+    region.close()
+    return data

@@ -1,0 +1,1 @@
+"""Partitions of this broker: roles, high watermarks, in-sync replicas, background tasks."""

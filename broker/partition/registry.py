@@ -1,0 +1,271 @@
+"""Which partitions this broker holds: what the metadata says, made true on disk.
+
+A topic is brought to what the metadata says of it now, whichever events told of it, so it does not
+matter how many changes come together. What cannot be done now, because a disk is full or offline,
+is tried again from time to time.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+
+from qbus.config import BrokerConfig, TopicConfig
+from qbus.errors import ApiError, ErrorCode
+
+from ..log import Log, LogConfig, LogManager
+from ..metadata.image import (
+    BrokerConfigChanged,
+    BrokersChanged,
+    Event,
+    PartitionInfo,
+    Topic,
+    TopicCreated,
+    TopicDeleted,
+)
+from .metadata import Metadata
+from .partition import Partition
+from .roles import Roles, is_held
+from .settings import is_durable, log_config
+
+_log = logging.getLogger(__name__)
+
+_AT_ONCE = 16
+
+NOTHING: Mapping[int, Partition] = MappingProxyType({})
+
+
+class Retired:
+    """What partitions counted that are not held here any more."""
+
+    def __init__(self) -> None:
+        self.bytes_in = self.bytes_out = self.messages_in = self.replicated_bytes = 0
+
+    def add(self, partition: Partition) -> None:
+        """Go on with what ``partition`` counted."""
+        self.bytes_in += partition.bytes_in
+        self.bytes_out += partition.bytes_out
+        self.messages_in += partition.messages_in
+        self.replicated_bytes += partition.replicated_bytes
+
+
+class PartitionRegistry:
+    """Holds partitions as the metadata says. ``topics`` finds them by topic name and topic id."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        node_id: int,
+        logs: LogManager,
+        metadata: Metadata,
+        make_partition: Callable[[str, int, Log], Partition],
+        roles: Roles,
+    ) -> None:
+        """``make_partition`` is given a topic's name, the partition's index, and its log."""
+        self.topics: dict[str | bytes, dict[int, Partition]] = {}
+        self.retired = Retired()
+        self._config = config
+        self._node_id = node_id
+        self._logs = logs
+        self._metadata = metadata
+        self._make_partition = make_partition
+        self._roles = roles
+        self._ids: dict[str, bytes] = {}
+        self._failed: set[tuple[str, int]] = set()
+        self._settings: dict[str, tuple[TopicConfig, LogConfig]] = {}
+        self._changing = asyncio.Lock()
+
+    def __iter__(self) -> Iterator[Partition]:
+        for name in list(self._ids):
+            yield from list(self.topics.get(name, NOTHING).values())
+
+    @property
+    def failed(self) -> int:
+        """How many partitions should be held here and could not be opened."""
+        return len(self._failed)
+
+    def why_missing(self, topic: str | bytes, index: int) -> ErrorCode:
+        """What a request gets for a partition that is not in ``topics``: Kafka's codes."""
+        if isinstance(topic, bytes):
+            known = self._metadata.topics_by_id.get(topic)
+            if known is None:
+                return ErrorCode.UNKNOWN_TOPIC_ID
+        else:
+            known = self._metadata.topics.get(topic)
+        if known is None or not 0 <= index < len(known.partitions):
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if (known.name, index) in self._failed:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    async def start(self) -> None:
+        """Hold what the metadata says now, and follow it from here on."""
+        self._metadata.subscribe(self.follow)
+        async with self._changing:
+            await self._bring(self._metadata.topics)
+        self._name_strays()
+
+    async def follow(self, events: Sequence[Event]) -> None:
+        """Make changes of the metadata true; returns when they are."""
+        gone: list[Partition] = []
+        changed: dict[str, None] = {}
+        new: set[str] = set()
+        for event in events:
+            match event:
+                case TopicDeleted(topic):
+                    gone += self._forget(topic)
+                case BrokerConfigChanged():
+                    changed |= dict.fromkeys(self._metadata.topics)
+                case BrokersChanged():
+                    pass
+                case _:
+                    changed[event.topic.name] = None
+                    if isinstance(event, TopicCreated):
+                        new.add(event.topic.name)
+        async with self._changing:
+            await asyncio.gather(*(one.quiet() for one in gone))
+            await asyncio.gather(*(self._delete(one.topic, one.index) for one in gone))
+            await self._bring(changed, new)
+
+    async def retry(self) -> None:
+        """Try again to open what could not be opened."""
+        if self._failed:
+            async with self._changing:
+                await self._bring({name for name, _ in self._failed})
+
+    # One topic
+
+    def _forget(self, topic: Topic) -> list[Partition]:
+        """Refuse the topic's requests from now on; the partitions that it had."""
+        self.topics.pop(topic.id, None)
+        partitions = self.topics.pop(topic.name, {})
+        self._ids.pop(topic.name, None)
+        self._settings.pop(topic.name, None)
+        self._failed = {failed for failed in self._failed if failed[0] != topic.name}
+        for partition in partitions.values():
+            self._retire(partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return list(partitions.values())
+
+    def _retire(self, partition: Partition, code: ErrorCode) -> None:
+        self._roles.leave(partition, code)
+        self.retired.add(partition)
+
+    async def _bring(self, names: Iterable[str], new: Iterable[str] = ()) -> None:
+        """Bring topics to what the metadata says; ``new`` ones cannot have logs here yet."""
+        missing: list[tuple[Topic, int, bool]] = []
+        for name in names:
+            topic = self._metadata.topics.get(name)
+            if topic is not None:
+                await self._prepare(topic)
+                await self._remove_moved(topic)
+                missing += [(topic, index, name in new) for index in self._update(topic)]
+        for start in range(0, len(missing), _AT_ONCE):  # disks take several writes as one
+            some = missing[start : start + _AT_ONCE]
+            await asyncio.gather(*(self._create(*one) for one in some))
+
+    async def _prepare(self, topic: Topic) -> None:
+        for index, partition in list(self.topics.get(topic.id, NOTHING).items()):
+            if is_held(topic, index, self._node_id):
+                await self._roles.prepare(partition, topic.partitions[index])
+
+    async def _remove_moved(self, topic: Topic) -> None:
+        """Give up what was moved to other brokers: the topic lives on, and they have it all."""
+        partitions = self.topics.get(topic.id, NOTHING)
+        for index in range(len(topic.partitions)):
+            if is_held(topic, index, self._node_id):
+                continue
+            self._failed.discard((topic.name, index))
+            partition = partitions.get(index)
+            if partition is not None:
+                del self.topics[topic.name][index]
+                self._retire(partition, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+                await partition.quiet()
+            log = self._logs.get(topic.name, index)
+            if log is not None and log.topic_id == topic.id:
+                _log.info("%s-%d is held by others now, and deleted here", topic.name, index)
+                await self._delete(topic.name, index)
+
+    def _update(self, topic: Topic) -> list[int]:
+        """Bring the partitions that are open up to date, open those that have logs.
+
+        Returns:
+            Those that are to be held here and have no log yet.
+        """
+        self._ids[topic.name] = topic.id
+        self.topics[topic.id] = partitions = self.topics.setdefault(topic.name, {})
+        config = self._metadata.topic_config(topic)
+        missing = []
+        for index, info in enumerate(topic.partitions):
+            if self._node_id not in info.replicas:
+                continue
+            if index in partitions:
+                self._apply(partitions[index], info, config)
+                continue
+            log = self._logs.get(topic.name, index)
+            if log is None or log.topic_id not in {None, topic.id}:
+                missing.append(index)
+            else:
+                self._open(topic, index, log)
+        return missing
+
+    def _open(self, topic: Topic, index: int, log: Log) -> None:
+        partition = self._make_partition(topic.name, index, log)
+        self._apply(partition, topic.partitions[index], self._metadata.topic_config(topic))
+        self.topics[topic.name][index] = partition
+        self._failed.discard((topic.name, index))
+
+    def _apply(self, partition: Partition, info: PartitionInfo, config: TopicConfig) -> None:
+        settings = self._settings_of(partition.topic, config)
+        if settings is not partition.log.config and settings != partition.log.config:
+            partition.log.update_config(settings)
+        partition.configure(
+            durable=is_durable(config), min_insync_replicas=config.min_insync_replicas
+        )
+        self._roles.take(partition, info)
+
+    def _settings_of(self, topic: str, config: TopicConfig) -> LogConfig:
+        """What ``config`` makes of a topic's logs, which is the same for all of them."""
+        known = self._settings.get(topic)
+        if known is None or known[0] is not config:
+            known = self._settings[topic] = (config, log_config(config, self._config))
+        return known[1]
+
+    def _name_strays(self) -> None:
+        """Never delete them: metadata that was lost or mixed up would take the data along."""
+        logs = self._logs.logs().items()
+        strays = sorted(log.directory for key, log in logs if key.topic not in self._ids)
+        if strays:
+            _log.warning(
+                "%d directories hold partitions of topics that do not exist and are left alone;"
+                " a crash while a topic is deleted leaves some."
+                " If nobody misses their data, stop the broker and delete them: %s",
+                len(strays),
+                " ".join(strays),
+            )
+
+    # Disks
+
+    async def _create(self, topic: Topic, index: int, is_new: bool) -> None:
+        try:
+            settings = self._settings_of(topic.name, self._metadata.topic_config(topic))
+            log = await asyncio.to_thread(self._create_log, topic, index, settings, is_new)
+        except ApiError as error:
+            self._failed.add((topic.name, index))
+            _log.error("%s-%d cannot be opened for now: %s", topic.name, index, error)
+            return
+        if self._ids.get(topic.name) == topic.id:
+            self._open(topic, index, log)
+        else:  # it was deleted meanwhile
+            await self._delete(topic.name, index)
+
+    def _create_log(self, topic: Topic, index: int, settings: LogConfig, is_new: bool) -> Log:
+        """In a thread. A log of another topic that had this name is in the way, and goes."""
+        if self._logs.get(topic.name, index) is not None:
+            self._logs.delete(topic.name, index)
+        return self._logs.create(topic.name, index, topic.id, settings, is_new=is_new)
+
+    async def _delete(self, topic: str, index: int) -> None:
+        try:
+            await asyncio.to_thread(self._logs.delete, topic, index)
+        except ApiError as error:
+            _log.error("the log of %s-%d is left behind: %s", topic, index, error)

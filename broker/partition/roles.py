@@ -1,0 +1,63 @@
+"""Whether a partition is led here or followed: as the metadata says."""
+
+from typing import Protocol
+
+from qbus.clock import Clock
+from qbus.errors import ErrorCode
+from qbus.metadata.znodes import NO_LEADER
+
+from ..metadata.image import PartitionInfo, Topic
+from .partition import Partition
+
+
+class Fetchers(Protocol):
+    """Copies what the leaders of partitions have, as long as they are followed here."""
+
+    def follow(self, partition: Partition, leader_id: int, leader_epoch: int) -> None:
+        """Follow that leader from now on, and no other one."""
+
+    def forget(self, partition: Partition) -> None:
+        """Follow nobody; a truncation that is under way goes on, see :meth:`Partition.quiet`."""
+
+
+class Roles:
+    """Gives partitions the roles that their states in the store ask for."""
+
+    def __init__(self, node_id: int, fetchers: Fetchers, clock: Clock) -> None:
+        self._node_id = node_id
+        self._fetchers = fetchers
+        self._clock = clock
+
+    async def prepare(self, partition: Partition, info: PartitionInfo) -> None:
+        """Let what a follower began come to its end, if ``partition`` is to be led here."""
+        if info.leader == self._node_id and not partition.is_leader:
+            self._fetchers.forget(partition)
+            await partition.quiet()
+
+    def take(self, partition: Partition, info: PartitionInfo) -> None:
+        """Lead or follow, as ``info`` says; call :meth:`prepare` first."""
+        # A disk that failed stays as it is; a log that is corrupt can be fetched anew.
+        is_curable = info.leader != self._node_id and partition.log.mender.is_beyond_repair
+        if partition.error is ErrorCode.KAFKA_STORAGE_ERROR and not is_curable:
+            return
+        if info.leader == self._node_id:
+            partition.lead(info, self._clock.monotonic())
+            return
+        before = (partition.leader_id, partition.leader_epoch)
+        partition.follow(info.leader, info.leader_epoch)
+        if before == (partition.leader_id, partition.leader_epoch):
+            return
+        if partition.leader_id == NO_LEADER:
+            self._fetchers.forget(partition)
+        else:
+            self._fetchers.follow(partition, partition.leader_id, partition.leader_epoch)
+
+    def leave(self, partition: Partition, code: ErrorCode) -> None:
+        """Neither lead nor follow: requests get ``code``."""
+        self._fetchers.forget(partition)
+        partition.refuse(code)
+
+
+def is_held(topic: Topic, index: int, node_id: int) -> bool:
+    """Whether a broker is to hold a partition."""
+    return index < len(topic.partitions) and node_id in topic.partitions[index].replicas

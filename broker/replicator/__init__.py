@@ -1,0 +1,1 @@
+"""What a follower does: fetch from leaders, and cut and repair its logs by what they have."""

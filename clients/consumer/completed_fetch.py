@@ -1,0 +1,168 @@
+"""What one fetch brought from one partition, handed out bit by bit."""
+
+from collections.abc import Iterator, Sequence
+
+from qbus.records import (
+    BatchHeader,
+    ConsumerRecord,
+    CorruptBatch,
+    RecordColumns,
+    check_crc,
+    decode_some,
+    iter_batches,
+)
+from qbus.wire.messages.fetch import AbortedTransaction
+
+from ..types import TopicPartition
+from .transactions import AbortedProducers
+
+_AT_ONCE = 256 * 1024
+"""Bytes of records that are decoded at a time: few enough to be in the cache when they are read."""
+
+
+class CompletedFetch:
+    """Whole batches, decoded only as they are taken.
+
+    ``position`` is the offset to go on at after what was taken, ``epoch`` that of the leader that
+    wrote what is before it (-1: not known), ``next_offset`` the offset after all that came.
+    """
+
+    def __init__(
+        self,
+        partition: TopicPartition,
+        position: int,
+        data: memoryview,
+        *,
+        check_crcs: bool,
+        aborted: Sequence[AbortedTransaction] = (),
+    ) -> None:
+        """``aborted``: the transactions whose records are not to be seen (read_committed)."""
+        self.partition = partition
+        self.position = position
+        self.epoch = -1
+        self.is_exhausted = False
+        self.nbytes = len(data)
+        self.next_offset = _end_of(data, position)
+        self._batches = self._visible(data, check_crcs, AbortedProducers(aborted))
+        self._batch: tuple[BatchHeader, memoryview] | None = None
+        self._chunks: Iterator[list[ConsumerRecord]] = iter(())
+        self._records: list[ConsumerRecord] = []
+        self._taken = 0
+        self._error: CorruptBatch | None = None
+
+    def take(self, limit: int) -> list[ConsumerRecord]:
+        """Some records, up to ``limit``; none when there are no more.
+
+        Raises :class:`~qbus.records.CorruptBatch` once all records before the damage are taken.
+        """
+        while not self._records:
+            if not self._decode_next():
+                return []
+        end = self._taken + limit
+        records = self._records[self._taken : end]
+        self._taken = end
+        if end >= len(self._records):
+            self._records, self._taken = [], 0
+        self.position = records[-1].offset + 1
+        return records
+
+    def take_columns(self, columns: RecordColumns, limit: int) -> None:
+        """Append whole batches to ``columns`` until they hold ``limit`` records or there are none.
+
+        Or to fewer, where columns would outgrow their limit. Raises as :meth:`take`, before
+        anything is appended.
+        """
+        while columns.rows < limit:
+            found = self._batch or self._next(has_taken=columns.rows > 0)
+            if found is None:
+                return
+            header, batch = found
+            try:
+                columns.append(batch, header, self.position)
+            except CorruptBatch as error:
+                self._fail(error, has_taken=columns.rows > 0)
+                return
+            except OverflowError:  # there is no room for it in columns that hold others
+                if not columns.rows:
+                    raise
+                self._begin_batch(header, batch)
+                return
+            self._end_batch(header)
+
+    def _decode_next(self) -> bool:
+        """Whether there was more to decode; that may have been no records."""
+        if self._batch is None:
+            found = self._next(has_taken=False)
+            if found is None:
+                return False
+            self._begin_batch(*found)
+        assert self._batch is not None
+        try:
+            chunk = next(self._chunks, None)
+        except CorruptBatch as error:
+            self._fail(error, has_taken=False)
+            return False
+        except BaseException:  # such as MemoryError: the rest is decoded when it is asked for again
+            self._begin_batch(*self._batch)
+            raise
+        if chunk is None:
+            self._end_batch(self._batch[0])
+        else:
+            self._records = chunk
+        return True
+
+    def _begin_batch(self, header: BatchHeader, batch: memoryview) -> None:
+        self._batch = header, batch
+        self._chunks = decode_some(batch, header, *self.partition, self.position, _AT_ONCE)
+
+    def _end_batch(self, header: BatchHeader) -> None:
+        self._batch, self._records, self._taken = None, [], 0
+        self.position = header.last_offset + 1
+
+    def _next(self, has_taken: bool) -> tuple[BatchHeader, memoryview] | None:
+        if self._error is not None:
+            self._fail(self._error, has_taken)
+            return None
+        try:
+            found = next(self._batches, None)
+        except CorruptBatch as error:
+            self._fail(error, has_taken)
+            return None
+        if found is None:
+            self.is_exhausted = True
+            self.position = max(self.position, self.next_offset)
+        return found
+
+    def _fail(self, error: CorruptBatch, has_taken: bool) -> None:
+        """Raise at once, or when it is asked for what comes after what was taken."""
+        self._error, self._batch = error, None
+        if not has_taken:
+            self.is_exhausted = True
+            raise error
+
+    def _visible(
+        self, data: memoryview, check_crcs: bool, aborted: AbortedProducers
+    ) -> Iterator[tuple[BatchHeader, memoryview]]:
+        for header, batch in iter_batches(data, partial_tail=True):
+            if check_crcs:
+                check_crc(batch, header)
+            if header.last_offset_delta < 0:
+                raise CorruptBatch(f"impossible last offset delta {header.last_offset_delta}")
+            hidden = aborted.hides(header, batch)
+            if header.last_offset < self.position:
+                continue
+            self.epoch = header.partition_leader_epoch
+            if hidden:
+                self.position = header.last_offset + 1
+            else:
+                yield header, batch
+
+
+def _end_of(data: memoryview, position: int) -> int:
+    """The offset after the last whole batch, as far as the headers make sense."""
+    try:
+        for header, _ in iter_batches(data, partial_tail=True):
+            position = max(position, header.last_offset + 1)
+    except CorruptBatch:
+        pass  # whoever takes the records is told
+    return position

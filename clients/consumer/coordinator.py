@@ -1,0 +1,241 @@
+"""What a consumer does beside fetching: group membership, positions, commits.
+
+It happens in background tasks, which a poll starts when something is due, so that a poll keeps to
+its own time-out.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Mapping
+
+from qbus.errors import ApiError, ErrorCode, QbusError
+
+from ..committed import NO_MEMBER, Membership, fetch_committed
+from ..errors import NoOffset
+from ..group.commits import Commits
+from ..group.options import GroupOptions
+from ..group.rebalance import Rebalance
+from ..group.state import Phase
+from ..group.topics import Wanted, WantedTopics
+from ..net.cluster import Cluster
+from ..net.retry import backoff
+from ..offsets import list_offsets
+from ..types import OffsetAndMetadata, TopicPartition
+from .answers import RESETS
+from .assignment import Assignment
+from .options import ConsumerOptions
+
+_log = logging.getLogger(__name__)
+
+_REFRESH_INTERVAL = 10.0
+"""Seconds between looks for new topics and partitions of a subscription."""
+
+Offsets = Mapping[TopicPartition, OffsetAndMetadata]
+
+
+class ConsumerCoordinator:
+    """Keeps an assignment readable: partitions in it, positions for them."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        assignment: Assignment,
+        options: ConsumerOptions,
+        group: GroupOptions | None,
+        changed: asyncio.Event,
+    ) -> None:
+        self._cluster = cluster
+        self._assignment = assignment
+        self._options = options
+        self._group = group
+        self._changed = changed
+        self._wanted: WantedTopics | None = None
+        self._rebalance: Rebalance | None = None
+        self._commits = Commits(cluster, group.group, None) if group is not None else None
+        self._task: asyncio.Task[None] | None = None
+        self._failure: QbusError | None = None
+        self._delays = backoff()
+        self._refresh_at = 0.0
+        self._commit_at = time.monotonic() + (options.auto_commit or 0)
+
+    @property
+    def membership(self) -> Membership:
+        """What a commit has to prove."""
+        return self._rebalance.state.membership if self._rebalance is not None else NO_MEMBER
+
+    # What to read.
+
+    def subscribe(self, topics: Wanted) -> None:
+        """Read whole topics, or the group's share of them: names, or a pattern."""
+        self._wanted = WantedTopics(self._cluster, topics)
+        self._refresh_at = 0.0
+        if self._rebalance is None:
+            self._assignment.replace(())
+        if self._group is None:
+            return
+        if self._rebalance is None:
+            self._rebalance = Rebalance(
+                self._cluster,
+                self._group,
+                self._assignment,
+                self._changed,
+                auto_commit=self._options.auto_commit is not None,
+            )
+        self._rebalance.subscribe(self._wanted)
+
+    async def unsubscribe(self) -> None:
+        """Leave the group, and read nothing; raises what a callback does."""
+        try:
+            if self._rebalance is not None:
+                await self._rebalance.close(may_commit=self._options.auto_commit is not None)
+        finally:
+            self._rebalance, self._wanted = None, None
+            self._assignment.replace(())
+
+    def check_not_subscribed(self) -> None:
+        """Raise :class:`~qbus.errors.QbusError` when partitions come from a subscription."""
+        if self._wanted is not None:
+            raise QbusError("the consumer is subscribed to topics; partitions cannot be assigned")
+
+    # Commits.
+
+    def commit(self, offsets: Offsets) -> asyncio.Future[None]:
+        """Commit ``offsets``, after all commits before; the future need not be awaited.
+
+        Its :class:`~qbus.errors.ApiError` is ILLEGAL_GENERATION also for partitions that this
+        member of a group does not have: another's commits would go back.
+        """
+        assert self._commits is not None, "there is no group to commit in"
+        commits = self._commits
+        if self._rebalance is not None:
+            commits = self._rebalance.commits
+            ours = self._assignment.states
+            foreign = [partition for partition in offsets if partition not in ours]
+            if foreign:
+                topic, index = foreign[0]
+                refused: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+                refused.set_exception(
+                    ApiError(ErrorCode.ILLEGAL_GENERATION, f"{topic}-{index} is not assigned to us")
+                )
+                refused.exception()  # nobody has to ask
+                return refused
+        done = commits.submit(offsets)
+        done.add_done_callback(lambda done: self._commit_ended(done, offsets))
+        return done
+
+    def _commit_ended(self, done: asyncio.Future[None], offsets: Offsets) -> None:
+        if not done.cancelled() and done.exception() is None:
+            self._assignment.committed(offsets)
+
+    def _commit_automatically(self) -> None:
+        """Commit what earlier polls returned, if it is time to."""
+        if self._options.auto_commit is None or time.monotonic() < self._commit_at:
+            return
+        rebalance = self._rebalance
+        if rebalance is not None and rebalance.state.phase is not Phase.STABLE:
+            return  # later, when it is clear what is ours
+        self._commit_at = time.monotonic() + self._options.auto_commit
+        offsets = self._assignment.to_commit()
+        if offsets and self._group is not None:
+            self.commit(offsets).add_done_callback(_warn)
+
+    # Running.
+
+    async def run(self) -> None:
+        """Do what has to be done in a poll, and start what is due.
+
+        Raises what stopped the last of it, and what the user's callbacks raise.
+        """
+        if self._rebalance is not None:
+            await self._rebalance.poll()
+        if self._failure is not None:
+            failure, self._failure = self._failure, None
+            raise failure
+        self._commit_automatically()
+        if self._task is None and self._is_due():
+            self._task = asyncio.create_task(self._work())
+
+    async def close(self, may_commit: bool) -> None:
+        """Commit what polls have returned, if wanted, and leave the group.
+
+        Raises what the user's callbacks raise.
+        """
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        may_commit = may_commit and self._options.auto_commit is not None
+        if self._rebalance is not None:
+            await self._rebalance.close(may_commit=may_commit)
+        elif self._commits is not None:
+            offsets = self._assignment.to_commit()
+            if may_commit and offsets:
+                self.commit(offsets).add_done_callback(_warn)
+            await self._commits.drain()
+
+    def _is_due(self) -> bool:
+        is_refresh_due = self._wanted is not None and time.monotonic() >= self._refresh_at
+        return is_refresh_due or bool(self._assignment.without_position())
+
+    async def _work(self) -> None:
+        try:
+            if self._wanted is not None and time.monotonic() >= self._refresh_at:
+                await self._refresh()
+            await self._find_positions()
+            self._delays = backoff()
+        except QbusError as error:
+            if isinstance(error, ApiError) and error.retriable:
+                await asyncio.sleep(next(self._delays))
+            else:
+                self._failure = error
+        finally:
+            self._task = None
+            self._changed.set()
+
+    async def _refresh(self) -> None:
+        """See what has become of the subscribed topics."""
+        assert self._wanted is not None
+        if self._rebalance is not None:
+            await self._rebalance.look_around()
+        else:
+            await self._wanted.refresh()
+            counts = self._wanted.counts()
+            self._assignment.add(
+                TopicPartition(topic, index)
+                for topic, count in counts.items()
+                for index in range(count)
+            )
+            names = frozenset(self._wanted.names)
+            self._assignment.remove([one for one in self._assignment if one.topic not in names])
+        self._refresh_at = time.monotonic() + _REFRESH_INTERVAL
+
+    async def _find_positions(self) -> None:
+        missing = self._assignment.without_position()
+        unset = [partition for partition, reset_to in missing.items() if reset_to is None]
+        if self._group is not None and unset:
+            committed = await fetch_committed(self._cluster, self._group.group, unset)
+            for partition, offset in committed.items():
+                self._assignment.found(
+                    partition, offset.offset, committed=True, epoch=offset.leader_epoch
+                )
+                missing.pop(partition, None)
+        times = {
+            partition: self._default(partition) if reset_to is None else reset_to
+            for partition, reset_to in missing.items()
+        }
+        if times:
+            for partition, at in (await list_offsets(self._cluster, times)).items():
+                self._assignment.found(partition, at.offset, committed=False)
+
+    def _default(self, partition: TopicPartition) -> int:
+        reset_to = RESETS.get(self._options.offset_reset)
+        if reset_to is None:
+            topic, index = partition
+            raise NoOffset(f"nothing says where to begin in {topic}-{index}")
+        return reset_to
+
+
+def _warn(done: asyncio.Future[None]) -> None:
+    if not done.cancelled() and (error := done.exception()) is not None:
+        # The next commit covers this one, or the partitions are another's.
+        _log.warning("offsets not committed: %s", error)

@@ -1,0 +1,71 @@
+"""Where the way to a cluster begins: brokers that are named, or those that ZooKeeper knows.
+
+Asked again whenever no broker that was known before answers (KIP-899).
+"""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from qbus.errors import ConfigError
+
+from ..errors import ConnectionFailed
+from .addresses import parse_bootstrap
+
+ZOOKEEPER = "zk://"
+
+Address = tuple[str, int]
+
+
+class Bootstrap(Protocol):
+    """Finds brokers to begin with."""
+
+    async def find(self, timeout: float) -> Sequence[Address]:
+        """Hosts and ports, in ``timeout`` seconds; raises ConnectionFailed when there are none."""
+
+
+class NamedBrokers:
+    """``host:port,...``: as they were named; their names are looked up at each connection."""
+
+    def __init__(self, text: str) -> None:
+        self._addresses = parse_bootstrap(text)
+
+    async def find(self, timeout: float) -> Sequence[Address]:  # noqa: ARG002 - nothing to wait for
+        """The addresses that were named."""
+        return self._addresses
+
+
+class RegisteredBrokers:
+    """``zk://host:port,.../chroot``: those that are registered in ZooKeeper at the time."""
+
+    def __init__(self, text: str) -> None:
+        from qbus.metadata.zookeeper import ZooKeeperAddress  # noqa: PLC0415 - few need it
+
+        try:
+            ZooKeeperAddress.parse(text)
+        except ValueError as error:
+            raise ConfigError(f"{text}: expected {ZOOKEEPER}{error}") from error
+        self._address = text
+
+    async def find(self, timeout: float) -> Sequence[Address]:
+        """The brokers that live.
+
+        Raises :class:`ConnectionFailed` when ZooKeeper cannot be reached or knows of none,
+        :class:`~qbus.errors.ConfigError` when its client library is not installed.
+        """
+        from qbus.metadata import StoreError  # noqa: PLC0415
+        from qbus.metadata.zookeeper import find_brokers  # noqa: PLC0415
+
+        try:
+            found = await find_brokers(self._address, timeout)
+        except StoreError as error:
+            raise ConnectionFailed(f"{self._address}: {error}") from error
+        if not found:
+            raise ConnectionFailed(f"{self._address}: no broker is registered there now")
+        return found
+
+
+def parse(text: str) -> Bootstrap:
+    """The bootstrap that ``text`` describes; raises :class:`~qbus.errors.ConfigError`."""
+    if text.strip().startswith(ZOOKEEPER):
+        return RegisteredBrokers(text.strip())
+    return NamedBrokers(text)

@@ -1,0 +1,235 @@
+"""The way to the right broker: any of them, a partition's leader, a group's coordinator."""
+
+import asyncio
+import contextlib
+import random
+from collections.abc import Iterable
+from functools import partial
+from typing import Any
+
+from qbus.errors import ApiError, ErrorCode, QbusError, WireError
+from qbus.wire import ApiKey
+from qbus.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from qbus.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+
+from ..errors import ConnectionFailed, RequestTimedOut, check
+from . import bootstrap as bootstraps
+from .bootstrap import Address
+from .connection import Connection
+from .hedging import Attempts, first_answer
+from .metadata import ClusterMetadata, Endpoint
+from .pool import ConnectionPool, Lane, LaneKey
+from .retry import retrying
+
+__all__ = ["Cluster", "Lane", "retrying"]
+
+_GROUP_COORDINATOR = 0
+_LONGEST_CONNECT = 10.0
+_PATIENCE = 1 / 3
+"""The part of a request's time after which :meth:`Cluster.ask_any` asks another broker."""
+
+
+class Cluster:
+    """Connections to the brokers of one cluster, and what is known of it.
+
+    Times are in seconds. Every method that asks a broker raises
+    :class:`~qbus.errors.ApiError`, or :class:`~qbus.errors.WireError` for an answer that is none.
+    """
+
+    def __init__(
+        self,
+        bootstrap: str,
+        client_id: str,
+        request_timeout: float,
+        *,
+        metadata_max_age: float = 300.0,
+    ) -> None:
+        """``bootstrap``: ``host:port,...`` or ``zk://host:port,.../chroot``.
+
+        metadata_max_age: after how long topics in use are asked about even if nothing went wrong.
+
+        Raises :class:`~qbus.errors.ConfigError`.
+        """
+        self._bootstrap = bootstraps.parse(bootstrap)
+        connect_timeout = min(request_timeout, _LONGEST_CONNECT)
+        self._pool = ConnectionPool(client_id, connect_timeout=connect_timeout)
+        self._metadata_max_age = metadata_max_age
+        self.request_timeout = request_timeout
+        self.metadata = ClusterMetadata()
+        self._coordinators: dict[str, Address] = {}
+        self._refreshing = asyncio.Lock()
+        self._keeping_fresh: asyncio.Task[None] | None = None
+
+    async def close(self) -> None:
+        """Close every connection."""
+        if self._keeping_fresh is not None:
+            self._keeping_fresh.cancel()
+            await asyncio.gather(self._keeping_fresh, return_exceptions=True)
+        await self._pool.close()
+
+    # Who to ask.
+
+    async def ask_any(self, api: ApiKey, message: Any, *, is_repeatable: bool = True) -> Any:
+        """The answer of whichever broker gives one: of those known, else of those to begin with.
+
+        What is repeatable is asked of another broker when one is slow.
+        """
+        patience = self.request_timeout * _PATIENCE if is_repeatable else None
+        attempts = self._attempts(api, message, patience)
+        return await first_answer(attempts, patience, ConnectionFailed("no broker is known"))
+
+    async def ask(
+        self,
+        node_id: int,
+        api: ApiKey,
+        message: Any,
+        *,
+        lane: LaneKey = Lane.MAIN,
+        timeout: float | None = None,
+        by_id: bool = False,
+    ) -> Any:
+        """The answer of one broker; ``by_id`` as :meth:`Connection.request` has it."""
+        connection = await self.connection(node_id, lane)
+        return await connection.request(api, message, timeout or self.request_timeout, by_id=by_id)
+
+    async def ask_controller(self, api: ApiKey, message: Any) -> Any:
+        """The answer of the controller, or of a broker that passes on what is for it."""
+        if self.metadata.controller_id not in self.metadata.nodes:
+            await self.refresh(())
+        if self.metadata.controller_id not in self.metadata.nodes:
+            return await self.ask_any(api, message, is_repeatable=False)
+        try:
+            return await self.ask(self.metadata.controller_id, api, message)
+        except (ConnectionFailed, RequestTimedOut):
+            self.metadata.forget_controller()
+            raise
+
+    async def ask_coordinator(
+        self,
+        group: str,
+        api: ApiKey,
+        message: Any,
+        *,
+        lane: Lane = Lane.GROUP,
+        timeout: float | None = None,
+    ) -> Any:
+        """The answer of a group's coordinator. :meth:`forget_coordinator` when it is not that."""
+        if group not in self._coordinators:
+            await self.coordinator(group)
+        try:
+            connection = await self._pool.connect(self._coordinators[group], lane)
+            return await connection.request(api, message, timeout or self.request_timeout)
+        except (ConnectionFailed, RequestTimedOut):
+            self.forget_coordinator(group)
+            raise
+
+    async def connection(self, node_id: int, lane: LaneKey = Lane.MAIN) -> Connection:
+        """An open connection to a broker that is known from the metadata."""
+        node = self.metadata.nodes.get(node_id)
+        if node is None:
+            raise ConnectionFailed(f"no broker {node_id} is known")
+        return await self._pool.connect((node.host, node.port), lane)
+
+    async def _attempts(self, api: ApiKey, message: Any, patience: float | None) -> Attempts[Any]:
+        asked: set[Address] = set()
+        known = [(node.host, node.port) for node in self.metadata.nodes.values()]
+        random.shuffle(known)
+        for address in sorted(known, key=self._pool.rank):
+            asked.add(address)
+            yield partial(self._try, address, api, message, patience)
+        for address in await self._bootstrap.find(self.request_timeout):
+            if address not in asked:
+                asked.add(address)
+                yield partial(self._try, address, api, message, patience)
+
+    async def _try(
+        self, address: Address, api: ApiKey, message: Any, patience: float | None
+    ) -> Any:
+        connection = await self._pool.connect(address, Lane.MAIN)
+        slow = asyncio.get_running_loop().call_later(
+            patience or self.request_timeout, self._pool.failed, address
+        )
+        try:
+            answer = await connection.request(api, message, self.request_timeout)
+        finally:
+            slow.cancel()
+        self._pool.succeeded(address)
+        return answer
+
+    # Metadata.
+
+    async def refresh(
+        self, topics: Iterable[str] | None, *, create: bool = False
+    ) -> MetadataResponse:
+        """Ask for ``topics`` (None: all of them; none: just the brokers) and keep the answer.
+
+        ``create``: the broker may create those that are missing.
+        """
+        names = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
+        request = MetadataRequest(topics=names, allow_auto_topic_creation=create)
+        response: MetadataResponse = await self.ask_any(ApiKey.METADATA, request)
+        if response.error_code == ErrorCode.REBOOTSTRAP_REQUIRED:  # KIP-1102
+            self.metadata.forget_nodes()
+        check(response.error_code)
+        if not response.brokers:  # of a broker that has just started, and knows nothing yet
+            raise ConnectionFailed("a broker answered that there are no brokers")
+        self.metadata.update(response, is_whole=topics is None)
+        return response
+
+    async def need(self, topics: Iterable[str], *, create: bool = False) -> None:
+        """See to it that something is known of each of ``topics``, be it an error."""
+        wanted = list(topics)
+        if not self.metadata.missing(wanted):
+            return
+        async with self._refreshing:
+            missing = self.metadata.missing(wanted)
+            if missing:
+                await self.refresh(missing, create=create)
+        if self._keeping_fresh is None:
+            self._keeping_fresh = asyncio.create_task(self._keep_fresh())
+
+    async def need_node(self, node_id: int) -> None:
+        """Raise :class:`~qbus.errors.ApiError` BROKER_NOT_AVAILABLE for a broker unknown to all."""
+        if node_id not in self.metadata.nodes:
+            await self.refresh(())
+        if node_id not in self.metadata.nodes:
+            raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, f"there is no broker {node_id}")
+
+    def apply_leader_hint(
+        self,
+        topic: str,
+        partition: int,
+        leader_id: int,
+        epoch: int,
+        endpoint: Endpoint | None = None,
+    ) -> bool:
+        """Take in who leads a partition now, as an error response told (KIP-951).
+
+        Whether that was news: then the request can be sent there at once, else the topic is to be
+        forgotten as after any other refusal.
+        """
+        return self.metadata.apply_leader_hint(topic, partition, leader_id, epoch, endpoint)
+
+    async def _keep_fresh(self) -> None:
+        while True:
+            await asyncio.sleep(self._metadata_max_age * random.uniform(0.8, 1.0))  # noqa: S311
+            with contextlib.suppress(QbusError):  # what we know still holds as long as it works
+                await self.refresh(self.metadata.topics)
+
+    # Coordinators.
+
+    async def coordinator(self, group: str) -> int:
+        """The id of the broker that coordinates ``group``."""
+        request = FindCoordinatorRequest(key_type=_GROUP_COORDINATOR, coordinator_keys=[group])
+        response: FindCoordinatorResponse = await self.ask_any(ApiKey.FIND_COORDINATOR, request)
+        check(response.error_code, response.error_message)
+        if len(response.coordinators) != 1:
+            raise WireError(f"{len(response.coordinators)} coordinators for one group")
+        (found,) = response.coordinators
+        check(found.error_code, found.error_message)
+        self._coordinators[group] = (found.host, found.port)
+        return found.node_id
+
+    def forget_coordinator(self, group: str) -> None:
+        """The broker that was asked does not coordinate ``group``."""
+        self._coordinators.pop(group, None)

@@ -1,0 +1,238 @@
+"""One connection to a broker: requests go out as they come, answers come back in that order."""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Self
+
+from qbus._version import __version__
+from qbus.errors import ApiError, ErrorCode, WireError
+from qbus.wire import ApiKey, Part, decode_response, encode_request
+from qbus.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+
+from ..errors import ConnectionFailed, check
+from .dial import dial
+from .frames import FrameReader
+from .in_flight import InFlightRequests
+from .versions import SPOKEN, SPOKEN_BY_ID, highest_common
+from .write_buffer import WriteBuffer
+
+MAX_FRAME_BYTES = 100 * 1024 * 1024
+"""The largest answer that is taken, as librdkafka's ``receive.message.max.bytes``."""
+_CLOSE_TIMEOUT = 5.0
+_MAX_CORRELATION_ID = 0x7FFFFFFF
+
+
+class PendingAnswer(NamedTuple):
+    """To a request that was sent: ``frame`` is done when it came, or failed."""
+
+    api: ApiKey
+    version: int
+    frame: asyncio.Future[memoryview]
+
+    def response(self) -> Any:
+        """What came. Raises as :meth:`Connection.request`, of which it is the end."""
+        return decode_response(self.api, self.version, self.frame.result())[1]
+
+
+class Connection(asyncio.BufferedProtocol):
+    """A connection on which both sides know which versions they share.
+
+    A request that is not answered in time closes it, even when nobody waits for the answer any
+    more: nothing behind that answer can be trusted to come. So does anything but an answer to the
+    oldest request.
+    """
+
+    def __init__(self, name: str, client_id: str) -> None:
+        self._name = name
+        self._client_id = client_id
+        self._frames = FrameReader(MAX_FRAME_BYTES)
+        self._transport: asyncio.Transport | None = None
+        self._outbox: WriteBuffer | None = None
+        self._unanswered = InFlightRequests(self.abort)
+        self._correlation_id = 0
+        self._versions: Mapping[int, tuple[int, int]] = {ApiKey.API_VERSIONS: (0, 3)}
+        self._agreed: dict[ApiKey, int] = {}
+        self._failure: ConnectionFailed | None = None
+        self._lost = asyncio.Event()
+
+    @classmethod
+    async def open(cls, host: str, port: int, client_id: str, timeout: float) -> Self:
+        """Connect, in ``timeout`` seconds, and agree on versions, in as many again.
+
+        Raises :class:`ConnectionFailed`, also for somebody who is no broker, or
+        :class:`RequestTimedOut`.
+        """
+        name = f"{host}:{port}"
+        sock = await dial(host, port, timeout)
+        try:
+            _, connection = await asyncio.get_running_loop().create_connection(
+                lambda: cls(name, client_id), sock=sock
+            )
+        except BaseException as error:
+            sock.close()
+            if isinstance(error, OSError):
+                raise ConnectionFailed(f"{name}: {error}") from error
+            raise
+        try:
+            await connection._agree_on_versions(timeout)
+        except WireError as error:
+            connection.abort(str(error))
+            raise ConnectionFailed(f"{name} does not answer as a broker does: {error}") from error
+        except BaseException:
+            connection.abort()
+            raise
+        return connection
+
+    @property
+    def is_open(self) -> bool:
+        """Whether requests can still be sent."""
+        return self._failure is None
+
+    @property
+    def load(self) -> int:
+        """How many requests are unanswered."""
+        return len(self._unanswered)
+
+    def version(self, api: ApiKey) -> int:
+        """The highest version of ``api`` that both sides speak.
+
+        Raises :class:`~qbus.errors.ApiError` UNSUPPORTED_VERSION.
+        """
+        version = self._agreed.get(api)
+        if version is None:
+            version = self._agreed[api] = highest_common(api, self._versions)
+        return version
+
+    def version_by_id(self, api: ApiKey) -> int:
+        """The same, where topics go by their ids; by their names if the broker does not know ids.
+
+        Raises likewise.
+        """
+        try:
+            return highest_common(api, self._versions, SPOKEN_BY_ID)
+        except ApiError:
+            return self.version(api)
+
+    async def request(
+        self, api: ApiKey, message: Any, timeout: float, *, by_id: bool = False
+    ) -> Any:
+        """The response to ``message``, within ``timeout`` seconds; records in it are not copied.
+
+        ``by_id``: it holds the ids of topics as well as their names, and is to go by those if it
+        can: see :meth:`version_by_id`. Raises :class:`ConnectionFailed`, :class:`RequestTimedOut`,
+        :class:`~qbus.errors.WireError` for an answer that is none, and
+        :class:`~qbus.errors.ApiError` UNSUPPORTED_VERSION.
+        """
+        answer = self.begin(api, message, timeout, by_id=by_id)
+        await answer.frame
+        return answer.response()
+
+    def begin(
+        self, api: ApiKey, message: Any, timeout: float, *, by_id: bool = False
+    ) -> PendingAnswer:
+        """As :meth:`request`, without waiting: the message has been written, the answer will come.
+
+        Raises :class:`ConnectionFailed`, and :class:`~qbus.errors.ApiError` UNSUPPORTED_VERSION.
+        """
+        version = self.version_by_id(api) if by_id else self.version(api)
+        return PendingAnswer(api, version, self._exchange(api, version, message, timeout))
+
+    async def send(self, api: ApiKey, message: Any) -> None:
+        """Send a message that is not answered (Produce with ``acks=0``)."""
+        self._write(api, self.version(api), message)
+        assert self._outbox is not None
+        await self._outbox.is_empty.wait()
+        self._check_open()
+
+    async def close(self) -> None:
+        """Send what is written, then close; what is still unanswered fails."""
+        if self._outbox is not None and self.is_open:
+            self._outbox.hand_over()
+        self._fail("closed")
+        if self._transport is not None:
+            self._transport.close()
+            try:
+                async with asyncio.timeout(_CLOSE_TIMEOUT):
+                    await self._lost.wait()
+            except TimeoutError:
+                self._transport.abort()
+
+    def abort(self, reason: str = "closed") -> None:
+        """Close without waiting; what is still unanswered fails."""
+        self._fail(reason)
+        if self._transport is not None:
+            self._transport.abort()
+
+    async def _agree_on_versions(self, timeout: float) -> None:
+        request = ApiVersionsRequest(
+            client_software_name="qbus-python", client_software_version=__version__
+        )
+        _, version = SPOKEN[ApiKey.API_VERSIONS]
+        frame = await self._exchange(ApiKey.API_VERSIONS, version, request, timeout)
+        # A broker that does not know the version says so in the form of version 0.
+        if int.from_bytes(frame[4:6], "big") == ErrorCode.UNSUPPORTED_VERSION:
+            frame = await self._exchange(ApiKey.API_VERSIONS, 0, request, timeout)
+            version = 0
+        response: ApiVersionsResponse = decode_response(ApiKey.API_VERSIONS, version, frame)[1]
+        check(response.error_code)
+        self._versions = {
+            served.api_key: (served.min_version, served.max_version) for served in response.api_keys
+        }
+
+    def _exchange(
+        self, api: ApiKey, version: int, message: Any, timeout: float
+    ) -> asyncio.Future[memoryview]:
+        return self._unanswered.add(self._write(api, version, message), api, timeout)
+
+    def _write(self, api: ApiKey, version: int, message: Any) -> int:
+        self._check_open()
+        self._correlation_id = (self._correlation_id + 1) & _MAX_CORRELATION_ID
+        self._send(encode_request(api, version, self._correlation_id, self._client_id, message))
+        self._check_open()
+        return self._correlation_id
+
+    def _send(self, parts: list[Part]) -> None:
+        assert self._outbox is not None
+        try:
+            self._outbox.send(parts)
+        except OSError as error:
+            self.abort(str(error))
+
+    def _check_open(self) -> None:
+        if self._failure is not None:
+            raise ConnectionFailed(str(self._failure))
+
+    def _fail(self, reason: str) -> None:
+        if self._failure is None:
+            self._failure = ConnectionFailed(f"{self._name}: {reason}")
+            if self._outbox is not None:
+                self._outbox.clear()
+            self._unanswered.fail(str(self._failure))
+
+    # What asyncio calls.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        self._outbox = WriteBuffer(transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._fail(str(exc) if exc else "the broker closed the connection")
+        self._lost.set()
+
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - asyncio's signature
+        return self._frames.buffer()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        try:
+            for frame in self._frames.received(nbytes):
+                self._unanswered.answered(frame)
+        except WireError as error:
+            self.abort(str(error))
+
+    def resume_writing(self) -> None:
+        if self._outbox is not None and self.is_open:
+            try:
+                self._outbox.flush()
+            except OSError as error:
+                self.abort(str(error))

@@ -1,0 +1,83 @@
+"""The requests of a connection that are not answered yet, in their order, with their deadlines."""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import NamedTuple
+
+from qbus.errors import WireError
+from qbus.wire import ApiKey
+
+from ..errors import ConnectionFailed, RequestTimedOut
+
+
+class _Request(NamedTuple):
+    correlation_id: int
+    api: ApiKey
+    timeout: float
+    deadline: float
+    answer: asyncio.Future[memoryview]
+
+
+class InFlightRequests:
+    """Matches answers with requests, and notices those that do not come.
+
+    ``on_late`` is called with what is missing, once a deadline is over: also of a request whose
+    answer nobody waits for any more, for it stands in the way of those behind it.
+    """
+
+    def __init__(self, on_late: Callable[[str], None]) -> None:
+        self._on_late = on_late
+        self._loop = asyncio.get_running_loop()
+        self._requests: deque[_Request] = deque()
+        self._timer: asyncio.TimerHandle | None = None
+
+    def __len__(self) -> int:
+        return len(self._requests)
+
+    def add(self, correlation_id: int, api: ApiKey, timeout: float) -> asyncio.Future[memoryview]:
+        """A request went out: its answer, for which there are ``timeout`` seconds."""
+        answer: asyncio.Future[memoryview] = self._loop.create_future()
+        deadline = self._loop.time() + timeout
+        self._requests.append(_Request(correlation_id, api, timeout, deadline, answer))
+        if self._timer is None or deadline < self._timer.when():
+            self._watch(deadline)
+        return answer
+
+    def answered(self, frame: memoryview) -> None:
+        """An answer came; raises :class:`~qbus.errors.WireError` if not to the oldest request."""
+        if not self._requests:
+            raise WireError("an answer to no request")
+        request = self._requests[0]
+        if frame[:4] != request.correlation_id.to_bytes(4, "big"):
+            raise WireError("an answer to another request")
+        self._requests.popleft()
+        if not request.answer.done():
+            request.answer.set_result(frame)
+
+    def fail(self, reason: str) -> None:
+        """No more answers come: those that are late have timed out, the others have failed."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        now = self._loop.time()
+        for request in self._requests:
+            if not request.answer.done():
+                kind = RequestTimedOut if request.deadline <= now else ConnectionFailed
+                request.answer.set_exception(kind(reason))
+        self._requests.clear()
+
+    def _watch(self, deadline: float) -> None:
+        """Look again then; one timer for all requests, which most of them never see expire."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.call_at(deadline, self._check)
+
+    def _check(self) -> None:
+        self._timer = None
+        now = self._loop.time()
+        late = next((request for request in self._requests if request.deadline <= now), None)
+        if late is not None:
+            self._on_late(f"no answer to {late.api.name} in {late.timeout} s")
+        elif self._requests:
+            self._watch(min(request.deadline for request in self._requests))

@@ -1,0 +1,55 @@
+"""Asking the leaders of partitions, wherever they have moved."""
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import TypeVar
+
+from qbus.errors import ApiError, ErrorCode
+
+from ..types import TopicPartition
+from .cluster import Cluster
+from .outcomes import Outcomes, each, settle, succeeded
+
+T = TypeVar("T")
+
+AskLeader = Callable[[int, list[TopicPartition]], Awaitable[Mapping[TopicPartition, T | ApiError]]]
+"""Takes a broker's id and the partitions that it leads; returns or raises what was refused."""
+
+_MISSING = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
+
+
+async def asking_leaders(
+    cluster: Cluster,
+    partitions: Iterable[TopicPartition],
+    ask: AskLeader[T],
+    timeout: float | None = None,
+) -> dict[TopicPartition, T]:
+    """The answers for all ``partitions``, each of its leader, repeated on retriable errors.
+
+    For ``timeout`` seconds, by default the cluster's ``request_timeout``. But a topic or partition
+    that does not exist is an error at once. Raises :class:`~qbus.clients.PartialFailure` when there
+    are answers for some only.
+    """
+
+    async def attempt(wanted: list[TopicPartition]) -> Outcomes[TopicPartition, T]:
+        topics = {partition.topic for partition in wanted}
+        await cluster.need(topics)
+        outcomes: Outcomes[TopicPartition, T] = {}
+        led: dict[int, list[TopicPartition]] = {}
+        for partition in wanted:
+            try:
+                led.setdefault(cluster.metadata.leader(*partition), []).append(partition)
+            except ApiError as error:
+                outcomes[partition] = error
+        answers = await each(led, lambda node: ask(node, led[node]))
+        for node, answer in answers.items():
+            if isinstance(answer, ApiError):
+                outcomes |= dict.fromkeys(led[node], answer)
+            else:
+                outcomes |= answer
+        cluster.metadata.forget(
+            partition.topic for partition, found in outcomes.items() if isinstance(found, ApiError)
+        )
+        return outcomes
+
+    patience = cluster.request_timeout if timeout is None else timeout
+    return succeeded(await settle(partitions, attempt, patience, final=_MISSING))

@@ -1,0 +1,158 @@
+"""The connections of a client: one to an address for each lane, opened when first needed."""
+
+import asyncio
+import time
+from collections.abc import Iterator
+from enum import Enum
+from typing import NamedTuple
+
+from qbus.errors import ApiError
+
+from ..errors import ClientClosed
+from .bootstrap import Address
+from .connection import Connection
+from .retry import backoff
+
+
+class Lane(Enum):
+    """What a connection is for.
+
+    A broker answers a connection's requests one after another, so those that wait (a long poll, a
+    rebalance) have connections of their own.
+    """
+
+    MAIN = "main"
+    FETCH = "fetch"
+    GROUP = "group"
+
+
+LaneKey = Lane | tuple[Lane, int]
+"""A lane, or one of several alike, by its number."""
+
+
+class _Failing:
+    """An address that could not be reached: when to try it again, and after that."""
+
+    def __init__(self, delays: Iterator[float]) -> None:
+        self._delays = delays
+        self.retry_at = 0.0
+
+    def failed(self) -> None:
+        self.retry_at = time.monotonic() + next(self._delays)
+
+
+class _Key(NamedTuple):
+    address: Address
+    lane: LaneKey
+
+
+class ConnectionPool:
+    """Opens connections, once for all who wait, and after a failure not again at once.
+
+    The delay doubles from ``reconnect_backoff`` to ``reconnect_backoff_max`` seconds, with jitter,
+    until a connection to that address succeeds. ``connect_timeout`` is in seconds.
+    """
+
+    def __init__(
+        self,
+        client_id: str,
+        *,
+        connect_timeout: float,
+        reconnect_backoff: float = 0.05,
+        reconnect_backoff_max: float = 1.0,
+    ) -> None:
+        self._client_id = client_id
+        self._connect_timeout = connect_timeout
+        self._backoff = (reconnect_backoff, reconnect_backoff_max)
+        self._connections: dict[_Key, Connection] = {}
+        self._opening: dict[_Key, asyncio.Task[Connection]] = {}
+        self._failing: dict[Address, _Failing] = {}
+        self._is_closed = False
+
+    async def connect(self, address: Address, lane: LaneKey) -> Connection:
+        """An open connection; raises as ``Connection.open`` does, or :class:`ClientClosed`."""
+        key = _Key(address, lane)
+        connection = self._connections.get(key)
+        if connection is not None and connection.is_open:
+            return connection
+        if self._is_closed:
+            raise ClientClosed
+        opening = self._opening.get(key)
+        if opening is None:
+            opening = self._opening[key] = asyncio.create_task(self._open(key))
+            opening.add_done_callback(self._opened)
+        try:
+            return await asyncio.shield(opening)
+        except asyncio.CancelledError:
+            if opening.cancelled() and self._is_closed:
+                raise ClientClosed from None
+            raise
+
+    def rank(self, address: Address) -> tuple[bool, bool, int]:
+        """How good it is to ask there: the least is best.
+
+        First those that did not fail; then those with a connection, and little to do on it.
+        """
+        failing = self._failing.get(address)
+        connection = self._connections.get(_Key(address, Lane.MAIN))
+        is_open = connection is not None and connection.is_open
+        return (
+            failing is not None,
+            not is_open,
+            connection.load if connection is not None and is_open else 0,
+        )
+
+    def failed(self, address: Address) -> None:
+        """There was no good answer from there: ask others first, and wait before reconnecting."""
+        self._forget_the_past()
+        self._failing.setdefault(address, _Failing(backoff(*self._backoff))).failed()
+
+    def succeeded(self, address: Address) -> None:
+        """There was an answer from there."""
+        self._failing.pop(address, None)
+
+    async def close(self) -> None:
+        """Close every connection; none is opened any more."""
+        self._is_closed = True
+        opening = list(self._opening.values())
+        for task in opening:
+            task.cancel()
+        await asyncio.gather(*opening, return_exceptions=True)
+        connections = list(self._connections.values())
+        self._connections.clear()
+        await asyncio.gather(*(connection.close() for connection in connections))
+
+    async def _open(self, key: _Key) -> Connection:
+        (host, port), _ = key
+        try:
+            failing = self._failing.get(key.address)
+            if failing is not None:
+                await asyncio.sleep(failing.retry_at - time.monotonic())
+            connection = await Connection.open(host, port, self._client_id, self._connect_timeout)
+        except ApiError:
+            self.failed(key.address)
+            raise
+        else:
+            self._connections[key] = connection
+            self.succeeded(key.address)
+            return connection
+        finally:
+            del self._opening[key]
+
+    @staticmethod
+    def _opened(opening: asyncio.Task[Connection]) -> None:
+        if not opening.cancelled():
+            opening.exception()  # whoever waited for it has it; perhaps nobody does any more
+
+    def _forget_the_past(self) -> None:
+        """Keep nothing of addresses that nobody asks any more; those still asked fail again."""
+        now = time.monotonic()
+        _, longest = self._backoff
+        self._failing = {
+            address: failing
+            for address, failing in self._failing.items()
+            if now < failing.retry_at + 10 * longest
+        }
+        self._connections = {
+            key: connection for key, connection in self._connections.items() if connection.is_open
+        }

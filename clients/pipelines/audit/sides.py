@@ -1,0 +1,99 @@
+"""The two sides of an audit as data frames with the same columns and names of topics."""
+
+from collections.abc import Mapping
+from datetime import datetime
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sql
+
+from ...spark.schema import source_schema
+from ...types import TopicPartition
+from ..archive.layout import read_archive
+from ..archive.log import Log
+from ..archive.storage import Storage
+from ..config import AuditConfig
+from .extent import Cluster, Extents, NothingToAudit, offsets_json
+
+COLUMNS = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
+
+
+def of_archive(spark: SparkSession, path: str, topic_ids: Mapping[str, str]) -> DataFrame:
+    """What an archive holds now; what is archived later does not come in.
+
+    Raises :class:`~.extent.NothingToAudit` where there is none, or one of other topics with these
+    names; :class:`~..archive.log.ArchiveError` for an archive that cannot be read.
+    """
+    snapshot = Log(Storage(spark, path)).snapshot
+    if snapshot.version < 0:
+        raise NothingToAudit(f"there is no archive at {path}")
+    archived = snapshot.topic_ids()
+    for topic, topic_id in sorted(topic_ids.items()):
+        if archived.get(topic, topic_id) != topic_id:
+            raise NothingToAudit(
+                f"topic {topic} was deleted and created again since it was archived at {path}: the"
+                " archive is that of another topic"
+            )
+    return read_archive(spark, path).select(*COLUMNS)
+
+
+def of_cluster(
+    spark: SparkSession, cluster: Cluster, extents: Extents, options: dict[str, str]
+) -> DataFrame:
+    """What a cluster holds between these offsets."""
+    topics = sorted({partition.topic for partition in extents})
+    reader = spark.read.format("qbus").schema(source_schema(include_headers=True))
+    return (
+        reader.options(**options)
+        .options(
+            **{
+                "qbus.bootstrap": cluster.bootstrap,
+                "subscribe": ",".join(topics),
+                "startingOffsets": offsets_json(extents, 0),
+                "endingOffsets": offsets_json(extents, 1),
+            }
+        )
+        .load()
+        .select(*COLUMNS)
+    )
+
+
+def within(records: DataFrame, extents: Extents) -> DataFrame:
+    """Records of these partitions, from their first offsets on."""
+    rows = [(*partition, begin) for partition, (begin, _) in extents.items()]
+    schema = "topic string, partition int, begin bigint"
+    begins = sql.broadcast(records.sparkSession.createDataFrame(rows, schema))
+    joined = records.join(begins, ["topic", "partition"])
+    return joined.where("offset >= begin").select(*COLUMNS)
+
+
+def renamed(records: DataFrame, config: AuditConfig) -> DataFrame:
+    """Records of the copy under the names that their topics have in the original."""
+    name = sql.col("topic")
+    for original, there in config.copy.topics:
+        name = sql.when(sql.col("topic") == there, sql.lit(original)).otherwise(name)
+    return records.withColumn("topic", name)
+
+
+def in_time(records: DataFrame, since: datetime | None, until: datetime | None) -> DataFrame:
+    """Records with a timestamp from ``since`` on and before ``until``."""
+    if since is not None:
+        records = records.where(sql.col("timestamp") >= sql.lit(since))
+    if until is not None:
+        records = records.where(sql.col("timestamp") < sql.lit(until))
+    return records
+
+
+def aligned(left: Extents, right: Extents) -> tuple[Extents, Extents]:
+    """What to read of both: from where both begin, each to its own end.
+
+    What one of them has deleted by its retention is not compared.
+    """
+    begins = {
+        one: max(side[one][0] for side in (left, right) if one in side)
+        for one in left.keys() | right.keys()
+    }
+
+    def cut(side: Extents) -> dict[TopicPartition, tuple[int, int]]:
+        return {one: (min(begins[one], end), end) for one, (_, end) in side.items()}
+
+    return cut(left), cut(right)

@@ -1,0 +1,166 @@
+"""What becomes of batches: delivered, sent again, split, given up, kept on disk."""
+
+import asyncio
+import random
+
+from qbus.clock import Clock
+from qbus.errors import ApiError, ErrorCode, QbusError
+
+from ..errors import ClientClosed, RequestTimedOut
+from ..net.cluster import Cluster
+from .accumulator import Accumulator
+from .batch import Batch, Stored
+from .options import ProducerOptions
+from .queue import OUT_OF_SEQUENCE
+from .requests import Answer
+from .spooling import Spooler
+
+_PROMPT_RETRIES = 3
+"""How often a batch follows to the leader that a broker names, before it pauses."""
+_TOO_LARGE = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
+_FATAL = frozenset({ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.PRODUCER_FENCED})
+
+
+class BatchCompleter:
+    """Decides for each batch that was tried, or that has waited too long. In the loop's thread.
+
+    ``progress`` is set whenever a batch is settled.
+    """
+
+    def __init__(
+        self, cluster: Cluster, accumulator: Accumulator, options: ProducerOptions, clock: Clock
+    ) -> None:
+        self._cluster = cluster
+        self._accumulator = accumulator
+        self._options = options
+        self._clock = clock
+        self._spooler = Spooler(options.spool_dir, options) if options.spool_dir else None
+        self._spooling: set[asyncio.Task[None]] = set()
+        self.progress = asyncio.Event()
+
+    async def close(self, unsettled: list[Batch]) -> None:
+        """Give up what is not delivered, and keep it where it can be kept."""
+        for batch in sorted(unsettled, key=lambda batch: batch.created_at):
+            if not batch.is_given_up:
+                self._abandon(batch, ClientClosed())
+        await asyncio.gather(*self._spooling)
+        if self._spooler is not None:
+            await self._spooler.close()
+
+    def fail(self, error: Exception) -> None:
+        """Nothing can be sent any more, for that reason."""
+        for batch in self._accumulator.fail(error):
+            batch.is_given_up = True
+            self._settle(batch, error)
+
+    def expire(self, now: float) -> None:
+        """Give up what has taken too long by ``now``, be it in flight."""
+        timeout = self._options.delivery_timeout
+        with self._accumulator.lock:
+            expired = [
+                (batch, queue.error)
+                for queue in self._accumulator.active.values()
+                for batch in queue.expired(now - timeout)
+            ]
+        for batch, error in expired:
+            reason = f": {error}" if error is not None else ""
+            late = RequestTimedOut(f"not delivered in {timeout} s{reason}")
+            late.__cause__ = error
+            self._abandon(batch, late)
+
+    def take_in(self, answer: Answer) -> None:
+        """A broker has answered for a batch."""
+        batch, outcome, hint = answer
+        if isinstance(outcome, Stored):
+            self.delivered(batch, outcome)
+            return
+        is_known = hint is not None and self._cluster.apply_leader_hint(
+            *batch.partition, hint.leader_id, hint.epoch, hint.endpoint
+        )
+        self.failed(batch, outcome, is_leader_known=is_known)
+
+    def delivered(self, batch: Batch, stored: Stored) -> None:
+        """``batch`` is stored."""
+        with self._accumulator.lock:
+            self._accumulator.queues[batch.partition].delivered(batch)
+        if not batch.is_given_up:
+            self._settle(batch, stored)
+
+    def failed(self, batch: Batch, error: QbusError, *, is_leader_known: bool = False) -> None:
+        """Send ``batch`` again if that may help and there is time, else give it up."""
+        code = error.code if isinstance(error, ApiError) else ErrorCode.UNKNOWN_SERVER_ERROR
+        if code in _FATAL:
+            self.fail(error)
+        now = self._clock.monotonic()
+        queue = self._accumulator.queues[batch.partition]
+        queue.error = error
+        if batch.is_given_up or not self._may_retry(error):
+            self.give_up(batch, error)
+        elif code in _TOO_LARGE:
+            self._split(batch, error)
+        else:
+            delay = self.delay(batch.attempts)
+            if is_leader_known and batch.attempts < _PROMPT_RETRIES:
+                delay = 0.0
+            elif not is_leader_known:
+                self._cluster.metadata.forget([batch.partition.topic])
+            batch.attempts += 1
+            with self._accumulator.lock:
+                queue.failed(batch, code, now + delay)
+
+    def _split(self, batch: Batch, error: QbusError) -> None:
+        if batch.count < 2:
+            self.give_up(batch, error)
+            return
+        halves = batch.split()
+        self._accumulator.replace(batch, halves)
+        with self._accumulator.lock:
+            self._accumulator.queues[batch.partition].too_large(batch, *halves)
+
+    def give_up(self, batch: Batch, error: Exception) -> None:
+        """Do not send ``batch`` again, for that reason."""
+        with self._accumulator.lock:
+            self._accumulator.queues[batch.partition].given_up(batch)
+        if not batch.is_given_up:
+            batch.is_given_up = True
+            self._settle(batch, error)
+
+    def _may_retry(self, error: QbusError) -> bool:
+        if not isinstance(error, ApiError):
+            return False
+        if self._options.is_idempotent and error.code in OUT_OF_SEQUENCE:
+            return True
+        return error.retriable or error.code in _TOO_LARGE
+
+    def refuse_topic(self, topic: str, error: ApiError) -> None:
+        """What waits for a topic that cannot be written to need not wait any longer."""
+        with self._accumulator.lock:
+            queues = [q for key, q in self._accumulator.active.items() if key.topic == topic]
+            refused = [batch for queue in queues for batch in queue.expired(float("inf"))]
+        for batch in refused:
+            batch.is_given_up = True
+            self._settle(batch, error)
+
+    def _abandon(self, batch: Batch, error: QbusError) -> None:
+        """Nobody waits for the delivery any more: keep the batch if there is a place."""
+        batch.is_given_up = True
+        if self._spooler is None:
+            self._settle(batch, error)
+            return
+        task = asyncio.create_task(self._spool(self._spooler, batch, error))
+        self._spooling.add(task)
+        task.add_done_callback(self._spooling.discard)
+
+    async def _spool(self, spooler: Spooler, batch: Batch, error: QbusError) -> None:
+        self._settle(batch, await spooler.keep(batch, error))
+
+    def _settle(self, batch: Batch, outcome: Stored | Exception) -> None:
+        batch.settle(outcome)
+        self._accumulator.release(batch)
+        self.progress.set()
+
+    def delay(self, attempts: int) -> float:
+        """Seconds before the next attempt: doubling, spread by a fifth."""
+        longest = self._options.retry_backoff_max
+        delay = min(self._options.retry_backoff * 2.0 ** min(attempts, 30), longest)
+        return delay * random.uniform(0.8, 1.2)  # noqa: S311 - not a secret

@@ -1,0 +1,1 @@
+"""`qbus.service`: what the daemons (broker, agent, mirror) share."""

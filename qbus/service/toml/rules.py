@@ -1,0 +1,225 @@
+"""What fields may hold: from TOML's values to Python's, or a refusal that says what is allowed."""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Any
+
+from qbus.errors import ApiError, ConfigError
+from qbus.names import check_topic_name
+
+_SHOWN = 200
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """``read`` takes a value of TOML, and the field's place for those that hold fields themselves.
+
+    It raises ValueError, with what is wrong where that is more than not being ``allowed``.
+    ``write`` is its reverse. ``nested`` is the class of tables.
+    """
+
+    allowed: str
+    read: Callable[[Any, str], Any]
+    write: Callable[[Any], Any] = _same
+    nested: type | None = None
+
+    def parse(self, place: str, raw: object) -> Any:
+        """The value that ``raw`` means; raises ConfigError with place, value, what is allowed."""
+        try:
+            return self.read(raw, place)
+        except ValueError as error:
+            why = f"expected {self.allowed}" + (f": {error}" if str(error) else "")
+            raise ConfigError(f"{place} = {_show(raw)}: {why}") from None
+
+
+def _show(raw: object) -> str:
+    text = repr(raw) if not isinstance(raw, bool) else str(raw).lower()
+    return text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
+
+
+def plain(allowed: str, read: Callable[[Any], Any], write: Callable[[Any], Any] = _same) -> Rule:
+    """A rule that does not need to know where its field is."""
+    return Rule(allowed, lambda raw, _: read(raw), write)
+
+
+def as_text(raw: object) -> str:
+    """Text without NUL characters, or ValueError."""
+    if not isinstance(raw, str):
+        raise ValueError  # noqa: TRY004 - one exception for all that is not allowed
+    if "\0" in raw:
+        raise ValueError("it holds a NUL character")
+    return raw
+
+
+def boolean() -> Rule:
+    """True or false, and nothing that might be taken for them."""
+
+    def read(raw: Any) -> bool:
+        if not isinstance(raw, bool):
+            raise ValueError  # noqa: TRY004
+        return raw
+
+    return plain("true or false", read)
+
+
+def whole(at_least: int, at_most: int) -> Rule:
+    """A whole number within bounds."""
+
+    def read(raw: Any) -> int:
+        if not isinstance(raw, int) or isinstance(raw, bool) or not at_least <= raw <= at_most:
+            raise ValueError
+        return raw
+
+    return plain(f"a whole number from {at_least} to {at_most}", read)
+
+
+def real(at_least: float, at_most: float) -> Rule:
+    """A number within bounds, with a fraction or without."""
+
+    def read(raw: Any) -> float:
+        if not isinstance(raw, int | float) or isinstance(raw, bool):
+            raise ValueError  # noqa: TRY004 - one exception for all that is not allowed
+        if not at_least <= raw <= at_most:
+            raise ValueError
+        return float(raw)
+
+    return plain(f"a number from {at_least:g} to {at_most:g}", read)
+
+
+def text(at_least: int, at_most: int) -> Rule:
+    """Text of so many characters."""
+
+    def read(raw: Any) -> str:
+        if not at_least <= len(as_text(raw)) <= at_most:
+            raise ValueError
+        return as_text(raw)
+
+    return plain(f"text of {at_least} to {at_most} characters", read)
+
+
+def choice(*names: str) -> Rule:
+    """One of a few names."""
+
+    def read(raw: Any) -> str:
+        if as_text(raw) not in names:
+            raise ValueError
+        return as_text(raw)
+
+    return plain("one of " + ", ".join(names), read)
+
+
+def regex() -> Rule:
+    """The text of a regular expression."""
+
+    def read(raw: Any) -> str:
+        try:
+            re.compile(as_text(raw))
+        except re.error as error:
+            raise ValueError(error) from None
+        return as_text(raw)
+
+    return plain("a regular expression", read)
+
+
+def topic() -> Rule:
+    """A name that a topic may have."""
+
+    def read(raw: Any) -> str:
+        try:
+            check_topic_name(as_text(raw))
+        except ApiError as error:
+            raise ValueError(error) from None
+        return as_text(raw)
+
+    return plain("the name of a topic", read)
+
+
+def checked(allowed: str, check: Callable[[str], object]) -> Rule:
+    """Text that ``check`` raises no ConfigError for; spaces around it do not count."""
+
+    def read(raw: Any) -> str:
+        try:
+            check(as_text(raw))
+        except ConfigError as error:
+            raise ValueError(error) from None
+        return as_text(raw).strip()
+
+    return plain(allowed, read)
+
+
+def as_absolute_path(raw: object) -> str:
+    """The text of an absolute path, or ValueError."""
+    if not PurePath(as_text(raw)).is_absolute():
+        raise ValueError(f"{raw!r} does not begin with /")
+    return as_text(raw)
+
+
+def path() -> Rule:
+    """An absolute path."""
+    return plain("an absolute path", as_absolute_path)
+
+
+def listed(rule: Rule, allowed: str) -> Rule:
+    """A list of what another rule takes; ``allowed`` says which."""
+
+    def one(raw: Any) -> Any:
+        try:
+            return rule.read(raw, "")
+        except ValueError as error:
+            raise ValueError(f"{_show(raw)} is none" + (f": {error}" * bool(str(error)))) from None
+
+    return plain(
+        allowed,
+        lambda raw: tuple(map(one, as_list(raw))),
+        lambda found: [*map(rule.write, found)],
+    )
+
+
+def table(kind: type) -> Rule:
+    """One table of a class of the configuration."""
+    return Rule("a table", lambda raw, place: _read_table(kind, raw, place), _write_table, kind)
+
+
+def tables(kind: type) -> Rule:
+    """Any number of tables of a class of the configuration."""
+
+    def read(raw: Any, place: str) -> tuple[Any, ...]:
+        found = enumerate(as_list(raw), 1)
+        return tuple(_read_table(kind, item, f"{place}[{number}]") for number, item in found)
+
+    def write(found: tuple[Any, ...]) -> list[Any]:
+        return [*map(_write_table, found)]
+
+    return Rule("tables, each below its own [[...]]", read, write, kind)
+
+
+def as_list(raw: object) -> list[Any]:
+    """A list, or ValueError."""
+    if not isinstance(raw, list | tuple):
+        raise ValueError  # noqa: TRY004
+    return list(raw)
+
+
+def as_table(raw: object) -> Mapping[str, Any]:
+    """A table, or ValueError."""
+    if not isinstance(raw, Mapping):
+        raise ValueError  # noqa: TRY004
+    return raw
+
+
+def _read_table(kind: type, raw: object, place: str) -> Any:
+    from qbus.service.toml.reading import read_fields  # noqa: PLC0415 - tables hold fields, which have rules
+
+    return read_fields(kind, as_table(raw), place)
+
+
+def _write_table(table: Any) -> dict[str, Any]:
+    from qbus.service.toml.writing import to_document  # noqa: PLC0415 - as above
+
+    return to_document(table)

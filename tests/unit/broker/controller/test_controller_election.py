@@ -1,0 +1,141 @@
+"""One controller at a time; what a former one writes, the store refuses."""
+
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from qbus.broker.controller.controller_election import ControllerElection
+from qbus.broker.metadata.cache import MetadataCache
+from qbus.clock import ManualClock
+from qbus.config import BrokerConfig
+from qbus.metadata import (
+    Create,
+    Delete,
+    EmbeddedStore,
+    MetadataStore,
+    Op,
+    Result,
+    StoreUnavailable,
+    VersionConflict,
+)
+from qbus.metadata.znodes import CONTROLLER, CONTROLLER_EPOCH, ControllerEpochNode, ControllerNode
+from tests.support.eventually import eventually
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[MetadataStore]:
+    async with EmbeddedStore(tmp_path / "m.db") as store:
+        yield store
+
+
+@pytest.fixture
+async def metadata(store: MetadataStore) -> AsyncIterator[MetadataCache]:
+    metadata = MetadataCache(store, BrokerConfig(), retry_s=0.01)
+    await metadata.start()
+    yield metadata
+    await metadata.close()
+
+
+def office(
+    store: MetadataStore, metadata: MetadataCache, node_id: int, epoch: int = 0
+) -> ControllerElection:
+    one = ControllerElection(store, metadata, node_id, ManualClock())
+    one.broker_epoch = epoch
+    return one
+
+
+async def epoch_of(store: MetadataStore) -> int:
+    node = await store.get(CONTROLLER_EPOCH)
+    assert node is not None
+    return ControllerEpochNode.decode(node.data).epoch
+
+
+async def vacate(store: MetadataStore, metadata: MetadataCache) -> None:
+    await store.transaction([Delete(CONTROLLER)])  # as when a session ends
+    await eventually(lambda: metadata.cluster.controller is None)
+
+
+async def test_the_first_to_ask_gets_it(store: MetadataStore, metadata: MetadataCache) -> None:
+    first, second = office(store, metadata, 1, epoch=4), office(store, metadata, 2)
+    assert await first.take()
+    assert not await second.take()
+    assert (first.is_held, second.is_held) == (True, False)
+    assert await first.take(), "it has it already"
+    assert await epoch_of(store) == 1
+    node = await store.get(CONTROLLER)
+    assert node is not None
+    assert ControllerNode.decode(node.data) == ControllerNode(1, ManualClock().time_ms(), 4)
+
+
+async def test_each_holder_counts(store: MetadataStore, metadata: MetadataCache) -> None:
+    for expected in (1, 2, 3):
+        assert await office(store, metadata, expected).take()
+        assert metadata.cluster.controller_epoch == await epoch_of(store) == expected
+        await vacate(store, metadata)
+
+
+async def test_a_former_holder_is_fenced(store: MetadataStore, metadata: MetadataCache) -> None:
+    former, present = office(store, metadata, 1), office(store, metadata, 2)
+    await former.take()
+    fence = metadata.fence()
+    await store.transaction([fence, Create("/a")])
+    await vacate(store, metadata)
+    assert not former.is_held
+    assert await present.take()
+    with pytest.raises(VersionConflict) as refused:
+        await store.transaction([fence, Create("/b")])
+    assert refused.value.path == CONTROLLER_EPOCH
+    await store.transaction([metadata.fence(), Create("/b")])
+
+
+async def test_of_two_at_once_one_gets_it(store: MetadataStore, metadata: MetadataCache) -> None:
+    """The second one asks while it believes the office to be free."""
+    first = office(store, metadata, 1)
+    theirs = ControllerNode(2, 0, 0).encode()
+    await store.transaction([Create(CONTROLLER, theirs), Create(CONTROLLER_EPOCH, b"7")])
+    assert metadata.cluster.controller is None
+    assert not await first.take()
+    assert await epoch_of(store) == 7
+
+
+async def test_an_answer_that_was_lost_is_found_out(
+    store: MetadataStore, metadata: MetadataCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    transaction = store.transaction
+
+    async def losing(ops: Sequence[Op]) -> list[Result]:
+        await transaction(ops)
+        raise StoreUnavailable("the answer was lost")
+
+    ours = office(store, metadata, 1, epoch=4)
+    with monkeypatch.context() as broken:
+        broken.setattr(store, "transaction", losing)
+        with pytest.raises(StoreUnavailable):
+            await ours.take()
+    await eventually(lambda: ours.is_held)
+    assert await ours.take()
+    assert await epoch_of(store) == metadata.cluster.controller_epoch == 1
+
+
+async def test_what_is_left_of_a_former_life_gives_way(
+    store: MetadataStore, metadata: MetadataCache
+) -> None:
+    assert await office(store, metadata, 1, epoch=4).take()
+    former = metadata.fence()
+    anew = office(store, metadata, 1, epoch=5)
+    assert not anew.is_held
+    assert await anew.take()
+    assert await epoch_of(store) == 2
+    with pytest.raises(VersionConflict):
+        await store.transaction([former, Create("/a")])
+
+
+async def test_what_is_no_controller_stays_where_somebody_put_it(
+    store: MetadataStore, metadata: MetadataCache
+) -> None:
+    await store.transaction([Create(CONTROLLER, b"?")])
+    assert not await office(store, metadata, 1).take()
+    node = await store.get(CONTROLLER)
+    assert node is not None
+    assert node.data == b"?"

@@ -1,0 +1,236 @@
+"""The active controller, over a real store: brokers come and go, and what is due is written."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from qbus.broker.controller import Controller, NewTopic, Reassignment, expire_previous_registration
+from qbus.broker.controller.controller_election import ControllerElection
+from qbus.broker.controller.controller_loop import ControllerLoop
+from qbus.broker.metadata.cache import MetadataCache
+from qbus.broker.metadata.image import BrokerInfo, PartitionInfo
+from qbus.clock import ManualClock
+from qbus.config import BrokerConfig
+from qbus.metadata import Create, Delete, Op, Result, Set, StoreUnavailable
+from qbus.metadata.feed import KEPT, PATH, announce
+from qbus.metadata.znodes import (
+    CONTROLLER,
+    BrokerNode,
+    ChangeNode,
+    ConfigNode,
+    ControllerNode,
+    PartitionStateNode,
+)
+from tests.support.eventually import eventually
+from tests.support.metadata_plane import MetadataPlane, metadata_plane, register
+
+OTHERS = (BrokerInfo(2, "b2", 9092), BrokerInfo(3, "b3", 9092))
+
+
+@pytest.fixture
+async def plane(tmp_path: Path) -> AsyncIterator[MetadataPlane]:
+    async with metadata_plane(tmp_path, others=OTHERS) as plane:
+        yield plane
+
+
+def partition(plane: MetadataPlane, topic: str = "t", index: int = 0) -> PartitionInfo:
+    return plane.metadata.topics[topic].partitions[index]
+
+
+async def leave(plane: MetadataPlane, node_id: int) -> None:
+    """As when its session ends: without a word."""
+    await plane.store.transaction([Delete(BrokerNode.path(node_id))])
+
+
+async def write(plane: MetadataPlane, state: PartitionStateNode) -> None:
+    await plane.store.transaction(
+        [
+            Set(PartitionStateNode.path("t", 0), state.encode()),
+            announce(ChangeNode(states={"t": (0,)}).encode()),
+        ]
+    )
+
+
+async def test_what_a_broker_led_is_led_by_others_when_it_is_gone(plane: MetadataPlane) -> None:
+    many = {index: [2, 3, 1] for index in range(1500)}
+    await plane.controller.create_topics([NewTopic("t", assignment=many)])
+    await leave(plane, 2)
+    await eventually(lambda: {one.leader for one in plane.metadata.topics["t"].partitions} == {3})
+    assert {one.isr for one in plane.metadata.topics["t"].partitions} == {(3, 1)}
+    assert {one.elr for one in plane.metadata.topics["t"].partitions} == {()}
+
+
+async def test_who_is_back_is_elected_for_what_nobody_else_holds(plane: MetadataPlane) -> None:
+    await plane.controller.create_topics([NewTopic("t", assignment={0: [2]})])
+    await leave(plane, 2)
+    await eventually(lambda: not partition(plane).has_leader)
+    await register(plane.store, OTHERS[0], plane.clock)
+    await eventually(lambda: partition(plane).leader == 2)
+    assert partition(plane).isr == (2,)
+
+
+async def test_a_leader_that_resigns_is_replaced(plane: MetadataPlane) -> None:
+    await plane.controller.create_topics([NewTopic("t", assignment={0: [2, 3]})])
+    await write(plane, PartitionStateNode(-1, 1, (2, 3), 1))
+    await eventually(lambda: partition(plane).has_leader)
+
+
+async def test_a_topic_that_allows_it_from_now_on_gets_an_unclean_leader(
+    plane: MetadataPlane,
+) -> None:
+    await plane.controller.create_topics([NewTopic("t", assignment={0: [2, 3]})])
+    await write(plane, PartitionStateNode(2, 5, (2,), 1))
+    await leave(plane, 2)
+    await eventually(lambda: partition(plane).elr == (2,))
+    assert not partition(plane).has_leader
+    config = ConfigNode({"unclean.leader.election.enable": "true"}).encode()
+    await plane.store.transaction(
+        [
+            Create(ConfigNode.topic_path("t"), config),
+            announce(ChangeNode(configs=("t",)).encode()),
+        ]
+    )
+    await eventually(lambda: partition(plane).leader == 3)
+    assert (partition(plane).isr, partition(plane).elr) == ((3,), ())
+
+
+async def test_what_others_write_meanwhile_is_not_written_over(
+    plane: MetadataPlane, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Just before the controller's, another broker's transaction takes place."""
+    topics = [NewTopic("t", assignment={0: [2, 3, 1], 1: [2, 3, 1]})]
+    await plane.controller.create_topics(topics)
+    transaction = plane.store.transaction
+    theirs = PartitionStateNode(2, 0, (2, 1), 1)
+
+    async def overtaken(ops: Sequence[Op]) -> list[Result]:
+        if any(isinstance(op, Set) and op.path.endswith("/state") for op in ops):
+            monkeypatch.undo()
+            await write(plane, theirs)
+        return await transaction(ops)
+
+    monkeypatch.setattr(plane.store, "transaction", overtaken)
+    await leave_with(transaction, 2)
+    await eventually(lambda: partition(plane).leader == 1)
+    await eventually(lambda: partition(plane, index=1).leader == 3)
+    assert partition(plane).isr == (1,)
+
+
+async def leave_with(transaction: object, node_id: int) -> None:
+    assert callable(transaction)
+    await transaction([Delete(BrokerNode.path(node_id))])
+
+
+async def test_a_store_that_fails_is_tried_again(
+    plane: MetadataPlane, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await plane.controller.create_topics([NewTopic("t", assignment={0: [2, 3]})])
+    transaction = plane.store.transaction
+    failures = [StoreUnavailable("not connected"), RuntimeError("whatever")]
+
+    async def failing(ops: Sequence[Op]) -> list[Result]:
+        if failures and any(isinstance(op, Set) for op in ops):
+            raise failures.pop()
+        return await transaction(ops)
+
+    monkeypatch.setattr(plane.controller._governor, "_retry_s", 0.01)
+    monkeypatch.setattr(plane.store, "transaction", failing)
+    await leave(plane, 2)
+    await eventually(lambda: partition(plane).leader == 3)
+    assert not failures
+
+
+async def test_the_office_passes_on_and_the_next_one_decides_at_once(
+    plane: MetadataPlane,
+) -> None:
+    """The first controller goes together with a broker that led."""
+    await plane.controller.create_topics([NewTopic("t", assignment={0: [2, 3]})])
+    second = Controller(plane.store, plane.metadata, BrokerConfig({"node.id": "3"}), plane.clock)
+    await second.start(0)
+    assert plane.metadata.controller_id == 1
+    await plane.controller.stop()
+    await plane.store.transaction([Delete(CONTROLLER), Delete(BrokerNode.path(2))])
+    await eventually(lambda: partition(plane).leader == 3)
+    assert second.is_active
+    assert plane.metadata.cluster.controller_epoch == 2
+    await second.stop()
+
+
+async def test_who_is_not_the_controller_decides_nothing(tmp_path: Path) -> None:
+    async with metadata_plane(tmp_path, others=OTHERS) as plane:
+        await plane.controller.create_topics([NewTopic("t", assignment={0: [2, 3]})])
+        theirs = ControllerNode(3, 0, 0).encode()
+        await plane.store.transaction([Set(CONTROLLER, theirs), Delete(BrokerNode.path(2))])
+        await eventually(lambda: 2 not in plane.metadata.brokers)
+        await plane.controller._governor.govern()
+        assert not plane.controller.is_active
+        assert partition(plane).leader == 2
+
+
+async def test_moves_end_when_everybody_is_in_sync(plane: MetadataPlane) -> None:
+    await plane.controller.create_topics([NewTopic("t", assignment={0: [2]})])
+    await plane.controller.reassign([Reassignment("t", {0: [1, 3]})])
+    state = partition(plane).state(1)
+    await write(plane, state._replace(isr=(2, 1)))
+    await write(plane, state._replace(isr=(2, 1, 3)))
+    await eventually(lambda: not partition(plane).is_moving)
+    assert (partition(plane).replicas, partition(plane).leader) == ((1, 3), 1)
+
+
+async def test_preferred_replicas_lead_again(plane: MetadataPlane) -> None:
+    await plane.controller.create_topics([NewTopic("t", assignment={0: [2, 3]})])
+    await write(plane, PartitionStateNode(3, 1, (3, 2), 1))
+    await eventually(lambda: partition(plane).leader == 3)
+    await plane.controller._governor.rebalance()
+    assert partition(plane).leader == 2
+
+
+async def test_whoever_leaves_hands_over_what_others_hold(plane: MetadataPlane) -> None:
+    topics = [NewTopic("t", assignment={0: [1, 2]}), NewTopic("mine", assignment={0: [1]})]
+    await plane.controller.create_topics(topics)
+    await plane.controller.hand_over()
+    assert partition(plane).leader == 2
+    assert partition(plane, "mine").leader == 1, "there is nobody else, so nobody is waited for"
+
+
+async def test_whoever_leaves_waits_for_those_who_come_in_sync(plane: MetadataPlane) -> None:
+    await plane.controller.create_topics([NewTopic("t", assignment={0: [1, 2]})])
+    state = partition(plane).state(1)
+    await write(plane, state._replace(isr=(1,)))
+    await eventually(lambda: partition(plane).isr == (1,))
+    handing = asyncio.ensure_future(plane.controller.hand_over())
+    await asyncio.sleep(0)
+    await write(plane, state._replace(isr=(1, 2)))
+    await asyncio.wait_for(handing, 10)
+    assert partition(plane).leader == 2
+
+
+async def test_the_feed_is_kept_short_by_the_controller(plane: MetadataPlane) -> None:
+    for _ in range(KEPT + 50):
+        await plane.store.transaction([announce(b"{}")])
+    assert len(await plane.store.children(PATH)) > KEPT
+    await eventually(lambda: plane.controller._governor.pruned > 0, 30)
+    assert len(await plane.store.children(PATH)) == KEPT
+
+
+async def test_a_former_life_that_still_governs_gives_way(tmp_path: Path) -> None:
+    """A broker was killed, and is started again before its session has ended."""
+    async with metadata_plane(tmp_path) as plane:
+        await plane.store.transaction(
+            [
+                Delete(CONTROLLER),
+                Create(CONTROLLER, ControllerNode(2, 0, 0).encode()),
+            ]
+        )
+        metadata = MetadataCache(plane.store, BrokerConfig({"node.id": "2"}))
+        await metadata.start()
+        office = ControllerElection(plane.store, metadata, 2, ManualClock())
+        office.broker_epoch = 1
+        await expire_previous_registration(plane.store, 2, "d")
+        governor = ControllerLoop(plane.store, metadata, office, BrokerConfig())
+        await governor.start()
+        assert office.is_held
+        await governor.stop()
+        await metadata.close()

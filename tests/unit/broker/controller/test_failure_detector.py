@@ -1,0 +1,122 @@
+"""Who is watched, and what tells a dead process from one that is slow, busy or cut off."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from qbus.broker.controller.failure_detector import FailureDetector, watched
+from qbus.broker.metadata.image import BrokerInfo
+from tests.support.eventually import eventually
+from tests.support.metadata_plane import MetadataPlane, metadata_plane
+
+BROKERS = {number: BrokerInfo(number, f"b{number}", 9092) for number in (1, 2, 3)}
+
+
+class Peer:
+    """Something that listens where another broker is said to be."""
+
+    def __init__(self) -> None:
+        self.accepted = 0
+        self._connections: list[asyncio.StreamWriter] = []
+        self._server: asyncio.Server | None = None
+        self.port = 0
+
+    async def listen(self) -> None:
+        self._server = await asyncio.start_server(self._accept, "127.0.0.1", self.port)
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    async def _accept(self, _: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.accepted += 1
+        self._connections.append(writer)
+
+    def hang_up(self) -> None:
+        for connection in self._connections:
+            connection.close()
+        self._connections.clear()
+
+    def refuse(self) -> None:
+        assert self._server is not None
+        self._server.close()
+
+    def die(self) -> None:
+        self.refuse()
+        self.hang_up()
+
+
+@pytest.fixture
+async def peer() -> AsyncIterator[Peer]:
+    peer = Peer()
+    await peer.listen()
+    yield peer
+    peer.die()
+
+
+@pytest.fixture
+async def plane(tmp_path: Path, peer: Peer) -> AsyncIterator[MetadataPlane]:
+    other = BrokerInfo(2, "127.0.0.1", peer.port)
+    async with metadata_plane(tmp_path, others=(other,)) as plane:
+        yield plane
+
+
+@pytest.fixture
+async def lookout(plane: MetadataPlane, peer: Peer) -> AsyncIterator[FailureDetector]:
+    lookout = FailureDetector(plane.store, plane.metadata, plane.node_id)
+    lookout.start()
+    await eventually(lambda: peer.accepted > 0)
+    yield lookout
+    await lookout.stop()
+
+
+def test_the_controller_watches_everybody_else() -> None:
+    assert [broker.id for broker in watched(2, 2, BROKERS)] == [1, 3]
+
+
+def test_everybody_else_watches_the_controller() -> None:
+    assert [broker.id for broker in watched(1, 2, BROKERS)] == [2]
+
+
+def test_nobody_is_watched_without_a_controller() -> None:
+    assert watched(1, -1, BROKERS) == []
+
+
+def test_who_is_about_to_leave_is_not_watched() -> None:
+    leaving = BrokerInfo(3, "b3", 9092, is_stopping=True)
+    assert [broker.id for broker in watched(1, 1, {**BROKERS, 3: leaving})] == [2]
+
+
+async def test_a_dead_broker_is_unregistered(
+    plane: MetadataPlane, lookout: FailureDetector, peer: Peer
+) -> None:
+    peer.die()
+    await eventually(lambda: 2 not in plane.metadata.brokers)
+    assert lookout.noticed == 1
+
+
+async def test_a_broker_that_only_hangs_up_stays(
+    plane: MetadataPlane, lookout: FailureDetector, peer: Peer
+) -> None:
+    peer.hang_up()
+    await eventually(lambda: peer.accepted == 2)
+    assert 2 in plane.metadata.brokers
+    assert lookout.noticed == 0
+
+
+async def test_a_broker_that_does_not_listen_any_more_stays_as_long_as_it_talks(
+    plane: MetadataPlane, lookout: FailureDetector, peer: Peer
+) -> None:
+    peer.refuse()
+    await asyncio.sleep(0.3)
+    assert 2 in plane.metadata.brokers
+    assert lookout.noticed == 0
+
+
+async def test_a_broker_that_never_could_be_reached_stays(plane: MetadataPlane, peer: Peer) -> None:
+    peer.die()
+    lookout = FailureDetector(plane.store, plane.metadata, plane.node_id)
+    lookout.start()
+    await asyncio.sleep(0.3)
+    await lookout.stop()
+    assert 2 in plane.metadata.brokers
+    assert lookout.noticed == 0

@@ -1,0 +1,109 @@
+"""A broker of groups alone, asked over the wire format at any version of an API."""
+
+from importlib import import_module
+from inspect import isawaitable
+from types import SimpleNamespace
+from typing import Any
+
+from qbus.broker.group import Offset
+from qbus.broker.kafka.context import Peer, RequestContext
+from qbus.broker.metadata.image import BrokerInfo
+from qbus.config import Address
+from qbus.wire import API, decode, encode
+from qbus.wire.messages.join_group import (
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+    JoinGroupResponse,
+)
+from qbus.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+
+from ...group.shell import Shell, settle
+
+NODE = BrokerInfo(7, "broker.example", 9092)
+
+
+class GroupBroker:
+    def __init__(self, **config: object) -> None:
+        self.shell = Shell(node_id=NODE.id, **config)
+        self.metadata = self.shell.metadata
+        self.brokers = self.metadata.brokers = {NODE.id: NODE}
+
+    async def ask(self, version: int, request: Any) -> Any:
+        """The response, after both messages went through their bytes."""
+        return await self.send(version, request)
+
+    async def send(self, version: int, request: Any) -> Any:
+        api = next(api for api in API.values() if api.request is type(request))
+        received = decode(api.request, version, b"".join(encode(request, version)))
+        handler = import_module(f"qbus.broker.kafka.handlers.{api.key.name.lower()}")
+        peer = Peer(1, "10.0.0.1", Address("10.0.0.9", 9092))
+        context = RequestContext(api.key, version, "client", peer)
+        response = handler.handle(self._broker(), context, received)
+        if isawaitable(response):
+            response = await response
+        return decode(api.response, version, b"".join(encode(response, version)))
+
+    def _broker(self) -> Any:
+        metadata = SimpleNamespace(
+            topics=self.metadata.topics,
+            topics_by_id=self.metadata.topics_by_id,
+            brokers=self.brokers,
+        )
+        return SimpleNamespace(
+            groups=self.shell.groups, metadata=metadata, node_id=NODE.id, config=self.shell.config
+        )
+
+    # Stories
+
+    async def join(self, version: int = 9, **changes: Any) -> JoinGroupResponse:
+        """A lone member's way through the first rebalance of a group."""
+        first = await self.shell.soon(self.send(version, join_request(**changes)))
+        if first.done() and first.result().error_code == 79:
+            member_id = first.result().member_id
+            again = join_request(**changes | {"member_id": member_id})
+            first = await self.shell.soon(self.send(version, again))
+        await self.shell.timers.advance(3)
+        response: JoinGroupResponse = await first
+        return response
+
+    async def member(self, group_id: str = "g", **changes: Any) -> str:
+        """The id of the one member of a stable group, which is at generation 1."""
+        joined = await self.join(group_id=group_id, **changes)
+        assert joined.error_code == 0
+        part = SyncGroupRequestAssignment(member_id=joined.member_id, assignment=b"all")
+        synced = await self.send(
+            5,
+            SyncGroupRequest(
+                group_id=group_id,
+                generation_id=joined.generation_id,
+                member_id=joined.member_id,
+                group_instance_id=changes.get("group_instance_id"),
+                protocol_type=joined.protocol_type,
+                protocol_name=joined.protocol_name,
+                assignments=[part],
+            ),
+        )
+        assert synced.error_code == 0
+        return joined.member_id
+
+    async def commit(self, group_id: str, topic: str, partition: int, offset: Offset) -> None:
+        await self.shell.groups.commit(group_id, {(topic, partition): offset})
+
+    async def settle(self) -> None:
+        await settle()
+
+
+def join_request(**changes: Any) -> JoinGroupRequest:
+    fields: dict[str, Any] = {
+        "group_id": "g",
+        "session_timeout_ms": 10_000,
+        "protocol_type": "consumer",
+        "protocols": [JoinGroupRequestProtocol(name="range", metadata=b"topics")],
+    }
+    return JoinGroupRequest(**(fields | changes))
+
+
+def versions(key: str) -> range:
+    """All versions of an API that are served."""
+    api = next(api for api in API.values() if api.key.name == key)
+    return range(api.min_version, api.max_version + 1)

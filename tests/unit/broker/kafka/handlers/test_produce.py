@@ -1,0 +1,345 @@
+"""Produce: what is appended, what is acknowledged when, and which error each fault gets."""
+
+import asyncio
+import errno
+import gc
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from qbus.broker.kafka.context import RequestContext
+from qbus.broker.kafka.handlers.produce import handle
+from qbus.broker.metadata.image import PartitionInfo
+from qbus.errors import ApiError, ErrorCode
+from qbus.records import Compression, build_batch
+from qbus.wire import API, ApiKey
+from qbus.wire.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from tests.support.data_plane import NODE, DataPlane, over_the_wire
+from tests.support.eventually import eventually
+from tests.support.logs import NOW_MS, batch
+
+VERSIONS = range(API[ApiKey.PRODUCE].min_version, API[ApiKey.PRODUCE].max_version + 1)
+LATEST = VERSIONS[-1]
+_BY_ID = 13
+
+
+def request(
+    plane: DataPlane,
+    version: int,
+    *records: Any,
+    topic: str = "orders",
+    acks: int = -1,
+    timeout_ms: int = 30_000,
+    **fields: Any,
+) -> ProduceRequest:
+    """A request with one batch for each of the topic's first partitions."""
+    known = plane.metadata.topics.get(topic)
+    naming: dict[str, Any] = {"name": topic}
+    if version >= _BY_ID:
+        naming = {"topic_id": known.id if known else b"unknown-topic-id"}
+    data = [PartitionProduceData(index=i, records=r) for i, r in enumerate(records)]
+    return ProduceRequest(
+        acks=acks,
+        timeout_ms=timeout_ms,
+        topic_data=[TopicProduceData(partition_data=data, **naming)],
+        **fields,
+    )
+
+
+async def produce(
+    plane: DataPlane, *records: Any, version: int = LATEST, **options: Any
+) -> PartitionProduceResponse:
+    """Produce one batch to partition 0; its answer."""
+    response: ProduceResponse = await plane.call(
+        ApiKey.PRODUCE, version, request(plane, version, *records, **options)
+    )
+    answers: Sequence[PartitionProduceResponse] = response.responses[0].partition_responses
+    return answers[0]
+
+
+class TestAcknowledgement:
+    @pytest.mark.parametrize("version", VERSIONS)
+    async def test_every_version_appends_and_says_where(
+        self, plane: DataPlane, version: int
+    ) -> None:
+        partition = await plane.create("orders")
+        await produce(plane, batch(b"a"), version=version)
+        answer = await produce(plane, batch(b"b", b"c"), version=version)
+        assert (answer.error_code, answer.base_offset) == (0, 1)
+        assert answer.log_append_time_ms == -1
+        if version >= 5:
+            assert answer.log_start_offset == 0
+        assert partition.high_watermark == 3
+
+    async def test_acks_all_waits_for_stable_storage(self, plane: DataPlane) -> None:
+        await plane.create("orders")
+        plane.disk.hold_syncs()
+        waiting = plane.begin(ApiKey.PRODUCE, LATEST, request(plane, LATEST, batch(b"a")))
+        await asyncio.sleep(0.02)
+        assert not waiting.done()
+        assert len(plane.replicas.purgatory.produces) == 1
+        plane.disk.release_syncs()
+        response = over_the_wire(ApiKey.PRODUCE, LATEST, await waiting)
+        assert response.responses[0].partition_responses[0].error_code == 0
+        assert len(plane.replicas.purgatory.produces) == 0
+
+    async def test_acks_all_in_memory_durability_waits_for_nothing(self, plane: DataPlane) -> None:
+        await plane.create("orders", qbus_durability="memory")
+        plane.disk.hold_syncs()
+        outcome = plane.begin(ApiKey.PRODUCE, LATEST, request(plane, LATEST, batch(b"a")))
+        assert isinstance(outcome, ProduceResponse)
+
+    async def test_acks_1_waits_for_nothing(self, plane: DataPlane) -> None:
+        partition = await plane.create("orders")
+        plane.disk.hold_syncs()
+        outcome = plane.begin(ApiKey.PRODUCE, LATEST, request(plane, LATEST, batch(b"a"), acks=1))
+        assert isinstance(outcome, ProduceResponse)
+        assert partition.log.log_end_offset == 1
+
+    async def test_acks_0_gets_no_answer(self, plane: DataPlane) -> None:
+        partition = await plane.create("orders")
+        outcome = plane.begin(ApiKey.PRODUCE, LATEST, request(plane, LATEST, batch(b"a"), acks=0))
+        assert outcome is None
+        assert partition.log.log_end_offset == 1
+
+    async def test_acks_0_closes_the_connection_after_an_error(self, plane: DataPlane) -> None:
+        with pytest.raises(ApiError):
+            plane.begin(ApiKey.PRODUCE, 9, request(plane, 9, batch(b"a"), topic="none", acks=0))
+
+    @pytest.mark.parametrize("acks", [-2, 2, 100])
+    async def test_other_acks_are_refused(self, plane: DataPlane, acks: int) -> None:
+        partition = await plane.create("orders")
+        answer = await produce(plane, batch(b"a"), acks=acks)
+        assert answer.error_code == ErrorCode.INVALID_REQUIRED_ACKS
+        assert answer.base_offset == -1
+        assert partition.log.log_end_offset == 0
+
+    async def test_when_the_time_is_up_the_outcome_is_unknown(self, plane: DataPlane) -> None:
+        partition = await plane.create("orders")
+        plane.disk.hold_syncs()
+        answer = await produce(plane, batch(b"a"), timeout_ms=0)
+        assert answer.error_code == ErrorCode.REQUEST_TIMED_OUT
+        plane.disk.release_syncs()
+        await eventually(lambda: partition.high_watermark == 1)  # it was written all the same
+
+    async def test_one_slow_partition_does_not_fail_the_others(self, plane: DataPlane) -> None:
+        await plane.create("orders", 2)
+        await plane.metadata.put(
+            plane.metadata.new_topic("quick", 1, {"qbus.durability": "memory"})
+        )
+        both = request(plane, LATEST, batch(b"a"), timeout_ms=0)
+        both.topic_data += request(plane, LATEST, batch(b"b"), topic="quick").topic_data
+        plane.disk.hold_syncs()
+        response = await plane.call(ApiKey.PRODUCE, LATEST, both)
+        codes = [topic.partition_responses[0].error_code for topic in response.responses]
+        assert codes == [ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NONE]
+
+    async def test_a_client_that_is_gone_waits_no_more(self, plane: DataPlane) -> None:
+        partition = await plane.create("orders")
+        plane.disk.hold_syncs()
+        waiting = plane.begin(ApiKey.PRODUCE, LATEST, request(plane, LATEST, batch(b"a")))
+        waiting.cancel()
+        assert len(plane.replicas.purgatory.produces) == 0
+        plane.disk.release_syncs()
+        await eventually(lambda: partition.high_watermark == 1)
+
+    async def test_several_partitions_are_answered_together(self, plane: DataPlane) -> None:
+        await plane.create("orders", 3)
+        sent = request(plane, LATEST, batch(b"a"), batch(b"b"), batch(b"c"))
+        response = await plane.call(ApiKey.PRODUCE, LATEST, sent)
+        answers = response.responses[0].partition_responses
+        assert [(a.index, a.error_code, a.base_offset) for a in answers] == [
+            (0, 0, 0),
+            (1, 0, 0),
+            (2, 0, 0),
+        ]
+
+
+class TestRefusals:
+    @pytest.mark.parametrize(
+        ("records", "code"),
+        [
+            (None, ErrorCode.INVALID_RECORD),
+            (b"", ErrorCode.INVALID_RECORD),
+            (b"\0" * 16, ErrorCode.CORRUPT_MESSAGE),
+            (bytes(batch(b"a"))[:-1], ErrorCode.CORRUPT_MESSAGE),
+            (bytes(batch(b"a"))[:-1] + b"!", ErrorCode.CORRUPT_MESSAGE),
+            (bytes(batch(b"a")) + bytes(batch(b"b")), ErrorCode.INVALID_RECORD),
+            (bytes(batch(b"a", attributes=0x20)), ErrorCode.INVALID_RECORD),
+            (bytes(batch(b"a", attributes=0x10)), ErrorCode.INVALID_TXN_STATE),
+            (bytes(batch(b"a" * 2_000_000)), ErrorCode.MESSAGE_TOO_LARGE),
+            (bytes(batch(b"a", timestamp=NOW_MS + 10**9)), ErrorCode.INVALID_TIMESTAMP),
+        ],
+        ids=[
+            "null",
+            "empty",
+            "short",
+            "cut",
+            "bad sum",
+            "two batches",
+            "control",
+            "transactional",
+            "too large",
+            "from the future",
+        ],
+    )
+    async def test_bad_records_get_kafkas_error_and_are_not_stored(
+        self, plane: DataPlane, records: bytes | None, code: ErrorCode
+    ) -> None:
+        partition = await plane.create("orders")
+        answer = await produce(plane, records)
+        assert ErrorCode(answer.error_code) is code
+        assert answer.base_offset == -1
+        assert answer.error_message
+        assert partition.log.log_end_offset == 0
+
+    @pytest.mark.parametrize("version", [7, 8, LATEST])
+    async def test_the_records_to_blame_are_named(self, plane: DataPlane, version: int) -> None:
+        await plane.create("orders")
+        late = NOW_MS + 10**9
+        data = build_batch([(None, b"a", (), t) for t in (NOW_MS, late, NOW_MS, late)])
+        answer = await produce(plane, memoryview(data), version=version)
+        assert answer.error_code == ErrorCode.INVALID_TIMESTAMP
+        blamed = [error.batch_index for error in answer.record_errors]
+        assert blamed == ([1, 3] if version >= 8 else [])
+        for error in answer.record_errors:
+            assert str(late) in (error.batch_index_error_message or "")
+
+    async def test_blame_is_bounded(self, plane: DataPlane) -> None:
+        await plane.create("orders")
+        data = build_batch([(None, b"a", (), NOW_MS + 10**9)] * 5_000)
+        assert len((await produce(plane, memoryview(data))).record_errors) == 10
+        packed = batch(b"a", timestamp=NOW_MS + 10**9, compression=Compression.GZIP)
+        assert (await produce(plane, packed)).record_errors == []
+
+    async def test_a_refused_request_keeps_no_memory(self, plane: DataPlane) -> None:
+        """Its records are a view of a buffer that is used again."""
+        await plane.create("orders")
+        gc.disable()
+        try:
+            buffer = bytearray(bytes(batch(b"a", attributes=0x20)))
+            sent = request(plane, LATEST, None)
+            sent.topic_data[0].partition_data[0].records = memoryview(buffer)
+            context = RequestContext(ApiKey.PRODUCE, LATEST, None, None)  # type: ignore[arg-type]
+            response = handle(plane.broker, context, sent)
+            assert isinstance(response, ProduceResponse)
+            assert response.responses[0].partition_responses[0].error_code
+            del sent
+            buffer.append(0)  # BufferError: some view of it is left
+        finally:
+            gc.enable()
+
+    async def test_zstd_needs_version_7(self, plane: DataPlane) -> None:
+        await plane.create("orders")
+
+        def zstd() -> memoryview:
+            return batch(b"a" * 100, compression=Compression.ZSTD)
+
+        old = await produce(plane, zstd(), version=6)
+        assert old.error_code == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+        assert (await produce(plane, zstd(), version=7)).error_code == 0
+        other = await produce(plane, batch(b"a", compression=Compression.LZ4), version=6)
+        assert other.error_code == 0
+
+    @pytest.mark.parametrize(
+        ("version", "code"),
+        [(12, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), (13, ErrorCode.UNKNOWN_TOPIC_ID)],
+    )
+    async def test_unknown_topics(self, plane: DataPlane, version: int, code: ErrorCode) -> None:
+        answer = await produce(plane, batch(b"a"), version=version, topic="none")
+        assert ErrorCode(answer.error_code) is code
+
+    async def test_an_unknown_partition_fails_alone(self, plane: DataPlane) -> None:
+        await plane.create("orders", 1)
+        sent = request(plane, LATEST, batch(b"a"), batch(b"b"))
+        response = await plane.call(ApiKey.PRODUCE, LATEST, sent)
+        codes = [a.error_code for a in response.responses[0].partition_responses]
+        assert codes == [ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+
+    async def test_too_few_in_sync_replicas(self, plane: DataPlane) -> None:
+        topic = plane.metadata.new_topic("orders", 1, {"min.insync.replicas": "2"})
+        alone = PartitionInfo(NODE, 0, (NODE, 2), (NODE,))
+        await plane.metadata.put(replace(topic, partitions=(alone,)))
+        refused = await produce(plane, batch(b"a"))
+        assert refused.error_code == ErrorCode.NOT_ENOUGH_REPLICAS
+        assert (await produce(plane, batch(b"a"), acks=1)).error_code == 0
+
+    @pytest.mark.parametrize("version", [9, 10, 13])
+    async def test_who_leads_instead(self, plane: DataPlane, version: int) -> None:
+        topic = plane.metadata.new_topic("orders", leader=2)
+        await plane.metadata.put(topic)
+        plane.metadata.brokers[2] = plane.metadata.brokers[1].__class__(2, "other", 9093, "rack-2")
+        sent = request(plane, version, batch(b"a"))
+        response = await plane.call(ApiKey.PRODUCE, version, sent)
+        answer = response.responses[0].partition_responses[0]
+        assert answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if version < 10:
+            assert response.node_endpoints == []
+            return
+        assert (answer.current_leader.leader_id, answer.current_leader.leader_epoch) == (2, 0)
+        (node,) = response.node_endpoints
+        assert (node.node_id, node.host, node.port, node.rack) == (2, "other", 9093, "rack-2")
+
+
+class TestIdempotence:
+    async def test_a_retried_batch_is_answered_with_its_first_offset(
+        self, plane: DataPlane
+    ) -> None:
+        partition = await plane.create("orders")
+
+        def sent(sequence: int) -> memoryview:
+            return batch(b"a", b"b", producer_id=9, producer_epoch=0, base_sequence=sequence)
+
+        assert (await produce(plane, sent(0))).base_offset == 0
+        assert (await produce(plane, sent(2))).base_offset == 2
+        again = await produce(plane, sent(0))
+        assert (again.error_code, again.base_offset) == (0, 0)
+        assert partition.log.log_end_offset == 4
+
+    async def test_a_gap_in_the_sequence_is_refused(self, plane: DataPlane) -> None:
+        await plane.create("orders")
+        await produce(plane, batch(b"a", producer_id=9, producer_epoch=0, base_sequence=0))
+        gap = batch(b"c", producer_id=9, producer_epoch=0, base_sequence=2)
+        answer = await produce(plane, gap)
+        assert answer.error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+    async def test_log_append_time_is_told(self, plane: DataPlane) -> None:
+        await plane.create("orders", message_timestamp_type="LogAppendTime")
+        plane.clock.advance(5)
+        answer = await produce(plane, batch(b"a", timestamp=1))
+        assert answer.log_append_time_ms == plane.clock.time_ms()
+
+
+class TestDisks:
+    async def test_a_full_disk_is_a_passing_fault(self, plane: DataPlane) -> None:
+        await plane.create("orders")
+        plane.disk.fill()
+        refused = await produce(plane, batch(b"a"))
+        assert ErrorCode(refused.error_code) is ErrorCode.KAFKA_STORAGE_ERROR
+        plane.disk.empty()
+        assert (await produce(plane, batch(b"a"))).base_offset == 0
+
+    async def test_a_failed_flush_fails_what_waits_and_all_of_its_directory(
+        self, plane: DataPlane
+    ) -> None:
+        await plane.create("orders")
+        await plane.create("other")
+        plane.disk.hold_syncs()
+        waiting = plane.begin(ApiKey.PRODUCE, LATEST, request(plane, LATEST, batch(b"a")))
+        plane.disk.sync_error = errno.EIO
+        plane.disk.release_syncs()
+        response = over_the_wire(ApiKey.PRODUCE, LATEST, await waiting)
+        failed = response.responses[0].partition_responses[0]
+        assert ErrorCode(failed.error_code) is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+        plane.disk.sync_error = None
+        for topic in ("orders", "other"):
+            refused = await produce(plane, batch(b"b"), topic=topic)
+            assert ErrorCode(refused.error_code) is ErrorCode.KAFKA_STORAGE_ERROR

@@ -1,0 +1,198 @@
+"""From a frame to a handler and back."""
+
+import asyncio
+import logging
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from qbus.broker.kafka.context import Peer
+from qbus.broker.kafka.dispatch import Dispatcher, PendingReply
+from qbus.broker.kafka.handlers import heartbeat, produce
+from qbus.broker.metrics import Metrics
+from qbus.broker.net.connection import CloseConnection
+from qbus.config import Address
+from qbus.errors import ApiError, ErrorCode, WireError
+from qbus.wire import ApiKey, Struct, decode_response
+from qbus.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from qbus.wire.messages.produce import ProduceRequest
+from tests.support.raw_client import frame
+
+PEER = Peer(1, "127.0.0.1", Address("127.0.0.1", 9092))
+
+
+@pytest.fixture
+def metrics() -> Metrics:
+    return Metrics()
+
+
+@pytest.fixture
+def dispatcher(metrics: Metrics) -> Dispatcher:
+    broker: Any = SimpleNamespace(metrics=metrics)
+    return Dispatcher(broker)
+
+
+def ask(dispatcher: Dispatcher, key: ApiKey, version: int, request: Struct) -> Any:
+    return dispatcher(PEER, memoryview(frame(key, version, request, 7))[4:])
+
+
+def heartbeats(monkeypatch: pytest.MonkeyPatch, handle: Any) -> None:
+    monkeypatch.setattr(heartbeat, "handle", handle)
+
+
+def answer_of(parts: Any) -> Any:
+    correlation, response = decode_response(
+        ApiKey.HEARTBEAT, 4, b"".join(bytes(part) for part in parts)[4:]
+    )
+    assert correlation == 7
+    return response
+
+
+def test_a_plain_handler_is_answered_at_once(
+    dispatcher: Dispatcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = []
+
+    def handle(_broker: Any, context: Any, request: HeartbeatRequest) -> HeartbeatResponse:
+        seen.append((context.client_id, context.api_version, context.client_host, request.group_id))
+        return HeartbeatResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS)
+
+    heartbeats(monkeypatch, handle)
+    parts = ask(dispatcher, ApiKey.HEARTBEAT, 4, HeartbeatRequest(group_id="g"))
+    assert answer_of(parts).error_code == ErrorCode.REBALANCE_IN_PROGRESS
+    assert seen == [("raw", 4, "127.0.0.1", "g")]
+
+
+def test_a_handler_may_close_the_connection(
+    dispatcher: Dispatcher, metrics: Metrics, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def handle(*_: Any) -> HeartbeatResponse:
+        raise CloseConnection("ask another broker")
+
+    heartbeats(monkeypatch, handle)
+    with pytest.raises(CloseConnection, match="another"):
+        ask(dispatcher, ApiKey.HEARTBEAT, 4, HeartbeatRequest())
+    assert metrics.requests.failures == 0
+
+
+async def test_a_coroutine_is_exclusive_and_answered_later(
+    dispatcher: Dispatcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def handle(*_: Any) -> HeartbeatResponse:
+        await asyncio.sleep(0)
+        return HeartbeatResponse()
+
+    heartbeats(monkeypatch, handle)
+    reply = ask(dispatcher, ApiKey.HEARTBEAT, 4, HeartbeatRequest())
+    assert isinstance(reply, PendingReply)
+    assert reply.exclusive
+    called = asyncio.Event()
+    reply.on_done(called.set)
+    await called.wait()
+    assert answer_of(reply.result()).error_code == ErrorCode.NONE
+
+
+async def test_a_future_lets_later_requests_go_on(
+    dispatcher: Dispatcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    future: asyncio.Future[HeartbeatResponse] = asyncio.get_running_loop().create_future()
+    heartbeats(monkeypatch, lambda *_: future)
+    reply = ask(dispatcher, ApiKey.HEARTBEAT, 4, HeartbeatRequest())
+    assert isinstance(reply, PendingReply)
+    assert not reply.exclusive
+    assert not reply.done()
+    reply.cancel()
+    assert future.cancelled()
+    with pytest.raises(CloseConnection):
+        reply.result()
+
+
+def test_an_api_error_becomes_the_answer(
+    dispatcher: Dispatcher, monkeypatch: pytest.MonkeyPatch, metrics: Metrics
+) -> None:
+    def handle(*_: Any) -> None:
+        raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+
+    heartbeats(monkeypatch, handle)
+    parts = ask(dispatcher, ApiKey.HEARTBEAT, 4, HeartbeatRequest())
+    assert answer_of(parts).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert metrics.requests.failures == 0
+
+
+@pytest.mark.parametrize("later", [False, True])
+async def test_a_defect_is_logged_counted_and_answered(
+    dispatcher: Dispatcher,
+    monkeypatch: pytest.MonkeyPatch,
+    metrics: Metrics,
+    caplog: pytest.LogCaptureFixture,
+    *,
+    later: bool,
+) -> None:
+    def fail(*_: Any) -> None:
+        raise ZeroDivisionError("a defect")
+
+    async def fail_later(*_: Any) -> None:
+        fail()
+
+    heartbeats(monkeypatch, fail_later if later else fail)
+    with caplog.at_level(logging.ERROR):
+        reply = ask(dispatcher, ApiKey.HEARTBEAT, 4, HeartbeatRequest())
+        if later:
+            done = asyncio.Event()
+            reply.on_done(done.set)
+            await done.wait()
+            reply = reply.result()
+    assert answer_of(reply).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert metrics.requests.failures == 1
+    assert "a defect" in caplog.text
+
+
+@pytest.mark.parametrize("later", [False, True])
+async def test_a_response_that_cannot_be_written_closes_the_connection(
+    dispatcher: Dispatcher, monkeypatch: pytest.MonkeyPatch, metrics: Metrics, *, later: bool
+) -> None:
+    future: asyncio.Future[HeartbeatResponse] = asyncio.get_running_loop().create_future()
+    future.set_result(HeartbeatResponse(error_code=1 << 20))
+    heartbeats(monkeypatch, lambda *_: future if later else future.result())
+    with pytest.raises(CloseConnection):
+        ask(dispatcher, ApiKey.HEARTBEAT, 4, HeartbeatRequest()).result()
+    assert metrics.requests.failures == 1
+
+
+def test_an_error_that_the_response_has_no_room_for_closes_the_connection(
+    dispatcher: Dispatcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def handle(*_: Any) -> None:
+        raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    monkeypatch.setattr(produce, "handle", handle)
+    with pytest.raises(CloseConnection):
+        ask(dispatcher, ApiKey.PRODUCE, 9, ProduceRequest())
+
+
+def test_a_request_may_go_without_answer(
+    dispatcher: Dispatcher, monkeypatch: pytest.MonkeyPatch, metrics: Metrics
+) -> None:
+    monkeypatch.setattr(produce, "handle", lambda *_: None)
+    assert ask(dispatcher, ApiKey.PRODUCE, 9, ProduceRequest()) is None
+    assert sum(metrics.requests.counts[ApiKey.PRODUCE]) == 1
+
+
+@pytest.mark.parametrize(
+    "request_frame",
+    [
+        pytest.param(b"\x03\xe7\x00\x00\x00\x00\x00\x01\xff\xff", id="unknown API"),
+        pytest.param(b"\x00\x0c\x00\x63\x00\x00\x00\x01\xff\xff", id="unknown version"),
+    ],
+)
+def test_what_has_no_form_closes_the_connection(
+    dispatcher: Dispatcher, request_frame: bytes
+) -> None:
+    with pytest.raises(CloseConnection):
+        dispatcher(PEER, memoryview(request_frame))
+
+
+def test_a_malformed_body_is_a_wire_error(dispatcher: Dispatcher) -> None:
+    with pytest.raises(WireError):
+        dispatcher(PEER, memoryview(b"\x00\x0c\x00\x00\x00\x00\x00\x01\xff\xff\x7f\xff"))

@@ -1,0 +1,33 @@
+"""The one switch between a file and ZooKeeper."""
+
+from pathlib import Path
+
+from qbus.broker.metadata.store import metadata_store
+from qbus.config import BrokerConfig
+from qbus.metadata import EmbeddedStore
+from qbus.metadata.zookeeper.store import ZooKeeperStore
+
+
+def test_without_a_zookeeper_it_is_a_file_in_the_first_directory(tmp_path: Path) -> None:
+    store = metadata_store(BrokerConfig({"log.dirs": [str(tmp_path), "/elsewhere"]}))
+    assert isinstance(store, EmbeddedStore)
+    assert store.path == tmp_path / "metadata.db"
+
+
+async def test_where_a_zookeeper_is_named_it_is_that() -> None:
+    store = metadata_store(
+        BrokerConfig(
+            {
+                "log.dirs": "/data",
+                "zookeeper.connect": "a:1,b:2/bus",
+                "zookeeper.session.timeout.ms": "6000",
+                "zookeeper.digest": "bus:secret",
+                "zookeeper.set.acl": "true",
+            }
+        )
+    )
+    assert isinstance(store, ZooKeeperStore)
+    assert str(store._session.address) == "a:1,b:2/bus"
+    assert (store._session._timeout, store._patience) == (6.0, 6.0)
+    assert store._session._credentials == "bus:secret"
+    assert len(store._acl) == 2

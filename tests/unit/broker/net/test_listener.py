@@ -1,0 +1,346 @@
+"""Connections: requests in, answers out in order, within bounds."""
+
+import asyncio
+import socket
+from collections.abc import Callable
+from contextlib import asynccontextmanager
+from struct import pack, unpack
+from typing import Any
+
+import pytest
+
+from qbus.broker.kafka.context import Peer
+from qbus.broker.kafka.dispatch import PendingReply
+from qbus.broker.net.connection import (
+    MAX_OPEN_REPLIES,
+    CloseConnection,
+    Dispatch,
+    Reply,
+    TimeLimits,
+)
+from qbus.broker.net.listener import Listener, ListenerLimits
+from qbus.broker.net.memory_budget import MemoryBudget
+from qbus.broker.net.write_buffer import Part
+from qbus.config import Address
+from qbus.errors import WireError
+
+PATIENT = TimeLimits(idle=60, frame=60, stall=60)
+
+
+def framed(body: bytes) -> bytes:
+    return pack(">i", len(body)) + body
+
+
+def echo(_peer: Peer, frame: memoryview) -> list[Part]:
+    return [framed(bytes(frame))]
+
+
+def limits(**changes: Any) -> ListenerLimits:
+    base = ListenerLimits(
+        max_frame=1 << 20, max_connections=100, max_connections_per_ip=100, times=PATIENT
+    )
+    return base._replace(**changes)
+
+
+@asynccontextmanager
+async def listening(dispatch: Dispatch, budget: MemoryBudget | None = None, **changes: Any) -> Any:
+    listener = Listener(
+        Address("127.0.0.1", 0), dispatch, limits(**changes), budget or MemoryBudget(64 << 20)
+    )
+    listener.bind()
+    listener.start()
+    try:
+        yield listener
+    finally:
+        await listener.drain(0)
+        listener.close()
+
+
+class Client:
+    """The other end, on asyncio's own streams."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+
+    def send(self, *bodies: bytes) -> None:
+        self.writer.write(b"".join(framed(body) for body in bodies))
+
+    async def receive(self) -> bytes:
+        (size,) = unpack(">i", await self.reader.readexactly(4))
+        return await self.reader.readexactly(size)
+
+    async def closed(self) -> bool:
+        try:
+            return await asyncio.wait_for(self.reader.read(), 10) == b""
+        except ConnectionResetError:
+            return True
+
+
+@asynccontextmanager
+async def connected(listener: Listener) -> Any:
+    reader, writer = await asyncio.open_connection("127.0.0.1", listener.address.port)
+    try:
+        yield Client(reader, writer)
+    finally:
+        writer.close()
+
+
+class Deferred:
+    """A dispatch whose answers come when the test says so."""
+
+    def __init__(self, *, exclusive: bool = False) -> None:
+        self.exclusive = exclusive
+        self.asked: list[bytes] = []
+        self.futures: list[asyncio.Future[bytes]] = []
+
+    def __call__(self, _peer: Peer, frame: memoryview) -> Reply:
+        self.asked.append(bytes(frame))
+        future: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        self.futures.append(future)
+        return PendingReply(future, lambda done: [framed(done.result())], exclusive=self.exclusive)
+
+
+async def settle() -> None:
+    """Let what is on its way through loopback arrive."""
+    await asyncio.sleep(0.05)
+
+
+async def test_pipelined_requests_are_answered_in_order() -> None:
+    async with listening(echo) as listener, connected(listener) as client:
+        client.send(*(b"%d" % n for n in range(1000)))
+        assert [await client.receive() for _ in range(1000)] == [b"%d" % n for n in range(1000)]
+
+
+async def test_a_large_request_and_its_answer_pass_whole() -> None:
+    body = bytes(range(256)) * 4000
+    async with listening(echo) as listener, connected(listener) as client:
+        client.send(body, b"after")
+        assert await client.receive() == body
+        assert await client.receive() == b"after"
+
+
+async def test_answers_keep_the_order_of_their_requests() -> None:
+    dispatch = Deferred()
+    async with listening(dispatch) as listener, connected(listener) as client:
+        client.send(b"a", b"b", b"c")
+        await settle()
+        assert dispatch.asked == [b"a", b"b", b"c"]
+        for index in (2, 1, 0):
+            dispatch.futures[index].set_result(b"answer %d" % index)
+        assert [await client.receive() for _ in range(3)] == [b"answer %d" % n for n in range(3)]
+
+
+async def test_an_exclusive_request_holds_back_the_next() -> None:
+    dispatch = Deferred(exclusive=True)
+    async with listening(dispatch) as listener, connected(listener) as client:
+        client.send(b"a", b"b")
+        await settle()
+        assert dispatch.asked == [b"a"]
+        dispatch.futures[0].set_result(b"1")
+        assert await client.receive() == b"1"
+        await settle()
+        assert dispatch.asked == [b"a", b"b"]
+
+
+async def test_a_request_without_answer_is_passed_over() -> None:
+    def answer_b_only(_peer: Peer, frame: memoryview) -> list[Part] | None:
+        return [framed(b"B")] if bytes(frame) == b"b" else None
+
+    async with listening(answer_b_only) as listener, connected(listener) as client:
+        client.send(b"a", b"b")
+        assert await client.receive() == b"B"
+
+
+async def test_too_many_open_replies_stop_the_reading() -> None:
+    dispatch = Deferred()
+    async with listening(dispatch) as listener, connected(listener) as client:
+        client.send(*(b"x" for _ in range(MAX_OPEN_REPLIES * 3)))
+        await settle()
+        assert len(dispatch.asked) == MAX_OPEN_REPLIES
+        done = 0
+        while done < MAX_OPEN_REPLIES * 3:
+            dispatch.futures[done].set_result(b"y")
+            assert await client.receive() == b"y"
+            done += 1
+            await asyncio.sleep(0)
+
+
+async def test_answers_behind_an_open_one_are_bounded() -> None:
+    waiting = Deferred()
+    asked = 0
+
+    def dispatch(peer: Peer, frame: memoryview) -> list[Part] | Reply:
+        nonlocal asked
+        asked += 1
+        return waiting(peer, frame) if asked == 1 else [framed(bytes(1 << 20))]
+
+    async with listening(dispatch) as listener, connected(listener) as client:
+        client.send(*(b"x" for _ in range(50)))
+        await settle()
+        assert asked < 5
+        waiting.futures[0].set_result(b"first")
+        assert await client.receive() == b"first"
+        assert [len(await client.receive()) for _ in range(49)] == [1 << 20] * 49
+
+
+async def test_a_client_that_does_not_read_is_not_read_from() -> None:
+    asked = 0
+
+    def megabyte(_peer: Peer, _frame: memoryview) -> list[Part]:
+        nonlocal asked
+        asked += 1
+        return [framed(bytes(1 << 20))]
+
+    async with listening(megabyte, send_buffer=65536) as listener:
+        sock = socket.create_connection(("127.0.0.1", listener.address.port))
+        sock.sendall(framed(b"x") * 1000)
+        await settle()
+        assert asked < 20
+        stalled = asked
+        await settle()
+        assert asked == stalled
+        sock.close()
+
+
+async def test_a_client_that_never_reads_is_closed_in_the_end() -> None:
+    def much(_peer: Peer, _frame: memoryview) -> list[Part]:
+        return [framed(bytes(32 << 20))]
+
+    times = PATIENT._replace(stall=0.1)
+    async with listening(much, times=times, send_buffer=65536) as listener:
+        sock = socket.create_connection(("127.0.0.1", listener.address.port))
+        sock.sendall(framed(b"x"))
+        await settle()
+        assert listener.connections == 1
+        await wait_until(lambda: listener.connections == 0)
+        sock.close()
+
+
+async def wait_until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(10):
+        while not condition():  # noqa: ASYNC110 - the listener has no event for this
+            await asyncio.sleep(0.02)
+
+
+async def test_an_unfinished_request_times_out() -> None:
+    times = PATIENT._replace(frame=0.1)
+    async with listening(echo, times=times) as listener, connected(listener) as client:
+        client.writer.write(pack(">i", 100) + b"half")
+        assert await client.closed()
+
+
+async def test_an_idle_client_times_out_but_one_that_waits_for_its_answer_does_not() -> None:
+    dispatch = Deferred()
+    times = PATIENT._replace(idle=0.1)
+    async with (
+        listening(dispatch, times=times) as listener,
+        connected(listener) as idle,
+        connected(listener) as waiting,
+    ):
+        waiting.send(b"long poll")
+        assert await idle.closed()
+        dispatch.futures[0].set_result(b"at last")
+        assert await waiting.receive() == b"at last"
+
+
+@pytest.mark.parametrize("length", [-1, 0, (1 << 20) + 1, 2**31 - 1])
+async def test_an_impossible_length_closes_the_connection(length: int) -> None:
+    async with listening(echo) as listener, connected(listener) as client:
+        client.writer.write(pack(">i", length) + b"rest")
+        assert await client.closed()
+        assert listener.connections == 0
+
+
+@pytest.mark.parametrize("error", [WireError("nonsense"), CloseConnection("no such API")])
+async def test_a_request_without_a_possible_answer_closes_the_connection(error: Exception) -> None:
+    def refuse(_peer: Peer, _frame: memoryview) -> list[Part]:
+        raise error
+
+    async with listening(refuse) as listener, connected(listener) as client:
+        client.send(b"x")
+        assert await client.closed()
+
+
+async def test_a_client_that_leaves_cancels_what_it_waited_for() -> None:
+    dispatch = Deferred()
+    async with listening(dispatch) as listener:
+        async with connected(listener) as client:
+            client.send(b"x")
+            await settle()
+        await wait_until(lambda: listener.connections == 0)
+        assert dispatch.futures[0].cancelled()
+
+
+async def test_connections_above_the_limit_are_turned_away() -> None:
+    async with (
+        listening(echo, max_connections=1) as listener,
+        connected(listener) as first,
+        connected(listener) as second,
+    ):
+        assert await second.closed()
+        first.send(b"still here")
+        assert await first.receive() == b"still here"
+        assert listener.refused == 1
+
+
+async def test_connections_of_one_address_are_limited() -> None:
+    async with (
+        listening(echo, max_connections_per_ip=1) as listener,
+        connected(listener) as first,
+    ):
+        async with connected(listener) as second:
+            assert await second.closed()
+        first.writer.close()
+        await wait_until(lambda: listener.connections == 0)
+        async with connected(listener) as third:
+            third.send(b"welcome")
+            assert await third.receive() == b"welcome"
+
+
+async def test_memory_for_unfinished_requests_is_bounded_and_all_get_through() -> None:
+    budget = MemoryBudget(1 << 20)
+    peak = 0
+
+    def watch(_peer: Peer, frame: memoryview) -> list[Part]:
+        nonlocal peak
+        peak = max(peak, budget.used)
+        return [framed(b"%d" % len(frame))]
+
+    size = 900_000
+    async with listening(watch, budget) as listener:
+
+        async def send_one() -> bytes:
+            async with connected(listener) as client:
+                client.writer.write(pack(">i", size) + bytes(size // 2))
+                await asyncio.sleep(0.1)
+                client.writer.write(bytes(size - size // 2))
+                answer: bytes = await client.receive()
+                return answer
+
+        answers = await asyncio.gather(*(send_one() for _ in range(20)))
+    assert answers == [b"%d" % size] * 20
+    assert peak <= (1 << 20) + 20 * 256 * 1024 + (1 << 20)
+    assert budget.used == 0
+    assert budget.waiting == 0
+
+
+async def test_draining_answers_what_was_asked() -> None:
+    dispatch = Deferred()
+    async with listening(dispatch) as listener, connected(listener) as client:
+        client.send(b"x")
+        await settle()
+        drained = asyncio.ensure_future(listener.drain(5))
+        await settle()
+        dispatch.futures[0].set_result(b"done")
+        await drained
+        assert await client.receive() == b"done"
+        with pytest.raises(ConnectionRefusedError):
+            await asyncio.open_connection("127.0.0.1", listener.address.port)
+
+
+async def test_an_address_in_use_is_named() -> None:
+    async with listening(echo) as listener:
+        again = Listener(listener.address, echo, limits(), MemoryBudget(1))
+        with pytest.raises(OSError, match=f"cannot listen on {listener.address}"):
+            again.bind()

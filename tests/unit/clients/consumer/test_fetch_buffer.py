@@ -1,0 +1,353 @@
+"""Between what is fetched and who reads it: the position is behind the last record given."""
+
+import math
+from collections.abc import Iterator
+from itertools import islice
+from operator import length_hint
+from typing import Any
+
+import pytest
+
+from qbus.clients.consumer import fetch_cursor as loan_module
+from qbus.clients.consumer.fetch_cursor import batches_of, is_over
+from qbus.clients.types import OffsetAndMetadata
+from qbus.errors import ErrorCode
+from qbus.records import CorruptBatch
+from qbus.wire.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
+
+from .two_partitions import EPOCH, MANY, A, B, Loop, batch
+
+
+@pytest.fixture
+def loop() -> Loop:
+    return Loop()
+
+
+def test_the_position_is_behind_the_record_that_was_given_last(loop: Loop) -> None:
+    loop.fetch(A, batch(0, 2))
+    loop.fetch(B, batch(0, 1))
+    given = [(where, loop.positions) for where in loop.turn()]
+    assert given == [((0, 0), (1, 0)), ((0, 1), (2, 0)), ((1, 0), (2, 1))]
+    assert list(loop.turn()) == []
+    assert loop.positions == (2, 1)
+    assert not any(state.held_bytes for state in loop.assignment.states.values())
+
+
+def test_a_turn_has_no_more_records_than_it_may(loop: Loop) -> None:
+    loop.fetch(A, batch(0, 5), batch(5, 3))
+    loop.fetch(B, batch(0, 4))
+    turns = [[offset for _, offset in loop.turn(3)] for _ in range(4)]
+    assert turns == [[0, 1, 2], [0, 1, 2], [3, 4, 5], [3, 6, 7]]
+    assert loop.positions == (8, 4)
+
+
+def test_a_loop_that_is_left_gives_back_what_it_had_not_given(loop: Loop) -> None:
+    loop.fetch(A, batch(0, 5))
+    loop.fetch(B, batch(0, 5))
+    turn = loop.turn()
+    assert next(turn) == (0, 0)
+    loop.lending.take_back()
+    assert loop.positions == (1, 0)
+    assert (loop.assignment.states[A].position, loop.assignment.states[A].epoch) == (1, EPOCH)
+    assert not loop.assignment.states[A].fetched
+    assert loop.assignment.states[B].held_bytes  # nobody has touched it
+    loop.lending.take_back()
+    assert loop.positions == (1, 0)
+
+
+def test_a_loop_that_is_left_after_all_was_given_forgets_nothing(loop: Loop) -> None:
+    loop.fetch(A, batch(0, 5), batch(5, 5))
+    turn = loop.turn(5)
+    assert [next(turn)[1] for _ in range(5)] == [0, 1, 2, 3, 4]
+    loop.lending.take_back()
+    assert loop.assignment.states[A].position == 5
+    assert [offset for _, offset in loop.turn()] == [5, 6, 7, 8, 9]
+
+
+def test_what_was_given_of_a_partition_that_stops_is_to_be_committed(loop: Loop) -> None:
+    loop.fetch(A, batch(0, 5))
+    assert len(list(loop.turn(3))) == 3
+    loop.assignment.stop([A])
+    assert loop.assignment.to_commit()[A].offset == 3
+
+
+def test_a_cut_does_not_take_back_what_was_given(loop: Loop) -> None:
+    loop.fetch(A, batch(0, 5))
+    turn = loop.turn()
+    assert [next(turn), next(turn)] == [(0, 0), (0, 1)]
+    state = loop.assignment.states[A]
+    state.drop()
+    assert list(turn) == []
+    assert (state.position, state.epoch) == (2, EPOCH)
+
+
+def test_the_epoch_to_commit_is_that_of_the_record_that_was_given_last(loop: Loop) -> None:
+    loop.fetch(A, batch(0, 5))
+    loop.assignment.states[A].epoch = EPOCH - 1
+    loop.assignment.states[A].committed = -1
+    turn = loop.turn()
+    assert loop.assignment.to_commit()[A].leader_epoch == EPOCH - 1
+    next(turn)
+    assert loop.assignment.to_commit()[A] == OffsetAndMetadata(1, leader_epoch=EPOCH)
+
+
+def test_what_an_interrupted_reader_was_not_given_is_read_again(loop: Loop) -> None:
+    loop.fetch(A, batch(0, 5))
+    (loan,) = loop.lending.lend()
+    for record in loan.give(loan.take(2)):
+        assert record.offset < 2
+    loan.finish()
+    loan.take(2)
+    loop.lending.take_back()
+    assert loop.positions == (2, 0)
+    assert not loop.assignment.states[A].fetched
+
+
+def test_another_loop_goes_on_behind_what_the_first_gave(loop: Loop) -> None:
+    loop.fetch(A, batch(0, 2), batch(2, 2))
+    outer = loop.turn()
+    assert next(outer) == (0, 0)
+    assert list(loop.turn()) == []
+    assert list(outer) == []
+    loop.fetch(A, batch(0, 2), batch(2, 2))
+    inner = loop.turn()
+    assert [next(inner), next(inner)] == [(0, 1), (0, 2)]
+    assert loop.positions == (3, 0)
+
+
+def test_a_look_at_the_position_while_the_reader_goes_on(
+    loop: Loop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop.fetch(A, batch(0, 4), batch(4, 2))
+    (loan,) = loop.lending.lend()
+    assert len(list(loan.give(loan.take(MANY)))) == 4
+
+    def hint_and_go_on(rest: Iterator[Any]) -> int:
+        monkeypatch.undo()
+        given = length_hint(rest)
+        loan.finish()
+        loan.give(loan.take(MANY))
+        return given
+
+    monkeypatch.setattr(loan_module, "length_hint", hint_and_go_on)
+    assert [loan.read_to, loan.read_to] == [4, 4]
+
+
+def test_a_cut_while_the_reader_goes_on(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
+    loop.fetch(A, batch(0, 4))
+    turn = loop.turn()
+    given = [next(turn)]
+
+    def hint_and_go_on(rest: Iterator[Any]) -> int:
+        monkeypatch.undo()
+        left = length_hint(rest)
+        given.extend(islice(turn, 1))
+        return left
+
+    monkeypatch.setattr(loan_module, "length_hint", hint_and_go_on)
+    state = loop.assignment.states[A]
+    state.drop()
+    given.extend(turn)
+    assert state.position == len(given)
+
+
+def test_a_cut_while_the_reader_finishes(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
+    loop.fetch(A, batch(0, 4))
+    (loan,) = loop.lending.lend()
+    assert len(list(loan.give(loan.take(MANY)))) == 4
+
+    def hint_and_be_cut(rest: Iterator[Any]) -> int:
+        monkeypatch.undo()
+        left = length_hint(rest)
+        loop.assignment.seek(A, 100)
+        return left
+
+    monkeypatch.setattr(loan_module, "length_hint", hint_and_be_cut)
+    loan.finish()
+    assert loan.read_to == 4
+
+
+def test_taking_back_while_the_reader_is_about_to_give(
+    loop: Loop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop.fetch(A, batch(0, 4))
+    (loan,) = loop.lending.lend()
+    taken = loan.take(MANY)
+    given: list[Any] = []
+    before = loan._given
+    cut = before.cut
+
+    def cut_and_be_overtaken() -> int:
+        left = cut()
+        given.extend(loan.give(taken))
+        return left
+
+    monkeypatch.setattr(before, "cut", cut_and_be_overtaken)
+    loop.lending.take_back()
+    assert loop.positions == (len(given), 0)
+
+
+def test_a_look_at_the_position_while_the_reader_learns_that_it_was_cut(
+    loop: Loop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop.fetch(A, batch(0, 4))
+    (loan,) = loop.lending.lend()
+    taken = loan.take(MANY)
+    loan.cut()
+    seen: list[int] = []
+    cut = loan_module._Given.cut
+
+    def look_and_cut(given: Any) -> int:
+        left = cut(given)
+        seen.append(loan.read_to)
+        return left
+
+    monkeypatch.setattr(loan_module._Given, "cut", look_and_cut)
+    assert list(loan.give(taken)) == []
+    assert [*seen, loan.read_to] == [0] * (len(seen) + 1)
+
+
+def test_a_seek_ends_what_is_given_of_that_partition(loop: Loop) -> None:
+    loop.fetch(A, batch(0, 5))
+    loop.fetch(B, batch(0, 2))
+    turn = loop.turn()
+    assert next(turn) == (0, 0)
+    loop.assignment.seek(A, 100)
+    assert list(turn) == [(1, 0), (1, 1)]
+    loop.lending.take_back()
+    assert loop.positions == (100, 2)
+
+
+def test_what_is_cut_before_it_is_decoded_is_not_given(loop: Loop) -> None:
+    loop.fetch(A, batch(0, 5))
+    turn = loop.turn()
+    loop.assignment.remove([A])
+    assert list(turn) == []
+    loop.lending.take_back()
+    assert loop.positions == (None, 0)
+
+
+def test_a_partition_that_came_back_is_not_the_one_that_went(loop: Loop) -> None:
+    loop.fetch(A, batch(0, 5))
+    assert next(loop.turn()) == (0, 0)
+    loop.assignment.replace([A])
+    loop.assignment.states[A].position = 50
+    loop.lending.take_back()
+    assert loop.assignment.states[A].position == 50
+
+
+def test_what_was_forgotten_meanwhile_is_not_given_again(loop: Loop) -> None:
+    loop.fetch(A, batch(0, 2), batch(2, 2))
+    state = loop.assignment.states[A]
+    state.leader_epoch = 9
+    assert [offset for _, offset in loop.turn(2)] == [0, 1]
+    state.fetched.clear()
+    loop.fetch(A, batch(0, 2), batch(2, 2))
+    assert list(loop.turn()) == []
+    assert (state.position, state.epoch, list(state.fetched)) == (2, EPOCH, [])
+    assert state.leader_epoch == EPOCH, "what was read has to be compared with today's leader"
+
+
+def test_an_offset_out_of_range_waits_until_it_is_known_how_far_the_reader_came(
+    loop: Loop,
+) -> None:
+    loop.fetch(A, batch(0, 2))
+    turn = loop.turn()
+    assert next(turn) == (0, 0)
+    loop.assignment.states[A].fetched.clear()
+    refusal = PartitionData(partition_index=0, error_code=ErrorCode.OFFSET_OUT_OF_RANGE)
+    answer = FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=[refusal])])
+    loop.answers.arrived(1, {A: 0}, answer)
+    assert list(turn) == [(0, 1)]
+    assert list(loop.turn()) == []
+    assert loop.positions == (2, 0)
+
+
+def test_a_paused_partition_is_not_lent(loop: Loop) -> None:
+    loop.fetch(A, batch(0, 2))
+    loop.assignment.states[A].is_paused = True
+    assert list(loop.turn()) == []
+    assert loop.positions == (0, 0)
+
+
+def test_damage_is_told_after_what_was_before_it(loop: Loop) -> None:
+    damaged = bytearray(batch(2, 1))
+    damaged[-1] ^= 1
+    loop.fetch(A, batch(0, 2), bytes(damaged))
+    loop.fetch(B, batch(0, 1))
+    assert list(loop.turn()) == [(0, 0), (0, 1), (1, 0)]
+    with pytest.raises(CorruptBatch, match="t-0 at 2: "):
+        loop.turn()
+    assert loop.positions == (2, 1)
+
+
+def poll(loop: Loop, limit: int = MANY) -> list[tuple[int, list[int]]]:
+    """What a poll returns, by partition."""
+    loop.lending.take_back()
+    polled = batches_of(loop.lending.lend(), limit)
+    return [(each.partition, [record.offset for record in each]) for each in polled]
+
+
+def test_polls_take_from_the_partitions_in_turn(loop: Loop) -> None:
+    loop.fetch(A, batch(0, 3), batch(3, 2))
+    loop.fetch(B, batch(0, 5))
+    assert poll(loop, 4) == [(0, [0, 1, 2, 3])]
+    assert loop.positions == (4, 0)
+    assert poll(loop, 4) == [(1, [0, 1, 2, 3])]
+    assert poll(loop) == [(0, [4]), (1, [4])]
+    assert loop.positions == (5, 5)
+    assert poll(loop) == []
+
+
+def test_what_a_poll_returned_stays_whatever_happens_to_the_partition(loop: Loop) -> None:
+    loop.fetch(A, batch(0, 3))
+    (polled,) = batches_of(loop.lending.lend(), MANY)
+    loop.assignment.seek(A, 100)
+    assert [record.offset for record in polled] == [0, 1, 2]
+    assert loop.positions == (100, 0)
+
+
+def test_a_partition_that_goes_while_a_poll_decodes_is_left_out(
+    loop: Loop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop.fetch(A, batch(0, 3))
+    loop.fetch(B, batch(0, 3))
+    last = loop.assignment.states[B].fetched[0]
+    take = last.take
+
+    def goes(limit: int) -> Any:
+        loop.assignment.seek(A, 1)
+        return take(limit)
+
+    monkeypatch.setattr(last, "take", goes)
+    assert poll(loop) == [(1, [0, 1, 2])]
+    assert loop.positions == (1, 3)
+
+
+def test_a_poll_that_fails_takes_nothing(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_limit: int) -> None:
+        raise MemoryError
+
+    loop.fetch(A, batch(0, 3))
+    loop.fetch(B, batch(0, 3))
+    monkeypatch.setattr(loop.assignment.states[B].fetched[0], "take", fail)
+    with pytest.raises(MemoryError):
+        poll(loop)
+    loop.lending.take_back()
+    assert loop.positions == (0, 0)
+    loop.fetch(A, batch(0, 3))
+    loop.fetch(B, batch(0, 3))
+    assert poll(loop) == [(0, [0, 1, 2]), (1, [0, 1, 2])]
+
+
+def test_a_poll_tries_on_where_damage_is_yet_to_be_told(loop: Loop) -> None:
+    damaged = bytearray(batch(0, 1))
+    damaged[-1] ^= 1
+    loop.fetch(A, bytes(damaged))
+    loans = loop.lending.lend()
+    assert batches_of(loans, MANY) == []
+    assert not is_over(loans, deadline=0.0)
+    with pytest.raises(CorruptBatch, match="t-0 at 0: "):
+        poll(loop)
+    assert is_over(loop.lending.lend(), deadline=0.0)
+    assert not is_over([], deadline=math.inf)

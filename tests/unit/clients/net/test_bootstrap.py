@@ -1,0 +1,101 @@
+"""Where the way to a cluster begins."""
+
+import subprocess
+import sys
+
+import pytest
+
+from qbus.clients.errors import ConnectionFailed
+from qbus.clients.net import bootstrap
+from qbus.clients.net.cluster import Cluster
+from qbus.errors import ConfigError
+from qbus.metadata import StoreUnavailable, zookeeper
+from tests.unit.clients.fake_broker import FakeBroker
+
+
+async def test_named_brokers() -> None:
+    found = await bootstrap.parse("one:1, two").find(5.0)
+    assert found == [("one", 1), ("two", 9092)]
+
+
+@pytest.mark.parametrize("text", ["", ",", "zk://", "zk:///chroot", "zk://,/chroot", "host:port"])
+def test_what_names_nothing(text: str) -> None:
+    with pytest.raises(ConfigError):
+        Cluster(text, "test", 5.0)
+
+
+ZOOKEEPER = "zk://zk1:2181,zk2:2181/qbus"
+
+
+@pytest.fixture
+def registered(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
+    """Stands for what ZooKeeper knows; the test fills it."""
+    brokers: list[tuple[str, int]] = []
+
+    async def find_brokers(address: str, timeout: float) -> list[tuple[str, int]]:
+        assert address == ZOOKEEPER
+        assert timeout > 0
+        return list(brokers)
+
+    monkeypatch.setattr(zookeeper, "find_brokers", find_brokers)
+    return brokers
+
+
+async def test_brokers_are_found_in_zookeeper(registered: list[tuple[str, int]]) -> None:
+    async with FakeBroker() as broker:
+        registered.append(("127.0.0.1", broker.port))
+        cluster = Cluster(f" {ZOOKEEPER}", "test", 5.0)
+        await cluster.refresh(["t"])
+        assert cluster.metadata.partition_counts(["t"]) == {"t": 1}
+        await cluster.close()
+
+
+async def test_and_looked_for_again_when_those_known_are_gone(
+    registered: list[tuple[str, int]],
+) -> None:
+    cluster = Cluster(ZOOKEEPER, "test", 5.0)
+    async with FakeBroker() as first:
+        registered.append(("127.0.0.1", first.port))
+        await cluster.refresh(())
+        first.hangup()
+    async with FakeBroker() as second:
+        registered[:] = [("127.0.0.1", second.port)]
+        await cluster.refresh(())
+        assert second.requests
+        await cluster.close()
+
+
+async def test_nobody_is_registered_yet(registered: list[tuple[str, int]]) -> None:
+    with pytest.raises(ConnectionFailed, match=r"zk1:2181.*no broker is registered"):
+        await bootstrap.parse(ZOOKEEPER).find(5.0)
+
+
+async def test_zookeeper_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def find_brokers(address: str, timeout: float) -> list[tuple[str, int]]:
+        raise StoreUnavailable("no ZooKeeper answers")
+
+    monkeypatch.setattr(zookeeper, "find_brokers", find_brokers)
+    with pytest.raises(ConnectionFailed, match="no ZooKeeper answers") as caught:
+        await bootstrap.parse(ZOOKEEPER).find(5.0)
+    assert caught.value.retriable
+
+
+def test_the_client_of_zookeeper_is_an_extra() -> None:
+    code = """
+import asyncio, sys
+sys.modules["kazoo"] = None
+from qbus.aio import Admin
+from qbus import ConfigError
+async def main():
+    async with Admin("zk://zk1:2181") as admin:
+        try:
+            await admin.list_topics()
+        except ConfigError as error:
+            print(error)
+asyncio.run(main())
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert "pip install" in done.stdout
+    assert "qbus[zookeeper]" in done.stdout

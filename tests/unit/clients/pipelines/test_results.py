@@ -1,0 +1,51 @@
+"""Where checkpoints are that nobody has chosen a place for."""
+
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from qbus.clients.pipelines.config import Output, StatsConfig
+from qbus.clients.pipelines.modes import Mode, Run
+from qbus.clients.pipelines.results import checkpoint
+from qbus.errors import ConfigError
+
+
+class Watcher:
+    """Keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+
+def place(config: StatsConfig, mode: Mode = Mode.STREAM, state: str = "") -> str:
+    with checkpoint(config, config.output, Run(mode, cast("Any", Watcher()), state)) as found:
+        return found
+
+
+def test_the_one_that_was_chosen_comes_first() -> None:
+    assert place(StatsConfig(checkpoint="/c", output=Output(path="/r")), state="/s") == "/c"
+
+
+def test_it_is_with_the_results_or_in_the_state_directory_by_the_name() -> None:
+    assert place(StatsConfig(output=Output(path="/r")), state="/s") == "/r/_checkpoint"
+    assert place(StatsConfig(output=Output(topic="t")), state="/s") == "/s/t"
+    assert place(StatsConfig(name="n", output=Output(topic="t")), state="/s") == "/s/n"
+
+
+def test_results_in_a_topic_need_one_where_there_is_no_state_directory() -> None:
+    with pytest.raises(ConfigError, match="checkpoint is missing"):
+        place(StatsConfig(output=Output(topic="t")))
+
+
+@pytest.mark.parametrize("mode", [Mode.STREAM, Mode.ONCE])
+def test_that_of_the_console_goes_and_what_goes_with_it_is_told(mode: Mode) -> None:
+    watcher = Watcher()
+    config = StatsConfig()
+    with checkpoint(config, config.output, Run(mode, cast("Any", watcher), "/s")) as found:
+        assert Path(found).is_dir()
+    assert not Path(found).exists()
+    assert len(watcher.notes) == (mode is Mode.ONCE)
