@@ -68,7 +68,7 @@ class Agent:
         """Begin to ship.
 
         Raises OSError where positions cannot be kept,
-        :class:`~qbus.agent.positions.PositionsLocked` where another agent keeps them, and
+        :class:`~qbus.service.lock.DirectoryInUse` where another agent keeps them, and
         :class:`~qbus.errors.ConfigError`.
         """
         self._positions = Positions(self._data_dir, self._clock)

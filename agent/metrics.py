@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from qbus.service.control import Configured
 
-from .status import AgentStatus
-from .status.document import totals
+from .status import AgentStatus, totals
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric

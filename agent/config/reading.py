@@ -1,9 +1,6 @@
-"""From TOML to a configuration that holds together."""
+"""Reading the configuration of an agent: ``load`` from a file, ``parse`` from TOML, ``read``."""
 
-from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 from qbus.errors import ConfigError
 from qbus.service import toml
@@ -14,32 +11,7 @@ _BOOTSTRAP = toml.settings_of(AgentConfig)["bootstrap"]
 _WITHOUT_LEVELS = frozenset({"none", "snappy"})
 
 
-def load(path: Path, **defaults: str) -> AgentConfig:
-    """Read a TOML file, as :func:`parse`; raises ConfigError, beginning with the file's name."""
-    return toml.read_file(path, lambda data: parse(data, **defaults))
-
-
-def parse(data: bytes, **defaults: str) -> AgentConfig:
-    """Read TOML in UTF-8.
-
-    defaults: top-level fields that take these values where they are not stated.
-
-    Raises:
-        ConfigError: it is no TOML, or not allowed; the message names field, value and what is.
-    """
-    return read({**defaults, **toml.parse(data)})
-
-
-def read(stated: Mapping[str, Any]) -> AgentConfig:
-    """The configuration that a document of TOML's types states.
-
-    Raises:
-        ConfigError: as :func:`parse`.
-    """
-    return _whole(toml.read_fields(AgentConfig, stated))
-
-
-def _whole(config: AgentConfig) -> AgentConfig:
+def _checked(config: AgentConfig) -> AgentConfig:
     """Check what no field can tell alone, and give each source its topic."""
     if not config.bootstrap:
         raise ConfigError(f"bootstrap is missing: expected {_BOOTSTRAP.rule.allowed}")
@@ -69,3 +41,7 @@ def _whole(config: AgentConfig) -> AgentConfig:
         replace(source, topic=source.topic or config.topic) for source in config.sources
     )
     return replace(config, sources=sources)
+
+
+LOADER = toml.Loader(AgentConfig, _checked)
+load, parse, read = LOADER.load, LOADER.parse, LOADER.read

@@ -4,8 +4,8 @@ import codecs
 import re
 from typing import Any
 
+from qbus.service.toml import Rule
 from qbus.service.toml.rules import (
-    Rule,
     as_absolute_path,
     as_list,
     as_table,

@@ -1,7 +1,7 @@
 """How far each file was delivered: durable, and cheap for ten thousands of files."""
 
-from .journal import Journal, PositionsLocked
+from .journal import Journal
 from .position import Position
 from .positions import Positions
 
-__all__ = ["Journal", "Position", "Positions", "PositionsLocked"]
+__all__ = ["Journal", "Position", "Positions"]

@@ -1,46 +1,34 @@
-"""Lines on disk that survive a crash at any point.
+"""A journal: lines on disk that survive a crash at any point.
 
-A file of lines, each ``<CRC-32 of what follows, 8 hexadecimal digits> <payload>``. Lines are added
-with one write; a crash leaves whole lines and at most one torn end, which is cut off at the next
-start. When the file has grown it is replaced by one that says the same in fewer lines: temporary
-file, fsync, rename, fsync of the directory.
+Each line is ``<CRC-32 of the payload, 8 hexadecimal digits> <payload>``. Lines are appended with
+one write; a crash leaves whole lines and at most one torn end, which the next start cuts off. A
+journal that has grown is replaced atomically by one that says the same in fewer lines.
 """
 
-import fcntl
 import os
 import zlib
 from collections.abc import Iterable
 from pathlib import Path
 
-from qbus.errors import QbusError
-
-
-class PositionsLocked(QbusError):  # noqa: N818 - what happened
-    """Another agent uses the directory."""
+from qbus.service.files import rename_over, sync_directory, write_all
+from qbus.service.lock import DirectoryLock
 
 
 class Journal:
-    """An open journal, of one process at a time. Everything raises OSError."""
+    """An open journal; one process at a time has it open. All methods raise OSError."""
 
     def __init__(self, path: Path) -> None:
-        """Raises :class:`PositionsLocked` as well."""
+        """Raises :class:`~qbus.service.lock.DirectoryInUse` as well."""
         self._path = path
         path.parent.mkdir(parents=True, exist_ok=True)
-        self._lock = os.open(
-            path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644
-        )
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(self._lock)
-            raise PositionsLocked(f"another agent uses {path.parent}") from None
-        self.is_new = not path.exists()
+        self._lock = DirectoryLock(path.with_suffix(".lock"), "another agent")
+        self._lock.acquire()
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         self.size = 0
         """Bytes of whole lines."""
 
     def read(self) -> list[bytes]:
-        """All payloads; whatever is behind the last whole line is cut off."""
+        """Return all payloads; cut off whatever follows the last whole line."""
         content = self._path.read_bytes()
         payloads = []
         end = 0
@@ -56,44 +44,32 @@ class Journal:
         return payloads
 
     def append(self, payloads: Iterable[bytes]) -> None:
-        """Add lines, all or none; a crash of the system may lose them until :meth:`sync`."""
+        """Add lines, all or none; until :meth:`sync`, a crash of the system may lose them."""
         data = b"".join(map(_line, payloads))
         try:
-            _write(self._file, data, self.size)
+            write_all(self._file, self.size, data)
         except OSError:
             os.ftruncate(self._file, self.size)
             raise
         self.size += len(data)
 
     def sync(self) -> None:
-        """Return when all lines are on stable storage. For a thread."""
+        """Return when all lines are on stable storage; blocks."""
         os.fdatasync(self._file)
 
     def replace(self, payloads: Iterable[bytes]) -> None:
-        """Let these be all the lines; a crash leaves the old ones or these."""
+        """Replace all lines; a crash leaves the old ones or the new ones."""
         data = b"".join(map(_line, payloads))
-        temporary = self._path.with_suffix(".tmp")
-        file = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
-        try:
-            _write(file, data, 0)
-            os.fsync(file)
-            temporary.replace(self._path)
-        except OSError:
-            os.close(file)
-            raise
+        file = rename_over(self._path, data)
         os.dup2(file, self._file, inheritable=False)  # a thread may be about to sync the old one
         os.close(file)
         self.size = len(data)
-        directory = os.open(self._path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)
+        sync_directory(self._path.parent)
 
     def close(self) -> None:
-        """Let go of the file, and let others have it."""
+        """Close the file and release the lock."""
         os.close(self._file)
-        os.close(self._lock)
+        self._lock.release()
 
 
 def _line(payload: bytes) -> bytes:
@@ -103,11 +79,3 @@ def _line(payload: bytes) -> bytes:
 def _payload(line: bytes) -> bytes | None:
     payload = line[9:]
     return payload if line[:9] == b"%08x " % zlib.crc32(payload) else None
-
-
-def _write(file: int, data: bytes, at: int) -> None:
-    view = memoryview(data)
-    while view:
-        written = os.pwrite(file, view, at)
-        at += written
-        view = view[written:]

@@ -26,7 +26,7 @@ class Positions:
     """
 
     def __init__(self, directory: Path, clock: Clock) -> None:
-        """Raises OSError, and :class:`PositionsLocked`."""
+        """Raises OSError and :class:`~qbus.service.lock.DirectoryInUse`."""
         self._clock = clock
         self._journal = Journal(directory / FILE_NAME)
         self._entries: dict[tuple[Identity, str], Position] = {}

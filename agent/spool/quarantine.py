@@ -3,7 +3,7 @@
 import hashlib
 from pathlib import Path
 
-from qbus.clients.spool.disk import write_atomically
+from qbus.service.files import replace_file
 
 _DIRECTORY = "damaged"
 
@@ -31,5 +31,5 @@ class Quarantine:
         digest = hashlib.sha256(content).hexdigest()[:16]
         path = self._directory / f"{writer}.{queue}.{origin.stem}.{digest}.log"
         if not path.exists():
-            write_atomically(path, content)
+            replace_file(path, content)
         return path

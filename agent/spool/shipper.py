@@ -11,12 +11,12 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
-from qbus.clients.net.retry import backoff
 from qbus.clients.spool import QueueName, Spool, SpoolQueue
 from qbus.errors import ApiError, QbusError
 from qbus.records import BatchHeader, CorruptBatch
+from qbus.service.backoff import Backoff
+from qbus.service.lock import DirectoryInUse, DirectoryLock
 
-from ..exclusive import DirectoryInUse, Exclusive
 from ..status import SpoolStatus
 from .quarantine import Quarantine
 from .sending import REFUSED, SpoolSender
@@ -67,7 +67,7 @@ class SpoolShipper:
 
     async def run(self) -> None:
         """Deliver what is there and what comes, until :meth:`stop`."""
-        lock = Exclusive(self._directory / _LOCK)
+        lock = DirectoryLock(self._directory / _LOCK, "another agent")
         try:
             while not self._stopping.is_set():
                 try:
@@ -88,7 +88,7 @@ class SpoolShipper:
         """Begin nothing more; :meth:`run` ends when what is under way is done."""
         self._stopping.set()
 
-    def _is_there(self, lock: Exclusive) -> bool:
+    def _is_there(self, lock: DirectoryLock) -> bool:
         """Whether there is a spool yet; then nobody else empties it."""
         if not self._directory.exists():
             return False
@@ -140,7 +140,8 @@ class SpoolShipper:
 
     async def _deliver(self, queue: SpoolQueue, header: BatchHeader, batch: bytes) -> bool:
         """Send a batch until it is stored, then acknowledge it; False when that was given up."""
-        for pause in backoff(longest=_LONGEST_PAUSE_S):
+        backoff = Backoff(longest_s=_LONGEST_PAUSE_S)
+        while True:
             try:
                 await self._sender.send(queue.name, header, batch)
                 break
@@ -152,7 +153,7 @@ class SpoolShipper:
                     await self._refuse(queue, header, batch, error)
                     break
                 self._note(str(error), queue.name)
-            await self._pause(pause)
+            await self._pause(backoff.failed())
             if self._stopping.is_set():
                 return False
         await asyncio.to_thread(queue.acknowledge, header.last_offset + 1)

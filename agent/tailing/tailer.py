@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from qbus.clock import Clock
 from qbus.errors import ConfigError
+from qbus.service.backoff import backoff_delay
 
 from ..config import Tailing
 from ..config.config import INOTIFY, POLL
@@ -22,7 +23,7 @@ from .watching import Watcher
 
 log = logging.getLogger(__name__)
 
-_LONGEST_RETRY = 600.0
+_LONGEST_RETRY_S = 600.0
 _SHORTEST_TICK = 0.05
 _SCAN_SHARE = 5.0
 """After a scan of one second there is none for so many, unless one is due anyway."""
@@ -210,8 +211,10 @@ class Tailer:
         if not file.retries:
             log.warning("%s: %s", file.path, file.error)
         self.descriptors.close(file)
-        file.retry_at = now + min(self._poll_interval * 2.0**file.retries, _LONGEST_RETRY)
-        file.retries = min(file.retries + 1, 30)
+        file.retry_at = now + backoff_delay(
+            file.retries, self._poll_interval, _LONGEST_RETRY_S, jitter=0
+        )
+        file.retries += 1
 
     def _flush(self, now: float) -> None:
         """Take for whole what has been waited for long enough."""

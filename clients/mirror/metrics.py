@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from qbus.service.control import Configured
 
-from .status import LinkStatus, PartitionStatus, Trouble
-from .status.document import totals
+from .status import LinkStatus, PartitionStatus, Trouble, totals
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric

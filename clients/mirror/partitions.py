@@ -15,6 +15,7 @@ from enum import Enum
 from uuid import UUID
 
 from qbus.errors import QbusError
+from qbus.service.backoff import Backoff
 
 from ..batches import FetchedBatches
 from ..types import TopicPartition
@@ -23,7 +24,7 @@ from .positions import Ends, Place
 from .provenance import Provenance
 from .status import PartitionState, PartitionStatus, Trouble
 
-_FIRST_DELAY, _LONGEST_DELAY = 0.1, 5.0
+_FIRST_DELAY_S, _LONGEST_DELAY_S = 0.1, 5.0
 
 
 class Phase(Enum):
@@ -69,7 +70,7 @@ class Copy:
         self.retry_at = 0.0
         self.held_bytes = 0
         self._held: deque[Chunk] = deque()
-        self._delay = _FIRST_DELAY
+        self._backoff = Backoff(_FIRST_DELAY_S, _LONGEST_DELAY_S, jitter=0)
         self._trouble: Trouble | None = None
         self._newest_ms = -1
         self._bytes = self._offsets = 0
@@ -128,7 +129,7 @@ class Copy:
             self._offsets += done.end - self.target_end
             self.target_end = done.end
             self._newest_ms = done.newest_ms
-        self._delay = _FIRST_DELAY
+        self._backoff.succeeded()
         if self._trouble is not Trouble.OVERTAKEN:
             self.error = None
 
@@ -140,8 +141,7 @@ class Copy:
             self._drop()
         self.phase = Phase.PLACING
         self.error = str(error)
-        self.retry_at = now + self._delay
-        self._delay = min(2 * self._delay, _LONGEST_DELAY)
+        self.retry_at = now + self._backoff.failed()
 
     def overtaken(self) -> None:
         """The source no longer has what is asked for: see at once where it begins now."""

@@ -12,6 +12,7 @@ from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, NamedTuple, Protocol
 
 from qbus.errors import ApiError, ErrorCode, QbusError
+from qbus.service.token_bucket import RateLimit
 
 from ..batches import FetchedBatches, FetchLimits, fetch_batches
 from ..net.cluster import Cluster
@@ -22,7 +23,6 @@ from .config import LinkConfig
 from .identity import check_same_topic, ids_of
 from .partitions import Copy, Phase
 from .shares import Shares, poll_bytes, shares
-from .throttle import Throttle
 
 Spawn = Callable[[Coroutine[Any, Any, None]], object]
 
@@ -64,7 +64,7 @@ class Reader:
         self._transfer = config.transfer
         self._sink = sink
         self._spawn = spawn
-        self._throttle = Throttle(config.rate_limit_bytes, time.monotonic())
+        self._rate_limit = RateLimit(config.rate_limit_bytes, time.monotonic())
         self._ready: dict[Copy, int] = {}
         self._busy: set[Copy] = set()
         self._lanes: dict[tuple[int, int], _Fetch] = {}
@@ -110,7 +110,7 @@ class Reader:
     def _look(self) -> None:
         """Ask for as much as may be asked for now."""
         self._timer = None
-        delay = self._throttle.delay(time.monotonic())
+        delay = self._rate_limit.wait(time.monotonic())
         if delay:
             self._look_soon(delay)
             return
@@ -216,7 +216,7 @@ class Reader:
                     self._take(copy, outcome)
         finally:
             del self._lanes[fetch.node, fetch.lane]
-        self._throttle.took(size, time.monotonic())
+        self._rate_limit.spend(size)
         self._look_soon()
 
     def _still_wanted(self, fetch: _Fetch) -> Iterable[Copy]:

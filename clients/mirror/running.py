@@ -7,6 +7,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 
 from qbus.errors import QbusError
+from qbus.service.backoff import Backoff
 
 from .config import LinkConfig
 from .session import Session, session
@@ -52,11 +53,12 @@ class RunningLink:
         return status if self._error is None else replace(status, error=self._error)
 
     async def _run(self) -> None:
-        pause = _PAUSE_S
+        backoff = Backoff(_PAUSE_S, _LONGEST_PAUSE_S, jitter=0)
         while True:
             try:
                 async with self._open_session(self.config) as found:
-                    self._session, self._error, pause = found, None, _PAUSE_S
+                    self._session, self._error = found, None
+                    backoff.succeeded()
                     await found.run()
             except (QbusError, OSError) as error:
                 self._error = str(error) or type(error).__name__
@@ -64,5 +66,4 @@ class RunningLink:
             except Exception:  # noqa: BLE001 - the other links, and this one, go on
                 self._error = "it failed as it never should; its log tells how"
                 _log.exception("link %s failed; it is tried again", self.config.name)
-            await asyncio.sleep(pause)
-            pause = min(pause * 2, _LONGEST_PAUSE_S)
+            await asyncio.sleep(backoff.failed())

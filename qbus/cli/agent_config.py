@@ -26,7 +26,7 @@ def config() -> None:
 @json_option
 def get(*, name: str, zookeeper: str | None, as_json: bool) -> None:
     """Print the configuration of NAME, as it was written."""
-    from qbus.agent.control.nodes import config_path
+    from qbus.agent.control import config_path
     from qbus.cli.central import administration, read_config
 
     async def command() -> dict[str, Any]:
@@ -52,7 +52,7 @@ def set_(
 
     Agents that run take it over at once.
     """
-    from qbus.agent.control.nodes import config_path
+    from qbus.agent.control import config_path
     from qbus.cli.agent_control import check
     from qbus.cli.central import administration, write_config
 
@@ -80,7 +80,7 @@ def delete(*, name: str, zookeeper: str | None, as_json: bool) -> None:
 
     Agents without another one go on with the last they had.
     """
-    from qbus.agent.control.nodes import config_path
+    from qbus.agent.control import config_path
     from qbus.cli.central import administration, delete_config
 
     async def command() -> None:

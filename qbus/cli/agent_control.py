@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from qbus.agent.config import AgentConfig, parse
-from qbus.agent.control.nodes import AGENTS, status_path
+from qbus.agent.control import AGENTS, status_path
 from qbus.cli.failures import Failure
 from qbus.errors import ConfigError
 from qbus.metadata import MetadataStore
@@ -19,7 +19,7 @@ def check(text: bytes, origin: str, *, is_central: bool) -> AgentConfig:
     """The configuration in ``text``; Failure, beginning with ``origin``, for what is none."""
     defaults = {"bootstrap": "zk://of-the-agent"} if is_central else {}
     try:
-        return parse(text, **defaults)
+        return parse(text, defaults=defaults)
     except ConfigError as error:
         raise Failure(f"{origin}: {error}") from error
 
@@ -43,20 +43,14 @@ def read_local(data_dir: Path) -> Status:
 
     Its ``running`` says whether that agent lives.
     """
-    from qbus.agent.exclusive import DirectoryInUse, Exclusive
-    from qbus.agent.status.reporter import FILE
+    from qbus.agent.status import LOCK_FILE, STATUS_FILE
+    from qbus.service.lock import is_locked
 
     try:
-        status = _decode((data_dir / FILE).read_bytes(), str(data_dir))
+        status = _decode((data_dir / STATUS_FILE).read_bytes(), str(data_dir))
     except FileNotFoundError as error:
         raise Failure(f"no agent has run with {data_dir}.") from error
-    lock = Exclusive(data_dir / "lock")
-    try:
-        lock.acquire()
-    except DirectoryInUse:
-        return {**status, "running": True}
-    lock.release()
-    return {**status, "running": False}
+    return {**status, "running": is_locked(data_dir / LOCK_FILE)}
 
 
 def _decode(data: bytes, name: str) -> Status:

@@ -4,7 +4,8 @@ import re
 from typing import Any
 
 from qbus.names import check_idc_name
-from qbus.service.toml.rules import Rule, as_list, as_text, checked, listed, plain, text
+from qbus.service.toml import Rule
+from qbus.service.toml.rules import as_list, as_text, checked, listed, plain, text
 
 from ...net.bootstrap import parse
 

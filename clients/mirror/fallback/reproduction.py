@@ -11,6 +11,7 @@ from contextlib import suppress
 
 from qbus.clock import SystemClock
 from qbus.errors import ApiError, ErrorCode, QbusError
+from qbus.service.token_bucket import RateLimit
 
 from ...admin import Admin
 from ...errors import PartialFailure
@@ -20,7 +21,6 @@ from ...types import EARLIEST, LATEST, OffsetAndMetadata, PartitionRecords, Topi
 from ..config import LinkConfig
 from ..routes import Way
 from ..status import GroupsStatus, LinkStatus
-from ..throttle import Throttle
 from .clients import Clients
 from .copy import Copy
 from .resuming import find_resume
@@ -43,7 +43,7 @@ class Reproduction:
         self._target = target
         self._admin = Admin.over(source)
         self._clock = SystemClock()
-        self._throttle = Throttle(config.rate_limit_bytes, self._clock.monotonic())
+        self._rate_limit = RateLimit(config.rate_limit_bytes, self._clock.monotonic())
         self._ways: dict[str, Way] = {}
         self._copies: dict[TopicPartition, Copy] = {}
         self._committed: dict[TopicPartition, int] = {}
@@ -99,7 +99,7 @@ class Reproduction:
             for found in await self._clients.consumer.poll(_POLL_S):
                 await self._send(found)
             self._settle()
-            await asyncio.sleep(self._throttle.delay(self._clock.monotonic()))
+            await asyncio.sleep(self._rate_limit.wait(self._clock.monotonic()))
 
     async def _discover(self) -> None:
         ways = await prepare(self._config, self._source, self._target)
@@ -153,7 +153,7 @@ class Reproduction:
         copy.sent(delivery, records[-1].offset + 1, len(records), records[-1].timestamp)
         size = sum(len(record.value or b"") + len(record.key or b"") for record in records)
         self._bytes += size
-        self._throttle.took(size, self._clock.monotonic())
+        self._rate_limit.spend(size)
 
     def _settle(self) -> None:
         for copy in self._copies.values():

@@ -9,7 +9,7 @@ from ...offsets import list_offsets
 from ...types import EARLIEST, LATEST, TopicPartition
 from ..config import LinkConfig
 from ..routes import Way, way
-from ..status.model import PartitionState, PartitionStatus
+from ..status import PartitionState, PartitionStatus
 from ..topics import read_topics
 from .copy import Copy
 from .resuming import find_resume

@@ -5,7 +5,8 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from qbus.service.toml.rules import Rule, as_table, as_text, checked, listed, plain, real, topic
+from qbus.service.toml import Rule
+from qbus.service.toml.rules import as_table, as_text, checked, listed, plain, real, topic
 
 from ...net.bootstrap import parse
 

@@ -27,7 +27,7 @@ def config() -> None:
 def get(*, link: str, zookeeper: str | None, as_json: bool) -> None:
     """Print the configuration of LINK, as it was written."""
     from qbus.cli.central import administration, read_config
-    from qbus.clients.mirror.nodes import config_path
+    from qbus.clients.mirror.control import config_path
 
     async def command() -> dict[str, Any]:
         async with administration(zookeeper) as store:
@@ -54,7 +54,7 @@ def set_(
     """
     from qbus.cli.central import administration, write_config
     from qbus.cli.mirror.start import check
-    from qbus.clients.mirror.nodes import config_path
+    from qbus.clients.mirror.control import config_path
 
     text = file.read()
 
@@ -81,7 +81,7 @@ def delete(*, link: str, zookeeper: str | None, as_json: bool) -> None:
     Mirrors that run go on with the last they had.
     """
     from qbus.cli.central import administration, delete_config
-    from qbus.clients.mirror.nodes import config_path
+    from qbus.clients.mirror.control import config_path
 
     async def command() -> None:
         async with administration(zookeeper) as store:

@@ -10,7 +10,7 @@ from qbus.cli.failures import Failure
 from qbus.cli.mirror.options import Selected
 from qbus.clients.mirror.config import MirrorConfig, load, parse, read
 from qbus.clients.mirror.config.config import INTERNAL
-from qbus.clients.mirror.nodes import config_path
+from qbus.clients.mirror.control import config_path
 from qbus.errors import ConfigError
 
 
@@ -56,7 +56,8 @@ async def configuration(stated: Selected) -> MirrorConfig:
 def check(text: bytes, origin: str, target_bootstrap: str | None = None) -> MirrorConfig:
     """The configuration in ``text``; Failure, beginning with ``origin``, for what is none."""
     try:
-        return parse(text, target_bootstrap=target_bootstrap)
+        defaults = {"target": {"bootstrap": target_bootstrap}} if target_bootstrap else {}
+        return parse(text, defaults=defaults)
     except ConfigError as error:
         raise Failure(f"{origin}: {error}") from error
 

@@ -15,11 +15,10 @@ from qbus.cli.output import emit
 from qbus.cli.session import ensure_reachable
 from qbus.cli.watching import watching
 from qbus.clients.mirror.config import LinkConfig, links
+from qbus.clients.mirror.control import processes_path, status_path
 from qbus.clients.mirror.lag_probe import LagProbe
-from qbus.clients.mirror.nodes import processes_path, status_path
 from qbus.clients.mirror.session import clusters
-from qbus.clients.mirror.status import LinkStatus
-from qbus.clients.mirror.status.document import link_document
+from qbus.clients.mirror.status import LinkStatus, link_document
 from qbus.clock import SystemClock
 from qbus.errors import QbusError
 from qbus.metadata import MetadataStore

@@ -1,4 +1,4 @@
-"""The configuration in force, and the one that was refused."""
+"""The configuration in force, and the newest one if that was refused."""
 
 import asyncio
 import logging
@@ -26,10 +26,11 @@ class Origin:
 
 @dataclass(slots=True)
 class Configured(Generic[C]):
-    """Applies configurations one after the other; what is refused changes nothing.
+    """Applies configurations one after the other; a refused one changes nothing.
 
-    ``read`` makes a configuration of a text, or raises ConfigError. ``apply`` puts one into force,
-    or raises QbusError or OSError.
+    ``read`` makes a configuration of a text, or raises ConfigError. ``apply`` puts it into
+    force, or raises QbusError or OSError. ``refused`` and ``reason`` say what is
+    wrong with the newest one.
     """
 
     read: Callable[[bytes], C]
@@ -39,17 +40,17 @@ class Configured(Generic[C]):
     origin: Origin | None = None
     refused: Origin | None = None
     reason: str | None = None
-    _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _applying: asyncio.Lock = field(default_factory=asyncio.Lock)
 
-    async def take(self, text: bytes, origin: Origin) -> bool:
-        """Put a configuration into force; whether that was done.
+    async def accept(self, text: bytes, origin: Origin) -> bool:
+        """Put a configuration into force; return whether that succeeded.
 
-        The one before stays in force when this one cannot be read or applied.
+        If it cannot be read or applied, the one before stays in force.
         """
-        async with self._turn:
-            return await self._take(text, origin)
+        async with self._applying:
+            return await self._accept(text, origin)
 
-    async def _take(self, text: bytes, origin: Origin) -> bool:
+    async def _accept(self, text: bytes, origin: Origin) -> bool:
         if text == self.text:
             self.origin, self.refused, self.reason = origin, None, None
             return True
@@ -66,22 +67,22 @@ class Configured(Generic[C]):
             return False
         self.text, self.config, self.origin = text, config, origin
         self.refused, self.reason = None, None
-        _log.info("configuration of %s in force", origin)
+        _log.info("the configuration of %s is in force", origin)
         return True
 
-    async def take_first(self, text: bytes, origin: Origin) -> None:
-        """Put the first one into force; raises ConfigError where that cannot be done."""
-        if not await self.take(text, origin):
+    async def accept_first(self, text: bytes, origin: Origin) -> None:
+        """Put the first one into force; raises ConfigError if that fails."""
+        if not await self.accept(text, origin):
             raise ConfigError(f"{origin}: {self.reason}")
 
-    def miss(self, why: str) -> None:
-        """There is none where one should be; the one in force stays."""
+    def missing(self, why: str) -> None:
+        """Note why there is no configuration; the one in force stays."""
         if why != self.reason:
             _log.warning("%s", why)
         self.refused, self.reason = None, why
 
     def document(self) -> dict[str, Any]:
-        """What the status says of it."""
+        """Return what the status document says of the configuration."""
         return {
             "in_force": None if self.origin is None else self.origin.path,
             "version": None if self.origin is None else self.origin.version,
@@ -91,13 +92,13 @@ class Configured(Generic[C]):
         }
 
     def _refuse(self, origin: Origin, error: Exception) -> None:
-        _log.error("configuration of %s refused: %s", origin, error)
+        _log.error("the configuration of %s is refused: %s", origin, error)
         self.refused, self.reason = origin, str(error)
 
     async def _restore(self) -> None:
-        """What failed halfway is taken back."""
+        """Apply the configuration in force again, after another one failed halfway."""
         if self.config is not None:
             try:
                 await self.apply(self.config)
             except (QbusError, OSError):
-                _log.exception("the configuration before cannot be restored")
+                _log.exception("the previous configuration cannot be restored")

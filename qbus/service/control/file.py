@@ -1,4 +1,4 @@
-"""A configuration in a file, which SIGHUP has read again."""
+"""Configurations in files: one that SIGHUP reloads, and the last good one of a daemon."""
 
 import asyncio
 import signal
@@ -7,18 +7,40 @@ from typing import Any
 
 from qbus.errors import ConfigError
 from qbus.service.control.configured import Configured, Origin
+from qbus.service.files import replace_file
+
+_LAST_GOOD = "config.toml"
+
+
+class LastGood:
+    """The last configuration that came into force: a daemon starts with it without ZooKeeper."""
+
+    def __init__(self, data_dir: Path) -> None:
+        self.path = data_dir / _LAST_GOOD
+
+    def load(self) -> bytes | None:
+        """Return what was kept, if anything; raises OSError."""
+        try:
+            return self.path.read_bytes()
+        except FileNotFoundError:
+            return None
+
+    def save(self, text: bytes) -> None:
+        """Keep ``text`` instead, durably; raises OSError."""
+        if self.load() != text:
+            replace_file(self.path, text)
 
 
 async def follow_file(file: Path, configured: Configured[Any]) -> None:
-    """Put what is in ``file`` into force, now and at each SIGHUP.
+    """Put the configuration in ``file`` into force, now and at each SIGHUP.
 
-    One that is bad then leaves the old one in force. Raises ConfigError for the first one.
+    Raises ConfigError if that is not possible now; at a signal the old one then stays in force.
     """
     try:
         text = await asyncio.to_thread(file.read_bytes)
     except OSError as error:
         raise ConfigError(f"cannot read {file}: {error.strerror}") from error
-    await configured.take_first(text, Origin(str(file)))
+    await configured.accept_first(text, Origin(str(file)))
     reloading: set[asyncio.Task[None]] = set()
 
     def on_signal() -> None:
@@ -33,6 +55,6 @@ async def _reload(file: Path, configured: Configured[Any]) -> None:
     try:
         text = await asyncio.to_thread(file.read_bytes)
     except OSError as error:
-        configured.miss(f"cannot read {file}: {error.strerror}")
+        configured.missing(f"cannot read {file}: {error.strerror}")
     else:
-        await configured.take(text, Origin(str(file)))
+        await configured.accept(text, Origin(str(file)))

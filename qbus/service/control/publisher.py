@@ -16,7 +16,7 @@ from qbus.metadata import (
     Set,
     StoreError,
 )
-from qbus.service.control.document import TIME, encode
+from qbus.service.status import TIME, encode
 
 _log = logging.getLogger(__name__)
 

@@ -1,19 +1,27 @@
 """Configuration of daemons in TOML: dataclasses whose fields carry their rules.
 
-A class is the one place that tells of each of its fields: what it may hold, what it means, and what
-holds when it is not stated. Reading refuses what is not allowed, with the field's name, the value
-and what is allowed; what was read never changes.
+A configuration class is the one place that says of each field what it may hold, what it means and
+what its default is. Reading refuses what is not allowed and names the field, its value and what is
+allowed. A configuration never changes once it was read.
 """
 
-from qbus.service.toml.field import Setting, required, setting, settings_of
-from qbus.service.toml.reading import MAX_BYTES, parse, read_fields, read_file
-from qbus.service.toml.rules import Rule
-from qbus.service.toml.writing import to_document, to_toml
+from qbus.service.toml.documents import MAX_BYTES, Loader, merged, parse, read_file, to_toml
+from qbus.service.toml.fields import (
+    Rule,
+    Setting,
+    read_fields,
+    required,
+    setting,
+    settings_of,
+    to_document,
+)
 
 __all__ = [
     "MAX_BYTES",
+    "Loader",
     "Rule",
     "Setting",
+    "merged",
     "parse",
     "read_fields",
     "read_file",

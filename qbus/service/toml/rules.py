@@ -1,49 +1,18 @@
-"""What fields may hold: from TOML's values to Python's, or a refusal that says what is allowed."""
+"""Rules of fields: from TOML's values to Python's, or a refusal that says what is allowed."""
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any
 
 from qbus.errors import ApiError, ConfigError
 from qbus.names import check_topic_name
-
-_SHOWN = 200
-
-
-def _same(value: Any) -> Any:
-    return value
+from qbus.service.toml.fields import Rule, abbreviated, read_fields, to_document, unchanged
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """``read`` takes a value of TOML, and the field's place for those that hold fields themselves.
-
-    It raises ValueError, with what is wrong where that is more than not being ``allowed``.
-    ``write`` is its reverse. ``nested`` is the class of tables.
-    """
-
-    allowed: str
-    read: Callable[[Any, str], Any]
-    write: Callable[[Any], Any] = _same
-    nested: type | None = None
-
-    def parse(self, place: str, raw: object) -> Any:
-        """The value that ``raw`` means; raises ConfigError with place, value, what is allowed."""
-        try:
-            return self.read(raw, place)
-        except ValueError as error:
-            why = f"expected {self.allowed}" + (f": {error}" if str(error) else "")
-            raise ConfigError(f"{place} = {_show(raw)}: {why}") from None
-
-
-def _show(raw: object) -> str:
-    text = repr(raw) if not isinstance(raw, bool) else str(raw).lower()
-    return text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
-
-
-def plain(allowed: str, read: Callable[[Any], Any], write: Callable[[Any], Any] = _same) -> Rule:
+def plain(
+    allowed: str, read: Callable[[Any], Any], write: Callable[[Any], Any] = unchanged
+) -> Rule:
     """A rule that does not need to know where its field is."""
     return Rule(allowed, lambda raw, _: read(raw), write)
 
@@ -172,7 +141,8 @@ def listed(rule: Rule, allowed: str) -> Rule:
         try:
             return rule.read(raw, "")
         except ValueError as error:
-            raise ValueError(f"{_show(raw)} is none" + (f": {error}" * bool(str(error)))) from None
+            why = f": {error}" if str(error) else ""
+            raise ValueError(f"{abbreviated(raw)} is none{why}") from None
 
     return plain(
         allowed,
@@ -183,7 +153,7 @@ def listed(rule: Rule, allowed: str) -> Rule:
 
 def table(kind: type) -> Rule:
     """One table of a class of the configuration."""
-    return Rule("a table", lambda raw, place: _read_table(kind, raw, place), _write_table, kind)
+    return Rule("a table", lambda raw, place: _read_table(kind, raw, place), to_document, kind)
 
 
 def tables(kind: type) -> Rule:
@@ -194,7 +164,7 @@ def tables(kind: type) -> Rule:
         return tuple(_read_table(kind, item, f"{place}[{number}]") for number, item in found)
 
     def write(found: tuple[Any, ...]) -> list[Any]:
-        return [*map(_write_table, found)]
+        return [*map(to_document, found)]
 
     return Rule("tables, each below its own [[...]]", read, write, kind)
 
@@ -214,12 +184,4 @@ def as_table(raw: object) -> Mapping[str, Any]:
 
 
 def _read_table(kind: type, raw: object, place: str) -> Any:
-    from qbus.service.toml.reading import read_fields  # noqa: PLC0415 - tables hold fields, which have rules
-
     return read_fields(kind, as_table(raw), place)
-
-
-def _write_table(table: Any) -> dict[str, Any]:
-    from qbus.service.toml.writing import to_document  # noqa: PLC0415 - as above
-
-    return to_document(table)

@@ -10,17 +10,12 @@ from uuid import uuid4
 import pytest
 from click.testing import CliRunner, Result
 
-from qbus.agent.control import (
-    LastGood,
-    central_control,
-    config_path,
-    configured_agent,
-    status_path,
-)
+from qbus.agent.control import config_path, configured_agent, status_path
 from qbus.cli.root import qbus
 from qbus.metadata import Create, MetadataStore, Node, Set
 from qbus.metadata.zookeeper import ZooKeeperAddress
 from qbus.metadata.zookeeper.store import ZooKeeperStore
+from qbus.service.control import CentralControl, LastGood
 from qbus.service.control.central import store_opener
 from tests.integration.metadata.sessions import expire
 from tests.support import zookeeper_process
@@ -229,13 +224,13 @@ async def test_a_session_that_ends_is_followed_by_one_with_status_and_changes(
         return f'bootstrap = "h:9"\ntopic = "{topic}"\n[[source]]\npaths = ["/x"]\n'.encode()
 
     configured = configured_agent(apply)
-    control = central_control(
+    control = CentralControl(
         open_store,
-        "a",
-        None,
+        [config_path("a")],
         configured,
-        LastGood(tmp_path),
+        status_path("a"),
         lambda: {"instance": "i", "updated_ms": 0, "configuration": configured.document()},
+        last_good=LastGood(tmp_path),
     )
     async with ZooKeeperStore(address) as other:
         await other.transaction([Create(config_path("a"), text("first"))])

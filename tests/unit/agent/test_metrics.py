@@ -27,7 +27,7 @@ def test_all_files_together_are_measured() -> None:
         error="away",
     )
     configured = configured_agent(apply)
-    configured.miss("there is none")
+    configured.missing("there is none")
     registry = CollectorRegistry()
     registry.register(AgentMetrics(lambda: status, configured))
     expected = {

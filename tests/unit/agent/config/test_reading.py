@@ -45,9 +45,9 @@ def test_an_empty_key_is_none() -> None:
 
 def test_what_is_not_stated_may_have_a_default_from_elsewhere() -> None:
     text = b'topic = "t"\n' + SOURCE.encode()
-    assert parse(text, bootstrap="zk://z").bootstrap == "zk://z"
+    assert parse(text, defaults={"bootstrap": "zk://z"}).bootstrap == "zk://z"
     stated = b'bootstrap = "h:9"\n' + text
-    assert parse(stated, bootstrap="zk://z").bootstrap == "h:9"
+    assert parse(stated, defaults={"bootstrap": "zk://z"}).bootstrap == "h:9"
 
 
 def test_what_is_written_is_read_back() -> None:

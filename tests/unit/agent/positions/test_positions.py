@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from qbus.agent.positions import Position, Positions, PositionsLocked
+from qbus.agent.positions import Position, Positions
 from qbus.agent.positions.position import Former
 from qbus.agent.positions.positions import EXPIRY_MS, FILE_NAME
 from qbus.agent.tailing.identity import Fingerprint, Identity
 from qbus.clock import ManualClock
+from qbus.service.lock import DirectoryInUse
 
 ONE = Identity(1, 100)
 
@@ -145,7 +146,7 @@ def test_a_full_disk_keeps_all_to_be_written_later(
 
 def test_two_agents_do_not_share_positions(tmp_path: Path) -> None:
     positions = opened(tmp_path)
-    with pytest.raises(PositionsLocked):
+    with pytest.raises(DirectoryInUse):
         opened(tmp_path)
     positions.close()
     opened(tmp_path).close()

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from qbus.agent.exclusive import Exclusive
 from qbus.agent.spool import SpoolShipper
 from qbus.agent.spool import shipper as module
 from qbus.agent.spool.quarantine import Quarantine
@@ -16,6 +15,7 @@ from qbus.clients.errors import ConnectionFailed
 from qbus.clients.spool import QueueName, SpoolWriter
 from qbus.errors import ApiError, ErrorCode
 from qbus.records import BatchHeader, build_batch, iter_records
+from qbus.service.lock import DirectoryLock
 from tests.support.eventually import eventually
 
 
@@ -205,7 +205,7 @@ async def test_what_is_refused_for_now_is_kept(scene: Scene) -> None:
 
 async def test_a_spool_is_for_one_agent_at_a_time(scene: Scene) -> None:
     scene.spool.mkdir()
-    lock = Exclusive(scene.spool / "agent.lock")
+    lock = DirectoryLock(scene.spool / "agent.lock")
     lock.acquire()
     with SpoolWriter(scene.spool) as writer:
         writer.append("t", 0, batch(b"a"))

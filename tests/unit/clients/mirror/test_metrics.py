@@ -48,7 +48,7 @@ async def apply(_: MirrorConfig) -> None:
 
 def registered(*links: LinkStatus) -> CollectorRegistry:
     configured = Configured(parse, apply)
-    configured.miss("there is none")
+    configured.missing("there is none")
     registry = CollectorRegistry()
     registry.register(MirrorMetrics(lambda: links, configured))
     return registry

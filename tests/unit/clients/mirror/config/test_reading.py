@@ -60,8 +60,11 @@ def test_the_mirrors_own_groups_are_never_carried_over() -> None:
 
 def test_where_the_target_is_may_be_known_from_elsewhere() -> None:
     text = GOOD.replace('bootstrap = "b1:9092"\n', "")
-    assert parse(text.encode(), target_bootstrap="zk://z:1").target.bootstrap == "zk://z:1"
-    stated = parse(GOOD.encode(), target_bootstrap="zk://z:1")
+    assert (
+        parse(text.encode(), defaults={"target": {"bootstrap": "zk://z:1"}}).target.bootstrap
+        == "zk://z:1"
+    )
+    stated = parse(GOOD.encode(), defaults={"target": {"bootstrap": "zk://z:1"}})
     assert stated.target.bootstrap == "b1:9092"
 
 

@@ -10,7 +10,7 @@ from qbus.clients.mirror.fallback import Reproduction
 from qbus.clients.mirror.fallback import reproduction as module
 from qbus.clients.mirror.provenance import Provenance
 from qbus.clients.mirror.routes import Way
-from qbus.clients.mirror.status.document import link_document
+from qbus.clients.mirror.status import link_document
 from qbus.clients.net.cluster import Cluster
 from qbus.errors import ApiError, ErrorCode
 

@@ -18,11 +18,11 @@ def applied() -> Applied:
 
 @pytest.fixture
 def configured(applied: Applied) -> Configured[AgentConfig]:
-    return configured_agent(applied, environ={"DC": "north"})
+    return configured_agent(applied)
 
 
 async def test_a_good_one_is_applied(configured: Configured[AgentConfig], applied: Applied) -> None:
-    assert await configured.take(GOOD, NODE)
+    assert await configured.accept(GOOD, NODE)
     assert applied.paths == ["/a.log"]
     assert configured.document() == {
         "in_force": "/agents/a/config",
@@ -36,8 +36,8 @@ async def test_a_good_one_is_applied(configured: Configured[AgentConfig], applie
 async def test_a_bad_one_is_refused_and_the_old_one_stays(
     configured: Configured[AgentConfig], applied: Applied
 ) -> None:
-    await configured.take(GOOD, NODE)
-    assert not await configured.take(BAD, Origin(NODE.path, 4))
+    await configured.accept(GOOD, NODE)
+    assert not await configured.accept(BAD, Origin(NODE.path, 4))
     assert applied.paths == ["/a.log"]
     document = configured.document()
     assert (document["version"], document["refused_version"]) == (3, 4)
@@ -47,8 +47,8 @@ async def test_a_bad_one_is_refused_and_the_old_one_stays(
 async def test_a_good_one_after_a_bad_one_clears_the_reason(
     configured: Configured[AgentConfig], applied: Applied
 ) -> None:
-    await configured.take(BAD, NODE)
-    await configured.take(GOOD, NODE)
+    await configured.accept(BAD, NODE)
+    await configured.accept(GOOD, NODE)
     assert configured.document()["reason"] is None
 
 
@@ -56,7 +56,7 @@ async def test_going_back_to_what_is_in_force_applies_nothing_but_clears_the_rea
     configured: Configured[AgentConfig], applied: Applied
 ) -> None:
     for text in (GOOD, BAD, GOOD):
-        await configured.take(text, NODE)
+        await configured.accept(text, NODE)
     assert applied.paths == ["/a.log"]
     assert configured.reason is None
 
@@ -64,28 +64,17 @@ async def test_going_back_to_what_is_in_force_applies_nothing_but_clears_the_rea
 async def test_what_fails_halfway_is_taken_back(
     configured: Configured[AgentConfig], applied: Applied
 ) -> None:
-    await configured.take(GOOD, NODE)
+    await configured.accept(GOOD, NODE)
     applied.failures = [PermissionError(13, "Permission denied", "/x")]
-    assert not await configured.take(OTHER, Origin(NODE.path, 4))
+    assert not await configured.accept(OTHER, Origin(NODE.path, 4))
     assert applied.paths == ["/a.log", "/a.log"]
     assert "Permission denied" in str(configured.reason)
-
-
-async def test_a_variable_that_is_not_set_here_is_a_refusal(
-    configured: Configured[AgentConfig],
-) -> None:
-    assert await configured.take(GOOD + b'key = "{env.DC}"', NODE)
-    assert not await configured.take(GOOD + b'key = "{env.ROLE}"', NODE)
-    assert configured.reason == (
-        "source[1].key = '{env.ROLE}': expected the environment variable ROLE,"
-        " which is not set here"
-    )
 
 
 async def test_one_that_is_missing_leaves_the_old_one_in_force(
     configured: Configured[AgentConfig],
 ) -> None:
-    await configured.take(GOOD, NODE)
-    configured.miss("there is no configuration")
+    await configured.accept(GOOD, NODE)
+    configured.missing("there is no configuration")
     document = configured.document()
     assert (document["in_force"], document["reason"]) == (NODE.path, "there is no configuration")

@@ -8,9 +8,9 @@ from qbus.clients.mirror.status import (
     PartitionState,
     PartitionStatus,
     Trouble,
+    link_document,
 )
-from qbus.clients.mirror.status.document import link_document
-from qbus.service.control.document import encode
+from qbus.service.status import encode
 
 
 def partition(index: int, end: int = 10, **more: object) -> PartitionStatus:

@@ -1,7 +1,14 @@
-"""The state of a mirror, as values that do not change."""
+"""The state of a mirror, as immutable values and as JSON documents of bounded size.
 
-from dataclasses import dataclass
+A link may have 10,000 partitions: the document lists those that fit, partitions with trouble and
+with the most lag first. Its totals count all of them.
+"""
+
+from dataclasses import asdict, dataclass
 from enum import Enum
+from typing import Any
+
+from qbus.service.status import MAX_BYTES, fitting, short
 
 
 class PartitionState(Enum):
@@ -99,3 +106,64 @@ class LinkStatus:
     groups: GroupsStatus = GroupsStatus()
     reproduces: bool = False
     error: str | None = None
+
+
+def link_document(status: LinkStatus, max_bytes: int = MAX_BYTES) -> dict[str, Any]:
+    """One link: totals, and as many partitions as take ``max_bytes``, worst first."""
+    ranked = sorted(status.partitions, key=_badness)
+    partitions = list(fitting(map(partition_document, ranked), max_bytes))
+    return {
+        "name": status.name,
+        "source": status.source,
+        "target": status.target,
+        "reproduces": status.reproduces,
+        "error": short(status.error),
+        "totals": totals(status),
+        "groups": {
+            "offsets": status.groups.offsets,
+            "carried_ms": status.groups.carried_ms,
+            "skipped": dict(status.groups.skipped),
+            "error": short(status.groups.error),
+        },
+        "partitions": partitions,
+        "partitions_left_out": len(ranked) - len(partitions),
+    }
+
+
+def totals(status: LinkStatus) -> dict[str, Any]:
+    """What holds of all partitions together; the lag in seconds is the longest of any."""
+    found = status.partitions
+    return {
+        "partitions": len(found),
+        **{state.value: sum(one.state is state for one in found) for state in PartitionState},
+        "troubled": sum(one.trouble is not None for one in found),
+        "lag_records": sum(one.lag_records or 0 for one in found),
+        "lag_bytes": sum(one.lag_bytes or 0 for one in found),
+        "lag_seconds": round(max((one.lag_seconds or 0.0 for one in found), default=0.0), 3),
+        "records": status.records,
+        "bytes": status.bytes,
+        "duplicates": status.duplicates,
+    }
+
+
+def partition_document(partition: PartitionStatus) -> dict[str, Any]:
+    """One partition."""
+    lag_s = partition.lag_seconds
+    return {
+        **asdict(partition),
+        "state": partition.state.value,
+        "lag_records": partition.lag_records,
+        "lag_seconds": None if lag_s is None else round(lag_s, 3),
+        "trouble": None if partition.trouble is None else partition.trouble.value,
+        "error": short(partition.error),
+    }
+
+
+def _badness(partition: PartitionStatus) -> tuple[bool, bool, int, str, int]:
+    return (
+        partition.trouble is None,
+        partition.error is None,
+        -(partition.lag_records or 0),
+        partition.topic,
+        partition.partition,
+    )

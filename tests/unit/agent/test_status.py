@@ -2,9 +2,8 @@
 
 import json
 
-from qbus.agent.status import AgentStatus, FileState, FileStatus, SpoolStatus
-from qbus.agent.status.document import document
-from qbus.service.control.document import encode
+from qbus.agent.status import AgentStatus, FileState, FileStatus, SpoolStatus, document
+from qbus.service.status import encode
 
 
 def file(path: str, **about: object) -> FileStatus:

@@ -1,12 +1,29 @@
-"""The configuration of an agent that is in force, as far as its machine can do what it says."""
+"""The configuration of an agent that is in force, and where ZooKeeper has it.
+
+``/agents/<agent or group>/config``: TOML, as operators wrote it. ``/agents/<agent>/status``: JSON,
+ephemeral. Names are escaped like those of consumer groups.
+"""
 
 import os
 from collections.abc import Awaitable, Callable, Mapping
 
 from qbus.errors import ConfigError
+from qbus.names import escape
 from qbus.service.control import Configured
 
-from ..config import AgentConfig, parse
+from .config import AgentConfig, parse
+
+AGENTS = "/agents"
+
+
+def config_path(name: str) -> str:
+    """Return the node with the configuration of an agent, or of a group of agents."""
+    return f"{AGENTS}/{escape(name)}/config"
+
+
+def status_path(name: str) -> str:
+    """Return the node with the status of a running agent."""
+    return f"{AGENTS}/{escape(name)}/status"
 
 
 def configured_agent(
@@ -14,14 +31,14 @@ def configured_agent(
     defaults: Mapping[str, str] | None = None,
     environ: Mapping[str, str] = os.environ,
 ) -> Configured[AgentConfig]:
-    """What applies an agent's configurations.
+    """Return what applies an agent's configurations.
 
-    ``defaults`` are top-level fields that configurations need not state; ``environ`` is what their
-    templates may name.
+    ``defaults`` are top-level fields that configurations need not state; ``environ`` holds the
+    environment variables that their templates may name.
     """
 
     def read(text: bytes) -> AgentConfig:
-        config = parse(text, **(defaults or {}))
+        config = parse(text, defaults=defaults)
         check_environment(config, environ)
         return config
 
@@ -29,7 +46,7 @@ def configured_agent(
 
 
 def check_environment(config: AgentConfig, environ: Mapping[str, str]) -> None:
-    """Check that this machine has what templates name; raises ConfigError."""
+    """Raise ConfigError if a template names an environment variable that is not set here."""
     for number, source in enumerate(config.sources, 1):
         templates = [("key", source.key), *((f"headers.{name}", t) for name, t in source.headers)]
         for name, template in templates:

@@ -1,6 +1,6 @@
 """Documents in which daemons tell of themselves: ASCII, and bounded."""
 
-from qbus.service.control.document import encode, fitting, short
+from qbus.service.status import encode, fitting, short
 
 
 def test_what_is_no_text_can_be_told() -> None:

@@ -9,19 +9,15 @@ from typing import Any
 
 import pytest
 
-from qbus.agent.control import (
-    LastGood,
-    central_control,
-    config_path,
-    configured_agent,
-    start_with,
-    status_path,
-)
+from qbus.agent.control import config_path, configured_agent, status_path
 from qbus.metadata import Create, Delete
+from qbus.service.control import CentralControl, LastGood
 from qbus.service.control import central as module
 from tests.support.eventually import eventually
 
 from .stores import BAD, GOOD, OTHER, Applied, Stores
+
+GROUP, OWN = config_path("web"), config_path("a b")
 
 
 class Agent:
@@ -33,8 +29,13 @@ class Agent:
         self.applied = Applied()
         self.configured = configured_agent(self.applied)
         self.last_good = LastGood(directory)
-        self.control = central_control(
-            self.stores.open, "a b", "web", self.configured, self.last_good, self.status
+        self.control = CentralControl(
+            self.stores.open,
+            [OWN, GROUP],
+            self.configured,
+            status_path("a b"),
+            self.status,
+            last_good=self.last_good,
         )
         self.instance = "this one"
 
@@ -76,13 +77,10 @@ def agent(tmp_path: Path) -> Agent:
     return Agent(tmp_path / "agent")
 
 
-GROUP, OWN = config_path("web"), config_path("a b")
-
-
 async def test_the_groups_configuration_is_applied_kept_and_told_of(agent: Agent) -> None:
     await agent.stores.prepare(GROUP, GOOD)
     async with agent.running():
-        await start_with(agent.configured, agent.control, agent.last_good, 10)
+        await agent.control.start(10)
         assert agent.applied.paths == ["/a.log"]
         assert agent.last_good.load() == GOOD
         await agent.publishes(in_force="/agents/web/config", version=0)
@@ -129,7 +127,7 @@ async def test_without_a_store_the_last_good_one_is_taken_and_the_stores_once_it
     agent.last_good.save(GOOD)
     agent.stores.is_away = True
     async with agent.running():
-        await start_with(agent.configured, agent.control, agent.last_good, 0.05)
+        await agent.control.start(0.05)
         assert agent.applied.paths == ["/a.log"]
         agent.stores.is_away = False
         await eventually(lambda: agent.applied.paths == ["/a.log", "/b.log"])
@@ -141,14 +139,14 @@ async def test_a_bad_one_at_the_start_gives_way_to_the_last_good_one_but_is_told
     await agent.stores.prepare(GROUP, BAD)
     agent.last_good.save(GOOD)
     async with agent.running():
-        await start_with(agent.configured, agent.control, agent.last_good, 10)
+        await agent.control.start(10)
         assert agent.applied.paths == ["/a.log"]
         await agent.publishes(in_force=str(agent.last_good.path), refused="/agents/web/config")
 
 
 async def test_nothing_at_all_is_waited_for(agent: Agent) -> None:
     async with agent.running():
-        await start_with(agent.configured, agent.control, agent.last_good, 10)
+        await agent.control.start(10)
         await agent.publishes(in_force=None)
         assert "no configuration" in str(agent.configured.reason)
         await agent.stores.put(OWN, GOOD)
@@ -170,7 +168,7 @@ async def test_a_status_that_somebody_deletes_comes_back(agent: Agent) -> None:
     async with agent.running():
         await agent.publishes()
         await agent.stores.session.transaction([Delete(status_path("a b"))])
-        agent.configured.miss("something new to tell")
+        agent.configured.missing("something new to tell")
         await agent.publishes(reason="something new to tell")
 
 
@@ -205,6 +203,6 @@ async def test_an_empty_node_is_no_configuration(agent: Agent) -> None:
     await agent.stores.prepare(OWN, b"")
     async with agent.running():
         await eventually(lambda: bool(agent.stores.count))
-        await start_with(agent.configured, agent.control, agent.last_good, 10)
+        await agent.control.start(10)
         await agent.stores.session.transaction([Create(GROUP, GOOD)])
         await eventually(lambda: agent.applied.paths == ["/a.log"])
