@@ -1,5 +1,5 @@
-"""Delivery of the records of files: in order, within bounds, acknowledged."""
+"""Records from files to the cluster: in order, bounded, acknowledged."""
 
-from .dispatcher import Dispatcher
+from .shipper import Shipper
 
-__all__ = ["Dispatcher"]
+__all__ = ["Shipper"]

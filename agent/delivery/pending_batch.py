@@ -1,34 +1,19 @@
-"""Records of one or more files on their way to one partition, and the memory they may take."""
+"""Records of one or more files on their way to one partition."""
 
 from typing import Any
 
-from ..tailing.file import Chunk
+from ..tailing.chunk import Chunk
 from ..tailing.source import Labels
-
-RECORD_OVERHEAD = 96
-"""Bytes of memory that a record takes beyond its own."""
-
-
-class MemoryBudget:
-    """Bounds what is in memory, read and not yet acknowledged, in bytes."""
-
-    def __init__(self, limit: int) -> None:
-        self.limit = limit
-        self.used = 0
-
-    @property
-    def has_room(self) -> bool:
-        """Whether more may be read."""
-        return self.used < self.limit
+from .limits import RECORD_OVERHEAD
 
 
 class PendingBatch:
-    """Chunks of files that are sent together.
+    """Chunks of files, sent together.
 
-    size: the bytes of the files that they are made of. memory: about how many bytes they take here.
+    size: bytes of the files that they are made of. memory: about how many they take here.
     """
 
-    __slots__ = ("_headers", "_keys", "chunks", "error", "is_completed", "memory", "size", "values")
+    __slots__ = ("_headers", "_keys", "chunks", "error", "is_settled", "memory", "size", "values")
 
     def __init__(self) -> None:
         self.chunks: list[Chunk] = []
@@ -38,23 +23,23 @@ class PendingBatch:
         self.size = 0
         self.memory = 0
         self.error: Exception | None = None
-        self.is_completed = False
+        self.is_settled = False
 
     def __len__(self) -> int:
         return len(self.values)
 
     @property
     def keys(self) -> list[bytes | None] | None:
-        """The key of each value; None if no value has one."""
+        """A key for each value; None where none has one."""
         return self._keys
 
     @property
     def headers(self) -> list[Any] | None:
-        """The headers of each value; None if no value has any."""
+        """Headers for each value; None where none has any."""
         return self._headers
 
     def add(self, chunk: Chunk, labels: Labels | None) -> None:
-        """Add the records of a chunk."""
+        """Put records in."""
         before, count = len(self.values), len(chunk.values)
         self.values += chunk.values
         keys = headers = None
@@ -69,7 +54,7 @@ class PendingBatch:
         self.memory += chunk.end - chunk.start + count * RECORD_OVERHEAD
 
     def forget(self) -> None:
-        """Free the records: they are delivered."""
+        """Let go of the records: they are delivered."""
         self.values = []
         self._keys = self._headers = None
 
@@ -77,7 +62,7 @@ class PendingBatch:
 def _extended(
     column: list[Any] | None, items: list[Any] | None, before: int, count: int
 ) -> list[Any] | None:
-    """Return ``column`` of ``before`` records, extended by ``items`` of ``count`` more records."""
+    """``column``, for ``before`` records, with ``items`` for ``count`` more; None: for none."""
     if column is None and items is None:
         return None
     return (column if column is not None else [None] * before) + (items or [None] * count)

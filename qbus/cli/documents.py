@@ -6,9 +6,9 @@ are null.
 
 from base64 import urlsafe_b64encode
 from collections.abc import Iterable, Mapping
-from typing import Any
 from uuid import UUID
 
+from qbus.cli.output import Document
 from qbus.clients.types import (
     ConfigEntry,
     GroupDescription,
@@ -18,8 +18,6 @@ from qbus.clients.types import (
     TopicDescription,
     TopicPartition,
 )
-
-Document = dict[str, Any]
 
 _OFFSET_FIELDS = ("committed", "metadata", "start_offset", "end_offset", "lag")
 

@@ -6,8 +6,7 @@ from typing import Any, ParamSpec
 
 import click
 
-from qbus.cli import bootstrap
-from qbus.cli.parameters import key_value
+from qbus.cli.parameters import DEFAULT_BOOTSTRAP, bootstrap, key_value
 
 P = ParamSpec("P")
 
@@ -41,10 +40,10 @@ _all_option = click.option(
 
 _bootstrap_option = click.option(
     "--bootstrap",
-    type=bootstrap.bootstrap,
+    type=bootstrap,
     metavar="HOST:PORT,...",
     envvar="QBUS_BOOTSTRAP",
-    default=bootstrap.DEFAULT,
+    default=DEFAULT_BOOTSTRAP,
     show_default=True,
     show_envvar=True,
     help="Brokers to start from; or zk://HOST:PORT,.../CHROOT, where they are registered.",

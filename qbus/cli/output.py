@@ -7,7 +7,8 @@ gets what a `Present` function makes of the same document.
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -15,6 +16,9 @@ import click
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from rich.table import Table
+
+Document = dict[str, Any]
+"""What a command has to say, as JSON holds it."""
 
 #: Wider than any table: what is piped into another program is neither wrapped nor cut.
 _UNBOUNDED = 10_000
@@ -98,3 +102,36 @@ def _console(*, stderr: bool) -> "Console":
     width = None if stream.isatty() or "COLUMNS" in os.environ else _UNBOUNDED
     # Names of groups may hold anything: nothing of what is printed is markup.
     return Console(stderr=stderr, width=width, highlight=False, markup=False, emoji=False)
+
+
+#: Less than this is done before a bar could be read.
+_WORTH_A_BAR = 4_000_000
+
+
+@contextmanager
+def bytes_bar(
+    description: str, total: int | None, *, always: bool = False
+) -> Iterator[Callable[[int], None]]:
+    """Show a bar that the yielded function moves on by so many bytes.
+
+    There is none where stderr is no terminal, where ``total`` is unknown, or, unless ``always``,
+    where there is little to do.
+    """
+    worthwhile = total is not None and (always or total >= _WORTH_A_BAR)
+    if not worthwhile or not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    from rich import progress
+
+    from qbus.cli.output import stderr_console
+
+    with progress.Progress(
+        progress.TextColumn("{task.description}"),
+        progress.BarColumn(),
+        progress.DownloadColumn(),
+        progress.TransferSpeedColumn(),
+        progress.TimeRemainingColumn(),
+        console=stderr_console(),
+    ) as bar:
+        task = bar.add_task(description, total=total)
+        yield lambda count: bar.advance(task, count)

@@ -51,7 +51,22 @@ def separator(text: str) -> bytes:
 
 
 def _moment(text: str) -> int:
-    from qbus.cli.moments import parse_moment
+    from qbus.cli.units import parse_moment
     from qbus.clock import SystemClock
 
     return parse_moment(text, SystemClock().time_ms())
+
+
+DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
+
+
+def bootstrap(text: str) -> str:
+    """Read ``HOST[:PORT],...`` or ``zk://HOST[:PORT],.../CHROOT``, kept as text for the clients."""
+    from qbus.clients.net.bootstrap import parse
+    from qbus.errors import ConfigError
+
+    try:
+        parse(text)
+    except ConfigError as error:
+        raise click.BadParameter(f"{error}.") from None
+    return text

@@ -8,22 +8,22 @@ from qbus.cli.failures import reported
 from qbus.cli.lazy import Entry, LazyGroup
 
 COMMANDS = {
-    "broker": Entry("broker:broker", "Run a broker."),
+    "broker": Entry("broker.command:broker", "Run a broker."),
     "cluster": Entry("cluster.command:cluster", "Run a local cluster; show how a cluster is."),
-    "topic": Entry("topic:topic", "Create, list, describe, alter and delete topics."),
-    "group": Entry("group:group", "List, describe, rewind and delete consumer groups."),
-    "produce": Entry("produce:produce", "Send the lines of a file or of stdin to a topic."),
-    "consume": Entry("consume:consume", "Print the records of a topic."),
+    "topic": Entry("topic.command:topic", "Create, list, describe, alter and delete topics."),
+    "group": Entry("group.command:group", "List, describe, rewind and delete consumer groups."),
+    "produce": Entry("produce.command:produce", "Send the lines of a file or of stdin to a topic."),
+    "consume": Entry("consume.command:consume", "Print the records of a topic."),
     "reassign": Entry("reassign.command:reassign", "Move partitions to other brokers."),
     "elect-leaders": Entry(
         "elect_leaders:elect_leaders", "Let preferred replicas, or any, lead partitions."
     ),
-    "agent": Entry("agent:agent", "Ship log files to topics."),
+    "agent": Entry("agent.command:agent", "Ship log files to topics."),
     "mirror": Entry("mirror.command:mirror", "Copy topics from other datacenters."),
     "pipeline": Entry(
         "pipeline.command:pipeline", "Archive, count, watch and audit topics on Spark."
     ),
-    "broker-config": Entry("broker_config:broker_config", "Show or change a broker's settings."),
+    "broker-config": Entry("broker.config:broker_config", "Show or change a broker's settings."),
     "dump-log": Entry("dump.command:dump_log", "Show what is in a log's files, and what is wrong."),
     "demo": Entry("demo.command:demo", "Ship a log file through a broker of its own, and compare."),
     "completion": Entry("completion:completion", "Print the completion script of a shell."),

@@ -1,11 +1,14 @@
 """Showing and changing the settings of a topic or a broker."""
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from qbus.cli.documents import Document, setting
+from qbus.cli.documents import setting
+from qbus.cli.output import Document, table
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
     from qbus.clients import Admin
     from qbus.clients.types import ConfigKind
 
@@ -28,3 +31,24 @@ async def change_and_show(
         await admin.alter_config(kind, name, set=changes, unset=unset)
     entries = await admin.describe_config(kind, name)
     return [setting(entry) for entry in entries if show_all or not entry.is_default]
+
+
+def settings(entries: list[dict[str, Any]]) -> "RenderableType":
+    """One line a setting: what it is, and where it comes from."""
+    if not entries:
+        return "Every setting has its default: --all shows them."
+    return table(
+        "setting",
+        "value",
+        "source",
+        rows=((entry["name"], _value(entry), _source(entry)) for entry in entries),
+    )
+
+
+def _value(entry: dict[str, Any]) -> str | None:
+    return "(hidden)" if entry["sensitive"] else entry["value"]
+
+
+def _source(entry: dict[str, Any]) -> str:
+    source = str(entry["source"]).replace("_", " ")
+    return f"{source}, read-only" if entry["read_only"] else source

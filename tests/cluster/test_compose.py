@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from qbus.cli.broker import broker
+from qbus.cli.broker.command import broker
 
 pytestmark = pytest.mark.integration
 

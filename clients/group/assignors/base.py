@@ -4,8 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar, NamedTuple
 
-from qbus.consumer_protocol import NO_GENERATION, Subscription
-
+from ...consumer_protocol import NO_GENERATION, Subscription
 from ...types import TopicPartition
 
 Topics = Mapping[str, Sequence[frozenset[str]]]

@@ -4,32 +4,34 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from qbus.cli import bootstrap as bootstraps
-from qbus.cli.cluster.spark_status import spark_status
 from qbus.cli.failures import Failure
+from qbus.cli.output import Document
+from qbus.cli.parameters import DEFAULT_BOOTSTRAP
+from qbus.cli.parameters import bootstrap as read_bootstrap
 from qbus.cli.session import administration
-from qbus.cli.unhealthy import is_unavailable, is_under_replicated
+from qbus.cli.topic.health import is_unavailable, is_under_replicated
 from qbus.clients import Admin
 from qbus.clients.net.dial import dial
 from qbus.errors import ApiError
-from qbus.local_cluster import BROKER, ZOOKEEPER, Layout
+from qbus.local_cluster import BROKER, SPARK_MASTER, SPARK_WORKER, ZOOKEEPER, Layout
 from qbus.local_cluster.layout import node_name
 from qbus.local_cluster.process import running_pid
+from qbus.local_cluster.settings import HOST
 from qbus.local_cluster.spark import describe as describe_spark
+from qbus.local_cluster.spark import workers
 from qbus.local_cluster.starting import need_settings
 from qbus.local_cluster.zookeeper import mode
 
 if TYPE_CHECKING:
     from qbus.clients.types import Node, PartitionDescription, TopicDescription
     from qbus.local_cluster import ClusterSettings
+    from qbus.local_cluster.settings import SparkSettings
 
 _TIMEOUT_S = 2.0
-
-Document = dict[str, Any]
 
 
 async def gather(data_dir: Path | None, zookeeper: str | None, bootstrap: str | None) -> Document:
@@ -40,13 +42,13 @@ async def gather(data_dir: Path | None, zookeeper: str | None, bootstrap: str | 
         layout = Layout(data_dir)
         return await _local(layout, need_settings(layout))
     if zookeeper is not None:
-        return await _told(bootstraps.bootstrap(f"zk://{zookeeper}")) | {
+        return await _told(read_bootstrap(f"zk://{zookeeper}")) | {
             "zookeepers": [
                 {"host": host, "port": port, "mode": mode(host, port)}
                 for host, port in _servers(zookeeper)
             ]
         }
-    return await _told(bootstraps.bootstrap(bootstrap or bootstraps.DEFAULT))
+    return await _told(read_bootstrap(bootstrap or DEFAULT_BOOTSTRAP))
 
 
 async def _local(layout: Layout, settings: "ClusterSettings") -> Document:
@@ -153,3 +155,42 @@ def _servers(zookeeper: str) -> list[tuple[str, int]]:
     hosts = zookeeper.partition("/")[0].split(",")
     found = [host.strip().rpartition(":") if ":" in host else (host, ":", "2181") for host in hosts]
     return [(host, int(port)) for host, _, port in found]
+
+
+def spark_status(
+    settings: "SparkSettings",
+    told: Document | None,
+    pid: Callable[[str, int], int | None],
+) -> Document:
+    """The master, the workers, and what runs on them.
+
+    ``told`` is what the master tells, None while it does not serve; ``pid`` gives the process id of
+    a node.
+    """
+    alive = workers(told)
+    return {
+        "master": _node(SPARK_MASTER, settings.master_port, is_up=told is not None)
+        | {"pid": pid(SPARK_MASTER, 1), "page": settings.page},
+        "workers": [
+            _node(SPARK_WORKER, port, is_up=port in alive)
+            | {"id": number, "pid": pid(SPARK_WORKER, number)}
+            | {"cores": alive.get(port, {}).get("cores")}
+            | {"cores_used": alive.get(port, {}).get("coresused")}
+            for number, port in enumerate(settings.worker_ports, 1)
+        ],
+        "applications": [
+            {"id": one["id"], "name": one["name"], "cores": one["cores"]}
+            for one in (told["activeapps"] if told is not None else [])
+        ],
+    }
+
+
+def _node(kind: str, port: int, *, is_up: bool) -> Document:
+    return {
+        "kind": kind.removeprefix("spark-"),
+        "host": HOST,
+        "port": port,
+        "up": is_up,
+        "cores": None,
+        "cores_used": None,
+    }

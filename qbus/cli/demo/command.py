@@ -29,7 +29,7 @@ def demo(context: click.Context, /, *, log: Path | None, keep: Path | None, as_j
     reads what was produced. Ends with throughput, latency and files on disk.
     """
     from qbus.cli.demo.report import next_steps, report
-    from qbus.cli.demo.steps import ship
+    from qbus.cli.demo.run import ship
     from qbus.cli.output import emit, note
     from qbus.cli.running import run_to_end
 

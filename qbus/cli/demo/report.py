@@ -6,8 +6,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from qbus.cli.moments import format_size
 from qbus.cli.output import table
+from qbus.cli.units import format_size
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

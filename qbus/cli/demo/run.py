@@ -1,18 +1,20 @@
 """The demo from beginning to end: a broker, a file through it, a comparison, an account."""
 
 import shutil
+import tempfile
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from qbus.cli.demo import latency
 from qbus.cli.demo.comparison import Comparison, Plan, compare
-from qbus.cli.demo.disk import partition_files
 from qbus.cli.demo.process import BrokerProcess
-from qbus.cli.demo.progress import Progress
-from qbus.cli.demo.source import Source
+from qbus.cli.demo.progress import Progress, shown
+from qbus.cli.demo.source import Source, choose_times, find_log
 from qbus.cli.demo.transfer import PARTITIONS, Group, produce
 from qbus.cli.failures import Failure
+from qbus.cli.output import note
 from qbus.clients import Admin
 
 TOPIC = "demo"
@@ -109,3 +111,58 @@ def _difference(plan: Plan, records: int, comparison: Comparison) -> str | None:
     if comparison.difference is None and records != plan.lines:
         return f"{plan.lines} records were sent, {records} received"
     return comparison.difference
+
+
+async def ship(log: Path | None, keep: Path | None) -> dict[str, Any]:
+    """Run the demo with ``log``, or the largest log there is; return its account.
+
+    The broker's data stays in ``keep``, if that is given: a directory that does not exist yet.
+    """
+    source = choose_source(log)
+    _check_new(keep)
+    with tempfile.TemporaryDirectory(prefix="qbus-demo-") as work, shown() as progress:
+        work_dir = Path(work)
+        return await run(source, work_dir, keep or work_dir / "data", progress)
+
+
+def choose_source(log: Path | None) -> Source:
+    """Return what is shipped; a Failure when there is nothing."""
+    path = log or find_log()
+    if path is None:
+        raise Failure(
+            "there is no readable text log below /var/log: name one, as LOG=/path/to/file"
+        )
+    size = path.stat().st_size
+    if size == 0:
+        raise Failure(f"{path} is empty: name another file")
+    if log is None and not str(path).startswith("/var/log/"):
+        note(f"There is no readable text log below /var/log: taking {path}.")
+    return Source(path, size, choose_times(size))
+
+
+def _check_new(directory: Path | None) -> None:
+    if directory is not None and directory.exists():
+        raise Failure(f"{directory} exists: name a new directory")
+
+
+_INDEXES = {".index", ".timeindex"}
+
+
+def partition_files(data_dir: Path) -> list[dict[str, Any]]:
+    """Return, for each partition's directory, its segments and the bytes in its files."""
+    return [
+        {
+            "directory": directory.name,
+            "segments": len(list(directory.glob("*.log"))),
+            "log_bytes": sum(_sizes(directory, {".log"})),
+            "index_bytes": sum(_sizes(directory, _INDEXES)),
+        }
+        for directory in sorted(data_dir.iterdir())
+        if directory.is_dir() and any(directory.glob("*.log"))
+    ]
+
+
+def _sizes(directory: Path, suffixes: set[str]) -> Iterator[int]:
+    for path in directory.iterdir():
+        if path.suffix in suffixes:
+            yield path.stat().st_size

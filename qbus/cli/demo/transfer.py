@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import BinaryIO, NamedTuple
 
+from qbus.cli.consume.record_format import raw_values
 from qbus.cli.demo.comparison import Plan
 from qbus.cli.failures import Failure
-from qbus.cli.lines import LineSplitter
-from qbus.cli.record_format import raw_values
+from qbus.cli.produce.lines import LineSplitter
 from qbus.clients import Consumer, Producer
 from qbus.clients.types import PartitionRecords
 

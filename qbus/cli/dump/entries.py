@@ -13,9 +13,9 @@ from qbus.broker.log.checkpoints import (
     PARTITION_METADATA,
     RECOVERY_POINTS,
 )
+from qbus.cli.consume.record_format import record_fields
 from qbus.cli.documents import topic_id
 from qbus.cli.failures import Failure
-from qbus.cli.record_format import record_fields
 from qbus.records import BatchHeader, CorruptBatch, iter_records
 
 Entry = dict[str, Any]

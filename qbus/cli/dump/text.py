@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from qbus.cli.moments import format_moment
+from qbus.cli.units import format_moment
 
 _PLURALS = {
     "batch": ("batch", "batches"),

@@ -4,6 +4,7 @@ from typing import Any
 
 import click
 
+from qbus.cli.daemons import log_options, metrics_option
 from qbus.cli.lazy import OrderedGroup
 from qbus.cli.mirror.config import config
 from qbus.cli.mirror.options import mirror_options, selected
@@ -25,14 +26,8 @@ def mirror() -> None:
     metavar="NAME",
     help="What this process is called, of several that share a link. Default: host and pid.",
 )
-@click.option("--metrics-listen", metavar="HOST:PORT", help="Serve Prometheus metrics there.")
-@click.option(
-    "--log-level",
-    type=click.Choice(["debug", "info", "warning", "error"]),
-    default="info",
-    show_default=True,
-)
-@click.option("--json", "as_json", is_flag=True, help="Log JSON objects.")
+@metrics_option
+@log_options
 @click.pass_context
 def run(
     context: click.Context,
@@ -54,7 +49,7 @@ def run(
     import socket
 
     from qbus.cli.daemons import metrics_address, zookeeper_address
-    from qbus.cli.mirror.start import to_toml
+    from qbus.cli.mirror.config import to_toml
     from qbus.clients.mirror.daemon import RunOptions
     from qbus.clients.mirror.daemon import run as run_mirror
     from qbus.service.logs import configure
@@ -84,8 +79,7 @@ def status(*, watch: bool | None, as_json: bool, **stated: Any) -> None:
     what the processes that run the link tell of themselves.
     """
     from qbus.cli.mirror.status import show_status
-    from qbus.cli.running import run_to_end
-    from qbus.cli.watching import is_watched
+    from qbus.cli.running import is_watched, run_to_end
 
     run_to_end(
         show_status(selected(**stated), watch=is_watched(watch, as_json=as_json), as_json=as_json)

@@ -1,110 +1,102 @@
-"""`qbus mirror config`: get, set, delete, check."""
+"""`qbus mirror config`, and the configurations that mirror commands read."""
 
-import asyncio
-from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from qbus.cli.lazy import OrderedGroup
-from qbus.cli.mirror.options import zookeeper_option
-from qbus.cli.options import json_option
-from qbus.cli.output import emit
+from qbus.cli.daemon_config import DaemonConfig, Help, config_group
+from qbus.cli.daemons import toml_value
+from qbus.cli.failures import Failure
+from qbus.cli.mirror.options import ZOOKEEPER_HELP, Selected
+from qbus.errors import ConfigError
+
+if TYPE_CHECKING:
+    from qbus.clients.mirror.config import MirrorConfig
 
 
-@click.group(cls=OrderedGroup)
-def config() -> None:
-    """Show, change and check what mirrors are told.
+def to_toml(stated: Selected) -> bytes:
+    """The TOML of what options state; a usage error for what is not allowed."""
+    from qbus.clients.mirror.config import read
+    from qbus.clients.mirror.config.config import INTERNAL
 
-    LINK is the name that `qbus mirror run --link` takes.
-    """
+    assert stated.target is not None
+    name, bootstrap = stated.target
+    exclude = [INTERNAL, *stated.exclude]
+    target = {"idc": name, "bootstrap": bootstrap}
+    sources = [
+        {"idc": source.name, "bootstrap": source.bootstrap, "relay": stated.relay}
+        for source in stated.sources
+    ]
+    try:
+        read(
+            {"topics": list(stated.topics), "exclude": exclude, "target": target, "source": sources}
+        )
+    except ConfigError as error:
+        raise click.UsageError(f"{error}.") from None
+    lines = [
+        f"topics = {toml_value(stated.topics)}",
+        f"exclude = {toml_value(exclude)}",
+        *_table("[target]", target),
+    ]
+    for source in sources:
+        lines += _table("[[source]]", source)
+    return "\n".join(lines).encode()
 
 
-@config.command("get")
-@click.argument("link")
-@zookeeper_option
-@json_option
-def get(*, link: str, zookeeper: str | None, as_json: bool) -> None:
-    """Print the configuration of LINK, as it was written."""
-    from qbus.cli.central import administration, read_config
+async def configuration(stated: Selected) -> "MirrorConfig":
+    """The configuration that a command is about; Failure where there is none."""
+    from qbus.cli.daemon_store import administration, read_config
+    from qbus.clients.mirror.config import load, parse
     from qbus.clients.mirror.control import config_path
 
-    async def command() -> dict[str, Any]:
-        async with administration(zookeeper) as store:
-            return await read_config(store, config_path(link), link)
+    if stated.config_file is not None:
+        return load(stated.config_file)
+    if stated.link is None:
+        return parse(to_toml(stated))
+    async with administration(stated.zookeeper) as store:
+        found = await read_config(store, config_path(stated.link), stated.link)
+    origin = f"the configuration of {stated.link}"
+    return check(found["text"].encode(), origin, f"zk://{stated.zookeeper}")
 
-    document = asyncio.run(command())
-    emit(document, lambda found: found["text"].rstrip("\n"), as_json=as_json)
 
+def check(text: bytes, origin: str, target_bootstrap: str | None = None) -> "MirrorConfig":
+    """Parse a configuration; a Failure begins with ``origin``.
 
-@config.command("set")
-@click.argument("link")
-@click.argument("file", type=click.File("rb"))
-@zookeeper_option
-@click.option(
-    "--if-version", type=click.IntRange(-1), metavar="N", help="Only in place of this version."
-)
-@json_option
-def set_(
-    *, link: str, file: BinaryIO, zookeeper: str | None, if_version: int | None, as_json: bool
-) -> None:
-    """Give LINK the configuration in FILE (- for stdin), which is checked first.
-
-    Mirrors that run take it over at once.
+    target_bootstrap: the target's brokers, where the text may leave them out.
     """
-    from qbus.cli.central import administration, write_config
-    from qbus.cli.mirror.start import check
-    from qbus.clients.mirror.control import config_path
+    from qbus.clients.mirror.config import parse
 
-    text = file.read()
-
-    async def command() -> dict[str, Any]:
-        async with administration(zookeeper) as store:
-            return await write_config(store, config_path(link), link, text, if_version)
-
-    check(text, file.name, "zk://of-the-mirror")
-    document = asyncio.run(command())
-    emit(
-        document,
-        lambda found: f"{link} has the configuration of {file.name} (version {found['version']}).",
-        as_json=as_json,
-    )
+    defaults = {"target": {"bootstrap": target_bootstrap}} if target_bootstrap else {}
+    try:
+        return parse(text, defaults=defaults)
+    except ConfigError as error:
+        raise Failure(f"{origin}: {error}") from error
 
 
-@config.command("delete")
-@click.argument("link")
-@zookeeper_option
-@json_option
-def delete(*, link: str, zookeeper: str | None, as_json: bool) -> None:
-    """Remove the configuration of LINK.
-
-    Mirrors that run go on with the last they had.
-    """
-    from qbus.cli.central import administration, delete_config
-    from qbus.clients.mirror.control import config_path
-
-    async def command() -> None:
-        async with administration(zookeeper) as store:
-            await delete_config(store, config_path(link), link)
-
-    asyncio.run(command())
-    document = {"name": link, "deleted": True}
-    emit(document, lambda _: f"Removed the configuration of {link}.", as_json=as_json)
+def _table(head: str, fields: dict[str, Any]) -> list[str]:
+    return [head, *(f"{name} = {toml_value(value)}" for name, value in fields.items())]
 
 
-@config.command("check")
-@click.argument("file", type=click.Path(dir_okay=False, exists=True, path_type=Path))
-@click.option(
-    "--central",
-    "is_central",
-    is_flag=True,
-    help="As ZooKeeper may hold it: the target's bootstrap need not be stated.",
-)
-@json_option
-def check_(*, file: Path, is_central: bool, as_json: bool) -> None:
-    """Check FILE, and show it with every default."""
-    from qbus.cli.mirror.start import check
+def _load() -> DaemonConfig:
     from qbus.clients.mirror.config import to_document, to_toml
+    from qbus.clients.mirror.control import config_path
 
-    found = check(file.read_bytes(), str(file), "zk://of-the-mirror" if is_central else None)
-    emit(to_document(found), lambda _: to_toml(found).rstrip("\n"), as_json=as_json)
+    def check_file(text: bytes, origin: str, is_central: bool) -> "MirrorConfig":
+        return check(text, origin, "zk://of-the-mirror" if is_central else None)
+
+    return DaemonConfig(config_path, check_file, to_document, to_toml)
+
+
+config = config_group(
+    "LINK",
+    _load,
+    Help(
+        group="Show, change and check the configurations of mirrors.\n\n"
+        "LINK is the name that `qbus mirror run --link` is given.",
+        zookeeper=ZOOKEEPER_HELP,
+        after_set="Running mirrors apply it at once.",
+        after_delete="Running mirrors keep the last configuration they had.",
+        central="Check it as a configuration in ZooKeeper, which may leave out the target's"
+        " bootstrap.",
+    ),
+)

@@ -2,20 +2,17 @@
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any
 
 from qbus.cli.failures import Failure
+from qbus.cli.mirror.config import configuration
 from qbus.cli.mirror.options import Selected
-from qbus.cli.mirror.start import configuration
 from qbus.cli.mirror.tables import carried_table
-from qbus.cli.output import emit
+from qbus.cli.output import Document, emit
 from qbus.cli.session import ensure_reachable
 from qbus.clients.mirror.config import LinkConfig, links
 from qbus.clients.mirror.groups import OffsetSync
 from qbus.clients.mirror.session import clusters
 from qbus.clients.mirror.target import takes_mirrors
-
-Document = dict[str, Any]
 
 
 async def carry_groups(

@@ -6,7 +6,7 @@ from typing import NamedTuple, ParamSpec
 
 import click
 
-from qbus.cli.agent_options import zookeeper
+from qbus.cli.daemons import zookeeper_option
 
 P = ParamSpec("P")
 
@@ -39,14 +39,7 @@ def idc(text: str) -> Idc:
     return Idc(name.strip(), bootstrap.strip())
 
 
-zookeeper_option = click.option(
-    "--zookeeper",
-    type=zookeeper,
-    metavar="HOST:PORT,.../CHROOT",
-    envvar="QBUS_ZOOKEEPER",
-    show_envvar=True,
-    help="Where the mirrors have their configuration and status.",
-)
+ZOOKEEPER_HELP = "Where the mirrors have their configuration and status."
 
 _OPTIONS = (
     click.option(
@@ -78,7 +71,7 @@ _OPTIONS = (
         metavar="FILE",
         help="A configuration in TOML, instead of the options above.",
     ),
-    zookeeper_option,
+    zookeeper_option(ZOOKEEPER_HELP),
     click.option(
         "--link", metavar="NAME", help="Whose configuration to take from ZooKeeper, instead."
     ),

@@ -1,14 +1,12 @@
 """How documents about mirrors look to people."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from qbus.cli.output import table
-from qbus.cli.sizes import size
+from qbus.cli.output import Document, table
+from qbus.cli.units import format_binary_size
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
-
-Document = dict[str, Any]
 
 
 def status_tables(document: Document) -> "RenderableType":
@@ -66,7 +64,7 @@ def _row(link: Document, one: Document) -> list[object]:
         _offset(one["source_end"]),
         _offset(one["target_end"]),
         one["lag_records"],
-        None if lag_bytes is None else size(lag_bytes),
+        None if lag_bytes is None else format_binary_size(lag_bytes),
         None if lag_s is None else f"{lag_s:.1f}",
     ]
 
@@ -90,7 +88,7 @@ def _processes(processes: list[Document]) -> "RenderableType":
                 link["name"],
                 link["totals"]["partitions"],
                 link["totals"]["records"],
-                size(link["totals"]["bytes"]),
+                format_binary_size(link["totals"]["bytes"]),
                 link["groups"]["offsets"],
                 f"v{process['configuration']['version']}",
             ]

@@ -8,8 +8,7 @@ from typing import Any, NoReturn, ParamSpec
 
 import click
 
-from qbus.cli.bootstrap import bootstrap
-from qbus.cli.parameters import key_value
+from qbus.cli.parameters import bootstrap, key_value
 
 P = ParamSpec("P")
 

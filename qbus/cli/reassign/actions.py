@@ -1,18 +1,16 @@
 """What the commands ask of the cluster, and the documents that come of it."""
 
-from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from qbus.cli.failures import Failure
+from qbus.cli.output import Document
 from qbus.cli.reassign.plans import Plan, plan_document, spread
-from qbus.cli.reassign.throttles import throttle, unthrottle
-from qbus.clients.types import TopicPartition
+from qbus.clients.types import ConfigKind, TopicPartition
 from qbus.errors import ApiError
 
 if TYPE_CHECKING:
     from qbus.clients import Admin, Reassignment
-
-Document = dict[str, Any]
 
 
 async def generate(
@@ -110,3 +108,42 @@ def _state(is_moving: bool, now: Sequence[int], wanted: Sequence[int]) -> str:
     if is_moving:
         return "moving"
     return "done" if tuple(now) == tuple(wanted) else "elsewhere"
+
+
+RATES = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
+LEADERS = "leader.replication.throttled.replicas"
+FOLLOWERS = "follower.replication.throttled.replicas"
+
+Replicas = Mapping[TopicPartition, Sequence[int]]
+
+
+async def throttle(admin: "Admin", rate: int, before: Replicas, after: Replicas) -> None:
+    """Let the moves from ``before`` to ``after`` take ``rate`` bytes a second of each broker."""
+    coming = {
+        place: [node for node in after[place] if node not in before[place]] for place in after
+    }
+    for topic in sorted({place.topic for place in after}):
+        lists = {LEADERS: _listed(topic, before), FOLLOWERS: _listed(topic, coming)}
+        await admin.alter_config(ConfigKind.TOPIC, topic, set=lists)
+    involved = {node for some in (before, after) for nodes in some.values() for node in nodes}
+    for node in (await admin.describe_cluster()).nodes:
+        if node.id in involved:
+            rates = dict.fromkeys(RATES, str(rate))
+            await admin.alter_config(ConfigKind.BROKER, str(node.id), set=rates)
+
+
+async def unthrottle(admin: "Admin", topics: Iterable[str]) -> None:
+    """Lift what :func:`throttle` set, for these topics and on all brokers."""
+    for topic in sorted(set(topics)):
+        await admin.alter_config(ConfigKind.TOPIC, topic, unset=(LEADERS, FOLLOWERS))
+    for node in (await admin.describe_cluster()).nodes:
+        await admin.alter_config(ConfigKind.BROKER, str(node.id), unset=RATES)
+
+
+def _listed(topic: str, replicas: Replicas) -> str:
+    return ",".join(
+        f"{place.partition}:{node}"
+        for place, nodes in sorted(replicas.items())
+        if place.topic == topic
+        for node in nodes
+    )

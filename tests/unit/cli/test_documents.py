@@ -7,7 +7,6 @@ from uuid import UUID
 import pytest
 from rich.console import Console, RenderableType
 
-from qbus.cli import group_tables, setting_tables, topic_tables
 from qbus.cli.documents import (
     group_description,
     group_summary,
@@ -16,6 +15,9 @@ from qbus.cli.documents import (
     topic_id,
     topic_summary,
 )
+from qbus.cli.group import tables as group_tables
+from qbus.cli.settings import settings
+from qbus.cli.topic import tables as topic_tables
 from qbus.clients.types import (
     ConfigEntry,
     ConfigSource,
@@ -108,7 +110,7 @@ def test_the_tables_of_topics() -> None:
         (topic_tables.topic_list([]), "No topics yet"),
         (topic_tables.topic_descriptions([]), "No such partitions"),
         (group_tables.group_list([]), "No groups yet"),
-        (setting_tables.settings([]), "Every setting has its default"),
+        (settings([]), "Every setting has its default"),
     ],
 )
 def test_nothing_says_what_to_do(renderable: Any, words: str) -> None:
@@ -125,7 +127,7 @@ def test_settings() -> None:
         "sensitive": False,
         "documentation": "Time.",
     }
-    lines = shown(setting_tables.settings([setting(SET), setting(DEFAULT), setting(SECRET)]))
+    lines = shown(settings([setting(SET), setting(DEFAULT), setting(SECRET)]))
     assert ["retention.ms", "1000", "topic"] in lines
     assert ["password", "(hidden)", "static", "broker,", "read-only"] in lines
 

@@ -3,7 +3,7 @@
 import click
 import pytest
 
-from qbus.cli.parameters import Position, key_value, position
+from qbus.cli.parameters import Position, bootstrap, key_value, position
 
 
 @pytest.mark.parametrize(
@@ -37,3 +37,18 @@ def test_a_key_and_a_value() -> None:
 def test_what_is_no_key_and_value(text: str) -> None:
     with pytest.raises(click.BadParameter, match="key=value"):
         key_value(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["a:1", "a:1, b:2,", "broker.example", "[::1]", "[::1]:9093", "zk://a,b:2181/qbus"]
+)
+def test_a_bootstrap_is_kept_as_text(text: str) -> None:
+    assert bootstrap(text) == text
+
+
+@pytest.mark.parametrize(
+    "text", ["", " ,", "a:b", ":9092", "::1", "a:70000", "zk://", "zk://a:b", "zk://a//b"]
+)
+def test_what_is_no_bootstrap(text: str) -> None:
+    with pytest.raises(click.BadParameter):
+        bootstrap(text)

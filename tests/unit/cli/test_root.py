@@ -40,7 +40,7 @@ def test_help_imports_neither_tables_nor_clients_nor_the_broker() -> None:
 
 
 def test_starting_a_broker_imports_neither_tables_nor_clients() -> None:
-    modules = imported_by("import qbus.cli.broker, qbus.broker.server")
+    modules = imported_by("import qbus.cli.broker.command, qbus.broker.server")
     assert not modules & {"rich", "qbus.clients", "prometheus_client"}
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from qbus.cli.unhealthy import Filters
+from qbus.cli.topic.health import Filters
 from qbus.clients.types import PartitionDescription
 
 

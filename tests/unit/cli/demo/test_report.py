@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from qbus.cli.demo.disk import partition_files
 from qbus.cli.demo.latency import Percentiles
 from qbus.cli.demo.report import next_steps, report
+from qbus.cli.demo.run import partition_files
 
 ACCOUNT: dict[str, Any] = {
     "file": "/var/log/app log",

@@ -1,0 +1,1 @@
+"""`qbus agent`: runs an agent, shows agents' status and files, edits their configuration."""

@@ -1,0 +1,172 @@
+"""`qbus agent`: run, status, files, config."""
+
+from pathlib import Path
+
+import click
+
+from qbus.cli.agent.config import ZOOKEEPER_HELP, config
+from qbus.cli.daemons import log_options, metrics_option, zookeeper, zookeeper_option
+from qbus.cli.lazy import OrderedGroup
+from qbus.cli.options import json_option, watch_option
+from qbus.cli.parameters import bootstrap, key_value
+
+DEFAULT_DATA_DIR = Path("/var/lib/qbus-agent")
+
+_data_dir = click.Path(path_type=Path, file_okay=False)
+
+_local_option = click.option(
+    "--data-dir",
+    type=_data_dir,
+    metavar="DIR",
+    help="Ask the agent of this machine that has this directory, instead of ZooKeeper.",
+)
+
+
+@click.group(cls=OrderedGroup)
+def agent() -> None:
+    """Ship log files to topics, and see how that goes."""
+
+
+@agent.command()
+@click.argument("paths", metavar="[PATH]...", nargs=-1)
+@click.option(
+    "--bootstrap", type=bootstrap, metavar="HOST:PORT,...", help="Brokers to ship PATHs to."
+)
+@click.option("--topic", metavar="TOPIC", help="Where the lines of PATHs go.")
+@click.option(
+    "--from-beginning", is_flag=True, help="Ship what is in the files already, not just new lines."
+)
+@click.option("--exclude", multiple=True, metavar="GLOB", help="Leave out; may be repeated.")
+@click.option("--key", metavar="TEMPLATE", help="Each record's key, such as '{host}:{path}'.")
+@click.option(
+    "--header",
+    "headers",
+    type=key_value,
+    multiple=True,
+    metavar="NAME=TEMPLATE",
+    help="A header of each record; may be repeated.",
+)
+@click.option(
+    "--config",
+    "config_file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="A configuration in TOML, instead of PATHs; SIGHUP has it read again.",
+)
+@click.option(
+    "--zookeeper",
+    type=zookeeper,
+    metavar="HOST:PORT,.../CHROOT",
+    help="Take the configuration from there, instead, and publish the status there.",
+)
+@click.option(
+    "--name", metavar="NAME", help="What the agent is called. Default: the machine's host name."
+)
+@click.option(
+    "--group", metavar="GROUP", help="Whose configuration it has, unless it has one of its own."
+)
+@click.option(
+    "--data-dir",
+    type=_data_dir,
+    default=DEFAULT_DATA_DIR,
+    show_default=True,
+    metavar="DIR",
+    help="Where the positions are kept; for one agent alone.",
+)
+@metrics_option
+@log_options
+@click.pass_context
+def run(
+    context: click.Context,
+    /,
+    *,
+    paths: tuple[str, ...],
+    bootstrap: str | None,
+    topic: str | None,
+    from_beginning: bool,
+    exclude: tuple[str, ...],
+    key: str | None,
+    headers: tuple[tuple[str, str], ...],
+    config_file: Path | None,
+    zookeeper: str | None,
+    name: str | None,
+    group: str | None,
+    data_dir: Path,
+    metrics_listen: str | None,
+    log_level: str,
+    as_json: bool,
+) -> None:
+    """Ship files until SIGTERM or Ctrl-C, which let it deliver what it has read.
+
+    PATHs are files or globs in quotes; with them --bootstrap and --topic are needed, and nothing
+    else. The log goes to stderr.
+    """
+    import socket
+
+    from qbus.agent.daemon import RunOptions
+    from qbus.agent.daemon import run as run_agent
+    from qbus.cli.agent.config import from_paths
+    from qbus.cli.daemons import metrics_address, zookeeper_address
+    from qbus.service.logs import configure
+
+    stated = {"PATH": bool(paths), "--config": config_file, "--zookeeper": zookeeper}
+    if sum(map(bool, stated.values())) != 1:
+        raise click.UsageError("Name PATHs, or --config, or --zookeeper: one of them.")
+    if not paths and (bootstrap or topic or from_beginning or exclude or key or headers):
+        raise click.UsageError("These options go with PATHs; the configuration has them otherwise.")
+    text = None
+    if paths:
+        if bootstrap is None or topic is None:
+            raise click.UsageError("PATHs need --bootstrap and --topic.")
+        text = from_paths(paths, bootstrap, topic, from_beginning, exclude, key, dict(headers))
+    options = RunOptions(
+        data_dir=data_dir,
+        name=name or socket.gethostname(),
+        group=group,
+        text=text,
+        file=config_file,
+        zookeeper=zookeeper_address(zookeeper),
+        metrics=metrics_address(metrics_listen),
+    )
+    configure("json" if as_json else "human", log_level)
+    context.exit(run_agent(options))
+
+
+@agent.command()
+@click.argument("names", metavar="[NAME]...", nargs=-1)
+@zookeeper_option(ZOOKEEPER_HELP)
+@_local_option
+@watch_option
+@json_option
+def status(
+    *, names: tuple[str, ...], zookeeper: str | None, data_dir: Path | None, watch: bool | None,
+    as_json: bool,
+) -> None:  # fmt: skip
+    """Show how agents are doing: all that run, or those with these NAMEs."""
+    from qbus.cli.agent.status import show_status
+    from qbus.cli.running import is_watched, run_to_end
+
+    watch = is_watched(watch, as_json=as_json)
+    run_to_end(show_status(names, zookeeper, data_dir, watch=watch, as_json=as_json))
+
+
+@agent.command()
+@click.argument("names", metavar="[NAME]...", nargs=-1)
+@zookeeper_option(ZOOKEEPER_HELP)
+@_local_option
+@json_option
+def files(
+    *, names: tuple[str, ...], zookeeper: str | None, data_dir: Path | None, as_json: bool
+) -> None:
+    """Show the files of agents: how far they are delivered, and what is wrong with them.
+
+    The worst come first. ZooKeeper knows the worst few hundred of each agent; --data-dir, on the
+    agent's own machine, all of them.
+    """
+    from qbus.cli.agent.status import show_files
+    from qbus.cli.running import run_to_end
+
+    run_to_end(show_files(names, zookeeper, data_dir, as_json=as_json))
+
+
+agent.add_command(config)

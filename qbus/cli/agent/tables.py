@@ -1,0 +1,115 @@
+"""How documents about agents look to people."""
+
+from typing import TYPE_CHECKING
+
+from qbus.cli.output import Document, table
+from qbus.cli.units import format_binary_size
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+
+def status_table(statuses: list[Document]) -> "RenderableType":
+    """A line for each agent, and below what is wrong."""
+    from rich.console import Group
+
+    if not statuses:
+        return "No agent is connected."
+    agents = table(
+        "AGENT",
+        "HOST",
+        "#FILES",
+        "#FAILED",
+        "#LAG",
+        "#LAG SECONDS",
+        "#RATE",
+        "#RECORDS",
+        "#SPOOLED",
+        "CONFIGURATION",
+        rows=map(_row, statuses),
+    )
+    troubles = [trouble for status in statuses for trouble in _troubles(status)]
+    return Group(agents, *troubles)
+
+
+def file_tables(documents: list[Document]) -> "RenderableType":
+    """A table of files for each agent."""
+    from rich.console import Group
+
+    if not documents:
+        return "No agent is connected."
+    return Group(*map(_files, documents))
+
+
+def _row(status: Document) -> list[object]:
+    totals, configuration = status["totals"], status["configuration"]
+    in_force = configuration["in_force"]
+    if in_force is not None and configuration["version"] >= 0:
+        in_force += f" v{configuration['version']}"
+    return [
+        status["name"] + ("" if status["running"] else " (not running)"),
+        status["host"],
+        totals["files"],
+        totals["failed"],
+        format_binary_size(totals["lag_bytes"]),
+        f"{totals['lag_seconds']:.1f}",
+        f"{format_binary_size(totals['rate'])}/s",
+        totals["records"],
+        format_binary_size(totals["spool_bytes"]),
+        in_force,
+    ]
+
+
+def _troubles(status: Document) -> list[str]:
+    configuration, name = status["configuration"], status["name"]
+    troubles = []
+    if configuration["refused"] is not None:
+        version = configuration["refused_version"]
+        which = configuration["refused"] + (f" v{version}" if version >= 0 else "")
+        troubles.append(f"{name}: {which} is refused: {configuration['reason']}")
+    elif configuration["reason"] is not None:
+        troubles.append(f"{name}: {configuration['reason']}")
+    if status["error"] is not None:
+        troubles.append(f"{name}: {status['error']}")
+    for spool in status["spools"]:
+        if spool["error"] is not None:
+            troubles.append(f"{name}: spool {spool['directory']}: {spool['error']}")
+        if spool["damaged"]:
+            troubles.append(f"{name}: {spool['damaged']} damaged files were set aside")
+    return troubles
+
+
+def _files(document: Document) -> "RenderableType":
+    from rich.console import Group
+    from rich.text import Text
+
+    rows = (
+        [
+            file["path"].encode(errors="replace").decode(),
+            file["topic"],
+            file["state"],
+            file["position"],
+            file["size"],
+            format_binary_size(file["lag_bytes"]),
+            f"{file['lag_seconds']:.1f}",
+            f"{format_binary_size(file['rate'])}/s",
+            file["error"],
+        ]
+        for file in document["files"]
+    )
+    files = table(
+        "FILE",
+        "TOPIC",
+        "STATE",
+        "#POSITION",
+        "#SIZE",
+        "#LAG",
+        "#LAG SECONDS",
+        "#RATE",
+        "ERROR",
+        rows=rows,
+        title=document["name"],
+    )
+    left_out = document["files_left_out"]
+    rest = [Text(f"{left_out} more files are doing better than these.")] if left_out else []
+    return Group(files, *rest)

@@ -1,0 +1,1 @@
+"""`qbus broker` and `qbus broker-config`."""

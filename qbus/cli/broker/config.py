@@ -1,0 +1,43 @@
+"""`qbus broker-config`."""
+
+import click
+
+from qbus.cli.options import client_command, setting_options
+from qbus.cli.output import emit
+
+
+@click.command("broker-config")
+@click.option(
+    "--broker", "broker_id", type=click.IntRange(0), metavar="N", help="Default: the only broker."
+)
+@setting_options
+@client_command
+async def broker_config(
+    *,
+    broker_id: int | None,
+    to_set: tuple[tuple[str, str], ...],
+    unset: tuple[str, ...],
+    show_all: bool,
+    bootstrap: str,
+    as_json: bool,
+) -> None:
+    """Show or change a broker's settings."""
+    from qbus.cli.session import administration
+    from qbus.cli.settings import change_and_show, settings
+    from qbus.clients.types import ConfigKind
+
+    async with administration(bootstrap) as admin:
+        if broker_id is None:
+            nodes = (await admin.describe_cluster()).nodes
+            if len(nodes) != 1:
+                raise click.UsageError(f"There are {len(nodes)} brokers: name one with --broker.")
+            broker_id = nodes[0].id
+        documents = await change_and_show(
+            admin,
+            ConfigKind.BROKER,
+            str(broker_id),
+            to_set=to_set,
+            unset=unset,
+            show_all=show_all,
+        )
+    emit(documents, settings, as_json=as_json)

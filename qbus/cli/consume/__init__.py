@@ -1,0 +1,1 @@
+"""`qbus consume`: prints the records of a topic."""

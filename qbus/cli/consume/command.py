@@ -1,0 +1,76 @@
+"""`qbus consume`."""
+
+import click
+
+from qbus.cli.options import client_command
+from qbus.cli.parameters import Position, position, separator
+
+
+@click.command()
+@click.argument("topic")
+@click.option("--group", metavar="G", help="Share the partitions with the others in G, and commit.")
+@click.option(
+    "--from",
+    "start",
+    type=position,
+    metavar="POSITION",
+    default="earliest",
+    show_default=True,
+    help="earliest, latest, an offset, a time such as 2026-03-01T12:00, or 15m (ago). A group"
+    " goes on where it was; this is for partitions that it has not read yet.",
+)
+@click.option(
+    "--partition",
+    "partitions",
+    type=click.IntRange(0),
+    metavar="N",
+    multiple=True,
+    help="Only this one; may be repeated.",
+)
+@click.option("--count", type=click.IntRange(1), metavar="N", help="Stop after N records.")
+@click.option(
+    "--exit-at-end", is_flag=True, help="Stop after the records that were there at the start."
+)
+@click.option(
+    "--format", "form", type=click.Choice(["raw", "json"]), default="raw", show_default=True
+)
+@click.option(
+    "--key-separator", type=separator, metavar="S", help="With raw: print each key and S first."
+)
+@client_command
+async def consume(
+    *,
+    topic: str,
+    group: str | None,
+    start: Position,
+    partitions: tuple[int, ...],
+    count: int | None,
+    exit_at_end: bool,
+    form: str,
+    key_separator: bytes | None,
+    bootstrap: str,
+    as_json: bool,
+) -> None:
+    """Print the records of TOPIC as they come, until Ctrl-C.
+
+    raw: each value and a newline, byte for byte. json: an object a line, with key, headers,
+    partition, offset and timestamp (milliseconds); bytes that are not UTF-8 are base64.
+    """
+    from qbus.cli.consume import record_format
+    from qbus.cli.consume.reading import Reading
+    from qbus.cli.consume.stdout import StdoutWriter
+    from qbus.cli.session import ensure_reachable
+
+    if form == "json" or as_json:
+        if key_separator is not None:
+            raise click.UsageError("--key-separator is for raw output: JSON has the keys.")
+        formatted: record_format.Format = record_format.json_objects
+    elif key_separator is not None:
+        formatted = record_format.raw_with_keys(key_separator)
+    else:
+        formatted = record_format.raw_values
+    await ensure_reachable(bootstrap)
+    async with StdoutWriter() as writer, Reading(bootstrap, topic, group, start) as reading:
+        await reading.open(partitions)
+        async for batch in reading.batches(count=count, exit_at_end=exit_at_end):
+            await writer.write(formatted(batch))

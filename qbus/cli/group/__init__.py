@@ -1,0 +1,1 @@
+"""`qbus group`: administers consumer groups."""

@@ -1,0 +1,118 @@
+"""`qbus group`: list, describe, reset-offsets, delete."""
+
+from typing import TYPE_CHECKING
+
+import click
+
+from qbus.cli.lazy import OrderedGroup
+from qbus.cli.options import client_command
+from qbus.cli.output import emit
+from qbus.cli.parameters import Position, position
+
+if TYPE_CHECKING:
+    from qbus.cli.output import Document
+
+
+@click.group(cls=OrderedGroup)
+def group() -> None:
+    """List, describe, rewind and delete consumer groups."""
+
+
+@group.command("list")
+@client_command
+async def list_groups(*, bootstrap: str, as_json: bool) -> None:
+    """List the groups."""
+    from qbus.cli.documents import group_summary
+    from qbus.cli.group.tables import group_list
+    from qbus.cli.session import administration
+
+    async with administration(bootstrap) as admin:
+        groups = await admin.list_groups()
+    emit([group_summary(found) for found in groups], group_list, as_json=as_json)
+
+
+@group.command()
+@click.argument("names", metavar="[NAME]...", nargs=-1)
+@client_command
+async def describe(*, names: tuple[str, ...], bootstrap: str, as_json: bool) -> None:
+    """Show groups: members, committed offsets and lag.
+
+    Without a NAME: every group.
+    """
+    from qbus.cli.documents import group_description
+    from qbus.cli.group.tables import group_descriptions
+    from qbus.cli.session import administration
+
+    async with administration(bootstrap) as admin:
+        chosen = names or [found.group for found in await admin.list_groups()]
+        documents = [
+            group_description(await admin.describe_group(name), await admin.group_offsets(name))
+            for name in chosen
+        ]
+    emit(documents, group_descriptions, as_json=as_json)
+
+
+@group.command("reset-offsets")
+@click.argument("name")
+@click.option(
+    "--topic",
+    "topics",
+    multiple=True,
+    metavar="TOPIC[:P,...]",
+    help="A topic, or some of its partitions; may be repeated. Default: all that NAME has read.",
+)
+@click.option(
+    "--to",
+    type=position,
+    metavar="POSITION",
+    help="earliest, latest, an offset, a time such as 2026-03-01T12:00, or 15m (ago).",
+)
+@click.option("--shift-by", type=int, metavar="N", help="N records on, or back when negative.")
+@click.option("--dry-run", is_flag=True, help="Only show what would change.")
+@client_command
+async def reset_offsets(
+    *,
+    name: str,
+    topics: tuple[str, ...],
+    to: Position | None,
+    shift_by: int | None,
+    dry_run: bool,
+    bootstrap: str,
+    as_json: bool,
+) -> None:
+    """Let the group NAME go on from somewhere else.
+
+    The group must have no members. What is asked for stays within what is stored.
+    """
+    from qbus.cli.group.reset import apply_reset, plan_reset
+    from qbus.cli.group.tables import reset
+    from qbus.cli.session import administration
+
+    if (to is None) == (shift_by is None):
+        raise click.UsageError("Name either --to or --shift-by.")
+    async with administration(bootstrap) as admin:
+        changes = await plan_reset(admin, name, topics, to, shift_by)
+        if not dry_run:
+            await apply_reset(admin, name, changes)
+    document = {"group": name, "applied": not dry_run, "changes": changes}
+    emit(document, reset, as_json=as_json)
+
+
+@group.command()
+@click.argument("names", metavar="NAME...", nargs=-1, required=True)
+@client_command
+async def delete(*, names: tuple[str, ...], bootstrap: str, as_json: bool) -> None:
+    """Delete groups with their offsets.
+
+    A group that has members is not deleted.
+    """
+    from qbus.cli.session import administration
+
+    async with administration(bootstrap) as admin:
+        for name in names:
+            await admin.delete_group(name)
+    emit([{"group": name, "deleted": True} for name in names], _deleted, as_json=as_json)
+
+
+def _deleted(documents: "list[Document]") -> str:
+    return "\n".join(f"Deleted group {document['group']}." for document in documents)

@@ -1,0 +1,1 @@
+"""`qbus produce`: sends lines to a topic."""

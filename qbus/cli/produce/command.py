@@ -1,0 +1,102 @@
+"""`qbus produce`."""
+
+from typing import TYPE_CHECKING
+
+import click
+
+from qbus.cli.options import client_command
+from qbus.cli.output import emit, note
+from qbus.cli.parameters import separator
+
+if TYPE_CHECKING:
+    from qbus.cli.output import Document
+    from qbus.clients.producer.options import Acks
+
+_ACKS: "dict[str, Acks]" = {"all": "all", "1": 1, "0": 0}
+
+#: Fewer records say more about connecting than about sending.
+_WORTH_A_RATE = 10_000
+
+#: How long a record is retried, by a command that somebody waits for.
+_DELIVERY_TIMEOUT_MS = 30_000
+
+
+@click.command()
+@click.argument("topic")
+@click.argument(
+    "file",
+    type=click.Path(exists=True, dir_okay=False, readable=True, allow_dash=True),
+    default="-",
+)
+@click.option(
+    "--key-separator",
+    type=separator,
+    metavar="S",
+    help="What stands before the first S in a line is the key; a line without S has none.",
+)
+@click.option(
+    "--partition", type=click.IntRange(0), metavar="N", help="Send everything to this partition."
+)
+@click.option(
+    "--compression",
+    type=click.Choice(["none", "gzip", "snappy", "lz4", "zstd"]),
+    default="none",
+    show_default=True,
+)
+@click.option(
+    "--acks",
+    type=click.Choice(tuple(_ACKS)),
+    default="all",
+    show_default=True,
+    help="Who has a record before it counts as sent: all in-sync replicas, the leader, nobody.",
+)
+@client_command
+async def produce(
+    *,
+    topic: str,
+    file: str,
+    key_separator: bytes | None,
+    partition: int | None,
+    compression: str,
+    acks: str,
+    bootstrap: str,
+    as_json: bool,
+) -> None:
+    """Send the lines of FILE, or of stdin, to TOPIC: one record a line, byte for byte."""
+    from qbus.cli.output import bytes_bar
+    from qbus.cli.produce.line_producer import LineProducer
+    from qbus.cli.produce.lines import opened, read_lines
+    from qbus.cli.session import REQUEST_TIMEOUT_MS, ensure_reachable
+    from qbus.clients import Producer
+
+    await ensure_reachable(bootstrap)
+    with opened(file) as source:
+        if source.is_terminal:
+            note("Each line is a record; Ctrl-D ends.")
+        async with Producer(
+            bootstrap,
+            acks=_ACKS[acks],
+            compression=compression,
+            request_timeout_ms=REQUEST_TIMEOUT_MS,
+            delivery_timeout_ms=_DELIVERY_TIMEOUT_MS,
+            client_id="qbus-produce",
+        ) as producer:
+            sending = LineProducer(producer, topic, key_separator, partition)
+            with bytes_bar("Producing", source.size) as advance:
+                async for lines in read_lines(source.descriptor):
+                    advance(await sending.send(lines))
+                document = await sending.finish()
+    emit(document, _summary, as_json=as_json)
+
+
+def _summary(document: "Document") -> str:
+    from qbus.cli.units import format_size
+
+    count, size, seconds = document["records"], document["bytes"], document["seconds"]
+    text = (
+        f"Produced {count:,} record{'s' * (count != 1)} ({format_size(size)})"
+        f" to {document['topic']} in {seconds:.2f} s"
+    )
+    if count < _WORTH_A_RATE:
+        return f"{text}."
+    return f"{text}: {count / seconds:,.0f} records/s, {format_size(size / seconds)}/s."

@@ -1,0 +1,117 @@
+"""Lines on their way to a topic, and what became of them."""
+
+import time
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from qbus.cli.failures import Failure, describe
+from qbus.cli.output import Document
+from qbus.errors import ApiError
+
+if TYPE_CHECKING:
+    from qbus.clients import BulkDelivery, Producer
+    from qbus.clients.types import BatchMetadata
+
+
+@dataclass(slots=True)
+class _Share:
+    """What one partition got; offsets are -1 with ``acks=0``."""
+
+    records: int = 0
+    first_offset: int = -1
+    last_offset: int = -1
+
+    def add(self, batch: "BatchMetadata") -> None:
+        self.records += batch.records_count
+        if batch.base_offset >= 0:
+            last = batch.base_offset + batch.records_count - 1
+            self.first_offset = batch.base_offset if self.first_offset < 0 else self.first_offset
+            self.last_offset = max(self.last_offset, last)
+
+
+class LineProducer:
+    """Sends lines to a topic, many at a time, and keeps account of what was acknowledged."""
+
+    def __init__(
+        self, producer: "Producer", topic: str, separator: bytes | None, partition: int | None
+    ) -> None:
+        self._producer = producer
+        self._topic = topic
+        self._separator = separator
+        self._partition = partition
+        self._deliveries: deque[BulkDelivery] = deque()
+        self._shares: dict[int, _Share] = {}
+        self._started = time.perf_counter()
+        self._sent = 0
+        self._bytes = 0
+
+    async def send(self, lines: Sequence[bytes]) -> int:
+        """Put ``lines`` on their way; return their bytes, a newline for each included.
+
+        Raises Failure when earlier ones could not be delivered.
+        """
+        values, keys = self._split(lines)
+        try:
+            delivery = await self._producer.send_many(
+                self._topic, values, keys=keys, partition=self._partition
+            )
+        except ApiError as error:
+            raise self._failure(error) from error
+        self._deliveries.append(delivery)
+        size = sum(map(len, lines)) + len(lines)
+        self._sent += len(lines)
+        self._bytes += size
+        while self._deliveries and self._deliveries[0].done():
+            await self._settle()
+        return size
+
+    async def finish(self) -> Document:
+        """Wait until everything is acknowledged; return an account of it."""
+        await self._producer.flush()
+        while self._deliveries:
+            await self._settle()
+        return {
+            "topic": self._topic,
+            "records": self._sent,
+            "bytes": self._bytes,
+            "seconds": round(time.perf_counter() - self._started, 6),
+            "partitions": [
+                {
+                    "partition": partition,
+                    "records": share.records,
+                    "first_offset": None if share.first_offset < 0 else share.first_offset,
+                    "last_offset": None if share.last_offset < 0 else share.last_offset,
+                }
+                for partition, share in sorted(self._shares.items())
+            ],
+        }
+
+    def _split(
+        self, lines: Sequence[bytes]
+    ) -> tuple[Sequence[bytes], Sequence[bytes | None] | None]:
+        return (lines, None) if self._separator is None else split_keys(lines, self._separator)
+
+    async def _settle(self) -> None:
+        try:
+            batches = await self._deliveries.popleft()
+        except ApiError as error:
+            raise self._failure(error) from error
+        for batch in batches:
+            self._shares.setdefault(batch.partition, _Share()).add(batch)
+
+    def _failure(self, error: ApiError) -> Failure:
+        stored = sum(share.records for share in self._shares.values())
+        return Failure(f"{describe(error)}. Acknowledged before that: {stored:,} records")
+
+
+def split_keys(lines: Sequence[bytes], separator: bytes) -> tuple[list[bytes], list[bytes | None]]:
+    """Return the values and the keys of lines: what stands before the first separator, if any."""
+    values: list[bytes] = []
+    keys: list[bytes | None] = []
+    for line in lines:
+        before, found, after = line.partition(separator)
+        values.append(after if found else line)
+        keys.append(before if found else None)
+    return values, keys

@@ -1,0 +1,1 @@
+"""`qbus topic`: administers topics."""

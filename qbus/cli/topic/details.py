@@ -1,0 +1,100 @@
+"""Everything there is to say about topics, gathered from several requests."""
+
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeVar
+
+from qbus.cli.documents import topic_description
+from qbus.cli.output import Document
+from qbus.cli.topic.health import EVERYTHING, Filters
+from qbus.clients import PartialFailure
+from qbus.clients.types import EARLIEST, LATEST, ConfigKind, TopicPartition
+from qbus.errors import ApiError
+
+if TYPE_CHECKING:
+    from qbus.clients import Admin
+    from qbus.clients.types import ConfigEntry, TopicDescription
+
+T = TypeVar("T")
+
+
+async def describe_topics(
+    admin: "Admin", names: Sequence[str], filters: Filters = EVERYTHING
+) -> list[Document]:
+    """Describe the topics called ``names``, or every topic when there are none.
+
+    Only partitions that ``filters`` choose, and topics that have such ones. Offsets and sizes that
+    nobody can tell at the moment are left out.
+    """
+    topics: Sequence[TopicDescription] = (
+        [*(await admin.describe_topics(names)).values()] if names else await admin.list_topics()
+    )
+    configs = await admin.describe_configs((ConfigKind.TOPIC, topic.name) for topic in topics)
+    topics = [
+        chosen
+        for topic in topics
+        if (chosen := _chosen(topic, configs[ConfigKind.TOPIC, topic.name], filters)).partitions
+    ]
+    led = [
+        TopicPartition(topic.name, partition.index)
+        for topic in topics
+        for partition in topic.partitions
+        if partition.leader >= 0
+    ]
+    starts = await _told(admin.list_offsets(dict.fromkeys(led, EARLIEST)))
+    ends = await _told(admin.list_offsets(dict.fromkeys(led, LATEST)))
+    sizes = await _sizes(admin)
+    eligible = await _told(admin.eligible_leaders(topic.name for topic in topics))
+    return [
+        topic_description(
+            topic,
+            configs[ConfigKind.TOPIC, topic.name],
+            {
+                place.partition: (starts[place].offset, ends[place].offset)
+                for place in _places(topic)
+                if place in starts and place in ends
+            },
+            {place.partition: sizes[place] for place in _places(topic) if place in sizes},
+            {place.partition: eligible[place] for place in _places(topic) if place in eligible},
+        )
+        for topic in topics
+    ]
+
+
+def _chosen(
+    topic: "TopicDescription", config: Iterable["ConfigEntry"], filters: Filters
+) -> "TopicDescription":
+    """The topic with the partitions that ``filters`` choose."""
+    values = {entry.name: entry.value for entry in config}
+    min_isr = int(values.get("min.insync.replicas") or 1)
+    kept = tuple(one for one in topic.partitions if filters.chooses(one, min_isr))
+    return replace(topic, partitions=kept)
+
+
+def _places(topic: "TopicDescription") -> list[TopicPartition]:
+    return [TopicPartition(topic.name, partition.index) for partition in topic.partitions]
+
+
+async def _told(answers: Awaitable[Mapping[TopicPartition, T]]) -> Mapping[TopicPartition, T]:
+    try:
+        return await answers
+    except PartialFailure as error:
+        return error.results
+    except ApiError:
+        return {}
+
+
+async def _sizes(admin: "Admin") -> dict[TopicPartition, int]:
+    """Bytes on disk: one replica's, the largest. A broker that does not tell is passed over."""
+    try:
+        directories = await admin.describe_log_dirs()
+    except PartialFailure as error:
+        directories = [directory for of_broker in error.results.values() for directory in of_broker]
+    except ApiError:
+        return {}
+    sizes: dict[TopicPartition, int] = {}
+    for directory in directories:
+        for replica in directory.replicas:
+            key = TopicPartition(replica.topic, replica.partition)
+            sizes[key] = max(replica.size, sizes.get(key, 0))
+    return sizes

@@ -1,0 +1,86 @@
+"""How documents about topics look to people."""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from qbus.cli.output import table
+from qbus.cli.units import format_size
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+
+def topic_list(topics: list[dict[str, Any]]) -> "RenderableType":
+    """One line a topic."""
+    if not topics:
+        return "No topics yet: create one with 'qbus topic create NAME'."
+    return table(
+        "topic",
+        "#partitions",
+        "#replicas",
+        "id",
+        rows=((t["name"], t["partitions"], t["replication_factor"], t["id"]) for t in topics),
+    )
+
+
+def topic_descriptions(topics: list[dict[str, Any]]) -> "RenderableType":
+    """A table of partitions for each topic, below a line about the whole."""
+    from rich.console import Group
+
+    if not topics:
+        return "No such partitions."
+    parts: list[RenderableType] = []
+    for topic in topics:
+        if parts:
+            parts.append("")
+        parts += [_headline(topic), _partitions(topic["partitions"])]
+    return Group(*parts)
+
+
+def _headline(topic: dict[str, Any]) -> "RenderableType":
+    from rich.text import Text
+
+    partitions = topic["partitions"]
+    records = sum(p["end_offset"] - p["start_offset"] for p in partitions if _is_known(p))
+    size = sum(p["size"] or 0 for p in partitions)
+    settings = ", ".join(f"{key}={value}" for key, value in topic["config"].items())
+    line = Text.assemble(
+        (topic["name"], "bold"),
+        f"  {len(partitions)} partition{'s' * (len(partitions) != 1)}",
+        f", {records:,} records, {format_size(size)}, id {topic['id']}",
+    )
+    if settings:
+        line.append(f"\n{settings}")
+    return line
+
+
+def _is_known(partition: dict[str, Any]) -> bool:
+    return partition["start_offset"] is not None and partition["end_offset"] is not None
+
+
+def _partitions(partitions: Iterable[dict[str, Any]]) -> "RenderableType":
+    return table(
+        "#partition",
+        "#leader",
+        "#epoch",
+        "replicas",
+        "in sync",
+        "eligible",
+        "#start offset",
+        "#end offset",
+        "#size",
+        rows=(
+            (
+                p["partition"],
+                p["leader"],
+                p["leader_epoch"],
+                p["replicas"],
+                p["isr"],
+                p["elr"],
+                p["start_offset"],
+                p["end_offset"],
+                None if p["size"] is None else format_size(p["size"]),
+            )
+            for p in partitions
+        ),
+    )

@@ -1,0 +1,264 @@
+"""Where reading starts, when it ends, and what a group is told of it."""
+
+from collections.abc import AsyncIterator, Iterable, Mapping
+from typing import Any
+
+import pytest
+
+from qbus.cli.consume import reading
+from qbus.cli.consume.reading import Reading
+from qbus.cli.failures import Failure
+from qbus.cli.parameters import Position
+from qbus.clients.types import (
+    OffsetAndMetadata,
+    OffsetAndTimestamp,
+    PartitionRecords,
+    TopicPartition,
+)
+from qbus.errors import ApiError, ErrorCode
+from qbus.records import ConsumerRecord, TimestampType
+
+P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
+EARLIEST, LATEST = Position("earliest"), Position("latest")
+
+
+class FakeConsumer:
+    """A consumer of a topic whose partitions hold records from ``first`` to ``end``."""
+
+    def __init__(self, first: dict[TopicPartition, int], end: dict[TopicPartition, int]) -> None:
+        self.first, self.end = first, end
+        self.times: dict[int, int] = {}
+        self.options: dict[str, Any] = {}
+        self.subscribed: list[str] = []
+        self.positions: dict[TopicPartition, int | None] = {}
+        self.group: dict[TopicPartition, int] = {}
+        self.commit_error: ApiError | None = None
+        self.closed_with: bool | None = None
+        self.batch_size = 2
+
+    def __call__(self, bootstrap: str, **options: Any) -> "FakeConsumer":
+        self.options = options
+        return self
+
+    async def partitions(self, topic: str) -> list[TopicPartition]:
+        return sorted(self.first)
+
+    async def beginning_offsets(self, of: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        return {p: self.first[p] for p in of}
+
+    async def end_offsets(self, of: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        return {p: self.end[p] for p in of}
+
+    async def offsets_for_times(
+        self, times: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, OffsetAndTimestamp]:
+        return {p: OffsetAndTimestamp(self.times.get(at, -1), -1) for p, at in times.items()}
+
+    def assign(self, partitions: Iterable[tuple[str, int, int | None]]) -> None:
+        self.positions = {TopicPartition(t, i): at for t, i, at in partitions}
+
+    def subscribe(self, topics: Iterable[str]) -> None:
+        self.subscribed = list(topics)
+        self.positions = {p: self.group.get(p, self.first[p]) for p in self.first}
+
+    @property
+    def assignment(self) -> list[TopicPartition]:
+        return sorted(self.positions)
+
+    def position(self, topic: str, partition: int) -> int | None:
+        return self.positions.get(TopicPartition(topic, partition))
+
+    async def poll(self, timeout: float) -> list[PartitionRecords]:
+        batches = []
+        for partition, position in self.positions.items():
+            at = self.group.get(partition, self.first[partition]) if position is None else position
+            stop = min(at + self.batch_size, self.end[partition])
+            self.positions[partition] = stop
+            if at < stop:
+                batches.append(PartitionRecords(*partition, [record(n) for n in range(at, stop)]))
+        return batches
+
+    async def committed(
+        self, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        return {p: OffsetAndMetadata(self.group[p]) for p in partitions if p in self.group}
+
+    async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        if self.commit_error is not None:
+            raise self.commit_error
+        self.group |= {p: at.offset for p, at in offsets.items()}
+
+    async def close(self, *, commit: bool) -> None:
+        self.closed_with = commit
+
+
+def record(offset: int) -> ConsumerRecord:
+    return ConsumerRecord("t", 0, offset, 0, None, b"%d" % offset, (), TimestampType.CREATE_TIME)
+
+
+@pytest.fixture
+def consumer(monkeypatch: pytest.MonkeyPatch) -> FakeConsumer:
+    consumer = FakeConsumer({P0: 10, P1: 0}, {P0: 15, P1: 3})
+    monkeypatch.setattr(reading, "Consumer", consumer)
+    return consumer
+
+
+async def offsets(batches: AsyncIterator[PartitionRecords]) -> dict[TopicPartition, list[int]]:
+    found: dict[TopicPartition, list[int]] = {}
+    async for batch in batches:
+        key = TopicPartition(batch.topic, batch.partition)
+        found.setdefault(key, []).extend(record.offset for record in batch.records)
+    return found
+
+
+async def read(
+    start: Position, group: str | None = None, partitions: tuple[int, ...] = (), **limits: Any
+) -> dict[TopicPartition, list[int]]:
+    async with Reading("b", "t", group, start) as reading:
+        await reading.open(partitions)
+        return await offsets(reading.batches(**limits))
+
+
+@pytest.mark.parametrize(
+    ("start", "expected"),
+    [
+        (EARLIEST, {P0: [10, 11, 12, 13, 14], P1: [0, 1, 2]}),
+        (LATEST, {}),
+        (Position("offset", 13), {P0: [13, 14]}),
+        (Position("offset", 2), {P0: [10, 11, 12, 13, 14], P1: [2]}),
+        (Position("offset", 99), {}),
+        (Position("time", 777), {}),
+    ],
+)
+async def test_where_it_starts(
+    consumer: FakeConsumer, start: Position, expected: dict[TopicPartition, list[int]]
+) -> None:
+    assert await read(start, exit_at_end=True) == expected
+
+
+async def test_a_time_is_the_first_record_from_then_on(consumer: FakeConsumer) -> None:
+    consumer.times[500] = 12
+    found = await read(Position("time", 500), partitions=(0,), exit_at_end=True)
+    assert found == {P0: [12, 13, 14]}
+
+
+async def test_only_some_partitions(consumer: FakeConsumer) -> None:
+    assert await read(EARLIEST, partitions=(1,), exit_at_end=True) == {P1: [0, 1, 2]}
+    with pytest.raises(Failure, match="topic t has no partition 7"):
+        await read(EARLIEST, partitions=(7,))
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 8])
+async def test_a_count_ends_it_exactly(consumer: FakeConsumer, count: int) -> None:
+    found = await read(EARLIEST, count=count)
+    assert sum(map(len, found.values())) == count
+
+
+async def test_the_end_is_where_it_was_at_the_start(consumer: FakeConsumer) -> None:
+    async with Reading("b", "t", None, EARLIEST) as reading:
+        await reading.open()
+        consumer.end = {P0: 100, P1: 100}
+        assert await offsets(reading.batches(exit_at_end=True)) == {
+            P0: [10, 11, 12, 13, 14],
+            P1: [0, 1, 2],
+        }
+
+
+async def test_a_group_subscribes_and_commits_what_was_dealt_with(consumer: FakeConsumer) -> None:
+    await read(EARLIEST, group="g", exit_at_end=True)
+    assert consumer.subscribed == ["t"]
+    assert consumer.group == {P0: 15, P1: 3}
+    assert consumer.closed_with is False
+
+
+async def test_what_was_cut_off_by_the_count_is_not_committed(consumer: FakeConsumer) -> None:
+    await read(EARLIEST, group="g", count=3)
+    assert sum(consumer.group.values()) - 10 == 3
+
+
+async def test_a_batch_that_was_not_dealt_with_is_not_committed(consumer: FakeConsumer) -> None:
+    async def read_until_the_pipe_breaks() -> None:
+        async with Reading("b", "t", "g", EARLIEST) as reading:
+            await reading.open()
+            batches = reading.batches()
+            await anext(batches)
+            await anext(batches)
+            raise BrokenPipeError
+
+    with pytest.raises(BrokenPipeError):
+        await read_until_the_pipe_breaks()
+    assert consumer.group == {P0: 12}
+
+
+async def test_no_group_commits_nothing(consumer: FakeConsumer) -> None:
+    await read(EARLIEST, exit_at_end=True)
+    assert consumer.group == {}
+
+
+async def test_only_partitions_that_are_still_ours_are_committed(consumer: FakeConsumer) -> None:
+    async with Reading("b", "t", "g", EARLIEST) as reading:
+        await reading.open()
+        await offsets(reading.batches(exit_at_end=True))
+        del consumer.positions[P1]
+    assert consumer.group == {P0: 15}
+
+
+@pytest.mark.parametrize("code", [ErrorCode.ILLEGAL_GENERATION, ErrorCode.REBALANCE_IN_PROGRESS])
+async def test_a_commit_that_came_too_late_is_no_failure(
+    consumer: FakeConsumer, code: ErrorCode
+) -> None:
+    consumer.commit_error = ApiError(code)
+    await read(EARLIEST, group="g", exit_at_end=True)
+    assert consumer.closed_with is False
+
+
+async def test_a_commit_that_failed_is_told_and_the_consumer_closed(
+    consumer: FakeConsumer,
+) -> None:
+    consumer.commit_error = ApiError(ErrorCode.KAFKA_STORAGE_ERROR)
+    with pytest.raises(ApiError):
+        await read(EARLIEST, group="g", exit_at_end=True)
+    assert consumer.closed_with is False
+
+
+@pytest.mark.parametrize(("start", "reset"), [(EARLIEST, "earliest"), (LATEST, "latest")])
+async def test_a_new_group_starts_at_an_end(
+    consumer: FakeConsumer, start: Position, reset: str
+) -> None:
+    await read(start, group="g", count=1)
+    assert consumer.options["offset_reset"] == reset
+
+
+async def test_a_new_group_starts_at_an_offset(consumer: FakeConsumer) -> None:
+    found = await read(Position("offset", 13), group="g", exit_at_end=True)
+    assert found == {P0: [13, 14]}
+
+
+async def test_a_group_that_was_there_before_goes_on(consumer: FakeConsumer) -> None:
+    consumer.group = {P0: 14, P1: 1}
+    found = await read(Position("offset", 0), group="g", exit_at_end=True)
+    assert found == {P0: [14], P1: [1, 2]}
+
+
+async def test_a_member_without_partitions_waits_until_the_others_are_done(
+    consumer: FakeConsumer,
+) -> None:
+    async with Reading("b", "t", "g", EARLIEST) as reading:
+        await reading.open()
+        consumer.positions = {}
+        polls = 0
+
+        async def poll(timeout: float) -> list[PartitionRecords]:
+            nonlocal polls
+            polls += 1
+            consumer.group = {P0: 12, P1: 3} if polls == 1 else {P0: 15, P1: 3}
+            return []
+
+        consumer.poll = poll  # type: ignore[method-assign]
+        assert await offsets(reading.batches(exit_at_end=True)) == {}
+        assert polls == 2
+
+
+async def test_an_empty_topic_is_at_its_end(consumer: FakeConsumer) -> None:
+    consumer.first = consumer.end = {P0: 5, P1: 0}
+    assert await read(EARLIEST, group="g", exit_at_end=True) == {}

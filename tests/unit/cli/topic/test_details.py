@@ -1,0 +1,111 @@
+"""What is said of topics when not everybody answers."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from qbus.cli.topic.details import describe_topics
+from qbus.cli.topic.health import Filters
+from qbus.clients import ConnectionFailed, PartialFailure
+from qbus.clients.types import (
+    LogDir,
+    OffsetAndTimestamp,
+    PartitionDescription,
+    ReplicaSize,
+    TopicDescription,
+    TopicPartition,
+)
+from qbus.errors import ApiError
+
+SIZES = (ReplicaSize("t", 0, 10), ReplicaSize("t", 1, 20), ReplicaSize("other", 0, 99))
+
+
+class Admin:
+    """Of the topic t with three partitions, the last of which has no leader."""
+
+    def __init__(self) -> None:
+        self.offsets_failure: ApiError | None = None
+        self.sizes_failure: ApiError | None = None
+        self.eligible_failure: ApiError | None = None
+
+    async def describe_topics(self, names: Iterable[str]) -> dict[str, TopicDescription]:
+        partitions = tuple(
+            PartitionDescription(index, leader, 0, (1,), (1,), ())
+            for index, leader in enumerate((1, 1, -1))
+        )
+        return {name: TopicDescription(name, UUID(int=1), False, partitions) for name in names}
+
+    async def describe_configs(self, resources: Iterable[Any]) -> dict[Any, list[Any]]:
+        return {resource: [] for resource in resources}
+
+    async def list_offsets(
+        self, partitions: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, OffsetAndTimestamp]:
+        if self.offsets_failure is not None:
+            raise self.offsets_failure
+        return {place: OffsetAndTimestamp(7, -1) for place in partitions}
+
+    async def describe_log_dirs(self) -> list[LogDir]:
+        if self.sizes_failure is not None:
+            raise self.sizes_failure
+        return [LogDir(1, "/data", True, -1, -1, SIZES)]
+
+    async def eligible_leaders(self, topics: Iterable[str]) -> dict[TopicPartition, tuple[int]]:
+        if self.eligible_failure is not None:
+            raise self.eligible_failure
+        return {TopicPartition(topic, 2): (1,) for topic in topics}
+
+
+async def said(admin: Admin) -> list[tuple[int | None, int | None]]:
+    """The end offset and the size of each partition."""
+    (document,) = await describe_topics(admin, ["t"])  # type: ignore[arg-type]
+    return [(p["end_offset"], p["size"]) for p in document["partitions"]]
+
+
+async def test_everybody_answers() -> None:
+    assert await said(Admin()) == [(7, 10), (7, 20), (None, None)]
+
+
+@pytest.mark.parametrize(
+    ("failure", "first"),
+    [
+        (ConnectionFailed("gone"), None),
+        (
+            PartialFailure(
+                {TopicPartition("t", 1): ConnectionFailed("gone")},
+                {TopicPartition("t", 0): OffsetAndTimestamp(5, -1)},
+            ),
+            5,
+        ),
+    ],
+)
+async def test_leaders_that_do_not_answer(failure: ApiError, first: int | None) -> None:
+    admin = Admin()
+    admin.offsets_failure = failure
+    assert await said(admin) == [(first, 10), (None, 20), (None, None)]
+
+
+async def test_brokers_that_do_not_tell_sizes() -> None:
+    admin = Admin()
+    admin.sizes_failure = ConnectionFailed("gone")
+    assert await said(admin) == [(7, None), (7, None), (None, None)]
+    half = LogDir(1, "/data", True, -1, -1, (ReplicaSize("t", 0, 10),))
+    admin.sizes_failure = PartialFailure({2: ConnectionFailed("gone")}, {1: [half]})
+    assert await said(admin) == [(7, 10), (7, None), (None, None)]
+
+
+async def test_who_could_lead_though_not_in_sync() -> None:
+    admin = Admin()
+    (document,) = await describe_topics(admin, ["t"])  # type: ignore[arg-type]
+    assert [p["elr"] for p in document["partitions"]] == [None, None, [1]]
+    admin.eligible_failure = ConnectionFailed("gone")
+    (document,) = await describe_topics(admin, ["t"])  # type: ignore[arg-type]
+    assert [p["elr"] for p in document["partitions"]] == [None, None, None]
+
+
+async def test_only_what_an_operator_looks_for() -> None:
+    (document,) = await describe_topics(Admin(), ["t"], Filters(unavailable=True))  # type: ignore[arg-type]
+    assert [p["partition"] for p in document["partitions"]] == [2]
+    assert await describe_topics(Admin(), ["t"], Filters(under_replicated=True)) == []  # type: ignore[arg-type]
