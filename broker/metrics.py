@@ -15,7 +15,7 @@ from qbus.service.prometheus import serve
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
-    from qbus.metadata.timings import Timings
+    from qbus.metadata.store import Timings
 
 __all__ = ["Metrics", "RequestMetrics", "serve"]
 
@@ -90,7 +90,7 @@ class Metrics:
             HistogramMetricFamily,
         )
 
-        from qbus.metadata.timings import BOUNDS  # noqa: PLC0415 - as above
+        from qbus.metadata.store import BOUNDS  # noqa: PLC0415 - as above
 
         for name, (text, read) in list(self.gauges.items()):
             yield GaugeMetricFamily(f"qbus_{name}", text, value=read())

@@ -14,7 +14,7 @@ import json
 import secrets
 
 from qbus.errors import ApiError, ErrorCode
-from qbus.metadata.store import Create, MetadataStore, NodeExists, Set, VersionConflict
+from qbus.metadata import Create, MetadataStore, NodeExists, Set, VersionConflict
 
 PATH = "/producers/id_block"
 BLOCK_SIZE = 1000

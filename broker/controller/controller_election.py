@@ -7,7 +7,7 @@ knows whether the office was taken, does no harm.
 from qbus.clock import Clock
 from qbus.metadata import Create, Delete, MetadataStore, NodeError, Op, Set
 from qbus.metadata.errors import MalformedNode
-from qbus.metadata.feed import announce, newest, sequence_of
+from qbus.metadata.feed import decide
 from qbus.metadata.znodes import (
     CONTROLLER,
     CONTROLLER_EPOCH,
@@ -48,11 +48,13 @@ class ControllerElection:
         holder = self._metadata.cluster.controller
         if not self.is_held and (holder is None or holder.broker == self._node_id):
             try:
-                results = await self._store.transaction(await self._taking())
+                taken = await decide(
+                    self._store, [], await self._taking(), ChangeNode(cluster=True)
+                )
             except NodeError:  # another broker was faster
-                await self._metadata.applied(await newest(self._store))
+                await self._metadata.catch_up()
             else:
-                await self._metadata.applied(sequence_of(str(results[-1])))
+                await self._metadata.applied(taken)
         return self.is_held
 
     async def _taking(self) -> list[Op]:
@@ -68,11 +70,7 @@ class ControllerElection:
             epoch = ControllerEpochNode.decode(node.data).epoch + 1
             ops.append(Set(path, ControllerEpochNode(epoch).encode(), node.version))
         holder = ControllerNode(self._node_id, self._clock.time_ms(), self.broker_epoch)
-        return [
-            *ops,
-            Create(CONTROLLER, holder.encode(), ephemeral=True),
-            announce(ChangeNode(cluster=True).encode()),
-        ]
+        return [*ops, Create(CONTROLLER, holder.encode(), ephemeral=True)]
 
     def _is_of_a_former_life(self, data: bytes) -> bool:
         """Whether the node is of this broker before it was started anew, and fenced that one."""

@@ -12,7 +12,7 @@ from contextlib import suppress
 from qbus.config import BrokerConfig
 from qbus.errors import ApiError
 from qbus.metadata import MetadataStore, NodeError, Op, StoreError
-from qbus.metadata.feed import announce, newest, prune
+from qbus.metadata.feed import decide, prune
 from qbus.metadata.znodes import ChangeNode
 
 from ..metadata.cache import MetadataCache
@@ -128,14 +128,13 @@ class ControllerLoop:
                 if partition.is_moving and (move := complete(partition, view, rules)) is not None
             }
             if ends:
-                change = announce(ChangeNode(topics=(topic.name,)).encode())
-                ops = [*self._guards(), *writes(topic, ends), change]
+                change = ChangeNode(topics=(topic.name,))
                 try:
-                    await self._store.transaction(ops)
+                    await decide(self._store, self._guards(), writes(topic, ends), change)
                 except NodeError:  # overtaken: it is looked at again when that is known
                     self._touched.add(topic.name)
                     self._wake.set()
-                    await self._metadata.applied(await newest(self._store))
+                    await self._metadata.catch_up()
 
     async def _rebalance(self) -> None:
         """Have preferred replicas lead again, from time to time."""

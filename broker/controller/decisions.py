@@ -6,7 +6,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 from qbus.errors import ApiError, ErrorCode
 from qbus.metadata import MetadataStore, NodeError, Op, StoreError, TransactionTooLarge
-from qbus.metadata.feed import announce, newest, sequence_of
+from qbus.metadata.feed import decide
 from qbus.metadata.znodes import ChangeNode
 
 from ..metadata.cache import MetadataCache
@@ -36,7 +36,7 @@ class Decisions:
 
     async def carry_out(
         self,
-        decide: Callable[[Item], Awaitable[Decision[T]]],
+        plan: Callable[[Item], Awaitable[Decision[T]]],
         items: Sequence[Item],
         *,
         dry: bool = False,
@@ -46,7 +46,7 @@ class Decisions:
         ``dry``: decide only.
         """
         async with self._lock:
-            tries = [self._try(decide, item, dry=dry) for item in items]
+            tries = [self._try(plan, item, dry=dry) for item in items]
             done = await asyncio.gather(*tries)
             written = [sequence for _, sequence in done if sequence is not None]
             if written:
@@ -58,22 +58,21 @@ class Decisions:
             return [outcome for outcome, _ in done]
 
     async def _try(
-        self, decide: Callable[[Item], Awaitable[Decision[T]]], item: Item, *, dry: bool
+        self, plan: Callable[[Item], Awaitable[Decision[T]]], item: Item, *, dry: bool
     ) -> tuple[T | ApiError, int | None]:
         """The outcome, and the sequence number of the change if something was written."""
         try:
             for _ in range(_ATTEMPTS):
                 fence = self._metadata.fence()
-                decision = await decide(item)
+                decision = await plan(item)
                 if dry or not decision.ops:
                     return decision.outcome, None
-                change = announce(decision.change.encode())
                 try:
-                    results = await self._store.transaction([fence, *decision.ops, change])
+                    written = await decide(self._store, [fence], decision.ops, decision.change)
                 except NodeError:  # somebody was faster: learn what they did
-                    await self._metadata.applied(await newest(self._store))
+                    await self._metadata.catch_up()
                     continue
-                return decision.outcome, sequence_of(str(results[-1]))
+                return decision.outcome, written
         except ApiError as error:
             return error, None
         except TransactionTooLarge as error:

@@ -21,7 +21,7 @@ from qbus.metadata import (
     Set,
 )
 from qbus.metadata.errors import MalformedNode
-from qbus.metadata.feed import announce, sequence_of
+from qbus.metadata.feed import decide
 from qbus.metadata.ids import encode_id, new_id
 from qbus.metadata.znodes import (
     BROKERS,
@@ -35,6 +35,8 @@ from qbus.metadata.znodes import (
 )
 
 _log = logging.getLogger(__name__)
+
+_CLUSTER_CHANGED = ChangeNode(cluster=True)
 
 
 async def ensure_cluster_id(store: MetadataStore) -> str:
@@ -75,8 +77,7 @@ async def expire_previous_registration(
         return
     if directory and _directory_of(node) == directory:
         try:
-            gone = announce(ChangeNode(cluster=True).encode())
-            await store.transaction([Delete(path, node.version), gone])
+            await decide(store, [], [Delete(path, node.version)], _CLUSTER_CHANGED)
         except NodeError:  # its session ended just now
             _log.debug("broker %d is gone already", node_id)
         return
@@ -114,16 +115,14 @@ async def register_broker(store: MetadataStore, node_id: int, broker: BrokerNode
         StoreUnavailable: the store cannot be used.
     """
     try:
-        results = await store.transaction(
-            [
-                Check(BrokerEpochNode.path(node_id), broker.epoch),
-                Create(BrokerNode.path(node_id), broker.encode(), ephemeral=True),
-                announce(ChangeNode(cluster=True).encode()),
-            ]
+        return await decide(
+            store,
+            [Check(BrokerEpochNode.path(node_id), broker.epoch)],
+            [Create(BrokerNode.path(node_id), broker.encode(), ephemeral=True)],
+            _CLUSTER_CHANGED,
         )
     except NodeError as error:
         raise ConfigError(f"node.id={node_id}: a broker with this id is running") from error
-    return sequence_of(str(results[-1]))
 
 
 async def announce_stop(store: MetadataStore, node_id: int, broker: BrokerNode) -> int | None:
@@ -134,16 +133,14 @@ async def announce_stop(store: MetadataStore, node_id: int, broker: BrokerNode) 
     """
     leaving = broker._replace(is_stopping=True)
     try:
-        results = await store.transaction(
-            [
-                Check(BrokerEpochNode.path(node_id), broker.epoch),
-                Set(BrokerNode.path(node_id), leaving.encode()),
-                announce(ChangeNode(cluster=True).encode()),
-            ]
+        return await decide(
+            store,
+            [Check(BrokerEpochNode.path(node_id), broker.epoch)],
+            [Set(BrokerNode.path(node_id), leaving.encode())],
+            _CLUSTER_CHANGED,
         )
     except NodeError:
         return None
-    return sequence_of(str(results[-1]))
 
 
 async def announce_room(store: MetadataStore, node_id: int, epoch: int, *, is_full: bool) -> None:
@@ -159,12 +156,11 @@ async def announce_room(store: MetadataStore, node_id: int, epoch: int, *, is_fu
     if found is None:
         return
     broker = BrokerNode.decode(found.data)._replace(is_full=is_full)
-    await store.transaction(
-        [
-            Check(BrokerEpochNode.path(node_id), epoch),
-            Set(path, broker.encode(), found.version),
-            announce(ChangeNode(cluster=True).encode()),
-        ]
+    await decide(
+        store,
+        [Check(BrokerEpochNode.path(node_id), epoch)],
+        [Set(path, broker.encode(), found.version)],
+        _CLUSTER_CHANGED,
     )
 
 
@@ -177,12 +173,12 @@ async def unregister_broker(store: MetadataStore, node_id: int, epoch: int) -> b
     Raises:
         StoreUnavailable: the store cannot be used.
     """
-    ops: list[Op] = [Check(BrokerEpochNode.path(node_id), epoch), Delete(BrokerNode.path(node_id))]
+    ops: list[Op] = [Delete(BrokerNode.path(node_id))]
     office = await store.get(CONTROLLER)
     if office is not None and _is_held_by(office, node_id, epoch):
         ops.append(Delete(CONTROLLER, office.version))
     try:
-        await store.transaction([*ops, announce(ChangeNode(cluster=True).encode())])
+        await decide(store, [Check(BrokerEpochNode.path(node_id), epoch)], ops, _CLUSTER_CHANGED)
     except NodeError:
         _log.debug("broker %d is gone already", node_id)
         return False

@@ -5,7 +5,7 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 
 from qbus.metadata import MetadataStore, NodeError, Op, Set
-from qbus.metadata.feed import announce, newest, sequence_of
+from qbus.metadata.feed import decide
 from qbus.metadata.znodes import ChangeNode
 
 from ..metadata.cache import MetadataCache
@@ -54,7 +54,7 @@ class StateWriter:
             fruitless = fruitless + 1 if not any(done is not None for done in results) else 0
             if None in results:
                 most = max(most // 4, 1)  # one that is overtaken holds up those beside it
-                await self._metadata.applied(await newest(self._store))
+                await self._metadata.catch_up()
             else:
                 most = MAX_STATES
                 await self._metadata.applied(max(done for done in results if done is not None))
@@ -62,12 +62,10 @@ class StateWriter:
 
     async def _write(self, changes: Sequence[StateChange], guards: Sequence[Op]) -> int | None:
         """The number of the change in the feed; None when it was overtaken."""
-        operations = [*guards, *operations_of(changes), announce(change_of(changes).encode())]
         try:
-            results = await self._store.transaction(operations)
+            return await decide(self._store, guards, operations_of(changes), change_of(changes))
         except NodeError:
             return None
-        return sequence_of(str(results[-1]))
 
 
 def operations_of(changes: Sequence[StateChange]) -> list[Op]:

@@ -21,7 +21,7 @@ from qbus.metadata import (
     StoreUnavailable,
 )
 from qbus.metadata.errors import MalformedNode
-from qbus.metadata.feed import newest
+from qbus.metadata.feed import follow, newest
 from qbus.metadata.paths import ROOT
 from qbus.metadata.znodes import (
     BROKERS,
@@ -150,6 +150,14 @@ class MetadataCache:
         self._waiting.append((sequence, future))
         await future
 
+    async def catch_up(self) -> None:
+        """Wait until everything is known here that is in the feed now.
+
+        Raises:
+            StoreUnavailable: it will not be.
+        """
+        await self.applied(await newest(self._store))
+
     def topic_config(self, topic: Topic) -> TopicConfig:
         """The configuration in force for a topic of the cache."""
         config = self._effective.get(topic.name)
@@ -184,7 +192,7 @@ class MetadataCache:
                 if not loaded:
                     await self._load()
                     loaded = True
-                async for changes in self._store.changes(self._applied):
+                async for changes in follow(self._store, self._applied):
                     await self._apply(changes[-1].sequence, [c.data for c in changes])
             except ChangesLost:
                 _log.warning("fell behind the changes of the metadata; reading everything anew")

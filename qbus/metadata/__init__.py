@@ -1,30 +1,32 @@
 """The metadata store: one interface, and the layout of its nodes."""
 
 from qbus.metadata.embedded import EmbeddedStore
-from qbus.metadata.store import (
-    ANY_VERSION,
+from qbus.metadata.errors import (
     AccessDenied,
-    Change,
     ChangesLost,
-    Check,
-    Create,
-    Delete,
-    MetadataStore,
     NoChildrenForEphemerals,
-    Node,
     NodeError,
     NodeExists,
     NoNode,
     NotEmpty,
-    Op,
-    Result,
-    SessionState,
-    Set,
     StoreError,
     StoreUnavailable,
     StoreUnusable,
     TransactionTooLarge,
     VersionConflict,
+)
+from qbus.metadata.feed import Change
+from qbus.metadata.store import (
+    ANY_VERSION,
+    Check,
+    Create,
+    Delete,
+    MetadataStore,
+    Node,
+    Op,
+    Result,
+    SessionState,
+    Set,
 )
 
 __all__ = [

@@ -18,8 +18,8 @@ from qbus.metadata.errors import (
     StoreUnusable,
     VersionConflict,
 )
-from qbus.metadata.operations import ANY_VERSION, Check, Create, Delete, Node, Op, Result, Set
 from qbus.metadata.paths import ROOT, join, split
+from qbus.metadata.store import ANY_VERSION, Check, Create, Delete, Node, Op, Result, Set
 
 SCHEMA_VERSION = 1
 _APPLICATION_ID = 0x51627573  # "Qbus"

@@ -18,8 +18,7 @@ from typing import Any, NamedTuple, TypeVar
 from qbus.metadata import paths
 from qbus.metadata.database import Database, explain, is_full
 from qbus.metadata.errors import StoreUnavailable, StoreUnusable
-from qbus.metadata.operations import Node, Op, Result, check
-from qbus.metadata.store import MetadataStore, SessionState
+from qbus.metadata.store import MetadataStore, Node, Op, Result, SessionState, check
 
 _log = logging.getLogger(__name__)
 

@@ -1,20 +1,19 @@
-"""The feed of changes: an ordered list of what transactions changed, which brokers follow.
+"""The feed of changes, and the decisions that write it.
 
 Each transaction that changes a broker, a topic, a partition's state or a configuration also creates
-the next ``/brokers/changes/change-<sequence>``, which names what it changed. A follower reads the
-named nodes anew, so it does not matter how many changes it sees at once. Old changes are pruned,
-the newest never; so a follower that does not find the last one it saw knows that it missed some.
+the next ``/brokers/changes/change-<sequence>``, which names what it changed (:func:`decide`). A
+broker that follows the feed reads the named nodes again, so it does not matter how many changes it
+sees at once. Old changes are pruned, but never the newest: a broker that does not find the last
+change it saw knows that it missed some.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import AsyncIterator, Iterable
+from typing import NamedTuple
 
 from qbus.metadata.errors import ChangesLost, NodeError
-from qbus.metadata.operations import Create, Delete
-
-if TYPE_CHECKING:
-    from qbus.metadata.store import MetadataStore
+from qbus.metadata.store import Create, Delete, MetadataStore, Op
+from qbus.metadata.znodes import ChangeNode
 
 PATH = "/brokers/changes"
 KEPT = 512
@@ -34,12 +33,33 @@ def announce(data: bytes) -> Create:
     return Create(f"{PATH}/{_PREFIX}", data, sequential=True)
 
 
+async def decide(
+    store: MetadataStore, guards: Iterable[Op], writes: Iterable[Op], change: ChangeNode
+) -> int:
+    """Write what was decided, and announce it on the feed, in one transaction.
+
+    ``guards`` check everything that the decision was made from: the fence of the controller, the
+    identity of topics, the epochs of brokers. ``writes`` name the versions that they replace.
+
+    Returns:
+        The sequence number of the change in the feed.
+
+    Raises:
+        NodeError: another write came first, so the decision no longer holds. Nothing was written;
+            ``path`` names the node that differs.
+        TransactionTooLarge: nothing was written.
+        StoreUnavailable: whether it was written is unknown.
+    """
+    results = await store.transaction([*guards, *writes, announce(change.encode())])
+    return sequence_of(str(results[-1]))
+
+
 def sequence_of(name: str) -> int:
     """The sequence number in the name or the path of a change."""
     return int(name.rpartition(_PREFIX)[2])
 
 
-async def newest(store: "MetadataStore") -> int:
+async def newest(store: MetadataStore) -> int:
     """The sequence number of the newest change; an empty feed gets its first one."""
     names = await store.children(PATH)
     if not names:
@@ -48,7 +68,7 @@ async def newest(store: "MetadataStore") -> int:
     return sequence_of(names[-1])
 
 
-async def prune(store: "MetadataStore", keep: int = KEPT) -> int:
+async def prune(store: MetadataStore, keep: int = KEPT) -> int:
     """Delete all but the newest ``keep`` changes, the oldest first; how many those were."""
     names = await store.children(PATH)
     old = names[: -max(keep, 1)]
@@ -61,7 +81,7 @@ async def prune(store: "MetadataStore", keep: int = KEPT) -> int:
     return len(old)
 
 
-async def follow(store: "MetadataStore", after: int) -> AsyncIterator[list[Change]]:
+async def follow(store: MetadataStore, after: int) -> AsyncIterator[list[Change]]:
     """The changes after ``after``, all that there are at a time, as they come.
 
     Raises:
@@ -81,7 +101,7 @@ async def follow(store: "MetadataStore", after: int) -> AsyncIterator[list[Chang
             await changed.wait()
 
 
-async def _read(store: "MetadataStore", sequences: list[int]) -> list[Change]:
+async def _read(store: MetadataStore, sequences: list[int]) -> list[Change]:
     paths = [f"{PATH}/{_PREFIX}{sequence:010}" for sequence in sequences]
     nodes = await asyncio.gather(*(store.get(path) for path in paths))
     changes = [Change(n, node.data) for n, node in zip(sequences, nodes, strict=True) if node]

@@ -5,54 +5,77 @@ Two stores implement this, over the same contract tests: an embedded one and Zoo
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
 from enum import Enum
 from functools import cached_property
-from typing import Self
+from typing import NamedTuple, Self
 
-from qbus.metadata.errors import (
-    AccessDenied,
-    ChangesLost,
-    NoChildrenForEphemerals,
-    NodeError,
-    NodeExists,
-    NoNode,
-    NotEmpty,
-    StoreError,
-    StoreUnavailable,
-    StoreUnusable,
-    TransactionTooLarge,
-    VersionConflict,
-)
-from qbus.metadata.feed import Change, follow
-from qbus.metadata.operations import ANY_VERSION, Check, Create, Delete, Node, Op, Result, Set
-from qbus.metadata.timings import Timings
+from qbus.metadata import paths
 
-__all__ = [
-    "ANY_VERSION",
-    "AccessDenied",
-    "Change",
-    "ChangesLost",
-    "Check",
-    "Create",
-    "Delete",
-    "MetadataStore",
-    "NoChildrenForEphemerals",
-    "NoNode",
-    "Node",
-    "NodeError",
-    "NodeExists",
-    "NotEmpty",
-    "Op",
-    "Result",
-    "SessionState",
-    "Set",
-    "StoreError",
-    "StoreUnavailable",
-    "StoreUnusable",
-    "TransactionTooLarge",
-    "VersionConflict",
-]
+ANY_VERSION = -1
+
+BOUNDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+"""Upper bounds of the buckets, in seconds; above the last is one more."""
+
+
+class Node(NamedTuple):
+    """What is stored at a path: bytes, and how often they were set since the node was created."""
+
+    data: bytes
+    version: int
+
+
+class Create(NamedTuple):
+    """Create a node, whose version is then 0, and its parents where they are missing.
+
+    ``ephemeral``: gone when the session of its store ends; it has no children. ``sequential``: ten
+    digits are appended to the path, always greater than those given before below the same parent.
+    """
+
+    path: str
+    data: bytes = b""
+    ephemeral: bool = False
+    sequential: bool = False
+
+
+class Set(NamedTuple):
+    """Replace a node's data, which adds 1 to its version."""
+
+    path: str
+    data: bytes
+    version: int = ANY_VERSION
+
+
+class Delete(NamedTuple):
+    """Delete a node that has no children."""
+
+    path: str
+    version: int = ANY_VERSION
+
+
+class Check(NamedTuple):
+    """Check that a node is there, and its version."""
+
+    path: str
+    version: int = ANY_VERSION
+
+
+Op = Create | Set | Delete | Check
+Result = str | int | None
+"""Of Create the path, of Set the new version, else None."""
+
+
+def check(operation: Op) -> None:
+    """Check that every store would take this operation, whether or not it then applies.
+
+    Raises:
+        ValueError: its path is none.
+        TypeError: its data are no bytes.
+    """
+    paths.check(operation.path)
+    if isinstance(operation, Create | Set) and not isinstance(operation.data, bytes):
+        raise TypeError(f"{operation.path}: a node's data is bytes, not {type(operation.data)}")
 
 
 class SessionState(Enum):
@@ -65,6 +88,19 @@ class SessionState(Enum):
     CONNECTED = "connected"
     SUSPENDED = "suspended"
     LOST = "lost"
+
+
+class Timings:
+    """A histogram: requests by bucket, and their ``seconds`` together."""
+
+    def __init__(self) -> None:
+        self.counts = [0] * (len(BOUNDS) + 1)
+        self.seconds = 0.0
+
+    def observe(self, seconds: float) -> None:
+        """Count one request."""
+        self.counts[bisect_left(BOUNDS, seconds)] += 1
+        self.seconds += seconds
 
 
 class MetadataStore(ABC):
@@ -145,15 +181,6 @@ class MetadataStore(ABC):
             AccessDenied: the store keeps a node from us.
             StoreUnavailable: whether it was applied is unknown.
         """
-
-    def changes(self, after: int) -> AsyncIterator[list[Change]]:
-        """The changes after the one with sequence number ``after``, as they come.
-
-        Raises:
-            ChangesLost: some were pruned already; read everything anew, then follow from there.
-            StoreUnavailable: at the latest when the session ends.
-        """
-        return follow(self, after)
 
     async def __aenter__(self) -> Self:
         await self.start()

@@ -9,8 +9,7 @@ from time import perf_counter
 from typing import Any
 
 from qbus.metadata.errors import StoreUnavailable, StoreUnusable
-from qbus.metadata.store import SessionState
-from qbus.metadata.timings import Timings
+from qbus.metadata.store import SessionState, Timings
 from qbus.metadata.zookeeper.address import ZooKeeperAddress
 from qbus.metadata.zookeeper.handler import Answer, LoopHandler
 from qbus.metadata.zookeeper.library import KazooClient, KazooRetry, KazooState, exceptions

@@ -16,8 +16,16 @@ from qbus.metadata.errors import (
     StoreUnusable,
     TransactionTooLarge,
 )
-from qbus.metadata.operations import Create, Delete, Node, Op, Result, check
-from qbus.metadata.store import MetadataStore, SessionState
+from qbus.metadata.store import (
+    Create,
+    Delete,
+    MetadataStore,
+    Node,
+    Op,
+    Result,
+    SessionState,
+    check,
+)
 from qbus.metadata.zookeeper.address import ZooKeeperAddress
 from qbus.metadata.zookeeper.library import (
     CREATOR_ALL_ACL,
@@ -25,10 +33,20 @@ from qbus.metadata.zookeeper.library import (
     READ_ACL_UNSAFE,
     exceptions,
 )
-from qbus.metadata.zookeeper.plan import MAX_BYTES, Step, ancestors, parents_of, plan, size
 from qbus.metadata.zookeeper.reader import Reader
-from qbus.metadata.zookeeper.requests import acl_size, refusal, results, send
 from qbus.metadata.zookeeper.session import Session
+from qbus.metadata.zookeeper.transactions import (
+    MAX_BYTES,
+    Step,
+    acl_size,
+    ancestors,
+    parents_of,
+    plan,
+    refusal,
+    results,
+    send,
+    size,
+)
 
 T = TypeVar("T")
 

@@ -9,7 +9,7 @@ from contextlib import suppress
 import pytest
 
 from qbus.metadata import Create, MetadataStore, Set, StoreUnavailable, VersionConflict
-from qbus.metadata.feed import announce, newest
+from qbus.metadata.feed import announce, follow, newest
 from tests.support.eventually import eventually
 from tests.support.zookeeper_process import ZooKeeperEnsemble, ZooKeeperProcess
 
@@ -173,11 +173,11 @@ async def test_followers_of_the_feed_miss_nothing(server: ZooKeeperProcess) -> N
         seen: list[bytes] = []
         position = start
 
-        async def follow() -> None:
+        async def keep_following() -> None:
             nonlocal position
             while b"last" not in seen:
                 try:
-                    async for changes in reading.changes(position):
+                    async for changes in follow(reading, position):
                         seen.extend(change.data for change in changes)
                         position = changes[-1].sequence
                         if b"last" in seen:
@@ -185,7 +185,7 @@ async def test_followers_of_the_feed_miss_nothing(server: ZooKeeperProcess) -> N
                 except StoreUnavailable:
                     await asyncio.sleep(0.01)
 
-        following = asyncio.ensure_future(follow())
+        following = asyncio.ensure_future(keep_following())
         acknowledged = []
         for turn in range(2):
             for number in range(30):

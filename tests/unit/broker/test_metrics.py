@@ -5,7 +5,7 @@ from time import perf_counter
 from prometheus_client import CollectorRegistry, generate_latest
 
 from qbus.broker.metrics import Metrics
-from qbus.metadata.timings import Timings
+from qbus.metadata.store import Timings
 from qbus.wire import ApiKey
 
 

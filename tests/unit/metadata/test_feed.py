@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from qbus.metadata import Change, ChangesLost, Create, Delete, MetadataStore, StoreUnavailable
-from qbus.metadata.feed import PATH, announce, newest, prune, sequence_of
+from qbus.metadata.feed import PATH, announce, follow, newest, prune, sequence_of
 
 from .conftest import Backend
 
@@ -30,20 +30,20 @@ async def test_an_empty_feed_gets_a_first_change_to_start_from(store: MetadataSt
     position = await newest(store)
     assert await newest(store) == position
     await put(store, b"x")
-    assert await take(store.changes(position), 1) == [b"x"]
+    assert await take(follow(store, position), 1) == [b"x"]
 
 
 async def test_changes_come_in_order_those_there_already_first(store: MetadataStore) -> None:
     position = await newest(store)
     await put(store, b"1", b"2")
-    changes = store.changes(position)
+    changes = follow(store, position)
     assert await take(changes, 2) == [b"1", b"2"]
     await put(store, b"3")
     assert await take(changes, 1) == [b"3"]
 
 
 async def test_a_follower_waits_for_the_next_change(store: MetadataStore) -> None:
-    changes = store.changes(await newest(store))
+    changes = follow(store, await newest(store))
     waiting = asyncio.ensure_future(take(changes, 1))
     await asyncio.sleep(0.01)
     assert not waiting.done()
@@ -52,7 +52,7 @@ async def test_a_follower_waits_for_the_next_change(store: MetadataStore) -> Non
 
 
 async def test_many_writers_lose_nothing(store: MetadataStore) -> None:
-    changes = store.changes(await newest(store))
+    changes = follow(store, await newest(store))
     following = asyncio.ensure_future(take(changes, 200))
     await asyncio.gather(*(put(store, b"%d" % i) for i in range(200)))
     assert sorted(map(int, await following)) == list(range(200))
@@ -60,7 +60,7 @@ async def test_many_writers_lose_nothing(store: MetadataStore) -> None:
 
 async def test_every_follower_sees_everything(store: MetadataStore) -> None:
     position = await newest(store)
-    following = [asyncio.ensure_future(take(store.changes(position), 5)) for _ in range(3)]
+    following = [asyncio.ensure_future(take(follow(store, position), 5)) for _ in range(3)]
     await put(store, b"1", b"2", b"3", b"4", b"5")
     assert await asyncio.gather(*following) == [[b"1", b"2", b"3", b"4", b"5"]] * 3
 
@@ -76,7 +76,7 @@ async def test_pruning_keeps_the_newest(store: MetadataStore) -> None:
 
 
 async def test_a_follower_that_kept_up_does_not_notice_the_pruning(store: MetadataStore) -> None:
-    changes = store.changes(await newest(store))
+    changes = follow(store, await newest(store))
     await put(store, b"1", b"2")
     await take(changes, 2)
     await prune(store, keep=1)
@@ -89,7 +89,7 @@ async def test_a_follower_that_fell_behind_is_told(store: MetadataStore) -> None
     await put(store, b"1", b"2")
     await prune(store, keep=1)
     with pytest.raises(ChangesLost):
-        await anext(store.changes(position))
+        await anext(follow(store, position))
 
 
 async def test_numbers_go_on_after_everything_was_pruned(store: MetadataStore) -> None:
@@ -97,12 +97,12 @@ async def test_numbers_go_on_after_everything_was_pruned(store: MetadataStore) -
     await store.transaction([Delete(f"{PATH}/{name}") for name in await store.children(PATH)])
     assert await newest(store) > last
     with pytest.raises(ChangesLost):
-        await anext(store.changes(last))
+        await anext(follow(store, last))
 
 
 async def test_following_ends_with_the_session(backend: Backend) -> None:
     store = await backend.open()
-    waiting = asyncio.ensure_future(take(store.changes(await newest(store)), 1))
+    waiting = asyncio.ensure_future(take(follow(store, await newest(store)), 1))
     await asyncio.sleep(0.01)
     await store.close()
     with pytest.raises(StoreUnavailable):
@@ -116,7 +116,7 @@ async def test_the_feed_outlives_the_session(backend: Backend) -> None:
     await store.close()
     store = await backend.open()
     await put(store, b"after")
-    assert await take(store.changes(position), 2) == [b"before", b"after"]
+    assert await take(follow(store, position), 2) == [b"before", b"after"]
 
 
 async def test_a_change_belongs_to_its_transaction(store: MetadataStore) -> None:
@@ -125,4 +125,4 @@ async def test_a_change_belongs_to_its_transaction(store: MetadataStore) -> None
     with pytest.raises(Exception, match="NodeExists"):
         await store.transaction([announce(b"never"), Create("/a")])
     await store.transaction([announce(b"this"), Create("/b")])
-    assert await take(store.changes(position), 1) == [b"this"]
+    assert await take(follow(store, position), 1) == [b"this"]

@@ -18,7 +18,7 @@ from qbus.clock import ManualClock
 from qbus.errors import ConfigError
 from qbus.metadata import Create, Delete, EmbeddedStore, MetadataStore, Set
 from qbus.metadata.errors import MalformedNode
-from qbus.metadata.feed import newest
+from qbus.metadata.feed import follow, newest
 from qbus.metadata.ids import decode_id
 from qbus.metadata.znodes import (
     CLUSTER_ID,
@@ -79,7 +79,7 @@ async def test_a_registration_is_announced(store: MetadataStore) -> None:
     found = await store.get(BrokerNode.path(3))
     assert found is not None
     assert BrokerNode.decode(found.data) == node
-    (change,) = await anext(store.changes(position))
+    (change,) = await anext(follow(store, position))
     assert ChangeNode.decode(change.data) == ChangeNode(cluster=True)
 
 
@@ -105,7 +105,7 @@ async def test_what_is_left_of_oneself_goes_at_once(store: MetadataStore) -> Non
     position = await newest(store)
     await expire_previous_registration(store, 3, "disk-1")
     assert await store.get(BrokerNode.path(3)) is None
-    (change,) = await anext(store.changes(position))
+    (change,) = await anext(follow(store, position))
     assert ChangeNode.decode(change.data).cluster, "so that it is taken out of what it led"
 
 

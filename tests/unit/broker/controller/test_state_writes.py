@@ -9,8 +9,8 @@ from qbus.broker.metadata.image import Topic
 from qbus.metadata import Check, Set
 from qbus.metadata.feed import announce
 from qbus.metadata.znodes import ChangeNode, PartitionStateNode
-from qbus.metadata.zookeeper.plan import MAX_BYTES as TAKEN
-from qbus.metadata.zookeeper.plan import plan, size
+from qbus.metadata.zookeeper.transactions import MAX_BYTES as TAKEN
+from qbus.metadata.zookeeper.transactions import plan, size
 
 
 def change(name: str, partition: int, replicas: int = 3) -> StateChange:

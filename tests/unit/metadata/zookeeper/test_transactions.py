@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qbus.metadata import Check, Create, Delete, Op, Set
-from qbus.metadata.zookeeper.plan import MAX_BYTES, Step, ancestors, parents_of, plan, size
+from qbus.metadata.zookeeper.transactions import MAX_BYTES, Step, ancestors, parents_of, plan, size
 
 
 def planned(operations: Sequence[Op], *missing: str) -> list[str]:
@@ -101,7 +101,7 @@ def test_with_what_is_missing_known_no_creation_lacks_its_parent(
 )
 def test_the_size_is_what_kazoo_sends(operation: Op) -> None:
     from qbus.metadata.zookeeper.library import OPEN_ACL_UNSAFE, serialization
-    from qbus.metadata.zookeeper.requests import _encodable, acl_size
+    from qbus.metadata.zookeeper.transactions import _encodable, acl_size
 
     chroot = "/chroot"
     encoded = _encodable(operation, chroot, OPEN_ACL_UNSAFE)

@@ -5,7 +5,7 @@ import struct
 import pytest
 
 from qbus.metadata.zookeeper.library import exceptions, serialization
-from qbus.metadata.zookeeper.reads import MultiRead
+from qbus.metadata.zookeeper.reader import MultiRead
 
 STAT = struct.pack(">qqqqiiiqiiq", 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11)
 END = struct.pack(">i?i", -1, True, -1)

@@ -1,0 +1,382 @@
+"""The layout of the store: of each node its path, and its data in both directions.
+
+Where Apache Kafka kept the same in ZooKeeper, paths and JSON are Kafka's (its ``ZkData``, as of
+3.x), so that its operators' tools read them; the rest is in the same style. Fields that Kafka's
+tools expect but nothing here needs are written and not read.
+
+Every ``decode`` raises MalformedNode.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Any, NamedTuple, Self
+
+from qbus.metadata.errors import MalformedNode
+from qbus.metadata.ids import decode_id, encode_id
+
+CLUSTER_ID = "/cluster/id"
+BROKERS = "/brokers/ids"
+BROKER_EPOCHS = "/brokers/epochs"
+CONTROLLER = "/controller"
+CONTROLLER_EPOCH = "/controller_epoch"
+
+TOPICS = "/brokers/topics"
+TOPIC_CONFIGS = "/config/topics"
+BROKER_CONFIGS = "/config/brokers"
+
+ALL_BROKERS = "<default>"
+"""In place of a broker's id: what is configured for every broker."""
+
+NO_LEADER = -1
+
+_STATES = 1024  # partitions are many, and most are in the same state as others
+
+_dump = json.JSONEncoder(separators=(",", ":")).encode
+
+
+class ClusterIdNode(NamedTuple):
+    """The cluster's id, given once."""
+
+    cluster_id: str
+
+    def encode(self) -> bytes:
+        """Kafka's JSON, version 1."""
+        return _dump({"version": "1", "id": self.cluster_id}).encode()
+
+    @classmethod
+    def decode(cls, data: bytes) -> Self:
+        """Read what :meth:`encode` wrote."""
+        with _decoding("cluster id", data) as json_:
+            return cls(str(json_["id"]))
+
+
+class BrokerNode(NamedTuple):
+    """A broker that lives: an ephemeral node of its session.
+
+    ``directory`` tells its data from all other data: whoever has locked that is the same broker.
+    ``is_stopping``: it is about to leave, and takes over nothing more. ``is_full``: one of its data
+    directories has no room; it leads only where nobody else can.
+    """
+
+    host: str
+    port: int
+    epoch: int
+    rack: str | None = None
+    timestamp_ms: int = 0
+    directory: str = ""
+    is_stopping: bool = False
+    is_full: bool = False
+
+    @staticmethod
+    def path(node_id: int) -> str:
+        """Where the broker ``node_id`` is registered."""
+        return f"{BROKERS}/{node_id}"
+
+    @staticmethod
+    def id_of(path: str) -> int:
+        """Which broker is registered at ``path``."""
+        name = path.rpartition("/")[2]
+        if not name.isdecimal():
+            raise MalformedNode(f"no broker id: {path}")
+        return int(name)
+
+    def encode(self) -> bytes:
+        """Kafka's JSON, version 5, with what Kafka does not know of beside it."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        registration = {
+            "version": 5,
+            "host": self.host,
+            "port": self.port,
+            "jmx_port": -1,
+            "timestamp": str(self.timestamp_ms),
+            "endpoints": [f"PLAINTEXT://{host}:{self.port}"],
+            "listener_security_protocol_map": {"PLAINTEXT": "PLAINTEXT"},
+            "features": {},
+            "epoch": self.epoch,
+        }
+        if self.rack is not None:
+            registration["rack"] = self.rack
+        if self.directory:
+            registration["directory"] = self.directory
+        if self.is_stopping:
+            registration["stopping"] = True
+        if self.is_full:
+            registration["full"] = True
+        return _dump(registration).encode()
+
+    @classmethod
+    def decode(cls, data: bytes) -> Self:
+        """Read what :meth:`encode` wrote."""
+        with _decoding("broker", data) as json_:
+            return cls(
+                host=str(json_["host"]),
+                port=int(json_["port"]),
+                epoch=int(json_["epoch"]),
+                rack=json_.get("rack"),
+                timestamp_ms=int(json_["timestamp"]),
+                directory=str(json_.get("directory", "")),
+                is_stopping=bool(json_.get("stopping", False)),
+                is_full=bool(json_.get("full", False)),
+            )
+
+
+class BrokerEpochNode(NamedTuple):
+    """Bumped at each registration of a broker: the node's version is the broker's epoch."""
+
+    timestamp_ms: int
+
+    @staticmethod
+    def path(node_id: int) -> str:
+        """Where the epoch of the broker ``node_id`` is."""
+        return f"{BROKER_EPOCHS}/{node_id}"
+
+    def encode(self) -> bytes:
+        """When the broker was registered last, for people."""
+        return _dump({"version": 1, "timestamp": str(self.timestamp_ms)}).encode()
+
+
+class ControllerNode(NamedTuple):
+    """The broker that decides: an ephemeral node of its session.
+
+    ``broker_epoch`` is that of its registration: of two lives of a broker it tells which.
+    """
+
+    broker: int
+    timestamp_ms: int = 0
+    broker_epoch: int = -1
+
+    def encode(self) -> bytes:
+        """Kafka's JSON, version 2, with the broker's epoch beside it."""
+        controller: dict[str, Any] = {
+            "version": 2,
+            "brokerid": self.broker,
+            "timestamp": str(self.timestamp_ms),
+            "kraftControllerEpoch": -1,
+        }
+        if self.broker_epoch >= 0:
+            controller["broker_epoch"] = self.broker_epoch
+        return _dump(controller).encode()
+
+    @classmethod
+    def decode(cls, data: bytes) -> Self:
+        """Read what :meth:`encode` wrote."""
+        with _decoding("controller", data) as json_:
+            return cls(
+                int(json_["brokerid"]),
+                int(json_["timestamp"]),
+                int(json_.get("broker_epoch", -1)),
+            )
+
+
+class ControllerEpochNode(NamedTuple):
+    """How many controllers there were. Each checks the node's version with all that it writes."""
+
+    epoch: int
+
+    def encode(self) -> bytes:
+        """Kafka's plain number."""
+        return str(self.epoch).encode()
+
+    @classmethod
+    def decode(cls, data: bytes) -> Self:
+        """Read what :meth:`encode` wrote."""
+        with _decoding("controller epoch", data) as number:
+            return cls(int(number))
+
+
+class TopicNode(NamedTuple):
+    """A topic's id, and the replicas of each partition, the preferred leader first.
+
+    While a partition moves (KIP-455), its replicas are those that it shall have and, after them,
+    those in ``removing``; ``adding`` are those of them that it did not have before.
+
+    ``has_identity``: beside its partitions there is a node that is called by its id. A topic that
+    is deleted and created anew has nodes of the same paths, and soon of the same versions; whoever
+    decided something about the one must not write it to the other, so it checks that node as well.
+    Kafka's own topics have none.
+    """
+
+    topic_id: bytes
+    assignment: Mapping[int, tuple[int, ...]]
+    adding: Mapping[int, tuple[int, ...]] = MappingProxyType({})
+    removing: Mapping[int, tuple[int, ...]] = MappingProxyType({})
+    has_identity: bool = False
+
+    @staticmethod
+    def path(topic: str) -> str:
+        """Where ``topic`` is."""
+        return f"{TOPICS}/{topic}"
+
+    @staticmethod
+    def identity_path(topic: str, topic_id: bytes) -> str:
+        """What is there as long as ``topic`` is the one with this id."""
+        return f"{TOPICS}/{topic}/id-{encode_id(topic_id)}"
+
+    def encode(self) -> bytes:
+        """Kafka's JSON, version 3; what Kafka does not know of, beside it when there is any."""
+        topic: dict[str, Any] = {
+            "version": 3,
+            "topic_id": encode_id(self.topic_id),
+            "partitions": _by_text(self.assignment),
+            "adding_replicas": _by_text(self.adding),
+            "removing_replicas": _by_text(self.removing),
+        }
+        if self.has_identity:
+            topic["identity"] = True
+        return _dump(topic).encode()
+
+    @classmethod
+    def decode(cls, data: bytes) -> Self:
+        """Read what :meth:`encode` wrote; partitions are numbered from 0 without a gap."""
+        with _decoding("topic", data) as json_:
+            assignment = _by_index(json_["partitions"])
+            if sorted(assignment) != list(range(len(assignment))):
+                raise ValueError
+            return cls(
+                decode_id(json_["topic_id"]),
+                assignment,
+                _by_index(json_.get("adding_replicas", {})),
+                _by_index(json_.get("removing_replicas", {})),
+                bool(json_.get("identity", False)),
+            )
+
+
+def _by_text(replicas: Mapping[int, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
+    return {str(index): some for index, some in replicas.items()}
+
+
+def _by_index(json_: dict[str, list[int]]) -> dict[int, tuple[int, ...]]:
+    return {int(index): tuple(map(int, some)) for index, some in json_.items()}
+
+
+class PartitionStateNode(NamedTuple):
+    """Who leads a partition since when, and which replicas hold all that was acknowledged.
+
+    ``isr`` are in sync; ``elr`` are not any more, but nothing was acknowledged since they were
+    (KIP-966, eligible leader replicas). ``last_in_sync`` is the one that was in sync last, once
+    nobody is left of either.
+    """
+
+    leader: int
+    leader_epoch: int
+    isr: tuple[int, ...]
+    controller_epoch: int
+    elr: tuple[int, ...] = ()
+    last_in_sync: int = NO_LEADER
+
+    @staticmethod
+    def path(topic: str, partition: int) -> str:
+        """Where the state of a partition is."""
+        return f"{TopicNode.path(topic)}/partitions/{partition}/state"
+
+    @lru_cache(maxsize=_STATES)  # noqa: B019 - a few hundred small values, kept on purpose
+    def encode(self) -> bytes:
+        """Kafka's JSON, version 1; what Kafka does not know of, beside it when there is any."""
+        state = {
+            "controller_epoch": self.controller_epoch,
+            "leader": self.leader,
+            "version": 1,
+            "leader_epoch": self.leader_epoch,
+            "isr": self.isr,
+        }
+        if self.elr:
+            state["elr"] = self.elr
+        if self.last_in_sync != NO_LEADER:
+            state["last_in_sync"] = self.last_in_sync
+        return _dump(state).encode()
+
+    @classmethod
+    @lru_cache(maxsize=_STATES)
+    def decode(cls, data: bytes) -> Self:
+        """Read what :meth:`encode` wrote."""
+        with _decoding("partition state", data) as json_:
+            return cls(
+                leader=int(json_["leader"]),
+                leader_epoch=int(json_["leader_epoch"]),
+                isr=tuple(map(int, json_["isr"])),
+                controller_epoch=int(json_["controller_epoch"]),
+                elr=tuple(map(int, json_.get("elr", ()))),
+                last_in_sync=int(json_.get("last_in_sync", NO_LEADER)),
+            )
+
+
+class ConfigNode(NamedTuple):
+    """Dynamic configuration of a topic, of a broker, or of all brokers."""
+
+    config: Mapping[str, str]
+
+    @staticmethod
+    def topic_path(topic: str) -> str:
+        """Where the configuration of ``topic`` is."""
+        return f"{TOPIC_CONFIGS}/{topic}"
+
+    @staticmethod
+    def broker_path(broker: str) -> str:
+        """Where the configuration of the broker with this id, or of ALL_BROKERS, is."""
+        return f"{BROKER_CONFIGS}/{broker}"
+
+    def encode(self) -> bytes:
+        """Kafka's JSON, version 1."""
+        return _dump({"version": 1, "config": dict(self.config)}).encode()
+
+    @classmethod
+    def decode(cls, data: bytes) -> Self:
+        """Read what :meth:`encode` wrote."""
+        with _decoding("configuration", data) as json_:
+            return cls({str(name): str(value) for name, value in json_["config"].items()})
+
+
+class ChangeNode(NamedTuple):
+    """What a transaction changed, by name: an entry of the feed.
+
+    ``topics``: created, deleted, or changed in their replicas. ``states``: of topics, the
+    partitions whose states changed, and nothing else. ``configs``: topics whose configuration
+    changed. ``brokers``: brokers, or ALL_BROKERS, whose configuration changed. ``cluster``: brokers
+    came or went, or the controller changed.
+    """
+
+    topics: tuple[str, ...] = ()
+    configs: tuple[str, ...] = ()
+    brokers: tuple[str, ...] = ()
+    cluster: bool = False
+    states: Mapping[str, tuple[int, ...]] = MappingProxyType({})
+
+    def encode(self) -> bytes:
+        """JSON of our own."""
+        change: dict[str, Any] = {"version": 1}
+        if self.topics:
+            change["topics"] = self.topics
+        if self.states:
+            change["states"] = dict(self.states)
+        if self.configs:
+            change["configs"] = self.configs
+        if self.brokers:
+            change["brokers"] = self.brokers
+        if self.cluster:
+            change["cluster"] = True
+        return _dump(change).encode()
+
+    @classmethod
+    def decode(cls, data: bytes) -> Self:
+        """Read what :meth:`encode` wrote."""
+        with _decoding("change", data) as json_:
+            states = json_.get("states", {}).items()
+            return cls(
+                topics=tuple(map(str, json_.get("topics", ()))),
+                configs=tuple(map(str, json_.get("configs", ()))),
+                brokers=tuple(map(str, json_.get("brokers", ()))),
+                cluster=bool(json_.get("cluster", False)),
+                states={str(topic): tuple(map(int, some)) for topic, some in states},
+            )
+
+
+@contextmanager
+def _decoding(what: str, data: bytes) -> Iterator[Any]:
+    """The JSON in ``data``, for a block in which whatever is missing or of a wrong type tells."""
+    try:
+        yield json.loads(str(data, "utf-8"))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise MalformedNode(f"no {what}: {data[:200]!r}") from error
