@@ -15,9 +15,9 @@ from qbus.service.files import replace_file
 from qbus.service.lock import DirectoryLock
 from qbus.service.status import StatusReporter, encode
 
+from .agent import Agent
 from .control import config_path, configured_agent, status_path
 from .metrics import AgentMetrics
-from .shipping import Shipping
 from .status import LOCK_FILE, STATUS_FILE, document
 
 _log = logging.getLogger(__name__)
@@ -52,13 +52,13 @@ def run(options: RunOptions) -> int:
 
 
 async def _serve(options: RunOptions, clock: Clock) -> int:
-    shipping = Shipping(options.data_dir, clock)
+    agent = Agent(options.data_dir, clock)
     defaults = {} if options.zookeeper is None else {"bootstrap": f"zk://{options.zookeeper}"}
-    configured = configured_agent(shipping.apply, defaults)
+    configured = configured_agent(agent.apply, defaults)
     reporter = StatusReporter(
         {"name": options.name, "group": options.group},
         configured.document,
-        lambda max_bytes: document(shipping.status(), max_bytes),
+        lambda max_bytes: document(agent.status(), max_bytes),
         clock,
     )
 
@@ -77,7 +77,7 @@ async def _serve(options: RunOptions, clock: Clock) -> int:
         """Keep the status file fresh, the less often the longer it takes."""
         while True:
             begun = perf_counter()
-            shipping.look()
+            agent.refresh()
             try:
                 content = encode(reporter.report(_LOCAL_BYTES))
                 replace_file(options.data_dir / STATUS_FILE, content, durable=False)
@@ -88,10 +88,10 @@ async def _serve(options: RunOptions, clock: Clock) -> int:
     daemon = Daemon(
         f"agent {options.name}",
         options,
-        shipping,
+        agent,
         configured,
-        metrics=AgentMetrics(shipping.status, configured),
-        background=[report, shipping.wait],
+        metrics=AgentMetrics(agent.status, configured),
+        background=[report, agent.wait],
         central=central,
         patience_s=_ZOOKEEPER_PATIENCE_S,
     )

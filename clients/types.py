@@ -6,6 +6,7 @@ from enum import IntEnum
 from typing import NamedTuple
 from uuid import UUID
 
+from qbus.names import TopicPartition as TopicPartition  # noqa: PLC0414 - re-exported
 from qbus.records import ConsumerRecord as ConsumerRecord  # noqa: PLC0414 - re-exported
 
 LATEST = -1
@@ -14,13 +15,6 @@ EARLIEST = -2
 """In place of an offset or a time: the first record there is."""
 MAX_TIMESTAMP = -3
 """In place of a time: the record with the largest timestamp."""
-
-
-class TopicPartition(NamedTuple):
-    """One partition of a topic."""
-
-    topic: str
-    partition: int
 
 
 class RecordMetadata(NamedTuple):

@@ -10,6 +10,7 @@ IDCs: 1 to 64 of ``[a-zA-Z0-9_-]``, so that ``<idc>.<topic>`` is a topic's name 
 """
 
 import re
+from typing import NamedTuple
 from urllib.parse import quote, unquote_to_bytes
 
 from qbus.errors import ApiError, ErrorCode
@@ -20,6 +21,13 @@ _TOPIC = re.compile(r"[a-zA-Z0-9._-]+", re.ASCII)
 _IDC = re.compile(r"[a-zA-Z0-9_-]{1,64}", re.ASCII)
 _EMPTY = "%"  # no percent-encoding is a lone %
 _DOTS = {".": "%2E", "..": "%2E%2E"}
+
+
+class TopicPartition(NamedTuple):
+    """One partition of a topic."""
+
+    topic: str
+    partition: int
 
 
 def check_topic_name(name: str) -> None:

@@ -1,5 +1,5 @@
-"""Records from files to the cluster: in order, bounded, acknowledged."""
+"""Delivery of the records of files: in order, within bounds, acknowledged."""
 
-from .shipper import Shipper
+from .dispatcher import Dispatcher
 
-__all__ = ["Shipper"]
+__all__ = ["Dispatcher"]

@@ -1,19 +1,34 @@
-"""Records of one or more files on their way to one partition."""
+"""Records of one or more files on their way to one partition, and the memory they may take."""
 
 from typing import Any
 
-from ..tailing.chunk import Chunk
+from ..tailing.file import Chunk
 from ..tailing.source import Labels
-from .limits import RECORD_OVERHEAD
+
+RECORD_OVERHEAD = 96
+"""Bytes of memory that a record takes beyond its own."""
+
+
+class MemoryBudget:
+    """Bounds what is in memory, read and not yet acknowledged, in bytes."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.used = 0
+
+    @property
+    def has_room(self) -> bool:
+        """Whether more may be read."""
+        return self.used < self.limit
 
 
 class PendingBatch:
-    """Chunks of files, sent together.
+    """Chunks of files that are sent together.
 
-    size: bytes of the files that they are made of. memory: about how many they take here.
+    size: the bytes of the files that they are made of. memory: about how many bytes they take here.
     """
 
-    __slots__ = ("_headers", "_keys", "chunks", "error", "is_settled", "memory", "size", "values")
+    __slots__ = ("_headers", "_keys", "chunks", "error", "is_completed", "memory", "size", "values")
 
     def __init__(self) -> None:
         self.chunks: list[Chunk] = []
@@ -23,23 +38,23 @@ class PendingBatch:
         self.size = 0
         self.memory = 0
         self.error: Exception | None = None
-        self.is_settled = False
+        self.is_completed = False
 
     def __len__(self) -> int:
         return len(self.values)
 
     @property
     def keys(self) -> list[bytes | None] | None:
-        """A key for each value; None where none has one."""
+        """The key of each value; None if no value has one."""
         return self._keys
 
     @property
     def headers(self) -> list[Any] | None:
-        """Headers for each value; None where none has any."""
+        """The headers of each value; None if no value has any."""
         return self._headers
 
     def add(self, chunk: Chunk, labels: Labels | None) -> None:
-        """Put records in."""
+        """Add the records of a chunk."""
         before, count = len(self.values), len(chunk.values)
         self.values += chunk.values
         keys = headers = None
@@ -54,7 +69,7 @@ class PendingBatch:
         self.memory += chunk.end - chunk.start + count * RECORD_OVERHEAD
 
     def forget(self) -> None:
-        """Let go of the records: they are delivered."""
+        """Free the records: they are delivered."""
         self.values = []
         self._keys = self._headers = None
 
@@ -62,7 +77,7 @@ class PendingBatch:
 def _extended(
     column: list[Any] | None, items: list[Any] | None, before: int, count: int
 ) -> list[Any] | None:
-    """``column``, for ``before`` records, with ``items`` for ``count`` more; None: for none."""
+    """Return ``column`` of ``before`` records, extended by ``items`` of ``count`` more records."""
     if column is None and items is None:
         return None
     return (column if column is not None else [None] * before) + (items or [None] * count)

@@ -7,9 +7,8 @@ from pathlib import Path
 
 from qbus.clock import Clock
 
-from ..tailing.identity import Fingerprint, Identity
 from .journal import Journal
-from .position import Position
+from .position import Fingerprint, Identity, Position
 
 FILE_NAME = "positions.journal"
 EXPIRY_MS = 3 * 86_400_000

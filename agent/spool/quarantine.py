@@ -1,4 +1,4 @@
-"""Where what cannot be delivered is kept: in the agent's own directory, for somebody to look at."""
+"""The quarantine: files that cannot be delivered, kept in the agent's directory for a person."""
 
 import hashlib
 from pathlib import Path
@@ -9,23 +9,23 @@ _DIRECTORY = "damaged"
 
 
 class Quarantine:
-    """Files set aside. Everything raises OSError, and is for threads."""
+    """Files in quarantine. All methods raise OSError and block."""
 
     def __init__(self, data_dir: Path) -> None:
         self._directory = data_dir / _DIRECTORY
 
     def __len__(self) -> int:
-        """How many there are."""
+        """The number of files."""
         if not self._directory.exists():
             return 0
         return sum(path.suffix != ".tmp" for path in self._directory.iterdir())
 
     def copy(self, segment: Path) -> Path:
-        """Keep a copy of a segment; where it is. A segment is copied once, unless it changed."""
+        """Keep a copy of a segment; return its path. The same content is kept once."""
         return self.keep(segment, segment.read_bytes())
 
     def keep(self, origin: Path, content: bytes) -> Path:
-        """Keep ``content``, which came from ``origin``; where it is. Stable on return."""
+        """Keep ``content`` from the file ``origin`` durably; return its path."""
         self._directory.mkdir(parents=True, exist_ok=True)
         writer, queue = origin.parent.parent.name, origin.parent.name
         digest = hashlib.sha256(content).hexdigest()[:16]

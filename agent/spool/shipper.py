@@ -1,8 +1,8 @@
-"""Empties one spool: what writers keep there is delivered in their order, and then removed.
+"""Empties one spool: batches that writers keep there are delivered in order, then removed.
 
-Of each topic and partition one batch is under way at a time, those of writers who came first
-before others. A batch is acknowledged in the spool once the broker has it. An agent that dies in
-between delivers that batch again: at most one for each queue.
+Each topic and partition has one batch in flight at a time; batches of earlier writers go first. A
+batch is acknowledged in the spool once the broker has it. An agent that dies in between delivers
+that batch again: at most one for each queue.
 """
 
 import asyncio
@@ -30,16 +30,16 @@ Batch = tuple[BatchHeader, bytes]
 
 
 class SpoolShipper:
-    """One spool. Run it as a task, and stop it."""
+    """Ships one spool. Run it as a task, and stop it."""
 
     def __init__(
-        self, directory: Path, sender: SpoolSender, aside: Quarantine, poll_s: float
+        self, directory: Path, sender: SpoolSender, quarantine: Quarantine, poll_s: float
     ) -> None:
-        """``poll_s``: seconds between two looks at the directory."""
+        """``poll_s``: seconds between two scans of the directory."""
         self._directory = directory
         self._spool = Spool(directory)
         self._sender = sender
-        self._aside = aside
+        self._quarantine = quarantine
         self._poll_s = poll_s
         self._working: dict[QueueName, asyncio.Task[None]] = {}
         self._drained: dict[Path, int] = {}
@@ -54,7 +54,7 @@ class SpoolShipper:
 
     @property
     def status(self) -> SpoolStatus:
-        """How it goes."""
+        """The state of the spool."""
         return SpoolStatus(
             directory=str(self._directory),
             queues=self._queues,
@@ -66,13 +66,13 @@ class SpoolShipper:
         )
 
     async def run(self) -> None:
-        """Deliver what is there and what comes, until :meth:`stop`."""
+        """Deliver what is there and what is added, until :meth:`stop`."""
         lock = DirectoryLock(self._directory / _LOCK, "another agent")
         try:
             while not self._stopping.is_set():
                 try:
-                    if await asyncio.to_thread(self._is_there, lock):
-                        await self._look()
+                    if await asyncio.to_thread(self._acquired, lock):
+                        await self._start_queues()
                     self._error = None
                 except (OSError, DirectoryInUse) as error:
                     self._note(str(error))
@@ -85,18 +85,18 @@ class SpoolShipper:
             lock.release()
 
     def stop(self) -> None:
-        """Begin nothing more; :meth:`run` ends when what is under way is done."""
+        """Start nothing more; :meth:`run` returns once the batches in flight are delivered."""
         self._stopping.set()
 
-    def _is_there(self, lock: DirectoryLock) -> bool:
-        """Whether there is a spool yet; then nobody else empties it."""
+    def _acquired(self, lock: DirectoryLock) -> bool:
+        """Whether the spool exists; it is locked then."""
         if not self._directory.exists():
             return False
         lock.acquire()
         return True
 
-    async def _look(self) -> None:
-        """Begin with every queue that nobody works at."""
+    async def _start_queues(self) -> None:
+        """Start shipping every queue that is not being shipped."""
         queues, sizes, self._damaged = await asyncio.to_thread(self._scan)
         self._queues = len(queues)
         self._drained = {path: size for path, size in self._drained.items() if path in sizes}
@@ -115,7 +115,7 @@ class SpoolShipper:
     def _scan(self) -> tuple[list[SpoolQueue], dict[Path, int], int]:
         self._spool.clean()
         queues = self._spool.queues()
-        return queues, {queue.directory: queue.size() for queue in queues}, len(self._aside)
+        return queues, {queue.directory: queue.size() for queue in queues}, len(self._quarantine)
 
     async def _ship(self, name: QueueName, queues: list[SpoolQueue]) -> None:
         """Empty the queues of one partition, one after the other."""
@@ -131,15 +131,15 @@ class SpoolShipper:
     async def _drain(self, queue: SpoolQueue) -> None:
         size = await asyncio.to_thread(queue.size)
         if self._drained.get(queue.directory) != size:
-            batches = queue.batches(self._set_aside)
+            batches = queue.batches(self._quarantine_segment)
             while (found := await asyncio.to_thread(_next, batches)) is not None:
                 if not await self._deliver(queue, *found):
                     return
             self._drained[queue.directory] = size
-        await asyncio.to_thread(queue.remove_if_done, self._set_aside)
+        await asyncio.to_thread(queue.remove_if_done, self._quarantine_segment)
 
     async def _deliver(self, queue: SpoolQueue, header: BatchHeader, batch: bytes) -> bool:
-        """Send a batch until it is stored, then acknowledge it; False when that was given up."""
+        """Send a batch until it is stored, and acknowledge it; False: stop shipping this queue."""
         backoff = Backoff(longest_s=_LONGEST_PAUSE_S)
         while True:
             try:
@@ -166,13 +166,13 @@ class SpoolShipper:
         self, queue: SpoolQueue, header: BatchHeader, batch: bytes, error: QbusError
     ) -> None:
         origin = queue.directory / f"{header.base_offset:020d}.refused"
-        kept = await asyncio.to_thread(self._aside.keep, origin, batch)
+        kept = await asyncio.to_thread(self._quarantine.keep, origin, batch)
         _log.error("%d records of %s are kept in %s: %s", header.records_count, queue.name.topic,
                    kept, error)  # fmt: skip
 
-    def _set_aside(self, segment: Path, damage: CorruptBatch) -> None:
-        """Keep a copy of a damaged segment; what is whole in it is delivered all the same."""
-        kept = self._aside.copy(segment)
+    def _quarantine_segment(self, segment: Path, damage: CorruptBatch) -> None:
+        """Keep a copy of a damaged segment; its whole batches are delivered all the same."""
+        kept = self._quarantine.copy(segment)
         _log.error("%s; a copy of the file is kept in %s", damage, kept)
 
     def _done(self, name: QueueName, _: asyncio.Task[None]) -> None:

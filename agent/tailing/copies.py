@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from .identity import Fingerprint
+from ..positions.position import Fingerprint
 
 _SUFFIX = re.compile(r"(\.gz|[.-]\d[\d_T:-]*|\.old|\.bak)$")
 _DATE = re.compile(r"-\d{8,}(?=\.[a-z]+$)")

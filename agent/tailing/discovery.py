@@ -5,8 +5,8 @@ import stat
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from ..positions.position import Identity
 from .globs import Excludes, Glob
-from .identity import Identity
 from .source import SourceReader
 
 _KINDS = (

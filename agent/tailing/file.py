@@ -6,20 +6,56 @@ Nothing here waits: regular files are read where they are, a bounded number of b
 import os
 import stat
 import zlib
+from collections.abc import Sequence
+from enum import Enum, auto
+from typing import NamedTuple
 
-from ..positions.position import Former, Position
+from ..positions.position import Fingerprint, Former, Identity, Position
 from .ack_tracker import AckTracker
-from .chunk import Chunk
 from .content import Content, GzipContent, PlainContent, open_regular
-from .following import Change, compare
 from .framing import Flush, Frame
-from .identity import Fingerprint, Identity
 from .source import Labels, SourceReader
 
 _TAIL_BYTES = 256
 _NEWLINE = 10
 _PAGE_BYTES = 4096
 _NO_FORMERS: dict[int, tuple[Former, AckTracker]] = {}
+
+
+class Change(Enum):
+    """What happened to a file since it was last read."""
+
+    NONE = auto()
+    GROWN = auto()
+    RESTARTED = auto()
+    """It was truncated, or its inode is another file's now: it is read from the start."""
+
+
+def compare(read: int, size: int, fingerprint: Fingerprint, head: bytes) -> Change:
+    """Tell what happened to a file that was read up to ``read``.
+
+    size: what it has now, in bytes. head: what it begins with, at least as much as the fingerprint
+    is of if there is that much.
+    """
+    if size < read or not fingerprint.matches(head):
+        return Change.RESTARTED
+    return Change.GROWN if size > read else Change.NONE
+
+
+class Chunk(NamedTuple):
+    """Consecutive records of one file, made of its bytes from ``start`` to ``end``.
+
+    incarnation: the file's at that time. tail: length and CRC-32 of the last bytes before ``end``.
+    offsets: where each record begins, from ``start`` on; None if nobody needs that.
+    """
+
+    file: "TailedFile"
+    incarnation: int
+    start: int
+    end: int
+    tail: tuple[int, int]
+    values: Sequence[bytes]
+    offsets: Sequence[int] | None
 
 
 class TailedFile:

@@ -5,13 +5,13 @@ again, with more behind it. So an unfinished line costs no memory, and where rea
 difference to the records.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from itertools import accumulate
 from typing import NamedTuple
 
-from .multiline import Grouping
 from .text import AS_IS, Encoding
 
 
@@ -23,6 +23,17 @@ class Flush(IntEnum):
     """A record of several lines ends with the last whole line."""
     ALL = 2
     """The last line ends, too."""
+
+
+def flush_after(*, is_left: bool, has_lines: bool, partial: float, lines: float) -> float | None:
+    """Seconds of silence after which what is unfinished is taken for whole; None: never.
+
+    is_left: its writer has left the file, for it was renamed or deleted. has_lines: the rest holds
+    whole lines, that may be a record. partial, lines: what each of the two is given.
+    """
+    if is_left:
+        return min(partial, lines) if has_lines else partial
+    return lines if has_lines else None
 
 
 class Frame(NamedTuple):
@@ -38,7 +49,38 @@ class Frame(NamedTuple):
     is_too_long: bool = False
 
 
-EMPTY = Frame((), None, 0)
+@dataclass(frozen=True, slots=True)
+class Grouping:
+    """A line that ``start`` is found in begins a record, which ends before the next such line.
+
+    It also ends before it has more than ``max_lines`` lines.
+    """
+
+    start: re.Pattern[bytes]
+    max_lines: int = 500
+
+    def group(
+        self, lines: Sequence[bytes], sizes: Sequence[int], limit: int, *, is_whole: bool
+    ) -> tuple[list[bytes], list[int]]:
+        """Records, and how many bytes of the file each takes.
+
+        sizes: those of the lines. limit: bytes of the largest record, if of more than a line.
+        is_whole: the last record does not go on; else it is left out.
+        """
+        records: list[bytes] = []
+        taken: list[int] = []
+        first = size = 0
+        for index, line in enumerate(lines):
+            is_full = index - first >= self.max_lines or size + len(line) > limit
+            if index > first and (is_full or self.start.search(line)):
+                records.append(b"\n".join(lines[first:index]))
+                taken.append(sum(sizes[first:index]))
+                first, size = index, 0
+            size += len(line) + 1
+        if is_whole and first < len(lines):
+            records.append(b"\n".join(lines[first:]))
+            taken.append(sum(sizes[first:]))
+        return records, taken
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

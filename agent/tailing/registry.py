@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from qbus.clock import Clock
 
 from ..positions import Position, Positions
+from ..positions.position import Identity
 from .content import is_packed
 from .copies import Original, Verdict, judge, stem
 from .discovery import Found, Sighting, find_renamed
 from .file import TailedFile
-from .identity import Identity
 from .source import SourceReader
 
 log = logging.getLogger(__name__)

@@ -1,4 +1,4 @@
-"""What is told of files."""
+"""The status of files, and how fast they are delivered."""
 
 from qbus.clock import Clock
 
@@ -9,8 +9,8 @@ from .registry import Registry
 _SHORTEST = 0.5
 
 
-class Reporter:
-    """Makes reports of the files that are followed, and measures how fast they go."""
+class FileReporter:
+    """Makes the status of the tailed files, and measures their rates."""
 
     def __init__(self, registry: Registry, clock: Clock) -> None:
         self._registry = registry
@@ -18,7 +18,7 @@ class Reporter:
         self._last: dict[TailedFile, tuple[float, int, float]] = {}
 
     def files(self) -> list[FileStatus]:
-        """Of each file, and of what was taken for one."""
+        """Return the status of each file, and of each path that was refused."""
         now = self._clock.monotonic()
         files = list(self._registry.files.values())
         self._last = {file: self._rate(file, now) for file in files}

@@ -9,8 +9,7 @@ from ..config import Bound, Source, Tailing, Template
 from ..config.config import TRUNCATE
 from ..positions.positions import Positions
 from .content import Content
-from .framing import Framer
-from .multiline import Grouping
+from .framing import Framer, Grouping
 from .text import Encoding
 
 _MARKED = {"utf-16", "utf-32", "utf-8-sig"}

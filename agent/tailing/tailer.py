@@ -11,12 +11,10 @@ from qbus.service.backoff import backoff_delay
 from ..config import Tailing
 from ..config.config import INOTIFY, POLL
 from ..positions import Positions
-from .chunk import Chunk
 from .descriptors import Descriptors
 from .discovery import Discovery
-from .file import TailedFile
-from .following import flush_after
-from .framing import Flush
+from .file import Chunk, TailedFile
+from .framing import Flush, flush_after
 from .registry import Registry
 from .source import SourceReader
 from .watching import Watcher

@@ -6,6 +6,7 @@ from typing import Any, Final, Protocol
 
 from qbus.clock import Clock
 from qbus.config import BrokerConfig
+from qbus.consumer_protocol import CONSUMER
 from qbus.errors import ApiError, ErrorCode
 from qbus.metadata import MetadataStore
 
@@ -14,12 +15,11 @@ from ..metadata.image import BrokerInfo, Topic
 from .group import Group
 from .hosted import HostedGroup
 from .housekeeping import Housekeeping
-from .offsets import Offset, Offsets, Retention, TopicPartition
+from .offsets import Offset, Offsets, Retention, TopicPartition, is_subscribed
 from .ownership import Cluster, Ownership
 from .registry import GroupRegistry
 from .requests import Heartbeat, Join, JoinResult, Leave, LeaveResult, Request, Sync, SyncResult
 from .state import GroupState
-from .subscription import CONSUMER, is_subscribed
 from .takeover import Takeover
 from .timers import LoopTimers, Timers
 

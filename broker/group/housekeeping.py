@@ -8,11 +8,10 @@ from typing import Any, Final
 
 from qbus.clock import Clock
 from qbus.errors import ApiError
-from qbus.wire import ZERO_UUID
 
 from ..metadata.image import Event, Topic, TopicDeleted
 from .hosted import HostedGroup
-from .offsets import Offset, Retention
+from .offsets import NO_TOPIC_ID, Offset, Retention
 from .registry import GroupRegistry
 from .state import GroupState
 from .timers import Timer, Timers
@@ -100,7 +99,7 @@ class Housekeeping:
                 (topic.name, partition): _DELETED
                 for topic in topics
                 for partition, offset in hosted.offsets_of(topic.name).items()
-                if offset.topic_id in {topic.id, ZERO_UUID}
+                if offset.topic_id in {topic.id, NO_TOPIC_ID}
             }
             if doomed:
                 work.append(self._hosting.save_offsets(hosted, doomed))

@@ -24,7 +24,6 @@ from qbus.metadata import (
     VersionConflict,
 )
 from qbus.names import unescape
-from qbus.wire import ZERO_UUID
 
 from ..metadata.image import Topic
 from .image import EMPTY_IMAGE, GroupImage
@@ -38,7 +37,7 @@ from .layout import (
     encode_commit,
     with_fence,
 )
-from .offsets import Offset, TopicPartition
+from .offsets import NO_TOPIC_ID, Offset, TopicPartition
 from .stored import Change, StoredGroup
 
 Topics = Mapping[str, Topic]
@@ -131,7 +130,7 @@ class Loader:
 
     def _is_stale(self, topic: str, offset: Offset) -> bool:
         current = self._topics.get(topic)
-        known = offset.topic_id != ZERO_UUID
+        known = offset.topic_id != NO_TOPIC_ID
         return current is not None and known and current.id != offset.topic_id
 
 

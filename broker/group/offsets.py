@@ -4,13 +4,16 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from qbus.wire import ZERO_UUID
+from qbus.consumer_protocol import CONSUMER, decode_topics
+from qbus.errors import WireError
 
 from .core import GroupCore
 from .state import GroupState
-from .subscription import CONSUMER, is_subscribed
 
 TopicPartition = tuple[str, int]
+
+NO_TOPIC_ID = bytes(16)
+"""The topic id of an offset whose topic had none when it was committed."""
 
 
 class Offset(NamedTuple):
@@ -26,7 +29,7 @@ class Offset(NamedTuple):
     metadata: str = ""
     committed_at: int = 0
     expires_at: int | None = None
-    topic_id: bytes = ZERO_UUID
+    topic_id: bytes = NO_TOPIC_ID
 
 
 Offsets = Mapping[str, Mapping[int, Offset]]
@@ -69,3 +72,15 @@ class Retention:
                 ends = start + self.milliseconds if offset.expires_at is None else offset.expires_at
                 if ends <= now_ms:
                     yield topic, partition
+
+
+def is_subscribed(group: GroupCore, topic: str) -> bool:
+    """Whether a group of consumers may read this topic; a subscription that is illegible may."""
+    if group.protocol_type != CONSUMER:
+        return False
+    try:
+        return any(
+            topic in decode_topics(member.metadata(group.protocol)) for member in group.members
+        )
+    except WireError:
+        return True

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from typing import Final
 from uuid import uuid4
 
+from qbus.consumer_protocol import CONSUMER, decode_assignment
+from qbus.errors import WireError
 from qbus.metadata import Check, Create, Delete, Op, Set
 
 from .image import GroupImage
@@ -17,7 +19,6 @@ from .layout import (
     encode_offset,
 )
 from .offsets import Offset, TopicPartition
-from .subscription import CONSUMER, partitions_of
 
 MAX_OPS: Final = 1_000  # of a transaction
 _MAX_BYTES: Final = 800_000  # of its paths and data; ZooKeeper takes 1 MiB with all around them
@@ -222,13 +223,21 @@ def _members_of(image: GroupImage) -> dict[str, bytes]:
     return {member.member_id: encode_member(member) for member in image.members}
 
 
+def _assigned(assignment: bytes) -> tuple[TopicPartition, ...]:
+    """The partitions of an assignment; none if it is illegible, because clients wrote it."""
+    try:
+        return decode_assignment(assignment)
+    except WireError:
+        return ()
+
+
 def _owners_of(image: GroupImage) -> dict[str, dict[int, str]]:
     if image.protocol_type != CONSUMER:
         return {}
     owned = [
         (topic, partition, member.member_id)
         for member in image.members
-        for topic, partition in partitions_of(member.assignment)
+        for topic, partition in _assigned(member.assignment)
     ]
     return _owners(owned) if len(owned) <= _MAX_OWNERS else {}
 

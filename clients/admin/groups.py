@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+from qbus.consumer_protocol import decode_assignment
 from qbus.errors import ApiError, ErrorCode
 from qbus.wire import ApiKey
 from qbus.wire.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
@@ -18,7 +19,6 @@ from qbus.wire.messages.leave_group import (
 )
 from qbus.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 
-from ..consumer_protocol import decode_assignment
 from ..errors import api_error, check
 from ..net.coordination import asking_coordinator
 from ..net.outcomes import Outcomes, each, succeeded

@@ -8,6 +8,13 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
+from qbus.consumer_protocol import (
+    Subscription,
+    decode_assignment,
+    decode_subscription,
+    encode_assignment,
+    encode_subscription,
+)
 from qbus.errors import ApiError, ErrorCode, WireError
 from qbus.wire import ApiKey
 from qbus.wire.messages.join_group import (
@@ -23,13 +30,6 @@ from qbus.wire.messages.sync_group import (
 )
 
 from ..committed import Membership
-from ..consumer_protocol import (
-    Subscription,
-    decode_assignment,
-    decode_subscription,
-    encode_assignment,
-    encode_subscription,
-)
 from ..errors import check
 from ..net.cluster import Cluster, Lane
 from ..types import TopicPartition

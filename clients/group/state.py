@@ -15,10 +15,10 @@ Java client makes of it (AbstractCoordinator, ConsumerCoordinator).
 from collections.abc import Mapping
 from enum import Enum
 
+from qbus.consumer_protocol import NO_GENERATION
 from qbus.errors import ApiError, ErrorCode
 
 from ..committed import NO_MEMBER, Membership
-from ..consumer_protocol import NO_GENERATION
 from ..types import TopicPartition
 from .assignors import Previous
 

@@ -5,13 +5,13 @@ import signal
 import sys
 from pathlib import Path
 
-from qbus.agent.agent import Agent
 from qbus.agent.config import load
+from qbus.agent.file_shipper import FileShipper
 
 
 async def main(config: Path, data_dir: Path) -> None:
     """Ship until told to stop."""
-    agent = Agent(load(config), data_dir)
+    agent = FileShipper(load(config), data_dir)
     await agent.start()
     told = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, told.set)

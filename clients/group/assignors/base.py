@@ -4,7 +4,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar, NamedTuple
 
-from ...consumer_protocol import NO_GENERATION, Subscription
+from qbus.consumer_protocol import NO_GENERATION, Subscription
+
 from ...types import TopicPartition
 
 Topics = Mapping[str, Sequence[frozenset[str]]]

@@ -10,9 +10,9 @@ import struct
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
+from qbus.consumer_protocol import NO_GENERATION, Reader, encode_partitions
 from qbus.errors import WireError
 
-from ...consumer_protocol import NO_GENERATION, Reader, encode_partitions
 from ...types import TopicPartition
 from .balance import Balance
 from .base import Assignments, Assignor, Candidate, Previous, Topics

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from perf.peers import java
-from qbus.clients.consumer_protocol import Subscription
 from qbus.clients.group.assignors import Candidate, Topics, assignors_of
+from qbus.consumer_protocol import Subscription
 
 from . import peers
 

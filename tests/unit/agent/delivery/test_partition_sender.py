@@ -1,4 +1,4 @@
-"""A lane: files in turn, at most a batch on its way, and in order whatever is refused."""
+"""A partition's sender: files in turn, at most a batch in flight, in order whatever is refused."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -6,19 +6,19 @@ from contextlib import asynccontextmanager
 from types import SimpleNamespace
 from typing import Any
 
-from qbus.agent.delivery.limits import Budget, RateLimiter
-from qbus.agent.delivery.partition_sender import Lane
-from qbus.agent.delivery.pending_batch import PendingBatch
-from qbus.agent.tailing.chunk import Chunk
+from qbus.agent.delivery.partition_sender import PartitionSender
+from qbus.agent.delivery.pending_batch import MemoryBudget, PendingBatch
+from qbus.agent.tailing.file import Chunk
 from qbus.clock import Clock, SystemClock
 from qbus.errors import ApiError, ErrorCode
+from qbus.service.token_bucket import RateLimit
 from tests.support.eventually import eventually
 
 BATCH = 10_000
 
 
 class Sent:
-    """What a producer's delivery is to a lane."""
+    """What a producer's delivery is to a sender."""
 
     def __init__(self) -> None:
         self._future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -39,18 +39,18 @@ class Sent:
         return self._future.__await__()
 
 
-class Port:
+class Context:
     """Files that have so many lines each, and a broker that the test plays."""
 
     def __init__(self) -> None:
-        self.budget = Budget(1 << 20)
-        self.limiter = RateLimiter(0)
+        self.budget = MemoryBudget(1 << 20)
         self.clock: Clock = SystemClock()
+        self.rate_limit = RateLimit(0, self.clock.monotonic())
         self.batch_bytes = BATCH
         self.sent: list[tuple[list[bytes], Sent]] = []
         self.arrived: list[bytes] = []
         self.refusals = 0
-        self.parcels: list[PendingBatch] = []
+        self.batches: list[PendingBatch] = []
 
     def file(self, name: bytes, lines: int) -> Any:
         return SimpleNamespace(name=name, left=lines, at=0, labels=None)
@@ -65,99 +65,110 @@ class Port:
         file.left -= count
         return Chunk(file, 0, start, start + count * 100, (0, 0), values, None)
 
-    async def send(self, topic: str, partition: int, parcel: PendingBatch) -> Any:
+    async def send(self, topic: str, partition: int, batch: PendingBatch) -> Any:
         sent = Sent()
-        self.sent.append((list(parcel.values), sent))
+        self.sent.append((list(batch.values), sent))
         return sent
 
-    def delivered(self, lane: Lane, parcel: PendingBatch) -> None:
-        self.arrived += parcel.values
-        self.parcels.append(parcel)
+    def delivered(self, sender: PartitionSender, batch: PendingBatch) -> None:
+        self.arrived += batch.values
+        self.batches.append(batch)
 
     async def refused(self, topic: str, error: Exception) -> None:
         self.refusals += 1
 
 
 @asynccontextmanager
-async def running(port: Port) -> AsyncIterator[Lane]:
-    lane = Lane("lines", 0, port)
-    task = asyncio.create_task(lane.run())
-    yield lane
+async def running(context: Context) -> AsyncIterator[PartitionSender]:
+    sender = PartitionSender("lines", 0, context)
+    task = asyncio.create_task(sender.run())
+    yield sender
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
 
 
-async def settle(port: Port, lane: Lane) -> None:
+async def settle(context: Context, sender: PartitionSender) -> None:
     """Acknowledge and write down everything until nothing more is sent."""
     handled = 0
-    while handled < len(port.sent):
-        port.sent[handled][1].settle()
+    while handled < len(context.sent):
+        context.sent[handled][1].settle()
         handled += 1
         await asyncio.sleep(0.001)
-        while port.parcels:
-            lane.release(port.parcels.pop(0))
+        while context.batches:
+            sender.release(context.batches.pop(0))
         await asyncio.sleep(0.001)
 
 
-async def test_no_more_than_a_batch_is_on_its_way() -> None:
-    port = Port()
-    async with running(port) as lane:
-        lane.add(port.file(b"a", 1000))
-        await eventually(lambda: len(port.sent) == 2)
-        assert lane.outstanding == BATCH
-        port.sent[0][1].settle()
+async def test_no_more_than_a_batch_is_in_flight() -> None:
+    context = Context()
+    async with running(context) as sender:
+        sender.add(context.file(b"a", 1000))
+        await eventually(lambda: len(context.sent) == 2)
+        assert sender.outstanding == BATCH
+        context.sent[0][1].settle()
         await asyncio.sleep(0.01)
-        assert len(port.sent) == 2, "it is not written down yet that the first half was delivered"
-        lane.release(port.parcels.pop())
-        await eventually(lambda: len(port.sent) == 3)
+        assert len(context.sent) == 2, "the delivery of the first half is not checkpointed yet"
+        sender.release(context.batches.pop())
+        await eventually(lambda: len(context.sent) == 3)
 
 
 async def test_files_take_turns_and_each_stays_in_order() -> None:
-    port = Port()
-    async with running(port) as lane:
-        lane.add(port.file(b"huge", 1000))
-        lane.add(port.file(b"small", 3))
-        await eventually(lambda: len(port.sent) == 2)
-        assert any(value.startswith(b"small") for value in port.sent[1][0])
-        await settle(port, lane)
-    assert [value for value in port.arrived if value.startswith(b"huge")] == [
+    context = Context()
+    async with running(context) as sender:
+        sender.add(context.file(b"huge", 1000))
+        sender.add(context.file(b"small", 3))
+        await eventually(lambda: len(context.sent) == 2)
+        assert any(value.startswith(b"small") for value in context.sent[1][0])
+        await settle(context, sender)
+    assert [value for value in context.arrived if value.startswith(b"huge")] == [
         b"huge %d" % index for index in range(1000)
     ]
-    assert len(port.arrived) == 1003
+    assert len(context.arrived) == 1003
 
 
 async def test_nothing_is_read_where_there_is_no_memory() -> None:
-    port = Port()
-    port.budget.used = port.budget.limit
-    async with running(port) as lane:
-        lane.add(port.file(b"a", 10))
+    context = Context()
+    context.budget.used = context.budget.limit
+    async with running(context) as sender:
+        sender.add(context.file(b"a", 10))
         await asyncio.sleep(0.01)
-        assert not port.sent
-        port.budget.used = 0
-        lane.wake()
-        await eventually(lambda: port.sent)
+        assert not context.sent
+        context.budget.used = 0
+        sender.wake()
+        await eventually(lambda: context.sent)
 
 
 async def test_what_is_refused_is_sent_again_before_anything_new() -> None:
-    port = Port()
-    async with running(port) as lane:
-        lane.add(port.file(b"a", 150))
-        await eventually(lambda: len(port.sent) == 2)
+    context = Context()
+    async with running(context) as sender:
+        sender.add(context.file(b"a", 150))
+        await eventually(lambda: len(context.sent) == 2)
         refusal = ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-        port.sent[0][1].settle(refusal)
-        port.sent[1][1].settle(ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED))
-        await eventually(lambda: len(port.sent) == 3)
-        assert lane.error is not None
-        assert port.sent[2][0] == port.sent[0][0]
-        port.sent[2][1].settle()
-        await eventually(lambda: len(port.sent) == 4)
-        assert port.sent[3][0] == port.sent[1][0]
-        port.sent[3][1].settle()
-        await eventually(lambda: len(port.arrived) == 100)
-        for parcel in port.parcels:
-            lane.release(parcel)
-        await eventually(lambda: len(port.sent) == 5)
-        port.sent[4][1].settle()
-        await eventually(lambda: len(port.arrived) == 150)
-    assert port.arrived == [b"a %d" % index for index in range(150)]
-    assert port.refusals == 2
+        context.sent[0][1].settle(refusal)
+        context.sent[1][1].settle(ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+        await eventually(lambda: len(context.sent) == 3)
+        assert sender.error is not None
+        assert context.sent[2][0] == context.sent[0][0]
+        context.sent[2][1].settle()
+        await eventually(lambda: len(context.sent) == 4)
+        assert context.sent[3][0] == context.sent[1][0]
+        context.sent[3][1].settle()
+        await eventually(lambda: len(context.arrived) == 100)
+        for batch in context.batches:
+            sender.release(batch)
+        await eventually(lambda: len(context.sent) == 5)
+        context.sent[4][1].settle()
+        await eventually(lambda: len(context.arrived) == 150)
+    assert context.arrived == [b"a %d" % index for index in range(150)]
+    assert context.refusals == 2
+
+
+async def test_a_rate_limit_delays_reading_and_ends_by_itself() -> None:
+    context = Context()
+    context.rate_limit = RateLimit(100_000, context.clock.monotonic(), burst_s=0.01)
+    async with running(context) as sender:
+        sender.add(context.file(b"a", 60))
+        await eventually(lambda: context.sent)
+        assert len(context.sent[0][0]) == 50
+        await eventually(lambda: len(context.sent) == 2)
+        assert len(context.sent[1][0]) == 10

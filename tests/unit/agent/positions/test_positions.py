@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from qbus.agent.positions import Position, Positions
-from qbus.agent.positions.position import Former
+from qbus.agent.positions.position import Fingerprint, Former, Identity
 from qbus.agent.positions.positions import EXPIRY_MS, FILE_NAME
-from qbus.agent.tailing.identity import Fingerprint, Identity
 from qbus.clock import ManualClock
 from qbus.service.lock import DirectoryInUse
 

@@ -2,8 +2,8 @@
 
 import pytest
 
+from qbus.agent.positions.position import Fingerprint
 from qbus.agent.tailing.copies import Original, Verdict, judge, stem
-from qbus.agent.tailing.identity import Fingerprint
 
 HEAD = b"h" * 256
 

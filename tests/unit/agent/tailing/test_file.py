@@ -10,10 +10,9 @@ import pytest
 
 from qbus.agent.config import Source, Tailing
 from qbus.agent.positions import Position, Positions
-from qbus.agent.tailing.file import TailedFile
-from qbus.agent.tailing.following import Change
+from qbus.agent.positions.position import NOTHING, Fingerprint, Identity
+from qbus.agent.tailing.file import Change, TailedFile, compare
 from qbus.agent.tailing.framing import Flush
-from qbus.agent.tailing.identity import Identity
 from qbus.agent.tailing.source import SourceReader
 from qbus.clock import ManualClock
 
@@ -236,3 +235,26 @@ def test_what_is_no_gzip_is_an_error(tmp_path: Path, follow: Follow) -> None:
     path.write_bytes(b"plain text")
     with pytest.raises(OSError, match="damaged gzip"):
         read(follow(path, gzip=True))
+
+
+_HEAD = b"first line\nsecond line\n"
+_KNOWN = Fingerprint.of(_HEAD)
+
+
+def test_a_file_grows() -> None:
+    assert compare(23, 30, _KNOWN, _HEAD + b"more\n") is Change.GROWN
+    assert compare(23, 23, _KNOWN, _HEAD) is Change.NONE
+
+
+def test_a_file_that_is_smaller_than_what_was_read_was_emptied() -> None:
+    assert compare(100, 23, _KNOWN, _HEAD) is Change.RESTARTED
+    assert compare(100, 0, _KNOWN, b"") is Change.RESTARTED
+
+
+def test_another_head_is_another_file_even_if_it_is_larger() -> None:
+    assert compare(23, 500, _KNOWN, b"another line\nand more\n..") is Change.RESTARTED
+
+
+def test_a_short_head_is_compared_as_far_as_it_goes() -> None:
+    assert compare(5, 10, Fingerprint.of(b"first"), b"first line") is Change.GROWN
+    assert compare(0, 10, NOTHING, b"any other!") is Change.GROWN

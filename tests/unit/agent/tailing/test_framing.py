@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qbus.agent.tailing.framing import Flush, Framer
-from qbus.agent.tailing.multiline import Grouping
+from qbus.agent.tailing.framing import Flush, Framer, Grouping, flush_after
 from qbus.agent.tailing.text import Encoding
 
 CONTENT = st.lists(
@@ -143,3 +142,13 @@ class TestEncodings:
         assert Encoding.of("utf-16", b"\xff\xfea\0") == Encoding("utf-16-le", 2, 2)
         assert Encoding.of("utf-8-sig", b"\xef\xbb\xbfa") == Encoding("utf-8", 1, 3)
         assert Encoding.of("utf-16", b"a\0") == Encoding("utf-16-le", 2, 0)
+
+
+def test_an_unfinished_line_is_waited_for_unless_its_writer_has_left() -> None:
+    assert flush_after(is_left=False, has_lines=False, partial=10, lines=2) is None
+    assert flush_after(is_left=True, has_lines=False, partial=10, lines=2) == 10
+
+
+def test_whole_lines_of_a_record_are_waited_for_not_as_long() -> None:
+    assert flush_after(is_left=False, has_lines=True, partial=10, lines=2) == 2
+    assert flush_after(is_left=True, has_lines=True, partial=10, lines=2) == 2

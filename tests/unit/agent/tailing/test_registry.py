@@ -11,9 +11,9 @@ import pytest
 
 from qbus.agent.config import Source, Tailing
 from qbus.agent.positions import Position, Positions
+from qbus.agent.positions.position import Fingerprint, Identity
 from qbus.agent.tailing.discovery import Found, Sighting
 from qbus.agent.tailing.file import TailedFile
-from qbus.agent.tailing.identity import Fingerprint, Identity
 from qbus.agent.tailing.registry import Registry
 from qbus.agent.tailing.source import SourceReader
 from qbus.clock import ManualClock

@@ -1,10 +1,12 @@
 """Which offsets expire when."""
 
+import struct
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from qbus.broker.group.group import Group
-from qbus.broker.group.offsets import Offset, Retention
+from qbus.broker.group.offsets import Offset, Retention, is_subscribed
 from qbus.broker.group.requests import GroupProtocol
 from qbus.broker.group.state import GroupState
 
@@ -75,3 +77,46 @@ def test_times_are_rounded_up_by_at_most_a_hundredth_or_an_hour(
 
     assert 0 <= rounded - time_ms < max(1, min(retention_ms / 100, HOUR) + 1)
     assert Retention(retention_ms).round(rounded) == rounded
+
+
+def string(text: str) -> bytes:
+    data = text.encode()
+    return struct.pack(">h", len(data)) + data
+
+
+def subscription(topics: list[str], version: int = 0, rest: bytes = b"\xff\xff\xff\xff") -> bytes:
+    body = b"".join(map(string, topics))
+    return struct.pack(">hi", version, len(topics)) + body + rest
+
+
+class TestSubscribed:
+    def group(self, metadata: bytes, protocol_type: str = "consumer") -> Scene:
+        scene = Scene()
+        scene.join(
+            "",
+            new_member_id="a",
+            needs_known_id=False,
+            protocol_type=protocol_type,
+            protocols=(("range", metadata),),
+        )
+        scene.pass_time(3)
+        return scene
+
+    def test_are_the_topics_of_any_member(self) -> None:
+        group = self.group(subscription(["t", "u"])).group
+
+        assert is_subscribed(group, "u")
+        assert not is_subscribed(group, "v")
+
+    def test_may_be_all_when_it_cannot_be_read(self) -> None:
+        assert is_subscribed(self.group(b"?").group, "anything")
+
+    def test_are_none_of_an_empty_group(self) -> None:
+        scene = self.group(subscription(["t"]))
+        scene.leave("a")
+        scene.pass_time(60)
+
+        assert not is_subscribed(scene.group, "t")
+
+    def test_are_none_of_groups_of_other_kinds(self) -> None:
+        assert not is_subscribed(self.group(subscription(["t"]), "connect").group, "t")

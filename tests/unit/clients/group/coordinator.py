@@ -9,8 +9,8 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from qbus.clients.consumer_protocol import decode_assignment
 from qbus.clients.types import TopicPartition
+from qbus.consumer_protocol import decode_assignment
 from qbus.errors import ErrorCode
 from qbus.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from qbus.wire.messages.join_group import (

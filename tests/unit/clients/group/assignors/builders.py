@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 
 from hypothesis import strategies as st
 
-from qbus.clients.consumer_protocol import Subscription
 from qbus.clients.group.assignors import Assignments, Assignor, Candidate, Previous, Topics
 from qbus.clients.types import TopicPartition
+from qbus.consumer_protocol import Subscription
 
 topic_names = st.sampled_from(["a", "b", "c", "d"])
 wanted = st.sets(topic_names, max_size=4).map(sorted).map(tuple)

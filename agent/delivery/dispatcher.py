@@ -1,4 +1,4 @@
-"""From files that have something to read to the cluster, and from its answers to positions."""
+"""From files that have something to read to partitions, and from acknowledgements to positions."""
 
 import asyncio
 import logging
@@ -9,19 +9,19 @@ from qbus.clients import BulkDelivery, ClientClosed, Producer
 from qbus.clients.partitioner import partition_for_key
 from qbus.clock import Clock
 from qbus.errors import ApiError, ErrorCode, QbusError
+from qbus.service.token_bucket import RateLimit
 
 from ..config import AgentConfig
 from ..positions import Positions
-from ..tailing.chunk import Chunk
-from ..tailing.file import TailedFile
-from .limits import Budget, RateLimiter
-from .partition_sender import Lane
-from .pending_batch import PendingBatch
+from ..tailing.file import Chunk, TailedFile
+from .partition_sender import PartitionSender
+from .pending_batch import MemoryBudget, PendingBatch
 
 log = logging.getLogger(__name__)
 
 _FOREVER_MS = 100 * 365 * 86_400_000
-_PAUSE = 1.0
+_PAUSE_S = 1.0
+_BURST_S = 0.1
 _FATAL = frozenset(
     {
         ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
@@ -31,11 +31,11 @@ _FATAL = frozenset(
 )
 
 
-class Shipper:
-    """Delivers files, each to one partition of its topic, for as long as that takes.
+class Dispatcher:
+    """Delivers files, each to one partition of its topic, however long that takes.
 
-    An idempotent producer sends again what may help to be sent again, in order and without an end;
-    what is refused for good is sent again by its lane, for operators can mend that.
+    An idempotent producer retries retriable errors in order, without an end. The partition's sender
+    retries what the producer gives up, since an operator can remove the cause.
     """
 
     def __init__(
@@ -47,25 +47,25 @@ class Shipper:
         *,
         host: str = "",
     ) -> None:
-        """``take``: gives the next records of a file, as :meth:`Tailer.take`."""
+        """``take`` returns the next records of a file, as :meth:`Tailer.take`."""
         delivery = config.delivery
         self.batch_bytes = delivery.batch_bytes
-        self.budget = Budget(delivery.memory_bytes)
-        self.limiter = RateLimiter(delivery.rate_limit_bytes)
+        self.budget = MemoryBudget(delivery.memory_bytes)
+        self.rate_limit = RateLimit(delivery.rate_limit_bytes, clock.monotonic(), burst_s=_BURST_S)
         self.clock = clock
         self.take = take
         self.records = 0
         self.bytes = 0
         self.failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        """Done when shipping cannot go on; holds why."""
+        """Holds the error that ended delivery, once there is one."""
         self._config = config
         self._host = host
         self._positions = positions
         self._partitions: dict[str, int] = {}
         self._waiting: dict[str, list[TailedFile]] = {}
         self._errors: dict[str, Exception] = {}
-        self._lanes: dict[tuple[str, int], Lane] = {}
-        self._acknowledged: list[tuple[Lane, PendingBatch]] = []
+        self._senders: dict[tuple[str, int], PartitionSender] = {}
+        self._acknowledged: list[tuple[PartitionSender, PendingBatch]] = []
         self._is_stopping = False
         self._tasks: set[asyncio.Task[None]] = set()
         self._producer = self._new_producer()
@@ -73,20 +73,20 @@ class Shipper:
 
     @property
     def error(self) -> Exception | None:
-        """Why something cannot be delivered now."""
-        lanes = (lane.error for lane in self._lanes.values() if lane.error is not None)
-        return next(iter(self._errors.values()), None) or next(lanes, None)
+        """Why some records cannot be delivered now."""
+        senders = (sender.error for sender in self._senders.values() if sender.error is not None)
+        return next(iter(self._errors.values()), None) or next(senders, None)
 
     @property
     def is_idle(self) -> bool:
-        """Whether all that was read is delivered, and written down."""
-        return not any(lane.outstanding for lane in self._lanes.values())
+        """Whether everything that was read is delivered and checkpointed."""
+        return not any(sender.outstanding for sender in self._senders.values())
 
     def ready(self, file: TailedFile) -> None:
-        """A file has something to read."""
+        """Begin to read a file that has something to read."""
         topic = file.position.topic
         if topic in self._partitions:
-            self._lane_of(file).add(file)
+            self._sender_of(file).add(file)
         elif topic in self._waiting:
             self._waiting[topic].append(file)
         else:
@@ -94,8 +94,8 @@ class Shipper:
             self._spawn(self._find_partitions(topic))
 
     async def drain(self, timeout: float) -> bool:
-        """Read no more, and wait until all that was read is delivered; whether it was."""
-        self.limiter = _Closed()
+        """Stop reading; return whether what was read is delivered within ``timeout`` seconds."""
+        self.budget.limit = 0
         try:
             async with asyncio.timeout(timeout):
                 while not self.is_idle:  # noqa: ASYNC110 - once, at the end
@@ -105,29 +105,29 @@ class Shipper:
         return True
 
     async def close(self) -> None:
-        """Let go of everything; what is not delivered is read again by the next agent."""
+        """Stop; the next agent reads again what is not delivered."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self.failure.cancel()
         await self._producer.close(timeout=0)
 
-    # What lanes ask for.
+    # What senders use.
 
-    async def send(self, topic: str, partition: int, parcel: PendingBatch) -> BulkDelivery:
-        """Put records on their way. Raises :class:`~qbus.errors.QbusError`."""
+    async def send(self, topic: str, partition: int, batch: PendingBatch) -> BulkDelivery:
+        """Hand records to the producer. Raises :class:`~qbus.errors.QbusError`."""
         return await self._producer.send_many(
-            topic, parcel.values, parcel.keys, parcel.headers, partition
+            topic, batch.values, batch.keys, batch.headers, partition
         )
 
-    def delivered(self, lane: Lane, parcel: PendingBatch) -> None:
-        """Records are acknowledged: write it down, together with others of this moment."""
+    def delivered(self, sender: PartitionSender, batch: PendingBatch) -> None:
+        """Checkpoint acknowledged records, together with others of this moment."""
         if not self._acknowledged:
-            asyncio.get_running_loop().call_soon(self._write)
-        self._acknowledged.append((lane, parcel))
+            asyncio.get_running_loop().call_soon(self._checkpoint)
+        self._acknowledged.append((sender, batch))
 
     async def refused(self, topic: str, error: Exception) -> None:
-        """Records were not taken: get another producer where this one has given up."""
+        """Replace the producer if the error is fatal for it."""
         del topic
         code = error.code if isinstance(error, ApiError) else None
         if code not in _FATAL and isinstance(error, QbusError) and type(error) is not ClientClosed:
@@ -138,35 +138,34 @@ class Shipper:
                 await failed.close(timeout=0)
                 self._producer = self._new_producer()
 
-    # Inside.
-
-    def _write(self) -> None:
-        for _, parcel in self._acknowledged:
-            for chunk in parcel.chunks:
+    def _checkpoint(self) -> None:
+        """Advance the positions of the acknowledged records and write them down."""
+        for _, batch in self._acknowledged:
+            for chunk in batch.chunks:
                 chunk.file.acknowledge(chunk)
-            parcel.chunks.clear()
+            batch.chunks.clear()
         try:
             self._positions.write()
         except OSError as error:
             self._errors["positions"] = error
-            log.error("cannot write positions, so nothing more is read: %s", error.strerror)  # noqa: TRY400
-            asyncio.get_running_loop().call_later(_PAUSE, self._write)
+            log.error("positions cannot be written, so reading stops: %s", error.strerror)  # noqa: TRY400
+            asyncio.get_running_loop().call_later(_PAUSE_S, self._checkpoint)
             return
         self._errors.pop("positions", None)
         was_full = not self.budget.has_room
-        for lane, parcel in self._acknowledged:
-            self.records += len(parcel)
-            self.bytes += parcel.size
-            self.budget.used -= parcel.memory
-            parcel.forget()
-            lane.release(parcel)
+        for sender, batch in self._acknowledged:
+            self.records += len(batch)
+            self.bytes += batch.size
+            self.budget.used -= batch.memory
+            batch.forget()
+            sender.release(batch)
         self._acknowledged.clear()
         if was_full:
-            for lane in self._lanes.values():
-                lane.wake()
+            for sender in self._senders.values():
+                sender.wake()
 
-    def _lane_of(self, file: TailedFile) -> Lane:
-        """The one lane of a file: its partition stays the same when a topic gets more of them."""
+    def _sender_of(self, file: TailedFile) -> PartitionSender:
+        """Return the sender of a file, which keeps its partition when its topic grows."""
         position = file.position
         count = self._partitions[position.topic]
         if not 0 <= position.partition < count:
@@ -174,11 +173,11 @@ class Shipper:
             position.partition = partition_for_key(name, count)
             self._positions.change(position)
         key = (position.topic, position.partition)
-        lane = self._lanes.get(key)
-        if lane is None:
-            lane = self._lanes[key] = Lane(*key, self)
-            self._spawn(lane.run())
-        return lane
+        sender = self._senders.get(key)
+        if sender is None:
+            sender = self._senders[key] = PartitionSender(*key, self)
+            self._spawn(sender.run())
+        return sender
 
     async def _find_partitions(self, topic: str) -> None:
         while True:
@@ -189,12 +188,12 @@ class Shipper:
                     log.warning("%s: %s; trying again", topic, error)
                 self._errors[topic] = error
                 await self.refused(topic, error)
-                await asyncio.sleep(_PAUSE)
+                await asyncio.sleep(_PAUSE_S)
             else:
                 break
         self._errors.pop(topic, None)
         for file in self._waiting.pop(topic):
-            self._lane_of(file).add(file)
+            self._sender_of(file).add(file)
 
     def _new_producer(self) -> Producer:
         delivery = self._config.delivery
@@ -218,17 +217,6 @@ class Shipper:
     def _done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("shipping cannot go on", exc_info=error)
+            log.error("delivery has failed", exc_info=error)
             if not self.failure.done():
                 self.failure.set_exception(error)
-
-
-class _Closed(RateLimiter):
-    """Lets nothing through."""
-
-    def __init__(self) -> None:
-        super().__init__(0)
-
-    def delay(self, now: float) -> float:  # noqa: ARG002
-        """For ever."""
-        return 3600.0

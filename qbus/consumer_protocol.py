@@ -1,9 +1,17 @@
-"""What members of a consumer group tell each other, which brokers pass on without reading.
+"""The codec of the consumer group protocol: subscriptions and assignments.
 
-Kafka's ConsumerProtocolSubscription and ConsumerProtocolAssignment, versions 0 to 3, big-endian,
-behind a two-byte version: version 1 adds the partitions that a member owns (KIP-429), 2 the
-generation in which it got them (KIP-792), 3 its rack (KIP-881). A later version only adds fields at
-the end, so whatever is read here is in all of them.
+Members with protocol type ``consumer`` put these bytes into JoinGroup and SyncGroup. The layouts
+are Kafka's ConsumerProtocolSubscription and ConsumerProtocolAssignment, versions 0 to 3, with
+big-endian integers, int16 string lengths and int32 array counts::
+
+    subscription = version:int16 topics:[string] user_data:bytes
+                   owned:[topic partitions:[int32]]    from version 1 (KIP-429)
+                   generation:int32                    from version 2 (KIP-792)
+                   rack:string                         from version 3 (KIP-881)
+    assignment   = version:int16 partitions:[topic partitions:[int32]] user_data:bytes
+
+Later versions add fields at the end, so readers of these versions understand them. Clients read
+and write everything. A broker passes the bytes on; it reads only the topics and the partitions.
 """
 
 import struct
@@ -11,22 +19,25 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from qbus.errors import WireError
+from qbus.names import TopicPartition
 
-from .types import TopicPartition
+CONSUMER = "consumer"
+"""The protocol type of groups whose members use this protocol."""
+NO_GENERATION = -1
+"""The generation of a member that has none, or does not tell it."""
 
 _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
 _VERSION = 3
 _NULL = -1
-NO_GENERATION = -1
 
 
 class Subscription(NamedTuple):
-    """What a member says when it joins.
+    """What a member tells the group when it joins.
 
-    ``topics`` that it wants; ``owned``: the partitions that it still has, got in ``generation``
-    (-1: it does not say); ``user_data``: what the assignors of all members understand among
-    themselves; ``rack``: where it runs.
+    ``topics`` are those it wants to read. ``owned`` are the partitions it still has, and
+    ``generation`` is the one in which it got them. ``user_data`` belongs to the assignor. ``rack``
+    is where the member runs.
     """
 
     topics: tuple[str, ...]
@@ -37,7 +48,7 @@ class Subscription(NamedTuple):
 
 
 def encode_subscription(subscription: Subscription) -> bytes:
-    """A member's metadata for JoinGroup."""
+    """Encode a member's metadata for JoinGroup."""
     topics = sorted(subscription.topics)
     return b"".join(
         [
@@ -53,10 +64,14 @@ def encode_subscription(subscription: Subscription) -> bytes:
 
 
 def decode_subscription(data: bytes) -> Subscription:
-    """A member's metadata; raises :class:`~qbus.errors.WireError`."""
+    """Decode a member's metadata.
+
+    Raises:
+        WireError: the bytes are malformed.
+    """
     reader = Reader(data)
     version = reader.int16()
-    topics = tuple(reader.string() for _ in range(reader.count()))
+    topics = tuple(reader.string() for _ in range(reader.count(2)))
     user_data = reader.nullable_bytes()
     owned = reader.partitions() if version >= 1 else ()
     generation = reader.int32() if version >= 2 else NO_GENERATION
@@ -64,15 +79,27 @@ def decode_subscription(data: bytes) -> Subscription:
     return Subscription(topics, owned, user_data, generation, rack)
 
 
+def decode_topics(subscription: bytes) -> frozenset[str]:
+    """Decode only the topics of a member's metadata, whatever follows them.
+
+    Raises:
+        WireError: the bytes are malformed.
+    """
+    reader = Reader(subscription)
+    reader.int16()
+    return frozenset([reader.string() for _ in range(reader.count(2))])
+
+
 def encode_assignment(partitions: Iterable[TopicPartition]) -> bytes:
-    """A member's assignment for SyncGroup."""
+    """Encode a member's assignment for SyncGroup."""
     return _INT16.pack(_VERSION) + encode_partitions(partitions) + _nullable_bytes(None)
 
 
 def decode_assignment(data: bytes) -> tuple[TopicPartition, ...]:
-    """The partitions of an assignment (none for no bytes).
+    """Decode the partitions of an assignment; no bytes mean no partitions.
 
-    Raises :class:`~qbus.errors.WireError`.
+    Raises:
+        WireError: the bytes are malformed.
     """
     if not data:
         return ()
@@ -82,7 +109,7 @@ def decode_assignment(data: bytes) -> tuple[TopicPartition, ...]:
 
 
 def encode_partitions(partitions: Iterable[TopicPartition]) -> bytes:
-    """Partitions below their topics, in order, as all these structures nest them."""
+    """Encode partitions grouped by topic, in order."""
     by_topic: dict[str, list[int]] = {}
     for topic, partition in sorted(partitions):
         by_topic.setdefault(topic, []).append(partition)
@@ -102,10 +129,7 @@ def _nullable_bytes(data: bytes | None) -> bytes:
 
 
 class Reader:
-    """Reads fields in turn from bytes that another client wrote.
-
-    Every method raises :class:`~qbus.errors.WireError` for what is not there.
-    """
+    """Reads one field after the other. Every method raises WireError for malformed bytes."""
 
     def __init__(self, data: bytes) -> None:
         self._data = bytes(data)
@@ -113,7 +137,7 @@ class Reader:
 
     @property
     def is_at_end(self) -> bool:
-        """Whether everything was read."""
+        """Whether all bytes were read."""
         return self._pos == len(self._data)
 
     def int16(self) -> int:
@@ -124,15 +148,15 @@ class Reader:
         """A four-byte integer."""
         return int.from_bytes(self._take(4), "big", signed=True)
 
-    def count(self) -> int:
-        """An array's length, which what is left can hold."""
+    def count(self, item_size: int) -> int:
+        """The number of items of an array; the remaining bytes can hold so many of this size."""
         count = self.int32()
-        if not 0 <= count <= len(self._data) - self._pos:
+        if not 0 <= count * item_size <= len(self._data) - self._pos:
             raise WireError(f"an array of {count} in {len(self._data)} bytes")
         return count
 
     def string(self) -> str:
-        """A string that is there."""
+        """A string that is not null."""
         return self._text(self.int16())
 
     def nullable_string(self) -> str | None:
@@ -146,11 +170,13 @@ class Reader:
         return None if length == _NULL else self._take(length)
 
     def partitions(self) -> tuple[TopicPartition, ...]:
-        """Partitions below their topics."""
-        found = []
-        for _ in range(self.count()):
+        """Partitions grouped by topic."""
+        found: list[TopicPartition] = []
+        for _ in range(self.count(6)):
             topic = self.string()
-            found += [TopicPartition(topic, self.int32()) for _ in range(self.count())]
+            count = self.count(4)
+            indexes = struct.unpack(f">{count}i", self._take(4 * count))
+            found += [TopicPartition(topic, index) for index in indexes]
         return tuple(found)
 
     def _text(self, length: int) -> str:

@@ -7,15 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qbus.clients.consumer_protocol import (
+from qbus.consumer_protocol import (
     Subscription,
     decode_assignment,
     decode_subscription,
+    decode_topics,
     encode_assignment,
     encode_subscription,
 )
-from qbus.clients.types import TopicPartition
 from qbus.errors import WireError
+from qbus.names import TopicPartition
 
 names = st.text(min_size=1, max_size=10)
 partitions = st.lists(
@@ -108,7 +109,7 @@ def test_later_versions_only_add() -> None:
 
 @given(st.binary(max_size=60))
 def test_garbage_is_refused_and_nothing_else_happens(data: bytes) -> None:
-    for decode in (decode_subscription, decode_assignment):
+    for decode in (decode_subscription, decode_topics, decode_assignment):
         with contextlib.suppress(WireError):
             decode(data)
 
@@ -123,3 +124,29 @@ def test_a_cut_assignment_is_refused(cut: int) -> None:
 def test_a_lying_count_is_refused(count: int) -> None:
     with pytest.raises(WireError, match="array"):
         decode_assignment(struct.pack(">hi", 1, count))
+
+
+@given(st.lists(names, unique=True), st.integers(0, 3), st.binary())
+def test_topics_are_read_whatever_follows_them(
+    topics: list[str], version: int, rest: bytes
+) -> None:
+    encoded = b"".join(struct.pack(">h", len(one.encode())) + one.encode() for one in topics)
+    data = struct.pack(">hi", version, len(topics)) + encoded + rest
+    assert decode_topics(data) == frozenset(topics)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"\0",
+        struct.pack(">hi", 0, 2**31 - 1),
+        struct.pack(">hi", 0, -1),
+        struct.pack(">hih", 0, 1, -1),
+        struct.pack(">hih", 0, 1, 5) + b"abcd",
+        struct.pack(">hih", 0, 1, 1) + b"\xff",
+    ],
+)
+def test_false_lengths_are_refused(data: bytes) -> None:
+    with pytest.raises(WireError):
+        decode_topics(data)
