@@ -4,19 +4,19 @@ from collections.abc import Callable, Mapping
 from contextlib import nullcontext, suppress
 from typing import TYPE_CHECKING, Any
 
-from . import session, stages
+from . import progress, session
 from .config import Pipeline
 from .failures import PipelineFailed, reason
-from .modes import Mode, Run
+from .run import Mode, PipelineRun
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    _Runner = Callable[[SparkSession, Any, Run], Any]
+    _Runner = Callable[[SparkSession, Any, PipelineRun], Any]
 
 
 def launch(
-    name: str, config: Pipeline, run: Run, *, master: str | None, settings: Mapping[str, str]
+    name: str, config: Pipeline, run: PipelineRun, *, master: str | None, settings: Mapping[str, str]
 ) -> Any:
     """Run a pipeline to its end, and give what it gives.
 
@@ -32,7 +32,7 @@ def launch(
         spark = session.start(config, name, master=master, settings=settings)
         try:
             has_batches = name not in {"audit", "compact"} and run.mode is not Mode.BATCH
-            with nullcontext() if has_batches else stages.told(spark, run.watcher):
+            with nullcontext() if has_batches else progress.told(spark, run.watcher):
                 return _runner(name)(spark, config, run)
         finally:
             with suppress(Py4JError):  # interrupted within a call: the JVM ends with this process

@@ -8,13 +8,13 @@ from pyspark.sql import functions as sql
 
 from .abuse import alerts
 from .config import AbuseConfig, Statistic, StatsConfig
-from .following import follow
-from .modes import Mode, Run
+from .progress import follow
+from .run import Mode, PipelineRun
 from .parsing import MALFORMED, parsed, well_formed
 from .records import LINE_COLUMNS, batch, stream
 from .results import checkpoint, write_batch, write_stream
 from .statistics import summarized
-from .tally import Tally
+from .run import Tally
 
 
 class _Computed(NamedTuple):
@@ -25,7 +25,7 @@ class _Computed(NamedTuple):
     compute: Callable[[DataFrame], DataFrame]
 
 
-def run_stats(spark: SparkSession, config: StatsConfig, run: Run) -> list[Tally]:
+def run_stats(spark: SparkSession, config: StatsConfig, run: PipelineRun) -> list[Tally]:
     """Compute statistics; raises Spark's errors and :class:`~qbus.errors.ConfigError`."""
 
     def computed(statistic: Statistic) -> _Computed:
@@ -38,7 +38,7 @@ def run_stats(spark: SparkSession, config: StatsConfig, run: Run) -> list[Tally]
     return _run(spark, config, run, [computed(one) for one in config.statistics])
 
 
-def run_abuse(spark: SparkSession, config: AbuseConfig, run: Run) -> list[Tally]:
+def run_abuse(spark: SparkSession, config: AbuseConfig, run: PipelineRun) -> list[Tally]:
     """Detect abuse; raises Spark's errors and :class:`~qbus.errors.ConfigError`."""
 
     def compute(lines: DataFrame) -> DataFrame:
@@ -48,7 +48,7 @@ def run_abuse(spark: SparkSession, config: AbuseConfig, run: Run) -> list[Tally]
 
 
 def _run(
-    spark: SparkSession, config: StatsConfig | AbuseConfig, run: Run, results: list[_Computed]
+    spark: SparkSession, config: StatsConfig | AbuseConfig, run: PipelineRun, results: list[_Computed]
 ) -> list[Tally]:
     if run.mode is Mode.BATCH:
         return [_once(spark, config, run, one) for one in results]
@@ -62,7 +62,7 @@ def _run(
 
 
 def _once(
-    spark: SparkSession, config: StatsConfig | AbuseConfig, run: Run, result: _Computed
+    spark: SparkSession, config: StatsConfig | AbuseConfig, run: PipelineRun, result: _Computed
 ) -> Tally:
     from pyspark.sql import Observation  # noqa: PLC0415 - streams have none
 

@@ -13,14 +13,14 @@ from qbus.errors import ConfigError
 
 from .archive.storage import Storage
 from .config import Output, Streaming
-from .modes import Mode, Run
+from .run import Mode, PipelineRun
 from .times import written
 
 _AT_A_TIME = 1000
 
 
 @contextmanager
-def checkpoint(config: Streaming, output: Output, run: Run) -> Iterator[str]:
+def checkpoint(config: Streaming, output: Output, run: PipelineRun) -> Iterator[str]:
     """The directory that the checkpoints of the queries are in, each below its name.
 
     It is temporary where results go to the console and no other was chosen.
@@ -43,7 +43,7 @@ def checkpoint(config: Streaming, output: Output, run: Run) -> Iterator[str]:
 
 
 def write_stream(
-    rows: DataFrame, name: str, key: str, config: Streaming, output: Output, run: Run, place: str
+    rows: DataFrame, name: str, key: str, config: Streaming, output: Output, run: PipelineRun, place: str
 ) -> StreamingQuery:
     """Start a query that writes rows as they are complete, each once.
 
@@ -63,7 +63,7 @@ def write_stream(
 
 
 def write_batch(
-    rows: DataFrame, name: str, key: str, config: Streaming, output: Output, run: Run
+    rows: DataFrame, name: str, key: str, config: Streaming, output: Output, run: PipelineRun
 ) -> None:
     """Write all rows, now; raises :class:`~qbus.errors.ConfigError` where there are some."""
     if output.topic:
@@ -94,7 +94,7 @@ def _sink(config: Streaming, output: Output) -> dict[str, str]:
     return {**own, **dict(output.options)}
 
 
-def _show(rows: DataFrame, run: Run) -> None:
+def _show(rows: DataFrame, run: PipelineRun) -> None:
     some: list[dict[str, object]] = []
     for row in rows.toLocalIterator():
         fields = row.asDict(recursive=True)

@@ -12,10 +12,10 @@ from typing import Any, NoReturn
 
 from qbus.errors import QbusError
 
-from .config import PIPELINES, load
+from .config import load
 from .launch import launch
-from .modes import Mode, Row, Run
-from .tally import Tally
+from .run import Mode, Row, PipelineRun
+from .run import Tally
 
 _WORKING_S = 30.0
 
@@ -25,10 +25,10 @@ def main(name: str) -> NoReturn:
     given = _options(name).parse_args()
     signal.signal(signal.SIGTERM, _stop)
     try:
-        config: Any = load(PIPELINES[name], given.config, _stated(given))
+        config: Any = load(name, given.config, _stated(given))
         modes = [mode for mode in (Mode.BATCH, Mode.ONCE) if getattr(given, mode.value, False)]
         mode = modes[0] if modes else Mode.STREAM
-        found = launch(name, config, Run(mode, Lines()), master=None, settings={})
+        found = launch(name, config, PipelineRun(mode, Lines()), master=None, settings={})
     except QbusError as error:
         print(f"{name}: {error}", file=sys.stderr)  # noqa: T201 - a command's own words
         sys.exit(1)

@@ -20,3 +20,8 @@ def of_micros(micros: int) -> str:
         return written(_EPOCH + timedelta(microseconds=micros))
     except OverflowError:
         return f"{micros} us"
+
+
+def interval(milliseconds: int) -> str:
+    """A length in milliseconds as the text of an interval."""
+    return f"{milliseconds} milliseconds"

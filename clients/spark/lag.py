@@ -23,7 +23,7 @@ from pyspark.sql.streaming.listener import (
 
 from ..types import TopicPartition
 from .errors import CheckpointError
-from .source.offsets import Offsets
+from .source.offsets import QueryOffsets
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
@@ -103,8 +103,8 @@ class LagListener(StreamingQueryListener):
 def lag(reached: Any, latest: Any) -> dict[TopicPartition, int]:
     """The records between two offsets as Spark shows them; empty for those of other sources."""
     try:
-        at = Offsets.from_json(json.loads(reached)).positions
-        ends = Offsets.from_json(json.loads(latest)).positions
+        at = QueryOffsets.from_json(json.loads(reached)).positions
+        ends = QueryOffsets.from_json(json.loads(latest)).positions
     except (CheckpointError, TypeError, ValueError):
         return {}
     return {partition: max(end - at.get(partition, 0), 0) for partition, end in ends.items()}

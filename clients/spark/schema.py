@@ -1,20 +1,9 @@
 """The columns of records on Spark: those of Spark's own Kafka connector, by name and type."""
 
 from collections.abc import Iterable, Mapping
-
-from pyspark.sql.types import (
-    ArrayType,
-    BinaryType,
-    DataType,
-    IntegerType,
-    LongType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampType,
-)
-
+from pyspark.sql.types import ArrayType, BinaryType, DataType, IntegerType, LongType, StringType, StructField, StructType, TimestampType
 from qbus.errors import ConfigError
+from pyspark.sql.types import BinaryType, DataType, IntegerType, LongType, StringType, StructType, TimestampType
 
 HEADERS_TYPE = ArrayType(
     StructType([StructField("key", StringType()), StructField("value", BinaryType())])
@@ -82,3 +71,25 @@ def _listed(allowed: Iterable[str]) -> str:
 
 def _is_same(one: DataType, other: DataType) -> bool:
     return one.simpleString() == other.simpleString()
+
+
+_ALLOWED: dict[str, tuple[DataType, ...]] = {
+    "value": (BinaryType(), StringType()),
+    "key": (BinaryType(), StringType()),
+    "headers": (HEADERS_TYPE,),
+    "topic": (StringType(),),
+    "partition": (IntegerType(),),
+    "timestamp": (TimestampType(),),
+    "offset": (LongType(),),
+    "timestampType": (IntegerType(),),
+}
+"""The last two mean nothing here, and let what was read be written as it is."""
+
+
+def check_sink_schema(schema: StructType, topic: str | None) -> None:
+    """Raise SchemaError unless the columns make records; ``topic``: where all of them go, if so."""
+    check_columns(schema, _ALLOWED, required=["value"])
+    if topic is None and "topic" not in schema.names:
+        raise SchemaError(
+            "nothing says which topic to write to: set the option topic, or add a column topic"
+        )

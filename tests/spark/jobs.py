@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from qbus.clients.pipelines.tally import Tally
+from qbus.clients.pipelines.run import Tally
 from tests.support.broker_process import BrokerProcess
 from tests.support.spark_streams import ATTEMPTS, BUSY
 

@@ -10,14 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from qbus import Admin, Producer
-from qbus.clients.pipelines.config import (
-    AbuseConfig,
-    ArchiveConfig,
-    AuditConfig,
-    StatsConfig,
-    read,
-)
-from qbus.clients.pipelines.modes import Mode, Run
+from qbus.clients.pipelines.config import ABUSE, ARCHIVE, AUDIT, STATS
+from qbus.clients.pipelines.run import Mode, PipelineRun
 from qbus.clients.pipelines.times import written
 from tests.support import access_log
 from tests.support.access_log import Hit
@@ -67,8 +61,8 @@ def test_statistics_are_those_of_the_lines(
     ]  # fmt: skip
     stated = told(broker, access, statistic=statistics, checkpoint=str(tmp_path / "checkpoint"))
     stated["output"] = {"path": str(tmp_path / "results")}
-    config = read(StatsConfig, stated)
-    _, seen = finished(lambda watcher: run_stats(spark, config, Run(Mode.ONCE, watcher)))
+    config = STATS.read(stated)
+    _, seen = finished(lambda watcher: run_stats(spark, config, PipelineRun(Mode.ONCE, watcher)))
 
     expected = []
     for start, window in by_window(30).items():
@@ -128,8 +122,8 @@ def test_alerts_are_those_of_the_lines(
     stated["limits"] = {"bytes": 900_000}
     stated["baseline"] = {"peers_factor": 1.5, "peers_percentile": 0.5, "requests": 20, "bytes": 0}
     stated["exempt"] = ["10.0.0.1", "10.9.*"]
-    config = read(AbuseConfig, stated)
-    _, seen = finished(lambda watcher: run_abuse(spark, config, Run(Mode.BATCH, watcher)))
+    config = ABUSE.read(stated)
+    _, seen = finished(lambda watcher: run_abuse(spark, config, PipelineRun(Mode.BATCH, watcher)))
 
     expected = []
     for start, clients in slides(10, 5):
@@ -169,16 +163,16 @@ def test_an_archive_has_each_record_once_and_the_audit_says_so(
     path = str(tmp_path / "my archive")
     stated = told(broker, access, path=path, compaction={"files": 2})
     stated["source"]["batch_records"] = 1500
-    config = read(ArchiveConfig, stated)
-    finished(lambda watcher: run_archive(spark, config, Run(Mode.ONCE, watcher)))
+    config = ARCHIVE.read(stated)
+    finished(lambda watcher: run_archive(spark, config, PipelineRun(Mode.ONCE, watcher)))
     values = [bytes(row.value) for row in spark.read.parquet(path).select("value").collect()]
     assert Counter(values) == Counter([*LINES, *HOSTILE, LAST])
 
-    again = read(ArchiveConfig, {**stated, "checkpoint": str(tmp_path / "another checkpoint")})
-    finished(lambda watcher: run_archive(spark, again, Run(Mode.ONCE, watcher)))
+    again = ARCHIVE.read({**stated, "checkpoint": str(tmp_path / "another checkpoint")})
+    finished(lambda watcher: run_archive(spark, again, PipelineRun(Mode.ONCE, watcher)))
     assert spark.read.parquet(path).count() == len(values)
 
-    audit = read(AuditConfig, told(broker, access, copy={"archive": path}))
-    report, _ = finished(lambda watcher: run_audit(spark, audit, Run(Mode.BATCH, watcher)))
+    audit = AUDIT.read(told(broker, access, copy={"archive": path}))
+    report, _ = finished(lambda watcher: run_audit(spark, audit, PipelineRun(Mode.BATCH, watcher)))
     assert report.is_equal
     assert report.document()["records"] == len(values)

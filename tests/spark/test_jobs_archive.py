@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from qbus import Producer
-from qbus.clients.pipelines.config import ArchiveConfig, read
-from qbus.clients.pipelines.modes import Mode, Run
+from qbus.clients.pipelines.config import ARCHIVE
+from qbus.clients.pipelines.run import Mode, PipelineRun
 from tests.support.broker_process import BrokerProcess
 
 from .jobs import finished, told
@@ -24,8 +24,8 @@ pytestmark = pytest.mark.timeout(300)
 def archive(spark: "SparkSession", stated: dict[str, Any]) -> None:
     from qbus.clients.pipelines.archive.job import run_archive
 
-    config = read(ArchiveConfig, stated)
-    finished(lambda watcher: run_archive(spark, config, Run(Mode.ONCE, watcher)))
+    config = ARCHIVE.read(stated)
+    finished(lambda watcher: run_archive(spark, config, PipelineRun(Mode.ONCE, watcher)))
 
 
 def test_records_lie_by_the_hours_of_a_time_zone_and_are_whole(

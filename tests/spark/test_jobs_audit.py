@@ -10,8 +10,8 @@ from urllib.parse import unquote, urlsplit
 import pytest
 
 from qbus import Admin, Producer, TopicPartition
-from qbus.clients.pipelines.config import ArchiveConfig, AuditConfig, read
-from qbus.clients.pipelines.modes import Mode, Run
+from qbus.clients.pipelines.config import ARCHIVE, AUDIT
+from qbus.clients.pipelines.run import Mode, PipelineRun
 from qbus.errors import ConfigError
 from tests.support.broker_process import BrokerProcess
 
@@ -45,8 +45,10 @@ def audit(spark: "SparkSession", broker: BrokerProcess) -> Callable[..., Documen
     def run(topic: str, **stated: Any) -> Document:
         from qbus.clients.pipelines.audit.job import run_audit
 
-        config = read(AuditConfig, told(broker, topic, **stated))
-        report, _ = finished(lambda watcher: run_audit(spark, config, Run(Mode.BATCH, watcher)))
+        config = AUDIT.read(told(broker, topic, **stated))
+        report, _ = finished(
+            lambda watcher: run_audit(spark, config, PipelineRun(Mode.BATCH, watcher))
+        )
         document: Document = json.loads(json.dumps(report.document()))
         return document
 
@@ -61,8 +63,8 @@ def archive(
     from qbus.clients.pipelines.archive.job import run_archive
 
     put(producer, topic, range(10))
-    config = read(ArchiveConfig, told(broker, topic, path=str(tmp_path / "archive")))
-    finished(lambda watcher: run_archive(spark, config, Run(Mode.ONCE, watcher)))
+    config = ARCHIVE.read(told(broker, topic, path=str(tmp_path / "archive")))
+    finished(lambda watcher: run_archive(spark, config, PipelineRun(Mode.ONCE, watcher)))
     return tmp_path / "archive"
 
 
@@ -162,7 +164,7 @@ def test_what_is_no_archive_of_the_topic_is_named(
     audit: Callable[..., Document], archive: Path, topic: str, admin: Admin, producer: Producer,
     tmp_path: Path,
 ) -> None:  # fmt: skip
-    from qbus.clients.pipelines.audit.extent import NothingToAudit
+    from qbus.clients.pipelines.audit.sides import NothingToAudit
 
     (tmp_path / "empty").mkdir()
     with pytest.raises(NothingToAudit, match=r"there is no archive at .*empty"):

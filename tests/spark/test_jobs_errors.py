@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from qbus import Admin, Producer
-from qbus.clients.pipelines.config import ArchiveConfig, StatsConfig, read
+from qbus.clients.pipelines.config import ARCHIVE, STATS
 from qbus.clients.pipelines.failures import reason
-from qbus.clients.pipelines.modes import Mode, Run
+from qbus.clients.pipelines.run import Mode, PipelineRun
 from tests.support.broker_process import BrokerProcess
 
 from .jobs import finished, told
@@ -27,8 +27,8 @@ def archive(spark: "SparkSession", broker: BrokerProcess, tmp_path: Path) -> Cal
     def run(*topics: str, **stated: Any) -> None:
         from qbus.clients.pipelines.archive.job import run_archive
 
-        config = read(ArchiveConfig, told(broker, *topics, path=str(tmp_path), **stated))
-        finished(lambda watcher: run_archive(spark, config, Run(Mode.ONCE, watcher)))
+        config = ARCHIVE.read(told(broker, *topics, path=str(tmp_path), **stated))
+        finished(lambda watcher: run_archive(spark, config, PipelineRun(Mode.ONCE, watcher)))
 
     return run
 
@@ -81,8 +81,8 @@ def test_a_checkpoint_of_another_statistic(
 
     def run(**statistic: Any) -> None:
         stated = told(broker, topic, statistic=[{"name": "s", **statistic}])
-        config = read(StatsConfig, {**stated, "output": {"path": str(tmp_path)}})
-        finished(lambda watcher: run_stats(spark, config, Run(Mode.ONCE, watcher)))
+        config = STATS.read({**stated, "output": {"path": str(tmp_path)}})
+        finished(lambda watcher: run_stats(spark, config, PipelineRun(Mode.ONCE, watcher)))
 
     put(producer, topic)
     run()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from qbus.clients.pipelines.config import AbuseConfig, Lines, Statistic, StatsConfig, read
+from qbus.clients.pipelines.config import ABUSE, STATS, Lines, Statistic
 from qbus.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def access(when: datetime, client: str = "10.0.0.1", status: int = 200, size: in
 
 def from_json(fields: dict[str, str], **more: Any) -> Lines:
     lines = {"format": "json", "fields": fields, **more}
-    return read(StatsConfig, {**SOURCE, "lines": lines, "statistic": [{"name": "s"}]}).lines
+    return STATS.read({**SOURCE, "lines": lines, "statistic": [{"name": "s"}]}).lines
 
 
 def is_malformed(frame: "DataFrame", lines: Lines) -> list[bool]:
@@ -127,7 +127,7 @@ def summary(spark: "SparkSession", values: list[bytes], **stated: Any) -> list[d
     stated = {**SOURCE, "statistic": [{"name": "s", **stated}]}
     if lines.format == "json":
         stated["lines"] = {"format": "json", "fields": dict(lines.fields)}
-    (statistic,) = read(StatsConfig, stated).statistics
+    (statistic,) = STATS.read(stated).statistics
     frame = well_formed(parsed(records(spark, values, NOON), lines))
     rows = summarized(frame, statistic)
     rows = rows.selectExpr(
@@ -191,10 +191,10 @@ def test_there_is_no_arithmetic_with_texts(spark: "SparkSession", key: str) -> N
 
 def streamed(spark: "SparkSession", path: Path, files: list[list[bytes]], **stated: Any) -> Any:
     """The rows of a statistic over a stream, a micro-batch a file, and what its tally says."""
-    from qbus.clients.pipelines.following import follow
     from qbus.clients.pipelines.line_jobs import observed
-    from qbus.clients.pipelines.modes import Mode, Run
     from qbus.clients.pipelines.parsing import parsed, well_formed
+    from qbus.clients.pipelines.progress import follow
+    from qbus.clients.pipelines.run import Mode, PipelineRun
     from qbus.clients.pipelines.statistics import summarized
 
     from .jobs import Collected
@@ -212,7 +212,7 @@ def streamed(spark: "SparkSession", path: Path, files: list[list[bytes]], **stat
         .trigger(availableNow=True)
         .start()
     )
-    (tally,) = follow([query], Run(Mode.ONCE, Collected()).watcher)
+    (tally,) = follow([query], PipelineRun(Mode.ONCE, Collected()).watcher)
     return rows, tally
 
 
@@ -240,7 +240,7 @@ def alerted(spark: "SparkSession", values: list[bytes], **stated: Any) -> list[d
     from qbus.clients.pipelines.abuse import alerts
     from qbus.clients.pipelines.parsing import parsed, well_formed
 
-    config = read(AbuseConfig, {**SOURCE, "window": "2 minutes", **stated})
+    config = ABUSE.read({**SOURCE, "window": "2 minutes", **stated})
     rows = alerts(well_formed(parsed(records(spark, values, NOON), config.lines)), config)
     rows = rows.selectExpr("*", "unix_millis(window_start) AS begin")
     return [row.asDict() for row in rows.orderBy("window_start", "client").collect()]

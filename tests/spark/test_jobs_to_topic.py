@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from qbus import Admin, Producer
-from qbus.clients.pipelines.config import AbuseConfig, StatsConfig, read
-from qbus.clients.pipelines.modes import Mode, Run
+from qbus.clients.pipelines.config import ABUSE, STATS
+from qbus.clients.pipelines.run import Mode, PipelineRun
 from tests.support.broker_process import BrokerProcess
 
 from .jobs import finished, told
@@ -68,10 +68,10 @@ def test_statistics_are_json_with_the_name_as_key(
         "percentiles": [0.5, 0.999],
     }  # fmt: skip
     stated = told(broker, topic, statistic=[statistic], checkpoint=str(tmp_path))
-    config = read(StatsConfig, {**stated, "output": {"topic": out}})
+    config = STATS.read({**stated, "output": {"topic": out}})
 
     def run() -> None:
-        finished(lambda watcher: run_stats(spark, config, Run(Mode.ONCE, watcher)))
+        finished(lambda watcher: run_stats(spark, config, PipelineRun(Mode.ONCE, watcher)))
 
     put(producer, topic, line(NOON, "a", 5, "/\u00fc?x"), line(NOON, "b", "-", "/\u00fc"))
     put(producer, topic, line(NOON + timedelta(hours=1), "a", 7), line(LATE, "a", 1))
@@ -110,10 +110,10 @@ def test_alerts_are_json_with_the_client_as_key(
 
     stated = told(broker, topic, checkpoint=str(tmp_path), output={"topic": out})
     stated |= {"window": "1 minute", "slide": "1 minute", "limits": {"bytes": 100}}
-    config = read(AbuseConfig, stated)
+    config = ABUSE.read(stated)
 
     def run() -> None:
-        finished(lambda watcher: run_abuse(spark, config, Run(Mode.ONCE, watcher)))
+        finished(lambda watcher: run_abuse(spark, config, PipelineRun(Mode.ONCE, watcher)))
 
     minutes = [NOON + timedelta(minutes=minute) for minute in range(3)]
     put(producer, topic, *(line(when, "bad", 120) for when in minutes), line(NOON, "good", 100))
@@ -148,10 +148,10 @@ def test_a_batch_is_written_where_nothing_is(
 
     put(producer, topic, line(NOON, "a", 5))
     stated = told(broker, topic, statistic=[{"name": "all"}], output={"path": str(tmp_path / "r")})
-    config = read(StatsConfig, stated)
+    config = STATS.read(stated)
 
     def run() -> None:
-        finished(lambda watcher: run_stats(spark, config, Run(Mode.BATCH, watcher)))
+        finished(lambda watcher: run_stats(spark, config, PipelineRun(Mode.BATCH, watcher)))
 
     run()
     with pytest.raises(ConfigError, match="has results already"):

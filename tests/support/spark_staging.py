@@ -6,20 +6,20 @@ from contextlib import asynccontextmanager
 from qbus.clients import TopicPartition
 from qbus.clients.net.cluster import Cluster
 from qbus.clients.spark.sink.commit import Committer
-from qbus.clients.spark.sink.manifest import Staged
-from qbus.clients.spark.sink.task import lane
+from qbus.clients.spark.sink.manifest import StagedBatch
+from qbus.clients.spark.sink.task import staging_partition
 from qbus.errors import ErrorCode
 from qbus.records import encode_records
 from tests.support.fake_broker import FakeBroker
 
 STAGING = "staging"
-LANES = 2
+ROW_PARTITIONS = 2
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
 def sink_broker() -> FakeBroker:
     """A broker with a target topic of two partitions and a staging topic."""
-    return FakeBroker({"t": 2, STAGING: LANES + 1})
+    return FakeBroker({"t": 2, STAGING: ROW_PARTITIONS + 1})
 
 
 def stage(
@@ -28,18 +28,20 @@ def stage(
     *,
     in_batches_of: int = 1,
     shift: int = 0,
-) -> list[Staged]:
+) -> list[StagedBatch]:
     """Store rows as a task does; what it tells the driver."""
     staged = []
     for target, values in rows.items():
-        where = lane(target, LANES)
+        where = staging_partition(target, ROW_PARTITIONS)
         for at in range(0, len(values), in_batches_of):
             part = [value.encode() for value in values[at : at + in_batches_of]]
             batch = encode_records(part, base_timestamp=1000 + shift)
             code, _ = broker.logs[STAGING, where].append(bytes(batch))
             assert code is ErrorCode.NONE
             staged.append(
-                Staged(target, where, broker.logs[STAGING, where].end - len(part), len(part), shift)
+                StagedBatch(
+                    target, where, broker.logs[STAGING, where].end - len(part), len(part), shift
+                )
             )
     return staged
 

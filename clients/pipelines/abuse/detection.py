@@ -13,7 +13,7 @@ from pyspark.sql import functions as sql
 from ..config import AbuseConfig
 from ..config.checks import EVENT_TIME
 from ..parsing import check_numbers, only
-from ..statistics.spans import interval
+from ..times import interval
 from .usage import BEFORE, NOW, Usage, usages
 from .verdict import is_unusual, may_be_unusual, own_rate, reasons
 

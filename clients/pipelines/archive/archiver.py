@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterable, Mapping
 
 from pyspark.sql import DataFrame
 
-from .coverage import Coverage, common
+from .snapshot import Coverage, common
 from .layout import laid_out, without
-from .log import ArchiveError, Conflict, Log
-from .staging import Staged, Staging
+from .log import ArchiveError, Conflict, ArchiveLog
+from .staging import StagedFiles, Staging
 
 TopicIds = Callable[[Iterable[str]], Mapping[str, str]]
 """Looks up the ids of topics."""
@@ -20,7 +20,7 @@ TopicIds = Callable[[Iterable[str]], Mapping[str, str]]
 class Archiver:
     """Adds records to the archive that ``log`` tells of. Call it with each batch."""
 
-    def __init__(self, log: Log, staging: Staging, topic_ids: TopicIds, time_zone: str) -> None:
+    def __init__(self, log: ArchiveLog, staging: Staging, topic_ids: TopicIds, time_zone: str) -> None:
         self._log = log
         self._staging = staging
         self._look_up = topic_ids
@@ -48,7 +48,7 @@ class Archiver:
         return sum(found[2] for one in staged.extents.values() for found in one.values())
 
     def _commit(
-        self, staged: Staged, extent: Coverage, known: Coverage, topic_ids: Mapping[str, str]
+        self, staged: StagedFiles, extent: Coverage, known: Coverage, topic_ids: Mapping[str, str]
     ) -> bool:
         """Whether the files became part of the archive; not if others archived some of that.
 

@@ -12,9 +12,9 @@ from pyspark.sql import SparkSession
 
 from ..config import Compaction
 from .layout import ORDER, data_schema
-from .log import ArchiveError, Conflict, Log
+from .log import ArchiveError, Conflict, ArchiveLog
 from .snapshot import ArchivedFile, Snapshot
-from .staging import DIRECTORY, Staged, Staging, merged_covers
+from .staging import DIRECTORY, StagedFiles, Staging, merged_covers
 from .storage import Found, Storage
 
 _DAY_MS = 86_400_000
@@ -54,7 +54,7 @@ class Compactor:
     """Compacts, and deletes what is not needed any more."""
 
     def __init__(
-        self, spark: SparkSession, storage: Storage, log: Log, staging: Staging, config: Compaction
+        self, spark: SparkSession, storage: Storage, log: ArchiveLog, staging: Staging, config: Compaction
     ) -> None:
         self._spark = spark
         self._storage = storage
@@ -146,5 +146,5 @@ class _Merged(NamedTuple):
     """Files that are to be replaced, and what by."""
 
     replaced: list[str]
-    staged: Staged
+    staged: StagedFiles
     added: list[ArchivedFile]

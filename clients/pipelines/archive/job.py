@@ -7,21 +7,21 @@ from pyspark.sql import DataFrame, SparkSession
 from ...blocking.admin import Admin
 from ...spark.schema import source_schema
 from ..config import ArchiveConfig
-from ..following import follow
-from ..modes import Mode, Run
+from ..progress import follow
+from ..run import Mode, PipelineRun
 from ..records import stream
-from ..tally import Tally
+from ..run import Tally
 from .archiver import Archiver
 from .compaction import Compactor
-from .log import ArchiveError, Log
+from .log import ArchiveError, ArchiveLog
 from .staging import Staging
 from .storage import Storage
 
 
-def run_archive(spark: SparkSession, config: ArchiveConfig, run: Run) -> list[Tally]:
+def run_archive(spark: SparkSession, config: ArchiveConfig, run: PipelineRun) -> list[Tally]:
     """Archive; raises Spark's errors and :class:`~.log.ArchiveError`."""
     storage = Storage(spark, config.path)
-    log = Log(storage)
+    log = ArchiveLog(storage)
     staging = Staging(spark, storage, config.compression)
     compactor = Compactor(spark, storage, log, staging, config.compaction)
     with Admin(config.bootstrap, client_id="qbus-archive") as admin:
@@ -47,7 +47,7 @@ def run_archive(spark: SparkSession, config: ArchiveConfig, run: Run) -> list[Ta
 def _stream(
     spark: SparkSession,
     config: ArchiveConfig,
-    run: Run,
+    run: PipelineRun,
     archive: Callable[[DataFrame, int], None],
     root: str,
 ) -> list[Tally]:
@@ -68,20 +68,20 @@ def _stream(
     return follow([writer.start()], run.watcher)
 
 
-def compact_archive(spark: SparkSession, config: ArchiveConfig, run: Run) -> int:
+def compact_archive(spark: SparkSession, config: ArchiveConfig, run: PipelineRun) -> int:
     """Only make small files large, of an archive that there is, and clean up after that.
 
     How many files were replaced. Raises Spark's errors and :class:`~.log.ArchiveError`.
     """
     storage = Storage(spark, config.path)
     staging = Staging(spark, storage, config.compression)
-    log = Log(storage)
+    log = ArchiveLog(storage)
     if log.snapshot.version < 0:
         raise ArchiveError(f"there is no archive at {config.path}")
     return _compact(Compactor(spark, storage, log, staging, config.compaction), run)
 
 
-def _compact(compactor: Compactor, run: Run) -> int:
+def _compact(compactor: Compactor, run: PipelineRun) -> int:
     if replaced := compactor.compact(at_least=2):
         run.watcher.note(f"Compacted {replaced:,} files.")
     compactor.clean()

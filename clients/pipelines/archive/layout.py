@@ -5,7 +5,7 @@ from pyspark.sql import functions as sql
 from pyspark.sql.types import StringType, StructField, StructType
 
 from ...spark.schema import source_schema
-from .coverage import Coverage
+from .snapshot import Coverage
 
 DIRECTORIES = ("topic", "date", "hour")
 ORDER = ("partition", "offset")

@@ -32,7 +32,7 @@ class ArchiveError(QbusError):
     """An archive cannot be gone on with; the message says why, and what to do."""
 
 
-class Log:
+class ArchiveLog:
     """Reads and writes the log; ``snapshot`` is what it last saw or wrote."""
 
     def __init__(self, storage: Storage) -> None:
@@ -160,4 +160,4 @@ def _name(version: int) -> str:
     return f"{version}.compact" if _is_whole(version) else str(version)
 
 
-__all__ = ["DIRECTORY", "ArchiveError", "Conflict", "Log"]
+__all__ = ["DIRECTORY", "ArchiveError", "Conflict", "ArchiveLog"]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
 
-from .coverage import Coverage, Intervals, union
+from .snapshot import Coverage, Intervals, union
 from .layout import DIRECTORIES, archive_schema, data_schema
 from .snapshot import ArchivedFile
 from .storage import Found, Storage
@@ -17,7 +17,7 @@ DIRECTORY = "_staging"
 
 
 @dataclass
-class Staged:
+class StagedFiles:
     """Parquet files in a directory of their own; ``extents``: first and last offset and count.
 
     ``extents`` are by the file's path within the archive, then by partition.
@@ -53,14 +53,14 @@ class Staging:
         self._storage = storage
         self._compression = compression
 
-    def write(self, rows: DataFrame) -> Staged:
+    def write(self, rows: DataFrame) -> StagedFiles:
         """Write records by topic, date and hour, and see what came of it."""
         directory = self._new()
         writer = rows.write.option("compression", self._compression)
         writer.partitionBy(*DIRECTORIES).parquet(directory)
         return self._look(directory, "")
 
-    def write_hour(self, rows: DataFrame, hour: str) -> Staged:
+    def write_hour(self, rows: DataFrame, hour: str) -> StagedFiles:
         """Write records of one topic and hour, whose path within the archive is ``hour``."""
         directory = self._new()
         target = f"{directory}/{hour}"
@@ -69,7 +69,7 @@ class Staging:
 
     def move(
         self,
-        staged: Staged,
+        staged: StagedFiles,
         topic_ids: Mapping[str, str],
         covers: Callable[[str, int], Intervals],
     ) -> list[ArchivedFile]:
@@ -96,7 +96,7 @@ class Staging:
         self._storage.delete(staged.directory)
         return added
 
-    def discard(self, staged: Staged) -> None:
+    def discard(self, staged: StagedFiles) -> None:
         """Delete files that will not become part of the archive."""
         for path in (*staged.moved, staged.directory):
             self._storage.delete(path)
@@ -104,7 +104,7 @@ class Staging:
     def _new(self) -> str:
         return f"{self._storage.root}/{DIRECTORY}/{uuid.uuid4()}"
 
-    def _look(self, directory: str, hour: str) -> Staged:
+    def _look(self, directory: str, hour: str) -> StagedFiles:
         listed = self._storage.list(directory, recursive=True)
         files = {
             found.path.removeprefix(f"{directory}/"): found
@@ -121,7 +121,7 @@ class Staging:
         if unknown := sorted(extents.keys() - files.keys()):
             raise OSError(f"{directory} has records in {unknown[0]}, and no such file")
         whole = {path: found for path, found in files.items() if path in extents}
-        return Staged(directory, whole, extents)
+        return StagedFiles(directory, whole, extents)
 
 
 def _extents(rows: DataFrame) -> DataFrame:
@@ -139,4 +139,4 @@ def merged_covers(files: list[ArchivedFile]) -> dict[int, Intervals]:
     }
 
 
-__all__ = ["DIRECTORY", "Staged", "Staging", "merged_covers", "topic_of"]
+__all__ = ["DIRECTORY", "StagedFiles", "Staging", "merged_covers", "topic_of"]

@@ -3,11 +3,37 @@
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
-
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
+import errno
+import os
+import uuid
+from pathlib import Path
 
-from . import linking
+_NONE = {errno.EPERM, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}
+
+
+class NoLinks(Exception):  # noqa: N818 - what happened
+    """The file system has no hard links."""
+
+
+def create(path: Path, text: str) -> None:
+    """Write a new file; raises FileExistsError where there is one, and :class:`NoLinks`."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
+    try:
+        with draft.open("xb") as file:
+            file.write(text.encode())
+            file.flush()
+            os.fsync(file.fileno())
+        try:
+            path.hardlink_to(draft)
+        except OSError as error:
+            if error.errno in _NONE:
+                raise NoLinks from error
+            raise
+    finally:
+        draft.unlink(missing_ok=True)
 
 
 class Conflict(Exception):  # noqa: N818 - what happened
@@ -76,10 +102,10 @@ class Storage:
         """Write a file whole and at once; raises :class:`Conflict` where there is one."""
         if self._files.getUri().getScheme() == "file":
             try:
-                linking.create(Path(self._path(path).toUri().getPath()), text)
+                create(Path(self._path(path).toUri().getPath()), text)
             except FileExistsError:
                 raise Conflict(path) from None
-            except linking.NoLinks:
+            except NoLinks:
                 pass
             else:
                 return

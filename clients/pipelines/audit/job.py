@@ -10,12 +10,12 @@ from pyspark.sql import functions as sql
 from ...types import TopicPartition
 from ..config import AuditConfig
 from ..config.checks import originals
-from ..modes import Run
-from .differences import differing, gaps, ranges
-from .extent import Cluster, Extents
+from ..run import PipelineRun
+from .comparison import differing, gaps, ranges
+from .sides import AuditedCluster, Extents
 from .report import SKIPPED, Report, interval_rows
 from .sides import aligned, in_time, of_archive, of_cluster, renamed, within
-from .summaries import KEYS, compared, fingerprinted, summarized
+from .comparison import KEYS, compared, fingerprinted, summarized
 
 
 class _Sides(NamedTuple):
@@ -28,7 +28,7 @@ class _Sides(NamedTuple):
     """How many offsets of both sides come before what is compared."""
 
 
-def run_audit(spark: SparkSession, config: AuditConfig, run: Run) -> Report:
+def run_audit(spark: SparkSession, config: AuditConfig, run: PipelineRun) -> Report:
     """Compare; raises Spark's errors, :class:`~.extent.NothingToAudit`, and
     :class:`~..archive.log.ArchiveError` for an archive that cannot be read.
     """
@@ -41,7 +41,7 @@ def run_audit(spark: SparkSession, config: AuditConfig, run: Run) -> Report:
 
 
 def _sides(spark: SparkSession, config: AuditConfig) -> _Sides:
-    original = Cluster(config.bootstrap)
+    original = AuditedCluster(config.bootstrap)
     topics = original.topics(config.source)
     options = dict(config.source.options)
     # The copy first: what comes in between is in the original already.
@@ -52,7 +52,7 @@ def _sides(spark: SparkSession, config: AuditConfig) -> _Sides:
         return _Sides(left, within(copy, extents), extents, config.copy.archive, {})
     names = dict(config.copy.topics)
     back = originals(topics, config)
-    there = Cluster(config.copy.bootstrap)
+    there = AuditedCluster(config.copy.bootstrap)
     right_extents = {
         TopicPartition(back[one.topic], one.partition): extent
         for one, extent in there.extents(back).items()

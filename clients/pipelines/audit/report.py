@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..times import of_micros
-from .differences import CHANGED, DUPLICATE, EXTRA, MISSING
+from .comparison import CHANGED, DUPLICATE, EXTRA, MISSING
 
 Row = Mapping[str, Any]
 

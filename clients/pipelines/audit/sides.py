@@ -2,17 +2,85 @@
 
 from collections.abc import Mapping
 from datetime import datetime
-
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
-
 from ...spark.schema import source_schema
 from ...types import TopicPartition
 from ..archive.layout import read_archive
-from ..archive.log import Log
+from ..archive.log import ArchiveLog
 from ..archive.storage import Storage
 from ..config import AuditConfig
-from .extent import Cluster, Extents, NothingToAudit, offsets_json
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from qbus.errors import QbusError
+from ...blocking.admin import Admin
+from ...types import EARLIEST, LATEST, TopicPartition
+from ..config import Source
+
+Extents = Mapping[TopicPartition, tuple[int, int]]
+"""Of each partition the first offset, and that after the last."""
+
+
+class NothingToAudit(QbusError):  # noqa: N818 - what happened
+    """There is nothing that could be compared; the message says what is missing, or another."""
+
+
+@dataclass(frozen=True, slots=True)
+class AuditedCluster:
+    """A cluster that is asked for what it has."""
+
+    bootstrap: str
+
+    def topics(self, source: Source) -> list[str]:
+        """The topics that a configuration chooses; raises :class:`NothingToAudit`."""
+        with Admin(self.bootstrap, client_id="qbus-audit") as admin:
+            there = {topic.name: topic for topic in admin.list_topics(internal=True)}
+        if source.pattern:
+            found = [
+                name
+                for name, topic in there.items()
+                if re.fullmatch(source.pattern, name) and not topic.is_internal
+            ]
+        else:
+            found = [name for name in source.topics if name in there]
+            if missing := sorted(set(source.topics) - set(found)):
+                raise NothingToAudit(f"there is no topic {missing[0]} at {self.bootstrap}")
+        if not found:
+            raise NothingToAudit(f"no topic at {self.bootstrap} matches {source.pattern!r}")
+        return sorted(found)
+
+    def topic_ids(self, topics: Iterable[str]) -> dict[str, str]:
+        """The ids of topics that there are."""
+        with Admin(self.bootstrap, client_id="qbus-audit") as admin:
+            found = admin.describe_topics(list(topics))
+        return {str(name): str(topic.topic_id) for name, topic in found.items()}
+
+    def extents(self, topics: Iterable[str]) -> dict[TopicPartition, tuple[int, int]]:
+        """What each of their partitions has; raises :class:`NothingToAudit`."""
+        with Admin(self.bootstrap, client_id="qbus-audit") as admin:
+            wanted = list(topics)
+            there = {topic.name for topic in admin.list_topics(internal=True)}
+            if missing := sorted(set(wanted) - there):
+                raise NothingToAudit(f"there is no topic {missing[0]} at {self.bootstrap}")
+            partitions = [
+                TopicPartition(str(name), partition.index)
+                for name, topic in admin.describe_topics(wanted).items()
+                for partition in topic.partitions
+            ]
+            begins = admin.list_offsets(dict.fromkeys(partitions, EARLIEST))
+            ends = admin.list_offsets(dict.fromkeys(partitions, LATEST))
+        return {one: (begins[one].offset, ends[one].offset) for one in partitions}
+
+
+def offsets_json(extents: Extents, at: int) -> str:
+    """Positions as the source's options take them; ``at``: 0 for the first ones, 1 for the ends."""
+    found: dict[str, dict[str, int]] = {}
+    for (topic, partition), extent in sorted(extents.items()):
+        found.setdefault(topic, {})[str(partition)] = extent[at]
+    return json.dumps(found)
+
 
 COLUMNS = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
 
@@ -23,7 +91,7 @@ def of_archive(spark: SparkSession, path: str, topic_ids: Mapping[str, str]) -> 
     Raises :class:`~.extent.NothingToAudit` where there is none, or one of other topics with these
     names; :class:`~..archive.log.ArchiveError` for an archive that cannot be read.
     """
-    snapshot = Log(Storage(spark, path)).snapshot
+    snapshot = ArchiveLog(Storage(spark, path)).snapshot
     if snapshot.version < 0:
         raise NothingToAudit(f"there is no archive at {path}")
     archived = snapshot.topic_ids()
@@ -37,7 +105,7 @@ def of_archive(spark: SparkSession, path: str, topic_ids: Mapping[str, str]) -> 
 
 
 def of_cluster(
-    spark: SparkSession, cluster: Cluster, extents: Extents, options: dict[str, str]
+    spark: SparkSession, cluster: AuditedCluster, extents: Extents, options: dict[str, str]
 ) -> DataFrame:
     """What a cluster holds between these offsets."""
     topics = sorted({partition.topic for partition in extents})

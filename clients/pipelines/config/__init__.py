@@ -1,21 +1,25 @@
-"""What pipelines are told: dataclasses with their rules, read from TOML and from options."""
+"""The configurations of pipelines: dataclasses with their rules, read from TOML and options."""
 
 from .abuse import AbuseConfig, Baseline, Limits
 from .archive import ArchiveConfig, Compaction
-from .audit import AuditConfig, Copy
-from .checks import check_compaction
+from .audit import AuditConfig, CopyConfig
 from .common import Lines, Output, Pipeline, Source, Streaming
-from .reading import PIPELINES, load, read
+from .reading import ABUSE, ARCHIVE, AUDIT, COMPACTION, LOADERS, STATS, load
 from .stats import Statistic, StatsConfig
 
 __all__ = [
-    "PIPELINES",
+    "ABUSE",
+    "ARCHIVE",
+    "AUDIT",
+    "COMPACTION",
+    "LOADERS",
+    "STATS",
     "AbuseConfig",
     "ArchiveConfig",
     "AuditConfig",
     "Baseline",
     "Compaction",
-    "Copy",
+    "CopyConfig",
     "Limits",
     "Lines",
     "Output",
@@ -24,7 +28,5 @@ __all__ = [
     "Statistic",
     "StatsConfig",
     "Streaming",
-    "check_compaction",
     "load",
-    "read",
 ]

@@ -12,7 +12,7 @@ from .common import Pipeline
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Copy:
+class CopyConfig:
     """What the topics are compared with: the ``[copy]`` table, with one of the first two."""
 
     archive: str = setting("", rules.text(1, 4096), "The path of an archive.")
@@ -31,7 +31,7 @@ class Copy:
 class AuditConfig(Pipeline):
     """Everything the audit is told, at the top of the file."""
 
-    copy: Copy = setting(Copy(), rules.table(Copy), "What is compared with.")
+    copy: CopyConfig = setting(CopyConfig(), rules.table(CopyConfig), "What is compared with.")
     interval: int = setting(
         3_600_000, own.duration(), "How long the intervals are that are compared."
     )

@@ -9,7 +9,7 @@ from qbus.errors import ConfigError
 from .abuse import AbuseConfig
 from .archive import ArchiveConfig
 from .audit import AuditConfig
-from .columns import columns, measures
+from .stats import columns, measures
 from .common import ISO, JSON, Lines, Output, Pipeline, Source
 from .rules import written
 from .stats import COUNT, PERCENTILES, Statistic, StatsConfig
@@ -34,7 +34,7 @@ _MOST_PANES = 10_000
 _PATTERNS = "*?[]{}"
 
 
-def check_archive(config: ArchiveConfig) -> None:
+def check_archive(config: ArchiveConfig) -> ArchiveConfig:
     """Raise ConfigError unless it says what is archived, and where."""
     _check_source(config.source)
     check_compaction(config)
@@ -44,9 +44,10 @@ def check_archive(config: ArchiveConfig) -> None:
         raise ConfigError(
             f"time_zone = {config.time_zone!r}: expected the name of a time zone, as Europe/Berlin"
         ) from None
+    return config
 
 
-def check_compaction(config: ArchiveConfig) -> None:
+def check_compaction(config: ArchiveConfig) -> ArchiveConfig:
     """Raise ConfigError unless it says which archive is compacted."""
     if not config.path:
         raise ConfigError("path is missing: expected a directory, or a URL that Spark takes")
@@ -54,9 +55,10 @@ def check_compaction(config: ArchiveConfig) -> None:
         raise ConfigError(
             f"path = {config.path!r}: expected none of {_PATTERNS}, which Spark takes for patterns"
         )
+    return config
 
 
-def check_stats(config: StatsConfig) -> None:
+def check_stats(config: StatsConfig) -> StatsConfig:
     """Raise ConfigError unless there is something to compute, of fields that there are."""
     _check_source(config.source)
     _check_lines(config.lines)
@@ -69,6 +71,7 @@ def check_stats(config: StatsConfig) -> None:
         if statistic.name in names[: number - 1]:
             raise ConfigError(f"{place}.name = {statistic.name!r}: it is there twice")
         _check_statistic(place, statistic, config.lines)
+    return config
 
 
 def _check_statistic(place: str, statistic: Statistic, lines: Lines) -> None:
@@ -96,7 +99,7 @@ def _check_statistic(place: str, statistic: Statistic, lines: Lines) -> None:
         raise ConfigError(f"{place}: two of its columns would be called {twice}")
 
 
-def check_abuse(config: AbuseConfig) -> None:
+def check_abuse(config: AbuseConfig) -> AbuseConfig:
     """Raise ConfigError unless it says what is abuse, by fields that there are."""
     _check_source(config.source)
     _check_lines(config.lines)
@@ -121,9 +124,10 @@ def check_abuse(config: AbuseConfig) -> None:
             raise ConfigError(
                 f"{key} = {written(span)!r}: expected at most {_MOST_PANES} times slide"
             )
+    return config
 
 
-def check_audit(config: AuditConfig) -> None:
+def check_audit(config: AuditConfig) -> AuditConfig:
     """Raise ConfigError unless it says what is compared with what."""
     _check_source(config.source)
     if bool(config.copy.archive) == bool(config.copy.bootstrap):
@@ -142,6 +146,7 @@ def check_audit(config: AuditConfig) -> None:
     for key, default in (("starting", Source().starting), ("batch_records", 0)):
         if getattr(config.source, key) != default:
             raise ConfigError(f"source.{key}: an audit reads all there is, at once")
+    return config
 
 
 def originals(topics: Iterable[str], config: AuditConfig) -> dict[str, str]:

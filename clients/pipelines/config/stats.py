@@ -1,13 +1,15 @@
 """The configuration of the statistics."""
 
-# ruff: noqa: RUF009 - `setting` gives a dataclass its fields
-
 from dataclasses import dataclass
-
 from qbus.service.toml import required, rules, setting
-
 from . import rules as own
 from .common import Lines, Output, Streaming
+from collections.abc import Sequence
+
+# ruff: noqa: RUF009 - `setting` gives a dataclass its fields
+
+
+
 
 COUNT = "count"
 PERCENTILES = (0.5, 0.95, 0.99)
@@ -78,3 +80,43 @@ class StatsConfig(Streaming):
     statistics: tuple[Statistic, ...] = setting(
         (), rules.tables(Statistic), "What is computed.", table="statistic"
     )
+
+
+def flat(field: str) -> str:
+    """A field's name as part of a column's: ``user.name`` is ``user_name``."""
+    return field.replace(".", "_")
+
+
+def label(fraction: float) -> str:
+    """What a percentile is called in a column's name: ``p50``, ``p99_9``."""
+    return f"p{fraction * 100:.10g}".replace(".", "_")
+
+
+def measures(statistic: Statistic) -> list[str]:
+    """The columns that are computed, which rows can be ranked by."""
+    return [
+        COUNT,
+        "per_second",
+        *_suffixed(statistic.sum, "sum", "per_second"),
+        *_suffixed(statistic.mean, "mean"),
+        *_suffixed(statistic.min, "min"),
+        *_suffixed(statistic.max, "max"),
+        *_suffixed(statistic.distinct, "distinct"),
+        *_suffixed(statistic.percentiles_of, *map(label, statistic.percentiles)),
+    ]
+
+
+def columns(statistic: Statistic) -> list[str]:
+    """All columns, in order."""
+    return [
+        "statistic",
+        "window_start",
+        "window_end",
+        *(["rank"] if statistic.top else []),
+        *map(flat, statistic.by),
+        *measures(statistic),
+    ]
+
+
+def _suffixed(fields: Sequence[str], *suffixes: str) -> list[str]:
+    return [f"{flat(field)}_{suffix}" for field in fields for suffix in suffixes]

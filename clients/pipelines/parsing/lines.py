@@ -4,14 +4,16 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sql
 from pyspark.sql.types import NumericType
-
 from qbus.errors import ConfigError
-
 from ..config import Lines
 from ..config.checks import EVENT_TIME, RECORD_FIELDS
 from ..config.common import ACCESS_LOG, ISO
 from ..failures import reason
 from . import access_log, json_lines
+from collections.abc import Iterable
+from pyspark.sql import DataFrame
+from pyspark.sql.types import NumericType
+from qbus.errors import ConfigError
 
 MALFORMED = "malformed"
 """The name of the column, and of the metric, that tells of lines which could not be read."""
@@ -86,3 +88,17 @@ def _check_time(of: DataFrame) -> None:
             f"lines.time_format = {ISO!r}: {field.name} is a {field.dataType.simpleString()}:"
             " expected seconds or milliseconds"
         )
+
+
+def check_numbers(lines: DataFrame, place: str, fields: Iterable[str]) -> None:
+    """Raise :class:`~qbus.errors.ConfigError` for a field of another type.
+
+    place: what names the fields in the configuration.
+    """
+    for field in fields:
+        (found,) = lines.select(field).schema.fields
+        if not isinstance(found.dataType, NumericType):
+            raise ConfigError(
+                f"{place} = {field!r}: expected a field of numbers, its type is"
+                f" {found.dataType.simpleString()}"
+            )

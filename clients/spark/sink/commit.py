@@ -15,7 +15,7 @@ from ...offsets import list_offsets
 from ...types import LATEST, TopicPartition
 from .history import History
 from .ledger import Ledger
-from .manifest import NO_BATCH, Manifest, Producer, Sequences, Staged, in_order
+from .manifest import NO_BATCH, Manifest, ProducerIdentity, Sequences, StagedBatch, in_order
 from .plan import TargetChanged
 from .publish import Publisher, is_gone
 from .topics import describe, ensure_staging
@@ -32,7 +32,7 @@ class Committer:
         self._staging = staging
         self._publisher = Publisher(cluster, staging, patience)
 
-    async def commit(self, query: str, batch: int, staged: Sequence[Staged]) -> None:
+    async def commit(self, query: str, batch: int, staged: Sequence[StagedBatch]) -> None:
         """Publish ``staged`` as ``batch`` of ``query``, or what was decided before to be that.
 
         A batch that is published already, or one before it, is passed over. Raises
@@ -52,7 +52,7 @@ class Committer:
             else:
                 await self._finish(history, ledger, is_fresh=history.bookmark.attempt in own)
 
-    async def publish(self, query: str, staged: Sequence[Staged]) -> None:
+    async def publish(self, query: str, staged: Sequence[StagedBatch]) -> None:
         """Publish ``staged`` for a query that nobody will ever go on with."""
         if staged:
             manifest = await self._manifest(query, 0, staged)
@@ -66,7 +66,7 @@ class Committer:
         await ledger.bookmark(history)
 
     async def _draft(
-        self, query: str, batch: int, staged: Sequence[Staged], history: History
+        self, query: str, batch: int, staged: Sequence[StagedBatch], history: History
     ) -> Manifest:
         last = history.manifest
         if last is None:
@@ -84,10 +84,10 @@ class Committer:
         self,
         query: str,
         batch: int,
-        staged: Sequence[Staged],
+        staged: Sequence[StagedBatch],
         *,
         previous: int = NO_BATCH,
-        producer: Producer | None = None,
+        producer: ProducerIdentity | None = None,
         sequences: Sequences | None = None,
     ) -> Manifest:
         targets = sorted({each.target for each in staged})
@@ -122,14 +122,14 @@ class Committer:
             ) from error
         return {target: at.offset for target, at in found.items()}
 
-    async def _new_producer(self) -> Producer:
+    async def _new_producer(self) -> ProducerIdentity:
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0)
 
-        async def attempt() -> Producer:
+        async def attempt() -> ProducerIdentity:
             answer: InitProducerIdResponse = await self._cluster.ask_any(
                 ApiKey.INIT_PRODUCER_ID, request
             )
             check(answer.error_code)
-            return Producer(answer.producer_id, answer.producer_epoch)
+            return ProducerIdentity(answer.producer_id, answer.producer_epoch)
 
         return await retrying(attempt, self._cluster.request_timeout)

@@ -13,7 +13,7 @@ from ...types import EARLIEST, LATEST, OffsetAndMetadata, TopicPartition
 from ..options import OptionError
 from .history import Bookmark, History
 from .manifest import Manifest
-from .parts import Assembler, split
+from .manifest import Assembler, split
 from .rows import now_ms
 from .topics import MANIFESTS
 

@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from itertools import groupby
 from operator import attrgetter
 from typing import Any, NamedTuple
-
 from qbus.errors import QbusError
 from qbus.records.header import MAX_SEQUENCE
-
 from ...types import TopicPartition
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from qbus.records import ConsumerRecord
 
 NO_BATCH = -1
 _VERSION = 1
@@ -23,21 +24,22 @@ _VERSION = 1
 Sequences = Mapping[TopicPartition, int]
 
 
-class Staged(NamedTuple):
-    """A record batch in the staging topic, which is to be published.
+class StagedBatch(NamedTuple):
+    """A record batch in the staging topic that is to be published to the partition ``target``.
 
-    lane: the staging topic's partition it is in, from ``offset`` on, with so many ``records``.
-    shift: milliseconds that were added to its timestamps, so that it is not old before its time.
+    partition, offset: where in the staging topic it begins. records: how many it holds.
+    shift: milliseconds that were added to its timestamps, so that the staging topic's retention
+        does not delete it early.
     """
 
     target: TopicPartition
-    lane: int
+    partition: int
     offset: int
     records: int
     shift: int
 
 
-class Producer(NamedTuple):
+class ProducerIdentity(NamedTuple):
     """Under whose name batches are published (KIP-98)."""
 
     id: int
@@ -47,7 +49,7 @@ class Producer(NamedTuple):
 class Numbered(NamedTuple):
     """A staged batch and the sequence of its first record."""
 
-    staged: Staged
+    staged: StagedBatch
     sequence: int
 
 
@@ -71,8 +73,8 @@ class Manifest:
     batch: int
     attempt: str
     previous: int
-    producer: Producer
-    staged: tuple[Staged, ...]
+    producer: ProducerIdentity
+    staged: tuple[StagedBatch, ...]
     sequences: Sequences
     ends: Mapping[TopicPartition, int]
     topic_ids: Mapping[str, str]
@@ -98,7 +100,7 @@ class Manifest:
         return after
 
 
-def in_order(staged: Sequence[Staged]) -> tuple[Staged, ...]:
+def in_order(staged: Sequence[StagedBatch]) -> tuple[StagedBatch, ...]:
     """``staged`` in the order of publishing: the one they can be read in."""
     return tuple(sorted(staged))
 
@@ -142,9 +144,9 @@ def decode(document: bytes) -> Manifest:
             batch=found["batch"],
             attempt=found["attempt"],
             previous=found["previous"],
-            producer=Producer(*found["producer"]),
+            producer=ProducerIdentity(*found["producer"]),
             staged=tuple(
-                Staged(where, *numbers) for where, _, batches in targets for numbers in batches
+                StagedBatch(where, *numbers) for where, _, batches in targets for numbers in batches
             ),
             sequences={TopicPartition(topic, index): at for topic, index, at in found["sequences"]},
             ends={where: end for where, end, _ in targets},
@@ -152,3 +154,64 @@ def decode(document: bytes) -> Manifest:
         )
     except (ValueError, TypeError, KeyError) as error:
         raise UnreadableManifest(f"what should be a manifest is none: {error!r}") from error
+
+
+PART_BYTES = 500_000
+"""What every broker takes in one record."""
+
+Headers = Sequence[tuple[str, bytes]]
+
+
+def split(manifest: Manifest, part_bytes: int = PART_BYTES) -> list[tuple[bytes, Headers]]:
+    """The values and headers of the records that hold ``manifest``; the key is its query."""
+    document = encode(manifest)
+    pieces = [document[at : at + part_bytes] for at in range(0, len(document), part_bytes)]
+    return [
+        (
+            piece,
+            [
+                ("attempt", manifest.attempt.encode()),
+                ("part", b"%d" % number),
+                ("parts", b"%d" % len(pieces)),
+            ],
+        )
+        for number, piece in enumerate(pieces)
+    ]
+
+
+@dataclass
+class _Unfinished:
+    offset: int
+    pieces: dict[int, bytes] = field(default_factory=dict)
+
+
+class Assembler:
+    """Puts the manifests of one query together, as its records come in the order of the log."""
+
+    def __init__(self, query: str) -> None:
+        self._key = query.encode()
+        self._unfinished: dict[str, _Unfinished] = {}
+
+    def take(self, record: ConsumerRecord) -> tuple[Manifest, int] | None:
+        """The manifest that ``record`` completes, and the offset at which it begins.
+
+        Raises :class:`~qbus.clients.spark.sink.manifest.UnreadableManifest`.
+        """
+        if record.key != self._key:
+            return None
+        headers = dict(record.headers)
+        try:
+            attempt = bytes(headers["attempt"] or b"").decode()
+            number, count = int(headers["part"] or b""), int(headers["parts"] or b"")
+        except (KeyError, ValueError) as error:
+            raise UnreadableManifest(
+                f"the record at offset {record.offset} has the key of a manifest and is none"
+            ) from error
+        found = self._unfinished.setdefault(attempt, _Unfinished(record.offset))
+        found.pieces[number] = bytes(record.value or b"")
+        if len(found.pieces) < count:
+            return None
+        del self._unfinished[attempt]
+        return decode(b"".join(found.pieces[number] for number in sorted(found.pieces))), (
+            found.offset
+        )

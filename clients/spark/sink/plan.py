@@ -11,7 +11,7 @@ from qbus.records.header import write_header
 from ...batches import as_produced
 from ...types import TopicPartition
 from .history import StagingLost
-from .manifest import Manifest, Numbered, Producer
+from .manifest import Manifest, Numbered, ProducerIdentity
 
 _FAR = 10_000
 """Records between two batches from which on the second is asked for by itself."""
@@ -29,7 +29,7 @@ class Bounds(NamedTuple):
     end: int
 
 
-class Run(NamedTuple):
+class BatchRun(NamedTuple):
     """Batches that are read in one go, from ``start`` to before ``end``."""
 
     start: int
@@ -67,24 +67,24 @@ def remaining(
     return left
 
 
-def streams(batches: Iterable[Numbered]) -> list[list[tuple[int, list[Run]]]]:
-    """The runs to read from each lane; those of one list one after another, the lists at once.
+def streams(batches: Iterable[Numbered]) -> list[list[tuple[int, list[BatchRun]]]]:
+    """The runs to read from each staging partition: lists that can be read at the same time.
 
-    A target's batches come from one lane, unless the staging topic grew meanwhile: then their order
-    is kept by reading nothing at once.
+    A target's batches come from one staging partition, unless the staging topic has grown since:
+    then everything is one list, read in order.
     """
-    lanes: dict[int, list[Numbered]] = {}
+    by_partition: dict[int, list[Numbered]] = {}
     sources: dict[TopicPartition, set[int]] = {}
     for batch in batches:
-        lanes.setdefault(batch.staged.lane, []).append(batch)
-        sources.setdefault(batch.staged.target, set()).add(batch.staged.lane)
-    each = [(lane, _runs(lanes[lane])) for lane in sorted(lanes)]
+        by_partition.setdefault(batch.staged.partition, []).append(batch)
+        sources.setdefault(batch.staged.target, set()).add(batch.staged.partition)
+    reads = [(partition, _runs(by_partition[partition])) for partition in sorted(by_partition)]
     if any(len(found) > 1 for found in sources.values()):
-        return [each]
-    return [[one] for one in each]
+        return [reads]
+    return [[read] for read in reads]
 
 
-def _runs(batches: Iterable[Numbered]) -> list[Run]:
+def _runs(batches: Iterable[Numbered]) -> list[BatchRun]:
     runs: list[list[Numbered]] = []
     reached = -_FAR
     for batch in sorted(batches, key=lambda each: each.staged.offset):
@@ -93,7 +93,7 @@ def _runs(batches: Iterable[Numbered]) -> list[Run]:
         runs[-1].append(batch)
         reached = batch.staged.offset + batch.staged.records
     return [
-        Run(
+        BatchRun(
             run[0].staged.offset,
             run[-1].staged.offset + run[-1].staged.records,
             {batch.staged.offset: batch for batch in run},
@@ -103,7 +103,7 @@ def _runs(batches: Iterable[Numbered]) -> list[Run]:
 
 
 def as_published(
-    producer: Producer, batch: Numbered, header: BatchHeader, stored: Buffer
+    producer: ProducerIdentity, batch: Numbered, header: BatchHeader, stored: Buffer
 ) -> bytearray:
     """The bytes of a staged batch as its target gets them.
 
@@ -113,7 +113,7 @@ def as_published(
     staged = batch.staged
     if header.records_count != staged.records or header.is_log_append_time:
         raise StagingLost(
-            f"offset {staged.offset} of the staging topic's partition {staged.lane} does not hold"
+            f"offset {staged.offset} of the staging topic's partition {staged.partition} does not hold"
             " what was staged there: was the topic created anew, or its message.timestamp.type"
             " changed?"
         )

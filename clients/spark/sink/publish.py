@@ -15,7 +15,7 @@ from ...offsets import list_offsets
 from ...types import EARLIEST, LATEST, TopicPartition
 from .history import StagingLost
 from .manifest import Manifest, Numbered
-from .plan import Bounds, Run, TargetChanged, as_published, remaining, scan_range, streams
+from .plan import Bounds, BatchRun, TargetChanged, as_published, remaining, scan_range, streams
 
 _log = logging.getLogger(__name__)
 
@@ -105,12 +105,12 @@ class Publisher:
         }
 
     async def _copy(self, manifest: Manifest, batches: Sequence[Numbered]) -> None:
-        async def follow(lanes: list[tuple[int, list[Run]]]) -> None:
-            for lane, runs in lanes:
+        async def copy_in_order(reads: list[tuple[int, list[BatchRun]]]) -> None:
+            for partition, runs in reads:
                 for run in runs:
-                    await self._copy_run(manifest, lane, run)
+                    await self._copy_run(manifest, partition, run)
 
-        work = [asyncio.ensure_future(follow(lanes)) for lanes in streams(batches)]
+        work = [asyncio.ensure_future(copy_in_order(reads)) for reads in streams(batches)]
         try:
             await asyncio.gather(*work)
         finally:
@@ -118,9 +118,9 @@ class Publisher:
                 each.cancel()
             await asyncio.gather(*work, return_exceptions=True)
 
-    async def _copy_run(self, manifest: Manifest, lane: int, run: Run) -> None:
+    async def _copy_run(self, manifest: Manifest, partition: int, run: BatchRun) -> None:
         """A batch for each target at a time, while the next ones are read."""
-        where = TopicPartition(self._staging, lane)
+        where = TopicPartition(self._staging, partition)
         storing = asyncio.ensure_future(asyncio.sleep(0))
         waiting: dict[TopicPartition, Buffer] = {}
         missing = set(run.batches)

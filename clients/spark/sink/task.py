@@ -14,7 +14,7 @@ from ...producer.delivery import BulkDelivery
 from ...types import BatchMetadata, TopicDescription, TopicPartition
 from ..connections import connections
 from .gathering import Gatherer
-from .manifest import Staged
+from .manifest import StagedBatch
 from .options import SinkOptions
 from .producers import discard, producer
 from .routing import Router
@@ -43,14 +43,14 @@ class TaskWriter:
         self._gatherer = Gatherer(options.producer.batch_bytes)
         self._limits: dict[str, TopicLimits] = {}
         self._sent: list[_Sent] = []
-        self._lanes = 0
+        self._row_partitions = 0
 
-    def write(self, batches: Iterable[pa.RecordBatch]) -> tuple[Staged, ...]:
+    def write(self, batches: Iterable[pa.RecordBatch]) -> tuple[StagedBatch, ...]:
         """Return when all rows are stored; what was staged, if anything was."""
         try:
             if self._options.is_exactly_once:
                 staging = ensure_staging(self._cluster, self._options.staging_topic)
-                self._lanes = len(self._connections.ask(staging).partitions) - 1
+                self._row_partitions = len(self._connections.ask(staging).partitions) - 1
             for target, rows in self._full(batches):
                 self._send(target, rows)
             return tuple(self._connections.run(self._settle()))
@@ -70,7 +70,9 @@ class TaskWriter:
     def _send(self, target: TopicPartition, rows: pa.Table) -> None:
         where, shift = target, 0
         if self._options.is_exactly_once:
-            where = TopicPartition(self._options.staging_topic, lane(target, self._lanes))
+            where = TopicPartition(
+                self._options.staging_topic, staging_partition(target, self._row_partitions)
+            )
             rows, shift = shifted(rows)
         sender = producer(self._connections, self._options.producer)
         names = {name: name for name in rows.schema.names}
@@ -97,12 +99,12 @@ class TaskWriter:
         if not self._connections.thread.is_closed:
             self._connections.thread.call(self._cluster.metadata.forget, topics)
 
-    async def _settle(self) -> list[Staged]:
+    async def _settle(self) -> list[StagedBatch]:
         stored = await asyncio.gather(*(_delivered(sent.delivery) for sent in self._sent))
         if not self._options.is_exactly_once:
             return []
         staged = [
-            Staged(sent.target, run.partition, run.base_offset, run.records_count, sent.shift)
+            StagedBatch(sent.target, run.partition, run.base_offset, run.records_count, sent.shift)
             for sent, runs in zip(self._sent, stored, strict=True)
             for run in runs
         ]
@@ -122,12 +124,13 @@ class TaskWriter:
         return self._limits[topic]
 
 
-def lane(target: TopicPartition, lanes: int) -> int:
-    """The staging topic's partition for what goes to ``target``: one of 1 to ``lanes``.
+def staging_partition(target: TopicPartition, count: int) -> int:
+    """The staging topic's partition for rows that go to ``target``: 1 to ``count``.
 
-    The same for all tasks, so that a target's batches are read in the order they are published.
+    All tasks compute the same one, so that a target's batches are read in the order in which they
+    are published.
     """
-    return 1 + (crc32(target.topic.encode()) + target.partition) % lanes
+    return 1 + (crc32(target.topic.encode()) + target.partition) % count
 
 
 async def _delivered(delivery: BulkDelivery) -> list[BatchMetadata]:

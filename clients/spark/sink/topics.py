@@ -15,7 +15,7 @@ from ..options import OptionError
 MANIFESTS = 0
 """The staging topic's partition for manifests; rows are staged in the others."""
 
-_LANES = 8
+_ROW_PARTITIONS = 8
 _DAY_MS = 86_400_000
 _STAGING_CONFIG = {
     "cleanup.policy": "delete",
@@ -116,7 +116,7 @@ async def ensure_staging(cluster: Cluster, topic: str) -> TopicDescription:
 
 async def _create(cluster: Cluster, topic: str) -> None:
     try:
-        await Admin.over(cluster).create_topic(topic, partitions=_LANES + 1, config=_STAGING_CONFIG)
+        await Admin.over(cluster).create_topic(topic, partitions=_ROW_PARTITIONS + 1, config=_STAGING_CONFIG)
     except ApiError as error:
         if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:  # another task was quicker
             raise

@@ -18,9 +18,9 @@ from qbus.errors import QbusError
 
 from ..connections import connections
 from ..options import OptionError
-from .columns import check_sink_schema
+from ..schema import check_sink_schema
 from .commit import Committer
-from .manifest import Staged
+from .manifest import StagedBatch
 from .options import SinkOptions
 from .task import TaskWriter
 
@@ -34,7 +34,7 @@ class Written(WriterCommitMessage):
     """What one task did for a query: which record batches it staged, if it staged."""
 
     query: str
-    staged: tuple[Staged, ...]
+    staged: tuple[StagedBatch, ...]
 
 
 class BatchWriter(DataSourceArrowWriter):

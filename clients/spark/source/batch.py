@@ -14,7 +14,7 @@ from .loss import fixed_range
 from .options import SourceOptions
 from .planning import split
 from .positions import check_order, ending, starting
-from .reading import read
+from .fetch import read
 
 
 class BatchReader(DataSourceReader):

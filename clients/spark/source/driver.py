@@ -13,10 +13,10 @@ from ...net.retry import retrying
 from ...offsets import list_offsets
 from ...types import EARLIEST, LATEST, OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 from ..connections import connections
-from .loss import Log, Logs
+from .loss import PartitionLog, PartitionLogs
 from .offsets import Marks
 from .options import SourceOptions
-from .positions import Positions
+from .positions import ChosenPositions
 from .watch import Watch
 
 _log = logging.getLogger(__name__)
@@ -38,11 +38,11 @@ class Driver:
         self._watch: Watch | None = None
         self._commits: Commits | None = None
 
-    def look(self) -> dict[TopicPartition, Log]:
+    def look(self) -> dict[TopicPartition, PartitionLog]:
         """The partitions to read, and what each holds now."""
         return self._connections.ask(self._look())
 
-    def resolve(self, chosen: Positions, logs: Logs) -> dict[TopicPartition, int]:
+    def resolve(self, chosen: ChosenPositions, logs: PartitionLogs) -> dict[TopicPartition, int]:
         """The offsets that ``chosen`` positions stand for.
 
         Raises :class:`~qbus.clients.spark.options.OptionError` where they stand for none.
@@ -59,7 +59,7 @@ class Driver:
         found |= self._connections.ask(list_offsets(self._cluster, others))
         return chosen.resolve(logs, found, ends)
 
-    def check_all_there(self, logs: Logs) -> None:
+    def check_all_there(self, logs: PartitionLogs) -> None:
         """Raise for topics and partitions that are to be read by name and not in ``logs``."""
         subscription, metadata = self._options.subscription, self._cluster.metadata
         for name in subscription.names or ():
@@ -96,14 +96,14 @@ class Driver:
             self._connections.run(self._watch.close())
         self._watch = None
 
-    async def _look(self) -> dict[TopicPartition, Log]:
+    async def _look(self) -> dict[TopicPartition, PartitionLog]:
         partitions = await self._partitions()
         starts, ends = await asyncio.gather(
             self._offsets(partitions, EARLIEST), self._offsets(partitions, LATEST)
         )
         topics = self._cluster.metadata.topics
         return {
-            where: Log(str(topics[where.topic].topic_id), starts[where], ends[where])
+            where: PartitionLog(str(topics[where.topic].topic_id), starts[where], ends[where])
             for where in partitions
             if where in starts and where in ends and where.topic in topics
         }

@@ -3,9 +3,7 @@
 import asyncio
 import time
 from typing import Any
-
 from qbus.errors import ApiError, ErrorCode, QbusError
-
 from ...consumer.arrow import ArrowTaking
 from ...consumer.assignment import Assignment
 from ...consumer.fetch_buffer import FetchBuffer
@@ -18,7 +16,15 @@ from ...offsets import list_offsets
 from ...types import EARLIEST
 from ..errors import DataLoss, warn
 from .options import FetchOptions
-from .ranges import OffsetRange
+from .planning import OffsetRange
+from collections.abc import Iterator
+from typing import Any
+from pyspark.sql.datasource import InputPartition
+from pyspark.sql.types import StructType
+from ..connections import connections
+from .arrow import RowsForSpark, before
+from .options import FetchOptions
+from .planning import OffsetRange
 
 _MAX_WAIT = 0.5
 _LOOK_AROUND = 1.0
@@ -180,3 +186,22 @@ def _consumer_options(options: FetchOptions) -> ConsumerOptions:
         rack=options.rack,
         auto_commit=None,
     )
+
+
+def read(partition: InputPartition, options: FetchOptions, schema: StructType) -> Iterator[Any]:
+    """The records of a range as ``pyarrow.RecordBatch`` of ``schema``.
+
+    None of what is no range: Spark makes such a partition when a query has none. Raises as
+    :meth:`RangeFetch.next`.
+    """
+    if not isinstance(partition, OffsetRange):
+        return
+    ours = connections(options.cluster)
+    rows = RowsForSpark(schema)
+    fetch = ours.thread.call(RangeFetch, ours.cluster, partition, options)
+    try:
+        while (batch := ours.run(fetch.next())) is not None:
+            yield rows.convert(before(batch, partition.end), *partition.where)
+    finally:
+        if not ours.thread.is_closed:
+            ours.run(fetch.close())

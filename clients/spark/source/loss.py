@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from ...types import TopicPartition
-from .offsets import Offsets
-from .ranges import OffsetRange
+from .offsets import QueryOffsets
+from .planning import OffsetRange
 
 
-class Log(NamedTuple):
+class PartitionLog(NamedTuple):
     """What a partition holds now: the offsets from ``start`` to before ``end``."""
 
     topic_id: str
@@ -20,7 +20,7 @@ class Log(NamedTuple):
     end: int
 
 
-Logs = Mapping[TopicPartition, Log]
+PartitionLogs = Mapping[TopicPartition, PartitionLog]
 
 
 class Onward(NamedTuple):
@@ -30,7 +30,7 @@ class Onward(NamedTuple):
     losses: list[str]
 
 
-def go_on(since: Offsets, logs: Logs) -> Onward:
+def go_on(since: QueryOffsets, logs: PartitionLogs) -> Onward:
     """Where a query goes on that has come as far as ``since``."""
     losses = [_gone(partition, at) for partition, at in _missing(since, logs)]
     positions = {}
@@ -46,7 +46,7 @@ def go_on(since: Offsets, logs: Logs) -> Onward:
     return Onward(positions, losses)
 
 
-def ranges(begin: Onward, end: Offsets, logs: Logs) -> tuple[list[OffsetRange], list[str]]:
+def ranges(begin: Onward, end: QueryOffsets, logs: PartitionLogs) -> tuple[list[OffsetRange], list[str]]:
     """What a batch that ends at ``end`` reads of what there is now, and what was lost of it."""
     found, losses = [], list(begin.losses)
     for partition, until in sorted(end.positions.items()):
@@ -66,7 +66,7 @@ def ranges(begin: Onward, end: Offsets, logs: Logs) -> tuple[list[OffsetRange], 
     return found, losses
 
 
-def up_to(target: Logs, since: Offsets, onward: Onward, logs: Logs) -> dict[TopicPartition, Log]:
+def up_to(target: PartitionLogs, since: QueryOffsets, onward: Onward, logs: PartitionLogs) -> dict[TopicPartition, PartitionLog]:
     """What there is now, without what came after ``target``; no query goes back, or forgets."""
     bounded = {}
     for partition, log in logs.items():
@@ -79,7 +79,7 @@ def up_to(target: Logs, since: Offsets, onward: Onward, logs: Logs) -> dict[Topi
 
 
 def fixed_range(
-    partition: TopicPartition, start: int, stop: int, log: Log
+    partition: TopicPartition, start: int, stop: int, log: PartitionLog
 ) -> tuple[OffsetRange, list[str]]:
     """What a batch over chosen offsets reads of what there is, and which of them are not there."""
     losses = []
@@ -91,11 +91,11 @@ def fixed_range(
     return OffsetRange(*partition, begin, max(begin, end), log.topic_id), losses
 
 
-def _missing(since: Offsets, logs: Logs) -> list[tuple[TopicPartition, int]]:
+def _missing(since: QueryOffsets, logs: PartitionLogs) -> list[tuple[TopicPartition, int]]:
     return sorted(item for item in since.positions.items() if item[0] not in logs)
 
 
-def _within(partition: TopicPartition, at: int, log: Log) -> tuple[int, str | None]:
+def _within(partition: TopicPartition, at: int, log: PartitionLog) -> tuple[int, str | None]:
     if at < log.start:
         return log.start, _deleted(partition, at, log)
     if at > log.end:
@@ -103,7 +103,7 @@ def _within(partition: TopicPartition, at: int, log: Log) -> tuple[int, str | No
     return at, None
 
 
-def _appeared(partition: TopicPartition, log: Log) -> tuple[int, str | None]:
+def _appeared(partition: TopicPartition, log: PartitionLog) -> tuple[int, str | None]:
     if log.start == 0:
         return 0, None
     return log.start, (
@@ -111,14 +111,14 @@ def _appeared(partition: TopicPartition, log: Log) -> tuple[int, str | None]:
     )
 
 
-def _deleted(partition: TopicPartition, at: int, log: Log) -> str:
+def _deleted(partition: TopicPartition, at: int, log: PartitionLog) -> str:
     return (
         f"{_name(partition)} begins at offset {log.start} now: records from {at} on were deleted,"
         " by retention or on request, before they were read"
     )
 
 
-def _cut_off(partition: TopicPartition, at: int, log: Log) -> str:
+def _cut_off(partition: TopicPartition, at: int, log: PartitionLog) -> str:
     return (
         f"{_name(partition)} ends at offset {log.end}, before {at}: its log was cut, or it was"
         " deleted and created again"

@@ -27,7 +27,7 @@ Marks = Mapping[TopicPartition, int]
 
 
 @dataclass(frozen=True)
-class Offsets:
+class QueryOffsets:
     """The offset of the next record of each partition, and what those partitions are."""
 
     query: str
@@ -50,7 +50,7 @@ class Offsets:
         return written | _write(self.positions)
 
     @classmethod
-    def from_json(cls, written: Any) -> "Offsets":
+    def from_json(cls, written: Any) -> "QueryOffsets":
         """What Spark has kept; raises :class:`~qbus.clients.spark.errors.CheckpointError`."""
         if not isinstance(written, Mapping):
             raise CheckpointError(f"{written!r:.200} is no JSON object")

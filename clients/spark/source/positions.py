@@ -24,7 +24,7 @@ _WORDS = {"earliest": EARLIEST, "latest": LATEST}
 
 
 @dataclass(frozen=True)
-class Positions:
+class ChosenPositions:
     """What was chosen: one thing for all partitions, or something for each.
 
     option: which option it was, for errors.
@@ -79,7 +79,7 @@ class Positions:
         return resolved
 
 
-def starting(options: Options, *, is_batch: bool) -> Positions:
+def starting(options: Options, *, is_batch: bool) -> ChosenPositions:
     """Where to begin: by default a batch with what is earliest, a stream with what comes next."""
     strategy = options.choice("startingOffsetsByTimestampStrategy", "error", ["error", "latest"])
     default = "earliest" if is_batch else "latest"
@@ -90,7 +90,7 @@ def starting(options: Options, *, is_batch: bool) -> Positions:
     return chosen
 
 
-def ending(options: Options) -> Positions:
+def ending(options: Options) -> ChosenPositions:
     """Where a batch ends: by default with what is latest when it is planned."""
     chosen = _parse(options, ENDING_OPTIONS, "latest", or_latest=True)
     if chosen.everywhere == EARLIEST or EARLIEST in chosen.offsets.values():
@@ -99,7 +99,7 @@ def ending(options: Options) -> Positions:
     return chosen
 
 
-def check_order(start: Positions, end: Positions) -> None:
+def check_order(start: ChosenPositions, end: ChosenPositions) -> None:
     """Raise :class:`OptionError` where offsets were chosen of which the end comes first."""
     for partition, first in sorted(start.offsets.items()):
         last = end.offsets.get(partition, LATEST)
@@ -118,18 +118,18 @@ def refuse_ending(options: Options) -> None:
         raise OptionError(name, options.text(name), remedy)
 
 
-def _parse(options: Options, names: tuple[str, ...], default: str, *, or_latest: bool) -> Positions:
+def _parse(options: Options, names: tuple[str, ...], default: str, *, or_latest: bool) -> ChosenPositions:
     """The first option that was given counts, as with Spark's Kafka connector."""
     timestamp, by_timestamp, offsets = names
     if (time := options.maybe_integer(timestamp)) is not None:
-        return Positions(timestamp, everywhere=time, or_latest=or_latest)
+        return ChosenPositions(timestamp, everywhere=time, or_latest=or_latest)
     if (text := options.text(by_timestamp)) is not None:
         times = _parse_json(by_timestamp, text, minimum=0)
-        return Positions(by_timestamp, times=times, or_latest=or_latest)
+        return ChosenPositions(by_timestamp, times=times, or_latest=or_latest)
     text = (options.text(offsets) or default).strip()
     if text.lower() in _WORDS:
-        return Positions(offsets, everywhere=_WORDS[text.lower()])
-    return Positions(offsets, offsets=_parse_json(offsets, text, minimum=EARLIEST))
+        return ChosenPositions(offsets, everywhere=_WORDS[text.lower()])
+    return ChosenPositions(offsets, offsets=_parse_json(offsets, text, minimum=EARLIEST))
 
 
 def _parse_json(option: str, text: str, *, minimum: int) -> dict[TopicPartition, int]:

@@ -19,12 +19,12 @@ from ..errors import DataLoss, warn
 from ..options import Options
 from ..schema import check_source_schema
 from .driver import Driver
-from .loss import Logs, Onward, go_on, ranges, up_to
-from .offsets import Offsets
+from .loss import PartitionLogs, Onward, go_on, ranges, up_to
+from .offsets import QueryOffsets
 from .options import SourceOptions
 from .planning import admit, backlog, split
 from .positions import refuse_ending, starting
-from .reading import read
+from .fetch import read
 
 _SETTLING = 3.0
 """Seconds after which records that seem to be lost are."""
@@ -46,9 +46,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = SourceOptions.of(given)
         self._starting = starting(Options(given), is_batch=False)
         self._driver: Driver | None = None
-        self._initial: Offsets | None = None
-        self._target: Logs | None = None
-        self._latest: Offsets | None = None
+        self._initial: QueryOffsets | None = None
+        self._target: PartitionLogs | None = None
+        self._latest: QueryOffsets | None = None
         self._shown: Mapping[Any, int] = {}
         self._admitted_at = time.monotonic()
 
@@ -59,7 +59,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._driver_now.check_all_there(logs)
             positions = self._driver_now.resolve(self._starting, logs)
             ids = {partition.topic: log.topic_id for partition, log in logs.items()}
-            self._initial = Offsets(uuid.uuid4().hex, ids, positions, begin=positions)
+            self._initial = QueryOffsets(uuid.uuid4().hex, ids, positions, begin=positions)
         return self._initial.to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
@@ -78,7 +78,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self, start: dict[str, Any], limit: ReadLimit
     ) -> dict[str, Any]:
         """Where the next micro-batch ends; ``start`` when there is nothing to read."""
-        since = Offsets.from_json(start)
+        since = QueryOffsets.from_json(start)
         self._show(since)
         end = self._plan(since, limit)
         if end is None and self._target is None:
@@ -95,10 +95,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """The ranges of a micro-batch, one for each task."""
-        until = Offsets.from_json(end)
-        since = Offsets.from_json(start)
+        until = QueryOffsets.from_json(end)
+        since = QueryOffsets.from_json(start)
         if until.begin is not None:  # the query's first batch knows better where it began
-            since = Offsets(until.query, until.ids, until.begin)
+            since = QueryOffsets(until.query, until.ids, until.begin)
         if since.positions == until.positions and since.ids == until.ids:
             return []
         for logs in self._looks():
@@ -122,7 +122,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def commit(self, end: dict[str, Any]) -> None:
         """Show how far the query has come."""
-        self._show(Offsets.from_json(end))
+        self._show(QueryOffsets.from_json(end))
 
     def stop(self) -> None:
         """Ask the cluster nothing any more."""
@@ -137,7 +137,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._driver = Driver(self._options)
         return self._driver
 
-    def _looks(self) -> Iterator[Logs]:
+    def _looks(self) -> Iterator[PartitionLogs]:
         """What there is, again and again: right after a failure brokers may tell of too little."""
         deadline = time.monotonic() + _SETTLING
         while True:
@@ -150,7 +150,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _ends(self) -> dict[Any, int]:
         return {} if self._latest is None else dict(self._latest.positions)
 
-    def _plan(self, since: Offsets, limit: ReadLimit) -> Offsets | None:
+    def _plan(self, since: QueryOffsets, limit: ReadLimit) -> QueryOffsets | None:
         """Where a batch after ``since`` ends; None: there is nothing to read, or not enough yet."""
         for logs in self._looks():
             onward = go_on(since, logs)
@@ -162,7 +162,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             logs = up_to(self._target, since, onward, logs)
         ids = {partition.topic: log.topic_id for partition, log in logs.items()}
         ends = {partition: log.end for partition, log in logs.items()}
-        self._latest = Offsets(since.query, ids, ends)
+        self._latest = QueryOffsets(since.query, ids, ends)
         if not self._is_enough(onward, ends, limit):
             return None
         if isinstance(limit, ReadMaxRows):
@@ -170,10 +170,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if ends == since.positions and ids == since.ids:
             return None
         if not since.is_initial:
-            return Offsets(since.query, ids, ends)
+            return QueryOffsets(since.query, ids, ends)
         warn(onward.losses)  # nobody sees them later: the batch begins behind them
         begin = {partition: onward.positions[partition] for partition in ends}
-        return Offsets(since.query, ids, ends, begin)
+        return QueryOffsets(since.query, ids, ends, begin)
 
     def _is_enough(self, onward: Onward, ends: Mapping[Any, int], limit: ReadLimit) -> bool:
         least = self._options.min_offsets
@@ -183,7 +183,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return True
         return sum(backlog(onward.positions, ends).values()) >= least
 
-    def _show(self, reached: Offsets) -> None:
+    def _show(self, reached: QueryOffsets) -> None:
         """In the query's consumer group; the checkpoint alone is what the query goes by."""
         if reached.is_initial or reached.positions == self._shown:
             return

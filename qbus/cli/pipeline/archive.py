@@ -49,12 +49,11 @@ def archive(
         "interval": interval,
     }
     run_pipeline(
-        "archive",
+        "compact" if compact else "archive",
         config_file=config_file,
         chosen=chosen,
         master=master,
         settings=settings,
         as_json=as_json,
         mode=mode_of(once=once, interval=interval),
-        runner="compact" if compact else "",
     )

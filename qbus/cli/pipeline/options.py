@@ -61,7 +61,9 @@ _STREAMING = (
     ),
     click.option("--interval", metavar="DURATION", help="How often a micro-batch begins, at most."),
     click.option(
-        "--once", is_flag=True, help="Run to the end of what there is, and stop; not for ever."
+        "--once",
+        is_flag=True,
+        help="Run to the end of what there is, and stop; not for ever.",
     ),
 )
 

@@ -20,31 +20,27 @@ def run_pipeline(
     settings: tuple[tuple[str, str], ...],
     as_json: bool,
     mode: str = "stream",
-    runner: str = "",
 ) -> Any:
     """Run a pipeline to its end, with its progress; what it gives.
 
-    mode: as :class:`~qbus.clients.pipelines.modes.Mode` has them.
-    runner: what to run, where that is not named as the configuration is.
+    mode: as :class:`~qbus.clients.pipelines.run.Mode` has them.
     """
     import asyncio
     from dataclasses import asdict
 
     from qbus.cli.pipeline.watcher import Terminal
-    from qbus.clients.pipelines.config import PIPELINES, check_compaction, load
+    from qbus.clients.pipelines.config import load
     from qbus.clients.pipelines.launch import launch
-    from qbus.clients.pipelines.modes import Mode, Run
+    from qbus.clients.pipelines.run import Mode, PipelineRun
 
-    compacts = runner == "compact"
-    check: Any = check_compaction if compacts else None
-    config: Any = load(PIPELINES[name], config_file, stated(chosen), check)
-    for bootstrap in [] if compacts else _clusters(config):
+    config = load(name, config_file, stated(chosen))
+    for bootstrap in [] if name == "compact" else _clusters(config):
         asyncio.run(ensure_reachable(bootstrap))
     end_by_sigterm()
     with Terminal(as_json=as_json) as terminal:
-        run = Run(Mode(mode), terminal, _state_directory(name))
-        found = launch(runner or name, config, run, master=master, settings=dict(settings))
-    if compacts:
+        run = PipelineRun(Mode(mode), terminal, _state_directory(name))
+        found = launch(name, config, run, master=master, settings=dict(settings))
+    if name == "compact":
         emit({"replaced": found}, lambda _: f"{found:,} files were replaced.", as_json=as_json)
     elif name != "audit" and found:
         documents = [

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Self
 import click
 
 from qbus.cli.output import note, stderr_console, stdout_console, table
+from qbus.clients.pipelines.run import Tally
 from qbus.clients.pipelines.submitted import Lines, summary
-from qbus.clients.pipelines.tally import Tally
 
 if TYPE_CHECKING:
     from rich.live import Live

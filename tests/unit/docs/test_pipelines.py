@@ -5,7 +5,7 @@ import tomllib
 
 import pytest
 
-from qbus.clients.pipelines.config import PIPELINES, read
+from qbus.clients.pipelines.config import LOADERS
 
 from .generated import DOCS
 
@@ -20,4 +20,4 @@ def test_there_are_examples() -> None:
 
 @pytest.mark.parametrize(("name", "text"), EXAMPLES)
 def test_a_pipeline_takes_the_example(name: str, text: str) -> None:
-    read(PIPELINES[name], tomllib.loads(text))
+    LOADERS[name].read(tomllib.loads(text))

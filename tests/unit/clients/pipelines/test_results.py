@@ -6,8 +6,8 @@ from typing import Any, cast
 import pytest
 
 from qbus.clients.pipelines.config import Output, StatsConfig
-from qbus.clients.pipelines.modes import Mode, Run
 from qbus.clients.pipelines.results import checkpoint
+from qbus.clients.pipelines.run import Mode, PipelineRun
 from qbus.errors import ConfigError
 
 
@@ -22,7 +22,9 @@ class Watcher:
 
 
 def place(config: StatsConfig, mode: Mode = Mode.STREAM, state: str = "") -> str:
-    with checkpoint(config, config.output, Run(mode, cast("Any", Watcher()), state)) as found:
+    with checkpoint(
+        config, config.output, PipelineRun(mode, cast("Any", Watcher()), state)
+    ) as found:
         return found
 
 
@@ -45,7 +47,7 @@ def test_results_in_a_topic_need_one_where_there_is_no_state_directory() -> None
 def test_that_of_the_console_goes_and_what_goes_with_it_is_told(mode: Mode) -> None:
     watcher = Watcher()
     config = StatsConfig()
-    with checkpoint(config, config.output, Run(mode, cast("Any", watcher), "/s")) as found:
+    with checkpoint(config, config.output, PipelineRun(mode, cast("Any", watcher), "/s")) as found:
         assert Path(found).is_dir()
     assert not Path(found).exists()
     assert len(watcher.notes) == (mode is Mode.ONCE)

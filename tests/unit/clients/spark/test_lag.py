@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("pyspark")
 
 from qbus.clients.spark.lag import LagListener, Lags, lag
-from qbus.clients.spark.source.offsets import Offsets
+from qbus.clients.spark.source.offsets import QueryOffsets
 from qbus.clients.types import TopicPartition
 
 A0, A1 = TopicPartition("a", 0), TopicPartition("a", 1)
@@ -17,7 +17,7 @@ A0, A1 = TopicPartition("a", 0), TopicPartition("a", 1)
 
 def offset(*positions: int) -> str:
     marks = {TopicPartition("a", index): at for index, at in enumerate(positions)}
-    return json.dumps(Offsets("q", {"a": "id"}, marks).to_json())
+    return json.dumps(QueryOffsets("q", {"a": "id"}, marks).to_json())
 
 
 def progress(*sources: tuple[Any, Any], name: str | None = "copy", run: str = "1") -> Any:

@@ -8,10 +8,9 @@ import pytest
 
 from qbus.clients.pipelines.archive import archiver as module
 from qbus.clients.pipelines.archive.archiver import Archiver
-from qbus.clients.pipelines.archive.coverage import Coverage, Intervals
-from qbus.clients.pipelines.archive.log import ArchiveError, Log
-from qbus.clients.pipelines.archive.snapshot import ArchivedFile
-from qbus.clients.pipelines.archive.staging import Staged, Staging
+from qbus.clients.pipelines.archive.log import ArchiveError, ArchiveLog
+from qbus.clients.pipelines.archive.snapshot import ArchivedFile, Coverage, Intervals
+from qbus.clients.pipelines.archive.staging import StagedFiles, Staging
 from qbus.clients.pipelines.archive.storage import Found, Storage
 
 from .files import ROOT, FakeStorage
@@ -43,7 +42,7 @@ class Disk(FakeStorage):
         self.step()
 
     def archived(self) -> Counter[int]:
-        files = Log(cast("Storage", self)).snapshot.files
+        files = ArchiveLog(cast("Storage", self)).snapshot.files
         return Counter(offset for path in files for offset in self.data[path])
 
 
@@ -53,7 +52,7 @@ class FakeStaging:
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
 
-    def write(self, rows: Offsets) -> Staged:
+    def write(self, rows: Offsets) -> StagedFiles:
         self._disk.step()
         pairs = [rows[at : at + 2] for at in range(0, len(rows), 2)]
         name = f"{self._disk.steps}-{len(self._disk.data)}"
@@ -61,7 +60,7 @@ class FakeStaging:
         self._disk.data.update(
             (f"{ROOT}/{path}", pair) for path, pair in zip(paths, pairs, strict=True)
         )
-        return Staged(
+        return StagedFiles(
             name,
             {path: Found(path, 1, 0) for path in paths},
             {
@@ -71,7 +70,7 @@ class FakeStaging:
         )
 
     def move(
-        self, staged: Staged, ids: Mapping[str, str], covers: Callable[[str, int], Intervals]
+        self, staged: StagedFiles, ids: Mapping[str, str], covers: Callable[[str, int], Intervals]
     ) -> list[ArchivedFile]:
         self._disk.step()
         return [
@@ -80,7 +79,7 @@ class FakeStaging:
             for count in [extents[0][2]]
         ]
 
-    def discard(self, staged: Staged) -> None:
+    def discard(self, staged: StagedFiles) -> None:
         self._disk.step()
         for path in staged.files:
             del self._disk.data[f"{ROOT}/{path}"]
@@ -100,7 +99,9 @@ def archiver(disk: Disk, topic_id: str = "id") -> Archiver:
     def ids(topics: Iterable[str]) -> Mapping[str, str]:
         return dict.fromkeys(topics, topic_id)
 
-    return Archiver(Log(cast("Storage", disk)), cast("Staging", FakeStaging(disk)), ids, "UTC")
+    return Archiver(
+        ArchiveLog(cast("Storage", disk)), cast("Staging", FakeStaging(disk)), ids, "UTC"
+    )
 
 
 def add(into: Archiver, rows: Offsets) -> int:
@@ -163,7 +164,10 @@ def test_a_topic_that_is_created_again_while_the_query_runs_is_refused() -> None
     disk = Disk()
     there = {"t": "id"}
     running = Archiver(
-        Log(cast("Storage", disk)), cast("Staging", FakeStaging(disk)), lambda _: there, "UTC"
+        ArchiveLog(cast("Storage", disk)),
+        cast("Staging", FakeStaging(disk)),
+        lambda _: there,
+        "UTC",
     )
     add(running, [0, 1])
     there["t"] = "another"

@@ -6,9 +6,9 @@ import pytest
 
 from qbus.clients.pipelines.archive import compaction as module
 from qbus.clients.pipelines.archive.compaction import Compactor, groups
-from qbus.clients.pipelines.archive.log import Log
+from qbus.clients.pipelines.archive.log import ArchiveLog
 from qbus.clients.pipelines.archive.snapshot import ArchivedFile, Snapshot
-from qbus.clients.pipelines.archive.staging import Staged
+from qbus.clients.pipelines.archive.staging import StagedFiles
 from qbus.clients.pipelines.archive.storage import Found
 from qbus.clients.pipelines.config import Compaction
 
@@ -82,17 +82,17 @@ class Staging:
         self.storage = storage
         self.discarded: list[str] = []
 
-    def write_hour(self, _: object, hour: str) -> Staged:
+    def write_hour(self, _: object, hour: str) -> StagedFiles:
         path = f"{hour}/large-{self.storage.now}"
-        return Staged("s", {path: Found(path, 20, 0)}, {path: {0: (0, 19, 20)}})
+        return StagedFiles("s", {path: Found(path, 20, 0)}, {path: {0: (0, 19, 20)}})
 
-    def move(self, staged: Staged, *_: object) -> list[ArchivedFile]:
+    def move(self, staged: StagedFiles, *_: object) -> list[ArchivedFile]:
         (path,) = staged.files
         hour, name = path.rsplit("/", 1)
         self.storage.create(f"{ROOT}/{path}", "")
         return [archived(name, hour=hour, size=60, modified=self.storage.now)]
 
-    def discard(self, staged: Staged) -> None:
+    def discard(self, staged: StagedFiles) -> None:
         self.discarded += staged.files
 
 
@@ -113,8 +113,8 @@ class Archive:
             cast("Any", self.staging), Compaction(target_bytes=100, files=2),
         )  # fmt: skip
 
-    def open(self) -> Log:
-        return Log(cast("Any", self.storage))
+    def open(self) -> ArchiveLog:
+        return ArchiveLog(cast("Any", self.storage))
 
     def names(self) -> list[str]:
         """Of the files that a reader reads."""
@@ -166,7 +166,7 @@ def test_of_two_who_compact_at_once_one_gives_way(monkeypatch: pytest.MonkeyPatc
     other = archive.open()
     merge = archive.staging.write_hour
 
-    def overtaken(rows: object, hour: str) -> Staged:
+    def overtaken(rows: object, hour: str) -> StagedFiles:
         if hour == TWO_HOURS[0]:
             paths = [f"{ROOT}/{hour}/{name}" for name in ("a", "b")]
             other.replace(paths, [archived("theirs", hour=hour, size=60)])

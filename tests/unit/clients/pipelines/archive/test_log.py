@@ -5,7 +5,7 @@ from typing import Any, cast
 
 import pytest
 
-from qbus.clients.pipelines.archive.log import ArchiveError, Conflict, Log
+from qbus.clients.pipelines.archive.log import ArchiveError, ArchiveLog, Conflict
 from qbus.clients.pipelines.archive.snapshot import Snapshot
 from qbus.clients.pipelines.archive.storage import Storage
 
@@ -14,8 +14,8 @@ from .files import ROOT, FakeStorage, archived
 LOG = f"{ROOT}/_spark_metadata"
 
 
-def log_in(storage: FakeStorage) -> Log:
-    return Log(cast("Storage", storage))
+def log_in(storage: FakeStorage) -> ArchiveLog:
+    return ArchiveLog(cast("Storage", storage))
 
 
 def test_a_new_archive_is_empty() -> None:

@@ -3,9 +3,8 @@
 from datetime import UTC, datetime
 from typing import Any
 
-from qbus.clients.pipelines.audit.extent import offsets_json
 from qbus.clients.pipelines.audit.report import Report, interval_rows
-from qbus.clients.pipelines.audit.sides import aligned
+from qbus.clients.pipelines.audit.sides import aligned, offsets_json
 from qbus.clients.types import TopicPartition
 
 START = int(datetime(2026, 1, 1, tzinfo=UTC).timestamp()) * 1_000_000

@@ -5,36 +5,29 @@ from typing import Any
 
 import pytest
 
-from qbus.clients.pipelines.config import (
-    AbuseConfig,
-    ArchiveConfig,
-    AuditConfig,
-    Pipeline,
-    StatsConfig,
-    load,
-    read,
-)
+from qbus.clients.pipelines.config import ABUSE, ARCHIVE, AUDIT, STATS, StatsConfig, load
 from qbus.errors import ConfigError
+from qbus.service.toml import Loader
 
 SOURCE = {"source": {"topics": ["access"]}}
 STATISTIC = {"name": "lines"}
 
 
 def stats(**stated: Any) -> StatsConfig:
-    return read(StatsConfig, {**SOURCE, "statistic": [STATISTIC], **stated})
+    return STATS.read({**SOURCE, "statistic": [STATISTIC], **stated})
 
 
-def refusal(kind: type[Pipeline], stated: dict[str, Any]) -> str:
+def refusal(loader: Loader[Any], stated: dict[str, Any]) -> str:
     with pytest.raises(ConfigError) as error:
-        read(kind, {**SOURCE, **stated})
+        loader.read({**SOURCE, **stated})
     return str(error.value)
 
 
 def test_little_has_to_be_said() -> None:
     assert stats().statistics[0].window == 60_000
-    assert read(ArchiveConfig, {**SOURCE, "path": "/archive"}).compaction.enabled
-    assert read(AbuseConfig, {**SOURCE, "limits": {"bytes": 1}}).client == "address"
-    assert read(AuditConfig, {**SOURCE, "copy": {"archive": "/archive"}}).content
+    assert ARCHIVE.read({**SOURCE, "path": "/archive"}).compaction.enabled
+    assert ABUSE.read({**SOURCE, "limits": {"bytes": 1}}).client == "address"
+    assert AUDIT.read({**SOURCE, "copy": {"archive": "/archive"}}).content
 
 
 @pytest.mark.parametrize(
@@ -54,69 +47,69 @@ def test_durations(text: str, expected: int) -> None:
 
 @pytest.mark.parametrize("text", ["", "5", "five minutes", "-5 s", "5 parsecs", "0 s", 5, True])
 def test_no_durations(text: object) -> None:
-    message = refusal(StatsConfig, {"statistic": [STATISTIC], "interval": text})
+    message = refusal(STATS, {"statistic": [STATISTIC], "interval": text})
     assert message.startswith("interval = ")
     assert "expected a duration" in message
 
 
 @pytest.mark.parametrize(
-    ("kind", "stated", "message"),
+    ("loader", "stated", "message"),
     [
-        (StatsConfig, {}, "nothing to compute"),
-        (StatsConfig, {"source": {}}, "source.topics or source.pattern"),
-        (StatsConfig, {"source": {"topics": ["a"], "pattern": "b"}}, "expected one of them"),
-        (StatsConfig, {"source": {"topics": ["a/b"]}}, "source.topics = ['a/b']"),
-        (StatsConfig, {"source": {"pattern": "("}}, "source.pattern = '('"),
-        (StatsConfig, {"statistc": []}, "statistc: no such field; did you mean statistic?"),
-        (StatsConfig, {"statistic": [{}]}, "statistic[1].name is missing"),
-        (StatsConfig, {"statistic": [STATISTIC, STATISTIC]}, "statistic[2].name"),
+        (STATS, {}, "nothing to compute"),
+        (STATS, {"source": {}}, "source.topics or source.pattern"),
+        (STATS, {"source": {"topics": ["a"], "pattern": "b"}}, "expected one of them"),
+        (STATS, {"source": {"topics": ["a/b"]}}, "source.topics = ['a/b']"),
+        (STATS, {"source": {"pattern": "("}}, "source.pattern = '('"),
+        (STATS, {"statistc": []}, "statistc: no such field; did you mean statistic?"),
+        (STATS, {"statistic": [{}]}, "statistic[1].name is missing"),
+        (STATS, {"statistic": [STATISTIC, STATISTIC]}, "statistic[2].name"),
         (
-            StatsConfig,
+            STATS,
             {"statistic": [{**STATISTIC, "by": ["sattus"]}]},
             "statistic[1].by: there is no field sattus",
         ),
         (
-            StatsConfig,
+            STATS,
             {"statistic": [{**STATISTIC, "window": "1s", "slide": "2s"}]},
             "statistic[1].slide = '2 seconds'",
         ),
         (
-            StatsConfig,
+            STATS,
             {"statistic": [{**STATISTIC, "top": 3, "top_by": "bytes_sum"}]},
             "statistic[1].top_by = 'bytes_sum': expected one of count",
         ),
         (
-            StatsConfig,
+            STATS,
             {"statistic": [{**STATISTIC, "percentiles": [1.5]}]},
             "statistic[1].percentiles = [1.5]",
         ),
         (
-            StatsConfig,
+            STATS,
             {"statistic": [{**STATISTIC, "percentiles": [0.9]}]},
             "statistic[1].percentiles_of is missing",
         ),
         (
-            StatsConfig,
+            STATS,
             {"statistic": [{**STATISTIC, "exact_percentiles": True}]},
             "statistic[1].percentiles_of is missing",
         ),
         (
-            StatsConfig,
+            STATS,
             {"statistic": [{**STATISTIC, "percentiles_of": ["bytes"], "percentiles": [0.5, 0.5]}]},
             "statistic[1]: two of its columns would be called bytes_p50",
         ),
         (
-            StatsConfig,
+            STATS,
             {"statistic": [{**STATISTIC, "top_by": "per_second"}]},
             "statistic[1].top_by = 'per_second': expected top as well",
         ),
         (
-            StatsConfig,
+            STATS,
             {"statistic": [{**STATISTIC, "window": "1d", "slide": "1s"}]},
             "no less than a 1000th of it",
         ),
         (
-            StatsConfig,
+            STATS,
             {
                 "statistic": [{**STATISTIC, "by": ["Count"]}],
                 "lines": {"format": "json", "fields": {"Count": "int"}},
@@ -124,12 +117,12 @@ def test_no_durations(text: object) -> None:
             "two of its columns would be called count",
         ),
         (
-            StatsConfig,
+            STATS,
             {"statistic": [STATISTIC], "lines": {"format": "json", "fields": {"Malformed": "int"}}},
             "lines.fields.Malformed: this name is taken",
         ),
         (
-            StatsConfig,
+            STATS,
             {
                 "statistic": [STATISTIC],
                 "lines": {"format": "json", "fields": {"a": "int", "A": "int"}},
@@ -137,7 +130,7 @@ def test_no_durations(text: object) -> None:
             "lines.fields.A: it is there twice",
         ),
         (
-            StatsConfig,
+            STATS,
             {
                 "statistic": [STATISTIC],
                 "lines": {"format": "json", "fields": {"a": "int"}, "time_format": "seconds"},
@@ -145,32 +138,32 @@ def test_no_durations(text: object) -> None:
             "lines.time_format = 'seconds': expected lines.time",
         ),
         (
-            StatsConfig,
+            STATS,
             {"statistic": [STATISTIC], "lines": {"time_format": "seconds"}},
             "lines.time_format: only lines of format json",
         ),
         (
-            StatsConfig,
+            STATS,
             {"statistic": [STATISTIC], "lines": {"format": "json"}},
             "lines.fields is missing",
         ),
         (
-            StatsConfig,
+            STATS,
             {"statistic": [STATISTIC], "lines": {"fields": {"a": "int"}}},
             "lines.fields: only lines of format json",
         ),
         (
-            StatsConfig,
+            STATS,
             {"statistic": [STATISTIC], "lines": {"format": "json", "fields": {"topic": "int"}}},
             "lines.fields.topic: this name is taken",
         ),
         (
-            StatsConfig,
+            STATS,
             {"statistic": [STATISTIC], "output": {"topic": "access"}},
             "output.topic = 'access': the source reads that topic",
         ),
         (
-            StatsConfig,
+            STATS,
             {
                 "source": {"pattern": "acc.*"},
                 "statistic": [STATISTIC],
@@ -179,69 +172,69 @@ def test_no_durations(text: object) -> None:
             "output.topic = 'access': the source reads that topic",
         ),
         (
-            StatsConfig,
+            STATS,
             {"statistic": [STATISTIC], "output": {"path": "/a", "options": {"acks": 1}}},
             "output.options: expected output.topic",
         ),
         (
-            StatsConfig,
+            STATS,
             {"statistic": [STATISTIC], "output": {"topic": "a", "path": "b"}},
             "output.topic and output.path",
         ),
-        (AbuseConfig, {}, "nothing to detect"),
+        (ABUSE, {}, "nothing to detect"),
         (
-            AbuseConfig,
+            ABUSE,
             {"limits": {"bytes": 1}, "window": "90 s"},
             "window = '90 seconds': expected a multiple of slide, 1 minute",
         ),
         (
-            AbuseConfig,
+            ABUSE,
             {"baseline": {"own_factor": 2, "history": "90 s"}},
             "baseline.history = '90 seconds'",
         ),
         (
-            AbuseConfig,
+            ABUSE,
             {"limits": {"bytes": 1}, "window": "11 d", "slide": "1 s"},
             "at most 10000 times slide",
         ),
-        (ArchiveConfig, {}, "path is missing"),
-        (ArchiveConfig, {"path": "/a", "time_zone": "Mars/Base"}, "time_zone = 'Mars/Base'"),
-        (ArchiveConfig, {"path": "/a", "compaction": {"files": 1}}, "compaction.files = 1"),
-        (AuditConfig, {}, "copy.archive or copy.bootstrap"),
+        (ARCHIVE, {}, "path is missing"),
+        (ARCHIVE, {"path": "/a", "time_zone": "Mars/Base"}, "time_zone = 'Mars/Base'"),
+        (ARCHIVE, {"path": "/a", "compaction": {"files": 1}}, "compaction.files = 1"),
+        (AUDIT, {}, "copy.archive or copy.bootstrap"),
         (
-            AuditConfig,
+            AUDIT,
             {"copy": {"bootstrap": "127.0.0.1:9092"}},
             "copy.bootstrap = '127.0.0.1:9092': access is its own copy",
         ),
         (
-            AuditConfig,
+            AUDIT,
             {"source": {"topics": ["a", "b"]}, "copy": {"bootstrap": "b:1", "topics": {"a": "b"}}},
             "copy.topics: b would be the copy of a as well",
         ),
         (
-            AuditConfig,
+            AUDIT,
             {"source": {"topics": ["a"], "starting": "latest"}, "copy": {"archive": "/a"}},
             "source.starting: an audit reads all there is",
         ),
         (
-            AuditConfig,
+            AUDIT,
             {"source": {"topics": ["a"], "batch_records": 5}, "copy": {"archive": "/a"}},
             "source.batch_records: an audit reads all there is",
         ),
         (
-            AuditConfig,
+            AUDIT,
             {"copy": {"bootstrap": "b:9092", "topics": {"orders": "x"}}},
             "copy.topics.orders",
         ),
         (
-            AuditConfig,
+            AUDIT,
             {"copy": {"archive": "/a"}, "since": "2026-01-02", "until": "2026-01-01"},
             "until = ",
         ),
     ],
 )
-def test_what_is_wrong_is_named(kind: type[Pipeline], stated: dict[str, Any], message: str) -> None:
-    assert message in refusal(kind, stated)
+def test_what_is_wrong_is_named(loader: Loader[Any], stated: dict[str, Any], message: str) -> None:
+    assert message in refusal(loader, stated)
 
 
 def test_rows_can_be_ranked_by_whatever_is_computed() -> None:
@@ -254,15 +247,15 @@ def test_a_file_is_named_in_what_is_wrong_with_it(tmp_path: Path) -> None:
     file = tmp_path / "stats.toml"
     file.write_text('[source]\ntopics = "access"\n')
     with pytest.raises(ConfigError, match=r"stats\.toml: source\.topics = 'access'"):
-        load(StatsConfig, file, {})
+        load("stats", file, {})
     with pytest.raises(ConfigError, match=r"cannot read .*none\.toml"):
-        load(StatsConfig, tmp_path / "none.toml", {})
+        load("stats", tmp_path / "none.toml", {})
 
 
 def test_options_go_before_the_file(tmp_path: Path) -> None:
     file = tmp_path / "archive.toml"
     file.write_text('path = "/old"\n[source]\ntopics = ["a"]\nbatch_records = 7\n')
-    config = load(ArchiveConfig, file, {"path": "/new", "source": {"topics": ["b"]}})
+    config = load("archive", file, {"path": "/new", "source": {"topics": ["b"]}})
     assert config.path == "/new"
     assert config.source.topics == ("b",)
     assert config.source.batch_records == 7

@@ -14,7 +14,7 @@ from qbus.records import read_header
 from qbus.wire import ApiKey
 from tests.support.fake_broker import FakeBroker, eventually
 from tests.support.spark_staging import (
-    LANES,
+    ROW_PARTITIONS,
     STAGING,
     T0,
     T1,
@@ -227,7 +227,7 @@ async def test_connections_may_break_all_the_time() -> None:
 
 
 async def test_manifests_too_large_for_a_record_are_split(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("qbus.clients.spark.sink.parts.split.__defaults__", (50,))
+    monkeypatch.setattr("qbus.clients.spark.sink.manifest.split.__defaults__", (50,))
     async with sink_broker() as broker:
         await commit(broker, 0, ROWS)
         assert broker.logs[STAGING, 0].end > 5
@@ -239,7 +239,7 @@ async def test_manifests_too_large_for_a_record_are_split(monkeypatch: pytest.Mo
 async def test_staged_rows_that_have_aged_out_are_named() -> None:
     async with sink_broker() as broker:
         staged = stage(broker, ROWS)
-        for index in range(1, LANES + 1):
+        for index in range(1, ROW_PARTITIONS + 1):
             log = broker.logs[STAGING, index]
             log.start, log.batches = log.end, []
         async with driver(broker) as committer:
@@ -271,8 +271,8 @@ async def test_a_query_goes_on_with_a_new_staging_topic() -> None:
     async with sink_broker() as broker:
         for batch in range(3):
             await commit(broker, batch, ROWS)
-        for lane in range(LANES + 1):
-            broker.logs.pop((STAGING, lane), None)
+        for partition in range(ROW_PARTITIONS + 1):
+            broker.logs.pop((STAGING, partition), None)
         for batch in (2, 3):
             await commit(broker, batch, ROWS)
         assert published(broker) == sorted(ALL * 4)

@@ -3,11 +3,11 @@
 import pytest
 
 from qbus.clients.spark.sink.history import Bookmark, History, StagingLost
-from qbus.clients.spark.sink.manifest import NO_BATCH, Manifest, Producer
+from qbus.clients.spark.sink.manifest import NO_BATCH, Manifest, ProducerIdentity
 
 
 def manifest(batch: int, previous: int, attempt: str) -> Manifest:
-    return Manifest("q", batch, attempt, previous, Producer(1, 0), (), {}, {}, {})
+    return Manifest("q", batch, attempt, previous, ProducerIdentity(1, 0), (), {}, {}, {})
 
 
 def opened(bookmark: Bookmark, log_start: int = 0, log_end: int = 100) -> History:

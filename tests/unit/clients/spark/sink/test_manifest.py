@@ -5,15 +5,16 @@ from collections.abc import Sequence
 import pytest
 
 from qbus.clients.spark.sink.manifest import (
+    Assembler,
     Manifest,
-    Producer,
-    Staged,
+    ProducerIdentity,
+    StagedBatch,
     UnreadableManifest,
     decode,
     encode,
     in_order,
+    split,
 )
-from qbus.clients.spark.sink.parts import Assembler, split
 from qbus.clients.types import ConsumerRecord, TopicPartition
 from qbus.records import TimestampType
 
@@ -27,8 +28,10 @@ def manifest(attempt: str = "one") -> Manifest:
         batch=3,
         attempt=attempt,
         previous=2,
-        producer=Producer(77, 1),
-        staged=in_order([Staged(B, 1, 0, 5, 0), Staged(A, 2, 9, 1, -3), Staged(A, 2, 0, 4, 0)]),
+        producer=ProducerIdentity(77, 1),
+        staged=in_order(
+            [StagedBatch(B, 1, 0, 5, 0), StagedBatch(A, 2, 9, 1, -3), StagedBatch(A, 2, 0, 4, 0)]
+        ),
         sequences={A: LAST - 3, C: 12},
         ends={A: 100, B: 0},
         topic_ids={"a": "id-of-a"},

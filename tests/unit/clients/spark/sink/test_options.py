@@ -12,8 +12,7 @@ from pyspark.sql.types import (
 )
 
 from qbus.clients.spark.options import OptionError
-from qbus.clients.spark.schema import HEADERS_TYPE, SchemaError, source_schema
-from qbus.clients.spark.sink.columns import check_sink_schema
+from qbus.clients.spark.schema import HEADERS_TYPE, SchemaError, check_sink_schema, source_schema
 from qbus.clients.spark.sink.options import STAGING_TOPIC, SinkOptions
 
 SERVERS = {"kafka.bootstrap.servers": "127.0.0.1:9092"}

@@ -3,7 +3,13 @@
 import pytest
 
 from qbus.clients.spark.sink.history import StagingLost
-from qbus.clients.spark.sink.manifest import Manifest, Numbered, Producer, Staged, in_order
+from qbus.clients.spark.sink.manifest import (
+    Manifest,
+    Numbered,
+    ProducerIdentity,
+    StagedBatch,
+    in_order,
+)
 from qbus.clients.spark.sink.plan import Bounds, as_published, remaining, scan_range, streams
 from qbus.clients.types import TopicPartition
 from qbus.records import check_crc, encode_records, iter_records, read_header
@@ -11,12 +17,14 @@ from qbus.records import check_crc, encode_records, iter_records, read_header
 A, B = TopicPartition("a", 0), TopicPartition("b", 0)
 
 
-def manifest(*staged: Staged, end: int = 100) -> Manifest:
+def manifest(*staged: StagedBatch, end: int = 100) -> Manifest:
     ends = {each.target: end for each in staged}
-    return Manifest("q", 0, "x", -1, Producer(7, 2), in_order(staged), {A: 50}, ends, {"a": "id"})
+    return Manifest(
+        "q", 0, "x", -1, ProducerIdentity(7, 2), in_order(staged), {A: 50}, ends, {"a": "id"}
+    )
 
 
-STAGED = manifest(*(Staged(A, 1, at, 10, 0) for at in (0, 10, 20)), Staged(B, 2, 0, 5, 0))
+STAGED = manifest(*(StagedBatch(A, 1, at, 10, 0) for at in (0, 10, 20)), StagedBatch(B, 2, 0, 5, 0))
 
 
 def offsets(left: list[Numbered]) -> list[tuple[str, int]]:
@@ -53,19 +61,19 @@ def test_where_to_look(now: Bounds, expected: tuple[int, int]) -> None:
 
 def test_lanes_are_read_at_once() -> None:
     first, second = streams(STAGED.numbered())
-    ((lane, (run,)),) = first
-    assert (lane, run.start, run.end, sorted(run.batches)) == (1, 0, 30, [0, 10, 20])
+    ((partition, (run,)),) = first
+    assert (partition, run.start, run.end, sorted(run.batches)) == (1, 0, 30, [0, 10, 20])
     assert second[0][0] == 2
 
 
-def test_a_target_in_two_lanes_is_read_in_order() -> None:
-    both = manifest(Staged(A, 1, 0, 10, 0), Staged(A, 2, 0, 10, 0))
-    assert [[lane for lane, _ in each] for each in streams(both.numbered())] == [[1, 2]]
-    assert [each.staged.lane for each in both.numbered()] == [1, 2]
+def test_a_target_in_two_staging_partitions_is_read_in_order() -> None:
+    both = manifest(StagedBatch(A, 1, 0, 10, 0), StagedBatch(A, 2, 0, 10, 0))
+    assert [[partition for partition, _ in each] for each in streams(both.numbered())] == [[1, 2]]
+    assert [each.staged.partition for each in both.numbered()] == [1, 2]
 
 
 def test_what_lies_far_apart_is_read_apart() -> None:
-    far = manifest(Staged(A, 1, 0, 10, 0), Staged(A, 1, 1_000_000, 10, 0))
+    far = manifest(StagedBatch(A, 1, 0, 10, 0), StagedBatch(A, 1, 1_000_000, 10, 0))
     (((_, runs),),) = streams(far.numbered())
     assert [(run.start, run.end) for run in runs] == [(0, 10), (1_000_000, 1_000_010)]
 
@@ -73,7 +81,10 @@ def test_what_lies_far_apart_is_read_apart() -> None:
 def test_a_batch_gets_its_sequence_and_its_times() -> None:
     stored = encode_records([b"x", b"y"], timestamps=[5003, 5009], base_timestamp=5005)
     batch = as_published(
-        Producer(7, 2), Numbered(Staged(A, 1, 0, 2, 5000), 31), read_header(stored), stored
+        ProducerIdentity(7, 2),
+        Numbered(StagedBatch(A, 1, 0, 2, 5000), 31),
+        read_header(stored),
+        stored,
     )
     header = read_header(batch)
     check_crc(batch, header)
@@ -86,5 +97,8 @@ def test_other_records_than_were_staged_are_not_published() -> None:
     stored = encode_records([b"x"], base_timestamp=0)
     with pytest.raises(StagingLost, match="partition 1 does not hold what was staged"):
         as_published(
-            Producer(7, 2), Numbered(Staged(A, 1, 0, 2, 0), 0), read_header(stored), stored
+            ProducerIdentity(7, 2),
+            Numbered(StagedBatch(A, 1, 0, 2, 0), 0),
+            read_header(stored),
+            stored,
         )

@@ -18,7 +18,7 @@ from qbus.clients.spark.source import fetch as fetching
 from qbus.clients.spark.source.arrow import before
 from qbus.clients.spark.source.fetch import RangeFetch
 from qbus.clients.spark.source.options import FetchOptions
-from qbus.clients.spark.source.ranges import OffsetRange
+from qbus.clients.spark.source.planning import OffsetRange
 from qbus.records import build_batch
 from qbus.wire import ApiKey
 from tests.support.fake_cluster import FakeCluster

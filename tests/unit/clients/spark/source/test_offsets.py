@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from qbus.clients.spark.errors import CheckpointError
-from qbus.clients.spark.source.offsets import Offsets
+from qbus.clients.spark.source.offsets import QueryOffsets
 from qbus.clients.types import TopicPartition
 
 A0, A10, B0 = TopicPartition("a", 0), TopicPartition("a", 10), TopicPartition("b", 0)
@@ -14,7 +14,7 @@ IDS = {"b": "id of b", "a": "id of a"}
 
 
 def test_offsets_look_as_those_of_spark_s_kafka_connector() -> None:
-    written = Offsets("q", IDS, {B0: 3, A10: 2, A0: 1}).to_json()
+    written = QueryOffsets("q", IDS, {B0: 3, A10: 2, A0: 1}).to_json()
     assert {name: at for name, at in written.items() if name[0] != "#"} == {
         "a": {"0": 1, "10": 2},
         "b": {"0": 3},
@@ -22,21 +22,21 @@ def test_offsets_look_as_those_of_spark_s_kafka_connector() -> None:
 
 
 def test_the_same_offsets_are_the_same_text() -> None:
-    one = Offsets("q", IDS, {B0: 3, A10: 2, A0: 1}, {A0: 0, B0: 3})
-    other = Offsets("q", dict(reversed(IDS.items())), {A0: 1, A10: 2, B0: 3}, {B0: 3, A0: 0})
+    one = QueryOffsets("q", IDS, {B0: 3, A10: 2, A0: 1}, {A0: 0, B0: 3})
+    other = QueryOffsets("q", dict(reversed(IDS.items())), {A0: 1, A10: 2, B0: 3}, {B0: 3, A0: 0})
     assert json.dumps(one.to_json()) == json.dumps(other.to_json())
 
 
 @pytest.mark.parametrize("begin", [None, {A0: 0}, {}])
 def test_what_is_written_is_read_back(begin: dict[TopicPartition, int] | None) -> None:
-    offsets = Offsets("q", IDS, {A0: 1, B0: 3}, begin)
-    assert Offsets.from_json(json.loads(json.dumps(offsets.to_json()))) == offsets
+    offsets = QueryOffsets("q", IDS, {A0: 1, B0: 3}, begin)
+    assert QueryOffsets.from_json(json.loads(json.dumps(offsets.to_json()))) == offsets
 
 
 def test_a_query_that_has_read_nothing_knows_it() -> None:
-    assert Offsets("q", IDS, {A0: 1}, {A0: 1}).is_initial
-    assert not Offsets("q", IDS, {A0: 2}, {A0: 1}).is_initial
-    assert not Offsets("q", IDS, {A0: 2}).is_initial
+    assert QueryOffsets("q", IDS, {A0: 1}, {A0: 1}).is_initial
+    assert not QueryOffsets("q", IDS, {A0: 2}, {A0: 1}).is_initial
+    assert not QueryOffsets("q", IDS, {A0: 2}).is_initial
 
 
 @pytest.mark.parametrize(
@@ -55,4 +55,4 @@ def test_a_query_that_has_read_nothing_knows_it() -> None:
 )
 def test_what_another_source_wrote_is_refused(written: Any) -> None:
     with pytest.raises(CheckpointError, match="checkpoint"):
-        Offsets.from_json(written)
+        QueryOffsets.from_json(written)

@@ -6,8 +6,7 @@ from hypothesis import strategies as st
 
 pytest.importorskip("pyspark")
 
-from qbus.clients.spark.source.planning import admit, split
-from qbus.clients.spark.source.ranges import OffsetRange
+from qbus.clients.spark.source.planning import OffsetRange, admit, split
 from qbus.clients.types import TopicPartition
 
 A0, A1, A2 = (TopicPartition("a", index) for index in range(3))

@@ -4,7 +4,7 @@ import pytest
 
 from qbus.clients.spark.options import OptionError, Options
 from qbus.clients.spark.source.positions import (
-    Positions,
+    ChosenPositions,
     check_order,
     ending,
     refuse_ending,
@@ -60,7 +60,7 @@ def test_all_partitions_are_named_and_no_others(
     offsets: dict[TopicPartition, int], message: str
 ) -> None:
     with pytest.raises(OptionError, match=message):
-        Positions("startingOffsets", offsets=offsets).look_up(ENDS)
+        ChosenPositions("startingOffsets", offsets=offsets).look_up(ENDS)
 
 
 @pytest.mark.parametrize(

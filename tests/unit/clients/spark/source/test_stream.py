@@ -14,7 +14,7 @@ from qbus.clients.spark.errors import CheckpointError, DataLoss
 from qbus.clients.spark.options import OptionError
 from qbus.clients.spark.schema import SchemaError, source_schema
 from qbus.clients.spark.source import stream
-from qbus.clients.spark.source.loss import Log
+from qbus.clients.spark.source.loss import PartitionLog
 from qbus.clients.spark.source.options import SourceOptions
 from qbus.clients.spark.source.stream import StreamReader
 from qbus.clients.types import LATEST, OffsetAndTimestamp, TopicPartition
@@ -28,22 +28,22 @@ Marks = Mapping[TopicPartition, int]
 class FakeDriver:
     """A cluster that holds what the test says."""
 
-    logs: dict[TopicPartition, Log]
-    moments: list[dict[TopicPartition, Log]]
-    comes: dict[TopicPartition, Log]
+    logs: dict[TopicPartition, PartitionLog]
+    moments: list[dict[TopicPartition, PartitionLog]]
+    comes: dict[TopicPartition, PartitionLog]
     shown: list[tuple[str, Marks]]
     waits: int
 
     def __init__(self, options: SourceOptions) -> None:
         assert options.subscription.names == ("a",)
 
-    def look(self) -> dict[TopicPartition, Log]:
+    def look(self) -> dict[TopicPartition, PartitionLog]:
         return dict(FakeDriver.moments.pop() if FakeDriver.moments else FakeDriver.logs)
 
-    def check_all_there(self, logs: Mapping[TopicPartition, Log]) -> None:
+    def check_all_there(self, logs: Mapping[TopicPartition, PartitionLog]) -> None:
         pass
 
-    def resolve(self, chosen: Any, logs: Mapping[TopicPartition, Log]) -> dict[Any, int]:
+    def resolve(self, chosen: Any, logs: Mapping[TopicPartition, PartitionLog]) -> dict[Any, int]:
         times = chosen.look_up(logs)
         found = {
             one: OffsetAndTimestamp(log.end if times[one] == LATEST else log.start, -1)
@@ -70,7 +70,7 @@ def driver(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stream, "Driver", FakeDriver)
     monkeypatch.setattr(stream, "_SETTLING", 0.0)
     monkeypatch.setattr(stream, "_PAUSE", 0.0)
-    FakeDriver.logs = {A0: Log("id", 0, 100), A1: Log("id", 0, 300)}
+    FakeDriver.logs = {A0: PartitionLog("id", 0, 100), A1: PartitionLog("id", 0, 300)}
     FakeDriver.moments = []
     FakeDriver.comes = {}
     FakeDriver.shown = []
@@ -91,7 +91,9 @@ def grow(**ends: int) -> None:
     """Let logs end later: ``p0=5``."""
     for name, end in ends.items():
         where = TopicPartition("a", int(name[1:]))
-        FakeDriver.logs[where] = FakeDriver.logs.get(where, Log("id", 0, 0))._replace(end=end)
+        FakeDriver.logs[where] = FakeDriver.logs.get(where, PartitionLog("id", 0, 0))._replace(
+            end=end
+        )
 
 
 def test_a_query_reads_all_there_is_and_then_what_comes() -> None:
@@ -110,7 +112,7 @@ def test_nothing_new_is_the_same_text_after_a_wait() -> None:
     assert query.latestOffset(start, ALL) == start
     assert FakeDriver.waits == 1
     assert query.partitions(start, start) == []
-    FakeDriver.comes = {A0: Log("id", 0, 101)}
+    FakeDriver.comes = {A0: PartitionLog("id", 0, 101)}
     assert ranges(query, start, query.latestOffset(start, ALL)) == [(0, 100, 101)]
 
 
@@ -164,7 +166,7 @@ def test_available_now_ends_where_the_log_ended_then() -> None:
 def test_available_now_neither_goes_back_nor_forgets_a_partition() -> None:
     query = reader(startingOffsets="earliest")
     since = query.latestOffset(query.initialOffset(), ALL)
-    FakeDriver.moments = [{A0: Log("id", 0, 90)}]  # a leader that has just taken over
+    FakeDriver.moments = [{A0: PartitionLog("id", 0, 90)}]  # a leader that has just taken over
     query.prepareForTriggerAvailableNow()
     assert query.latestOffset(since, ALL) == since
 
@@ -184,7 +186,7 @@ def test_what_is_lost_stops_the_query_or_is_passed_over(
     since = reader(startingOffsets="earliest").initialOffset()
     if not is_first:
         since = reader(maxOffsetsPerTrigger="4").latestOffset(since, ReadMaxRows(4))
-    FakeDriver.logs[A0] = Log("id", 40, 100)
+    FakeDriver.logs[A0] = PartitionLog("id", 40, 100)
     with pytest.raises(DataLoss, match="a-0 begins at offset 40"):
         reader().latestOffset(since, ALL)
     lenient = reader(failOnDataLoss="false")
@@ -197,7 +199,7 @@ def test_what_is_lost_after_it_was_planned_stops_the_query_too() -> None:
     query = reader(startingOffsets="earliest")
     start = query.initialOffset()
     end = query.latestOffset(start, ALL)
-    FakeDriver.logs[A0] = Log("id", 40, 100)
+    FakeDriver.logs[A0] = PartitionLog("id", 40, 100)
     with pytest.raises(DataLoss, match="a-0 begins at offset 40"):
         query.partitions(start, end)
     del FakeDriver.logs[A0]
@@ -212,7 +214,7 @@ def test_brokers_that_tell_of_too_little_for_a_moment_are_asked_again(
     query = reader(startingOffsets="earliest")
     start = query.initialOffset()
     end = query.latestOffset(start, ALL)
-    for moment in ({}, {A0: Log("id", 0, 90), A1: Log("id", 0, 300)}):
+    for moment in ({}, {A0: PartitionLog("id", 0, 90), A1: PartitionLog("id", 0, 300)}):
         FakeDriver.moments = [moment]
         assert ranges(query, start, end) == [(0, 0, 100), (1, 0, 300)]
         FakeDriver.moments = [moment]
@@ -224,7 +226,7 @@ def test_a_topic_created_again_is_read_from_its_start_if_that_is_wanted() -> Non
     start = query.initialOffset()
     grow(p0=120)
     since = query.latestOffset(start, ALL)
-    FakeDriver.logs = {A0: Log("new", 0, 50)}
+    FakeDriver.logs = {A0: PartitionLog("new", 0, 50)}
     with pytest.raises(DataLoss, match="created again"):
         query.latestOffset(since, ALL)
     lenient = reader(failOnDataLoss="false")

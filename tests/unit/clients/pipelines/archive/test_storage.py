@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from qbus.clients.pipelines.archive.linking import NoLinks, create
+from qbus.clients.pipelines.archive.storage import NoLinks, create
 
 
 def test_a_file_comes_to_be_with_its_directory(tmp_path: Path) -> None:

@@ -2,13 +2,17 @@
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sql
-
-from ..config import Statistic
-from ..config.checks import EVENT_TIME
-from ..config.columns import columns, flat
-from ..parsing import check_numbers, only
-from .aggregates import aggregates
-from .spans import interval
+from .config import Statistic
+from .config.checks import EVENT_TIME
+from .config.stats import columns, flat
+from .parsing import check_numbers, only
+from .times import interval
+from collections.abc import Iterator
+from pyspark.sql import Column
+from pyspark.sql import functions as sql
+from .config import Statistic
+from .config.stats import flat, label
+from .config.stats import COUNT
 
 _WINDOW, _TOP = "#window", "#top"  # no field has such a name
 
@@ -56,3 +60,29 @@ def _with_the_most(rows: DataFrame, statistic: Statistic) -> DataFrame:
     best = rows.groupBy(f"`{_WINDOW}`").agg(sql.min_by(row, order, statistic.top).alias(_TOP))
     ranked = best.select(f"`{_WINDOW}`", sql.posexplode(f"`{_TOP}`").alias("at", "row"))
     return ranked.select(f"`{_WINDOW}`", (sql.col("at") + 1).alias("rank"), "row.*")
+
+
+def aggregates(statistic: Statistic) -> list[Column]:
+    """The columns that summarize the lines of a window: the count, the rate, what is wished for."""
+    seconds = statistic.window / 1000
+    count = sql.count(sql.lit(1))
+    columns = [count.alias(COUNT), (count / seconds).alias("per_second")]
+    for field in statistic.sum:
+        total = sql.sum(field)
+        columns.append(total.alias(f"{flat(field)}_sum"))
+        columns.append((total / seconds).alias(f"{flat(field)}_per_second"))
+    columns += [sql.avg(field).alias(f"{flat(field)}_mean") for field in statistic.mean]
+    columns += [sql.min(field).alias(f"{flat(field)}_min") for field in statistic.min]
+    columns += [sql.max(field).alias(f"{flat(field)}_max") for field in statistic.max]
+    columns += [
+        sql.approx_count_distinct(field).alias(f"{flat(field)}_distinct")
+        for field in statistic.distinct
+    ]
+    return [*columns, *_percentiles(statistic)]
+
+
+def _percentiles(statistic: Statistic) -> Iterator[Column]:
+    compute = sql.percentile if statistic.exact_percentiles else sql.percentile_approx
+    for field in statistic.percentiles_of:
+        for fraction in statistic.percentiles:
+            yield compute(field, fraction).alias(f"{flat(field)}_{label(fraction)}")

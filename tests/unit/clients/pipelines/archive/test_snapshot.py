@@ -5,7 +5,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qbus.clients.pipelines.archive.coverage import common, union
+from qbus.clients.pipelines.archive.snapshot import common, union
 
 INTERVALS = st.lists(
     st.tuples(st.integers(0, 30), st.integers(0, 30)).map(lambda pair: (min(pair), max(pair)))

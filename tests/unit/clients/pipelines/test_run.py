@@ -2,8 +2,8 @@
 
 from typing import Any
 
+from qbus.clients.pipelines.run import Tally
 from qbus.clients.pipelines.submitted import summary
-from qbus.clients.pipelines.tally import Tally
 
 
 def report(batch: int, records: int = 10, **more: Any) -> dict[str, Any]:
