@@ -16,7 +16,12 @@ if TYPE_CHECKING:
 
 
 def launch(
-    name: str, config: Pipeline, run: PipelineRun, *, master: str | None, settings: Mapping[str, str]
+    name: str,
+    config: Pipeline,
+    run: PipelineRun,
+    *,
+    master: str | None,
+    settings: Mapping[str, str],
 ) -> Any:
     """Run a pipeline to its end, and give what it gives.
 

@@ -8,13 +8,12 @@ from pyspark.sql import functions as sql
 
 from .abuse import alerts
 from .config import AbuseConfig, Statistic, StatsConfig
-from .progress import follow
-from .run import Mode, PipelineRun
 from .parsing import MALFORMED, parsed, well_formed
+from .progress import follow
 from .records import LINE_COLUMNS, batch, stream
 from .results import checkpoint, write_batch, write_stream
+from .run import Mode, PipelineRun, Tally
 from .statistics import summarized
-from .run import Tally
 
 
 class _Computed(NamedTuple):
@@ -48,7 +47,10 @@ def run_abuse(spark: SparkSession, config: AbuseConfig, run: PipelineRun) -> lis
 
 
 def _run(
-    spark: SparkSession, config: StatsConfig | AbuseConfig, run: PipelineRun, results: list[_Computed]
+    spark: SparkSession,
+    config: StatsConfig | AbuseConfig,
+    run: PipelineRun,
+    results: list[_Computed],
 ) -> list[Tally]:
     if run.mode is Mode.BATCH:
         return [_once(spark, config, run, one) for one in results]

@@ -4,19 +4,15 @@ import json
 import signal
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from .run import Watcher
-from .run import Tally
-import threading
-from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
-from .run import Watcher
+
+from .run import Tally, Watcher
 
 if TYPE_CHECKING:
-    from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.core.status import StatusTracker
     from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
 
 _POLL_S = 1
 
@@ -75,7 +71,9 @@ _STAGES_POLL_S = 1.0
 
 
 @contextmanager
-def told(spark: "SparkSession", watcher: Watcher, *, every: float = _STAGES_POLL_S) -> Iterator[None]:
+def told(
+    spark: "SparkSession", watcher: Watcher, *, every: float = _STAGES_POLL_S
+) -> Iterator[None]:
     """Meanwhile tell a watcher what Spark is at, every so many seconds."""
     from py4j.protocol import Py4JError  # noqa: PLC0415 - comes with pyspark
 

@@ -43,7 +43,13 @@ def checkpoint(config: Streaming, output: Output, run: PipelineRun) -> Iterator[
 
 
 def write_stream(
-    rows: DataFrame, name: str, key: str, config: Streaming, output: Output, run: PipelineRun, place: str
+    rows: DataFrame,
+    name: str,
+    key: str,
+    config: Streaming,
+    output: Output,
+    run: PipelineRun,
+    place: str,
 ) -> StreamingQuery:
     """Start a query that writes rows as they are complete, each once.
 

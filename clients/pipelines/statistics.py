@@ -1,18 +1,15 @@
 """Windows of lines, summarized: counts, rates, sums, percentiles, the rows with the most."""
 
-from pyspark.sql import DataFrame
+from collections.abc import Iterator
+
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sql
+
 from .config import Statistic
 from .config.checks import EVENT_TIME
-from .config.stats import columns, flat
+from .config.stats import COUNT, columns, flat, label
 from .parsing import check_numbers, only
 from .times import interval
-from collections.abc import Iterator
-from pyspark.sql import Column
-from pyspark.sql import functions as sql
-from .config import Statistic
-from .config.stats import flat, label
-from .config.stats import COUNT
 
 _WINDOW, _TOP = "#window", "#top"  # no field has such a name
 

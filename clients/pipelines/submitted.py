@@ -14,8 +14,7 @@ from qbus.errors import QbusError
 
 from .config import load
 from .launch import launch
-from .run import Mode, Row, PipelineRun
-from .run import Tally
+from .run import Mode, PipelineRun, Row, Tally
 
 _WORKING_S = 30.0
 

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable, Mapping
 
 from pyspark.sql import DataFrame
 
-from .snapshot import Coverage, common
 from .layout import laid_out, without
-from .log import ArchiveError, Conflict, ArchiveLog
+from .log import ArchiveError, ArchiveLog, Conflict
+from .snapshot import Coverage, common
 from .staging import StagedFiles, Staging
 
 TopicIds = Callable[[Iterable[str]], Mapping[str, str]]
@@ -20,7 +20,9 @@ TopicIds = Callable[[Iterable[str]], Mapping[str, str]]
 class Archiver:
     """Adds records to the archive that ``log`` tells of. Call it with each batch."""
 
-    def __init__(self, log: ArchiveLog, staging: Staging, topic_ids: TopicIds, time_zone: str) -> None:
+    def __init__(
+        self, log: ArchiveLog, staging: Staging, topic_ids: TopicIds, time_zone: str
+    ) -> None:
         self._log = log
         self._staging = staging
         self._look_up = topic_ids

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from ..config import Compaction
 from .layout import ORDER, data_schema
-from .log import ArchiveError, Conflict, ArchiveLog
+from .log import ArchiveError, ArchiveLog, Conflict
 from .snapshot import ArchivedFile, Snapshot
 from .staging import DIRECTORY, StagedFiles, Staging, merged_covers
 from .storage import Found, Storage
@@ -54,7 +54,12 @@ class Compactor:
     """Compacts, and deletes what is not needed any more."""
 
     def __init__(
-        self, spark: SparkSession, storage: Storage, log: ArchiveLog, staging: Staging, config: Compaction
+        self,
+        spark: SparkSession,
+        storage: Storage,
+        log: ArchiveLog,
+        staging: Staging,
+        config: Compaction,
     ) -> None:
         self._spark = spark
         self._storage = storage

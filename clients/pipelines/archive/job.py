@@ -8,9 +8,8 @@ from ...blocking.admin import Admin
 from ...spark.schema import source_schema
 from ..config import ArchiveConfig
 from ..progress import follow
-from ..run import Mode, PipelineRun
 from ..records import stream
-from ..run import Tally
+from ..run import Mode, PipelineRun, Tally
 from .archiver import Archiver
 from .compaction import Compactor
 from .log import ArchiveError, ArchiveLog

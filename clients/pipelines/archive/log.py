@@ -160,4 +160,4 @@ def _name(version: int) -> str:
     return f"{version}.compact" if _is_whole(version) else str(version)
 
 
-__all__ = ["DIRECTORY", "ArchiveError", "Conflict", "ArchiveLog"]
+__all__ = ["DIRECTORY", "ArchiveError", "ArchiveLog", "Conflict"]

@@ -8,7 +8,6 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from urllib.parse import quote, unquote
-from collections.abc import Iterable, Mapping
 
 Intervals = tuple[tuple[int, int], ...]
 """Each from the first number to that after the last; in order, with gaps between them."""

@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
 
-from .snapshot import Coverage, Intervals, union
 from .layout import DIRECTORIES, archive_schema, data_schema
-from .snapshot import ArchivedFile
+from .snapshot import ArchivedFile, Coverage, Intervals, union
 from .storage import Found, Storage
 
 DIRECTORY = "_staging"

@@ -1,14 +1,14 @@
 """Files where Spark keeps them: any file system that Hadoop has, through the driver's JVM."""
 
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any, NamedTuple
-from py4j.protocol import Py4JJavaError
-from pyspark.sql import SparkSession
 import errno
 import os
 import uuid
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, NamedTuple
+
+from py4j.protocol import Py4JJavaError
+from pyspark.sql import SparkSession
 
 _NONE = {errno.EPERM, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}
 

@@ -1,8 +1,6 @@
 """Which records differ, in intervals whose sums do."""
 
-from pyspark.sql import DataFrame, Window
-from pyspark.sql import functions as sql
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as sql
 
 KEYS = ("topic", "partition", "start")

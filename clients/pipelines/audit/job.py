@@ -11,11 +11,18 @@ from ...types import TopicPartition
 from ..config import AuditConfig
 from ..config.checks import originals
 from ..run import PipelineRun
-from .comparison import differing, gaps, ranges
-from .sides import AuditedCluster, Extents
+from .comparison import KEYS, compared, differing, fingerprinted, gaps, ranges, summarized
 from .report import SKIPPED, Report, interval_rows
-from .sides import aligned, in_time, of_archive, of_cluster, renamed, within
-from .comparison import KEYS, compared, fingerprinted, summarized
+from .sides import (
+    AuditedCluster,
+    Extents,
+    aligned,
+    in_time,
+    of_archive,
+    of_cluster,
+    renamed,
+    within,
+)
 
 
 class _Sides(NamedTuple):

@@ -1,23 +1,23 @@
 """The two sides of an audit as data frames with the same columns and names of topics."""
 
-from collections.abc import Mapping
-from datetime import datetime
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as sql
-from ...spark.schema import source_schema
-from ...types import TopicPartition
-from ..archive.layout import read_archive
-from ..archive.log import ArchiveLog
-from ..archive.storage import Storage
-from ..config import AuditConfig
 import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sql
+
 from qbus.errors import QbusError
+
 from ...blocking.admin import Admin
+from ...spark.schema import source_schema
 from ...types import EARLIEST, LATEST, TopicPartition
-from ..config import Source
+from ..archive.layout import read_archive
+from ..archive.log import ArchiveLog
+from ..archive.storage import Storage
+from ..config import AuditConfig, Source
 
 Extents = Mapping[TopicPartition, tuple[int, int]]
 """Of each partition the first offset, and that after the last."""

@@ -9,10 +9,9 @@ from qbus.errors import ConfigError
 from .abuse import AbuseConfig
 from .archive import ArchiveConfig
 from .audit import AuditConfig
-from .stats import columns, measures
 from .common import ISO, JSON, Lines, Output, Pipeline, Source
 from .rules import written
-from .stats import COUNT, PERCENTILES, Statistic, StatsConfig
+from .stats import COUNT, PERCENTILES, Statistic, StatsConfig, columns, measures
 
 RECORD_FIELDS = ("topic", "partition")
 """Fields that each line has of its record."""

@@ -1,14 +1,14 @@
 """The configuration of the statistics."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+
 from qbus.service.toml import required, rules, setting
+
 from . import rules as own
 from .common import Lines, Output, Streaming
-from collections.abc import Sequence
 
 # ruff: noqa: RUF009 - `setting` gives a dataclass its fields
-
-
 
 
 COUNT = "count"

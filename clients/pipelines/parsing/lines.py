@@ -1,19 +1,19 @@
 """From records to lines with fields, by what the configuration says of them."""
 
+from collections.abc import Iterable
+
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sql
 from pyspark.sql.types import NumericType
+
 from qbus.errors import ConfigError
+
 from ..config import Lines
 from ..config.checks import EVENT_TIME, RECORD_FIELDS
 from ..config.common import ACCESS_LOG, ISO
 from ..failures import reason
 from . import access_log, json_lines
-from collections.abc import Iterable
-from pyspark.sql import DataFrame
-from pyspark.sql.types import NumericType
-from qbus.errors import ConfigError
 
 MALFORMED = "malformed"
 """The name of the column, and of the metric, that tells of lines which could not be read."""

@@ -12,8 +12,7 @@ from ...offsets import list_offsets
 from ...types import EARLIEST, LATEST, OffsetAndMetadata, TopicPartition
 from ..options import OptionError
 from .history import Bookmark, History
-from .manifest import Manifest
-from .manifest import Assembler, split
+from .manifest import Assembler, Manifest, split
 from .rows import now_ms
 from .topics import MANIFESTS
 

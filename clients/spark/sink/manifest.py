@@ -7,16 +7,16 @@ manifest send the same bytes with the same sequences, so that the broker stores 
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import groupby
 from operator import attrgetter
 from typing import Any, NamedTuple
+
 from qbus.errors import QbusError
-from qbus.records.header import MAX_SEQUENCE
-from ...types import TopicPartition
-from collections.abc import Sequence
-from dataclasses import dataclass, field
 from qbus.records import ConsumerRecord
+from qbus.records.header import MAX_SEQUENCE
+
+from ...types import TopicPartition
 
 NO_BATCH = -1
 _VERSION = 1

@@ -113,9 +113,9 @@ def as_published(
     staged = batch.staged
     if header.records_count != staged.records or header.is_log_append_time:
         raise StagingLost(
-            f"offset {staged.offset} of the staging topic's partition {staged.partition} does not hold"
-            " what was staged there: was the topic created anew, or its message.timestamp.type"
-            " changed?"
+            f"offset {staged.offset} of the staging topic's partition {staged.partition} does not"
+            " hold what was staged there. Check whether the topic was created again, or its"
+            " message.timestamp.type changed"
         )
     copy = as_produced(stored)
     write_header(

@@ -15,7 +15,7 @@ from ...offsets import list_offsets
 from ...types import EARLIEST, LATEST, TopicPartition
 from .history import StagingLost
 from .manifest import Manifest, Numbered
-from .plan import Bounds, BatchRun, TargetChanged, as_published, remaining, scan_range, streams
+from .plan import BatchRun, Bounds, TargetChanged, as_published, remaining, scan_range, streams
 
 _log = logging.getLogger(__name__)
 

@@ -116,7 +116,9 @@ async def ensure_staging(cluster: Cluster, topic: str) -> TopicDescription:
 
 async def _create(cluster: Cluster, topic: str) -> None:
     try:
-        await Admin.over(cluster).create_topic(topic, partitions=_ROW_PARTITIONS + 1, config=_STAGING_CONFIG)
+        await Admin.over(cluster).create_topic(
+            topic, partitions=_ROW_PARTITIONS + 1, config=_STAGING_CONFIG
+        )
     except ApiError as error:
         if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:  # another task was quicker
             raise

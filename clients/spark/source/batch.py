@@ -10,11 +10,11 @@ from ..errors import DataLoss, warn
 from ..options import Options
 from ..schema import check_source_schema
 from .driver import Driver
+from .fetch import read
 from .loss import fixed_range
 from .options import SourceOptions
 from .planning import split
 from .positions import check_order, ending, starting
-from .fetch import read
 
 
 class BatchReader(DataSourceReader):

@@ -2,8 +2,14 @@
 
 import asyncio
 import time
+from collections.abc import Iterator
 from typing import Any
+
+from pyspark.sql.datasource import InputPartition
+from pyspark.sql.types import StructType
+
 from qbus.errors import ApiError, ErrorCode, QbusError
+
 from ...consumer.arrow import ArrowTaking
 from ...consumer.assignment import Assignment
 from ...consumer.fetch_buffer import FetchBuffer
@@ -14,14 +20,8 @@ from ...errors import LogTruncated, RequestTimedOut
 from ...net.cluster import Cluster
 from ...offsets import list_offsets
 from ...types import EARLIEST
-from ..errors import DataLoss, warn
-from .options import FetchOptions
-from .planning import OffsetRange
-from collections.abc import Iterator
-from typing import Any
-from pyspark.sql.datasource import InputPartition
-from pyspark.sql.types import StructType
 from ..connections import connections
+from ..errors import DataLoss, warn
 from .arrow import RowsForSpark, before
 from .options import FetchOptions
 from .planning import OffsetRange

@@ -46,7 +46,9 @@ def go_on(since: QueryOffsets, logs: PartitionLogs) -> Onward:
     return Onward(positions, losses)
 
 
-def ranges(begin: Onward, end: QueryOffsets, logs: PartitionLogs) -> tuple[list[OffsetRange], list[str]]:
+def ranges(
+    begin: Onward, end: QueryOffsets, logs: PartitionLogs
+) -> tuple[list[OffsetRange], list[str]]:
     """What a batch that ends at ``end`` reads of what there is now, and what was lost of it."""
     found, losses = [], list(begin.losses)
     for partition, until in sorted(end.positions.items()):
@@ -66,7 +68,9 @@ def ranges(begin: Onward, end: QueryOffsets, logs: PartitionLogs) -> tuple[list[
     return found, losses
 
 
-def up_to(target: PartitionLogs, since: QueryOffsets, onward: Onward, logs: PartitionLogs) -> dict[TopicPartition, PartitionLog]:
+def up_to(
+    target: PartitionLogs, since: QueryOffsets, onward: Onward, logs: PartitionLogs
+) -> dict[TopicPartition, PartitionLog]:
     """What there is now, without what came after ``target``; no query goes back, or forgets."""
     bounded = {}
     for partition, log in logs.items():

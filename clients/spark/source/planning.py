@@ -2,13 +2,14 @@
 
 import heapq
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
+
+from pyspark.sql.datasource import InputPartition
+
 from ...types import TopicPartition
 from .offsets import Marks
-from dataclasses import dataclass
-from pyspark.sql.datasource import InputPartition
-from ...types import TopicPartition
+
 
 @dataclass(frozen=True, order=True)
 class OffsetRange(InputPartition):

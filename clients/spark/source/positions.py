@@ -118,7 +118,9 @@ def refuse_ending(options: Options) -> None:
         raise OptionError(name, options.text(name), remedy)
 
 
-def _parse(options: Options, names: tuple[str, ...], default: str, *, or_latest: bool) -> ChosenPositions:
+def _parse(
+    options: Options, names: tuple[str, ...], default: str, *, or_latest: bool
+) -> ChosenPositions:
     """The first option that was given counts, as with Spark's Kafka connector."""
     timestamp, by_timestamp, offsets = names
     if (time := options.maybe_integer(timestamp)) is not None:

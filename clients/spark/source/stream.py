@@ -19,12 +19,12 @@ from ..errors import DataLoss, warn
 from ..options import Options
 from ..schema import check_source_schema
 from .driver import Driver
-from .loss import PartitionLogs, Onward, go_on, ranges, up_to
+from .fetch import read
+from .loss import Onward, PartitionLogs, go_on, ranges, up_to
 from .offsets import QueryOffsets
 from .options import SourceOptions
 from .planning import admit, backlog, split
 from .positions import refuse_ending, starting
-from .fetch import read
 
 _SETTLING = 3.0
 """Seconds after which records that seem to be lost are."""
