@@ -12,21 +12,21 @@ from qbus.metadata import MetadataStore
 
 from ..metadata.cache import Subscriber
 from ..metadata.image import BrokerInfo, Topic
+from .failover import CoordinatorFailover
 from .group import Group
-from .hosted import HostedGroup
-from .housekeeping import Housekeeping
+from .group_metadata import GroupMetadata
+from .offset_cleaner import OffsetCleaner
 from .offsets import Offset, Offsets, Retention, TopicPartition, is_subscribed
-from .ownership import Cluster, Ownership
+from .ownership import LiveBrokers, Ownership
 from .registry import GroupRegistry
 from .requests import Heartbeat, Join, JoinResult, Leave, LeaveResult, Request, Sync, SyncResult
 from .state import GroupState
-from .takeover import Takeover
 from .timers import LoopTimers, Timers
 
 MAX_MEMBER_BYTES: Final = 512 * 1024  # of metadata or assignment, so that a znode can hold it
 
 
-class Metadata(Cluster, Protocol):
+class ClusterMetadata(LiveBrokers, Protocol):
     """What groups need of the cluster's metadata."""
 
     @property
@@ -48,7 +48,7 @@ class GroupCoordinator:
     def __init__(
         self,
         store: MetadataStore,
-        metadata: Metadata,
+        metadata: ClusterMetadata,
         config: BrokerConfig,
         clock: Clock,
         timers: Timers | None = None,
@@ -58,14 +58,14 @@ class GroupCoordinator:
         self._clock = clock
         self._config = config
         self._ownership = owners = Ownership(config.node_id, metadata)
-        self._hosting = GroupRegistry(store, metadata.topics, owners, config, clock, timers)
-        self._takeover = Takeover(self._hosting, owners, store, clock, timers)
+        self._registry = GroupRegistry(store, metadata.topics, owners, config, clock, timers)
+        self._failover = CoordinatorFailover(self._registry, owners, store, clock, timers)
         self._retention = Retention(config.offsets_retention_minutes * 60_000)
         interval = config.offsets_retention_check_interval_ms / 1000
-        self._housekeeping = Housekeeping(self._hosting, self._retention, interval, clock, timers)
+        self._cleaner = OffsetCleaner(self._registry, self._retention, interval, clock, timers)
         self.commits = 0  # partitions committed
-        metadata.subscribe(self._takeover.follow)
-        metadata.subscribe(self._housekeeping.follow)
+        metadata.subscribe(self._failover.follow)
+        metadata.subscribe(self._cleaner.follow)
 
     def coordinator(self, group_id: str) -> BrokerInfo | None:
         """The broker that coordinates a group; None while there is none that could."""
@@ -73,18 +73,18 @@ class GroupCoordinator:
 
     async def start(self) -> None:
         """Begin to load this broker's groups; those that are asked for meanwhile come first."""
-        self._takeover.start()
-        self._housekeeping.start()
+        self._failover.start()
+        self._cleaner.start()
 
     def drain(self) -> None:
         """Take nothing on any more; members whose requests are parked are turned away."""
-        self._hosting.drain()
+        self._registry.drain()
 
     async def close(self) -> None:
         """Drain, and store what was accepted."""
-        self._takeover.stop()
-        self._housekeeping.stop()
-        await self._hosting.close()
+        self._failover.stop()
+        self._cleaner.stop()
+        await self._registry.close()
 
     # Membership: never raises, every request has a way to be refused
 
@@ -120,7 +120,7 @@ class GroupCoordinator:
         if not group_id:
             return request.refuse(ErrorCode.INVALID_GROUP_ID)
         try:
-            return await self._hosting.ask(group_id, request)
+            return await self._registry.ask(group_id, request)
         except ApiError as error:
             return request.refuse(error.code)
 
@@ -144,15 +144,15 @@ class GroupCoordinator:
             ApiError: not stored, as far as anyone can know. GROUP_ID_NOT_FOUND if a generation is
                 given of a group that does not exist.
         """
-        hosted = await self._hosting.get(group_id)
-        if generation >= 0 and hosted.is_disposable:
-            self._hosting.forget_if_disposable(hosted)
+        metadata = await self._registry.get(group_id)
+        if generation >= 0 and metadata.is_disposable:
+            self._registry.forget_if_disposable(metadata)
             raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND)
         now = self._clock.monotonic()
-        if error := hosted.group.admit_commit(member_id, instance_id, generation, now):
-            self._hosting.forget_if_disposable(hosted)
+        if error := metadata.group.admit_commit(member_id, instance_id, generation, now):
+            self._registry.forget_if_disposable(metadata)
             raise ApiError(error)
-        _check(await self._hosting.save_offsets(hosted, self._stamp(offsets, retention_ms)))
+        _check(await self._registry.save_offsets(metadata, self._stamp(offsets, retention_ms)))
         self.commits += len(offsets)
 
     def _stamp(
@@ -172,10 +172,10 @@ class GroupCoordinator:
         Raises:
             ApiError: try again, here or elsewhere.
         """
-        hosted = await self._hosting.get(group_id)
-        _check(await self._hosting.confirm(hosted))
-        offsets = hosted.stored.offsets
-        self._hosting.forget_if_disposable(hosted)
+        metadata = await self._registry.get(group_id)
+        _check(await self._registry.confirm(metadata))
+        offsets = metadata.znodes.offsets
+        self._registry.forget_if_disposable(metadata)
         return offsets
 
     async def delete_offsets(
@@ -189,16 +189,16 @@ class GroupCoordinator:
         """
         if not group_id:
             raise ApiError(ErrorCode.INVALID_GROUP_ID)
-        hosted = await self._existing(group_id)
-        group = hosted.group
+        metadata = await self._existing(group_id)
+        group = metadata.group
         if group.state is not GroupState.EMPTY and group.protocol_type != CONSUMER:
             raise ApiError(ErrorCode.NON_EMPTY_GROUP)
         wanted = list(partitions)
         consumed = {topic for topic, _ in wanted if is_subscribed(group, topic)}
         doomed = [key for key in wanted if key[0] not in consumed]
-        known = {key for key in doomed if key[1] in hosted.offsets_of(key[0])}
+        known = {key for key in doomed if key[1] in metadata.offsets_of(key[0])}
         if known:
-            _check(await self._hosting.save_offsets(hosted, dict.fromkeys(known)))
+            _check(await self._registry.save_offsets(metadata, dict.fromkeys(known)))
         subscribed = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
         return {key: subscribed if key[0] in consumed else ErrorCode.NONE for key in wanted}
 
@@ -210,8 +210,8 @@ class GroupCoordinator:
         Raises:
             ApiError: try again.
         """
-        await self._hosting.load_all()
-        return [hosted.group for hosted in self._hosting if not hosted.is_disposable]
+        await self._registry.load_all()
+        return [metadata.group for metadata in self._registry if not metadata.is_disposable]
 
     async def describe(self, group_id: str) -> Group | None:
         """A group, to be read only.
@@ -232,33 +232,33 @@ class GroupCoordinator:
         Raises:
             ApiError: GROUP_ID_NOT_FOUND; NON_EMPTY_GROUP; or try again.
         """
-        hosted = await self._existing(group_id)
-        if hosted.group.state is not GroupState.EMPTY:
+        metadata = await self._existing(group_id)
+        if metadata.group.state is not GroupState.EMPTY:
             raise ApiError(ErrorCode.NON_EMPTY_GROUP)
-        _check(await self._hosting.remove(hosted))
+        _check(await self._registry.remove(metadata))
 
-    async def _existing(self, group_id: str) -> HostedGroup:
-        hosted = await self._hosting.get(group_id)
-        if hosted.is_disposable:
-            self._hosting.forget_if_disposable(hosted)
+    async def _existing(self, group_id: str) -> GroupMetadata:
+        metadata = await self._registry.get(group_id)
+        if metadata.is_disposable:
+            self._registry.forget_if_disposable(metadata)
             raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
-        return hosted
+        return metadata
 
     # For metrics
 
     def states(self) -> Counter[GroupState]:
         """How many groups in memory are in which state."""
-        return Counter(hosted.group.state for hosted in self._hosting)
+        return Counter(metadata.group.state for metadata in self._registry)
 
     @property
     def rebalances(self) -> int:
         """Rebalances completed since the start."""
-        return self._hosting.rebalances
+        return self._registry.rebalances
 
     @property
     def expired_offsets(self) -> int:
         """Offsets deleted for their age since the start."""
-        return self._housekeeping.expired
+        return self._cleaner.expired
 
 
 def _check(error: ErrorCode) -> None:

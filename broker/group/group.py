@@ -11,70 +11,168 @@ leader brings the assignment, and the group is *Stable*. Whoever has not synced 
 later is dropped, and the group prepares again.
 
 There is no clock and no IO: ``now`` is monotonic seconds, ``wake_at`` says when to call
-:meth:`Group.tick` next, and every request handed in is answered by exactly one ``Reply``.
+:meth:`Group.tick` next, and every request handed in is answered by exactly one ``Respond``.
 """
 
 import math
-from typing import Self
+from dataclasses import dataclass
+from typing import Final, NamedTuple, Self
 
 from qbus.errors import ErrorCode
 
-from .core import GroupCore, GroupLimits
-from .image import GroupImage, MemberImage
-from .joining import join
-from .membership import admit_commit, heartbeat, leave, sync
-from .rebalance import end_phase, expire_sessions
-from .requests import Effect, Heartbeat, Join, Leave, Request, Sync
-from .state import GroupState
+from .members import Member, MemberImage, Members
+from .requests import (
+    Effect,
+    Heartbeat,
+    Join,
+    JoinedMember,
+    JoinResult,
+    Leave,
+    LeaveOutcome,
+    Leaver,
+    LeaveResult,
+    Moved,
+    Request,
+    Respond,
+    Result,
+    Save,
+    Sync,
+    SyncResult,
+)
+from .state import MOVES, GroupState
+
+_RETRY_SECONDS: Final = 1.0  # a rebalance that nobody joined is not retried more often
+
+# A member may heartbeat as soon as it knows its generation, thus also while others still sync.
+_HEARTBEAT_ANSWERS: Final = {
+    GroupState.PREPARING: ErrorCode.REBALANCE_IN_PROGRESS,
+    GroupState.COMPLETING: ErrorCode.NONE,
+    GroupState.STABLE: ErrorCode.NONE,
+}
+# While preparing, members may still commit what they did in the old generation; while completing
+# they know of the new one, but not yet what they own in it.
+_COMMIT_ANSWERS: Final = {
+    GroupState.PREPARING: ErrorCode.NONE,
+    GroupState.COMPLETING: ErrorCode.REBALANCE_IN_PROGRESS,
+    GroupState.STABLE: ErrorCode.NONE,
+}
 
 
-class Group(GroupCore):
-    """The state machine of one group."""
+@dataclass(frozen=True, slots=True)
+class GroupLimits:
+    """What the broker's configuration says of every group. Times are in seconds."""
+
+    max_size: int = 2**31 - 1
+    initial_rebalance_delay: float = 3.0
+    new_member_timeout: float = 300.0
+
+
+@dataclass(slots=True)
+class InitialDelay:
+    """The first rebalance of an empty group waits on while members keep arriving (KIP-134).
+
+    ``remaining``: seconds by which it may still be extended; ``grew``: someone came meanwhile.
+    """
+
+    remaining: float
+    grew: bool = False
+
+
+class GroupImage(NamedTuple):
+    """A group with its established members; Empty when there are none."""
+
+    state: GroupState
+    generation: int
+    protocol_type: str | None
+    protocol: str | None
+    leader: str | None
+    members: tuple[MemberImage, ...] = ()
+
+
+EMPTY_IMAGE = GroupImage(GroupState.EMPTY, 0, None, None, None)
+
+
+class Group:
+    """The state machine of one group.
+
+    For reading: ``state``, ``generation``, ``protocol_type``, ``protocol``, ``leader``,
+    ``members``, and ``wake_at``, the monotonic time in seconds at which :meth:`tick` is due.
+    ``pending`` has the deadlines of member ids that were given out and not used yet; ``joining``
+    and ``syncing`` have the parked requests by member id.
+    """
+
+    def __init__(self, group_id: str, limits: GroupLimits | None = None) -> None:
+        self.group_id = group_id
+        self._limits = limits or GroupLimits()
+        self.state = GroupState.EMPTY
+        self.generation = 0
+        self.protocol_type: str | None = None
+        self.protocol: str | None = None
+        self.leader: str | None = None
+        self.members = Members()
+        self.wake_at = math.inf
+        self.pending: dict[str, float] = {}  # ids given out but not yet joined with -> deadline
+        self.joining: dict[str, Join] = {}  # parked requests by member id
+        self.syncing: dict[str, Sync] = {}
+        self._unsynced: set[str] = set()
+        self._phase_ends = math.inf  # when preparing must end; later, when all must have synced
+        self._initial: InitialDelay | None = None
+        self._effects: list[Effect] = []
 
     def handle(self, request: Request, now: float) -> list[Effect]:
         """Take a request; what to do about it. Its reply may come now or with a later event."""
-        self.effects = []
+        self._effects = []
         match request:
             case Join():
-                join(self, request, now)
+                self._join(request, now)
             case Sync():
-                sync(self, request, now)
+                self._sync(request, now)
             case Heartbeat():
-                heartbeat(self, request, now)
+                self._heartbeat(request, now)
             case Leave():
-                leave(self, request, now)
-        return self.effects
+                self._leave(request, now)
+        return self._effects
 
     def tick(self, now: float) -> list[Effect]:
         """Let time pass: what is due. Meant for ``wake_at``; at other times it does no harm."""
-        self.effects = []
+        self._effects = []
         if self.state is GroupState.DEAD:
-            return self.effects
-        expire_sessions(self, now)
-        if self.phase_ends <= now:
-            end_phase(self, now)
-        self.find_wake_time()
-        return self.effects
+            return self._effects
+        self._expire_sessions(now)
+        if self._phase_ends <= now:
+            self._end_phase(now)
+        self._find_wake_time()
+        return self._effects
 
     def admit_commit(
         self, member_id: str, instance_id: str | None, generation: int, now: float
     ) -> ErrorCode:
-        """Whether offsets may be committed by this member of this generation (-1: by anyone)."""
-        return admit_commit(self, member_id, instance_id, generation, now)
+        """Whether offsets may be committed; a member's commit is also a sign of life.
+
+        Anyone may while the group is empty; otherwise only members of the current generation.
+        """
+        if self.state is GroupState.DEAD:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        if generation < 0 and self.state is GroupState.EMPTY:
+            return ErrorCode.NONE
+        if error := self._check(member_id, instance_id, generation):
+            return error
+        self._extend_session(self.members[member_id], now)
+        return _COMMIT_ANSWERS[self.state]
 
     def dissolve(self, error: ErrorCode) -> list[Effect]:
         """Turn everyone away: the group is deleted, or no longer served from this memory."""
         self.turn_away(error)
-        self.move(GroupState.DEAD, f"dissolved with {error.name}")
-        self.phase_ends = self.wake_at = math.inf
-        return self.effects
+        self._move(GroupState.DEAD, f"dissolved with {error.name}")
+        self._phase_ends = self.wake_at = math.inf
+        return self._effects
 
     def turn_away(self, error: ErrorCode) -> list[Effect]:
         """Turn down whatever is parked; the members stay."""
-        self.effects = []
+        self._effects = []
         for member_id in [*self.joining, *self.syncing]:
-            self.refuse_parked(member_id, error)
-        return self.effects
+            self._refuse_parked(member_id, error)
+        return self._effects
 
     @property
     def is_vacant(self) -> bool:
@@ -105,9 +203,437 @@ class Group(GroupCore):
         for member_image in image.members:
             member = member_image.restore()
             group.members.add(member)
-            group.extend_session(member, now)
+            group._extend_session(member, now)
         if image.state is GroupState.COMPLETING:
-            group.unsynced.update(member.member_id for member in group.members)
+            group._unsynced.update(member.member_id for member in group.members)
         if image.state in {GroupState.PREPARING, GroupState.COMPLETING}:
-            group.end_phase_at(now + group.members.rebalance_timeout())
+            group._end_phase_at(now + group.members.rebalance_timeout())
         return group
+
+    # JoinGroup
+
+    def _join(self, request: Join, now: float) -> None:
+        """Answer or park a wish to be in the next generation."""
+        if self.state is GroupState.DEAD:
+            self._reply(request, request.refuse(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+        elif not self._has_room_for(request.member_id):
+            self._refuse_full(request, now)
+        elif not self._supports(request):
+            self._reply(request, request.refuse(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
+        elif not request.member_id:
+            self._join_unknown(request, now)
+        elif request.member_id in self.pending and request.instance_id is None:
+            self._add(request.member_id, request, now)
+        else:
+            self._rejoin(request, now)
+
+    def _has_room_for(self, member_id: str) -> bool:
+        """Whether the group may have this member.
+
+        While preparing, those who are in count and not those who should be: when the limit was
+        lowered, the last to rejoin are the ones that must go.
+        """
+        limit = self._limits.max_size
+        if self.state is GroupState.EMPTY:
+            return True
+        if self.state is GroupState.PREPARING:
+            return member_id in self.joining or len(self.joining) < limit
+        return member_id in self.members or len(self.members) < limit
+
+    def _refuse_full(self, request: Join, now: float) -> None:
+        self.pending.pop(request.member_id, None)
+        if request.member_id in self.members:
+            self._remove(request.member_id)
+        self._reply(request, JoinResult(ErrorCode.GROUP_MAX_SIZE_REACHED, ""))
+        self._complete_if_all_in(now)
+
+    def _supports(self, request: Join) -> bool:
+        if self.state is GroupState.EMPTY:
+            return bool(request.protocol_type and request.protocols)
+        same_type = request.protocol_type == self.protocol_type
+        return same_type and self.members.supports(request.protocols)
+
+    def _join_unknown(self, request: Join, now: float) -> None:
+        """A client without a member id: new, or a static member that started again."""
+        member_id = request.new_member_id
+        holder = self.members.instance(request.instance_id)
+        if holder is not None:
+            self._replace(holder, request, now)
+        elif request.instance_id is None and request.needs_known_id:
+            self.pending[member_id] = now + request.session_timeout_ms / 1000
+            self._wake_by(self.pending[member_id])
+            self._reply(request, JoinResult(ErrorCode.MEMBER_ID_REQUIRED, member_id))
+        else:
+            self._add(member_id, request, now)
+
+    def _add(self, member_id: str, request: Join, now: float) -> None:
+        self.pending.pop(member_id, None)
+        if not self.members:
+            self.protocol_type = request.protocol_type
+            self.leader = member_id
+        member = Member(
+            member_id,
+            request.instance_id,
+            request.client_id,
+            request.client_host,
+            request.session_timeout_ms,
+            request.rebalance_timeout_ms,
+            request.protocols,
+            is_new=True,
+        )
+        self.members.add(member)
+        self._extend_session(member, now)
+        self.joining[member_id] = request
+        if self._initial:
+            self._initial.grew = True
+        self._prepare_rebalance(f"{member_id} joins: {request.reason or 'no reason given'}", now)
+
+    def _rejoin(self, request: Join, now: float) -> None:
+        if error := self.members.check(request.member_id, request.instance_id):
+            self._reply(request, request.refuse(error))
+            return
+        member = self.members[request.member_id]
+        if self._is_up_to_date(member, request):
+            self._extend_session(member, now)
+            self._reply(request, self._joined(member))
+            return
+        self._update(member, request)
+        self._prepare_rebalance(
+            f"{member.member_id} rejoins: {request.reason or 'no reason given'}", now
+        )
+
+    def _is_up_to_date(self, member: Member, request: Join) -> bool:
+        """Whether the member only missed the answer that told it of the current generation.
+
+        A leader may see changes that no member's metadata shows, such as new partitions: when it
+        rejoins a stable group it wants a rebalance.
+        """
+        if member.protocols != request.protocols:
+            return False
+        if self.state is GroupState.STABLE:
+            return member.member_id != self.leader
+        return self.state is GroupState.COMPLETING
+
+    def _update(self, member: Member, request: Join) -> None:
+        self.members.set_protocols(member, request.protocols)
+        member.session_timeout_ms = request.session_timeout_ms
+        member.rebalance_timeout_ms = request.rebalance_timeout_ms
+        self._refuse_parked(member.member_id, ErrorCode.REBALANCE_IN_PROGRESS)
+        self.joining[member.member_id] = request
+
+    def _replace(self, old: Member, request: Join, now: float) -> None:
+        """Give a static member's place to its next incarnation, and fence the old one."""
+        old_leader = self.leader
+        self._refuse_parked(old.member_id, ErrorCode.FENCED_INSTANCE_ID)
+        self._unsynced.discard(old.member_id)
+        member = self.members.rename(old.member_id, request.new_member_id)
+        if self.leader == old.member_id:
+            self.leader = member.member_id
+        member.client_id, member.client_host = request.client_id, request.client_host
+        self._update(member, request)
+        self._extend_session(member, now)
+        self._save()
+        if self.state is GroupState.STABLE and self.members.vote() == self.protocol:
+            del self.joining[member.member_id]
+            self._reply(request, self._resumed(member, request, old_leader))
+        else:
+            # While completing, the leader may already be assigning to the old id.
+            self._prepare_rebalance(f"{member.instance_id} is now {member.member_id}", now)
+
+    def _resumed(self, member: Member, request: Join, old_leader: str | None) -> JoinResult:
+        """What a static member that comes back to a stable group is told: go on, do not assign."""
+        if request.knows_skip_assignment:
+            return self._joined(member, skip_assignment=member.member_id == self.leader)
+        # Older clients would take themselves for the leader of a rebalance, were they named here.
+        return self._joined(member, leader=old_leader, members=())
+
+    # The rebalance
+
+    def _prepare_rebalance(self, reason: str, now: float) -> None:
+        """Call everyone in; or, when that is under way, see whether all are in now."""
+        if self.state is GroupState.PREPARING:
+            self._complete_if_all_in(now)
+            return
+        for member_id in list(self.syncing):
+            self._refuse_parked(member_id, ErrorCode.REBALANCE_IN_PROGRESS)
+            self._extend_session(self.members[member_id], now)
+        self._unsynced.clear()
+        was_empty = self.state is GroupState.EMPTY
+        self._move(GroupState.PREPARING, reason)
+        if was_empty:
+            delay = self._limits.initial_rebalance_delay
+            self._initial = InitialDelay(max(self.members.rebalance_timeout() - delay, 0.0))
+            self._end_phase_at(now + delay)
+        else:
+            self._save()
+            self._end_phase_at(now + self.members.rebalance_timeout())
+            self._complete_if_all_in(now)
+
+    def _complete_if_all_in(self, now: float) -> None:
+        """End the first half of a rebalance early when there is nobody left to wait for."""
+        all_in = len(self.joining) == len(self.members) and not self.pending
+        if self.state is GroupState.PREPARING and not self._initial and all_in:
+            self._complete_preparing(now)
+
+    def _complete_preparing(self, now: float) -> None:
+        """Go on with those who are in. Static members keep their place without rejoining."""
+        self._initial = None
+        for member in list(self.members):
+            if member.member_id not in self.joining and member.instance_id is None:
+                self._remove(member.member_id)
+        if not self.members:
+            self._become_empty()
+        elif not self.joining:
+            self._end_phase_at(now + max(self.members.rebalance_timeout(), _RETRY_SECONDS))
+        else:
+            if self.leader not in self.joining:
+                self.leader = next(iter(self.joining))
+            self._start_generation(now)
+
+    def _become_empty(self) -> None:
+        self.generation += 1
+        self.protocol = self.leader = None
+        self._phase_ends = math.inf
+        self._move(GroupState.EMPTY, "nobody is left")
+        self._save()
+
+    def _start_generation(self, now: float) -> None:
+        self.generation += 1
+        self.protocol = self.members.vote()
+        self._move(
+            GroupState.COMPLETING, f"generation {self.generation} with {len(self.members)} members"
+        )
+        for member in self.members:
+            member.is_new = False
+            self._extend_session(member, now)
+            self._unsynced.add(member.member_id)
+        joining, self.joining = self.joining, {}
+        for member_id, request in joining.items():
+            self._reply(request, self._joined(self.members[member_id]))
+        self._end_phase_at(now + self.members.rebalance_timeout())
+        self._save()
+
+    def _joined(
+        self,
+        member: Member,
+        *,
+        leader: str | None = None,
+        members: tuple[JoinedMember, ...] | None = None,
+        skip_assignment: bool = False,
+    ) -> JoinResult:
+        """What a member is told of the current generation; its leader hears of everyone."""
+        if members is None:
+            members = self._joined_members() if member.member_id == self.leader else ()
+        return JoinResult(
+            ErrorCode.NONE,
+            member.member_id,
+            self.generation,
+            self.protocol_type,
+            self.protocol,
+            leader or self.leader or "",
+            members,
+            skip_assignment,
+        )
+
+    def _joined_members(self) -> tuple[JoinedMember, ...]:
+        return tuple(
+            JoinedMember(member.member_id, member.instance_id, member.metadata(self.protocol))
+            for member in self.members
+        )
+
+    def _end_phase(self, now: float) -> None:
+        """The time of the current phase is up: go on without those who are missing."""
+        self._phase_ends = math.inf
+        initial = self._initial
+        if self.state is GroupState.PREPARING:
+            if initial and initial.grew and initial.remaining > 0:
+                self._extend_initial_delay(initial, now)
+            else:
+                self._complete_preparing(now)
+        elif self._unsynced:
+            laggards = sorted(self._unsynced)
+            for member_id in laggards:
+                self._remove(member_id)
+            self._prepare_rebalance(f"did not sync in time: {', '.join(laggards)}", now)
+
+    def _extend_initial_delay(self, initial: InitialDelay, now: float) -> None:
+        delay = min(self._limits.initial_rebalance_delay, initial.remaining)
+        initial.grew = False
+        initial.remaining -= delay
+        self._end_phase_at(now + delay)
+
+    def _expire_sessions(self, now: float) -> None:
+        """Drop the members that have been silent for too long."""
+        for member_id in [key for key, deadline in self.pending.items() if deadline <= now]:
+            del self.pending[member_id]
+        gone = []
+        for member in [member for member in self.members if member.deadline <= now]:
+            parked = member.member_id in self.joining or member.member_id in self.syncing
+            if parked and not member.is_new:
+                member.deadline = math.inf  # a client that waits for us need not heartbeat
+            else:
+                self._remove(member.member_id)
+                gone.append(member.member_id)
+        if gone:
+            self._prepare_rebalance(f"session timed out: {', '.join(gone)}", now)
+        self._complete_if_all_in(now)
+
+    # Members of a generation
+
+    def _heartbeat(self, request: Heartbeat, now: float) -> None:
+        """Take a sign of life, and tell the member of a rebalance."""
+        if self.state is GroupState.DEAD:
+            answer = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        else:
+            answer = self._check(request.member_id, request.instance_id, request.generation)
+        if not answer:
+            self._extend_session(self.members[request.member_id], now)
+            answer = _HEARTBEAT_ANSWERS[self.state]
+        self._reply(request, answer)
+
+    def _sync(self, request: Sync, now: float) -> None:
+        """Answer with the member's assignment, or park it until the leader brings it."""
+        if error := self._sync_error(request):
+            self._reply(request, request.refuse(error))
+            return
+        member = self.members[request.member_id]
+        self._extend_session(member, now)
+        self._unsynced.discard(member.member_id)
+        if not self._unsynced:
+            self._phase_ends = math.inf
+        if self.state is GroupState.STABLE:
+            self._reply(request, self._synced(member))
+            return
+        self._refuse_parked(member.member_id, ErrorCode.REBALANCE_IN_PROGRESS)
+        self.syncing[member.member_id] = request
+        if member.member_id == self.leader:
+            self._assign(request.assignments, now)
+
+    def _sync_error(self, request: Sync) -> ErrorCode:
+        if self.state is GroupState.DEAD:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        if error := self._check(request.member_id, request.instance_id, request.generation):
+            return error
+        if _differ(request.protocol_type, self.protocol_type) or _differ(
+            request.protocol, self.protocol
+        ):
+            return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        if self.state is GroupState.PREPARING:
+            return ErrorCode.REBALANCE_IN_PROGRESS
+        return ErrorCode.NONE
+
+    def _assign(self, assignments: dict[str, bytes], now: float) -> None:
+        for member in self.members:
+            member.assignment = assignments.get(member.member_id, b"")
+        self._move(GroupState.STABLE, f"{self.leader} assigned generation {self.generation}")
+        self._save()
+        syncing, self.syncing = self.syncing, {}
+        for member_id, request in syncing.items():
+            member = self.members[member_id]
+            self._extend_session(member, now)
+            self._reply(request, self._synced(member))
+
+    def _synced(self, member: Member) -> SyncResult:
+        return SyncResult(ErrorCode.NONE, self.protocol_type, self.protocol, member.assignment)
+
+    def _leave(self, request: Leave, now: float) -> None:
+        """Let members go, each with its own answer, and rebalance once for all of them."""
+        if self.state is GroupState.DEAD:
+            self._reply(request, request.refuse(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+            return
+        before = len(self.members)
+        outcomes = tuple(LeaveOutcome(leaver, self._dismiss(leaver)) for leaver in request.leavers)
+        self._reply(request, LeaveResult(ErrorCode.NONE, outcomes))
+        if self.state is GroupState.PREPARING or len(self.members) < before:
+            gone = [
+                f"{leaver.member_id or leaver.instance_id} ({leaver.reason or 'no reason given'})"
+                for leaver, error in outcomes
+                if not error
+            ]
+            self._prepare_rebalance(f"left: {', '.join(gone)}", now)
+
+    def _dismiss(self, leaver: Leaver) -> ErrorCode:
+        member_id = leaver.member_id
+        if not member_id:  # an administrator knows only the instance
+            holder = self.members.instance(leaver.instance_id)
+            if holder is None:
+                return ErrorCode.UNKNOWN_MEMBER_ID
+            member_id = holder.member_id
+        elif self.pending.pop(member_id, None) is not None:
+            return ErrorCode.NONE
+        elif error := self.members.check(member_id, leaver.instance_id):
+            return error
+        self._remove(member_id)
+        return ErrorCode.NONE
+
+    def _check(self, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
+        """Whether this is a member of the current generation."""
+        if error := self.members.check(member_id, instance_id):
+            return error
+        return ErrorCode.NONE if generation == self.generation else ErrorCode.ILLEGAL_GENERATION
+
+    def _remove(self, member_id: str) -> None:
+        """Take a member off and answer what it waits for."""
+        member = self.members.remove(member_id)
+        self._refuse_parked(member_id, ErrorCode.UNKNOWN_MEMBER_ID)
+        self._unsynced.discard(member_id)
+        if self.leader == member_id:
+            self.leader = self.members.first()
+        if not member.is_new:
+            self._save()
+
+    # Time
+
+    def _extend_session(self, member: Member, now: float) -> None:
+        """Count the member's silence from now on.
+
+        A new member cannot heartbeat, and its client's death goes unseen while its JoinGroup is
+        parked: it gets a long time, but not for ever.
+        """
+        timeout = member.session_timeout_ms / 1000
+        member.deadline = now + (self._limits.new_member_timeout if member.is_new else timeout)
+        self._wake_by(member.deadline)
+
+    def _end_phase_at(self, at: float) -> None:
+        """Set the time at which the current phase is over, whoever is missing."""
+        self._phase_ends = at
+        self._wake_by(at)
+
+    def _wake_by(self, at: float) -> None:
+        """Have time let pass at ``at`` or before.
+
+        Deadlines mostly move out: waking early now and then is cheaper than finding the earliest
+        of them at every heartbeat.
+        """
+        self.wake_at = min(self.wake_at, at)
+
+    def _find_wake_time(self) -> None:
+        """Sleep until the earliest of all deadlines."""
+        sessions = (member.deadline for member in self.members)
+        self.wake_at = min([self._phase_ends, *self.pending.values(), *sessions])
+
+    # Effects
+
+    def _refuse_parked(self, member_id: str, error: ErrorCode) -> None:
+        """Turn down the requests that this member waits on."""
+        for parked in (self.joining.pop(member_id, None), self.syncing.pop(member_id, None)):
+            if parked is not None:
+                self._reply(parked, parked.refuse(error))
+
+    def _reply(self, request: Request, result: Result) -> None:
+        """Answer a request; every request comes here exactly once."""
+        self._effects.append(Respond(request, result))
+
+    def _save(self) -> None:
+        """Have the group's image stored."""
+        self._effects.append(Save())
+
+    def _move(self, state: GroupState, reason: str) -> None:
+        """Enter another state."""
+        assert state in MOVES[self.state], f"{self.state} -> {state}"
+        self._effects.append(Moved(self.state.value, state.value, reason))
+        self.state = state
+
+
+def _differ(told: str | None, known: str | None) -> bool:
+    return told is not None and known is not None and told != known

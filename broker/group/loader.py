@@ -9,9 +9,13 @@ A server of the store may lag behind, so that what a read does not show may be t
 Writes do not lag: that there is no such group is what a transaction says, not a read.
 """
 
+import asyncio
+import logging
 from collections.abc import Mapping
-from typing import Final
+from functools import partial
+from typing import Any, Final
 
+from qbus.clock import Clock
 from qbus.errors import ApiError, ErrorCode
 from qbus.metadata import (
     Check,
@@ -26,9 +30,13 @@ from qbus.metadata import (
 from qbus.names import unescape
 
 from ..metadata.image import Topic
-from .image import EMPTY_IMAGE, GroupImage
-from .layout import (
+from .group import EMPTY_IMAGE, GroupImage
+from .offsets import NO_TOPIC_ID, Offset, TopicPartition
+from .timers import STORE_TIMEOUT_S, Timers
+from .znodes import (
     ROOT,
+    GroupChange,
+    GroupZnodes,
     MalformedGroupError,
     commit_path,
     decode_group,
@@ -37,15 +45,15 @@ from .layout import (
     encode_commit,
     with_fence,
 )
-from .offsets import NO_TOPIC_ID, Offset, TopicPartition
-from .stored import Change, StoredGroup
+
+_log = logging.getLogger(__name__)
 
 Topics = Mapping[str, Topic]
 
 _ATTEMPTS: Final = 5  # to write a group's node before somebody else does
 
 
-class Loader:
+class GroupLoader:
     """Reads what is stored of groups; ``topics`` are those that exist now."""
 
     def __init__(self, store: MetadataStore, topics: Topics) -> None:
@@ -62,7 +70,7 @@ class Loader:
                 continue
         return found
 
-    async def load(self, group_id: str, now_ms: int) -> tuple[StoredGroup, GroupImage, int]:
+    async def load(self, group_id: str, now_ms: int) -> tuple[GroupZnodes, GroupImage, int]:
         """A group, or an empty one that is not stored, and when it entered its state.
 
         From now on nobody else who had loaded it can write it.
@@ -71,41 +79,41 @@ class Loader:
             MalformedGroupError: the store holds something else than a group there.
             ApiError: NOT_COORDINATOR, somebody else takes it over at the same time.
         """
-        stored = StoredGroup(group_id)
-        stored.version = await self._fence(stored)
-        if stored.version is None:
-            return stored, EMPTY_IMAGE, now_ms
-        tree = await self._store.tree(stored.paths.group)
-        node = tree.pop(stored.paths.group, None)
-        if node is None or node.version != stored.version:
+        znodes = GroupZnodes(group_id)
+        znodes.version = await self._fence(znodes)
+        if znodes.version is None:
+            return znodes, EMPTY_IMAGE, now_ms
+        tree = await self._store.tree(znodes.paths.group)
+        node = tree.pop(znodes.paths.group, None)
+        if node is None or node.version != znodes.version:
             raise _taken(group_id)
-        below = {path[len(stored.paths.group) + 1 :]: node.data for path, node in tree.items()}
-        repairs = _read(stored, below, now_ms) + self._drop_stale(stored)
+        below = {path[len(znodes.paths.group) + 1 :]: node.data for path, node in tree.items()}
+        repairs = _read(znodes, below, now_ms) + self._drop_stale(znodes)
         if repairs:
-            fence = Check(stored.paths.fence(stored.fence))
+            fence = Check(znodes.paths.fence(znodes.fence))
             await self._store.transaction([fence, *repairs])
-        members = [decode_member(member_id, data) for member_id, data in stored.members.items()]
+        members = [decode_member(member_id, data) for member_id, data in znodes.members.items()]
         image, since_ms = decode_group(node.data, tuple(members))
-        return stored, image, since_ms
+        return znodes, image, since_ms
 
-    async def _fence(self, stored: StoredGroup) -> int | None:
+    async def _fence(self, znodes: GroupZnodes) -> int | None:
         """Replace a group's fence; the version of its node then, or None: there is no such group.
 
         What was read may be of the past, and there another group of that name: then its version or
         its fence is not there any more.
         """
-        path = stored.paths.group
+        path = znodes.paths.group
         for _ in range(_ATTEMPTS):
             node = await self._store.get(path)
             try:
                 if node is None:
                     await self._store.transaction([Check(path)])
                 else:
-                    data, former = with_fence(node.data, stored.fence)
+                    data, former = with_fence(node.data, znodes.fence)
                     ops: list[Op] = [Set(path, data, node.version)]
                     if former is not None:
-                        ops.append(Delete(stored.paths.fence(former)))
-                    ops.append(Create(stored.paths.fence(stored.fence)))
+                        ops.append(Delete(znodes.paths.fence(former)))
+                    ops.append(Create(znodes.paths.fence(znodes.fence)))
                     await self._store.transaction(ops)
                     return node.version + 1
             except NoNode:
@@ -115,17 +123,17 @@ class Loader:
                 continue
         raise _taken(path)
 
-    def _drop_stale(self, stored: StoredGroup) -> list[Op]:
+    def _drop_stale(self, znodes: GroupZnodes) -> list[Op]:
         """Offsets of topics that were deleted while nobody watched, and whose names are taken."""
         stale: dict[TopicPartition, Offset | None] = {
             (topic, partition): None
-            for topic, partitions in stored.offsets.items()
+            for topic, partitions in znodes.offsets.items()
             for partition, offset in partitions.items()
             if self._is_stale(topic, offset)
         }
-        change = Change(offsets=stale)
-        plan = stored.plan(change)
-        stored.apply(change)
+        change = GroupChange(offsets=stale)
+        plan = znodes.plan(change)
+        znodes.apply(change)
         return [operation for operations in plan for operation in operations] if stale else []
 
     def _is_stale(self, topic: str, offset: Offset) -> bool:
@@ -138,24 +146,71 @@ def _taken(what: str) -> ApiError:
     return ApiError(ErrorCode.NOT_COORDINATOR, f"{what} is being taken over")
 
 
-def _read(stored: StoredGroup, below: dict[str, bytes], now_ms: int) -> list[Op]:
+def _read(znodes: GroupZnodes, below: dict[str, bytes], now_ms: int) -> list[Op]:
     """Fill in what is below a group's node; what has to be set right."""
     repairs: list[Op] = []
     try:
         for path, data in below.items():
             match path.split("/"):
                 case ["ids", member_id]:
-                    stored.members[unescape(member_id)] = data
+                    znodes.members[unescape(member_id)] = data
                 case ["owners", topic, partition]:
-                    owners = stored.owners.setdefault(unescape(topic), {})
+                    owners = znodes.owners.setdefault(unescape(topic), {})
                     owners[int(partition)] = data.decode()
                 case ["offsets", topic, partition]:
                     commit = below.get(commit_path(path))
                     offset = decode_offset(data, commit, now_ms)
-                    stored.offsets.setdefault(unescape(topic), {})[int(partition)] = offset
+                    znodes.offsets.setdefault(unescape(topic), {})[int(partition)] = offset
                     if commit is None:  # written by hand: from now on it is like the others
-                        path = f"{stored.paths.group}/{path}"
+                        path = f"{znodes.paths.group}/{path}"
                         repairs.append(Create(commit_path(path), encode_commit(offset)))
     except ValueError as error:
         raise MalformedGroupError(f"{path}: {error}") from error
     return repairs
+
+
+class StoreWait:
+    """Waits for tasks that read the store; a task goes on when nobody waits for it any more."""
+
+    def __init__(self, clock: Clock, timers: Timers) -> None:
+        self._clock = clock
+        self._timers = timers
+
+    async def wait_for(self, task: asyncio.Task[Any]) -> Any:
+        """What ``task`` comes to.
+
+        Raises:
+            ApiError: COORDINATOR_LOAD_IN_PROGRESS, it takes longer; COORDINATOR_NOT_AVAILABLE, it
+                failed; UNKNOWN_SERVER_ERROR, what is stored is no group; or what it raised.
+        """
+        enough: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        deadline = self._clock.monotonic() + STORE_TIMEOUT_S
+        timer = self._timers.call_at(deadline, partial(_end, enough))
+        try:
+            await asyncio.wait({task, enough}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            timer.cancel()
+        if not task.done():
+            task.add_done_callback(_log_failure)  # nobody may be there to hear of it
+            raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        if task.cancelled():
+            raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the broker is shutting down")
+        error = task.exception()
+        if error is None:
+            return task.result()
+        if isinstance(error, ApiError):
+            raise ApiError(error.code, str(error))
+        _log_failure(task)
+        if isinstance(error, MalformedGroupError):
+            raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error))
+        raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "cannot read the group's state")
+
+
+def _log_failure(task: asyncio.Task[Any]) -> None:
+    if not task.cancelled() and (error := task.exception()) is not None:
+        _log.error("cannot %s: %s", task.get_name(), error)
+
+
+def _end(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)

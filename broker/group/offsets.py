@@ -7,7 +7,7 @@ from typing import NamedTuple
 from qbus.consumer_protocol import CONSUMER, decode_topics
 from qbus.errors import WireError
 
-from .core import GroupCore
+from .group import Group
 from .state import GroupState
 
 TopicPartition = tuple[str, int]
@@ -51,7 +51,7 @@ class Retention:
         return -(-time_ms // step) * step
 
     def expired(
-        self, group: GroupCore, offsets: Offsets, since_ms: int, now_ms: int
+        self, group: Group, offsets: Offsets, since_ms: int, now_ms: int
     ) -> Iterator[TopicPartition]:
         """The offsets whose time is up; ``since_ms`` is when the group entered its state.
 
@@ -74,7 +74,7 @@ class Retention:
                     yield topic, partition
 
 
-def is_subscribed(group: GroupCore, topic: str) -> bool:
+def is_subscribed(group: Group, topic: str) -> bool:
     """Whether a group of consumers may read this topic; a subscription that is illegible may."""
     if group.protocol_type != CONSUMER:
         return False

@@ -40,7 +40,7 @@ def _mix(value: int) -> int:
     return value ^ value >> 31
 
 
-class Cluster(Protocol):
+class LiveBrokers(Protocol):
     """Who there is."""
 
     @property
@@ -51,7 +51,7 @@ class Cluster(Protocol):
 class Ownership:
     """Who has which group, as far as this broker knows of the others."""
 
-    def __init__(self, node_id: int, cluster: Cluster) -> None:
+    def __init__(self, node_id: int, cluster: LiveBrokers) -> None:
         """``node_id``: this broker."""
         self._node_id = node_id
         self._cluster = cluster

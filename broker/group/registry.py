@@ -2,7 +2,7 @@
 
 Memory is a cache of the store. Whenever a write fails, nobody can know what is stored: the group is
 given up, everyone who waits for it is told to try again, and the next one who asks for it has it
-loaded anew. Only groups that belong to this broker are loaded; :mod:`.takeover` lets go of those
+loaded anew. Only groups that belong to this broker are loaded; :mod:`.failover` lets go of those
 that do not any more.
 """
 
@@ -18,17 +18,15 @@ from qbus.config.groups import GroupKeys
 from qbus.errors import ApiError, ErrorCode
 from qbus.metadata import MetadataStore, SessionState
 
-from .core import GroupLimits
-from .group import Group
-from .hosted import HostedGroup
-from .loader import Loader, Topics
+from .group import Group, GroupLimits
+from .group_metadata import GroupMetadata
+from .loader import GroupLoader, StoreWait, Topics
 from .offsets import Offset, TopicPartition
 from .ownership import Ownership
-from .patience import PATIENCE, Patience
-from .requests import Effect, Heartbeat, Moved, Reply, Request, Result, Save
+from .requests import Effect, Heartbeat, Moved, Request, Respond, Result, Save
 from .state import GroupState
-from .timers import Timers
-from .writer import Writer
+from .timers import STORE_TIMEOUT_S, Timers
+from .writer import GroupWriter
 
 _log = logging.getLogger(__name__)
 
@@ -55,25 +53,25 @@ class GroupRegistry:
         self._ownership = ownership
         self._clock = clock
         self._timers = timers
-        self._patience = Patience(clock, timers)
+        self._timeout_s = StoreWait(clock, timers)
         self._limits = GroupLimits(
             max_size=config.group_max_size,
             initial_rebalance_delay=config.group_initial_rebalance_delay_ms / 1000,
         )
-        self._loader = Loader(store, topics)
-        self._writer = Writer(store, timers, clock.monotonic, PATIENCE, self.give_up)
-        self._groups: dict[str, HostedGroup] = {}
+        self._loader = GroupLoader(store, topics)
+        self._writer = GroupWriter(store, timers, clock.monotonic, STORE_TIMEOUT_S, self.unload)
+        self._groups: dict[str, GroupMetadata] = {}
         self._loading: dict[str, asyncio.Task[None]] = {}
         self._answers: dict[Request, asyncio.Future[Any]] = {}
         self._is_closed = False
         self.rebalances = 0
 
-    def __iter__(self) -> Iterator[HostedGroup]:
+    def __iter__(self) -> Iterator[GroupMetadata]:
         """Those in memory, which after :meth:`load_all` are all; not those on their way out."""
         groups = list(self._groups.values())
-        return (hosted for hosted in groups if hosted.group.state is not GroupState.DEAD)
+        return (metadata for metadata in groups if metadata.group.state is not GroupState.DEAD)
 
-    async def get(self, group_id: str) -> HostedGroup:
+    async def get(self, group_id: str) -> GroupMetadata:
         """A group, loaded if need be; an empty one that is not stored if it does not exist.
 
         What is done to it must be done before the next ``await``: it may be let go then.
@@ -88,16 +86,16 @@ class GroupRegistry:
                 raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the broker is shutting down")
             if self._store.state is not SessionState.CONNECTED:
                 raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the store is out of reach")
-            if hosted := self._groups.get(group_id):
-                if hosted.group.state is GroupState.DEAD:
+            if metadata := self._groups.get(group_id):
+                if metadata.group.state is GroupState.DEAD:
                     raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "it is being deleted")
-                return hosted
+                return metadata
             self._check_owner(group_id)
             task = self._loading.get(group_id)
             if task is None:
                 task = asyncio.create_task(self._load(group_id), name=f"load group {group_id!r}")
                 self._loading[group_id] = task
-            await self._patience.wait_for(task)
+            await self._timeout_s.wait_for(task)
 
     def _check_owner(self, group_id: str) -> None:
         if not self._ownership.is_ours(group_id):
@@ -112,7 +110,7 @@ class GroupRegistry:
         reading = asyncio.create_task(self._loader.group_ids(), name="list groups")
         missing = [
             name
-            for name in await self._patience.wait_for(reading)
+            for name in await self._timeout_s.wait_for(reading)
             if name not in self._groups and self._ownership.is_ours(name)
         ]
         for start in range(0, len(missing), _LOADS_AT_ONCE):
@@ -134,114 +132,114 @@ class GroupRegistry:
         Raises:
             ApiError: the group cannot be loaded.
         """
-        hosted = self._groups.get(group_id) if isinstance(request, Heartbeat) else None
-        if hosted is None or self._is_closed:
-            hosted = await self.get(group_id)
+        metadata = self._groups.get(group_id) if isinstance(request, Heartbeat) else None
+        if metadata is None or self._is_closed:
+            metadata = await self.get(group_id)
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._answers[request] = answer
-        self._perform(hosted, hosted.group.handle(request, self._clock.monotonic()))
+        self._perform(metadata, metadata.group.handle(request, self._clock.monotonic()))
         return await answer
 
     async def save_offsets(
-        self, hosted: HostedGroup, offsets: Mapping[TopicPartition, Offset | None]
+        self, metadata: GroupMetadata, offsets: Mapping[TopicPartition, Offset | None]
     ) -> ErrorCode:
         """Store offsets, or delete them (None); why that failed, as far as anyone can know."""
         stored: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
-        hosted.save_offsets(offsets, partial(_resolve, stored))
-        self._writer.write(hosted)
+        metadata.save_offsets(offsets, partial(_resolve, stored))
+        self._writer.write(metadata)
         return await stored
 
-    async def confirm(self, hosted: HostedGroup) -> ErrorCode:
+    async def confirm(self, metadata: GroupMetadata) -> ErrorCode:
         """Wait until the store has said that what it holds is what memory has; why not, if so.
 
         Nobody else can have taken the group over unnoticed, then.
         """
-        return ErrorCode.NONE if hosted.is_disposable else await self.save_offsets(hosted, {})
+        return ErrorCode.NONE if metadata.is_disposable else await self.save_offsets(metadata, {})
 
-    async def remove(self, hosted: HostedGroup) -> ErrorCode:
+    async def remove(self, metadata: GroupMetadata) -> ErrorCode:
         """Delete a group that nobody is in; who asks for it meanwhile is told to try again."""
         removed: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
 
         def done(error: ErrorCode) -> None:
-            self.forget(hosted, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            self.forget(metadata, ErrorCode.COORDINATOR_NOT_AVAILABLE)
             _resolve(removed, error)
 
-        hosted.group.dissolve(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        hosted.remove(done)
-        self._writer.write(hosted)
+        metadata.group.dissolve(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        metadata.remove(done)
+        self._writer.write(metadata)
         return await removed
 
-    def give_up(self, hosted: HostedGroup, error: ErrorCode) -> None:
+    def unload(self, metadata: GroupMetadata, error: ErrorCode) -> None:
         """Forget a group of which nobody knows what is stored; all who wait are told ``error``."""
-        if hosted.is_abandoned:
+        if metadata.is_abandoned:
             return
-        _log.info("gave up group %r in memory: %s", hosted.group_id, error.name)
-        hosted.abandon(error)
-        self.forget(hosted, error)
+        _log.info("gave up group %r in memory: %s", metadata.group_id, error.name)
+        metadata.abandon(error)
+        self.forget(metadata, error)
 
-    def forget(self, hosted: HostedGroup, error: ErrorCode) -> None:
+    def forget(self, metadata: GroupMetadata, error: ErrorCode) -> None:
         """Have a group no longer in memory; those whom it kept waiting are told ``error``."""
-        self._refuse(hosted.group.dissolve(error))
-        if hosted.timer is not None:
-            hosted.timer.cancel()
-        if self._groups.get(hosted.group_id) is hosted:
-            del self._groups[hosted.group_id]
+        self._refuse(metadata.group.dissolve(error))
+        if metadata.timer is not None:
+            metadata.timer.cancel()
+        if self._groups.get(metadata.group_id) is metadata:
+            del self._groups[metadata.group_id]
 
-    def forget_if_disposable(self, hosted: HostedGroup) -> None:
+    def forget_if_disposable(self, metadata: GroupMetadata) -> None:
         """Keep no memory of a group that only a question made."""
-        if hosted.is_disposable:
-            self.forget(hosted, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        if metadata.is_disposable:
+            self.forget(metadata, ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
     def drain(self) -> None:
         """Take nothing on any more, and turn away whoever waits for others to join or sync."""
         self._is_closed = True
-        for hosted in self._groups.values():
-            if hosted.timer is not None:
-                hosted.timer.cancel()
-            self._refuse(hosted.group.turn_away(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+        for metadata in self._groups.values():
+            if metadata.timer is not None:
+                metadata.timer.cancel()
+            self._refuse(metadata.group.turn_away(ErrorCode.COORDINATOR_NOT_AVAILABLE))
 
     async def close(self) -> None:
         """Store what was accepted, and forget everything."""
         self.drain()
         await self._writer.drain()
-        for hosted in list(self._groups.values()):
-            self.give_up(hosted, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        for metadata in list(self._groups.values()):
+            self.unload(metadata, ErrorCode.COORDINATOR_NOT_AVAILABLE)
         for task in list(self._loading.values()):
             task.cancel()
 
     async def _load(self, group_id: str) -> None:
         try:
             now_ms = self._clock.time_ms()
-            stored, image, since_ms = await self._loader.load(group_id, now_ms)
+            znodes, image, since_ms = await self._loader.load(group_id, now_ms)
             self._check_owner(group_id)  # it may have changed hands meanwhile
             group = Group.restore(group_id, image, self._clock.monotonic(), self._limits)
-            hosted = self._groups[group_id] = HostedGroup(group, stored, since_ms)
-            self._set_timer(hosted)
+            metadata = self._groups[group_id] = GroupMetadata(group, znodes, since_ms)
+            self._set_timer(metadata)
         finally:
             del self._loading[group_id]
 
-    def _perform(self, hosted: HostedGroup, effects: list[Effect]) -> None:
+    def _perform(self, metadata: GroupMetadata, effects: list[Effect]) -> None:
         for effect in effects:
             if isinstance(effect, Moved):
-                self._note(hosted, effect)
+                self._note(metadata, effect)
         if Save() in effects:
-            hosted.save_group()
-            self._writer.write(hosted)
+            metadata.save_group()
+            self._writer.write(metadata)
         for effect in effects:
-            if isinstance(effect, Reply):
-                hosted.when_stored(partial(self._answer, effect.request, effect.result))
-        self._set_timer(hosted)
-        self.forget_if_disposable(hosted)
+            if isinstance(effect, Respond):
+                metadata.when_stored(partial(self._answer, effect.request, effect.result))
+        self._set_timer(metadata)
+        self.forget_if_disposable(metadata)
 
-    def _note(self, hosted: HostedGroup, move: Moved) -> None:
-        hosted.since_ms = self._clock.time_ms()
+    def _note(self, metadata: GroupMetadata, move: Moved) -> None:
+        metadata.since_ms = self._clock.time_ms()
         self.rebalances += move.new == GroupState.STABLE.value
         reason = _printable(move.reason[:_MAX_REASON])
-        _log.info("group %r: %s -> %s: %s", hosted.group_id, move.old, move.new, reason)
+        _log.info("group %r: %s -> %s: %s", metadata.group_id, move.old, move.new, reason)
 
     def _refuse(self, effects: list[Effect]) -> None:
         for effect in effects:
-            if isinstance(effect, Reply):
+            if isinstance(effect, Respond):
                 self._answer(effect.request, effect.result, ErrorCode.NONE)
 
     def _answer(self, request: Request, result: Result, error: ErrorCode) -> None:
@@ -249,20 +247,20 @@ class GroupRegistry:
         if not answer.done():
             answer.set_result(request.refuse(error) if error else result)
 
-    def _set_timer(self, hosted: HostedGroup) -> None:
-        at = hosted.group.wake_at
-        if hosted.timer is not None:
-            if hosted.timer_at <= at:
+    def _set_timer(self, metadata: GroupMetadata) -> None:
+        at = metadata.group.wake_at
+        if metadata.timer is not None:
+            if metadata.timer_at <= at:
                 return  # it will be set anew when it finds that it came too early
-            hosted.timer.cancel()
-        hosted.timer_at = at
-        hosted.timer = (
-            None if at == math.inf else self._timers.call_at(at, partial(self._wake, hosted))
+            metadata.timer.cancel()
+        metadata.timer_at = at
+        metadata.timer = (
+            None if at == math.inf else self._timers.call_at(at, partial(self._wake, metadata))
         )
 
-    def _wake(self, hosted: HostedGroup) -> None:
-        hosted.timer = None
-        self._perform(hosted, hosted.group.tick(self._clock.monotonic()))
+    def _wake(self, metadata: GroupMetadata) -> None:
+        metadata.timer = None
+        self._perform(metadata, metadata.group.tick(self._clock.monotonic()))
 
 
 def _printable(text: str) -> str:

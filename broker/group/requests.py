@@ -145,7 +145,7 @@ Request = Join | Sync | Heartbeat | Leave
 Result = JoinResult | SyncResult | ErrorCode | LeaveResult
 
 
-class Reply(NamedTuple):
+class Respond(NamedTuple):
     """Effect: answer this request, once everything saved before it is stored."""
 
     request: Request
@@ -164,4 +164,4 @@ class Moved(NamedTuple):
     reason: str
 
 
-Effect = Reply | Save | Moved
+Effect = Respond | Save | Moved

@@ -1,10 +1,13 @@
-"""Timers as a dependency: the event loop's in a broker, hand-driven ones in tests."""
+"""Timers as a dependency: brokers use the event loop's, tests drive theirs by hand."""
 
 import asyncio
 from collections.abc import Callable
-from typing import Protocol
+from typing import Final, Protocol
 
 from qbus.clock import Clock
+
+STORE_TIMEOUT_S: Final = 5.0
+"""Seconds for the store to answer; then clients are told to try again."""
 
 
 class Timer(Protocol):

@@ -20,105 +20,107 @@ from typing import Final
 from qbus.errors import ErrorCode
 from qbus.metadata import MetadataStore, NodeError, Op, TransactionTooLarge
 
-from .hosted import HostedGroup
-from .stored import MAX_OPS
+from .group_metadata import GroupMetadata
 from .timers import Timers
+from .znodes import MAX_OPS
 
 _log = logging.getLogger(__name__)
 
 # What one group may have brought upon all that are written with it.
 _OF_ONE = {ErrorCode.NOT_COORDINATOR, ErrorCode.INVALID_COMMIT_OFFSET_SIZE}
 
-_LANES: Final = 2  # transactions in flight
+_IN_FLIGHT: Final = 2  # transactions in flight
 
-GiveUp = Callable[[HostedGroup, ErrorCode], None]
+Unload = Callable[[GroupMetadata, ErrorCode], None]
 
 
-class Writer:
-    """The only one who writes groups. ``give_up`` hears of groups whose writing failed."""
+class GroupWriter:
+    """The only one who writes groups. ``unload`` hears of groups whose writing failed."""
 
     def __init__(
         self,
         store: MetadataStore,
         timers: Timers,
         now: Callable[[], float],
-        patience: float,
-        give_up: GiveUp,
+        timeout_s: float,
+        unload: Unload,
     ) -> None:
         self._store = store
         self._timers = timers
         self._now = now
-        self._patience = patience
-        self._give_up = give_up
-        self._waiting: dict[str, HostedGroup] = {}
-        self._flying: dict[HostedGroup, bool] = {}  # whether more has gathered for it meanwhile
-        self._lanes: set[asyncio.Task[None]] = set()
+        self._timeout_s = timeout_s
+        self._unload = unload
+        self._waiting: dict[str, GroupMetadata] = {}
+        self._in_flight: dict[
+            GroupMetadata, bool
+        ] = {}  # whether more has gathered for it meanwhile
+        self._tasks: set[asyncio.Task[None]] = set()
         self._stuck: set[asyncio.Task[None]] = set()  # those of the lanes
 
-    def write(self, hosted: HostedGroup) -> None:
-        """Have what ``hosted`` gathered stored soon."""
+    def write(self, metadata: GroupMetadata) -> None:
+        """Have what ``metadata`` gathered stored soon."""
         if self._stuck:
-            self._give_up(hosted, ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        elif hosted in self._flying:
-            self._flying[hosted] = True
+            self._unload(metadata, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        elif metadata in self._in_flight:
+            self._in_flight[metadata] = True
         else:
-            self._waiting[hosted.group_id] = hosted
-            if len(self._lanes) < _LANES:
-                self._lanes.add(asyncio.create_task(self._run(), name="group writer"))
+            self._waiting[metadata.group_id] = metadata
+            if len(self._tasks) < _IN_FLIGHT:
+                self._tasks.add(asyncio.create_task(self._run(), name="group writer"))
 
     async def drain(self) -> None:
-        """Wait until all that was handed in is stored; no longer than patience allows."""
-        if self._lanes:
-            await asyncio.wait(self._lanes, timeout=self._patience)
+        """Wait until all that was handed in is stored; no longer than timeout_s allows."""
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=self._timeout_s)
 
     async def _run(self) -> None:
-        lane = asyncio.current_task()
-        assert lane is not None
+        task = asyncio.current_task()
+        assert task is not None
         try:
             while self._waiting:
-                await self._write_some(lane)
+                await self._write_some(task)
         finally:
-            self._lanes.discard(lane)
+            self._tasks.discard(task)
 
-    async def _write_some(self, lane: asyncio.Task[None]) -> None:
-        batch = self._take_off()
-        groups = [hosted for hosted, _ in batch]
-        give_up = partial(self._lose_patience, lane, groups)
-        alarm = self._timers.call_at(self._now() + self._patience, give_up)
-        self._flying.update(dict.fromkeys(groups, False))
+    async def _write_some(self, task: asyncio.Task[None]) -> None:
+        batch = self._next_batch()
+        groups = [metadata for metadata, _ in batch]
+        unload = partial(self._time_out, task, groups)
+        alarm = self._timers.call_at(self._now() + self._timeout_s, unload)
+        self._in_flight.update(dict.fromkeys(groups, False))
         try:
             await self._write_batch(batch)
         finally:
             alarm.cancel()
-            self._stuck.discard(lane)
-            for hosted in groups:
-                if self._flying.pop(hosted) and not hosted.is_abandoned:
-                    self._waiting[hosted.group_id] = hosted
+            self._stuck.discard(task)
+            for metadata in groups:
+                if self._in_flight.pop(metadata) and not metadata.is_abandoned:
+                    self._waiting[metadata.group_id] = metadata
 
-    def _take_off(self) -> list[tuple[HostedGroup, list[list[Op]]]]:
+    def _next_batch(self) -> list[tuple[GroupMetadata, list[list[Op]]]]:
         """Groups with the transactions that they need: enough to fill one."""
         batch = []
         size = 0
         while self._waiting and size < MAX_OPS:
-            hosted = self._waiting.pop(next(iter(self._waiting)))
-            if not hosted.is_abandoned:
-                plan = hosted.take_off()
-                batch.append((hosted, plan))
+            metadata = self._waiting.pop(next(iter(self._waiting)))
+            if not metadata.is_abandoned:
+                plan = metadata.begin_write()
+                batch.append((metadata, plan))
                 size += sum(len(ops) for ops in plan)
         return batch
 
-    async def _write_batch(self, batch: list[tuple[HostedGroup, list[list[Op]]]]) -> None:
-        together = [(hosted, plan) for hosted, plan in batch if len(plan) <= 1]
-        apart = [(hosted, plan) for hosted, plan in batch if len(plan) > 1]
+    async def _write_batch(self, batch: list[tuple[GroupMetadata, list[list[Op]]]]) -> None:
+        together = [(metadata, plan) for metadata, plan in batch if len(plan) <= 1]
+        apart = [(metadata, plan) for metadata, plan in batch if len(plan) > 1]
         ops = [op for _, plan in together for transaction in plan for op in transaction]
         error = await self._transact([ops])
         if error not in _OF_ONE or len(together) == 1:
-            for hosted, _ in together:
-                self._finish(hosted, error)
+            for metadata, _ in together:
+                self._finish(metadata, error)
         else:
             apart = together + apart
-        for hosted, plan in apart:
-            self._finish(hosted, await self._transact(plan))
+        for metadata, plan in apart:
+            self._finish(metadata, await self._transact(plan))
 
     async def _transact(self, transactions: list[list[Op]]) -> ErrorCode:
         try:
@@ -136,15 +138,15 @@ class Writer:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         return ErrorCode.NONE
 
-    def _finish(self, hosted: HostedGroup, error: ErrorCode) -> None:
+    def _finish(self, metadata: GroupMetadata, error: ErrorCode) -> None:
         if error:
-            self._give_up(hosted, error)
-        elif not hosted.is_abandoned:
-            hosted.land()
+            self._unload(metadata, error)
+        elif not metadata.is_abandoned:
+            metadata.commit_write()
 
-    def _lose_patience(self, lane: asyncio.Task[None], groups: Iterable[HostedGroup]) -> None:
+    def _time_out(self, task: asyncio.Task[None], groups: Iterable[GroupMetadata]) -> None:
         """The store does not answer. It may yet do what it was asked, but nobody waits for it."""
-        self._stuck.add(lane)
+        self._stuck.add(task)
         waiting, self._waiting = self._waiting, {}
-        for hosted in [*groups, *waiting.values()]:
-            self._give_up(hosted, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        for metadata in [*groups, *waiting.values()]:
+            self._unload(metadata, ErrorCode.COORDINATOR_NOT_AVAILABLE)

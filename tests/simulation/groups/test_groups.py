@@ -6,12 +6,11 @@ from typing import Any
 
 import pytest
 
-from qbus.broker.group.hosted import HostedGroup
-from qbus.broker.group.image import GroupImage
-from qbus.broker.group.layout import GroupPaths
-from qbus.broker.group.loader import Loader
+from qbus.broker.group.group import GroupImage
+from qbus.broker.group.group_metadata import GroupMetadata
+from qbus.broker.group.loader import GroupLoader
 from qbus.broker.group.registry import GroupRegistry
-from qbus.broker.group.stored import Change, StoredGroup
+from qbus.broker.group.znodes import GroupChange, GroupPaths, GroupZnodes
 from qbus.errors import ErrorCode
 from qbus.metadata import Check, Node, Op
 
@@ -60,11 +59,11 @@ def test_a_seed_says_all() -> None:
     assert first.owners == second.owners
 
 
-async def _reads_without_writing(loader: Loader, stored: StoredGroup) -> int | None:
-    node = await loader._store.get(stored.paths.group)
+async def _reads_without_writing(loader: GroupLoader, znodes: GroupZnodes) -> int | None:
+    node = await loader._store.get(znodes.paths.group)
     if node is None:
         return None
-    stored.fence = json.loads(node.data)["fence"]
+    znodes.fence = json.loads(node.data)["fence"]
     return node.version
 
 
@@ -81,33 +80,33 @@ class _Early:
 
 
 async def _reads_before_it_writes(
-    loader: Loader, group_id: str, now_ms: int
-) -> tuple[StoredGroup, GroupImage, int]:
+    loader: GroupLoader, group_id: str, now_ms: int
+) -> tuple[GroupZnodes, GroupImage, int]:
     tree = await loader._store.tree(GroupPaths(group_id).group)
     store: Any = _Early(loader._store, tree) if tree else loader._store
-    return await _real_load(Loader(store, {}), group_id, now_ms)
+    return await _real_load(GroupLoader(store, {}), group_id, now_ms)
 
 
-async def _confirms_nothing(_: GroupRegistry, __: HostedGroup) -> ErrorCode:
+async def _confirms_nothing(_: GroupRegistry, __: GroupMetadata) -> ErrorCode:
     return ErrorCode.NONE
 
 
-def _checks_no_fence(stored: StoredGroup, change: Change) -> list[Op]:
-    ops = _real_plan(stored, change)
-    return [Check(stored.paths.group), *ops[1:]] if isinstance(ops[0], Check) else ops
+def _checks_no_fence(znodes: GroupZnodes, change: GroupChange) -> list[Op]:
+    ops = _real_plan(znodes, change)
+    return [Check(znodes.paths.group), *ops[1:]] if isinstance(ops[0], Check) else ops
 
 
-_real_load = Loader.load
-_real_plan = StoredGroup._plan_group
+_real_load = GroupLoader.load
+_real_plan = GroupZnodes._plan_group
 
 
 @pytest.mark.parametrize(
     ("owner", "name", "mistake"),
     [
-        pytest.param(Loader, "_fence", _reads_without_writing, id="nobody is fenced"),
-        pytest.param(Loader, "load", _reads_before_it_writes, id="late commits are not seen"),
+        pytest.param(GroupLoader, "_fence", _reads_without_writing, id="nobody is fenced"),
+        pytest.param(GroupLoader, "load", _reads_before_it_writes, id="late commits are not seen"),
         pytest.param(GroupRegistry, "confirm", _confirms_nothing, id="zombies hand out offsets"),
-        pytest.param(StoredGroup, "_plan_group", _checks_no_fence, id="zombies commit"),
+        pytest.param(GroupZnodes, "_plan_group", _checks_no_fence, id="zombies commit"),
     ],
 )
 def test_a_mistake_is_found(

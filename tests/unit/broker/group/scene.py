@@ -3,8 +3,7 @@
 from collections import defaultdict
 from typing import Any
 
-from qbus.broker.group.core import GroupLimits
-from qbus.broker.group.group import Group
+from qbus.broker.group.group import Group, GroupLimits
 from qbus.broker.group.requests import (
     Effect,
     GroupProtocol,
@@ -13,8 +12,8 @@ from qbus.broker.group.requests import (
     JoinResult,
     Leave,
     Leaver,
-    Reply,
     Request,
+    Respond,
     Result,
     Save,
     Sync,
@@ -40,7 +39,7 @@ class Scene:
     def take(self, effects: list[Effect]) -> None:
         self.effects = effects
         for effect in effects:
-            if isinstance(effect, Reply):
+            if isinstance(effect, Respond):
                 self.replies[effect.request].append(effect.result)
 
     def ask(self, request: Request) -> Any:

@@ -16,8 +16,7 @@ import hypothesis.strategies as st
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from qbus.broker.group.core import GroupLimits
-from qbus.broker.group.group import Group
+from qbus.broker.group.group import Group, GroupLimits
 from qbus.broker.group.requests import (
     Effect,
     GroupProtocol,
@@ -25,8 +24,8 @@ from qbus.broker.group.requests import (
     JoinResult,
     Leave,
     Leaver,
-    Reply,
     Request,
+    Respond,
     Save,
     Sync,
     SyncResult,
@@ -196,10 +195,10 @@ class GroupHistories(RuleBasedStateMachine):
         if Save() in effects:
             self.stored = self.group.image()
         for effect in effects:
-            if isinstance(effect, Reply):
+            if isinstance(effect, Respond):
                 self.answered(effect)
 
-    def answered(self, reply: Reply) -> None:
+    def answered(self, reply: Respond) -> None:
         assert reply.request in self.open, "answered twice"
         self.open.remove(reply.request)
         client = self.owner[reply.request]

@@ -8,13 +8,13 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given, settings
 
-from qbus.broker.group.image import EMPTY_IMAGE, GroupImage, MemberImage
-from qbus.broker.group.layout import MalformedGroupError
-from qbus.broker.group.loader import Loader
+from qbus.broker.group.group import EMPTY_IMAGE, GroupImage
+from qbus.broker.group.loader import GroupLoader
+from qbus.broker.group.members import MemberImage
 from qbus.broker.group.offsets import Offset
 from qbus.broker.group.requests import GroupProtocol
 from qbus.broker.group.state import GroupState
-from qbus.broker.group.stored import MAX_OPS, Change, StoredGroup
+from qbus.broker.group.znodes import MAX_OPS, GroupChange, GroupZnodes, MalformedGroupError
 from qbus.errors import ApiError
 from qbus.metadata import Check, Create, Delete, NoNode, Set
 
@@ -41,7 +41,7 @@ def image(*members: MemberImage, generation: int = 1) -> GroupImage:
     return GroupImage(GroupState.STABLE, generation, "consumer", "range", leader, members)
 
 
-def apply(store: DirectStore, stored: StoredGroup, change: Change) -> None:
+def apply(store: DirectStore, stored: GroupZnodes, change: GroupChange) -> None:
     for operations in stored.plan(change):
         store.database.begin()
         try:
@@ -51,8 +51,8 @@ def apply(store: DirectStore, stored: StoredGroup, change: Change) -> None:
     stored.apply(change)
 
 
-async def load(store: DirectStore, group_id: str = "g") -> tuple[StoredGroup, GroupImage, int]:
-    return await Loader(store, {}).load(group_id, 0)
+async def load(store: DirectStore, group_id: str = "g") -> tuple[GroupZnodes, GroupImage, int]:
+    return await GroupLoader(store, {}).load(group_id, 0)
 
 
 @pytest.fixture
@@ -63,8 +63,8 @@ def store() -> DirectStore:
 class TestLayout:
     def test_is_readable_by_people(self, store: DirectStore) -> None:
         offset = Offset(1030430, 3, "note", 1_000, None, b"\1" * 16)
-        change = Change(image(member("a", 0, 1)), 77, {("t", 0): offset})
-        apply(store, StoredGroup("my group"), change)
+        change = GroupChange(image(member("a", 0, 1)), 77, {("t", 0): offset})
+        apply(store, GroupZnodes("my group"), change)
 
         tree = {path: node.data for path, node in store.database.tree("/consumers").items()}
         texts = {path: data.decode() for path, data in tree.items() if data}
@@ -100,10 +100,10 @@ class TestLayout:
         }
 
     def test_of_a_steady_commit_is_one_check_and_one_set(self, store: DirectStore) -> None:
-        stored = StoredGroup("g")
-        apply(store, stored, Change(image(), 0, {("t", 0): Offset(1)}))
+        stored = GroupZnodes("g")
+        apply(store, stored, GroupChange(image(), 0, {("t", 0): Offset(1)}))
 
-        (operations,) = stored.plan(Change(offsets={("t", 0): Offset(2)}))
+        (operations,) = stored.plan(GroupChange(offsets={("t", 0): Offset(2)}))
 
         assert operations == [
             Check(f"/consumers/g/fence-{stored.fence}"),
@@ -112,12 +112,12 @@ class TestLayout:
 
     def test_shows_no_owners_of_groups_that_are_no_consumers(self, store: DirectStore) -> None:
         connect = image(member("a", 0))._replace(protocol_type="connect")
-        apply(store, StoredGroup("g"), Change(connect))
+        apply(store, GroupZnodes("g"), GroupChange(connect))
 
         assert store.database.children("/consumers/g/owners") == []
 
     def test_shows_no_owners_where_there_are_too_many(self, store: DirectStore) -> None:
-        apply(store, StoredGroup("g"), Change(image(member("a", *range(10_001)))))
+        apply(store, GroupZnodes("g"), GroupChange(image(member("a", *range(10_001)))))
 
         assert store.database.children("/consumers/g/owners") == []
 
@@ -139,8 +139,8 @@ class TestLayout:
     async def test_of_another_making_is_told_apart(
         self, store: DirectStore, path: str, data: bytes
     ) -> None:
-        change = Change(image(member("a", 0)), 0, {("t", 0): Offset(1)})
-        apply(store, StoredGroup("g"), change)
+        change = GroupChange(image(member("a", 0)), 0, {("t", 0): Offset(1)})
+        apply(store, GroupZnodes("g"), change)
         store.database.begin()
         store.database.apply([Set(path, data)])
         store.database.commit()
@@ -149,9 +149,10 @@ class TestLayout:
             await load(store)
 
     async def test_that_contradicts_itself_is_told_apart(self, store: DirectStore) -> None:
-        apply(store, StoredGroup("g"), Change(image(member("a"))._replace(leader="b")))
-        apply(store, StoredGroup("h"), Change(image(member("a"))._replace(state=GroupState.EMPTY)))
-        apply(store, StoredGroup("i"), Change(image()._replace(state=GroupState.STABLE)))
+        apply(store, GroupZnodes("g"), GroupChange(image(member("a"))._replace(leader="b")))
+        empty = image(member("a"))._replace(state=GroupState.EMPTY)
+        apply(store, GroupZnodes("h"), GroupChange(empty))
+        apply(store, GroupZnodes("i"), GroupChange(image()._replace(state=GroupState.STABLE)))
 
         for group_id in ("g", "h", "i"):
             with pytest.raises(MalformedGroupError):
@@ -164,19 +165,19 @@ class TestFencing:
         self, store: DirectStore, is_made_anew: bool
     ) -> None:
         """Even if the group is another of the same name by now, whose node is at that version."""
-        zombie = StoredGroup("g")
-        apply(store, zombie, Change(image(), 0, {("t", 0): Offset(5)}))
+        zombie = GroupZnodes("g")
+        apply(store, zombie, GroupChange(image(), 0, {("t", 0): Offset(5)}))
         live, _, _ = await load(store)
         if is_made_anew:
-            apply(store, live, Change(remove=True))
-            apply(store, live, Change(image(), 0, {("t", 0): Offset(5)}))
+            apply(store, live, GroupChange(remove=True))
+            apply(store, live, GroupChange(image(), 0, {("t", 0): Offset(5)}))
             assert live.version == zombie.version
         before = store.database.tree("/consumers")
 
         for change in (
-            Change(offsets={("t", 0): Offset(1)}),
-            Change(image(generation=2)),
-            Change(remove=True),
+            GroupChange(offsets={("t", 0): Offset(1)}),
+            GroupChange(image(generation=2)),
+            GroupChange(remove=True),
         ):
             with pytest.raises(NoNode):
                 apply(store, zombie, change)
@@ -184,11 +185,11 @@ class TestFencing:
 
     async def test_who_reads_of_the_past_takes_nothing_over(self, store: DirectStore) -> None:
         """A group was deleted and made anew since what is read, and has the same version."""
-        stored = StoredGroup("g")
-        apply(store, stored, Change(image(), 1))
+        stored = GroupZnodes("g")
+        apply(store, stored, GroupChange(image(), 1))
         past = store.database.get("/consumers/g")
-        apply(store, stored, Change(remove=True))
-        apply(store, stored, Change(image(), 2))
+        apply(store, stored, GroupChange(remove=True))
+        apply(store, stored, GroupChange(image(), 2))
         get, before = store.get, store.database.tree("/consumers")
         store.get = AsyncMock(return_value=past)  # type: ignore[method-assign]
 
@@ -201,8 +202,8 @@ class TestFencing:
         assert since_ms == 2
 
     async def test_a_group_that_is_older_than_fences_gets_one(self, store: DirectStore) -> None:
-        stored = StoredGroup("g")
-        apply(store, stored, Change(image(), 1))
+        stored = GroupZnodes("g")
+        apply(store, stored, GroupChange(image(), 1))
         old = json.loads(store.data("/consumers/g") or b"")
         del old["fence"]
         store.database.begin()
@@ -214,18 +215,18 @@ class TestFencing:
         )
         store.database.commit()
         loaded, _, _ = await load(store)
-        apply(store, loaded, Change(offsets={("t", 0): Offset(1)}))
-        apply(store, loaded, Change(remove=True))
+        apply(store, loaded, GroupChange(offsets={("t", 0): Offset(1)}))
+        apply(store, loaded, GroupChange(remove=True))
         assert store.database.children("/consumers") == []
 
     def test_every_part_of_a_large_write_does(self) -> None:
-        stored = StoredGroup("g")
-        stored.apply(Change(image()))
+        stored = GroupZnodes("g")
+        stored.apply(GroupChange(image()))
         offsets = {("t", i): Offset(i) for i in range(2_000)}
 
-        parts = stored.plan(Change(image(generation=2), 0, dict(offsets)))
-        stored.apply(Change(image(generation=2), 0, dict(offsets)))
-        removal = stored.plan(Change(remove=True))
+        parts = stored.plan(GroupChange(image(generation=2), 0, dict(offsets)))
+        stored.apply(GroupChange(image(generation=2), 0, dict(offsets)))
+        removal = stored.plan(GroupChange(remove=True))
 
         fence = Check(f"/consumers/g/fence-{stored.fence}")
         assert [part[0] for part in parts] == [fence] * len(parts)
@@ -235,11 +236,11 @@ class TestFencing:
         assert max(map(len, [*parts, *removal])) <= MAX_OPS
 
     def test_what_is_few_but_large_is_parted_as_well(self) -> None:
-        stored = StoredGroup("g")
-        stored.apply(Change(image()))
+        stored = GroupZnodes("g")
+        stored.apply(GroupChange(image()))
         offsets = {("t", i): Offset(i, metadata="x" * 4_000) for i in range(400)}
 
-        parts = stored.plan(Change(offsets=dict(offsets)))
+        parts = stored.plan(GroupChange(offsets=dict(offsets)))
 
         assert sum(len(part) for part in parts) == len(parts) + 1 + 2 * len(offsets)
         for part in parts:
@@ -247,10 +248,10 @@ class TestFencing:
             assert sum(len(op.data) for op in part if isinstance(op, Create)) < 1 << 20
 
     def test_a_group_and_its_members_change_in_one_transaction(self) -> None:
-        stored = StoredGroup("g")
+        stored = GroupZnodes("g")
         members = [member(f"m{i:04}", i) for i in range(1_500)]
 
-        first, *rest = stored.plan(Change(image(*members)))
+        first, *rest = stored.plan(GroupChange(image(*members)))
 
         assert len(first) == 5 + len(members)
         assert all("/owners" in operation.path for part in rest for operation in part[1:])
@@ -288,9 +289,9 @@ offsets = st.dictionaries(
 )
 changes = st.lists(
     st.one_of(
-        st.builds(lambda some, at: Change(image(*some), at), members, st.integers(0, 10**13)),
-        st.builds(lambda some: Change(image(), 0, some), offsets),
-        st.just(Change(remove=True)),
+        st.builds(lambda some, at: GroupChange(image(*some), at), members, st.integers(0, 10**13)),
+        st.builds(lambda some: GroupChange(image(), 0, some), offsets),
+        st.just(GroupChange(remove=True)),
     ),
     max_size=8,
 )
@@ -299,10 +300,10 @@ changes = st.lists(
 @settings(max_examples=80)
 @given(NAMES, changes)
 async def test_what_is_stored_is_what_was_last_said_and_nothing_else(
-    group_id: str, history: list[Change]
+    group_id: str, history: list[GroupChange]
 ) -> None:
     store = DirectStore()
-    stored, said = StoredGroup(group_id), EMPTY_IMAGE
+    stored, said = GroupZnodes(group_id), EMPTY_IMAGE
     for change in history:
         apply(store, stored, change)
         said = EMPTY_IMAGE if change.remove else change.image or said

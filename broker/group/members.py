@@ -1,9 +1,10 @@
-"""Who is in a group: members, static instances, and the protocols they have in common."""
+"""The members of a group: static instances, and the protocols that all members support."""
 
 import math
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from qbus.errors import ErrorCode
 
@@ -37,7 +38,38 @@ class Member:
         return b""
 
 
-class Roster:
+class MemberImage(NamedTuple):
+    """An established member: one that was told of a generation."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    protocols: tuple[GroupProtocol, ...]
+    assignment: bytes
+
+    @classmethod
+    def of(cls, member: Member) -> "MemberImage":
+        """The member as it is now."""
+        return cls(
+            member.member_id,
+            member.instance_id,
+            member.client_id,
+            member.client_host,
+            member.session_timeout_ms,
+            member.rebalance_timeout_ms,
+            member.protocols,
+            member.assignment,
+        )
+
+    def restore(self) -> Member:
+        """The member as it was, its session not yet running."""
+        return Member(*self)
+
+
+class Members:
     """The members of a group in the order in which they joined."""
 
     def __init__(self) -> None:

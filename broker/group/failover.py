@@ -19,10 +19,10 @@ session lasts, and does not know it. What keeps the two apart is the store, not 
   takeover; the member learns of it with its next commit at the latest.
 
 While the connection to the store is suspended nothing can be stored or confirmed: everything is
-refused with COORDINATOR_NOT_AVAILABLE except heartbeats. Those are answered for PATIENCE, which is
-shorter than any member's session: nobody falls out of a group because the ensemble elects a leader.
+refused with COORDINATOR_NOT_AVAILABLE except heartbeats. Those are answered for STORE_TIMEOUT_S,
+which is shorter than any member's session, so an election in the ensemble costs no membership.
 Another broker takes over when the session has ended, and starts all members' sessions anew; so the
-members that found it out late are still in time. After PATIENCE all groups are let go.
+members that found it out late are still in time. After STORE_TIMEOUT_S all groups are let go.
 
 A takeover is no rebalance: members keep their generation and their assignment. Groups are loaded at
 once, before anybody asks for them, so that members that died together with their coordinator are
@@ -40,27 +40,26 @@ from qbus.metadata import MetadataStore, SessionState
 
 from ..metadata.image import BrokersChanged, Event
 from .ownership import Ownership
-from .patience import PATIENCE
 from .registry import GroupRegistry
-from .timers import Timer, Timers
+from .timers import STORE_TIMEOUT_S, Timer, Timers
 
 _log = logging.getLogger(__name__)
 
 _RETRY_SECONDS: Final = 1.0
 
 
-class Takeover:
+class CoordinatorFailover:
     """Lets go of groups that are not this broker's any more, and loads those that are now."""
 
     def __init__(
         self,
-        hosting: GroupRegistry,
+        registry: GroupRegistry,
         ownership: Ownership,
         store: MetadataStore,
         clock: Clock,
         timers: Timers,
     ) -> None:
-        self._hosting = hosting
+        self._registry = registry
         self._ownership = ownership
         self._store = store
         self._clock = clock
@@ -91,9 +90,9 @@ class Takeover:
         if candidates == self._candidates or not any(isinstance(e, BrokersChanged) for e in events):
             return
         self._candidates = candidates
-        for hosted in self._hosting:
-            if not self._ownership.is_ours(hosted.group_id):
-                self._hosting.give_up(hosted, ErrorCode.NOT_COORDINATOR)
+        for metadata in self._registry:
+            if not self._ownership.is_ours(metadata.group_id):
+                self._registry.unload(metadata, ErrorCode.NOT_COORDINATOR)
         self._load()
 
     def _on_state(self, state: SessionState) -> None:
@@ -101,16 +100,16 @@ class Takeover:
         if state is SessionState.CONNECTED:
             self._load()
         elif state is SessionState.LOST:
-            self._let_go(ErrorCode.NOT_COORDINATOR)
+            self._unload_all(ErrorCode.NOT_COORDINATOR)
         elif self._is_running:
-            self._call_in(PATIENCE, self._lose_patience)
+            self._call_in(STORE_TIMEOUT_S, self._time_out)
 
-    def _lose_patience(self) -> None:
-        self._let_go(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    def _time_out(self) -> None:
+        self._unload_all(ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
-    def _let_go(self, error: ErrorCode) -> None:
-        for hosted in self._hosting:
-            self._hosting.give_up(hosted, error)
+    def _unload_all(self, error: ErrorCode) -> None:
+        for metadata in self._registry:
+            self._registry.unload(metadata, error)
 
     def _load(self) -> None:
         """Look for groups to load, once more if that is under way."""
@@ -122,7 +121,7 @@ class Takeover:
         while self._is_due:
             self._is_due = False
             try:
-                await self._hosting.load_all()
+                await self._registry.load_all()
             except ApiError as error:
                 _log.warning("cannot take groups over: %s", error)
                 if self._store.state is SessionState.CONNECTED:

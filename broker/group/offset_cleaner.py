@@ -10,7 +10,7 @@ from qbus.clock import Clock
 from qbus.errors import ApiError
 
 from ..metadata.image import Event, Topic, TopicDeleted
-from .hosted import HostedGroup
+from .group_metadata import GroupMetadata
 from .offsets import NO_TOPIC_ID, Offset, Retention
 from .registry import GroupRegistry
 from .state import GroupState
@@ -22,35 +22,35 @@ _RETRY_SECONDS: Final = 10.0
 _DELETED: Final[Offset | None] = None
 
 
-class Housekeeping:
+class OffsetCleaner:
     """Looks through this broker's groups now and then, and follows topics' deletion."""
 
     def __init__(
         self,
-        hosting: GroupRegistry,
+        registry: GroupRegistry,
         retention: Retention,
         interval: float,
         clock: Clock,
         timers: Timers,
     ) -> None:
         """``interval``: seconds from one look through the groups to the next."""
-        self._hosting = hosting
+        self._registry = registry
         self._retention = retention
         self._interval = interval
         self._clock = clock
         self._timers = timers
-        self._sweep_timer: Timer | None = None
+        self._timer: Timer | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self.expired = 0
 
     def start(self) -> None:
         """Begin to look through the groups once in a while."""
-        self._sweep_after(self._interval)
+        self._clean_up_after(self._interval)
 
     def stop(self) -> None:
         """Leave everything as it is."""
-        if self._sweep_timer is not None:
-            self._sweep_timer.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
         for task in self._tasks:
             task.cancel()
 
@@ -60,27 +60,27 @@ class Housekeeping:
         if topics and not await self._try(self._forget(topics)):
             self._spawn(self._keep_trying_to_forget(topics))
 
-    async def sweep(self) -> None:
+    async def clean_up(self) -> None:
         """Delete expired offsets, and groups that have neither members nor offsets any more.
 
         Raises:
             ApiError: the groups cannot be read.
         """
-        await self._hosting.load_all()
-        settled = [hosted for hosted in self._hosting if hosted.is_settled]  # the rest is in use
-        await asyncio.gather(*(self._sweep_group(hosted) for hosted in settled))
+        await self._registry.load_all()
+        idle = [metadata for metadata in self._registry if metadata.is_idle]
+        await asyncio.gather(*(self._clean_up_group(metadata) for metadata in idle))
 
-    async def _sweep_group(self, hosted: HostedGroup) -> None:
-        group, offsets = hosted.group, hosted.stored.offsets
+    async def _clean_up_group(self, metadata: GroupMetadata) -> None:
+        group, offsets = metadata.group, metadata.znodes.offsets
         now_ms = self._clock.time_ms()
         expired = dict.fromkeys(
-            self._retention.expired(group, offsets, hosted.since_ms, now_ms), _DELETED
+            self._retention.expired(group, offsets, metadata.since_ms, now_ms), _DELETED
         )
         is_left = group.state is GroupState.EMPTY and group.is_vacant
         if is_left and len(expired) == sum(map(len, offsets.values())):
-            error = await self._hosting.remove(hosted)
+            error = await self._registry.remove(metadata)
         elif expired:
-            error = await self._hosting.save_offsets(hosted, expired)
+            error = await self._registry.save_offsets(metadata, expired)
         else:
             return
         if not error:
@@ -92,28 +92,28 @@ class Housekeeping:
             await self._sleep(_RETRY_SECONDS)
 
     async def _forget(self, topics: list[Topic]) -> None:
-        await self._hosting.load_all()
+        await self._registry.load_all()
         work = []
-        for hosted in self._hosting:
+        for metadata in self._registry:
             doomed = {
                 (topic.name, partition): _DELETED
                 for topic in topics
-                for partition, offset in hosted.offsets_of(topic.name).items()
+                for partition, offset in metadata.offsets_of(topic.name).items()
                 if offset.topic_id in {topic.id, NO_TOPIC_ID}
             }
             if doomed:
-                work.append(self._hosting.save_offsets(hosted, doomed))
+                work.append(self._registry.save_offsets(metadata, doomed))
         for error in await asyncio.gather(*work):
             if error:
                 raise ApiError(error)
 
-    def _sweep_after(self, seconds: float) -> None:
+    def _clean_up_after(self, seconds: float) -> None:
         when = self._clock.monotonic() + seconds
-        self._sweep_timer = self._timers.call_at(when, self._sweep_now)
+        self._timer = self._timers.call_at(when, self._clean_up_now)
 
-    def _sweep_now(self) -> None:
-        self._spawn(self._try(self.sweep()))
-        self._sweep_after(self._interval)
+    def _clean_up_now(self) -> None:
+        self._spawn(self._try(self.clean_up()))
+        self._clean_up_after(self._interval)
 
     async def _try(self, work: Coroutine[Any, Any, None]) -> bool:
         try:

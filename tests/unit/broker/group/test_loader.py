@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from qbus.broker.group.layout import MalformedGroupError
-from qbus.broker.group.patience import PATIENCE, Patience
+from qbus.broker.group.loader import StoreWait
+from qbus.broker.group.timers import STORE_TIMEOUT_S
+from qbus.broker.group.znodes import MalformedGroupError
 from qbus.clock import ManualClock
 from qbus.errors import ApiError, ErrorCode
 from qbus.metadata import StoreUnavailable
@@ -22,7 +23,7 @@ class Waiting:
         self.timers = ManualTimers(clock)
         self.read: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self.task = asyncio.create_task(self._read(), name="read a group")
-        self.waiting = asyncio.create_task(Patience(clock, self.timers).wait_for(self.task))
+        self.waiting = asyncio.create_task(StoreWait(clock, self.timers).wait_for(self.task))
 
     async def _read(self) -> Any:
         return await self.read
@@ -45,7 +46,7 @@ async def test_what_is_read_in_time_is_had() -> None:
 async def test_the_task_goes_on_when_nobody_waits_any_more() -> None:
     waiting = Waiting()
 
-    await waiting.timers.advance(PATIENCE + 0.1)
+    await waiting.timers.advance(STORE_TIMEOUT_S + 0.1)
 
     assert await waiting.refused() is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     waiting.read.set_result("a group")
@@ -80,7 +81,7 @@ async def test_who_stops_the_reading_is_shutting_down() -> None:
 
 async def test_a_failure_that_comes_too_late_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     waiting = Waiting()
-    await waiting.timers.advance(PATIENCE + 0.1)
+    await waiting.timers.advance(STORE_TIMEOUT_S + 0.1)
     await waiting.refused()
 
     waiting.read.set_exception(StoreUnavailable("cut"))

@@ -8,40 +8,40 @@ from qbus.metadata import Op
 
 from .group import Group
 from .offsets import Offset, TopicPartition
-from .stored import Change, StoredGroup
 from .timers import Timer
+from .znodes import GroupChange, GroupZnodes
 
 Done = Callable[[ErrorCode], None]
 
 
 @dataclass(slots=True)
-class _Writing:
+class _Write:
     """A change, and who must hear when it is stored, or why it was not.
 
     ``touches_group``: the group itself and not only its offsets is to be written.
     """
 
-    change: Change = field(default_factory=Change)
+    change: GroupChange = field(default_factory=GroupChange)
     touches_group: bool = False
     done: list[Done] = field(default_factory=list)
 
 
-class HostedGroup:
+class GroupMetadata:
     """Memory is ahead of the store by at most two changes: one being written, one gathering.
 
     Nobody is told of memory's state before the store has it: what is said meanwhile waits for the
     change that is last on its way.
     """
 
-    def __init__(self, group: Group, stored: StoredGroup, since_ms: int) -> None:
+    def __init__(self, group: Group, znodes: GroupZnodes, since_ms: int) -> None:
         self.group = group
-        self.stored = stored
+        self.znodes = znodes
         self.since_ms = since_ms  # when the group entered its state
         self.timer: Timer | None = None
         self.timer_at = 0.0
         self._abandoned = ErrorCode.NONE
-        self._gathering: _Writing | None = None
-        self._flying: _Writing | None = None
+        self._pending: _Write | None = None
+        self._in_flight: _Write | None = None
 
     @property
     def group_id(self) -> str:
@@ -54,19 +54,19 @@ class HostedGroup:
         return bool(self._abandoned)
 
     @property
-    def is_settled(self) -> bool:
+    def is_idle(self) -> bool:
         """Whether nothing is on its way to the store."""
-        return self._gathering is None and self._flying is None
+        return self._pending is None and self._in_flight is None
 
     @property
     def is_disposable(self) -> bool:
         """Whether nothing would be lost by forgetting it: nobody is in it, nothing is stored."""
-        return self.is_settled and self.stored.version is None and self.group.is_vacant
+        return self.is_idle and self.znodes.version is None and self.group.is_vacant
 
     def offsets_of(self, topic: str) -> dict[int, Offset]:
         """What is or soon will be stored for a topic."""
-        offsets = dict(self.stored.offsets.get(topic, {}))
-        for writing in (self._flying, self._gathering):
+        offsets = dict(self.znodes.offsets.get(topic, {}))
+        for writing in (self._in_flight, self._pending):
             for (name, partition), offset in writing.change.offsets.items() if writing else ():
                 if name == topic and offset is not None:
                     offsets[partition] = offset
@@ -76,17 +76,17 @@ class HostedGroup:
 
     def save_group(self) -> None:
         """Have the group's image, as it will be when the writing starts, stored."""
-        self._gather().touches_group = True
+        self._pending_write().touches_group = True
 
     def save_offsets(self, offsets: Mapping[TopicPartition, Offset | None], done: Done) -> None:
         """Have offsets stored (None: deleted). Later ones replace those that still wait."""
-        writing = self._gather()
+        writing = self._pending_write()
         writing.change.offsets.update(offsets)
         writing.done.append(done)
 
     def remove(self, done: Done) -> None:
         """Have the group removed from the store."""
-        writing = self._gather()
+        writing = self._pending_write()
         writing.change.remove = writing.touches_group = True
         writing.done.append(done)
 
@@ -95,43 +95,43 @@ class HostedGroup:
         if self._abandoned:
             done(self._abandoned)
             return
-        for writing in (self._gathering, self._flying):
+        for writing in (self._pending, self._in_flight):
             if writing is not None and writing.touches_group:
                 writing.done.append(done)
                 return
         done(ErrorCode.NONE)
 
-    def take_off(self) -> list[list[Op]]:
+    def begin_write(self) -> list[list[Op]]:
         """Start writing what has gathered: the transactions to make."""
-        assert self._flying is None
-        writing, self._gathering = self._gathering, None
+        assert self._in_flight is None
+        writing, self._pending = self._pending, None
         if writing is None:
             return []
-        self._flying = writing
-        if writing.touches_group or self.stored.version is None:
+        self._in_flight = writing
+        if writing.touches_group or self.znodes.version is None:
             writing.touches_group = True
             writing.change.image = self.group.image()
             writing.change.since_ms = self.since_ms
-        return self.stored.plan(writing.change)
+        return self.znodes.plan(writing.change)
 
-    def land(self) -> None:
+    def commit_write(self) -> None:
         """What took off is stored."""
-        writing, self._flying = self._flying, None
+        writing, self._in_flight = self._in_flight, None
         if writing is not None:
-            self.stored.apply(writing.change)
+            self.znodes.apply(writing.change)
             for done in writing.done:
                 done(ErrorCode.NONE)
 
     def abandon(self, error: ErrorCode) -> None:
         """Nobody knows what is stored: whoever waits is told ``error``."""
         self._abandoned = error
-        waiting = [writing for writing in (self._flying, self._gathering) if writing is not None]
-        self._flying = self._gathering = None
+        waiting = [writing for writing in (self._in_flight, self._pending) if writing is not None]
+        self._in_flight = self._pending = None
         for writing in waiting:
             for done in writing.done:
                 done(error)
 
-    def _gather(self) -> _Writing:
-        if self._gathering is None:
-            self._gathering = _Writing()
-        return self._gathering
+    def _pending_write(self) -> _Write:
+        if self._pending is None:
+            self._pending = _Write()
+        return self._pending

@@ -2,8 +2,8 @@
 
 import pytest
 
+from qbus.broker.group.members import Member, Members
 from qbus.broker.group.requests import GroupProtocol
-from qbus.broker.group.roster import Member, Roster
 from qbus.errors import ErrorCode
 
 
@@ -12,8 +12,8 @@ def member(name: str, *protocols: str, instance_id: str | None = None) -> Member
     return Member(name, instance_id, "client", "host", 10_000, 60_000, supported)
 
 
-def roster(*members: Member) -> Roster:
-    together = Roster()
+def roster(*members: Member) -> Members:
+    together = Members()
     for one in members:
         together.add(one)
     return together
@@ -85,4 +85,4 @@ def test_the_slowest_member_sets_the_rebalance_timeout() -> None:
 
     assert roster(slow, odd, member("fast", "x")).rebalance_timeout() == 90.0
     assert roster(odd).rebalance_timeout() == 0.0
-    assert Roster().rebalance_timeout() == 0.0
+    assert Members().rebalance_timeout() == 0.0
