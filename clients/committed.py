@@ -19,10 +19,9 @@ from qbus.wire.messages.offset_fetch import (
 )
 
 from .errors import api_error, check
-from .grouping import by_topic
 from .net.cluster import Cluster, Lane
-from .net.coordination import MOVED, asking_coordinator
-from .types import OffsetAndMetadata, TopicPartition
+from .net.routing import MOVED, asking_coordinator
+from .types import OffsetAndMetadata, TopicPartition, by_topic
 
 
 class Membership(NamedTuple):

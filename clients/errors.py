@@ -98,3 +98,23 @@ def api_error(error_code: int, message: str | None = None, *, of: str | None = N
     if not message and of is not None:
         message = f"{of}: {code.name}"
     return ApiError(code, message)
+
+
+class BufferFull(QbusError):  # noqa: N818 - what happened
+    """There is no room for another record: delivered ones make room."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(f"{limit} bytes wait to be delivered already")
+
+    @property
+    def retriable(self) -> bool:
+        """Always: room comes as soon as something is delivered."""
+        return True
+
+
+class Spooled(QbusError):  # noqa: N818 - what happened
+    """The record was not delivered in time, and is kept on disk to be delivered later."""
+
+    def __init__(self, directory: str) -> None:
+        super().__init__(f"not delivered, kept in {directory}")
+        self.directory = directory

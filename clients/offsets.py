@@ -11,11 +11,10 @@ from qbus.wire.messages.list_offsets import (
 )
 
 from .errors import api_error
-from .grouping import by_topic
 from .net.cluster import Cluster
-from .net.leaders import asking_leaders
-from .net.outcomes import Outcomes
-from .types import OffsetAndTimestamp, TopicPartition
+from .net.retry import Outcomes
+from .net.routing import asking_leaders
+from .types import OffsetAndTimestamp, TopicPartition, by_topic
 
 
 async def list_offsets(

@@ -1,6 +1,6 @@
 """What the clients take and return: small, typed, immutable."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
@@ -229,3 +229,11 @@ class LogDir:
     total_bytes: int
     usable_bytes: int
     replicas: tuple[ReplicaSize, ...]
+
+
+def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    """The partitions' indexes under their topics, as requests nest them."""
+    grouped: dict[str, list[int]] = {}
+    for topic, partition in partitions:
+        grouped.setdefault(topic, []).append(partition)
+    return grouped

@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from qbus.clients import BulkDelivery, ClientClosed, Producer
-from qbus.clients.partitioner import partition_for_key
+from qbus.clients.producer.partitioner import partition_for_key
 from qbus.clock import Clock
 from qbus.errors import ApiError, ErrorCode, QbusError
 from qbus.service.token_bucket import RateLimit

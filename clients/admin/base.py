@@ -6,8 +6,8 @@ from typing import Self, TypeVar
 from qbus.errors import ApiError, ErrorCode
 
 from ..net.cluster import Cluster
-from ..net.coordination import MOVED
-from ..net.outcomes import Outcomes, settle, succeeded
+from ..net.retry import Outcomes, settle, succeeded
+from ..net.routing import MOVED
 
 K = TypeVar("K")
 T = TypeVar("T")

@@ -17,10 +17,8 @@ from qbus.wire.messages.describe_log_dirs import (
 )
 
 from ..errors import api_error, check
-from ..grouping import by_topic
-from ..net.outcomes import Outcomes, each, settle, succeeded
-from ..net.retry import retrying
-from ..types import ClusterDescription, LogDir, ReplicaSize, TopicPartition
+from ..net.retry import Outcomes, each, retrying, settle, succeeded
+from ..types import ClusterDescription, LogDir, ReplicaSize, TopicPartition, by_topic
 from .base import AdminBase
 
 

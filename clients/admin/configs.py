@@ -19,8 +19,7 @@ from qbus.wire.messages.incremental_alter_configs import (
 )
 
 from ..errors import check
-from ..net.outcomes import each, succeeded
-from ..net.retry import retrying
+from ..net.retry import each, retrying, succeeded
 from ..types import ConfigEntry, ConfigKind, ConfigSource
 from .base import AdminBase
 

@@ -19,8 +19,7 @@ from qbus.wire.messages.offset_delete import (
 
 from ..committed import fetch_committed
 from ..errors import PartialFailure, api_error, check
-from ..grouping import by_topic
-from ..net.outcomes import Outcomes
+from ..net.retry import Outcomes
 from ..offsets import list_offsets
 from ..types import (
     EARLIEST,
@@ -29,6 +28,7 @@ from ..types import (
     OffsetAndMetadata,
     OffsetAndTimestamp,
     TopicPartition,
+    by_topic,
 )
 from .base import AdminBase
 

@@ -20,9 +20,8 @@ from qbus.wire.messages.leave_group import (
 from qbus.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 
 from ..errors import api_error, check
-from ..net.coordination import asking_coordinator
-from ..net.outcomes import Outcomes, each, succeeded
-from ..net.retry import retrying
+from ..net.retry import Outcomes, each, retrying, succeeded
+from ..net.routing import asking_coordinator
 from ..types import GroupDescription, GroupListing, MemberDescription, Node
 from .brokers import Brokers
 

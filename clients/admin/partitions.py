@@ -28,10 +28,8 @@ from qbus.wire.messages.list_partition_reassignments import (
 )
 
 from ..errors import api_error, check
-from ..grouping import by_topic
-from ..net.outcomes import Outcomes, succeeded
-from ..net.retry import retrying
-from ..types import TopicPartition
+from ..net.retry import Outcomes, retrying, succeeded
+from ..types import TopicPartition, by_topic
 from .base import AdminBase
 from .types import Reassignment
 

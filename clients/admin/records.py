@@ -17,11 +17,10 @@ from qbus.wire.messages.describe_producers import (
 from qbus.wire.messages.describe_producers import PartitionResponse as ProducersOfPartition
 
 from ..errors import api_error
-from ..grouping import by_topic
-from ..net.leaders import asking_leaders
-from ..net.outcomes import Outcomes
+from ..net.retry import Outcomes
+from ..net.routing import asking_leaders
 from ..offsets import list_offsets
-from ..types import OffsetAndTimestamp, TopicPartition
+from ..types import OffsetAndTimestamp, TopicPartition, by_topic
 from .base import AdminBase
 from .types import ProducerState
 

@@ -28,8 +28,7 @@ from qbus.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, M
 
 from ..errors import api_error
 from ..net.metadata import describe
-from ..net.outcomes import Outcomes, settle, succeeded
-from ..net.retry import retrying
+from ..net.retry import Outcomes, retrying, settle, succeeded
 from ..types import TopicDescription
 from .base import AdminBase
 from .types import CreatedTopic, NewTopic, TopicRef

@@ -1,10 +1,15 @@
 """Record batches as they are: fetched, stored and scanned without being decoded."""
 
-from .fetch import FetchedBatches, FetchLimits, fetch_batches
-from .produce import StoredBatch, produce_batches, store_batches
+from .fetch import FetchedBatches, FetchLimits, fetch_batches, whole_batches
+from .produce import (
+    ProducerSequence,
+    StoredBatch,
+    as_produced,
+    produce_batches,
+    store_batches,
+    with_sequence,
+)
 from .reading import find_producer, read_batches
-from .sequences import ProducerSequence, as_produced, with_sequence
-from .whole import whole_batches
 
 __all__ = [
     "FetchLimits",

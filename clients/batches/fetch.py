@@ -1,10 +1,12 @@
 """One Fetch to one broker: the bytes of the batches of many partitions."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 from uuid import UUID
 
 from qbus.errors import ApiError
+from qbus.records import BatchHeader, CorruptBatch, check_crc, iter_batches
+from qbus.records.crc import Buffer
 from qbus.wire import ApiKey
 from qbus.wire.messages.fetch import (
     FetchPartition,
@@ -16,11 +18,10 @@ from qbus.wire.messages.fetch import (
 )
 
 from ..errors import api_error, check
-from ..grouping import by_topic
 from ..net.cluster import Cluster
-from ..net.outcomes import Outcomes
 from ..net.pool import Lane, LaneKey
-from ..types import TopicPartition
+from ..net.retry import Outcomes
+from ..types import TopicPartition, by_topic
 
 _NO_EPOCH = -1
 _NO_ID = UUID(int=0)
@@ -142,3 +143,26 @@ def _outcome(
     ):
         cluster.metadata.forget([topic])
     return error
+
+
+def whole_batches(
+    records: Buffer, start: int, end: int | None = None
+) -> Iterator[tuple[BatchHeader, memoryview]]:
+    """The whole batches that reach into ``start`` to ``end`` (None: to the last), in order.
+
+    One that is cut at the end is left out. Raises :class:`~qbus.records.CorruptBatch` at the first
+    whose checksum or offsets cannot be right.
+    """
+    reached = start
+    for header, batch in iter_batches(records, partial_tail=True):
+        if header.last_offset_delta < 0:
+            raise CorruptBatch(f"impossible last offset delta {header.last_offset_delta}")
+        if header.last_offset < start:
+            continue
+        if end is not None and header.base_offset >= end:
+            return
+        if header.base_offset < reached and reached > start:
+            raise CorruptBatch(f"a batch at {header.base_offset} after one to {reached - 1}")
+        check_crc(batch, header)
+        reached = header.last_offset + 1
+        yield header, batch

@@ -6,11 +6,10 @@ from qbus.records import BatchHeader
 
 from ..errors import RequestTimedOut
 from ..net.cluster import Cluster
-from ..net.leaders import asking_leaders
-from ..net.outcomes import Outcomes
+from ..net.retry import Outcomes
+from ..net.routing import asking_leaders
 from ..types import TopicPartition
-from .fetch import FetchedBatches, FetchLimits, fetch_batches
-from .whole import whole_batches
+from .fetch import FetchedBatches, FetchLimits, fetch_batches, whole_batches
 
 _FETCH_BYTES = 4 * 1024 * 1024
 _LONGEST_WAIT = 5.0

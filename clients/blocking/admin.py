@@ -3,7 +3,7 @@
 from typing import Self
 
 from .. import admin as asyncio_admin
-from .face import blocking
+from .client import blocking
 from .loop import LoopThread
 
 _Admin = asyncio_admin.Admin

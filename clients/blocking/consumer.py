@@ -19,10 +19,10 @@ from ..consumer.fetch_buffer import ENOUGH
 from ..consumer.fetch_cursor import FetchCursor, batches_of, is_over, records_of
 from ..consumer.options import IsolationLevel, OffsetReset, limit_of
 from ..group.assignors import DEFAULT_ASSIGNORS, Assignor
-from ..group.callbacks import Callback
+from ..group.options import Callback
 from ..idcs import Everywhere
 from ..types import ConsumerRecord, OffsetAndMetadata, PartitionRecords, TopicPartition
-from .face import Face, blocking
+from .client import Face, blocking
 from .loop import LoopThread
 
 P = ParamSpec("P")

@@ -9,11 +9,10 @@ from typing import Any, Self
 from qbus.records.crc import Buffer
 
 from .. import producer as asyncio_producer
-from ..errors import ClientClosed
+from ..errors import BufferFull, ClientClosed
 from ..producer.bulk import ArrowTable, Part, add_lists
 from ..producer.checks import check_item, checked_columns
 from ..producer.delivery import BulkDelivery, Delivery
-from ..producer.errors import BufferFull
 from ..producer.lists import Headers
 from ..producer.options import Acks, OnDelivery, OnFull, Partitioner, Spool
 from ..types import TopicDescription

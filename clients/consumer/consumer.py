@@ -12,8 +12,7 @@ from qbus.records.extras import import_pyarrow
 
 from ..committed import fetch_committed
 from ..group.assignors import DEFAULT_ASSIGNORS, Assignor, assignors_of
-from ..group.callbacks import Callback, Callbacks
-from ..group.options import GroupOptions
+from ..group.options import Callback, Callbacks, GroupOptions
 from ..idcs import Everywhere
 from ..net.cluster import Cluster
 from ..types import (
@@ -22,7 +21,7 @@ from ..types import (
     PartitionRecords,
     TopicPartition,
 )
-from .arrow import ArrowTaking
+from .arrow import ArrowTaking, SpareColumns
 from .assignment import Assignment
 from .coordinator import ConsumerCoordinator
 from .fetch_buffer import ENOUGH, FetchBuffer
@@ -30,7 +29,6 @@ from .fetch_cursor import FetchCursor, batches_of, is_over, records_of
 from .fetcher import Fetcher
 from .options import ConsumerOptions, IsolationLevel, OffsetReset, check_options, limit_of
 from .positions import Positions
-from .spare import SpareColumns
 
 T = TypeVar("T")
 

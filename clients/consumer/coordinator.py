@@ -22,8 +22,8 @@ from ..net.cluster import Cluster
 from ..net.retry import backoff
 from ..offsets import list_offsets
 from ..types import OffsetAndMetadata, TopicPartition
-from .answers import RESETS
 from .assignment import Assignment
+from .fetch_responses import RESETS
 from .options import ConsumerOptions
 
 _log = logging.getLogger(__name__)

@@ -3,9 +3,9 @@
 from typing import NamedTuple
 
 from ..types import TopicPartition
-from .answers import Answers
 from .assignment import Assignment, PartitionState
 from .fetch_cursor import FetchCursor
+from .fetch_responses import Answers
 
 ENOUGH = 1024 * 1024
 """Bytes that are lent at a time, if one partition has no more."""

@@ -8,8 +8,8 @@ from qbus.errors import QbusError
 from ..net.cluster import Cluster
 from ..net.retry import backoff
 from ..types import TopicPartition
-from .answers import Answers
 from .assignment import Assignment
+from .fetch_responses import Answers
 
 
 class LeaderSearch:

@@ -13,11 +13,10 @@ from qbus.wire.messages.offset_for_leader_epoch import (
 )
 
 from ..errors import LogTruncated, api_error
-from ..grouping import by_topic
 from ..net.cluster import Cluster
-from ..types import TopicPartition
-from .answers import Answers
+from ..types import TopicPartition, by_topic
 from .assignment import Assignment, PartitionState
+from .fetch_responses import Answers
 
 _RETRY_DELAY = 0.1
 _UNDEFINED = -1

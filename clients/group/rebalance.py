@@ -27,8 +27,7 @@ from .member import Member
 from .options import GroupOptions
 from .poll_executor import PollExecutor
 from .state import MemberState, Phase, Remedy
-from .topics import WantedTopics
-from .watch import Watch
+from .topics import WantedTopics, Watch
 
 _log = logging.getLogger(__name__)
 

@@ -8,8 +8,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from qbus.errors import ApiError
 
 from ..group.assignors import assignors_of
-from ..group.callbacks import Callbacks
-from ..group.options import GroupOptions
+from ..group.options import Callbacks, GroupOptions
 from ..group.rebalance import Rebalance
 from ..group.topics import WantedTopics
 from ..net.cluster import Cluster

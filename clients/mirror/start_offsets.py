@@ -11,8 +11,8 @@ from ..batches import FetchLimits, fetch_batches
 from ..batches.fetch import leader_epoch
 from ..errors import PartialFailure
 from ..net.cluster import Cluster
-from ..net.leaders import asking_leaders
-from ..net.outcomes import Outcomes
+from ..net.retry import Outcomes
+from ..net.routing import asking_leaders
 from ..offsets import list_offsets
 from ..types import EARLIEST, LATEST, TopicPartition
 from .identity import check_same_topic, ids_of

@@ -15,8 +15,8 @@ from qbus.wire.messages.produce import PartitionProduceData, TopicProduceData
 
 from ..batches.produce import StoredBatch, produce_topics
 from ..net.cluster import Cluster
-from ..net.outcomes import Outcomes
 from ..net.pool import Lane
+from ..net.retry import Outcomes
 from ..types import TopicPartition
 from .chunks import Chunk
 from .config import LinkConfig

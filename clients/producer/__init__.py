@@ -1,7 +1,7 @@
 """The producer: records into batches, batches to the leaders of their partitions."""
 
+from ..errors import BufferFull, Spooled
 from .delivery import BulkDelivery, Delivery
-from .errors import BufferFull, Spooled
 from .producer import Producer
 
 __all__ = ["BufferFull", "BulkDelivery", "Delivery", "Producer", "Spooled"]

@@ -19,8 +19,8 @@ from .batch import Batch, call
 from .delivery import Delivery
 from .lists import RECORD_OVERHEAD, Columns, Headers, ListBatch, item_size
 from .options import OnDelivery, ProducerOptions
+from .partitioner import Router
 from .queue import PartitionQueue
-from .routing import Router
 
 MakeBatch = Callable[[TopicPartition, int, float], Batch]
 """Makes a batch for a partition, with its time in milliseconds and on the monotonic clock."""

@@ -8,16 +8,14 @@ from typing import Any, Self
 from qbus.clock import SystemClock
 from qbus.records.crc import Buffer
 
-from ..errors import ClientClosed, RequestTimedOut
+from ..errors import BufferFull, ClientClosed, RequestTimedOut
 from ..net.cluster import Cluster, retrying
 from ..types import TopicDescription
 from .accumulator import Accumulator
 from .batch import Countdown
 from .bulk import ArrowTable, Part, add_lists
 from .checks import check_item, checked_columns
-from .delivery import BulkDelivery, Delivery
-from .errors import BufferFull
-from .handle import arrive
+from .delivery import BulkDelivery, Delivery, arrive
 from .lists import Headers
 from .options import (
     Acks,

@@ -14,8 +14,7 @@ from qbus.wire.messages.produce import (
 )
 
 from ..errors import RequestTimedOut, api_error
-from ..grouping import by_topic
-from ..types import TopicPartition
+from ..types import TopicPartition, by_topic
 from .batch import Batch, Stored
 
 

@@ -18,9 +18,8 @@ from ..net.connection import Connection, PendingAnswer
 from .accumulator import Accumulator
 from .batch import Batch, ProducerIdentity, Stored
 from .batch_completer import BatchCompleter
-from .link import Link
 from .options import ProducerOptions
-from .plan import Planner
+from .plan import Link, Planner
 from .requests import answers, produce_request
 
 log = logging.getLogger(__name__)

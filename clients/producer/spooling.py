@@ -5,9 +5,9 @@ import logging
 
 from qbus.errors import QbusError
 
+from ..errors import Spooled
 from ..spool import SpoolWriter
 from .batch import Batch
-from .errors import Spooled
 from .options import ProducerOptions, Spool
 
 log = logging.getLogger(__name__)

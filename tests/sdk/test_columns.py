@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from qbus.clients.partitioner import partition_for_key
+from qbus.clients.producer.partitioner import partition_for_key
 from tests.sdk.faces import Face
 from tests.sdk.reading import read_topic
 from tests.sdk.test_consuming import fill

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from qbus.clients.partitioner import partition_for_key
+from qbus.clients.producer.partitioner import partition_for_key
 from qbus.errors import ApiError, ErrorCode, QbusError
 from qbus.records import Compression, TimestampType
 from tests.sdk.faces import Face

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from qbus import Admin, Consumer
-from qbus.clients.partitioner import partition_for_key
+from qbus.clients.producer.partitioner import partition_for_key
 from qbus.clients.types import ConsumerRecord, TopicPartition
 from tests.support.broker_process import BrokerProcess
 

@@ -1,7 +1,7 @@
 """The clients of a link that produces records anew."""
 
 from ...consumer import Consumer
-from ...group.callbacks import Callback
+from ...group.options import Callback
 from ...producer import Producer
 from ..config import LinkConfig
 

@@ -4,7 +4,7 @@ from qbus.errors import ApiError
 
 from ...admin import Admin
 from ...net.cluster import Cluster
-from ...net.outcomes import each
+from ...net.retry import each
 from ...offsets import list_offsets
 from ...types import EARLIEST, LATEST, TopicPartition
 from ..config import LinkConfig

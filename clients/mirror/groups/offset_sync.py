@@ -8,7 +8,7 @@ from qbus.errors import ApiError, ErrorCode
 from ...admin import Admin
 from ...errors import PartialFailure
 from ...net.cluster import Cluster
-from ...net.outcomes import each
+from ...net.retry import each
 from ...types import LATEST, TopicPartition
 from ..config import LinkConfig
 from ..topics import read_topics

@@ -9,8 +9,8 @@ import pyarrow.compute as pc
 from qbus.errors import QbusError
 from qbus.records import ArrowColumns
 
-from ...partitioner import StickyPartitioner
 from ...producer.arrow import rows_by_partition
+from ...producer.partitioner import StickyPartitioner
 from ...types import TopicDescription, TopicPartition
 
 Describe = Callable[[str, int], TopicDescription]

@@ -10,12 +10,11 @@ from pyspark.sql.types import StructType
 
 from qbus.errors import ApiError, ErrorCode, QbusError
 
-from ...consumer.arrow import ArrowTaking
+from ...consumer.arrow import ArrowTaking, SpareColumns
 from ...consumer.assignment import Assignment
 from ...consumer.fetch_buffer import FetchBuffer
 from ...consumer.fetcher import Fetcher
 from ...consumer.options import ConsumerOptions
-from ...consumer.spare import SpareColumns
 from ...errors import LogTruncated, RequestTimedOut
 from ...net.cluster import Cluster
 from ...offsets import list_offsets

@@ -13,7 +13,7 @@ from qbus.clients import (
     Producer,
     TopicPartition,
 )
-from qbus.clients.partitioner import partition_for_key
+from qbus.clients.producer.partitioner import partition_for_key
 from qbus.errors import ApiError, ErrorCode
 from qbus.records import TimestampType
 

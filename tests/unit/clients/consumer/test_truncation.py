@@ -6,8 +6,8 @@ from typing import Any, cast
 
 import pytest
 
-from qbus.clients.consumer.answers import Answers
 from qbus.clients.consumer.assignment import Assignment, PartitionState
+from qbus.clients.consumer.fetch_responses import Answers
 from qbus.clients.consumer.truncation import LogCheck
 from qbus.clients.errors import LogTruncated
 from qbus.clients.types import TopicPartition

@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any, cast
 
-from qbus.clients.consumer.answers import Answers
 from qbus.clients.consumer.assignment import Assignment
 from qbus.clients.consumer.completed_fetch import CompletedFetch
 from qbus.clients.consumer.fetch_buffer import FetchBuffer
 from qbus.clients.consumer.fetch_cursor import records_of
+from qbus.clients.consumer.fetch_responses import Answers
 from qbus.clients.types import TopicPartition
 from qbus.records import build_batch
 

@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from qbus.clients.group.topics import WantedTopics, snapshot
-from qbus.clients.group.watch import Watch
+from qbus.clients.group.topics import WantedTopics, Watch, snapshot
 from qbus.clients.net.metadata import ClusterMetadata
 from qbus.errors import ApiError, ConfigError, ErrorCode
 from qbus.wire.messages.metadata import (

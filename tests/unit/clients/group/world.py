@@ -9,8 +9,7 @@ from typing import Any
 from qbus.clients.consumer.assignment import Assignment
 from qbus.clients.errors import ConnectionFailed, RequestTimedOut
 from qbus.clients.group.assignors import assignors_of
-from qbus.clients.group.callbacks import Callbacks
-from qbus.clients.group.options import GroupOptions
+from qbus.clients.group.options import Callbacks, GroupOptions
 from qbus.clients.group.rebalance import Rebalance
 from qbus.clients.group.topics import WantedTopics
 from qbus.clients.net.metadata import ClusterMetadata

@@ -7,6 +7,7 @@ import pytest
 
 from qbus.clients.errors import ConnectionFailed
 from qbus.clients.net import bootstrap
+from qbus.clients.net.bootstrap import parse_bootstrap
 from qbus.clients.net.cluster import Cluster
 from qbus.errors import ConfigError
 from qbus.metadata import StoreUnavailable, zookeeper
@@ -99,3 +100,41 @@ asyncio.run(main())
     )
     assert "pip install" in done.stdout
     assert "qbus[zookeeper]" in done.stdout
+
+
+GOOD = [
+    ("localhost:9092", [("localhost", 9092)]),
+    ("a:1,b:2", [("a", 1), ("b", 2)]),
+    (" a:1 , b:2 ,", [("a", 1), ("b", 2)]),
+    ("broker", [("broker", 9092)]),
+    ("[::1]:1234", [("::1", 1234)]),
+    ("[::1]", [("::1", 9092)]),
+]
+
+
+@pytest.mark.parametrize(("text", "addresses"), GOOD)
+def test_addresses(text: str, addresses: list[tuple[str, int]]) -> None:
+    assert parse_bootstrap(text) == addresses
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        ",",
+        "a:",
+        ":1",
+        "a:0",
+        "a:65536",
+        "a:x",
+        "a:-1",
+        "a:\u0661",
+        "::1",
+        "a:b:1",
+        "[]",
+        "[]:1",
+    ],
+)
+def test_what_is_no_address(text: str) -> None:
+    with pytest.raises(ConfigError):
+        parse_bootstrap(text)

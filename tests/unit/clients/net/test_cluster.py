@@ -6,8 +6,7 @@ import pytest
 
 from qbus.clients.errors import ClientClosed, ConnectionFailed, check
 from qbus.clients.net.cluster import Cluster, Lane, retrying
-from qbus.clients.net.coordination import asking_coordinator
-from qbus.clients.net.leaders import asking_leaders
+from qbus.clients.net.routing import asking_coordinator, asking_leaders
 from qbus.clients.types import TopicPartition
 from qbus.errors import ApiError, ErrorCode, WireError
 from qbus.wire import ApiKey

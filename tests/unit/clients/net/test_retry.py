@@ -1,12 +1,13 @@
 """When to try again, and until when."""
 
 import asyncio
+from collections.abc import Mapping
 from itertools import islice
 
 import pytest
 
-from qbus.clients.errors import RequestTimedOut
-from qbus.clients.net.retry import backoff, retrying
+from qbus.clients.errors import PartialFailure, RequestTimedOut
+from qbus.clients.net.retry import Outcomes, backoff, each, retrying, settle, succeeded
 from qbus.errors import ApiError, ErrorCode
 
 
@@ -85,3 +86,114 @@ async def test_an_attempts_own_time_out_is_its_own() -> None:
 
     with pytest.raises(TimeoutError, match="its own"):
         await retrying(attempt, 60.0)
+
+
+PASSING = ApiError(ErrorCode.NOT_CONTROLLER)
+LASTING = ApiError(ErrorCode.INVALID_CONFIG, "no such key")
+
+
+class Broker:
+    """Answers each item with what is next for it."""
+
+    def __init__(self, **answers: list[int | ApiError | None]) -> None:
+        self.answers = answers
+        self.asked: list[list[str]] = []
+
+    async def __call__(self, items: list[str]) -> Mapping[str, int | ApiError | None]:
+        self.asked.append(items)
+        return {item: self.answers[item].pop(0) for item in items if self.answers[item]}
+
+
+async def test_only_what_may_mend_is_asked_for_again() -> None:
+    broker = Broker(a=[1], b=[PASSING, PASSING, 2], c=[LASTING], d=[PASSING, 0])
+    outcomes = await settle("abcd", broker, 5.0)
+    assert outcomes == {"a": 1, "b": 2, "c": LASTING, "d": 0}
+    assert broker.asked == [["a", "b", "c", "d"], ["b", "d"], ["b"]]
+
+
+async def test_what_is_done_is_done_even_when_that_is_nothing() -> None:
+    broker = Broker(a=[None], b=[PASSING, None])
+    assert await settle("ab", broker, 5.0) == {"a": None, "b": None}
+    assert broker.asked == [["a", "b"], ["b"]]
+
+
+async def test_an_error_that_is_final_for_this_caller() -> None:
+    broker = Broker(a=[PASSING], b=[1])
+    outcomes = await settle("ab", broker, 5.0, final={ErrorCode.NOT_CONTROLLER})
+    assert outcomes == {"a": PASSING, "b": 1}
+
+
+async def test_time_ends_with_the_last_that_was_heard() -> None:
+    broker = Broker(a=[PASSING] * 100, b=[1])
+    assert await settle("ab", broker, 0.1) == {"a": PASSING, "b": 1}
+
+
+async def test_what_is_left_out_has_failed() -> None:
+    outcomes = await settle("ab", Broker(a=[1], b=[]), 5.0)
+    assert isinstance(outcomes["b"], ApiError)
+    assert outcomes["b"].code is ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+async def test_what_nobody_asked_about_is_ignored() -> None:
+    async def ask(_: list[str]) -> Outcomes[str, int]:
+        return {"a": 1, "x": LASTING}
+
+    assert await settle(["a"], ask, 5.0) == {"a": 1}
+
+
+async def test_a_refusal_of_the_whole_holds_for_each() -> None:
+    async def ask(_: list[str]) -> Outcomes[str, int]:
+        raise LASTING
+
+    assert await settle("ab", ask, 5.0) == {"a": LASTING, "b": LASTING}
+
+
+async def test_nobody_is_asked_for_nothing() -> None:
+    broker = Broker()
+    assert await settle([], broker, 5.0) == {}
+    assert broker.asked == []
+
+
+def test_all_is_well() -> None:
+    assert succeeded({"a": 1, "b": 0}) == {"a": 1, "b": 0}
+
+
+def test_one_thing_fails_with_its_own_error() -> None:
+    with pytest.raises(ApiError) as caught:
+        succeeded({"a": LASTING})
+    assert caught.value is LASTING
+
+
+def test_some_things_fail() -> None:
+    with pytest.raises(PartialFailure, match=r"no such key \(and 1 more errors\)") as caught:
+        succeeded({"a": 1, "b": LASTING, "c": PASSING})
+    failure = caught.value
+    assert (failure.results, failure.errors) == ({"a": 1}, {"b": LASTING, "c": PASSING})
+    assert failure.code is ErrorCode.INVALID_CONFIG
+    assert not failure.retriable
+
+
+def test_what_may_all_mend_may_mend() -> None:
+    with pytest.raises(PartialFailure) as caught:
+        succeeded({"a": PASSING, "b": PASSING})
+    assert caught.value.retriable
+
+
+async def test_each_for_itself_and_some_at_a_time() -> None:
+    at_once = 0
+    most = 0
+
+    async def ask(item: int) -> int:
+        nonlocal at_once, most
+        at_once += 1
+        most = max(most, at_once)
+        await asyncio.sleep(0)
+        at_once -= 1
+        if item == 7:
+            raise LASTING
+        return item * 2
+
+    outcomes = await each(range(100), ask)
+    assert outcomes[7] is LASTING
+    assert outcomes[99] == 198
+    assert 1 < most <= 20

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qbus.clients.partitioner import partition_for_key
 from qbus.clients.producer.accumulator import Accumulator
 from qbus.clients.producer.batch import Batch, Stored
 from qbus.clients.producer.bulk import add_lists
 from qbus.clients.producer.delivery import Delivery
 from qbus.clients.producer.lists import RECORD_OVERHEAD, ListBatch
 from qbus.clients.producer.options import Partitioner, ProducerOptions
+from qbus.clients.producer.partitioner import partition_for_key
 from qbus.clients.types import PartitionDescription, TopicDescription
 from qbus.clock import ManualClock
 from qbus.errors import ApiError, ErrorCode

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from qbus.clients import Producer
-from qbus.clients.partitioner import partition_for_key
+from qbus.clients.producer.partitioner import partition_for_key
 from qbus.errors import ApiError
 from qbus.records import iter_records
 from tests.support.fake_broker import FakeBroker

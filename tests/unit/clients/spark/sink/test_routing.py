@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from qbus.clients import TopicPartition
-from qbus.clients.partitioner import partition_for_key
+from qbus.clients.producer.partitioner import partition_for_key
 from qbus.clients.spark.sink.routing import BadRow, Router
 from qbus.clients.types import PartitionDescription, TopicDescription
 

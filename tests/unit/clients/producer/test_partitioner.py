@@ -7,8 +7,9 @@ from aiokafka.partitioner import murmur2 as aiokafka_murmur2
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qbus.clients.partitioner import StickyPartitioner, murmur2, partition_for_key
+from qbus.clients.producer.partitioner import StickyPartitioner, partition_for_key
 from qbus.clients.types import PartitionDescription, TopicDescription
+from qbus.records import murmur2
 
 # Kafka's own vectors (its UtilsTest), as signed 32-bit integers.
 JAVA = [

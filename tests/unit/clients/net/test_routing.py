@@ -6,8 +6,8 @@ import pytest
 
 from qbus.clients.errors import ConnectionFailed, PartialFailure
 from qbus.clients.net.cluster import Cluster
-from qbus.clients.net.leaders import asking_leaders
-from qbus.clients.net.outcomes import Outcomes
+from qbus.clients.net.retry import Outcomes
+from qbus.clients.net.routing import asking_leaders
 from qbus.clients.types import TopicPartition
 from qbus.errors import ApiError, ErrorCode
 from qbus.wire import ApiKey

@@ -1,4 +1,4 @@
-"""Asking the leaders of partitions, wherever they have moved."""
+"""Requests to the leaders of partitions and to the coordinators of groups, wherever they move."""
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TypeVar
@@ -6,14 +6,15 @@ from typing import TypeVar
 from qbus.errors import ApiError, ErrorCode
 
 from ..types import TopicPartition
-from .cluster import Cluster
-from .outcomes import Outcomes, each, settle, succeeded
+from .cluster import Cluster, retrying
+from .retry import Outcomes, each, settle, succeeded
 
 T = TypeVar("T")
 
 AskLeader = Callable[[int, list[TopicPartition]], Awaitable[Mapping[TopicPartition, T | ApiError]]]
 """Takes a broker's id and the partitions that it leads; returns or raises what was refused."""
 
+MOVED = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
 _MISSING = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
 
 
@@ -53,3 +54,19 @@ async def asking_leaders(
 
     patience = cluster.request_timeout if timeout is None else timeout
     return succeeded(await settle(partitions, attempt, patience, final=_MISSING))
+
+
+async def asking_coordinator(
+    cluster: Cluster, group: str, attempt: Callable[[], Awaitable[T]]
+) -> T:
+    """What ``attempt`` returns, repeated on retriable errors and wherever the coordinator moved."""
+
+    async def of_the_current_one() -> T:
+        try:
+            return await attempt()
+        except ApiError as error:
+            if error.code in MOVED:
+                cluster.forget_coordinator(group)
+            raise
+
+    return await retrying(of_the_current_one, cluster.request_timeout)
