@@ -25,7 +25,7 @@ def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
     options = (f"zookeeper.session.timeout.ms={_SESSION_MS}", "min.insync.replicas=2")
     up = Up(tmp_path_factory.mktemp("local") / "cluster", *options)
     try:
-        wait_until(up.is_up, "the cluster", PATIENCE)
+        up.wait_up()
         yield up
     finally:
         up.end()

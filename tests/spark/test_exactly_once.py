@@ -32,7 +32,7 @@ def up(tmp_path: Path) -> Iterator[Up]:
     options = ("zookeeper.session.timeout.ms=6000", "min.insync.replicas=2")
     up = Up(tmp_path / "cluster", *options, spark=True)
     try:
-        wait_until(up.is_up, "the cluster", PATIENCE)
+        up.wait_up()
         yield up
     finally:
         up.end()

@@ -4,10 +4,12 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 from tests.support.ports import free_ports
+from tests.support.server_process import StartupTimeout
 from tests.support.waiting import wait_until
 
 PATIENCE = 120.0
@@ -43,9 +45,14 @@ class Up:
     def bootstrap(self) -> str:
         return ",".join(f"127.0.0.1:{self.base_port + number}" for number in range(3))
 
-    def is_up(self) -> bool:
-        assert self.process.poll() is None, self.log.read_text()
-        return "the cluster is up" in self.log.read_text()
+    def wait_up(self) -> None:
+        """Wait until all nodes serve; raises StartupTimeout."""
+        deadline = time.monotonic() + PATIENCE
+        while "the cluster is up" not in self.log.read_text():
+            assert self.process.poll() is None, self.log.read_text()
+            if time.monotonic() > deadline:
+                raise StartupTimeout(f"the cluster is not up:\n{self.log.read_text()}")
+            time.sleep(0.02)
 
     def pid(self, name: str) -> int:
         return int((self.directory / f"{name}.pid").read_text())

@@ -21,6 +21,10 @@ class ServerProcessError(AssertionError):
     """A server did not start, or did not stop, as it should; the message ends with its log."""
 
 
+class StartupTimeout(ServerProcessError):  # noqa: N818 - names the condition
+    """A server lives, but did not answer in time: the only failure that a test is run again for."""
+
+
 class ServerProcess(ABC):
     """A Kafka-speaking server, started on entry and stopped on exit.
 
@@ -84,15 +88,18 @@ class ServerProcess(ABC):
         return self
 
     def wait_ready(self, timeout: float = 60.0) -> None:
-        """Wait until the server answers; fail at once if it exits instead."""
+        """Wait until the server answers; fail at once if it exits instead.
+
+        Raises StartupTimeout after ``timeout`` seconds.
+        """
         deadline = time.monotonic() + timeout
         while not self.serves():
             code = self._running().poll()
             if code is not None:
-                raise self._error(f"exited with {code}")
+                raise ServerProcessError(self._failure(f"exited with {code}"))
             if time.monotonic() > deadline:
                 self.kill()
-                raise self._error(f"did not answer within {timeout} s")
+                raise StartupTimeout(self._failure(f"did not answer within {timeout} s"))
             time.sleep(0.01)
 
     def serves(self) -> bool:
@@ -107,10 +114,10 @@ class ServerProcess(ABC):
             code = process.wait(timeout)
         except subprocess.TimeoutExpired:
             self.kill()
-            raise self._error(f"did not stop within {timeout} s") from None
+            raise ServerProcessError(self._failure(f"did not stop within {timeout} s")) from None
         self._process = None
         if code not in self.clean_exit_codes:
-            raise self._error(f"exited with {code} on SIGTERM")
+            raise ServerProcessError(self._failure(f"exited with {code} on SIGTERM"))
 
     def kill(self) -> None:
         """Send SIGKILL and reap the process."""
@@ -139,8 +146,8 @@ class ServerProcess(ABC):
             raise RuntimeError("the server does not run")
         return self._process
 
-    def _error(self, what: str) -> ServerProcessError:
-        return ServerProcessError(f"{self.name} {what}\n{self.log_text()}")
+    def _failure(self, what: str) -> str:
+        return f"{self.name} {what}\n{self.log_text()}"
 
     def __enter__(self) -> Self:
         try:
