@@ -1,6 +1,6 @@
-"""What an agent counts, as Prometheus reads it: of all its files together, not of each.
+"""An agent's metrics for Prometheus: of all its files together.
 
-Ten thousand files would be ten thousand series that come and go; those are in the status.
+Ten thousand files would be ten thousand series that come and go; the status lists files.
 """
 
 from collections.abc import Callable, Iterable
@@ -14,27 +14,27 @@ if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
 _GAUGES = {
-    "lag_bytes": "Bytes in files that are not acknowledged yet",
-    "lag_seconds": "How long the oldest undelivered byte of any file has been known of",
-    "memory_bytes": "Bytes read and not acknowledged yet",
-    "spool_bytes": "Bytes in spools that are not acknowledged yet",
+    "lag_bytes": "Bytes in files that are not acknowledged yet.",
+    "lag_seconds": "Seconds since the oldest undelivered byte of any file was noticed.",
+    "memory_bytes": "Bytes in memory: read and not acknowledged yet.",
+    "spool_bytes": "Bytes in spools that are not acknowledged yet.",
 }
 _COUNTERS = {
-    "records": "Records of files acknowledged since the start",
-    "bytes": "Bytes of files acknowledged since the start",
+    "records": "Records of files acknowledged since the start.",
+    "bytes": "Bytes of files acknowledged since the start.",
 }
 _STATES = ("reading", "idle", "finished", "failed")
 
 
 class AgentMetrics:
-    """Made from the status when somebody asks, so that they cost nothing else."""
+    """Makes the metrics from the status at each scrape; they cost nothing otherwise."""
 
     def __init__(self, status: Callable[[], AgentStatus], configured: Configured[Any]) -> None:
         self._status = status
         self._configured = configured
 
     def collect(self) -> Iterable["Metric"]:
-        """The Prometheus families, as a collector gives them."""
+        """Return the Prometheus families."""
         from prometheus_client.core import (  # noqa: PLC0415 - only where metrics are served
             CounterMetricFamily,
             GaugeMetricFamily,
@@ -46,19 +46,19 @@ class AgentMetrics:
             yield GaugeMetricFamily(f"qbus_agent_{name}", text, value=numbers[name])
         for name, text in _COUNTERS.items():
             yield CounterMetricFamily(f"qbus_agent_{name}", text, value=numbers[name])
-        files = GaugeMetricFamily("qbus_agent_files", "Files by their state", labels=["state"])
+        files = GaugeMetricFamily("qbus_agent_files", "Number of files by state.", labels=["state"])
         for state in _STATES:
             files.add_metric([state], numbers[state])
         yield files
         spooled, spool_bytes = (
             CounterMetricFamily(f"qbus_agent_spool_{what}", text, labels=["directory"])
             for what, text in (
-                ("records", "Records of spools acknowledged since the start"),
-                ("delivered_bytes", "Bytes of spools acknowledged since the start"),
+                ("records", "Records of spools acknowledged since the start."),
+                ("delivered_bytes", "Bytes of spools acknowledged since the start."),
             )
         )
         damaged = GaugeMetricFamily(
-            "qbus_agent_spool_damaged_files", "Files of spools that were set aside"
+            "qbus_agent_spool_damaged_files", "Damaged or refused spool files in quarantine."
         )
         damaged.add_metric([], max((spool.damaged for spool in status.spools), default=0))
         for spool in status.spools:
@@ -67,11 +67,11 @@ class AgentMetrics:
         yield from (spooled, spool_bytes, damaged)
         yield GaugeMetricFamily(
             "qbus_agent_delivery_failing",
-            "Whether nothing can be delivered now",
+            "1 while some records cannot be delivered, else 0.",
             value=status.error is not None,
         )
         yield GaugeMetricFamily(
             "qbus_agent_configuration_refused",
-            "Whether the newest configuration was refused",
+            "1 while the newest configuration is refused, else 0.",
             value=self._configured.reason is not None,
         )

@@ -1,4 +1,4 @@
-"""From what a fetch brought to what is sent on, without a look inside the batches. Pure."""
+"""From fetched bytes to chunks of whole batches, which are never decoded. Pure."""
 
 from typing import NamedTuple
 
@@ -6,11 +6,11 @@ from qbus.records import BatchHeader, CorruptBatch, check_crc, iter_batches
 
 
 class Chunk(NamedTuple):
-    """Whole batches of one partition, one after another: a view of the answer they came in.
+    """Consecutive whole batches of one partition: a view of the fetch response.
 
-    They go on from ``follows``: the source has nothing between that and the first of them. ``end``
-    is the offset after the last. ``oldest_ms`` is when the first record was written, ``newest_ms``
-    the latest timestamp.
+    They follow the offset ``follows``: the source has nothing between it and the first batch.
+    ``end`` is the offset after the last. ``oldest_ms`` is the time of the first record,
+    ``newest_ms`` the latest timestamp.
     """
 
     records: memoryview
@@ -23,11 +23,11 @@ class Chunk(NamedTuple):
 
 
 def chunk_of(records: memoryview, position: int, follows: int) -> Chunk | None:
-    """The whole batches from ``position`` on, their checksums verified; None: there are none.
+    """Return the whole batches from ``position`` on, with verified checksums; None: there are none.
 
-    Raises :class:`~qbus.records.CorruptBatch` when the first is damaged, or begins before
-    ``position``: then the source has other batches than the target. Damage behind a sound batch is
-    left for the next fetch to find.
+    Raises :class:`~qbus.records.CorruptBatch` if the first is damaged, or begins before
+    ``position``: then the source has other batches than the target. The next fetch finds damage
+    behind a sound batch.
     """
     start = end = batches = count = 0
     newest = -1

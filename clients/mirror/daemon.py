@@ -46,7 +46,7 @@ async def _serve(options: RunOptions, clock: Clock) -> int:
     configured = configured_mirror(mirror.apply, options.zookeeper)
 
     def work(max_bytes: int) -> dict[str, Any]:
-        links = mirror.look()
+        links = mirror.refresh()
         share = max_bytes // max(len(links), 1)
         return {"links": [link_document(link, share) for link in links]}
 
@@ -64,7 +64,7 @@ async def _serve(options: RunOptions, clock: Clock) -> int:
     async def observe() -> None:
         """Keep the numbers that the metrics are made from fresh."""
         while True:
-            mirror.look()
+            mirror.refresh()
             await asyncio.sleep(_OBSERVE_S)
 
     daemon = Daemon(

@@ -1,4 +1,4 @@
-"""Looking at both clusters for what a link has to mirror, and seeing to it that it can."""
+"""Discovery: what a link has to mirror, by the topics of both clusters."""
 
 import logging
 from collections.abc import Mapping
@@ -8,23 +8,23 @@ from qbus.errors import QbusError
 
 from ..net.cluster import Cluster
 from .config import LinkConfig
-from .routes import Obstacle, Topic, Way, plan
+from .routes import Obstacle, Topic, TopicRoute, plan
 from .topics import TargetTopics, read_topics
 
 _log = logging.getLogger(__name__)
 
 
 class Discovery:
-    """What was found at the last look.
+    """The topics of a link, as of the last discovery.
 
-    ``ways`` are the topics that this link writes, by their names at the target; ``error`` is why
-    they could not be looked at, while that is so.
+    ``routes`` are the topics that this link writes, by their names at the target. ``error`` says
+    why the last discovery failed, if it did.
     """
 
     def __init__(
         self, config: LinkConfig, source: Cluster, target: Cluster, topics: TargetTopics
     ) -> None:
-        self.ways: Mapping[str, Way] = {}
+        self.routes: Mapping[str, TopicRoute] = {}
         self.obstacles: tuple[Obstacle, ...] = ()
         self.error: str | None = None
         self._config = config
@@ -35,26 +35,26 @@ class Discovery:
         self._existing: Mapping[str, Topic] = {}
 
     def source_id(self, topic: str) -> UUID | None:
-        """The id of a topic of the source: another one once it was created anew."""
+        """Return the id of a topic of the source; it changes if the topic is created again."""
         original = self._originals.get(topic)
         return None if original is None else original.topic_id
 
     def target_id(self, topic: str) -> UUID | None:
-        """That of a topic of the target."""
+        """Return the id of a topic of the target."""
         existing = self._existing.get(topic)
         return None if existing is None else existing.topic_id
 
-    async def look(self) -> bool:
-        """Look again; whether nothing had to be changed. Errors are kept, not raised."""
+    async def discover(self) -> bool:
+        """Discover again; return whether nothing had to be changed. Errors are kept, not raised."""
         try:
-            return await self._look()
+            return await self._discover()
         except QbusError as error:
             if self.error is None:
-                _log.warning("%s: topics cannot be looked at: %s", self._config.name, error)
+                _log.warning("%s: topics cannot be discovered: %s", self._config.name, error)
             self.error = str(error)
             return False
 
-    async def _look(self) -> bool:
+    async def _discover(self) -> bool:
         source = await read_topics(self._source, self._config.selection.__contains__)
         existing = await read_topics(self._target, _may_be_mirror)
         found = plan(self._config, source, existing)
@@ -63,7 +63,7 @@ class Discovery:
         for obstacle in set(obstacles) - set(self.obstacles):
             _log.error("%s: %s", self._config.name, obstacle.reason)
         self._originals, self._existing = source, existing
-        self.ways = {way.target_topic: way for way in found.mirror}
+        self.routes = {route.target_topic: route for route in found.mirror}
         self.obstacles = obstacles
         self.error = None
         return not (found.create or found.take_over)

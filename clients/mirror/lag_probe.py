@@ -1,7 +1,7 @@
-"""How far a target is behind a source, asked of the two clusters themselves.
+"""The lag of a target behind a source, measured at the two clusters themselves.
 
-No process of the mirror is needed for that, and none has to be believed: where a copy goes on is
-where the target's log ends, or what its last record says where the target is no Qbus.
+That needs no process of the mirror: a partition goes on where the target's log ends; if the target
+is no Qbus, the last record there tells it.
 """
 
 from collections.abc import Iterable
@@ -15,22 +15,22 @@ from ..admin import Admin
 from ..errors import PartialFailure
 from ..net.cluster import Cluster
 from ..types import TopicPartition
+from .checks import takes_mirrors
 from .config import LinkConfig
-from .fallback.survey import survey_reproduced
+from .fallback.lag_probe import probe_reproduced
 from .link import stopped_by
-from .partitions import Copy
-from .routes import Way, plan
+from .partitions import MirroredPartition
+from .routes import TopicRoute, plan
 from .start_offsets import StartOffsetResolver, headers_at
 from .status import LinkStatus, PartitionState, PartitionStatus
-from .target import takes_mirrors
 from .topics import read_topics
 
 _DATED = 64
-"""Partitions, those furthest behind, of which it is found out how old what they lack is."""
+"""The most partitions, those furthest behind, whose lag is measured in seconds."""
 
 
 class LagProbe:
-    """Looks at a link from outside."""
+    """Measures the lag of one link from outside."""
 
     def __init__(self, config: LinkConfig, source: Cluster, target: Cluster, clock: Clock) -> None:
         self._config = config
@@ -39,15 +39,15 @@ class LagProbe:
         self._clock = clock
         self._takes_mirrors: bool | None = None
 
-    async def look(self) -> LinkStatus:
-        """How far every partition is; raises :class:`~qbus.errors.ApiError`."""
+    async def measure(self) -> LinkStatus:
+        """Return the status of every partition; raises :class:`~qbus.errors.ApiError`."""
         config = self._config
         if self._takes_mirrors is None:
             self._takes_mirrors = await takes_mirrors(self._target, config.source)
         if self._takes_mirrors:
             found = await self._mirrored()
         else:
-            found = await survey_reproduced(config, self._source, self._target)
+            found = await probe_reproduced(config, self._source, self._target)
         found = await self._with_ages(await self._with_bytes(found))
         return LinkStatus(
             name=config.name,
@@ -61,48 +61,50 @@ class LagProbe:
         source = await read_topics(self._source, self._config.selection.__contains__)
         target = await read_topics(self._target)
         planned = plan(self._config, source, target)
-        ways = (*planned.mirror, *planned.take_over)
-        copies = [
-            copy
-            for way in ways
-            for copy in _copies(way, min(way.partitions, target[way.target_topic].partitions))
+        routes = (*planned.mirror, *planned.take_over)
+        partitions = [
+            mirrored
+            for route in routes
+            for mirrored in _partitions(
+                route, min(route.partitions, target[route.target_topic].partitions)
+            )
         ]
         missing = [
-            *(status for way in planned.create for status in _missing(way, 0)),
+            *(status for route in planned.create for status in _missing(route, 0)),
             *(
                 status
-                for way in ways
-                for status in _missing(way, target[way.target_topic].partitions)
+                for route in routes
+                for status in _missing(route, target[route.target_topic].partitions)
             ),
         ]
         stopped = [status for obstacle in planned.obstacles for status in stopped_by(obstacle)]
-        return await self._placed(copies) + missing + stopped
+        return await self._resolved(partitions) + missing + stopped
 
-    async def _placed(self, copies: Iterable[Copy]) -> list[PartitionStatus]:
-        """Where each is, as a mirror would find it that begins now."""
+    async def _resolved(self, partitions: Iterable[MirroredPartition]) -> list[PartitionStatus]:
+        """Return the status of each partition as a mirror that starts now would find it."""
         now_ms = self._clock.time_ms()
         found = []
-        for copy, outcome in (
-            await StartOffsetResolver(self._source, self._target).place(copies)
+        for mirrored, outcome in (
+            await StartOffsetResolver(self._source, self._target).resolve(partitions)
         ).items():
             if isinstance(outcome, ApiError):
-                copy.failed(outcome, now=0.0)
+                mirrored.failed(outcome, now=0.0)
             else:
-                copy.placed(*outcome)
-            found.append(copy.status(now_ms))
+                mirrored.resolved(*outcome)
+            found.append(mirrored.status(now_ms))
         return found
 
     async def _with_bytes(self, found: Iterable[PartitionStatus]) -> list[PartitionStatus]:
         """Estimate the lag in bytes by the size of the source's logs."""
         sizes = await self._sizes()
-        return [replace(one, lag_bytes=_lag_bytes(one, sizes)) for one in found]
+        return [replace(status, lag_bytes=_lag_bytes(status, sizes)) for status in found]
 
     async def _sizes(self) -> dict[TopicPartition, int]:
-        """The bytes of each partition at the source, as far as its brokers tell."""
+        """Return the size of each partition at the source, in bytes, as far as its brokers tell."""
         try:
             dirs = await Admin.over(self._source).describe_log_dirs()
         except PartialFailure as error:
-            dirs = [one for of_broker in error.results.values() for one in of_broker]
+            dirs = [log_dir for log_dirs in error.results.values() for log_dir in log_dirs]
         except ApiError:  # not allowed, perhaps
             return {}
         sizes: dict[TopicPartition, int] = {}
@@ -113,19 +115,19 @@ class LagProbe:
         return sizes
 
     async def _with_ages(self, found: list[PartitionStatus]) -> list[PartitionStatus]:
-        """Find out how old the oldest record is that the target lacks."""
-        behind = [one for one in found if one.lag_records]
-        behind.sort(key=lambda one: -(one.lag_records or 0))
+        """Measure the age of the oldest record that the target lacks."""
+        behind = [status for status in found if status.lag_records]
+        behind.sort(key=lambda status: -(status.lag_records or 0))
         first = {
-            TopicPartition(one.topic, one.partition): max(one.target_end, one.source_start)
-            for one in behind[:_DATED]
+            _where(status): max(status.target_end, status.source_start)
+            for status in behind[:_DATED]
         }
         headers = await headers_at(self._source, first)
         return [
-            replace(one, lag_seconds=0.0)
-            if one.lag_records == 0
-            else replace(one, lag_seconds=self._age(headers.get(_where(one))))
-            for one in found
+            replace(status, lag_seconds=0.0)
+            if status.lag_records == 0
+            else replace(status, lag_seconds=self._age(headers.get(_where(status))))
+            for status in found
         ]
 
     def _age(self, header: BatchHeader | ApiError | None) -> float | None:
@@ -139,28 +141,28 @@ def _where(status: PartitionStatus) -> TopicPartition:
     return TopicPartition(status.topic, status.partition)
 
 
-def _copies(way: Way, partitions: int) -> list[Copy]:
+def _partitions(route: TopicRoute, partitions: int) -> list[MirroredPartition]:
     return [
-        Copy(
-            TopicPartition(way.topic, index),
-            TopicPartition(way.target_topic, index),
-            way.provenance,
+        MirroredPartition(
+            TopicPartition(route.topic, index),
+            TopicPartition(route.target_topic, index),
+            route.provenance,
         )
         for index in range(partitions)
     ]
 
 
-def _missing(way: Way, existing: int) -> list[PartitionStatus]:
-    """Those that the target is still to get."""
+def _missing(route: TopicRoute, existing: int) -> list[PartitionStatus]:
+    """Return the status of the partitions that the target does not have yet."""
     return [
         PartitionStatus(
-            topic=way.topic,
-            target_topic=way.target_topic,
+            topic=route.topic,
+            target_topic=route.target_topic,
             partition=index,
             state=PartitionState.WAITING,
             error="the target does not have it yet",
         )
-        for index in range(existing, way.partitions)
+        for index in range(existing, route.partitions)
     ]
 
 

@@ -1,4 +1,4 @@
-"""What a mirror counts, as Prometheus reads it: by link, and the lag by topic and partition."""
+"""A mirror's metrics for Prometheus: by link, and the lag by topic and partition."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -11,16 +11,16 @@ if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
 _COUNTERS = {
-    "records": "Offsets that the target acknowledged since the start",
-    "bytes": "Bytes of batches that the target acknowledged since the start",
-    "duplicates": "Batches sent again, not knowing whether the target had them",
+    "records": "Records (offsets) that the target has stored since the start.",
+    "bytes": "Bytes of batches that the target has stored since the start.",
+    "duplicates": "Batches sent again because it was unknown whether the target had stored them.",
 }
 _STATES = ("current", "copying", "waiting", "stopped")
 _OF_PARTITION = ("link", "topic", "partition")
 
 
 class MirrorMetrics:
-    """Made from the status when somebody asks, so that they cost nothing else."""
+    """Makes the metrics from the status at each scrape; they cost nothing otherwise."""
 
     def __init__(
         self, status: Callable[[], Sequence[LinkStatus]], configured: Configured[Any]
@@ -29,7 +29,7 @@ class MirrorMetrics:
         self._configured = configured
 
     def collect(self) -> Iterable["Metric"]:
-        """The Prometheus families, as a collector gives them."""
+        """Return the Prometheus families."""
         from prometheus_client.core import (  # noqa: PLC0415 - only where metrics are served
             GaugeMetricFamily,
         )
@@ -40,27 +40,36 @@ class MirrorMetrics:
         yield from _of_groups(links)
         yield GaugeMetricFamily(
             "qbus_mirror_configuration_refused",
-            "Whether the newest configuration was refused",
+            "1 while the newest configuration is refused, else 0.",
             value=self._configured.reason is not None,
         )
 
 
 def _lags(links: Sequence[LinkStatus]) -> Iterable["Metric"]:
-    """What each partition lacks; a series only where that is known."""
+    """The lag of each partition; a series only if it is known."""
     from prometheus_client.core import GaugeMetricFamily  # noqa: PLC0415 - as above
 
     lags: dict[str, tuple[str, Callable[[PartitionStatus], float | None]]] = {
-        "lag_records": ("Offsets that the target lacks", lambda one: one.lag_records),
-        "lag_bytes": ("Bytes of batches that the target lacks, about", lambda one: one.lag_bytes),
-        "lag_seconds": ("Age of the oldest record that it lacks", lambda one: one.lag_seconds),
+        "lag_records": (
+            "Lag of the target behind the source, in records (offsets).",
+            lambda partition: partition.lag_records,
+        ),
+        "lag_bytes": (
+            "Estimated lag of the target behind the source, in bytes of batches.",
+            lambda partition: partition.lag_bytes,
+        ),
+        "lag_seconds": (
+            "Age of the oldest record that the target lacks, in seconds.",
+            lambda partition: partition.lag_seconds,
+        ),
     }
     for name, (text, value) in lags.items():
         family = GaugeMetricFamily(f"qbus_mirror_{name}", text, labels=_OF_PARTITION)
         for link in links:
-            for one in link.partitions:
-                lag = value(one)
+            for partition in link.partitions:
+                lag = value(partition)
                 if lag is not None:
-                    family.add_metric([link.name, one.topic, str(one.partition)], lag)
+                    family.add_metric([link.name, partition.topic, str(partition.partition)], lag)
         yield family
 
 
@@ -77,26 +86,28 @@ def _of_links(links: Sequence[LinkStatus]) -> Iterable["Metric"]:
             counter.add_metric([link.name], numbers[link.name][name])
         yield counter
     states = GaugeMetricFamily(
-        "qbus_mirror_partitions", "Partitions by their state", labels=["link", "state"]
+        "qbus_mirror_partitions", "Number of partitions by state.", labels=["link", "state"]
     )
     troubles = GaugeMetricFamily(
         "qbus_mirror_trouble",
-        "Partitions where source and target differ, by what happened",
+        "Number of partitions where source and target differ, by trouble.",
         labels=["link", "trouble"],
     )
     failing = GaugeMetricFamily(
-        "qbus_mirror_link_failing", "Whether nothing can be mirrored now", labels=["link"]
+        "qbus_mirror_link_failing",
+        "1 while nothing can be mirrored over the link, else 0.",
+        labels=["link"],
     )
     reproducing = GaugeMetricFamily(
         "qbus_mirror_reproducing",
-        "Whether the target is no Qbus, and gets records anew",
+        "1 if the target is no Qbus and records are reproduced, else 0.",
         labels=["link"],
     )
     for link in links:
         for state in _STATES:
             states.add_metric([link.name, state], numbers[link.name][state])
         for trouble in Trouble:
-            count = sum(one.trouble is trouble for one in link.partitions)
+            count = sum(partition.trouble is trouble for partition in link.partitions)
             troubles.add_metric([link.name, trouble.value], count)
         failing.add_metric([link.name], link.error is not None)
         reproducing.add_metric([link.name], link.reproduces)
@@ -110,11 +121,13 @@ def _of_groups(links: Sequence[LinkStatus]) -> Iterable["Metric"]:
     )
 
     offsets = CounterMetricFamily(
-        "qbus_mirror_group_offsets", "Offsets of groups that were carried over", labels=["link"]
+        "qbus_mirror_group_offsets",
+        "Group offsets committed at the target since the start.",
+        labels=["link"],
     )
     carried = GaugeMetricFamily(
         "qbus_mirror_groups_carried_timestamp_seconds",
-        "When groups were carried over last, 0: never",
+        "Time of the last sync of group offsets, in seconds since the Unix epoch; 0: never.",
         labels=["link"],
     )
     for link in links:

@@ -1,4 +1,4 @@
-"""The links of a mirror, by the configuration in force."""
+"""The links of a mirror, as the configuration in force states them."""
 
 import asyncio
 from collections.abc import Callable, Iterable
@@ -9,7 +9,7 @@ from .status import LinkStatus
 
 
 class Mirror:
-    """Does nothing until the first configuration is applied."""
+    """Runs links, from the first configuration on."""
 
     def __init__(self, run: Callable[[LinkConfig], RunningLink] = RunningLink) -> None:
         self._run = run
@@ -18,7 +18,7 @@ class Mirror:
         self._status: tuple[LinkStatus, ...] = ()
 
     async def apply(self, config: MirrorConfig) -> None:
-        """Put a configuration into force: links that it does not change go on undisturbed."""
+        """Put a configuration into force; links that it does not change go on undisturbed."""
         async with self._changing:
             wanted = {link.name: link for link in links(config)}
             changed = [
@@ -32,13 +32,13 @@ class Mirror:
                     self._links[name] = self._run(link_config)
                     self._links[name].start()
 
-    def look(self) -> tuple[LinkStatus, ...]:
-        """How each link is going, looked at now."""
+    def refresh(self) -> tuple[LinkStatus, ...]:
+        """Return the status of each link as of now, and keep it."""
         self._status = tuple(link.status() for link in self._links.values())
         return self._status
 
     def status(self) -> tuple[LinkStatus, ...]:
-        """How it went at the last look; from any thread."""
+        """Return the status of the last :meth:`refresh`; from any thread."""
         return self._status
 
     async def stop(self) -> None:

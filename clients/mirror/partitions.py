@@ -1,13 +1,13 @@
-"""One partition on its way from the source to the target. Pure.
+"""One partition that is copied from the source to the target. Pure.
 
 ::
 
-    placing  --placed-->  copying  --fetched--> held, until it is --acknowledged
-       ^                     |
-       +------ failed -------+------- stopped
+    resolving --resolved--> copying --fetched--> held, until it is --acknowledged
+       ^                      |
+       +------- failed -------+-------- stopped
 
-What is held was fetched, and not acknowledged by the target yet. After a failure it is dropped:
-where to go on is found anew from what the target has, once nothing is on its way there any more.
+Held chunks were fetched, and are not acknowledged by the target yet. A failure drops them: the
+start offset is resolved again from the target's log, once nothing is in flight to the target.
 """
 
 from collections import deque
@@ -20,7 +20,7 @@ from qbus.service.backoff import Backoff
 from ..batches import FetchedBatches
 from ..types import TopicPartition
 from .chunks import Chunk, chunk_of
-from .positions import Ends, Place
+from .log_comparison import LogBounds, StartOffset
 from .provenance import Provenance
 from .status import PartitionState, PartitionStatus, Trouble
 
@@ -28,22 +28,22 @@ _FIRST_DELAY_S, _LONGEST_DELAY_S = 0.1, 5.0
 
 
 class Phase(Enum):
-    """What is to be done with a copy."""
+    """What is done with a partition."""
 
-    PLACING = "placing"
+    RESOLVING = "resolving"
     COPYING = "copying"
     STOPPED = "stopped"
 
 
-class Copy:
-    """A partition at the source, the one at the target, and how far the copy is.
+class MirroredPartition:
+    """A partition at the source, its mirror at the target, and the progress of copying.
 
-    ``position`` is what is fetched next, and ``follows`` the end of what was fetched before;
-    ``target_end`` is what the target has acknowledged. ``run`` changes with every failure: what was
-    asked for in an earlier one is void. ``sent`` counts the chunks on their way to the target.
-    ``source_id`` and ``target_id`` are the topic's ids at both, ``source_epoch`` is the epoch of
-    the source's leader in which the logs were compared. Times are in seconds of one monotonic
-    clock, but those with ``_ms`` in milliseconds since the Unix epoch.
+    ``position`` is fetched next, ``follows`` is the end of what was fetched before; ``target_end``
+    is what the target has acknowledged. ``run`` changes with every failure: requests of an earlier
+    run are void. ``sent`` counts the chunks in flight to the target. ``source_id`` and
+    ``target_id`` are the topic's ids, ``source_epoch`` is the leader epoch at the source in which
+    the logs were compared. Times are in seconds of one monotonic clock; those with ``_ms`` are in
+    milliseconds since the Unix epoch.
     """
 
     def __init__(
@@ -60,13 +60,13 @@ class Copy:
         self.source_id = source_id
         self.target_id = target_id
         self.error: str | None = None
-        self.phase = Phase.PLACING
+        self.phase = Phase.RESOLVING
         self.run = 0
         self.sent = 0
         self.position = self.follows = self.target_end = -1
         self.source_start = self.source_end = self.source_epoch = -1
         self.is_current = False
-        """Whether the last fetch found that there is no more."""
+        """Whether the last fetch reached the end of the source's log."""
         self.retry_at = 0.0
         self.held_bytes = 0
         self._held: deque[Chunk] = deque()
@@ -76,28 +76,28 @@ class Copy:
         self._bytes = self._offsets = 0
         self._sent_to = -1
 
-    def placed(self, where: Place, ends: Ends) -> bool:
-        """It is known where to go on, or that it must not: whether it does.
+    def resolved(self, start: StartOffset, bounds: LogBounds) -> bool:
+        """Take in the start offset; return whether copying goes on.
 
-        One that was stopped because the source had lost data goes on only where the logs could be
-        compared, and agreed.
+        A partition that was stopped because the source had lost data goes on only if the logs could
+        be compared and agree.
         """
-        self.source_start, self.source_end = ends.source_start, ends.source_end
-        self.source_epoch, self.target_end = ends.source_epoch, ends.target_end
-        is_doubted = self._trouble is Trouble.SOURCE_LOST_DATA and not ends.overlap
-        if where.is_stopped or is_doubted:
+        self.source_start, self.source_end = bounds.source_start, bounds.source_end
+        self.source_epoch, self.target_end = bounds.source_epoch, bounds.target_end
+        is_doubted = self._trouble is Trouble.SOURCE_LOST_DATA and not bounds.overlap
+        if start.is_stopped or is_doubted:
             self.phase = Phase.STOPPED
             self._trouble = Trouble.SOURCE_LOST_DATA
-            self.error = where.reason or self.error
+            self.error = start.reason or self.error
             return False
-        self.error, self._trouble = where.reason, where.trouble
+        self.error, self._trouble = start.reason, start.trouble
         self.phase = Phase.COPYING
-        self.position, self.follows = where.position, where.follows
+        self.position, self.follows = start.position, start.follows
         self.is_current = self.position >= self.source_end
         return True
 
     def fetched(self, found: FetchedBatches) -> Chunk | None:
-        """What came from ``position`` on: the batches to send, if there are any.
+        """Take in what was fetched from ``position`` on; return the chunk to send, if any.
 
         Raises :class:`~qbus.records.CorruptBatch` as :func:`~.chunks.chunk_of`.
         """
@@ -111,16 +111,16 @@ class Copy:
         return chunk
 
     def sending(self, chunk: Chunk) -> bool:
-        """A chunk goes to the target; whether one did before, which may have arrived or not."""
+        """Note that a chunk is sent; return whether it was sent before, with unknown outcome."""
         self.sent += 1
         is_known = chunk.end <= self._sent_to
         self._sent_to = max(self._sent_to, chunk.end)
         return is_known
 
     def acknowledged(self, chunk: Chunk) -> None:
-        """The target has a chunk of this run, and so all that were fetched before.
+        """Note that the target has stored a chunk of this run, and all before it.
 
-        One that went to a former leader may be answered after one that followed it.
+        The response of a former leader may come after that of its successor.
         """
         while self._held and self._held[0].end <= chunk.end:
             done = self._held.popleft()
@@ -134,43 +134,43 @@ class Copy:
             self.error = None
 
     def failed(self, error: QbusError, now: float) -> None:
-        """It cannot go on: begin anew, after a while if that happens again and again."""
+        """Resolve the start offset again, after a delay that grows with repeated failures."""
         if self.phase is Phase.STOPPED:
             return
         if self.phase is Phase.COPYING:
             self._drop()
-        self.phase = Phase.PLACING
+        self.phase = Phase.RESOLVING
         self.error = str(error)
         self.retry_at = now + self._backoff.failed()
 
     def overtaken(self) -> None:
-        """The source no longer has what is asked for: see at once where it begins now."""
+        """Resolve the start offset at once: the source no longer has ``position``."""
         self._drop()
-        self.phase = Phase.PLACING
+        self.phase = Phase.RESOLVING
         self.retry_at = 0.0
 
     def stop(self, trouble: Trouble, reason: str) -> None:
-        """Do not go on, until a person has seen to it."""
+        """Stop until a person has solved the trouble."""
         self._drop()
         self.phase = Phase.STOPPED
         self._trouble, self.error = trouble, reason
 
-    def doubt(self) -> None:
-        """See again whether the source has lost data: a leader of yesterday may have said so."""
+    def recheck(self) -> None:
+        """Check again whether the source has lost data: a stale leader may have said so."""
         if self.phase is Phase.STOPPED and self._trouble is Trouble.SOURCE_LOST_DATA:
-            self.phase = Phase.PLACING
+            self.phase = Phase.RESOLVING
 
     def release(self) -> None:
-        """It is this process's no longer: what is held is not sent."""
+        """Give the partition up: held chunks are not sent."""
         self._drop()
         self.phase = Phase.STOPPED
 
-    def may_be_placed(self, now: float) -> bool:
-        """Whether it is time to find out where to go on, with nothing on its way to the target."""
-        return self.phase is Phase.PLACING and self.sent == 0 and now >= self.retry_at
+    def may_be_resolved(self, now: float) -> bool:
+        """Whether the start offset may be resolved now: nothing is in flight to the target."""
+        return self.phase is Phase.RESOLVING and self.sent == 0 and now >= self.retry_at
 
     def status(self, now_ms: int) -> PartitionStatus:
-        """How it is."""
+        """Return the status of the partition."""
         return PartitionStatus(
             topic=self.source.topic,
             target_topic=self.target.topic,
@@ -194,7 +194,7 @@ class Copy:
         is_stopped = self.phase is not Phase.COPYING and self._trouble is Trouble.SOURCE_LOST_DATA
         if self.phase is Phase.STOPPED or is_stopped:
             return PartitionState.STOPPED
-        if self.phase is Phase.PLACING:
+        if self.phase is Phase.RESOLVING:
             return PartitionState.WAITING
         is_done = self.is_current and not self._held
         return PartitionState.CURRENT if is_done else PartitionState.COPYING

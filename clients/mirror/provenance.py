@@ -1,4 +1,4 @@
-"""Where a mirrored topic comes from, as its configuration says. Pure."""
+"""The provenance of a mirrored topic, which its configuration states. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,16 +8,16 @@ SOURCE = "qbus.mirror.source"
 TOPIC_ID = "qbus.mirror.topic.id"
 PATH = "qbus.mirror.path"
 PREFIX = "qbus.mirror."
-"""What the keys of mirrors begin with; none of them is ever copied from a topic to its mirror."""
+"""The prefix of the keys of mirrors; none of them is copied from a topic to its mirror."""
 
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
-    """Whose topic it is, and which way its records come.
+    """Where a topic's records are written, and the path they take from there.
 
-    ``source`` is the IDC where they are written, ``topic_id`` the topic's id there ("" where it has
-    none), ``path`` every IDC that they come through, ``source`` first. The last one is where the
-    mirror reads: two topics with another ``path`` are written by two links.
+    ``source`` is the datacenter where they are written, ``topic_id`` the topic's id there ("" if it
+    has none), ``path`` every datacenter on the way, ``source`` first. The mirror reads at the last
+    one: topics with different paths are written by different links.
     """
 
     source: str
@@ -26,7 +26,7 @@ class Provenance:
 
     @classmethod
     def of(cls, config: Mapping[str, str]) -> Self | None:
-        """That of a topic with this configuration; None: it is no mirror."""
+        """Return the provenance in a topic's configuration; None: the topic is no mirror."""
         source = config.get(SOURCE, "")
         if not source:
             return None
@@ -35,9 +35,9 @@ class Provenance:
         return cls(source, config.get(TOPIC_ID, ""), path or (source,))
 
     def config(self) -> dict[str, str]:
-        """The configuration that says so."""
+        """Return the configuration that states it."""
         return {SOURCE: self.source, TOPIC_ID: self.topic_id, PATH: ",".join(self.path)}
 
     def through(self, idc: str) -> "Provenance":
-        """That of a copy which is read at ``idc``."""
+        """Return the provenance of a copy that is read at the datacenter ``idc``."""
         return Provenance(self.source, self.topic_id, (*self.path, idc))

@@ -1,8 +1,8 @@
-"""The source's side of a link: fetches for all partitions that are copied, many at a time.
+"""The source's side of a link: fetches all partitions that are copied, many at a time.
 
-Partitions that have more to give are fetched in turn, several requests to each broker under way at
-once, so that a long way costs little. Those that have not are asked for together, by requests that
-wait at the broker.
+Partitions with more records are fetched in turn, with several requests to each broker in flight, so
+that a long round trip costs little. Partitions without are polled together, by one request that
+waits at the broker.
 """
 
 import asyncio
@@ -18,45 +18,45 @@ from ..batches import FetchedBatches, FetchLimits, fetch_batches
 from ..net.cluster import Cluster
 from ..net.pool import Lane
 from ..types import TopicPartition
+from .checks import check_same_topic, ids_of
 from .chunks import Chunk
 from .config import LinkConfig
-from .identity import check_same_topic, ids_of
-from .partitions import Copy, Phase
-from .shares import Shares, poll_bytes, shares
+from .fetch_sizes import FetchSizes, fetch_sizes, poll_bytes
+from .partitions import MirroredPartition, Phase
 
 Spawn = Callable[[Coroutine[Any, Any, None]], object]
 
 
 class Sink(Protocol):
-    """Takes what is fetched, and learns of what fails."""
+    """Receives what is fetched, and learns of failures."""
 
     @property
     def held_bytes(self) -> int:
-        """What was taken and is still in memory."""
+        """Bytes that were received and are still in memory."""
 
-    def arrived(self, copy: Copy, chunk: Chunk) -> None:
-        """There is something to send."""
+    def arrived(self, mirrored: MirroredPartition, chunk: Chunk) -> None:
+        """A chunk was fetched: send it."""
 
-    def failed(self, copy: Copy, error: QbusError) -> None:
+    def failed(self, mirrored: MirroredPartition, error: QbusError) -> None:
         """A partition cannot be fetched."""
 
-    def out_of_range(self, copy: Copy) -> None:
-        """The source does not have what was asked for."""
+    def out_of_range(self, mirrored: MirroredPartition) -> None:
+        """The source does not have the offset that was asked for."""
 
 
 class _Fetch(NamedTuple):
-    """What is asked of one broker over one of its lanes."""
+    """A fetch in flight to one broker, in one of its slots: each slot has its connection."""
 
     node: int
-    lane: int
-    copies: dict[Copy, int]
-    """With the run that each was in."""
+    slot: int
+    partitions: dict[MirroredPartition, int]
+    """With the run of each at that time."""
     limits: FetchLimits
     is_poll: bool
 
 
 class Reader:
-    """Fetches from ``cluster`` for every copy that was given to :meth:`start`."""
+    """Fetches from ``cluster`` every partition that was given to :meth:`start`."""
 
     def __init__(self, cluster: Cluster, config: LinkConfig, sink: Sink, spawn: Spawn) -> None:
         self._cluster = cluster
@@ -65,132 +65,144 @@ class Reader:
         self._sink = sink
         self._spawn = spawn
         self._rate_limit = RateLimit(config.rate_limit_bytes, time.monotonic())
-        self._ready: dict[Copy, int] = {}
-        self._busy: set[Copy] = set()
-        self._lanes: dict[tuple[int, int], _Fetch] = {}
+        self._ready: dict[MirroredPartition, int] = {}
+        self._busy: set[MirroredPartition] = set()
+        self._fetches: dict[tuple[int, int], _Fetch] = {}
         self._is_learning = False
         self._is_closed = False
         self._timer: asyncio.TimerHandle | None = None
 
-    def start(self, copy: Copy) -> None:
-        """Fetch for a copy, now that it is known where to begin."""
-        if any(fetch.copies.get(copy) == copy.run for fetch in self._lanes.values()):
+    def start(self, mirrored: MirroredPartition) -> None:
+        """Fetch a partition, from its position on."""
+        if any(fetch.partitions.get(mirrored) == mirrored.run for fetch in self._fetches.values()):
             return
-        self._ready[copy] = copy.run
-        self._look_soon()
+        self._ready[mirrored] = mirrored.run
+        self._schedule()
 
-    def stop(self, copy: Copy) -> None:
-        """Fetch no more for a copy; an answer that is on its way is ignored."""
-        self._ready.pop(copy, None)
-        self._busy.discard(copy)
+    def stop(self, mirrored: MirroredPartition) -> None:
+        """Stop fetching a partition; the answer to a fetch in flight is ignored."""
+        self._ready.pop(mirrored, None)
+        self._busy.discard(mirrored)
 
     def wake(self) -> None:
-        """There may be room again for more."""
-        self._look_soon()
+        """Fetch more, if there is room in memory again."""
+        self._schedule()
 
     def close(self) -> None:
-        """Fetch nothing more; answers that are on their way are ignored."""
+        """Stop fetching; answers to fetches in flight are ignored."""
         self._is_closed = True
         self._ready.clear()
         self._busy.clear()
         if self._timer is not None:
             self._timer.cancel()
 
-    # Whom to ask for what.
+    # Requests.
 
-    def _look_soon(self, delay: float = 0.0) -> None:
+    def _schedule(self, delay: float = 0.0) -> None:
         if self._is_closed:
             return
         if self._timer is not None and self._timer.when() <= time.monotonic() + delay:
             return
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = asyncio.get_running_loop().call_later(delay, self._look)
+        self._timer = asyncio.get_running_loop().call_later(delay, self._fetch)
 
-    def _look(self) -> None:
-        """Ask for as much as may be asked for now."""
+    def _fetch(self) -> None:
+        """Send as many fetches as there is room for."""
         self._timer = None
         delay = self._rate_limit.wait(time.monotonic())
         if delay:
-            self._look_soon(delay)
+            self._schedule(delay)
             return
-        busy: dict[int, list[Copy]] = {}
-        idle: dict[int, list[Copy]] = {}
-        for copy, node in self._led():
-            if copy.is_current:
-                idle.setdefault(node, []).append(copy)
+        busy: dict[int, list[MirroredPartition]] = {}
+        idle: dict[int, list[MirroredPartition]] = {}
+        for mirrored, node in self._led():
+            if mirrored.is_current:
+                idle.setdefault(node, []).append(mirrored)
             else:
-                busy.setdefault(node, []).append(copy)
-                self._busy.add(copy)
-        brokers = busy.keys() | {fetch.node for fetch in self._lanes.values()}
+                busy.setdefault(node, []).append(mirrored)
+                self._busy.add(mirrored)
+        brokers = busy.keys() | {fetch.node for fetch in self._fetches.values()}
         rate = self._config.rate_limit_bytes
-        share = shares(self._transfer, len(self._busy), len(brokers), rate)
-        for node, copies in busy.items():
-            room = [copy for copy in copies if copy.held_bytes < share.held]
-            self._fetch_busy(node, room, share)
-        for node, copies in idle.items():
-            self._poll(node, copies)
+        sizes = fetch_sizes(self._transfer, len(self._busy), len(brokers), rate)
+        for node, partitions in busy.items():
+            room = [mirrored for mirrored in partitions if mirrored.held_bytes < sizes.held]
+            self._fetch_busy(node, room, sizes)
+        for node, partitions in idle.items():
+            self._poll(node, partitions)
 
-    def _led(self) -> list[tuple[Copy, int]]:
-        """Copies that are ready, and the brokers to ask; who leads the others is found out."""
+    def _led(self) -> list[tuple[MirroredPartition, int]]:
+        """Return the ready partitions with their leaders; look up the leaders of the others."""
         metadata = self._cluster.metadata
-        missing = set(metadata.missing({copy.source.topic for copy in self._ready}))
+        missing = set(metadata.missing({mirrored.source.topic for mirrored in self._ready}))
         if missing and not self._is_learning:
             self._is_learning = True
             self._spawn(self._learn(missing))
         found = []
-        for copy, run in list(self._ready.items()):
-            if copy.run != run or copy.phase is not Phase.COPYING:
-                del self._ready[copy]
-            elif copy.source.topic not in missing:
+        for mirrored, run in list(self._ready.items()):
+            if mirrored.run != run or mirrored.phase is not Phase.COPYING:
+                del self._ready[mirrored]
+            elif mirrored.source.topic not in missing:
                 try:
-                    check_same_topic(self._cluster, copy)
-                    found.append((copy, metadata.leader(*copy.source)))
+                    check_same_topic(self._cluster, mirrored)
+                    found.append((mirrored, metadata.leader(*mirrored.source)))
                 except ApiError as error:
-                    self._fail(copy, error)
+                    self._fail(mirrored, error)
         return found
 
-    def _fetch_busy(self, node: int, copies: list[Copy], share: Shares) -> None:
-        """Share the copies out among the lanes that are free, while there is memory."""
+    def _fetch_busy(
+        self, node: int, partitions: list[MirroredPartition], sizes: FetchSizes
+    ) -> None:
+        """Distribute the partitions over the free slots, while there is memory."""
         under_way = sum(
-            len(fetch.copies)
-            for fetch in self._lanes.values()
+            len(fetch.partitions)
+            for fetch in self._fetches.values()
             if fetch.node == node and not fetch.is_poll
         )
-        together = -(-(len(copies) + under_way) // self._transfer.in_flight)
-        for lane in self._free_lanes(node, 0):
-            asked = sum(f.limits.max_bytes for f in self._lanes.values() if not f.is_poll)
+        together = -(-(len(partitions) + under_way) // self._transfer.in_flight)
+        for slot in self._free_slots(node, 0):
+            asked = sum(
+                fetch.limits.max_bytes for fetch in self._fetches.values() if not fetch.is_poll
+            )
             used = asked + self._sink.held_bytes
-            if not copies or (used and used + share.fetch > self._transfer.memory_bytes):
+            if not partitions or (used and used + sizes.fetch > self._transfer.memory_bytes):
                 return
-            chosen, copies = copies[:together], copies[together:]
-            limits = FetchLimits(share.fetch, share.partition)
-            self._ask(node, lane, chosen, limits, is_poll=False)
+            chosen, partitions = partitions[:together], partitions[together:]
+            limits = FetchLimits(sizes.fetch, sizes.partition)
+            self._send(node, slot, chosen, limits, is_poll=False)
 
-    def _poll(self, node: int, copies: list[Copy]) -> None:
-        for lane in self._free_lanes(node, self._transfer.in_flight)[:1]:
+    def _poll(self, node: int, partitions: list[MirroredPartition]) -> None:
+        for slot in self._free_slots(node, self._transfer.in_flight)[:1]:
             size = poll_bytes(self._transfer)
             wait = self._transfer.fetch_wait_ms / 1000
-            self._ask(node, lane, copies, FetchLimits(size, size, wait), is_poll=True)
+            self._send(node, slot, partitions, FetchLimits(size, size, wait), is_poll=True)
 
-    def _free_lanes(self, node: int, first: int) -> list[int]:
-        lanes = range(first, first + self._transfer.in_flight)
-        return [lane for lane in lanes if (node, lane) not in self._lanes]
+    def _free_slots(self, node: int, first: int) -> list[int]:
+        slots = range(first, first + self._transfer.in_flight)
+        return [slot for slot in slots if (node, slot) not in self._fetches]
 
-    def _ask(
-        self, node: int, lane: int, copies: list[Copy], limits: FetchLimits, *, is_poll: bool
+    def _send(
+        self,
+        node: int,
+        slot: int,
+        partitions: list[MirroredPartition],
+        limits: FetchLimits,
+        *,
+        is_poll: bool,
     ) -> None:
-        fetch = _Fetch(node, lane, {copy: copy.run for copy in copies}, limits, is_poll)
-        self._lanes[node, lane] = fetch
-        for copy in copies:
-            del self._ready[copy]
+        fetch = _Fetch(
+            node, slot, {mirrored: mirrored.run for mirrored in partitions}, limits, is_poll
+        )
+        self._fetches[node, slot] = fetch
+        for mirrored in partitions:
+            del self._ready[mirrored]
         self._spawn(self._run(fetch))
 
-    # What comes of it.
+    # Responses.
 
     async def _run(self, fetch: _Fetch) -> None:
-        copies = fetch.copies
-        offsets = {copy.source: copy.position for copy in copies}
+        partitions = fetch.partitions
+        offsets = {mirrored.source: mirrored.position for mirrored in partitions}
         size = 0
         try:
             found = await fetch_batches(
@@ -198,84 +210,84 @@ class Reader:
                 fetch.node,
                 offsets,
                 fetch.limits,
-                lane=(Lane.FETCH, fetch.lane),
-                topic_ids=ids_of(copies),
-                leader_epochs={copy.source: copy.source_epoch for copy in copies},
+                lane=(Lane.FETCH, fetch.slot),
+                topic_ids=ids_of(partitions),
+                leader_epochs={mirrored.source: mirrored.source_epoch for mirrored in partitions},
             )
         except QbusError as error:
             self._cluster.metadata.forget({source.topic for source in offsets})
-            for copy in self._still_wanted(fetch):
-                self._fail(copy, error)
+            for mirrored in self._still_wanted(fetch):
+                self._fail(mirrored, error)
         else:
-            for copy in self._still_wanted(fetch):
-                outcome = found.get(copy.source) or _unanswered(copy)
+            for mirrored in self._still_wanted(fetch):
+                outcome = found.get(mirrored.source) or _unanswered(mirrored)
                 if isinstance(outcome, ApiError):
-                    self._refused(copy, outcome)
+                    self._refused(mirrored, outcome)
                 else:
                     size += len(outcome.records)
-                    self._take(copy, outcome)
+                    self._received(mirrored, outcome)
         finally:
-            del self._lanes[fetch.node, fetch.lane]
+            del self._fetches[fetch.node, fetch.slot]
         self._rate_limit.spend(size)
-        self._look_soon()
+        self._schedule()
 
-    def _still_wanted(self, fetch: _Fetch) -> Iterable[Copy]:
+    def _still_wanted(self, fetch: _Fetch) -> Iterable[MirroredPartition]:
         if self._is_closed:
             return []
         return [
-            copy
-            for copy, run in fetch.copies.items()
-            if copy.run == run and copy.phase is Phase.COPYING
+            mirrored
+            for mirrored, run in fetch.partitions.items()
+            if mirrored.run == run and mirrored.phase is Phase.COPYING
         ]
 
-    def _take(self, copy: Copy, found: FetchedBatches) -> None:
+    def _received(self, mirrored: MirroredPartition, found: FetchedBatches) -> None:
         try:
-            check_same_topic(self._cluster, copy)
-            chunk = copy.fetched(found)
-        except ApiError as error:  # it is damaged, or another topic's
-            self._fail(copy, error)
+            check_same_topic(self._cluster, mirrored)
+            chunk = mirrored.fetched(found)
+        except ApiError as error:  # a damaged batch, or another topic
+            self._fail(mirrored, error)
             return
-        self._ready[copy] = copy.run
-        if copy.is_current:
-            self._busy.discard(copy)
+        self._ready[mirrored] = mirrored.run
+        if mirrored.is_current:
+            self._busy.discard(mirrored)
         else:
-            self._busy.add(copy)
+            self._busy.add(mirrored)
         if chunk is not None:
-            self._sink.arrived(copy, chunk)
+            self._sink.arrived(mirrored, chunk)
 
-    def _refused(self, copy: Copy, error: ApiError) -> None:
+    def _refused(self, mirrored: MirroredPartition, error: ApiError) -> None:
         if error.code is ErrorCode.OFFSET_OUT_OF_RANGE:
-            self.stop(copy)
-            self._sink.out_of_range(copy)
+            self.stop(mirrored)
+            self._sink.out_of_range(mirrored)
         else:
-            self._fail(copy, error)
+            self._fail(mirrored, error)
 
-    def _fail(self, copy: Copy, error: QbusError) -> None:
-        self.stop(copy)
-        self._sink.failed(copy, error)
+    def _fail(self, mirrored: MirroredPartition, error: QbusError) -> None:
+        self.stop(mirrored)
+        self._sink.failed(mirrored, error)
 
     async def _learn(self, topics: set[str]) -> None:
-        """Find out who leads these topics' partitions."""
+        """Find the leaders of these topics' partitions."""
         try:
             with contextlib.suppress(QbusError):
                 await self._cluster.need(topics)
         finally:
             self._is_learning = False
         unknown = set(self._cluster.metadata.missing(topics))
-        for copy in [copy for copy in self._ready if copy.source.topic in unknown]:
-            self._fail(copy, leaderless(self._cluster, copy.source))
-        self._look_soon()
+        for mirrored in [mirrored for mirrored in self._ready if mirrored.source.topic in unknown]:
+            self._fail(mirrored, leaderless(self._cluster, mirrored.source))
+        self._schedule()
 
 
 def leaderless(cluster: Cluster, partition: TopicPartition) -> ApiError:
-    """What is wrong with a partition whose topic's leaders could not be found out."""
+    """Return the error of a partition whose leader could not be found."""
     topic, index = partition
     known = cluster.metadata.errors.get(topic)
     return known or ApiError(
-        ErrorCode.LEADER_NOT_AVAILABLE, f"nobody tells who leads {topic}-{index}"
+        ErrorCode.LEADER_NOT_AVAILABLE, f"no leader is known for {topic}-{index}"
     )
 
 
-def _unanswered(copy: Copy) -> ApiError:
-    topic, index = copy.source
+def _unanswered(mirrored: MirroredPartition) -> ApiError:
+    topic, index = mirrored.source
     return ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"no answer for {topic}-{index}")

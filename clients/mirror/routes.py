@@ -1,10 +1,10 @@
 """Which topics a link mirrors, under which name, and which it must not touch. Pure.
 
-``orders``, written at A, is ``A.orders`` wherever it is mirrored. A link from S to T takes S's own
-topics, and on to T those that S mirrors from elsewhere; but never one whose records have been at T.
-So no record ever comes back to where it was, whatever the links look like, and none is copied for
-ever. Where several links could write one topic at T, the one whose path the topic's configuration
-names does; only one with a shorter path takes it over.
+``orders``, written at A, is ``A.orders`` wherever it is mirrored. A link from S to T mirrors
+S's own topics, and relays those that S mirrors from elsewhere, but never one whose records have
+been at T. So no record ever returns to where it was, whatever the links look like. If several
+links could write one topic at T, the one does whose path is in the topic's configuration; only a
+link with a shorter path takes it over.
 """
 
 from collections.abc import Iterable, Mapping
@@ -20,9 +20,9 @@ from .status import Trouble
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A topic as a cluster has it; ``config`` is what was set for it alone.
+    """A topic of a cluster. ``config`` is what was set for it alone.
 
-    ``replicas`` is how many its partitions have.
+    ``replicas`` is the replication factor.
     """
 
     name: str
@@ -34,10 +34,10 @@ class Topic:
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
-    """A topic that is to be mirrored: its name at the source, and what it is at the target.
+class TopicRoute:
+    """A topic to mirror: its names at the source and at the target, and its provenance there.
 
-    ``partitions`` is how many it has at the source.
+    ``partitions`` is their number at the source.
     """
 
     topic: str
@@ -48,108 +48,108 @@ class Way:
 
 @dataclass(frozen=True, slots=True)
 class Obstacle:
-    """Why a topic is not mirrored though it should be: a person has to see to it."""
+    """Why a topic that should be mirrored is not: a person has to decide."""
 
-    way: Way
+    route: TopicRoute
     reason: str
     trouble: Trouble | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a link has to do: each way is in one of the lists at most.
+    """What a link has to do; a route is in one of the lists at most.
 
-    Those to ``create`` do not exist at the target, those to ``take_over`` are written by a longer
-    way, those to ``mirror`` are this link's. Topics that another link brings are in none.
+    Topics to ``create`` do not exist at the target, those to ``take_over`` are written over a
+    longer path, those to ``mirror`` are this link's. Topics that another link mirrors are in none.
     """
 
-    create: tuple[Way, ...]
-    take_over: tuple[Way, ...]
-    mirror: tuple[Way, ...]
+    create: tuple[TopicRoute, ...]
+    take_over: tuple[TopicRoute, ...]
+    mirror: tuple[TopicRoute, ...]
     obstacles: tuple[Obstacle, ...]
 
 
-def way(config: LinkConfig, topic: Topic) -> Way | None:
-    """How the link mirrors a topic of its source; None: it does not."""
+def route_of(config: LinkConfig, topic: Topic) -> TopicRoute | None:
+    """Return the route of a topic of the source; None: the link does not mirror it."""
     if topic.is_internal or topic.name not in config.selection:
         return None
     known = Provenance.of(topic.config)
     if known is None:
         own = Provenance(config.source, _id(topic.topic_id), (config.source,))
         name = f"{config.source}.{topic.name}"
-        return Way(topic.name, name, topic.partitions, own)
+        return TopicRoute(topic.name, name, topic.partitions, own)
     places = {known.source, *known.path}
     if not config.relay or config.target in places or config.source in places:
         return None
-    return Way(topic.name, topic.name, topic.partitions, known.through(config.source))
+    return TopicRoute(topic.name, topic.name, topic.partitions, known.through(config.source))
 
 
 def plan(config: LinkConfig, source: Mapping[str, Topic], target: Mapping[str, Topic]) -> Plan:
-    """What to do about the topics of the source, given those that the target has; by their names.
+    """Plan what to do about the topics of the source, given those of the target, by their names.
 
-    ``source`` holds all that the configuration selects.
+    ``source`` holds all topics that the configuration selects.
     """
-    create: list[Way] = []
-    take_over: list[Way] = []
-    mirror: list[Way] = []
+    create: list[TopicRoute] = []
+    take_over: list[TopicRoute] = []
+    mirror: list[TopicRoute] = []
     obstacles: list[Obstacle] = []
-    for found in _without_namesakes(way(config, topic) for topic in source.values()):
-        existing = target.get(found.target_topic)
-        if not is_topic_name(found.target_topic):
-            obstacles.append(Obstacle(found, f"{found.target_topic!r} is no name for a topic"))
+    for route in _without_namesakes(route_of(config, topic) for topic in source.values()):
+        existing = target.get(route.target_topic)
+        if not is_topic_name(route.target_topic):
+            obstacles.append(Obstacle(route, f"{route.target_topic!r} is not a topic name"))
         elif existing is None:
-            create.append(found)
-        elif obstacle := _obstacle(found, existing):
+            create.append(route)
+        elif obstacle := _obstacle(route, existing):
             obstacles.append(obstacle)
-        elif Provenance.of(existing.config) == found.provenance:
-            mirror.append(found)
-        elif _is_shorter(found, existing):
-            take_over.append(found)
+        elif Provenance.of(existing.config) == route.provenance:
+            mirror.append(route)
+        elif _is_shorter(route, existing):
+            take_over.append(route)
     obstacles += _orphans(config, source, target)
     return Plan(tuple(create), tuple(take_over), tuple(mirror), tuple(obstacles))
 
 
-def _without_namesakes(ways: Iterable[Way | None]) -> list[Way]:
-    """One way for each topic at the target: that of the source's own topic before a relayed one."""
-    chosen: dict[str, Way] = {}
-    for found in ways:
-        if found is None:
+def _without_namesakes(routes: Iterable[TopicRoute | None]) -> list[TopicRoute]:
+    """Return one route for each topic at the target: that of the source's own topic if any."""
+    chosen: dict[str, TopicRoute] = {}
+    for route in routes:
+        if route is None:
             continue
-        other = chosen.get(found.target_topic)
-        if other is None or len(found.provenance.path) < len(other.provenance.path):
-            chosen[found.target_topic] = found
+        other = chosen.get(route.target_topic)
+        if other is None or len(route.provenance.path) < len(other.provenance.path):
+            chosen[route.target_topic] = route
     return [chosen[name] for name in sorted(chosen)]
 
 
-def _obstacle(found: Way, existing: Topic) -> Obstacle | None:
-    """Why a topic that the target has is not the one that should be there."""
-    name = found.target_topic
+def _obstacle(route: TopicRoute, existing: Topic) -> Obstacle | None:
+    """Return why a topic of the target is not the expected mirror; None: it is."""
+    name = route.target_topic
     known = Provenance.of(existing.config)
     if known is None:
         reason = f"the target's {name} is a topic of its own, and no mirror"
-        return Obstacle(found, reason, Trouble.UNRELATED_TOPIC)
-    if known.source != found.provenance.source:
+        return Obstacle(route, reason, Trouble.UNRELATED_TOPIC)
+    if known.source != route.provenance.source:
         reason = f"the target's {name} mirrors a topic of {known.source}"
-        return Obstacle(found, reason, Trouble.UNRELATED_TOPIC)
-    if known.topic_id != found.provenance.topic_id:
+        return Obstacle(route, reason, Trouble.UNRELATED_TOPIC)
+    if known.topic_id != route.provenance.topic_id:
         reason = (
-            f"the source's {found.topic} is not the topic that {name} is a copy of: it was deleted"
+            f"the source's {route.topic} is not the topic that {name} is a copy of: it was deleted"
             " and created again. Delete the copy to have it mirrored anew"
         )
-        return Obstacle(found, reason, Trouble.SOURCE_RECREATED)
-    if existing.partitions > found.partitions and known.path == found.provenance.path:
+        return Obstacle(route, reason, Trouble.SOURCE_RECREATED)
+    if existing.partitions > route.partitions and known.path == route.provenance.path:
         reason = (
             f"the target's {name} has {existing.partitions} partitions, its source"
-            f" {found.partitions}"
+            f" {route.partitions}"
         )
-        return Obstacle(found, reason, Trouble.UNRELATED_TOPIC)
+        return Obstacle(route, reason, Trouble.UNRELATED_TOPIC)
     return None
 
 
 def _orphans(
     config: LinkConfig, source: Mapping[str, Topic], target: Mapping[str, Topic]
 ) -> Iterable[Obstacle]:
-    """The target's topics that are this link's, and whose source is gone: they are kept."""
+    """Return the obstacles of this link's topics whose source is gone: they are kept."""
     for existing in target.values():
         known = Provenance.of(existing.config)
         if known is None or known.path[-1] != config.source:
@@ -158,14 +158,14 @@ def _orphans(
         name = existing.name if is_relayed else existing.name.removeprefix(f"{config.source}.")
         if name in source or name not in config.selection:
             continue
-        orphan = Way(name, existing.name, existing.partitions, known)
+        orphan = TopicRoute(name, existing.name, existing.partitions, known)
         reason = f"{config.source} has no topic {name} any more; the copy is kept"
         yield Obstacle(orphan, reason, Trouble.SOURCE_DELETED)
 
 
-def _is_shorter(found: Way, existing: Topic) -> bool:
+def _is_shorter(route: TopicRoute, existing: Topic) -> bool:
     known = Provenance.of(existing.config)
-    return known is not None and len(found.provenance.path) < len(known.path)
+    return known is not None and len(route.provenance.path) < len(known.path)
 
 
 def _id(topic_id: UUID) -> str:

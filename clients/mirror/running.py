@@ -1,4 +1,4 @@
-"""A link that runs, and runs again when it fails, until it is stopped."""
+"""A link that is restarted when it fails, until it is stopped."""
 
 import asyncio
 import logging
@@ -34,17 +34,17 @@ class RunningLink:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin."""
+        """Start the link."""
         self._task = asyncio.create_task(self._run())
 
     async def stop(self) -> None:
-        """Take in no more, have acknowledged what was sent within ``drain_timeout_ms``, leave."""
+        """Stop fetching, drain what was sent within ``drain_timeout_ms``, and stop."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
     def status(self) -> LinkStatus:
-        """How it is going."""
+        """Return the status of the link."""
         config = self.config
         if self._session is not None:
             status = self._session.status()
@@ -62,8 +62,8 @@ class RunningLink:
                     await found.run()
             except (QbusError, OSError) as error:
                 self._error = str(error) or type(error).__name__
-                _log.warning("link %s: %s; it is tried again", self.config.name, self._error)
+                _log.warning("link %s: %s; trying again", self.config.name, self._error)
             except Exception:  # noqa: BLE001 - the other links, and this one, go on
-                self._error = "it failed as it never should; its log tells how"
-                _log.exception("link %s failed; it is tried again", self.config.name)
+                self._error = "internal error; see the log"
+                _log.exception("link %s failed unexpectedly; trying again", self.config.name)
             await asyncio.sleep(backoff.failed())

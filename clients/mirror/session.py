@@ -1,4 +1,4 @@
-"""One try of a link: the clusters that it needs, and all that runs between them."""
+"""One attempt to run a link: the clients of both clusters, and what runs between them."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -10,33 +10,33 @@ from qbus.clock import SystemClock
 from qbus.errors import ConfigError
 
 from ..net.cluster import Cluster
+from .checks import check_apart, takes_mirrors
 from .config import LinkConfig
 from .config.config import NEVER
 from .fallback import Reproduction
-from .groups import GroupSchedule, OffsetSync
-from .link import Link
+from .groups import OffsetSync, OffsetSyncSchedule
+from .link import MirrorLink
 from .status import LinkStatus
-from .target import check_apart, takes_mirrors
 
 _CLIENT_ID = "qbus-mirror"
 
 
 class Work(Protocol):
-    """What copies: a link, or what produces records anew where the target is no Qbus."""
+    """What copies: a mirror link, or a reproduction if the target is no Qbus."""
 
     async def run(self) -> None:
-        """Copy until cancelled."""
+        """MirroredPartition until cancelled."""
 
     def status(self) -> LinkStatus:
-        """How it is going."""
+        """Return the status of the link."""
 
 
 @asynccontextmanager
 async def clusters(config: LinkConfig) -> AsyncIterator[tuple[Cluster, Cluster]]:
-    """Source and target, once it is known that they are not one and the same.
+    """Clients of source and target, which are checked to be different clusters.
 
-    Raises :class:`~qbus.errors.ConfigError`, or :class:`~qbus.errors.ApiError` where one of them
-    cannot be reached.
+    Raises :class:`~qbus.errors.ConfigError` if they are the same one, and
+    :class:`~qbus.errors.ApiError` if one of them cannot be reached.
     """
     timeout = config.transfer.request_timeout_ms / 1000
     source = Cluster(config.source_bootstrap, _CLIENT_ID, timeout)
@@ -51,32 +51,32 @@ async def clusters(config: LinkConfig) -> AsyncIterator[tuple[Cluster, Cluster]]
 
 @dataclass(frozen=True)
 class Session:
-    """A link at work; ``schedule`` carries groups, where that is done."""
+    """A running link; ``schedule`` syncs the offsets of groups, if that is configured."""
 
     work: Work
-    schedule: GroupSchedule | None
+    schedule: OffsetSyncSchedule | None
 
     async def run(self) -> None:
         """Mirror until cancelled. Raises :class:`~qbus.errors.QbusError`."""
         if self.schedule is None:
             await self.work.run()
             return
-        carrying = asyncio.create_task(self.schedule.run())
+        syncing = asyncio.create_task(self.schedule.run())
         try:
             await self.work.run()
         finally:
-            carrying.cancel()
-            await asyncio.gather(carrying, return_exceptions=True)
+            syncing.cancel()
+            await asyncio.gather(syncing, return_exceptions=True)
 
     def status(self) -> LinkStatus:
-        """How it is going."""
+        """Return the status of the link."""
         status = self.work.status()
         return status if self.schedule is None else replace(status, groups=self.schedule.status)
 
 
 @asynccontextmanager
 async def session(config: LinkConfig) -> AsyncIterator[Session]:
-    """What runs a link, by the kind of its target.
+    """A session of a link, by the kind of its target.
 
     Raises :class:`~qbus.errors.QbusError`: source and target are one cluster, one of them cannot be
     reached, or the target is no Qbus and ``fallback.reproduce`` is ``never``.
@@ -90,10 +90,10 @@ async def session(config: LinkConfig) -> AsyncIterator[Session]:
                 )
             yield Session(Reproduction(config, source, target), None)
             return
-        link = Link(config, source, target)
+        link = MirrorLink(config, source, target)
         if not config.groups.enabled:
             yield Session(link, None)
             return
-        carrier = OffsetSync(config, source, target)
+        offset_sync = OffsetSync(config, source, target)
         interval_s = config.groups.interval_ms / 1000
-        yield Session(link, GroupSchedule(carrier, interval_s, SystemClock()))
+        yield Session(link, OffsetSyncSchedule(offset_sync, interval_s, SystemClock()))

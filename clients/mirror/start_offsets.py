@@ -1,4 +1,4 @@
-"""Finding out where copies go on: from where both logs end, and from the last batches before."""
+"""Resolving where partitions go on: by where both logs end, and by the last batches before."""
 
 import asyncio
 from collections.abc import Iterable, Mapping
@@ -15,58 +15,65 @@ from ..net.retry import Outcomes
 from ..net.routing import asking_leaders
 from ..offsets import list_offsets
 from ..types import EARLIEST, LATEST, TopicPartition
-from .identity import check_same_topic, ids_of
-from .partitions import Copy
-from .positions import Ends, Place, parted, place
+from .checks import check_same_topic, ids_of
+from .log_comparison import LogBounds, StartOffset, diverged, start_offset
+from .partitions import MirroredPartition
 from .status import Trouble
 
 _PATIENCE = 5.0
-"""Seconds in which leaders are found; who has none by then is asked for again later."""
+"""Seconds to find leaders in; partitions without one by then are tried again later."""
 _FETCH_BYTES = 16 * 1024 * 1024
 _PARTITION_BYTES = 1024 * 1024
 
-Placement = tuple[Place, Ends]
+Placement = tuple[StartOffset, LogBounds]
 
 
 class StartOffsetResolver:
-    """Asks both clusters."""
+    """Resolves start offsets by asking both clusters."""
 
     def __init__(self, source: Cluster, target: Cluster) -> None:
         self._source = source
         self._target = target
 
-    async def place(self, copies: Iterable[Copy]) -> Outcomes[Copy, Placement]:
-        """Where each copy goes on, and the ends that it was told from; or why nobody knows."""
-        wanted = list(copies)
-        sources, targets = [copy.source for copy in wanted], [copy.target for copy in wanted]
+    async def resolve(
+        self, partitions: Iterable[MirroredPartition]
+    ) -> Outcomes[MirroredPartition, Placement]:
+        """Return where each partition goes on, with the bounds of its logs; or the error."""
+        wanted = list(partitions)
+        sources, targets = (
+            [mirrored.source for mirrored in wanted],
+            [mirrored.target for mirrored in wanted],
+        )
         source_starts, source_ends, target_starts, target_ends = await asyncio.gather(
             _offsets(self._source, sources, EARLIEST),
             _offsets(self._source, sources, LATEST),
             _offsets(self._target, targets, EARLIEST),
             _offsets(self._target, targets, LATEST),
         )
-        outcomes: Outcomes[Copy, Placement] = {}
-        found: dict[Copy, Ends] = {}
-        for copy in wanted:
+        outcomes: Outcomes[MirroredPartition, Placement] = {}
+        found: dict[MirroredPartition, LogBounds] = {}
+        for mirrored in wanted:
             ends = (
-                source_starts[copy.source],
-                source_ends[copy.source],
-                target_starts[copy.target],
-                target_ends[copy.target],
+                source_starts[mirrored.source],
+                source_ends[mirrored.source],
+                target_starts[mirrored.target],
+                target_ends[mirrored.target],
             )
             try:
                 known = [_known(end) for end in ends]
-                check_same_topic(self._source, copy)
+                check_same_topic(self._source, mirrored)
             except ApiError as error:
-                outcomes[copy] = error
+                outcomes[mirrored] = error
             else:
-                epoch = leader_epoch(self._source, copy.source)
-                found[copy] = Ends(*known)._replace(source_epoch=epoch)
+                epoch = leader_epoch(self._source, mirrored.source)
+                found[mirrored] = LogBounds(*known)._replace(source_epoch=epoch)
         return outcomes | await self._compare(found)
 
-    async def _compare(self, found: Mapping[Copy, Ends]) -> Outcomes[Copy, Placement]:
-        """See that the last batch at the target is the one that the source has there."""
-        shared = {copy: ends for copy, ends in found.items() if ends.overlap}
+    async def _compare(
+        self, found: Mapping[MirroredPartition, LogBounds]
+    ) -> Outcomes[MirroredPartition, Placement]:
+        """Compare the last batch at the target with the source's batch at that offset."""
+        shared = {mirrored: ends for mirrored, ends in found.items() if ends.overlap}
         source, target = await asyncio.gather(
             headers_at(
                 self._source,
@@ -75,18 +82,18 @@ class StartOffsetResolver:
             ),
             headers_at(self._target, {c.target: e.target_end - 1 for c, e in shared.items()}),
         )
-        outcomes: Outcomes[Copy, Placement] = {}
-        for copy, ends in found.items():
-            outcomes[copy] = place(ends), ends
-            if copy not in shared:
+        outcomes: Outcomes[MirroredPartition, Placement] = {}
+        for mirrored, ends in found.items():
+            outcomes[mirrored] = start_offset(ends), ends
+            if mirrored not in shared:
                 continue
-            here, there = source[copy.source], target[copy.target]
+            here, there = source[mirrored.source], target[mirrored.target]
             if isinstance(here, ApiError) or isinstance(there, ApiError):
-                outcomes[copy] = here if isinstance(here, ApiError) else there  # type: ignore[assignment]
-            elif reason := parted(here, there):
+                outcomes[mirrored] = here if isinstance(here, ApiError) else there  # type: ignore[assignment]
+            elif reason := diverged(here, there):
                 at = ends.target_end
-                stopped = Place(at, at, Trouble.SOURCE_LOST_DATA, reason, is_stopped=True)
-                outcomes[copy] = stopped, ends
+                stopped = StartOffset(at, at, Trouble.SOURCE_LOST_DATA, reason, is_stopped=True)
+                outcomes[mirrored] = stopped, ends
         return outcomes
 
 
@@ -116,16 +123,16 @@ async def headers_at(
     offsets: Mapping[TopicPartition, int],
     topic_ids: Mapping[str, UUID] | None = None,
 ) -> Outcomes[TopicPartition, BatchHeader | None]:
-    """The header of the first batch from each offset on; None: there is none any more.
+    """Return the header of the first batch from each offset on; None: it was removed.
 
-    ``topic_ids`` as :func:`~qbus.clients.batches.fetch_batches` has them.
+    ``topic_ids`` as in :func:`~qbus.clients.batches.fetch_batches`.
     """
     outcomes: Outcomes[TopicPartition, BatchHeader | None] = {}
     left = dict(offsets)
     while left:
         found = await _first_headers(cluster, left, topic_ids)
         outcomes |= found
-        if not found:  # of those that are left, there is nothing to be had
+        if not found:  # the remaining offsets have no batch any more
             return outcomes | dict.fromkeys(left)
         left = {partition: at for partition, at in left.items() if partition not in found}
     return outcomes
@@ -136,13 +143,13 @@ async def _first_headers(
     offsets: Mapping[TopicPartition, int],
     topic_ids: Mapping[str, UUID] | None,
 ) -> Outcomes[TopicPartition, BatchHeader | None]:
-    """As many as one answer of each leader has room for."""
+    """Return as many headers as one response of each leader has room for."""
 
     async def ask(
         node: int, led: list[TopicPartition]
     ) -> Outcomes[TopicPartition, BatchHeader | None]:
         limits = FetchLimits(_FETCH_BYTES, _PARTITION_BYTES)
-        wanted = {one: offsets[one] for one in led}
+        wanted = {partition: offsets[partition] for partition in led}
         answers = await fetch_batches(cluster, node, wanted, limits, topic_ids=topic_ids)
         return {
             partition: answer if isinstance(answer, ApiError) else _header(answer.records)
@@ -157,7 +164,9 @@ async def _first_headers(
         outcomes |= failure.errors
     except ApiError as error:
         return dict.fromkeys(offsets, error)
-    return outcomes | {one: header for one, header in found.items() if header is not None}
+    return outcomes | {
+        partition: header for partition, header in found.items() if header is not None
+    }
 
 
 def _header(records: memoryview) -> BatchHeader | ApiError | None:

@@ -20,7 +20,7 @@ from ..net.retry import retrying
 from ..types import ConfigKind, ConfigSource
 from .config import LinkConfig
 from .provenance import PATH, PREFIX
-from .routes import Obstacle, Plan, Topic, Way
+from .routes import Obstacle, Plan, Topic, TopicRoute
 
 _log = logging.getLogger(__name__)
 
@@ -62,7 +62,7 @@ async def read_topics(
 
 
 async def _configs(cluster: Cluster, names: Iterable[str]) -> dict[str, dict[str, str]]:
-    """What was set for each topic alone; those that have gone meanwhile are left out."""
+    """Return what was set for each topic alone, without topics that are gone meanwhile."""
     request = DescribeConfigsRequest(
         resources=[
             DescribeConfigsResource(
@@ -93,7 +93,7 @@ async def _configs(cluster: Cluster, names: Iterable[str]) -> dict[str, dict[str
 
 
 def copied(config: LinkConfig, topic: Topic) -> dict[str, str]:
-    """What of a topic's configuration its mirror gets. Pure."""
+    """Return the part of a topic's configuration that its mirror gets. Pure."""
     if not config.topics_at_target.copy_config:
         return {}
     left_out = config.topics_at_target.config_exclude
@@ -105,9 +105,9 @@ def copied(config: LinkConfig, topic: Topic) -> dict[str, str]:
 
 
 def uncompacted(config: Mapping[str, str]) -> dict[str, str]:
-    """``config`` for a target that does not compact, as Qbus does not. Pure.
+    """Return ``config`` for a target that does not compact, as Qbus does not. Pure.
 
-    It keeps all that compaction might leave at the source, for as long as that does.
+    The target keeps everything that compaction might leave at the source, as long as that does.
     """
     policies = {policy.strip() for policy in config.get(_CLEANUP, "").split(",")}
     if "compact" not in policies:
@@ -118,7 +118,7 @@ def uncompacted(config: Mapping[str, str]) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class TargetTopics:
-    """Makes topics at the target as a plan and their sources say; none of it is ever undone.
+    """Creates and configures topics at the target as planned; nothing is ever undone.
 
     Several processes may do the same at once.
     """
@@ -131,25 +131,27 @@ class TargetTopics:
     async def apply(
         self, plan: Plan, source: Mapping[str, Topic], target: Mapping[str, Topic]
     ) -> list[Obstacle]:
-        """Create, take over, enlarge and configure; what could not be done."""
+        """Create, take over, enlarge and configure topics; return what failed, as obstacles."""
         obstacles = await self._create(plan.create, source)
-        for way in plan.take_over:
-            path = ",".join(way.provenance.path)
-            _log.warning("%s is mirrored by way of %s from now on", way.target_topic, path)
-            obstacles += await self._alter(way, {PATH: path})
-        for way in plan.mirror:
-            existing = target[way.target_topic]
-            if existing.partitions < way.partitions:
-                obstacles += await self._enlarge(way)
-            wanted = uncompacted(copied(self.config, source[way.topic]))
+        for route in plan.take_over:
+            path = ",".join(route.provenance.path)
+            _log.warning("%s is mirrored over the path %s from now on", route.target_topic, path)
+            obstacles += await self._alter(route, {PATH: path})
+        for route in plan.mirror:
+            existing = target[route.target_topic]
+            if existing.partitions < route.partitions:
+                obstacles += await self._enlarge(route)
+            wanted = uncompacted(copied(self.config, source[route.topic]))
             changed = {k: v for k, v in wanted.items() if existing.config.get(k) != v}
             if changed:
-                obstacles += await self._alter(way, changed)
+                obstacles += await self._alter(route, changed)
         return obstacles
 
-    async def _create(self, ways: Iterable[Way], source: Mapping[str, Topic]) -> list[Obstacle]:
-        by_name = {way.target_topic: way for way in ways}
-        new = [self._new_topic(way, source[way.topic]) for way in by_name.values()]
+    async def _create(
+        self, routes: Iterable[TopicRoute], source: Mapping[str, Topic]
+    ) -> list[Obstacle]:
+        by_name = {route.target_topic: route for route in routes}
+        new = [self._new_topic(route, source[route.topic]) for route in by_name.values()]
         if not new:
             return []
         errors: Mapping[str, ApiError] = {}
@@ -157,7 +159,7 @@ class TargetTopics:
             await self.admin.create_topics(new)
         except PartialFailure as failure:
             errors = failure.errors
-        except ApiError as error:  # of the only one
+        except ApiError as error:  # a single topic raises its own error
             errors = dict.fromkeys(by_name, error)
         for name in by_name.keys() - errors.keys():
             _log.info("created %s as a mirror of %s", name, by_name[name].topic)
@@ -167,29 +169,29 @@ class TargetTopics:
             if error.code != _THERE_ALREADY
         ]
 
-    def _new_topic(self, way: Way, topic: Topic) -> NewTopic:
+    def _new_topic(self, route: TopicRoute, topic: Topic) -> NewTopic:
         replicas = self.config.topics_at_target.replication_factor
         return NewTopic(
-            way.target_topic,
-            way.partitions,
+            route.target_topic,
+            route.partitions,
             replicas or min(topic.replicas, max(self.brokers(), 1)),
-            config={**uncompacted(copied(self.config, topic)), **way.provenance.config()},
+            config={**uncompacted(copied(self.config, topic)), **route.provenance.config()},
         )
 
-    async def _enlarge(self, way: Way) -> list[Obstacle]:
+    async def _enlarge(self, route: TopicRoute) -> list[Obstacle]:
         try:
-            await self.admin.create_partitions(way.target_topic, way.partitions)
+            await self.admin.create_partitions(route.target_topic, route.partitions)
         except QbusError as error:
             if isinstance(error, ApiError) and error.code is ErrorCode.INVALID_PARTITIONS:
-                return []  # another process was there first
-            return [Obstacle(way, f"{way.target_topic} cannot get more partitions: {error}")]
-        _log.info("%s has %s partitions now", way.target_topic, way.partitions)
+                return []  # another process was first
+            return [Obstacle(route, f"{route.target_topic} cannot get more partitions: {error}")]
+        _log.info("enlarged %s to %s partitions", route.target_topic, route.partitions)
         return []
 
-    async def _alter(self, way: Way, changed: Mapping[str, str]) -> list[Obstacle]:
+    async def _alter(self, route: TopicRoute, changed: Mapping[str, str]) -> list[Obstacle]:
         try:
-            await self.admin.alter_config(ConfigKind.TOPIC, way.target_topic, set=changed)
+            await self.admin.alter_config(ConfigKind.TOPIC, route.target_topic, set=changed)
         except QbusError as error:
-            return [Obstacle(way, f"{way.target_topic} cannot be configured: {error}")]
-        _log.info("%s is configured with %s", way.target_topic, dict(changed))
+            return [Obstacle(route, f"{route.target_topic} cannot be configured: {error}")]
+        _log.info("configured %s with %s", route.target_topic, dict(changed))
         return []

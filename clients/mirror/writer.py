@@ -1,7 +1,7 @@
-"""The target's side of a link: sends what was fetched, many partitions in one request.
+"""The target's side of a link: sends the fetched chunks, many partitions in one request.
 
-Several requests to a broker are under way at once, over one connection, so that a partition's
-batches come in order. Each says what it follows: should one be refused, so are those behind it.
+Several requests to a broker are in flight at once, over one connection, which keeps the batches of
+a partition in order. Each says what it follows: if one is refused, so are those behind it.
 """
 
 import asyncio
@@ -20,41 +20,41 @@ from ..net.retry import Outcomes
 from ..types import TopicPartition
 from .chunks import Chunk
 from .config import LinkConfig
-from .partitions import Copy
+from .partitions import MirroredPartition
 from .reader import Spawn, leaderless
 
 _LANE = (Lane.MAIN, 1)
-"""One of its own: what is asked about topics does not wait for disks."""
+"""A connection of its own: requests about topics do not wait for disks."""
 
 
 class Receipts(Protocol):
-    """Learns what has become of what was sent."""
+    """Learns the outcome of what was sent."""
 
-    def acknowledged(self, copy: Copy, chunk: Chunk) -> None:
-        """The target has it."""
+    def acknowledged(self, mirrored: MirroredPartition, chunk: Chunk) -> None:
+        """The target has stored the chunk."""
 
-    def refused(self, copy: Copy, error: QbusError) -> None:
-        """The target does not take it, or it is unknown whether it has."""
+    def refused(self, mirrored: MirroredPartition, error: QbusError) -> None:
+        """The target refuses the partition, or it is unknown whether it stored a chunk."""
 
-    def settled(self, copy: Copy) -> None:
-        """A request with something of the copy is over."""
+    def completed(self, mirrored: MirroredPartition) -> None:
+        """A request with a chunk of the partition is completed."""
 
 
-class _Parcel(NamedTuple):
-    copy: Copy
+class _PendingChunk(NamedTuple):
+    mirrored: MirroredPartition
     run: int
     chunk: Chunk
 
     @property
     def is_void(self) -> bool:
-        return self.copy.run != self.run
+        return self.mirrored.run != self.run
 
 
 class Writer:
     """Sends chunks to ``cluster``.
 
-    ``held_bytes`` is what they take in memory; ``repeated`` counts the batches that were sent again
-    because it was not known whether they had arrived.
+    ``held_bytes`` is their size in memory; ``repeated`` counts the batches that were sent again
+    because it was unknown whether the target had stored them.
     """
 
     def __init__(
@@ -66,144 +66,144 @@ class Writer:
         self._transfer = config.transfer
         self._receipts = receipts
         self._spawn = spawn
-        self._inbox: deque[_Parcel] = deque()
-        self._queues: dict[int, deque[_Parcel]] = {}
+        self._inbox: deque[_PendingChunk] = deque()
+        self._queues: dict[int, deque[_PendingChunk]] = {}
         self._in_flight: dict[int, int] = {}
         self._is_learning = False
         self._idle = asyncio.Event()
         self._idle.set()
 
-    def send(self, copy: Copy, chunk: Chunk) -> None:
-        """Send what follows on what was sent of a copy before."""
+    def send(self, mirrored: MirroredPartition, chunk: Chunk) -> None:
+        """Send the next chunk of a partition."""
         self.held_bytes += len(chunk.records)
-        self._inbox.append(_Parcel(copy, copy.run, chunk))
+        self._inbox.append(_PendingChunk(mirrored, mirrored.run, chunk))
         self._idle.clear()
         self._sort()
 
     async def drain(self, timeout: float) -> None:
-        """Return when nothing is left to be acknowledged, or ``timeout`` seconds are over."""
+        """Return when everything is acknowledged, or after ``timeout`` seconds."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout):
                 await self._idle.wait()
 
-    # Who gets what.
+    # Requests.
 
     def _sort(self) -> None:
-        """Put parcels into the queues of those who lead their partitions, in order."""
+        """Queue the chunks for the leaders of their partitions, in order."""
         metadata = self._cluster.metadata
-        missing = set(metadata.missing({parcel.copy.target.topic for parcel in self._inbox}))
+        missing = set(metadata.missing({pending.mirrored.target.topic for pending in self._inbox}))
         if missing and not self._is_learning:
             self._is_learning = True
             self._spawn(self._learn(missing))
-        waiting: deque[_Parcel] = deque()
+        waiting: deque[_PendingChunk] = deque()
         while self._inbox:
-            parcel = self._inbox.popleft()
-            if parcel.is_void:
-                self._drop(parcel)
-            elif parcel.copy.target.topic in missing:
-                waiting.append(parcel)
+            pending = self._inbox.popleft()
+            if pending.is_void:
+                self._drop(pending)
+            elif pending.mirrored.target.topic in missing:
+                waiting.append(pending)
             else:
                 try:
-                    node = metadata.leader(*parcel.copy.target)
+                    node = metadata.leader(*pending.mirrored.target)
                 except ApiError as error:
-                    self._drop(parcel)
-                    self._receipts.refused(parcel.copy, error)
+                    self._drop(pending)
+                    self._receipts.refused(pending.mirrored, error)
                 else:
-                    self._queues.setdefault(node, deque()).append(parcel)
+                    self._queues.setdefault(node, deque()).append(pending)
         self._inbox = waiting
         for node in list(self._queues):
             self._flush(node)
-        self._settle()
+        self._note_if_idle()
 
     def _flush(self, node: int) -> None:
-        """Send what is queued for a broker, as far as it may have more at a time."""
+        """Send what is queued for a broker, as far as its requests in flight allow."""
         while self._in_flight.get(node, 0) < self._transfer.in_flight:
-            parcels = self._next(self._queues[node])
-            if not parcels:
+            request = self._next(self._queues[node])
+            if not request:
                 del self._queues[node]
                 return
             self._in_flight[node] = self._in_flight.get(node, 0) + 1
-            self._spawn(self._run(node, parcels))
+            self._spawn(self._run(node, request))
 
-    def _next(self, queue: deque[_Parcel]) -> dict[TopicPartition, _Parcel]:
-        """What goes into one request: of each partition one chunk, the oldest, while there is room.
+    def _next(self, queue: deque[_PendingChunk]) -> dict[TopicPartition, _PendingChunk]:
+        """Return the chunks of one request: the oldest of each partition, while there is room.
 
-        A request is no larger than a fetch, which brokers take whatever their limits.
+        A request is no larger than a fetch, which brokers accept whatever their limits.
         """
-        chosen: dict[TopicPartition, _Parcel] = {}
-        later: list[_Parcel] = []
+        chosen: dict[TopicPartition, _PendingChunk] = {}
+        later: list[_PendingChunk] = []
         size = 0
         while queue:
-            parcel = queue.popleft()
-            bulk = len(parcel.chunk.records)
-            if parcel.is_void:
-                self._drop(parcel)
-            elif chosen and size + bulk > self._transfer.fetch_bytes:
-                later.append(parcel)
+            pending = queue.popleft()
+            chunk_bytes = len(pending.chunk.records)
+            if pending.is_void:
+                self._drop(pending)
+            elif chosen and size + chunk_bytes > self._transfer.fetch_bytes:
+                later.append(pending)
                 break
-            elif parcel.copy.target in chosen:
-                later.append(parcel)
+            elif pending.mirrored.target in chosen:
+                later.append(pending)
             else:
-                chosen[parcel.copy.target] = parcel
-                size += bulk
-                if parcel.copy.sending(parcel.chunk):
-                    self.repeated += parcel.chunk.batches
+                chosen[pending.mirrored.target] = pending
+                size += chunk_bytes
+                if pending.mirrored.sending(pending.chunk):
+                    self.repeated += pending.chunk.batches
         queue.extendleft(reversed(later))
         return chosen
 
-    # What comes of it.
+    # Responses.
 
-    async def _run(self, node: int, parcels: Mapping[TopicPartition, _Parcel]) -> None:
+    async def _run(self, node: int, request: Mapping[TopicPartition, _PendingChunk]) -> None:
         outcomes: Outcomes[TopicPartition, StoredBatch]
         try:
-            outcomes = await produce_topics(self._cluster, node, _topics(parcels), lane=_LANE)
+            outcomes = await produce_topics(self._cluster, node, _topics(request), lane=_LANE)
         except QbusError as error:
-            self._cluster.metadata.forget({partition.topic for partition in parcels})
+            self._cluster.metadata.forget({partition.topic for partition in request})
             failure = error if isinstance(error, ApiError) else _unanswered(str(error))
-            outcomes = dict.fromkeys(parcels, failure)
+            outcomes = dict.fromkeys(request, failure)
         finally:
-            for parcel in parcels.values():
-                parcel.copy.sent -= 1
-                self._drop(parcel)
+            for pending in request.values():
+                pending.mirrored.sent -= 1
+                self._drop(pending)
         self._in_flight[node] -= 1
-        for partition, parcel in parcels.items():
-            if not parcel.is_void:
-                self._tell(parcel, outcomes.get(partition) or _unanswered(f"of {partition}"))
-            self._receipts.settled(parcel.copy)
+        for partition, pending in request.items():
+            if not pending.is_void:
+                self._report(pending, outcomes.get(partition) or _unanswered(f"of {partition}"))
+            self._receipts.completed(pending.mirrored)
         self._sort()
 
-    def _tell(self, parcel: _Parcel, outcome: StoredBatch | ApiError) -> None:
+    def _report(self, pending: _PendingChunk, outcome: StoredBatch | ApiError) -> None:
         if isinstance(outcome, ApiError):
-            self._receipts.refused(parcel.copy, outcome)
+            self._receipts.refused(pending.mirrored, outcome)
         else:
-            self._receipts.acknowledged(parcel.copy, parcel.chunk)
+            self._receipts.acknowledged(pending.mirrored, pending.chunk)
 
-    def _drop(self, parcel: _Parcel) -> None:
-        self.held_bytes -= len(parcel.chunk.records)
+    def _drop(self, pending: _PendingChunk) -> None:
+        self.held_bytes -= len(pending.chunk.records)
 
-    def _settle(self) -> None:
+    def _note_if_idle(self) -> None:
         if not self._inbox and not self._queues and not any(self._in_flight.values()):
             self._idle.set()
 
     async def _learn(self, topics: set[str]) -> None:
-        """Find out who leads these topics' partitions."""
+        """Find the leaders of these topics' partitions."""
         try:
             with contextlib.suppress(QbusError):
                 await self._cluster.need(topics)
         finally:
             self._is_learning = False
         unknown = set(self._cluster.metadata.missing(topics))
-        for parcel in self._inbox:
-            if parcel.copy.target.topic in unknown and not parcel.is_void:
-                error = leaderless(self._cluster, parcel.copy.target)
-                self._receipts.refused(parcel.copy, error)
+        for pending in self._inbox:
+            if pending.mirrored.target.topic in unknown and not pending.is_void:
+                error = leaderless(self._cluster, pending.mirrored.target)
+                self._receipts.refused(pending.mirrored, error)
         self._sort()
 
 
-def _topics(parcels: Mapping[TopicPartition, _Parcel]) -> list[TopicProduceData]:
+def _topics(request: Mapping[TopicPartition, _PendingChunk]) -> list[TopicProduceData]:
     topics: dict[str, TopicProduceData] = {}
-    for (name, index), parcel in parcels.items():
-        provenance = parcel.copy.provenance
+    for (name, index), pending in request.items():
+        provenance = pending.mirrored.provenance
         topic = topics.setdefault(
             name,
             TopicProduceData(
@@ -216,9 +216,9 @@ def _topics(parcels: Mapping[TopicPartition, _Parcel]) -> list[TopicProduceData]
         topic.partition_data.append(
             PartitionProduceData(
                 index=index,
-                records=parcel.chunk.records,
-                mirror_follows=parcel.chunk.follows,
-                mirror_log_start_offset=parcel.copy.source_start,
+                records=pending.chunk.records,
+                mirror_follows=pending.chunk.follows,
+                mirror_log_start_offset=pending.mirrored.source_start,
             )
         )
     return list(topics.values())

@@ -55,7 +55,7 @@ async def surveyed(source: BrokerProcess, target: ServerProcess, topic: str) -> 
     here = Cluster(source.bootstrap, "test", 30.0)
     there = Cluster(target.bootstrap, "test", 30.0)
     try:
-        return await LagProbe(config, here, there, SystemClock()).look()
+        return await LagProbe(config, here, there, SystemClock()).measure()
     finally:
         await here.close()
         await there.close()

@@ -60,7 +60,7 @@ async def test_transactions_of_a_compacted_topic_come_with_their_markers(scene: 
     async with scene.link() as link:
         await eventually(link, reached(9))
     await scene.assert_equal(0)
-    found = await scene.target.describe_config(ConfigKind.TOPIC, scene.copy)
+    found = await scene.target.describe_config(ConfigKind.TOPIC, scene.target_topic)
     config = {entry.name: entry.value or "" for entry in found}
     assert (config["cleanup.policy"], config["retention.ms"]) == ("delete", "-1")
 

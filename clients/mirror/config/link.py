@@ -1,19 +1,42 @@
-"""A link: one source and the target, and all that holds between the two."""
+"""A link: one source, the target, and what is copied between the two."""
 
 # ruff: noqa: RUF009 - the defaults are values that never change
 
+import re
 from dataclasses import dataclass
 from functools import cached_property
 
 from .config import Fallback, Groups, MirrorConfig, Topics, Transfer
-from .selection import Selection
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Names that a pattern of ``include`` matches as a whole, and none of ``exclude``."""
+
+    include: tuple[str, ...]
+    exclude: tuple[str, ...] = ()
+
+    def __contains__(self, name: object) -> bool:
+        return (
+            isinstance(name, str)
+            and any(pattern.fullmatch(name) for pattern in self._included)
+            and not any(pattern.fullmatch(name) for pattern in self._excluded)
+        )
+
+    @cached_property
+    def _included(self) -> list[re.Pattern[str]]:
+        return [re.compile(pattern) for pattern in self.include]
+
+    @cached_property
+    def _excluded(self) -> list[re.Pattern[str]]:
+        return [re.compile(pattern) for pattern in self.exclude]
 
 
 @dataclass(frozen=True)
 class LinkConfig:
-    """What a link is told.
+    """The configuration of a link.
 
-    ``source`` and ``target`` are the names of IDCs. ``topics`` and ``exclude`` are regular
+    ``source`` and ``target`` are the names of datacenters. ``topics`` and ``exclude`` are regular
     expressions for names that topics have at the source; see :attr:`selection`.
     ``rate_limit_bytes`` is per second, 0 for none.
     """
@@ -33,27 +56,27 @@ class LinkConfig:
 
     @property
     def name(self) -> str:
-        """What the link is called in logs, status and metrics."""
+        """The link's name in logs, status and metrics."""
         return f"{self.source}->{self.target}"
 
     @property
     def group(self) -> str:
-        """The consumer group at the target by which processes share out the link's partitions."""
+        """The consumer group at the target that divides the link's partitions among processes."""
         return f"qbus-mirror-{self.source}-{self.target}"
 
     @cached_property
     def selection(self) -> Selection:
-        """The topics that are to be mirrored, as far as their names tell."""
+        """The topics to mirror, by their names."""
         return Selection(self.topics, self.exclude)
 
     @cached_property
     def group_selection(self) -> Selection:
-        """The groups whose offsets are carried over; never those of mirrors."""
+        """The groups whose offsets are synced; never those of mirrors."""
         return Selection(self.groups.include, (*self.groups.exclude, "qbus-mirror-.*"))
 
 
 def links(config: MirrorConfig) -> tuple[LinkConfig, ...]:
-    """A link for each source."""
+    """Return a link for each source."""
     return tuple(
         LinkConfig(
             source=source.idc,

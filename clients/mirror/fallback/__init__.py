@@ -1,4 +1,4 @@
-"""Where the target is no Qbus: records produced anew, with headers that tell their origin."""
+"""Mirroring to a target that is no Qbus: records are reproduced, with headers of their origin."""
 
 from .reproduction import Reproduction
 

@@ -1,4 +1,4 @@
-"""The clients of a link that produces records anew."""
+"""The clients of a link that reproduces records."""
 
 from ...consumer import Consumer
 from ...group.options import Callback
@@ -7,13 +7,13 @@ from ..config import LinkConfig
 
 _CLIENT_ID = "qbus-mirror"
 _HEARTBEATS = 3
-"""In the time after which a member without any counts as dead."""
+"""Heartbeats per session timeout."""
 
 
 class Clients:
     """``consumer`` reads at the source, ``producer`` writes to the target.
 
-    Only what transactions have committed is read: their markers cannot be produced anew.
+    Only committed transactions are read: transaction markers cannot be reproduced.
     """
 
     def __init__(self, config: LinkConfig, on_assigned: Callback, on_revoked: Callback) -> None:
@@ -47,7 +47,7 @@ class Clients:
         )
 
     async def close(self) -> None:
-        """Leave the group, and close the connections."""
+        """Leave the group and close the connections."""
         try:
             await self.consumer.close(commit=False)
         finally:

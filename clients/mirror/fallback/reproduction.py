@@ -1,7 +1,7 @@
-"""A link whose target keeps no offsets: it consumes here, and produces there.
+"""A link to a target that does not keep offsets: it consumes and produces.
 
-The processes of a link are a consumer group at the source. What they commit there shows how far the
-link is; where a partition goes on is what its last record at the target says.
+The processes of a link are a consumer group at the source. Their commits show the progress of the
+link; a partition goes on behind the origin of its last record at the target.
 """
 
 import asyncio
@@ -19,10 +19,10 @@ from ...net.cluster import Cluster
 from ...offsets import list_offsets
 from ...types import EARLIEST, LATEST, OffsetAndMetadata, PartitionRecords, TopicPartition
 from ..config import LinkConfig
-from ..routes import Way
+from ..routes import TopicRoute
 from ..status import GroupsStatus, LinkStatus
 from .clients import Clients
-from .copy import Copy
+from .partition import ReproducedPartition
 from .resuming import find_resume
 from .stamp import Stamp, origin_of, stamped
 from .topics import prepare
@@ -30,8 +30,8 @@ from .topics import prepare
 _log = logging.getLogger(__name__)
 
 _POLL_S = 0.2
-_LOOK_S = 1.0
-_NO_GROUPS = "groups are not carried over: records have other offsets at a target that is no Qbus"
+_UPDATE_S = 1.0
+_NO_GROUPS = "group offsets are not synced: records have other offsets at a target that is no Qbus"
 
 
 class Reproduction:
@@ -44,20 +44,22 @@ class Reproduction:
         self._admin = Admin.over(source)
         self._clock = SystemClock()
         self._rate_limit = RateLimit(config.rate_limit_bytes, self._clock.monotonic())
-        self._ways: dict[str, Way] = {}
-        self._copies: dict[TopicPartition, Copy] = {}
+        self._routes: dict[str, TopicRoute] = {}
+        self._partitions: dict[TopicPartition, ReproducedPartition] = {}
         self._committed: dict[TopicPartition, int] = {}
         self._records = 0
         self._bytes = 0
 
     def status(self) -> LinkStatus:
-        """How it is going."""
+        """Return the status of the link."""
         config, now_ms = self._config, self._clock.time_ms()
         return LinkStatus(
             name=config.name,
             source=config.source,
             target=config.target,
-            partitions=tuple(copy.status(now_ms) for _, copy in sorted(self._copies.items())),
+            partitions=tuple(
+                reproduced.status(now_ms) for _, reproduced in sorted(self._partitions.items())
+            ),
             records=self._records,
             bytes=self._bytes,
             groups=GroupsStatus(error=_NO_GROUPS if config.groups.enabled else None),
@@ -84,48 +86,52 @@ class Reproduction:
             await self._leave()
 
     async def _copy(self) -> None:
-        look_at = discover_at = 0.0
+        update_at = discover_at = 0.0
         while True:
             now = self._clock.monotonic()
             if now >= discover_at:
                 discover_at = now + self._config.topics_at_target.discovery_interval_ms / 1000
                 await self._discover()
-            if now >= look_at:
-                look_at = now + _LOOK_S
-                await self._look()
-            if not self._ways:
-                await asyncio.sleep(_LOOK_S)
+            if now >= update_at:
+                update_at = now + _UPDATE_S
+                await self._update()
+            if not self._routes:
+                await asyncio.sleep(_UPDATE_S)
                 continue
             for found in await self._clients.consumer.poll(_POLL_S):
                 await self._send(found)
-            self._settle()
+            self._collect()
             await asyncio.sleep(self._rate_limit.wait(self._clock.monotonic()))
 
     async def _discover(self) -> None:
-        ways = await prepare(self._config, self._source, self._target)
-        for topic, way in ways.items():
-            before = self._ways.get(topic, way).provenance.topic_id
-            if way.provenance.topic_id != before:
-                raise ApiError(  # who begins again compares what the target has
+        routes = await prepare(self._config, self._source, self._target)
+        for topic, route in routes.items():
+            before = self._routes.get(topic, route).provenance.topic_id
+            if route.provenance.topic_id != before:
+                raise ApiError(  # a new session compares with what the target has
                     ErrorCode.INCONSISTENT_TOPIC_ID, f"{topic} was deleted and created again"
                 )
-        if ways.keys() != self._ways.keys():
-            self._clients.consumer.subscribe(sorted(ways))
-        self._ways = ways
+        if routes.keys() != self._routes.keys():
+            self._clients.consumer.subscribe(sorted(routes))
+        self._routes = routes
 
-    async def _look(self) -> None:
-        """See how long the logs of the source are, and commit how far the target is."""
-        copies = {where: copy for where, copy in self._copies.items() if not copy.is_stopped}
-        for where, end in (await self._ends(copies)).items():
-            copies[where].source_end = max(copies[where].source_end, end)
-            copies[where].reached(self._clients.consumer.position(*where) or 0)
+    async def _update(self) -> None:
+        """Update the ends of the source's logs, and commit the target's progress."""
+        partitions = {
+            where: reproduced
+            for where, reproduced in self._partitions.items()
+            if not reproduced.is_stopped
+        }
+        for where, end in (await self._ends(partitions)).items():
+            partitions[where].source_end = max(partitions[where].source_end, end)
+            partitions[where].reached(self._clients.consumer.position(*where) or 0)
         await self._commit()
 
     async def _ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Where partitions of the source end, of those whose leaders tell it soon."""
+        """Return where partitions of the source end, without those whose leaders do not answer."""
         wanted = dict.fromkeys(partitions, LATEST)
         try:
-            found = await list_offsets(self._source, wanted, _LOOK_S, committed=True)
+            found = await list_offsets(self._source, wanted, _UPDATE_S, committed=True)
         except PartialFailure as failure:
             found = dict(failure.results)
         except ApiError:
@@ -134,35 +140,35 @@ class Reproduction:
 
     async def _send(self, found: PartitionRecords) -> None:
         where = TopicPartition(found.topic, found.partition)
-        copy = self._copies.get(where)
-        if copy is None or copy.is_stopped:
+        reproduced = self._partitions.get(where)
+        if reproduced is None or reproduced.is_stopped:
             return
         origin = origin_of(self._config.source, found.topic)
         records = found.records
         delivery = await self._clients.producer.send_many(
-            copy.target.topic,
+            reproduced.target.topic,
             [record.value for record in records],
             [record.key for record in records],
             [
-                stamped(record.headers, origin, Stamp(record.offset, copy.topic_id))
+                stamped(record.headers, origin, Stamp(record.offset, reproduced.topic_id))
                 for record in records
             ],
             partition=found.partition,
             timestamps=[record.timestamp for record in records],
         )
-        copy.sent(delivery, records[-1].offset + 1, len(records), records[-1].timestamp)
+        reproduced.sent(delivery, records[-1].offset + 1, len(records), records[-1].timestamp)
         size = sum(len(record.value or b"") + len(record.key or b"") for record in records)
         self._bytes += size
         self._rate_limit.spend(size)
 
-    def _settle(self) -> None:
-        for copy in self._copies.values():
-            self._records += copy.settle()
+    def _collect(self) -> None:
+        for reproduced in self._partitions.values():
+            self._records += reproduced.collect()
 
     async def _commit(self) -> None:
-        """Tell the group at the source how far the target is."""
-        self._settle()
-        offsets = {where: copy.acknowledged for where, copy in self._copies.items()}
+        """Commit the target's progress to the group at the source."""
+        self._collect()
+        offsets = {where: reproduced.acknowledged for where, reproduced in self._partitions.items()}
         news = {
             where: OffsetAndMetadata(offset)
             for where, offset in offsets.items()
@@ -172,13 +178,13 @@ class Reproduction:
             return
         try:
             await self._clients.consumer.commit(news)
-        except ApiError as error:  # a rebalance goes on, say: the next time
+        except ApiError as error:  # such as a rebalance in progress: retried at the next update
             _log.debug("link %s: not committed: %s", self._config.name, error)
         else:
             self._committed |= {where: at.offset for where, at in news.items()}
 
     async def _assigned(self, partitions: list[TopicPartition]) -> None:
-        """Find out where each goes on."""
+        """Resolve where each partition goes on."""
         if not partitions:
             return
         group = self._config.group
@@ -186,31 +192,33 @@ class Reproduction:
         ends = await self._admin.list_offsets(dict.fromkeys(partitions, LATEST))
         committed = await self._admin.committed_offsets(group, partitions)
         for where in partitions:
-            way = self._ways[where.topic]
-            target = TopicPartition(way.target_topic, where.partition)
-            copy = self._copies[where] = Copy(where, target, way.provenance.topic_id)
+            route = self._routes[where.topic]
+            target = TopicPartition(route.target_topic, where.partition)
+            reproduced = self._partitions[where] = ReproducedPartition(
+                where, target, route.provenance.topic_id
+            )
             found = await find_resume(
                 self._target, target, origin_of(self._config.source, where.topic)
             )
             known = committed[where].offset if where in committed else None
-            at = copy.place(found, known, starts[where].offset, ends[where].offset)
-            if copy.error is not None:
-                _log.error("link %s: %s-%d: %s", self._config.name, *where, copy.error)
+            at = reproduced.resolve(found, known, starts[where].offset, ends[where].offset)
+            if reproduced.error is not None:
+                _log.error("link %s: %s-%d: %s", self._config.name, *where, reproduced.error)
             if at is None:
                 self._clients.consumer.pause([where])
-            self._clients.consumer.seek(*where, copy.source_start if at is None else at)
+            self._clients.consumer.seek(*where, reproduced.source_start if at is None else at)
 
     async def _revoked(self, partitions: list[TopicPartition]) -> None:
-        """Have what was sent of them acknowledged before they are another's."""
+        """Drain what was sent of the partitions before other processes get them."""
         await self._clients.producer.flush(self._config.transfer.drain_timeout_ms / 1000)
         await self._commit()
         for where in partitions:
-            self._copies.pop(where, None)
+            self._partitions.pop(where, None)
             self._committed.pop(where, None)
 
     async def _leave(self) -> None:
         try:
-            with suppress(QbusError):  # what was not acknowledged is produced again, perhaps
+            with suppress(QbusError):  # what was not acknowledged may be produced again
                 await self._clients.producer.flush(self._config.transfer.drain_timeout_ms / 1000)
                 await self._commit()
         finally:

@@ -1,4 +1,4 @@
-"""Where to go on in a partition: behind the last record that the target has of it."""
+"""Where a partition goes on: behind the origin of its last record at the target."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -18,9 +18,9 @@ _GROWTH = 16
 class Found(NamedTuple):
     """What a partition of the target holds of its origin.
 
-    ``resume``: the offset at the origin to go on from, None where it holds no record from there.
-    ``is_empty``: it holds no record at all. ``topic_id``: of the topic that its last record from
-    there was in, "" where that does not tell.
+    ``resume``: the offset at the origin to go on from; None: it holds no record from there.
+    ``is_empty``: it holds no record at all. ``topic_id``: the id of the topic that its last record
+    from there was in, "" if the record does not tell.
     """
 
     resume: int | None
@@ -29,10 +29,10 @@ class Found(NamedTuple):
 
 
 async def find_resume(cluster: Cluster, partition: TopicPartition, origin: bytes) -> Found:
-    """Look backwards from the end of a partition for the last record from ``origin``.
+    """Search backwards from the end of a partition for the last record from ``origin``.
 
-    That is mostly the very last one; where others write to the topic, it may take reading much of
-    it. Raises :class:`~qbus.errors.ApiError` and :class:`~qbus.records.CorruptBatch`.
+    That is usually the very last one; if others write to the topic, much of it may have to be read.
+    Raises :class:`~qbus.errors.ApiError` and :class:`~qbus.records.CorruptBatch`.
     """
     start = (await list_offsets(cluster, {partition: EARLIEST}))[partition].offset
     end = (await list_offsets(cluster, {partition: LATEST}))[partition].offset

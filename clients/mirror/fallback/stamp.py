@@ -1,8 +1,8 @@
-"""Headers that tell where a record comes from. Pure.
+"""Headers that tell the origin of a record. Pure.
 
-``qbus-origin`` is the IDC and its topic, as ``a.orders``; ``qbus-offset`` the offset that the
-record has there, in decimal digits; ``qbus-topic-id`` the topic's id where it is written, empty if
-it has none. Copies of copies have several of each: the last ones are of the last copying.
+``qbus-origin`` is the datacenter and its topic, such as ``a.orders``; ``qbus-offset`` the record's
+offset there, in decimal digits; ``qbus-topic-id`` the topic's id where it is written, empty if it
+has none. Copies of copies have several of each: the last ones count.
 """
 
 from collections.abc import Iterable, Sequence
@@ -16,19 +16,19 @@ TOPIC_ID = "qbus-topic-id"
 
 
 class Stamp(NamedTuple):
-    """The offset that a record has at its origin, and the id of the topic there, "" for none."""
+    """The offset of a record at its origin, and the id of the topic there, "" for none."""
 
     offset: int
     topic_id: str
 
 
 def origin_of(idc: str, topic: str) -> bytes:
-    """What the records of a topic of an IDC have as their origin."""
+    """Return the origin of the records of a datacenter's topic."""
     return f"{idc}.{topic}".encode()
 
 
 def stamped(headers: Headers, origin: bytes, stamp: Stamp) -> Sequence[tuple[str, bytes | None]]:
-    """``headers`` with those of a copy behind them."""
+    """Return ``headers`` followed by those of a copy."""
     return (
         *headers,
         (ORIGIN, origin),
@@ -38,7 +38,7 @@ def stamped(headers: Headers, origin: bytes, stamp: Stamp) -> Sequence[tuple[str
 
 
 def stamp_of(headers: Headers, origin: bytes) -> Stamp | None:
-    """What a record tells that was copied from ``origin``; None of one that was not."""
+    """Return the stamp of a record that was copied from ``origin``; None: it was not."""
     last = dict(headers)
     digits = last.get(OFFSET)
     if last.get(ORIGIN) != origin or digits is None or not digits.isdigit():
@@ -47,6 +47,6 @@ def stamp_of(headers: Headers, origin: bytes) -> Stamp | None:
 
 
 def last_stamp(all_headers: Iterable[Headers], origin: bytes) -> Stamp | None:
-    """That with the largest offset, of the records that were copied from ``origin``."""
+    """Return the stamp with the largest offset of the records copied from ``origin``."""
     found = (stamp_of(headers, origin) for headers in all_headers)
     return max((stamp for stamp in found if stamp is not None), default=None)

@@ -1,35 +1,35 @@
-"""The topics of a target that is no Qbus: created, and grown with those of the source."""
+"""Creates the topics of a target that is no Qbus, and enlarges them with those of the source."""
 
 from qbus.errors import ApiError, ErrorCode
 
 from ...admin import Admin
 from ...net.cluster import Cluster
 from ..config import LinkConfig
-from ..routes import Topic, Way, way
+from ..routes import Topic, TopicRoute, route_of
 from ..topics import copied, read_topics
 
 _OURS = "qbus."
 
 
-async def prepare(config: LinkConfig, source: Cluster, target: Cluster) -> dict[str, Way]:
-    """See to it that the target has every topic that is mirrored; the ways, by names at the source.
+async def prepare(config: LinkConfig, source: Cluster, target: Cluster) -> dict[str, TopicRoute]:
+    """Create or enlarge the target's topics; return the routes by the topics' names at the source.
 
     Raises :class:`~qbus.errors.ApiError`.
     """
     admin = Admin.over(target)
     here = await read_topics(source, config.selection.__contains__)
-    ways = {topic.name: found for topic in here.values() if (found := way(config, topic))}
+    routes = {topic.name: found for topic in here.values() if (found := route_of(config, topic))}
     there = {topic.name: len(topic.partitions) for topic in await admin.list_topics()}
-    for name, found in ways.items():
+    for name, found in routes.items():
         partitions = there.get(found.target_topic)
         if partitions is None:
             await _create(config, target, found, here[name])
         elif partitions < found.partitions:
             await admin.create_partitions(found.target_topic, found.partitions)
-    return ways
+    return routes
 
 
-async def _create(config: LinkConfig, target: Cluster, found: Way, topic: Topic) -> None:
+async def _create(config: LinkConfig, target: Cluster, found: TopicRoute, topic: Topic) -> None:
     brokers = max(len(target.metadata.nodes), 1)
     wanted = copied(config, topic)
     try:

@@ -1,6 +1,6 @@
-"""Carrying the offsets that groups commit from one IDC to the other, so that consumers may move."""
+"""Syncing the committed offsets of groups, so that consumers can move to another datacenter."""
 
-from .offset_sync import CarriedGroup, OffsetSync
-from .schedule import GroupSchedule
+from .offset_sync import OffsetSync, SyncedGroup
+from .schedule import OffsetSyncSchedule
 
-__all__ = ["CarriedGroup", "GroupSchedule", "OffsetSync"]
+__all__ = ["OffsetSync", "OffsetSyncSchedule", "SyncedGroup"]

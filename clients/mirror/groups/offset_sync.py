@@ -1,4 +1,4 @@
-"""Carries the offsets of all groups of a link, once: reads at the source, commits at the target."""
+"""Syncs the offsets of a link's groups once: reads them at the source, commits at the target."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -12,8 +12,7 @@ from ...net.retry import each
 from ...types import LATEST, TopicPartition
 from ..config import LinkConfig
 from ..topics import read_topics
-from .counterparts import counterparts
-from .plan import Offsets, plan, translate
+from .plan import Offsets, counterparts, plan, translate
 
 _CONSUMERS = frozenset({"consumer", ""})
 """Protocol types: of groups with members, and of those that only commit."""
@@ -29,8 +28,8 @@ _HAS_MEMBERS = "it has members at the target"
 
 
 @dataclass(frozen=True, slots=True)
-class CarriedGroup:
-    """What came of a group: the offsets it was given at the target, or why it got none."""
+class SyncedGroup:
+    """The outcome for a group: the offsets committed at the target, or why there are none."""
 
     group: str
     offsets: Mapping[TopicPartition, int] = field(default_factory=dict)
@@ -38,7 +37,7 @@ class CarriedGroup:
 
 
 class OffsetSync:
-    """Carries offsets from ``source`` to ``target``."""
+    """Syncs committed offsets from ``source`` to ``target``."""
 
     def __init__(self, config: LinkConfig, source: Cluster, target: Cluster) -> None:
         self._config = config
@@ -46,15 +45,15 @@ class OffsetSync:
         self._source = Admin.over(source)
         self._target = Admin.over(target)
 
-    async def carry(
+    async def sync(
         self, groups: Iterable[str] | None = None, *, backwards: bool = False
-    ) -> list[CarriedGroup]:
-        """Carry what can be; what came of each group that has committed for a mirrored topic.
+    ) -> list[SyncedGroup]:
+        """Sync offsets; return the outcome of each group with offsets in mirrored topics.
 
         groups: by default those that the configuration selects.
-        backwards: set groups back that are further at the target than at the source.
+        backwards: also set groups back that are further at the target than at the source.
 
-        Raises :class:`~qbus.errors.ApiError` where a cluster cannot be asked at all.
+        Raises :class:`~qbus.errors.ApiError` if a cluster cannot be reached.
         """
         names = await self._counterparts()
         wanted = await self._selected() if groups is None else list(groups)
@@ -63,13 +62,13 @@ class OffsetSync:
         committed = {
             name: got for name, got in found.items() if not isinstance(got, ApiError) and got
         }
-        # Read before anything is committed: they only grow, so that no offset is ahead of them.
+        # Read before anything is committed: they only grow, so no offset is beyond them.
         ends = await self._high_watermarks({tp for offsets in committed.values() for tp in offsets})
         done = await each(
-            committed, lambda name: self._carry(name, committed[name], ends, backwards=backwards)
+            committed, lambda name: self._sync(name, committed[name], ends, backwards=backwards)
         )
         return [
-            CarriedGroup(name, skipped=str(got)) if isinstance(got, ApiError) else got
+            SyncedGroup(name, skipped=str(got)) if isinstance(got, ApiError) else got
             for name, got in sorted({**failed, **done}.items())
         ]
 
@@ -81,9 +80,9 @@ class OffsetSync:
     async def _selected(self) -> list[str]:
         listed = await self._source.list_groups()
         return [
-            one.group
-            for one in listed
-            if one.protocol_type in _CONSUMERS and one.group in self._config.group_selection
+            group.group
+            for group in listed
+            if group.protocol_type in _CONSUMERS and group.group in self._config.group_selection
         ]
 
     async def _translated(self, group: str, names: Mapping[str, str]) -> Offsets:
@@ -92,7 +91,7 @@ class OffsetSync:
     async def _high_watermarks(
         self, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, int]:
-        """How far the target's consumers see; what it does not have or cannot tell is absent."""
+        """Return the target's high watermarks, without those that cannot be found out."""
         try:
             found = await self._target.list_offsets(dict.fromkeys(partitions, LATEST))
         except PartialFailure as error:
@@ -103,16 +102,16 @@ class OffsetSync:
             found = {}
         return {partition: at.offset for partition, at in found.items()}
 
-    async def _carry(
+    async def _sync(
         self,
         group: str,
         committed: Offsets,
         ends: Mapping[TopicPartition, int],
         *,
         backwards: bool,
-    ) -> CarriedGroup:
+    ) -> SyncedGroup:
         if await self._has_members(group):
-            return CarriedGroup(group, skipped=_HAS_MEMBERS)
+            return SyncedGroup(group, skipped=_HAS_MEMBERS)
         present = await self._target.committed_offsets(group, committed)
         changes = plan(committed, present, ends, backwards=backwards)
         if changes:
@@ -120,9 +119,9 @@ class OffsetSync:
                 await self._target.alter_group_offsets(group, changes)
             except ApiError as error:
                 if error.code in _IN_USE:
-                    return CarriedGroup(group, skipped=_HAS_MEMBERS)
+                    return SyncedGroup(group, skipped=_HAS_MEMBERS)
                 raise
-        return CarriedGroup(group, {partition: at.offset for partition, at in changes.items()})
+        return SyncedGroup(group, {partition: at.offset for partition, at in changes.items()})
 
     async def _has_members(self, group: str) -> bool:
         try:

@@ -1,4 +1,4 @@
-"""Carrying offsets over again and again."""
+"""Syncing offsets at intervals."""
 
 import asyncio
 import logging
@@ -12,38 +12,38 @@ from .offset_sync import OffsetSync
 _log = logging.getLogger(__name__)
 
 _NAMED = 50
-"""Skipped groups that the status names."""
+"""The most skipped groups that the status names."""
 
 
-class GroupSchedule:
-    """Carries at each interval, whatever happened the time before."""
+class OffsetSyncSchedule:
+    """Syncs at each interval, even if the sync before failed."""
 
-    def __init__(self, carrier: OffsetSync, interval_s: float, clock: Clock) -> None:
-        self._carrier = carrier
+    def __init__(self, offset_sync: OffsetSync, interval_s: float, clock: Clock) -> None:
+        self._offset_sync = offset_sync
         self._interval_s = interval_s
         self._clock = clock
         self.status = GroupsStatus()
 
     async def run(self) -> None:
-        """Carry until cancelled."""
+        """Sync until cancelled."""
         while True:
-            await self._carry()
+            await self._sync()
             await asyncio.sleep(self._interval_s)
 
-    async def _carry(self) -> None:
+    async def _sync(self) -> None:
         before = self.status
         try:
-            carried = await self._carrier.carry()
+            synced = await self._offset_sync.sync()
         except QbusError as error:
             if before.error is None:
-                _log.warning("offsets of groups cannot be carried over: %s", error)
+                _log.warning("the offsets of groups cannot be synced: %s", error)
             self.status = GroupsStatus(
                 offsets=before.offsets, carried_ms=before.carried_ms, error=str(error)
             )
             return
-        skipped = [(one.group, one.skipped) for one in carried if one.skipped is not None]
+        skipped = [(group.group, group.skipped) for group in synced if group.skipped is not None]
         self.status = GroupsStatus(
-            offsets=before.offsets + sum(len(one.offsets) for one in carried),
+            offsets=before.offsets + sum(len(group.offsets) for group in synced),
             carried_ms=self._clock.time_ms(),
             skipped=tuple(skipped[:_NAMED]),
         )

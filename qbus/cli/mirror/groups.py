@@ -9,10 +9,10 @@ from qbus.cli.mirror.options import Selected
 from qbus.cli.mirror.tables import carried_table
 from qbus.cli.output import Document, emit
 from qbus.cli.session import ensure_reachable
+from qbus.clients.mirror.checks import takes_mirrors
 from qbus.clients.mirror.config import LinkConfig, links
 from qbus.clients.mirror.groups import OffsetSync
 from qbus.clients.mirror.session import clusters
-from qbus.clients.mirror.target import takes_mirrors
 
 
 async def carry_groups(
@@ -41,8 +41,8 @@ async def _carry(config: LinkConfig, groups: Sequence[str], *, backwards: bool) 
                 f"{config.name}: the target is no Qbus. Records have other offsets there, so that"
                 " groups cannot be carried over."
             )
-        carrier = OffsetSync(config, source, target)
-        carried = await carrier.carry(groups or None, backwards=backwards)
+        offset_sync = OffsetSync(config, source, target)
+        carried = await offset_sync.sync(groups or None, backwards=backwards)
     return [
         {
             "link": config.name,

@@ -67,7 +67,7 @@ class _LinkProbe:
                     await ensure_reachable(bootstrap)
                 source, target = await self._cleanup.enter_async_context(clusters(config))
                 self._lag = LagProbe(config, source, target, SystemClock())
-            status = await self._lag.look()
+            status = await self._lag.measure()
         except (QbusError, Failure) as error:
             status = LinkStatus(
                 name=config.name, source=config.source, target=config.target, error=describe(error)

@@ -10,7 +10,7 @@ from qbus.clients import EARLIEST, LATEST, Admin, Producer, TopicPartition
 from qbus.clients.batches import read_batches
 from qbus.clients.batches.produce import produce_topics
 from qbus.clients.mirror.config import LinkConfig, Topics, Transfer
-from qbus.clients.mirror.link import Link
+from qbus.clients.mirror.link import MirrorLink
 from qbus.clients.mirror.provenance import Provenance
 from qbus.clients.mirror.status import PartitionStatus, Trouble
 from qbus.clients.net.cluster import Cluster
@@ -26,11 +26,11 @@ PATIENCE = 40.0
 
 
 class Scene:
-    """Both IDCs, and a topic ``name`` whose copy is ``copy``."""
+    """Both IDCs, and a topic ``name`` whose copy is ``target_topic``."""
 
     def __init__(self, idcs: Idcs, name: str) -> None:
         source, target = (broker.bootstrap for broker in idcs)
-        self.name, self.copy = name, f"a.{name}"
+        self.name, self.target_topic = name, f"a.{name}"
         self.config = LinkConfig(
             "a",
             "b",
@@ -57,11 +57,11 @@ class Scene:
                 await (await one.send_many(self.name, values, partition=partition))
 
     @asynccontextmanager
-    async def link(self, here: Cluster | None = None) -> AsyncIterator[Link]:
+    async def link(self, here: Cluster | None = None) -> AsyncIterator[MirrorLink]:
         """A process of the link, which reads by ``here``, until the end of the block."""
         source, target = self.bootstraps
         here, there = here or Cluster(source, "test", 10.0), Cluster(target, "test", 10.0)
-        link = Link(self.config, here, there)
+        link = MirrorLink(self.config, here, there)
         running = asyncio.create_task(link.run())
         try:
             yield link
@@ -88,7 +88,7 @@ class Scene:
         for partition in partitions:
             original = await self.batches(self.here, self.name, partition)
             assert original
-            assert original == await self.batches(self.there, self.copy, partition)
+            assert original == await self.batches(self.there, self.target_topic, partition)
 
     async def topic_id(self) -> str:
         return str((await self.source.describe_topic(self.name)).topic_id)
@@ -97,24 +97,24 @@ class Scene:
         """Write to the copy what the source never had."""
         batch = build_batch([(None, value, (), 1_700_000_000_000)] * count)
         set_base_offset(batch, base, -1)
-        await self.there.need([self.copy])
+        await self.there.need([self.target_topic])
         data = TopicProduceData(
-            name=self.copy,
+            name=self.target_topic,
             mirror_source="a",
             mirror_topic_id=await self.topic_id(),
             partition_data=[PartitionProduceData(index=0, records=batch, mirror_follows=base)],
         )
-        leader = self.there.metadata.leader(self.copy, 0)
+        leader = self.there.metadata.leader(self.target_topic, 0)
         (outcome,) = (await produce_topics(self.there, leader, [data])).values()
         assert not isinstance(outcome, ApiError)
 
     async def create_copy(self) -> None:
         provenance = Provenance("a", await self.topic_id(), ("a",))
-        await self.target.create_topic(self.copy, partitions=1, config=provenance.config())
+        await self.target.create_topic(self.target_topic, partitions=1, config=provenance.config())
 
 
 async def eventually(
-    link: Link, holds: Callable[[tuple[PartitionStatus, ...]], object]
+    link: MirrorLink, holds: Callable[[tuple[PartitionStatus, ...]], object]
 ) -> tuple[PartitionStatus, ...]:
     """The partitions' status once ``holds`` says so; what it was last, when that never comes."""
     try:
@@ -168,7 +168,7 @@ async def assert_nothing_of_a_new_topic_comes(
     here = Held(scene.config.source_bootstrap)
     async with scene.link(here) as link:
         await eventually(link, reached(50))
-        before = await scene.batches(scene.there, scene.copy, 0)
+        before = await scene.batches(scene.there, scene.target_topic, 0)
         await here.hold()
         await scene.source.delete_topic(scene.name)
         await create_again()
@@ -177,4 +177,4 @@ async def assert_nothing_of_a_new_topic_comes(
         await eventually(
             link, lambda found: [one.trouble for one in found] == [Trouble.SOURCE_RECREATED]
         )
-        assert await scene.batches(scene.there, scene.copy, 0) == before
+        assert await scene.batches(scene.there, scene.target_topic, 0) == before

@@ -26,7 +26,7 @@ async def test_bytes_and_offsets_are_the_same_and_follow(idcs: Idcs, name: str) 
             await eventually(link, reached(60, 35, 50))
             assert all(one.state is PartitionState.CURRENT for one in link.status().partitions)
         await s.assert_equal(0, 1, 2)
-        found = await s.target.describe_config(ConfigKind.TOPIC, s.copy)
+        found = await s.target.describe_config(ConfigKind.TOPIC, s.target_topic)
         config = {entry.name: entry.value for entry in found}
         assert config["retention.ms"] == "-1"
         assert config[PATH] == "a"
@@ -40,8 +40,8 @@ async def test_a_copy_begins_where_its_source_does(idcs: Idcs, name: str) -> Non
         await s.source.delete_records({place: 30})
         async with s.link() as link:
             await eventually(link, reached(50))
-        copy = TopicPartition(s.copy, 0)
-        assert (await s.target.list_offsets({copy: EARLIEST}))[copy].offset == 30
+        mirrored = TopicPartition(s.target_topic, 0)
+        assert (await s.target.list_offsets({mirrored: EARLIEST}))[mirrored].offset == 30
         await s.assert_equal(0)
 
 
@@ -88,7 +88,7 @@ async def test_retention_that_overtakes_leaves_a_gap_and_is_told_of(idcs: Idcs, 
         async with s.link() as link:
             (status,) = await eventually(link, reached(100))
             assert status.trouble is Trouble.OVERTAKEN
-        assert (await s.batches(s.there, s.copy, 0))[5:] == await s.batches(s.here, name, 0)
+        assert (await s.batches(s.there, s.target_topic, 0))[5:] == await s.batches(s.here, name, 0)
 
 
 @pytest.mark.parametrize(
@@ -106,12 +106,12 @@ async def test_a_source_that_lost_data_stops_the_copy(
         await s.send(0)
         await s.create_copy()
         await s.write_as_mirror(*wrote)
-        before = await s.batches(s.there, s.copy, 0)
+        before = await s.batches(s.there, s.target_topic, 0)
         async with s.link() as link:
             (status,) = await eventually(link, lambda found: found and found[0].trouble)
             assert status.trouble is Trouble.SOURCE_LOST_DATA
             assert status.state is PartitionState.STOPPED
-        assert await s.batches(s.there, s.copy, 0) == before
+        assert await s.batches(s.there, s.target_topic, 0) == before
 
 
 async def test_a_topic_created_anew_stops_the_copy_until_that_is_deleted(
@@ -122,7 +122,7 @@ async def test_a_topic_created_anew_stops_the_copy_until_that_is_deleted(
         await s.send(0)
         async with s.link() as link:
             await eventually(link, reached(50))
-            before = await s.batches(s.there, s.copy, 0)
+            before = await s.batches(s.there, s.target_topic, 0)
             await s.source.delete_topic(name)
             await eventually(
                 link, lambda found: [one.trouble for one in found] == [Trouble.SOURCE_DELETED]
@@ -132,8 +132,8 @@ async def test_a_topic_created_anew_stops_the_copy_until_that_is_deleted(
             await eventually(
                 link, lambda found: [one.trouble for one in found] == [Trouble.SOURCE_RECREATED]
             )
-            assert await s.batches(s.there, s.copy, 0) == before
-            await s.target.delete_topic(s.copy)
+            assert await s.batches(s.there, s.target_topic, 0) == before
+            await s.target.delete_topic(s.target_topic)
             await eventually(link, reached(150))
         await s.assert_equal(0)
 
@@ -142,11 +142,11 @@ async def test_a_topic_of_the_targets_own_is_not_touched(idcs: Idcs, name: str) 
     async with Scene(idcs, name) as s:
         await s.source.create_topic(name, partitions=1)
         await s.send(0)
-        await s.target.create_topic(s.copy, partitions=1)
+        await s.target.create_topic(s.target_topic, partitions=1)
         async with s.link() as link:
             (status,) = await eventually(link, lambda found: found)
             assert status.trouble is Trouble.UNRELATED_TOPIC
-        place = TopicPartition(s.copy, 0)
+        place = TopicPartition(s.target_topic, 0)
         assert (await s.target.list_offsets({place: LATEST}))[place].offset == 0
 
 
@@ -155,7 +155,7 @@ async def test_a_shorter_way_takes_over_where_the_longer_one_is(idcs: Idcs, name
         await s.source.create_topic(name, partitions=1)
         await s.send(0)
         provenance = Provenance("a", await s.topic_id(), ("a", "c"))
-        await s.target.create_topic(s.copy, partitions=1, config=provenance.config())
+        await s.target.create_topic(s.target_topic, partitions=1, config=provenance.config())
         async with s.link() as link:
             await eventually(link, reached(50))
         await s.assert_equal(0)
@@ -168,5 +168,5 @@ async def test_what_follows_something_that_is_missing_is_refused(idcs: Idcs, nam
         await s.create_copy()
         with pytest.raises(AssertionError):
             await s.write_as_mirror(10, 5)
-        place = TopicPartition(s.copy, 0)
+        place = TopicPartition(s.target_topic, 0)
         assert (await s.target.list_offsets({place: LATEST}))[place].offset == 0

@@ -45,7 +45,7 @@ def config(*sources: str, topics: str = ".*") -> MirrorConfig:
 async def test_each_source_has_a_link(mirror: Mirror, events: list[str]) -> None:
     await mirror.apply(config("a", "c"))
     assert events == ["start a->t", "start c->t"]
-    assert [link.name for link in mirror.look()] == ["a->t", "c->t"]
+    assert [link.name for link in mirror.refresh()] == ["a->t", "c->t"]
 
 
 async def test_what_a_change_does_not_touch_goes_on(mirror: Mirror, events: list[str]) -> None:
@@ -67,4 +67,4 @@ async def test_at_the_end_all_are_stopped(mirror: Mirror, events: list[str]) -> 
     events.clear()
     await mirror.stop()
     assert events == ["stop a->t", "stop c->t"]
-    assert mirror.look() == ()
+    assert mirror.refresh() == ()

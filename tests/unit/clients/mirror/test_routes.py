@@ -9,7 +9,7 @@ import pytest
 
 from qbus.clients.mirror.config import LinkConfig
 from qbus.clients.mirror.provenance import Provenance
-from qbus.clients.mirror.routes import Plan, Topic, plan, way
+from qbus.clients.mirror.routes import Plan, Topic, plan, route_of
 from qbus.clients.mirror.status import Trouble
 
 SPACE = UUID(int=1)
@@ -44,14 +44,14 @@ def planned(config: LinkConfig, source: Iterable[Topic], *target: Topic) -> Plan
 
 
 def test_a_topic_of_the_source_gets_its_name_before_its_own() -> None:
-    found = way(link(), topic("orders"))
+    found = route_of(link(), topic("orders"))
     assert found is not None
     assert (found.topic, found.target_topic) == ("orders", "a.orders")
     assert found.provenance == Provenance("a", str(uuid5(SPACE, "orders")), ("a",))
 
 
 def test_a_relayed_topic_keeps_the_name_and_the_id_of_its_origin() -> None:
-    found = way(link("b", "c"), mirror("a.orders", "a"))
+    found = route_of(link("b", "c"), mirror("a.orders", "a"))
     assert found is not None
     assert found.target_topic == "a.orders"
     assert found.provenance == Provenance("a", str(uuid5(SPACE, "orders")), ("a", "b"))
@@ -68,24 +68,24 @@ def test_a_relayed_topic_keeps_the_name_and_the_id_of_its_origin() -> None:
     ],
 )
 def test_nothing_goes_where_it_has_been(origin: Topic) -> None:
-    assert way(link(), origin) is None
+    assert route_of(link(), origin) is None
 
 
 def test_a_name_that_looks_like_a_copy_is_none_without_the_configuration() -> None:
-    found = way(link(), topic("b.orders"))
+    found = route_of(link(), topic("b.orders"))
     assert found is not None
     assert found.target_topic == "a.b.orders"
 
 
 def test_what_is_not_chosen() -> None:
-    assert way(link(topics="ord.*"), topic("payments")) is None
-    assert way(link(exclude=("orders",)), topic("orders")) is None
-    assert way(link(), replace(topic("__consumer_offsets"), is_internal=True)) is None
-    assert way(link(relay=False), mirror("c.orders", "c")) is None
+    assert route_of(link(topics="ord.*"), topic("payments")) is None
+    assert route_of(link(exclude=("orders",)), topic("orders")) is None
+    assert route_of(link(), replace(topic("__consumer_offsets"), is_internal=True)) is None
+    assert route_of(link(relay=False), mirror("c.orders", "c")) is None
 
 
 def test_a_source_without_topic_ids() -> None:
-    found = way(link(), Topic("orders", UUID(int=0), 1, {}))
+    found = route_of(link(), Topic("orders", UUID(int=0), 1, {}))
     assert found is not None
     assert found.provenance.topic_id == ""
 
@@ -150,11 +150,11 @@ def test_two_topics_that_would_get_one_name() -> None:
 
 
 def test_a_copy_whose_source_is_gone_is_kept_and_told_of() -> None:
-    copies = [mirror("a.orders", "a"), mirror("c.relayed", "c", "a"), mirror("d.other", "d")]
-    found = planned(link(), [], *copies)
-    assert {one.way.target_topic for one in found.obstacles} == {"a.orders", "c.relayed"}
+    partitions = [mirror("a.orders", "a"), mirror("c.relayed", "c", "a"), mirror("d.other", "d")]
+    found = planned(link(), [], *partitions)
+    assert {one.route.target_topic for one in found.obstacles} == {"a.orders", "c.relayed"}
     assert {one.trouble for one in found.obstacles} == {Trouble.SOURCE_DELETED}
-    assert planned(link(topics="nothing"), [], *copies) == Plan((), (), (), ())
+    assert planned(link(topics="nothing"), [], *partitions) == Plan((), (), (), ())
 
 
 # Whole worlds of IDCs.

@@ -10,8 +10,8 @@ import pytest
 
 from qbus.clients.mirror.chunks import Chunk
 from qbus.clients.mirror.config import LinkConfig, Transfer
-from qbus.clients.mirror.partitions import Copy, Phase
-from qbus.clients.mirror.positions import Ends, place
+from qbus.clients.mirror.log_comparison import LogBounds, start_offset
+from qbus.clients.mirror.partitions import MirroredPartition, Phase
 from qbus.clients.mirror.provenance import Provenance
 from qbus.clients.mirror.reader import Reader
 from qbus.clients.mirror.writer import Writer
@@ -64,8 +64,8 @@ class Engine:
         self.reader = Reader(self.here, config, self, self.spawn)
         self.writer = Writer(self.there, config, self, self.spawn)
         provenance = Provenance("a", "id", ("a",))
-        self.copies = [
-            Copy(TopicPartition("t", i), TopicPartition("a.t", i), provenance, OLD)
+        self.partitions = [
+            MirroredPartition(TopicPartition("t", i), TopicPartition("a.t", i), provenance, OLD)
             for i in range(PARTITIONS)
         ]
         self.most_held = 0
@@ -111,14 +111,14 @@ class Engine:
         await self.there.close()
 
     def start(self) -> None:
-        for copy in self.copies:
-            self.place(copy)
+        for mirrored in self.partitions:
+            self.resolve(mirrored)
 
-    def place(self, copy: Copy) -> None:
-        log, epoch = self.source.logs[copy.source], self.source.epochs[copy.source]
-        ends = Ends(log.start, log.end, 0, self.logs[copy.target].end, epoch)
-        copy.placed(place(ends), ends)
-        self.reader.start(copy)
+    def resolve(self, mirrored: MirroredPartition) -> None:
+        log, epoch = self.source.logs[mirrored.source], self.source.epochs[mirrored.source]
+        ends = LogBounds(log.start, log.end, 0, self.logs[mirrored.target].end, epoch)
+        mirrored.resolved(start_offset(ends), ends)
+        self.reader.start(mirrored)
 
     # As a link.
 
@@ -126,44 +126,45 @@ class Engine:
     def held_bytes(self) -> int:
         return self.writer.held_bytes
 
-    def arrived(self, copy: Copy, chunk: Chunk) -> None:
-        self.writer.send(copy, chunk)
+    def arrived(self, mirrored: MirroredPartition, chunk: Chunk) -> None:
+        self.writer.send(mirrored, chunk)
         self.most_held = max(self.most_held, self.writer.held_bytes)
 
-    def acknowledged(self, copy: Copy, chunk: Chunk) -> None:
-        copy.acknowledged(chunk)
+    def acknowledged(self, mirrored: MirroredPartition, chunk: Chunk) -> None:
+        mirrored.acknowledged(chunk)
 
-    def settled(self, copy: Copy) -> None:
+    def completed(self, mirrored: MirroredPartition) -> None:
         self.reader.wake()
-        if copy.sent == 0 and copy.phase is Phase.PLACING:
-            self.place(copy)
+        if mirrored.sent == 0 and mirrored.phase is Phase.RESOLVING:
+            self.resolve(mirrored)
 
-    def failed(self, copy: Copy, error: QbusError) -> None:
+    def failed(self, mirrored: MirroredPartition, error: QbusError) -> None:
         self.failures.append(error)
-        copy.failed(error, 0.0)
-        if copy.sent == 0:
-            asyncio.get_running_loop().call_later(0.01, self.again, copy)
+        mirrored.failed(error, 0.0)
+        if mirrored.sent == 0:
+            asyncio.get_running_loop().call_later(0.01, self.again, mirrored)
 
-    def again(self, copy: Copy) -> None:
-        if copy.phase is Phase.PLACING and copy.sent == 0:
-            self.place(copy)
+    def again(self, mirrored: MirroredPartition) -> None:
+        if mirrored.phase is Phase.RESOLVING and mirrored.sent == 0:
+            self.resolve(mirrored)
 
-    def refused(self, copy: Copy, error: QbusError) -> None:
-        self.reader.stop(copy)
-        self.failed(copy, error)
+    def refused(self, mirrored: MirroredPartition, error: QbusError) -> None:
+        self.reader.stop(mirrored)
+        self.failed(mirrored, error)
 
-    def out_of_range(self, copy: Copy) -> None:
-        copy.overtaken()
-        self.place(copy)
+    def out_of_range(self, mirrored: MirroredPartition) -> None:
+        mirrored.overtaken()
+        self.resolve(mirrored)
 
     def is_done(self) -> bool:
         return all(
-            self.logs[copy.target].end == self.source.logs[copy.source].end for copy in self.copies
+            self.logs[mirrored.target].end == self.source.logs[mirrored.source].end
+            for mirrored in self.partitions
         )
 
     def assert_equal(self) -> None:
-        for copy in self.copies:
-            assert self.logs[copy.target].batches == self.source.logs[copy.source].batches
+        for mirrored in self.partitions:
+            assert self.logs[mirrored.target].batches == self.source.logs[mirrored.source].batches
 
 
 @asynccontextmanager
@@ -288,7 +289,7 @@ async def test_no_more_is_under_way_than_may_be() -> None:
         fill(e.source)
         e.start()
         await eventually(e.is_done)
-        lanes = {lane for _, lane in e.reader._lanes}
+        lanes = {lane for _, lane in e.reader._fetches}
         assert len(lanes) <= 4
         e.assert_equal()
 
@@ -342,36 +343,36 @@ async def test_nothing_comes_of_a_topic_created_anew(versions: tuple[int, int]) 
         fill(e.source, batches=2)
         e.start()
         await eventually(e.is_done)
-        before = [list(e.logs[copy.target].batches) for copy in e.copies]
+        before = [list(e.logs[mirrored.target].batches) for mirrored in e.partitions]
         e.source.ids["t"] = NEW.bytes
         if versions[1] < 13:  # then the metadata alone tells it
             await e.here.refresh(["t"])
-        for copy in e.copies:
-            e.source.logs[copy.source] = PartitionLog()
+        for mirrored in e.partitions:
+            e.source.logs[mirrored.source] = PartitionLog()
         fill(e.source, batches=5)
         await eventually(lambda: len(e.failures) >= 2 * PARTITIONS)
         assert {error.code for error in e.failures if isinstance(error, ApiError)} <= {
             ErrorCode.UNKNOWN_TOPIC_ID,
             ErrorCode.INCONSISTENT_TOPIC_ID,
         }
-        assert [e.logs[copy.target].batches for copy in e.copies] == before
+        assert [e.logs[mirrored.target].batches for mirrored in e.partitions] == before
 
 
 async def test_a_new_leader_is_not_read_before_its_log_was_compared() -> None:
     async with engine(Transfer(fetch_wait_ms=20)) as e:
         fill(e.source, batches=2)
-        for copy in e.copies:
-            ends = Ends(0, 4, 0, 0, source_epoch=0)
-            copy.placed(place(ends), ends)
-            e.source.move(*copy.source, 1)
+        for mirrored in e.partitions:
+            ends = LogBounds(0, 4, 0, 0, source_epoch=0)
+            mirrored.resolved(start_offset(ends), ends)
+            e.source.move(*mirrored.source, 1)
         e.source.publish()
         await e.here.refresh(["t"])  # as discovery does
-        for copy in e.copies:
-            e.reader.start(copy)
+        for mirrored in e.partitions:
+            e.reader.start(mirrored)
         await eventually(e.is_done)
         codes = [error.code for error in e.failures if isinstance(error, ApiError)]
         assert codes == [ErrorCode.FENCED_LEADER_EPOCH] * PARTITIONS
-        assert {copy.source_epoch for copy in e.copies} == {1}
+        assert {mirrored.source_epoch for mirrored in e.partitions} == {1}
 
 
 async def test_draining_waits_for_what_is_under_way() -> None:

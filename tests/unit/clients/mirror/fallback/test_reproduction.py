@@ -9,7 +9,7 @@ from qbus.clients.mirror.config import Groups, LinkConfig
 from qbus.clients.mirror.fallback import Reproduction
 from qbus.clients.mirror.fallback import reproduction as module
 from qbus.clients.mirror.provenance import Provenance
-from qbus.clients.mirror.routes import Way
+from qbus.clients.mirror.routes import TopicRoute
 from qbus.clients.mirror.status import link_document
 from qbus.clients.net.cluster import Cluster
 from qbus.errors import ApiError, ErrorCode
@@ -22,30 +22,30 @@ def reproduction(config: LinkConfig = CONFIG) -> Reproduction:
 
 
 @pytest.mark.parametrize("wanted", [True, False])
-def test_who_wants_groups_carried_over_is_told_that_they_are_not(wanted: bool) -> None:
+def test_the_status_says_that_group_offsets_are_not_synced(wanted: bool) -> None:
     config = replace(CONFIG, groups=Groups(enabled=wanted))
     document = link_document(reproduction(config).status())
     assert document["reproduces"]
-    assert ("not carried over" in (document["groups"]["error"] or "")) == wanted
+    assert ("not synced" in (document["groups"]["error"] or "")) == wanted
 
 
 async def test_it_begins_again_when_a_topic_was_created_anew(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    found: dict[str, Way] = {}
+    found: dict[str, TopicRoute] = {}
     wanted: list[list[str]] = []
 
-    async def prepare(*_: object) -> dict[str, Way]:
+    async def prepare(*_: object) -> dict[str, TopicRoute]:
         return dict(found)
 
     monkeypatch.setattr(module, "prepare", prepare)
     link = reproduction()
     link._clients = SimpleNamespace(consumer=SimpleNamespace(subscribe=wanted.append))  # type: ignore[assignment]
     for name in "t", "u":
-        found[name] = Way(name, f"a.{name}", 1, Provenance("a", "id", ("a",)))
+        found[name] = TopicRoute(name, f"a.{name}", 1, Provenance("a", "id", ("a",)))
         await link._discover()
     assert wanted == [["t"], ["t", "u"]]
-    found["t"] = Way("t", "a.t", 1, Provenance("a", "other", ("a",)))
+    found["t"] = TopicRoute("t", "a.t", 1, Provenance("a", "other", ("a",)))
     with pytest.raises(ApiError) as caught:
         await link._discover()
     assert caught.value.code is ErrorCode.INCONSISTENT_TOPIC_ID

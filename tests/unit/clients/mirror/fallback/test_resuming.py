@@ -22,7 +22,7 @@ class Log:
         self.batches: list[bytearray] = []
         self.read = 0
 
-    def copy(self, offset: int, topic_id: str = "") -> None:
+    def reproduced(self, offset: int, topic_id: str = "") -> None:
         self._add(stamped((), HERE, Stamp(offset, topic_id)))
 
     def other(self, count: int = 1) -> None:
@@ -65,15 +65,15 @@ async def found() -> Found:
 
 async def test_mostly_the_last_record_tells(log: Log) -> None:
     for offset in range(500):
-        log.copy(offset)
+        log.reproduced(offset)
     assert await found() == Found(500, is_empty=False)
     assert log.read == 1
 
 
 @pytest.mark.parametrize("others", [1, 15, 16, 17, 300])
 async def test_records_of_others_are_looked_behind(log: Log, others: int) -> None:
-    log.copy(7)
-    log.copy(8)
+    log.reproduced(7)
+    log.reproduced(8)
     log.other(others)
     assert await found() == Found(9, is_empty=False)
 
@@ -90,13 +90,13 @@ async def test_an_empty_topic_is_told_from_that(log: Log) -> None:
 async def test_of_copies_out_of_order_the_furthest_counts(log: Log) -> None:
     log.other()
     for offset in (5, 9, 7):
-        log.copy(offset)
+        log.reproduced(offset)
     log.other(2)
     assert await found() == Found(10, is_empty=False)
 
 
 async def test_the_furthest_copy_tells_of_which_topic_it_was(log: Log) -> None:
-    log.copy(5, "old")
-    log.copy(6, "new")
+    log.reproduced(5, "old")
+    log.reproduced(6, "new")
     log.other()
     assert await found() == Found(7, is_empty=False, topic_id="new")

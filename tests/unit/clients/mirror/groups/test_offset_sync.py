@@ -82,7 +82,7 @@ def target() -> FakeCluster:
 
 
 @pytest.fixture
-def carrier(
+def offset_sync(
     source: FakeCluster, target: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> OffsetSync:
     class Admin:
@@ -105,71 +105,71 @@ def at(cluster: FakeCluster, group: str) -> int | None:
 
 
 async def test_every_group_gets_its_offsets(
-    carrier: OffsetSync, source: FakeCluster, target: FakeCluster
+    offset_sync: OffsetSync, source: FakeCluster, target: FakeCluster
 ) -> None:
     source.commit("one", HERE, 40)
     source.commit("two", HERE, 140)
-    carried = await carrier.carry()
+    carried = await offset_sync.sync()
     assert [one.group for one in carried] == ["one", "two"]
     assert (at(target, "one"), at(target, "two")) == (40, 100)
     assert carried[1].offsets == {THERE: 100}
 
 
 async def test_groups_of_others_than_consumers_are_left_out(
-    carrier: OffsetSync, source: FakeCluster, target: FakeCluster
+    offset_sync: OffsetSync, source: FakeCluster, target: FakeCluster
 ) -> None:
     source.commit("connect", HERE, 40)
     source.types["connect"] = "connect"
     source.commit("qbus-mirror-c-a", HERE, 40)
     source.commit("elsewhere", TopicPartition("local", 0), 40)
-    assert await carrier.carry() == []
+    assert await offset_sync.sync() == []
     assert target.groups == {}
 
 
 async def test_a_group_with_members_at_the_target_is_left_alone(
-    carrier: OffsetSync, source: FakeCluster, target: FakeCluster
+    offset_sync: OffsetSync, source: FakeCluster, target: FakeCluster
 ) -> None:
     source.commit("busy", HERE, 40)
     target.commit("busy", THERE, 10)
     target.members["busy"] = ["somebody"]
-    (found,) = await carrier.carry(backwards=True)
+    (found,) = await offset_sync.sync(backwards=True)
     assert found.skipped is not None
     assert at(target, "busy") == 10
 
 
 async def test_members_that_join_in_between_are_left_alone_as_well(
-    carrier: OffsetSync, source: FakeCluster, target: FakeCluster
+    offset_sync: OffsetSync, source: FakeCluster, target: FakeCluster
 ) -> None:
     source.commit("busy", HERE, 40)
     target.joins_meanwhile.add("busy")
-    (found,) = await carrier.carry()
+    (found,) = await offset_sync.sync()
     assert "members" in str(found.skipped)
 
 
 async def test_one_that_fails_does_not_keep_the_others(
-    carrier: OffsetSync, source: FakeCluster, target: FakeCluster
+    offset_sync: OffsetSync, source: FakeCluster, target: FakeCluster
 ) -> None:
     source.commit("bad", HERE, 40)
     source.commit("good", HERE, 40)
     source.broken.add("bad")
-    bad, good = await carrier.carry()
+    bad, good = await offset_sync.sync()
     assert (bad.skipped, good.skipped) == ("no coordinator", None)
     assert at(target, "good") == 40
 
 
 async def test_a_partition_that_the_target_does_not_have_yet_gets_nothing(
-    carrier: OffsetSync, source: FakeCluster, target: FakeCluster
+    offset_sync: OffsetSync, source: FakeCluster, target: FakeCluster
 ) -> None:
     source.commit("one", HERE, 40)
     source.commit("one", TopicPartition("orders", 1), 40)
-    (found,) = await carrier.carry()
+    (found,) = await offset_sync.sync()
     assert found.offsets == {THERE: 40}
 
 
 async def test_only_the_groups_that_were_asked_for_are_carried(
-    carrier: OffsetSync, source: FakeCluster, target: FakeCluster
+    offset_sync: OffsetSync, source: FakeCluster, target: FakeCluster
 ) -> None:
     source.commit("one", HERE, 40)
     source.commit("two", HERE, 40)
-    await carrier.carry(["two"])
+    await offset_sync.sync(["two"])
     assert (at(target, "one"), at(target, "two")) == (None, 40)

@@ -1,9 +1,13 @@
 """Which offsets a group gets at the target: as far as at the source, and as the data reaches."""
 
+from uuid import UUID
+
 import pytest
 
 from qbus.clients import OffsetAndMetadata, TopicPartition
-from qbus.clients.mirror.groups.plan import plan, translate
+from qbus.clients.mirror.groups.plan import counterparts, plan, translate
+from qbus.clients.mirror.provenance import Provenance
+from qbus.clients.mirror.routes import Topic
 
 HERE = TopicPartition("a.orders", 0)
 
@@ -56,3 +60,39 @@ def test_metadata_goes_along_and_the_sources_leader_epochs_do_not() -> None:
     committed = {TopicPartition("orders", 3): OffsetAndMetadata(5, "note", 9)}
     found = translate(committed, {"orders": "a.orders"})
     assert found == {TopicPartition("a.orders", 3): OffsetAndMetadata(5, "note", -1)}
+
+
+ORDERS, STOCK, OTHER = UUID(int=1), UUID(int=2), UUID(int=3)
+
+
+def own(name: str, topic_id: UUID) -> Topic:
+    return Topic(name, topic_id, 1, {})
+
+
+def mirrored(name: str, idc: str, of: UUID, *path: str) -> Topic:
+    config = Provenance(idc, str(of), path or (idc,)).config()
+    return Topic(name, UUID(int=of.int + 100), 1, config)
+
+
+def test_a_topic_is_its_copy_at_the_target() -> None:
+    here, there = [own("orders", ORDERS)], [mirrored("a.orders", "a", ORDERS), own("orders", OTHER)]
+    assert counterparts("a", here, "b", there) == {"orders": "a.orders"}
+
+
+def test_a_copy_of_the_targets_own_topic_leads_back_to_it() -> None:
+    here, there = [mirrored("b.stock", "b", STOCK)], [own("stock", STOCK)]
+    assert counterparts("a", here, "b", there) == {"b.stock": "stock"}
+
+
+def test_copies_of_a_third_are_one_whichever_way_they_came() -> None:
+    here, there = [mirrored("c.x", "c", OTHER)], [mirrored("c.x", "c", OTHER, "c", "a")]
+    assert counterparts("a", here, "b", there) == {"c.x": "c.x"}
+
+
+def test_a_topic_that_was_created_anew_is_another_one() -> None:
+    here, there = [own("orders", OTHER)], [mirrored("a.orders", "a", ORDERS)]
+    assert counterparts("a", here, "b", there) == {}
+
+
+def test_a_name_that_only_looks_like_a_copys_is_none() -> None:
+    assert counterparts("a", [own("orders", ORDERS)], "b", [own("a.orders", OTHER)]) == {}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from qbus.clients.mirror.positions import Ends, Place, parted, place
+from qbus.clients.mirror.log_comparison import LogBounds, StartOffset, diverged, start_offset
 from qbus.clients.mirror.status import Trouble
 from qbus.records import BatchHeader, build_batch, read_header
 
@@ -10,26 +10,28 @@ from qbus.records import BatchHeader, build_batch, read_header
 @pytest.mark.parametrize(
     ("ends", "position", "follows", "trouble"),
     [
-        (Ends(0, 0, 0, 0), 0, 0, None),  # both empty
-        (Ends(0, 50, 0, 0), 0, 0, None),  # a copy begins
-        (Ends(20, 50, 0, 0), 20, 0, None),  # of a log that does not begin at 0
-        (Ends(50, 50, 0, 0), 50, 0, None),  # or has nothing left
-        (Ends(0, 50, 0, 30), 30, 30, None),  # it goes on
-        (Ends(0, 50, 20, 30), 30, 30, None),  # the target has a retention of its own
-        (Ends(0, 50, 30, 30), 30, 30, None),  # which took everything
-        (Ends(30, 50, 0, 30), 30, 30, None),  # the source has just what is missing
-        (Ends(0, 50, 0, 50), 50, 50, None),  # all is there
-        (Ends(50, 50, 0, 50), 50, 50, None),
-        (Ends(31, 50, 0, 30), 31, 30, Trouble.OVERTAKEN),  # a record is missing
-        (Ends(50, 50, 0, 30), 50, 30, Trouble.OVERTAKEN),
-        (Ends(31, 50, 30, 30), 31, 30, Trouble.OVERTAKEN),
-        (Ends(0, 49, 0, 50), 50, 50, Trouble.SOURCE_LOST_DATA),
-        (Ends(0, 0, 0, 50), 50, 50, Trouble.SOURCE_LOST_DATA),
-        (Ends(0, 0, 50, 50), 50, 50, Trouble.SOURCE_LOST_DATA),
+        (LogBounds(0, 0, 0, 0), 0, 0, None),  # both empty
+        (LogBounds(0, 50, 0, 0), 0, 0, None),  # a copy begins
+        (LogBounds(20, 50, 0, 0), 20, 0, None),  # of a log that does not begin at 0
+        (LogBounds(50, 50, 0, 0), 50, 0, None),  # or has nothing left
+        (LogBounds(0, 50, 0, 30), 30, 30, None),  # it goes on
+        (LogBounds(0, 50, 20, 30), 30, 30, None),  # the target has a retention of its own
+        (LogBounds(0, 50, 30, 30), 30, 30, None),  # which took everything
+        (LogBounds(30, 50, 0, 30), 30, 30, None),  # the source has just what is missing
+        (LogBounds(0, 50, 0, 50), 50, 50, None),  # all is there
+        (LogBounds(50, 50, 0, 50), 50, 50, None),
+        (LogBounds(31, 50, 0, 30), 31, 30, Trouble.OVERTAKEN),  # a record is missing
+        (LogBounds(50, 50, 0, 30), 50, 30, Trouble.OVERTAKEN),
+        (LogBounds(31, 50, 30, 30), 31, 30, Trouble.OVERTAKEN),
+        (LogBounds(0, 49, 0, 50), 50, 50, Trouble.SOURCE_LOST_DATA),
+        (LogBounds(0, 0, 0, 50), 50, 50, Trouble.SOURCE_LOST_DATA),
+        (LogBounds(0, 0, 50, 50), 50, 50, Trouble.SOURCE_LOST_DATA),
     ],
 )
-def test_where_to_go_on(ends: Ends, position: int, follows: int, trouble: Trouble | None) -> None:
-    found = place(ends)
+def test_where_to_go_on(
+    ends: LogBounds, position: int, follows: int, trouble: Trouble | None
+) -> None:
+    found = start_offset(ends)
     assert (found.position, found.follows, found.trouble) == (position, follows, trouble)
     assert found.is_stopped == (trouble is Trouble.SOURCE_LOST_DATA)
     assert (found.reason is None) == (trouble is None)
@@ -40,7 +42,7 @@ def test_nothing_that_the_target_has_is_ever_written_again() -> None:
         for end in range(start, 6):
             for target_start in range(4):
                 for target_end in range(target_start, 6):
-                    found = place(Ends(start, end, target_start, target_end))
+                    found = start_offset(LogBounds(start, end, target_start, target_end))
                     if not found.is_stopped:
                         assert found.position >= target_end
                         assert found.follows <= target_end
@@ -48,8 +50,8 @@ def test_nothing_that_the_target_has_is_ever_written_again() -> None:
 
 
 def test_a_place_says_what_is_missing() -> None:
-    found = place(Ends(31, 50, 0, 30))
-    assert isinstance(found, Place)
+    found = start_offset(LogBounds(31, 50, 0, 30))
+    assert isinstance(found, StartOffset)
     assert found.reason is not None
     assert "30 to 30" in found.reason
 
@@ -82,4 +84,4 @@ def header(base: int, value: bytes = b"v", count: int = 5) -> BatchHeader:
 def test_a_log_that_was_cut_and_written_to_since_shows(
     source: BatchHeader | None, target: BatchHeader | None, has_parted: bool
 ) -> None:
-    assert (parted(source, target) is not None) == has_parted
+    assert (diverged(source, target) is not None) == has_parted

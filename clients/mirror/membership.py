@@ -1,4 +1,4 @@
-"""Sharing out a link's partitions among the processes that run it, by a group at the target."""
+"""Membership in a link's consumer group, which divides its partitions among its processes."""
 
 import asyncio
 import contextlib
@@ -17,11 +17,11 @@ from .config import LinkConfig
 
 _TICK = 1.0
 _HEARTBEATS = 3
-"""So many to a session."""
+"""Heartbeats per session timeout."""
 
 
-class Ours:
-    """The partitions of the target that are this process's to write. They commit nothing."""
+class OwnedPartitions:
+    """The target's partitions that this process writes. Nothing is committed for them."""
 
     def __init__(self, changed: Callable[[], None]) -> None:
         self.active: set[TopicPartition] = set()
@@ -32,36 +32,36 @@ class Ours:
         return iter(self._all)
 
     def add(self, partitions: Iterable[TopicPartition]) -> None:
-        """These are ours too from now on."""
+        """Take over these partitions."""
         added = set(partitions)
         self._all |= added
         self.active |= added
         self._changed()
 
     def stop(self, partitions: Iterable[TopicPartition]) -> None:
-        """These go to another process, as soon as nothing of them is under way."""
+        """Stop writing these partitions: they go to another process."""
         self.active.difference_update(partitions)
         self._changed()
 
     def remove(self, partitions: Iterable[TopicPartition]) -> None:
-        """These are ours no longer."""
+        """Give these partitions up."""
         gone = set(partitions)
         self._all -= gone
         self.active -= gone
         self._changed()
 
     def to_commit(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Nothing: where to go on is where the log ends."""
+        """Nothing: a partition goes on where the target's log ends."""
         return {}
 
     def committed(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """Nothing was."""
+        """Ignored: nothing is committed."""
 
 
-class Sharing:
-    """A member of the link's group: keeps ``ours`` to what the group gives to this process.
+class LinkMembership:
+    """A member of the link's group; ``owned`` is what the group assigns to this process.
 
-    ``release`` is called before partitions go to another process, and waits for what is under way.
+    ``release`` is awaited before partitions go to another process: it drains what is in flight.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class Sharing:
         changed: Callable[[], None],
         release: Callable[[], Awaitable[None]],
     ) -> None:
-        self.ours = Ours(changed)
+        self.owned = OwnedPartitions(changed)
         self._cluster = cluster
         self._config = config
         self._wakeup = asyncio.Event()
@@ -91,10 +91,10 @@ class Sharing:
             assignors=assignors_of(("cooperative-sticky",)),
             callbacks=Callbacks(on_revoked=revoked),
         )
-        self._rebalance = Rebalance(cluster, options, self.ours, self._wakeup, auto_commit=False)
+        self._rebalance = Rebalance(cluster, options, self.owned, self._wakeup, auto_commit=False)
 
     def subscribe(self, names: Iterable[str]) -> None:
-        """Share out the partitions of these topics of the target."""
+        """Divide the partitions of these topics of the target."""
         wanted = frozenset(names)
         if wanted != self._names and (wanted or self._names):
             self._names = wanted
@@ -102,27 +102,27 @@ class Sharing:
             self._wakeup.set()
 
     async def run(self) -> None:
-        """Be a member until cancelled; raises :class:`~qbus.errors.ApiError` when refused."""
-        look_at = 0.0
+        """Be a member until cancelled; raises :class:`~qbus.errors.ApiError` if refused."""
+        refresh_at = 0.0
         while True:
             self._wakeup.clear()
             if self._names is not None:
                 await self._rebalance.poll()
-                if time.monotonic() >= look_at:
-                    look_at = (
+                if time.monotonic() >= refresh_at:
+                    refresh_at = (
                         time.monotonic()
                         + self._config.topics_at_target.discovery_interval_ms / 1000
                     )
-                    await self._look_around()
+                    await self._refresh()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_TICK):
                     await self._wakeup.wait()
 
     async def close(self) -> None:
-        """Leave the group, once nothing is under way."""
+        """Leave the group; nothing may be in flight any more."""
         await self._rebalance.close(may_commit=False)
 
-    async def _look_around(self) -> None:
+    async def _refresh(self) -> None:
         try:
             await self._rebalance.look_around()
         except ApiError as error:

@@ -8,9 +8,9 @@ import pytest
 
 from qbus.clients.admin.types import NewTopic
 from qbus.clients.errors import PartialFailure
-from qbus.clients.mirror import target as module
+from qbus.clients.mirror import checks as module
+from qbus.clients.mirror.checks import check_apart, takes_mirrors
 from qbus.clients.mirror.config import LinkConfig
-from qbus.clients.mirror.target import check_apart, takes_mirrors
 from qbus.errors import ApiError, ConfigError, ErrorCode
 
 CONFIG = LinkConfig("a", "b", "h:1", "h:2", (".*",))

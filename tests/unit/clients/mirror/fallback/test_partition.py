@@ -3,7 +3,7 @@
 import pytest
 
 from qbus.clients import TopicPartition
-from qbus.clients.mirror.fallback.copy import Copy
+from qbus.clients.mirror.fallback.partition import ReproducedPartition
 from qbus.clients.mirror.fallback.resuming import Found
 from qbus.clients.mirror.status import PartitionState, Trouble
 
@@ -27,8 +27,8 @@ class Sent:
 
 
 @pytest.fixture
-def copy() -> Copy:
-    return Copy(TopicPartition("orders", 0), TopicPartition("a.orders", 0))
+def reproduced() -> ReproducedPartition:
+    return ReproducedPartition(TopicPartition("orders", 0), TopicPartition("a.orders", 0))
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def copy() -> Copy:
     ],
 )
 def test_where_it_begins(
-    copy: Copy,
+    reproduced: ReproducedPartition,
     found: Found,
     committed: int | None,
     start: int,
@@ -56,8 +56,8 @@ def test_where_it_begins(
     at: int | None,
     trouble: Trouble | None,
 ) -> None:
-    assert copy.place(found, committed, start, end) == at
-    status = copy.status(0)
+    assert reproduced.resolve(found, committed, start, end) == at
+    status = reproduced.status(0)
     assert status.trouble is trouble
     assert (status.error is None) is (trouble is None)
     assert (status.state is PartitionState.STOPPED) is (at is None)
@@ -70,60 +70,66 @@ def test_where_it_begins(
 def test_copies_of_another_topic_of_the_same_name_are_left_alone(
     ours: str, theirs: str, is_stopped: bool
 ) -> None:
-    copy = Copy(TopicPartition("orders", 0), TopicPartition("a.orders", 0), ours)
-    at = copy.place(Found(50, is_empty=False, topic_id=theirs), None, 0, 100)
+    reproduced = ReproducedPartition(
+        TopicPartition("orders", 0), TopicPartition("a.orders", 0), ours
+    )
+    at = reproduced.resolve(Found(50, is_empty=False, topic_id=theirs), None, 0, 100)
     assert at == (None if is_stopped else 50)
-    assert copy.trouble is (Trouble.SOURCE_RECREATED if is_stopped else None)
+    assert reproduced.trouble is (Trouble.SOURCE_RECREATED if is_stopped else None)
 
 
-def test_it_is_as_far_as_everything_before_was_delivered(copy: Copy) -> None:
-    copy.place(NOTHING, None, 0, 100)
+def test_it_is_as_far_as_everything_before_was_delivered(reproduced: ReproducedPartition) -> None:
+    reproduced.resolve(NOTHING, None, 0, 100)
     first, second = Sent(), Sent()
-    copy.sent(first, 40, 40, 1_000)
-    copy.sent(second, 100, 60, 2_000)
+    reproduced.sent(first, 40, 40, 1_000)
+    reproduced.sent(second, 100, 60, 2_000)
     second.is_done = True
-    assert copy.settle() == 0
-    assert copy.status(9_000).lag_records == 100
+    assert reproduced.collect() == 0
+    assert reproduced.status(9_000).lag_records == 100
     first.is_done = True
-    assert copy.settle() == 100
-    status = copy.status(9_000)
+    assert reproduced.collect() == 100
+    status = reproduced.status(9_000)
     assert (status.lag_records, status.lag_seconds) == (0, 0.0)
     assert status.state is PartitionState.CURRENT
 
 
-def test_markers_behind_the_last_record_need_no_copy(copy: Copy) -> None:
-    copy.place(NOTHING, None, 0, 42)
+def test_markers_behind_the_last_record_need_no_copy(reproduced: ReproducedPartition) -> None:
+    reproduced.resolve(NOTHING, None, 0, 42)
     sent = Sent()
-    copy.sent(sent, 40, 40, 1_000)
-    copy.reached(42)
-    assert copy.acknowledged == 0
+    reproduced.sent(sent, 40, 40, 1_000)
+    reproduced.reached(42)
+    assert reproduced.acknowledged == 0
     sent.is_done = True
-    copy.settle()
-    copy.reached(42)
-    assert copy.status(0).state is PartitionState.CURRENT
+    reproduced.collect()
+    reproduced.reached(42)
+    assert reproduced.status(0).state is PartitionState.CURRENT
 
 
-def test_what_cannot_be_delivered_is_raised_and_the_place_stays(copy: Copy) -> None:
-    copy.place(NOTHING, None, 0, 100)
+def test_what_cannot_be_delivered_is_raised_and_the_place_stays(
+    reproduced: ReproducedPartition,
+) -> None:
+    reproduced.resolve(NOTHING, None, 0, 100)
     lost = Sent()
     lost.is_done, lost.outcome = True, RuntimeError("refused")
-    copy.sent(lost, 40, 40, 1_000)
+    reproduced.sent(lost, 40, 40, 1_000)
     with pytest.raises(RuntimeError, match="refused"):
-        copy.settle()
-    assert copy.acknowledged == 0
+        reproduced.collect()
+    assert reproduced.acknowledged == 0
 
 
-def test_how_late_it_is_shows_by_the_last_record_that_arrived(copy: Copy) -> None:
-    copy.place(NOTHING, None, 0, 100)
-    assert copy.status(5_000).lag_seconds is None
+def test_how_late_it_is_shows_by_the_last_record_that_arrived(
+    reproduced: ReproducedPartition,
+) -> None:
+    reproduced.resolve(NOTHING, None, 0, 100)
+    assert reproduced.status(5_000).lag_seconds is None
     sent = Sent()
     sent.is_done = True
-    copy.sent(sent, 40, 40, 1_000)
-    copy.settle()
-    assert copy.status(5_000).lag_seconds == 4.0
+    reproduced.sent(sent, 40, 40, 1_000)
+    reproduced.collect()
+    assert reproduced.status(5_000).lag_seconds == 4.0
 
 
-def test_before_it_is_placed_nothing_is_known(copy: Copy) -> None:
-    status = copy.status(0)
+def test_before_it_is_placed_nothing_is_known(reproduced: ReproducedPartition) -> None:
+    status = reproduced.status(0)
     assert status.state is PartitionState.WAITING
     assert status.lag_records is None

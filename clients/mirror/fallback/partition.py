@@ -1,4 +1,4 @@
-"""One partition that is produced anew: where to begin, and how far it is. Pure."""
+"""One partition that is reproduced: where to start, and its progress. Pure."""
 
 from collections import deque
 from typing import Protocol
@@ -9,20 +9,20 @@ from .resuming import Found
 
 
 class Sent(Protocol):
-    """Records on their way."""
+    """The delivery of records."""
 
     def done(self) -> bool:
-        """Whether they are delivered or have failed."""
+        """Whether it succeeded or failed."""
 
     def result(self, timeout: float | None = None) -> object:
-        """Raise what kept them from being delivered."""
+        """Raise the error if it failed."""
 
 
-class Copy:
-    """``source`` and ``target`` are the partition at each; offsets are those of the source.
+class ReproducedPartition:
+    """``source`` and ``target`` are the partition at each cluster; offsets are the source's.
 
-    ``topic_id`` is the topic's id where it is written, "" if it has none; ``acknowledged`` is up to
-    where the target has everything.
+    ``topic_id`` is the topic's id where it is written, "" if it has none. The target has everything
+    before ``acknowledged``.
     """
 
     def __init__(self, source: TopicPartition, target: TopicPartition, topic_id: str = "") -> None:
@@ -37,11 +37,11 @@ class Copy:
         self.is_stopped = False
         self._sent: deque[tuple[Sent, int, int, int]] = deque()
 
-    def place(self, found: Found, committed: int | None, start: int, end: int) -> int | None:
-        """Where to begin, None: not at all.
+    def resolve(self, found: Found, committed: int | None, start: int, end: int) -> int | None:
+        """Return the offset to start from; None: the partition is stopped.
 
         found: what the target holds. committed: what the link's group has committed, which counts
-        where the target's retention left nothing. start, end: of the source.
+        if the target's retention left nothing. start, end: of the source's log.
         """
         self.source_start, self.source_end = start, end
         resume = found.resume
@@ -77,14 +77,14 @@ class Copy:
         return self.acknowledged
 
     def sent(self, delivery: Sent, end: int, count: int, newest_ms: int) -> None:
-        """``count`` records up to the offset ``end`` are on their way; the last is of then."""
+        """Note that ``count`` records before ``end`` are sent; the last one is of ``newest_ms``."""
         self._sent.append((delivery, end, count, newest_ms))
         self.source_end = max(self.source_end, end)
 
-    def settle(self) -> int:
-        """Take in what was delivered since; how many records that are.
+    def collect(self) -> int:
+        """Take in completed deliveries; return the number of their records.
 
-        Raises what kept the next ones from being delivered.
+        Raises the error of the next delivery if that failed.
         """
         delivered = 0
         while self._sent and self._sent[0][0].done():
@@ -95,12 +95,12 @@ class Copy:
         return delivered
 
     def reached(self, position: int) -> None:
-        """All up to ``position`` was sent: what nothing was sent of, as markers, needs no copy."""
+        """Note that everything before ``position`` was consumed; markers there need no copy."""
         if not self._sent and not self.is_stopped:
             self.acknowledged = max(self.acknowledged, position)
 
     def status(self, now_ms: int) -> PartitionStatus:
-        """How it is."""
+        """Return the status of the partition."""
         missing = self.source_end - self.acknowledged if self.acknowledged >= 0 else 0
         state = PartitionState.COPYING if missing > 0 else PartitionState.CURRENT
         if self.acknowledged < 0:
