@@ -9,6 +9,7 @@ import pytest
 from hypothesis import settings
 
 from tests.support import zookeeper_process
+from tests.support.child import restore_interrupts
 from tests.support.server_process import ServerProcess
 from tests.support.zookeeper_process import ZooKeeperProcess
 
@@ -16,6 +17,8 @@ _TESTS = Path(__file__).parent
 
 settings.register_profile("no deadline", deadline=None)  # the machine's pace is no behaviour
 settings.load_profile("no deadline")
+
+restore_interrupts()
 
 
 @pytest.hookimpl(wrapper=True)

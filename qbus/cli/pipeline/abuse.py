@@ -1,10 +1,9 @@
 """`qbus pipeline abuse`."""
 
-from pathlib import Path
-
 import click
 
-from qbus.cli.pipeline.options import common, results, source, streaming
+from qbus.cli.pipeline import options
+from qbus.cli.pipeline.options import Common, Results, Schedule
 
 
 @click.command()
@@ -30,9 +29,9 @@ from qbus.cli.pipeline.options import common, results, source, streaming
 @click.option("--slide", metavar="DURATION", help="Between windows. Default: 1 minute.")
 @click.option("--watermark", metavar="DURATION", help="How late may lines be. Default: 2 minutes.")
 @click.option("--repeat", is_flag=True, help="Alert in every window, not only when it begins.")
-@results
-@streaming
-@common
+@options.results
+@options.schedule
+@options.common
 def abuse(
     *,
     max_requests: int | None,
@@ -45,34 +44,18 @@ def abuse(
     slide: str | None,
     watermark: str | None,
     repeat: bool,
-    form: str | None,
-    fields: tuple[tuple[str, str], ...],
-    time: str | None,
-    time_format: str | None,
-    to_topic: str | None,
-    to_path: str | None,
-    batch: bool,
-    starting: str | None,
-    checkpoint: str | None,
-    interval: str | None,
-    once: bool,
-    config_file: Path | None,
-    topics: tuple[str, ...],
-    pattern: str | None,
-    bootstrap: str | None,
-    master: str,
-    settings: tuple[tuple[str, str], ...],
-    as_json: bool,
+    results: Results,
+    schedule: Schedule,
+    common: Common,
 ) -> None:
     """Find clients that take more than they should, in sliding windows.
 
     What is too much: fixed limits, a multiple of a client's own past, a multiple of what its peers
     take; any of these. Alerts go to the console, a topic, or Parquet.
     """
-    from qbus.cli.pipeline.running import mode_of, run_pipeline
+    from qbus.cli.pipeline.running import run_pipeline
 
     chosen = {
-        **source(topics, pattern, bootstrap),
         "limits.requests": max_requests,
         "limits.bytes": max_bytes,
         "baseline.own_factor": own_factor,
@@ -83,24 +66,7 @@ def abuse(
         "slide": slide,
         "watermark": watermark,
         "repeat": repeat or None,
-        "lines.format": form,
-        "lines.fields": dict(fields),
-        "lines.time": time,
-        "lines.time_format": time_format,
-        "output.topic": to_topic,
-        "output.path": to_path,
-        "source.starting": starting,
-        "checkpoint": checkpoint,
-        "interval": interval,
+        **results.stated(),
+        **schedule.stated(),
     }
-    run_pipeline(
-        "abuse",
-        config_file=config_file,
-        chosen=chosen,
-        master=master,
-        settings=settings,
-        as_json=as_json,
-        mode=mode_of(
-            once=once, batch=batch, starting=starting, checkpoint=checkpoint, interval=interval
-        ),
-    )
+    run_pipeline("abuse", common, chosen, schedule.mode(batch=results.batch))

@@ -1,6 +1,5 @@
 """`qbus pipeline audit`."""
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -8,7 +7,8 @@ import click
 from qbus.cli.output import table
 from qbus.cli.parameters import bootstrap as _bootstrap
 from qbus.cli.parameters import key_value
-from qbus.cli.pipeline.options import common, source
+from qbus.cli.pipeline import options
+from qbus.cli.pipeline.options import Common
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -37,7 +37,7 @@ NOT_EQUAL = 3
 @click.option("--until", metavar="TIME", help="Only earlier ones.")
 @click.option("--settle", metavar="DURATION", help="Leave out younger ones. Default: none.")
 @click.option("--offsets-only", is_flag=True, help="Do not compare what is in the records.")
-@common
+@options.common
 @click.pass_context
 def audit(
     context: click.Context,
@@ -51,13 +51,7 @@ def audit(
     until: str | None,
     settle: str | None,
     offsets_only: bool,
-    config_file: Path | None,
-    topics: tuple[str, ...],
-    pattern: str | None,
-    bootstrap: str | None,
-    master: str,
-    settings: tuple[tuple[str, str], ...],
-    as_json: bool,
+    common: Common,
 ) -> None:
     """Compare topics with their archive, or with their copy in another cluster.
 
@@ -68,7 +62,6 @@ def audit(
     from qbus.cli.pipeline.running import run_pipeline
 
     chosen = {
-        **source(topics, pattern, bootstrap),
         "copy.archive": path,
         "copy.bootstrap": copy,
         "copy.topics": dict(renamed),
@@ -78,16 +71,8 @@ def audit(
         "settle": settle,
         "content": False if offsets_only else None,
     }
-    report = run_pipeline(
-        "audit",
-        config_file=config_file,
-        chosen=chosen,
-        master=master,
-        settings=settings,
-        as_json=as_json,
-        mode="batch",
-    )
-    emit(report.document(), audit_report, as_json=as_json)
+    report = run_pipeline("audit", common, chosen, "batch")
+    emit(report.document(), audit_report, as_json=common.as_json)
     if not report.is_equal:
         context.exit(NOT_EQUAL)
 

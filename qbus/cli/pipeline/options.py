@@ -1,18 +1,93 @@
-"""Options of several `qbus pipeline` commands, and how one is run."""
+"""Options of several `qbus pipeline` commands, gathered into one value for each kind."""
 
-import signal
-import sys
 from collections.abc import Callable, Mapping
+from functools import wraps
 from pathlib import Path
-from typing import Any, NoReturn, ParamSpec
+from typing import Any, NamedTuple
 
 import click
 
 from qbus.cli.parameters import bootstrap, key_value
 
-P = ParamSpec("P")
 
-_ALL = (
+class Common(NamedTuple):
+    """What every pipeline is given: a configuration, the topics to read, and a Spark."""
+
+    config_file: Path | None
+    topics: tuple[str, ...]
+    pattern: str | None
+    bootstrap: str | None
+    master: str
+    settings: tuple[tuple[str, str], ...]
+    as_json: bool
+
+    def stated(self) -> dict[str, Any]:
+        """The fields of the configuration that these options state."""
+        return {
+            "source.topics": self.topics,
+            "source.pattern": self.pattern,
+            "bootstrap": self.bootstrap,
+        }
+
+
+class Schedule(NamedTuple):
+    """What a streaming pipeline is given: where it begins, how often it runs, and when it ends."""
+
+    starting: str | None
+    checkpoint: str | None
+    interval: str | None
+    once: bool
+
+    def stated(self) -> dict[str, Any]:
+        """The fields of the configuration that these options state."""
+        return {
+            "source.starting": self.starting,
+            "checkpoint": self.checkpoint,
+            "interval": self.interval,
+        }
+
+    def mode(self, *, batch: bool = False) -> str:
+        """The mode that is chosen; raises a usage error for options that exclude each other."""
+        if self.once and batch:
+            raise click.UsageError("--once or --batch: name one of them.")
+        if batch:
+            refuse(
+                "--batch",
+                starting=self.starting,
+                checkpoint=self.checkpoint,
+                interval=self.interval,
+            )
+            return "batch"
+        if self.once:
+            refuse("--once", interval=self.interval)
+            return "once"
+        return "stream"
+
+
+class Results(NamedTuple):
+    """What a pipeline of lines is given: how it reads lines, and where its results go."""
+
+    form: str | None
+    fields: tuple[tuple[str, str], ...]
+    time: str | None
+    time_format: str | None
+    to_topic: str | None
+    to_path: str | None
+    batch: bool
+
+    def stated(self) -> dict[str, Any]:
+        """The fields of the configuration that these options state."""
+        return {
+            "lines.format": self.form,
+            "lines.fields": dict(self.fields),
+            "lines.time": self.time,
+            "lines.time_format": self.time_format,
+            "output.topic": self.to_topic,
+            "output.path": self.to_path,
+        }
+
+
+_COMMON = (
     click.option(
         "--config",
         "config_file",
@@ -50,7 +125,7 @@ _ALL = (
     click.option("--json", "as_json", is_flag=True, help="Print JSON on stdout."),
 )
 
-_STREAMING = (
+_SCHEDULE = (
     click.option(
         "--starting",
         type=click.Choice(["earliest", "latest"]),
@@ -98,31 +173,38 @@ _RESULTS = (
 )
 
 
-def common(function: Callable[P, None]) -> Callable[P, None]:
-    """Give a command what all have: where to read, and on which Spark."""
-    return _with(_ALL, function)
+def common(function: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options of :class:`Common`, as its argument ``common``."""
+    return _gathered("common", Common, _COMMON, function)
 
 
-def streaming(function: Callable[P, None]) -> Callable[P, None]:
-    """Give a command what those have that go on for ever."""
-    return _with(_STREAMING, function)
+def schedule(function: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options of :class:`Schedule`, as its argument ``schedule``."""
+    return _gathered("schedule", Schedule, _SCHEDULE, function)
 
 
-def results(function: Callable[P, None]) -> Callable[P, None]:
-    """Give a command what those have that read lines, and compute."""
-    return _with(_RESULTS, function)
+def results(function: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options of :class:`Results`, as its argument ``results``."""
+    return _gathered("results", Results, _RESULTS, function)
 
 
-def _with(options: tuple[Any, ...], function: Callable[P, None]) -> Callable[P, None]:
+def _gathered(
+    name: str, kind: type[Any], options: tuple[Any, ...], function: Callable[..., None]
+) -> Callable[..., None]:
+    @wraps(function)
+    def command(*args: Any, **given: Any) -> None:
+        values = {field: given.pop(field) for field in kind._fields}
+        function(*args, **given, **{name: kind(**values)})
+
     for option in reversed(options):
-        function = option(function)
-    return function
+        command = option(command)
+    return command
 
 
 def stated(chosen: Mapping[str, Any]) -> dict[str, Any]:
-    """The part of a configuration that options state: those that were chosen, by their places.
+    """The part of a configuration that options state, as nested tables.
 
-    chosen: values by the dotted names of fields.
+    chosen: values by the dotted names of fields; None and empty ones are left out.
     """
     document: dict[str, Any] = {}
     for place, value in chosen.items():
@@ -130,21 +212,17 @@ def stated(chosen: Mapping[str, Any]) -> dict[str, Any]:
             continue
         *tables, name = place.split(".")
         table = document
-        for each in tables:
-            table = table.setdefault(each, {})
+        for key in tables:
+            table = table.setdefault(key, {})
         table[name] = list(value) if isinstance(value, tuple) else value
     return document
 
 
-def source(topics: tuple[str, ...], pattern: str | None, bootstrap: str | None) -> dict[str, Any]:
-    """What all commands state."""
-    return {"source.topics": topics, "source.pattern": pattern, "bootstrap": bootstrap}
+def refuse(chosen: str, **given: object) -> None:
+    """Raise a usage error for options that mean nothing beside the option ``chosen``.
 
-
-def end_by_sigterm() -> None:
-    """Have SIGTERM stop queries in order, and end with the exit code that a shell expects."""
-
-    def stop(*_: object) -> NoReturn:
-        sys.exit(128 + signal.SIGTERM)
-
-    signal.signal(signal.SIGTERM, stop)
+    given: options by their names, with their values; those that are empty were not given.
+    """
+    for name, value in given.items():
+        if value:
+            raise click.UsageError(f"--{name}: means nothing with {chosen}.")

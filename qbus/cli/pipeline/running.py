@@ -1,29 +1,21 @@
 """From a command line to a pipeline that runs here."""
 
-from collections.abc import Mapping
+import signal
+import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
-import click
-
+from qbus.cli.failures import TERMINATED
 from qbus.cli.output import emit
-from qbus.cli.pipeline.options import end_by_sigterm, stated
+from qbus.cli.pipeline.options import Common, stated
 from qbus.cli.session import ensure_reachable
 
 
-def run_pipeline(
-    name: str,
-    *,
-    config_file: Path | None,
-    chosen: dict[str, Any],
-    master: str,
-    settings: tuple[tuple[str, str], ...],
-    as_json: bool,
-    mode: str = "stream",
-) -> Any:
-    """Run a pipeline to its end, with its progress; what it gives.
+def run_pipeline(name: str, common: Common, chosen: dict[str, Any], mode: str = "stream") -> Any:
+    """Run a pipeline to its end, show its progress, and return its result.
 
-    mode: as :class:`~qbus.clients.pipelines.run.Mode` has them.
+    chosen: fields of the configuration that options state, beside those of ``common``.
+    mode: a value of :class:`~qbus.clients.pipelines.run.Mode`.
     """
     import asyncio
     from dataclasses import asdict
@@ -33,49 +25,35 @@ def run_pipeline(
     from qbus.clients.pipelines.launch import launch
     from qbus.clients.pipelines.run import Mode, PipelineRun
 
-    config = load(name, config_file, stated(chosen))
+    config = load(name, common.config_file, stated({**common.stated(), **chosen}))
     for bootstrap in [] if name == "compact" else _clusters(config):
         asyncio.run(ensure_reachable(bootstrap))
-    end_by_sigterm()
-    with Terminal(as_json=as_json) as terminal:
+    _end_by_sigterm()
+    with Terminal(as_json=common.as_json) as terminal:
         run = PipelineRun(Mode(mode), terminal, _state_directory(name))
-        found = launch(name, config, run, master=master, settings=dict(settings))
+        found = launch(name, config, run, master=common.master, settings=dict(common.settings))
     if name == "compact":
-        emit({"replaced": found}, lambda _: f"{found:,} files were replaced.", as_json=as_json)
+        emit(
+            {"replaced": found}, lambda _: f"{found:,} files were replaced.", as_json=common.as_json
+        )
     elif name != "audit" and found:
         documents = [
             {key: value for key, value in asdict(tally).items() if not key.startswith("_")}
             for tally in found
         ]
         shows_rows = hasattr(config, "output") and not (config.output.topic or config.output.path)
-        if not (as_json and shows_rows):
-            emit(documents, lambda _: _summaries(found), as_json=as_json)
+        if not (common.as_json and shows_rows):
+            emit(documents, lambda _: _summaries(found), as_json=common.as_json)
     return found
 
 
-def mode_of(*, once: bool, batch: bool = False, interval: str | None, **given: object) -> str:
-    """The mode that options choose; a usage error for two.
+def _end_by_sigterm() -> None:
+    """Have SIGTERM stop queries in order, and end with the exit code that a shell expects."""
 
-    interval: the option of that name, which means nothing where there is an end.
-    given: options by their names, those that mean nothing with ``--batch``, and their values.
-    """
-    if once and batch:
-        raise click.UsageError("--once or --batch: name one of them.")
-    if batch:
-        refuse("--batch", {**given, "interval": interval})
-    if once:
-        refuse("--once", {"interval": interval})
-    return "batch" if batch else "once" if once else "stream"
+    def stop(*_: object) -> NoReturn:
+        sys.exit(TERMINATED)
 
-
-def refuse(chosen: str, given: Mapping[str, object]) -> None:
-    """A usage error where options are given that mean nothing beside another one.
-
-    given: options by their names, and their values; None and False: not given.
-    """
-    for name, value in given.items():
-        if value:
-            raise click.UsageError(f"--{name}: means nothing with {chosen}.")
+    signal.signal(signal.SIGTERM, stop)
 
 
 def _clusters(config: Any) -> list[str]:

@@ -1,10 +1,9 @@
 """`qbus pipeline stats`."""
 
-from pathlib import Path
-
 import click
 
-from qbus.cli.pipeline.options import common, results, source, streaming
+from qbus.cli.pipeline import options
+from qbus.cli.pipeline.options import Common, Results, Schedule
 
 
 @click.command()
@@ -35,9 +34,9 @@ from qbus.cli.pipeline.options import common, results, source, streaming
 )
 @click.option("--top", type=click.IntRange(1), metavar="N", help="Only the N rows with the most.")
 @click.option("--top-by", metavar="COLUMN", help="The most of what. Default: count.")
-@results
-@streaming
-@common
+@options.results
+@options.schedule
+@options.common
 def stats(
     *,
     name: str | None,
@@ -56,24 +55,9 @@ def stats(
     exact_percentiles: bool,
     top: int | None,
     top_by: str | None,
-    form: str | None,
-    fields: tuple[tuple[str, str], ...],
-    time: str | None,
-    time_format: str | None,
-    to_topic: str | None,
-    to_path: str | None,
-    batch: bool,
-    starting: str | None,
-    checkpoint: str | None,
-    interval: str | None,
-    once: bool,
-    config_file: Path | None,
-    topics: tuple[str, ...],
-    pattern: str | None,
-    bootstrap: str | None,
-    master: str,
-    settings: tuple[tuple[str, str], ...],
-    as_json: bool,
+    results: Results,
+    schedule: Schedule,
+    common: Common,
 ) -> None:
     """Count, rate and rank lines, window by window: to the console, a topic, or Parquet.
 
@@ -81,10 +65,9 @@ def stats(
     access logs: address, user, method, path, status, bytes, referer, agent, and more. Options with
     a FIELD may be repeated.
     """
-    from qbus.cli.pipeline.options import stated
-    from qbus.cli.pipeline.running import mode_of, run_pipeline
+    from qbus.cli.pipeline.running import run_pipeline
 
-    described = stated(
+    described = options.stated(
         {
             "name": name,
             "window": window,
@@ -105,27 +88,9 @@ def stats(
         }
     )
     chosen = {
-        **source(topics, pattern, bootstrap),
-        "lines.format": form,
-        "lines.fields": dict(fields),
-        "lines.time": time,
-        "lines.time_format": time_format,
-        "output.topic": to_topic,
-        "output.path": to_path,
-        "source.starting": starting,
-        "checkpoint": checkpoint,
-        "interval": interval,
+        **results.stated(),
+        **schedule.stated(),
     }
-    if described or config_file is None:
+    if described or common.config_file is None:
         chosen["statistic"] = [{"name": "lines", **described}]
-    run_pipeline(
-        "stats",
-        config_file=config_file,
-        chosen=chosen,
-        master=master,
-        settings=settings,
-        as_json=as_json,
-        mode=mode_of(
-            once=once, batch=batch, starting=starting, checkpoint=checkpoint, interval=interval
-        ),
-    )
+    run_pipeline("stats", common, chosen, schedule.mode(batch=results.batch))

@@ -40,7 +40,7 @@ def reaches(network: Network, sender: str, address: str) -> bool:
         assert listening.stdout is not None
         listening.stdout.readline()
         subprocess.run([*network.prefix(sender), sys.executable, "-c", send], check=True)
-        return listening.wait() == 0
+        return listening.wait(30) == 0
 
 
 def test_a_cut_is_one_way_or_both_and_ends(network: Network) -> None:

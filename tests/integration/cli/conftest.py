@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,6 +15,7 @@ import pytest
 
 from qbus.cli import root
 from tests.support.broker_process import BrokerProcess
+from tests.support.child import child
 
 _numbers = itertools.count()
 
@@ -70,10 +71,12 @@ class Qbus:
         assert error.count("\n") == 1, error
         return error.removeprefix("qbus: ").rstrip("\n")
 
-    def start(self, *arguments: str, **options: Any) -> "subprocess.Popen[bytes]":
-        """Start a command that goes on."""
+    def start(
+        self, *arguments: str, **options: Any
+    ) -> "AbstractContextManager[subprocess.Popen[bytes]]":
+        """Start a command that goes on; leaving the context ends it."""
         command = [sys.executable, "-m", "qbus", *arguments]
-        return subprocess.Popen(command, env=self.environment, **options)
+        return child(command, env=self.environment, **options)
 
 
 @contextmanager

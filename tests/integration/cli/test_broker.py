@@ -101,10 +101,9 @@ def test_a_file_that_is_no_toml(tmp_path: Path, nobody: Qbus) -> None:
 def test_an_address_in_use(tmp_path: Path, nobody: Qbus) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
-        done = nobody.start(
-            "broker", "--data-dir", str(tmp_path), "--listen", address, stderr=subprocess.PIPE
-        )
-        _, stderr = done.communicate(timeout=30)
+        command = ("broker", "--data-dir", str(tmp_path), "--listen", address)
+        with nobody.start(*command, stderr=subprocess.PIPE) as done:
+            _, stderr = done.communicate(timeout=30)
     assert done.returncode == 1
     assert f"qbus: cannot listen on {address}: Address already in use" in stderr.decode()
     assert b"Traceback" not in stderr
@@ -112,11 +111,9 @@ def test_an_address_in_use(tmp_path: Path, nobody: Qbus) -> None:
 
 def test_a_data_directory_in_use(tmp_path: Path, nobody: Qbus) -> None:
     with BrokerProcess(tmp_path / "data"):
-        second = nobody.start(
-            "broker", "--data-dir", str(tmp_path / "data"), "--listen", "127.0.0.1:0",
-            stderr=subprocess.PIPE,
-        )  # fmt: skip
-        _, stderr = second.communicate(timeout=30)
+        command = ("broker", "--data-dir", str(tmp_path / "data"), "--listen", "127.0.0.1:0")
+        with nobody.start(*command, stderr=subprocess.PIPE) as second:
+            _, stderr = second.communicate(timeout=30)
     assert second.returncode == 1
     assert b"qbus: " in stderr
     assert b"Traceback" not in stderr
