@@ -20,12 +20,12 @@ from .controller import (
     ensure_cluster_id,
     expire_previous_registration,
     fence,
-    give_up,
     leaderless_partitions,
     register_broker,
+    resign,
     unregister_broker,
 )
-from .controller.mirror_configs import FORMER_SOURCE
+from .controller.configs import FORMER_MIRROR_SOURCE
 from .full_disks import FullDisks
 from .group import GroupCoordinator
 from .log import LogConfig, LogManager
@@ -66,7 +66,7 @@ class Broker:
         self.store.on_state(self._on_state)
         self.metadata = MetadataCache(self.store, config)
         self.controller = Controller(self.store, self.metadata, config, clock)
-        self.lookout = FailureDetector(self.store, self.metadata, config.node_id)
+        self.failure_detector = FailureDetector(self.store, self.metadata, config.node_id)
         self.producer_ids = ProducerIds(self.store, self.node_id)
         self.groups = GroupCoordinator(self.store, self.metadata, config, clock)
 
@@ -102,7 +102,7 @@ class Broker:
         )
         self._full_disks.start()
         if self.config.crash_detection_enable and self.config.zookeeper_address is not None:
-            self.lookout.start()
+            self.failure_detector.start()
         self._show_groups()
         self._show_cluster()
 
@@ -121,7 +121,7 @@ class Broker:
         def has_lost(topic: Topic, index: int) -> bool:
             return self._has_lost(topic, index, lost)
 
-        await give_up(
+        await resign(
             store, self.metadata, node_id, has_lost, is_alone=self.config.zookeeper_address is None
         )
         remember_boot(self.logs.directories, boot)
@@ -169,7 +169,7 @@ class Broker:
                 parts.push_async_callback(self.replicas.stop)
             parts.push_async_callback(self.groups.close)
             parts.push_async_callback(self.controller.stop)
-            parts.push_async_callback(self.lookout.stop)
+            parts.push_async_callback(self.failure_detector.stop)
             if hasattr(self, "_full_disks"):
                 parts.push_async_callback(self._full_disks.stop)
 
@@ -219,7 +219,7 @@ class Broker:
         metrics.counter(
             "brokers_found_dead",
             "Brokers whose processes died, found by this one before their sessions ended",
-            lambda: self.lookout.noticed,
+            lambda: self.failure_detector.noticed,
         )
         metrics.gauge(
             "leaderless_partitions",
@@ -263,7 +263,7 @@ class Broker:
     def _log_config(self, name: str) -> LogConfig:
         topic = self.metadata.topics.get(name)
         if topic is None:  # its offsets may have gaps, for all that is known
-            settings = TopicConfig(self.config, {FORMER_SOURCE: "unknown"})
+            settings = TopicConfig(self.config, {FORMER_MIRROR_SOURCE: "unknown"})
         else:
             settings = self.metadata.topic_config(topic)
         return log_config(settings, self.config)

@@ -1,10 +1,10 @@
 """The controller: who decides about topics, leaders and configuration, and how."""
 
-from .configs import Edit, EditKind, edit, replace
+from .configs import MIRROR_KEYS, Edit, EditKind, edit, replace, with_mirror_source
 from .controller import ConfigChange, Controller, Growth, Reassignment
-from .elections import leaderless_partitions
+from .elections import ElectionType, leaderless_partitions
 from .failure_detector import FailureDetector
-from .preferred import ElectionType
+from .leader_elector import resign
 from .registration import (
     announce_room,
     announce_stop,
@@ -14,11 +14,11 @@ from .registration import (
     register_broker,
     unregister_broker,
 )
-from .restart import give_up
 from .topics import DEFAULT, NewTopic, TopicPlan
 
 __all__ = [
     "DEFAULT",
+    "MIRROR_KEYS",
     "ConfigChange",
     "Controller",
     "Edit",
@@ -35,9 +35,10 @@ __all__ = [
     "ensure_cluster_id",
     "expire_previous_registration",
     "fence",
-    "give_up",
     "leaderless_partitions",
     "register_broker",
     "replace",
+    "resign",
     "unregister_broker",
+    "with_mirror_source",
 ]

@@ -1,4 +1,10 @@
-"""What altering a configuration makes of it, and when it is refused."""
+"""How a configuration is altered, and which changes are refused.
+
+The mirror keys have rules of their own. A topic becomes a mirror only when it is created: where
+offsets decide, a log with records of its own would pass for one that is ahead of its source. It may
+cease to be a mirror at any time and for good; producers then continue where the mirror ended. That
+it was a mirror stays known, because its offsets may have gaps.
+"""
 
 from collections.abc import Iterable, Mapping
 from enum import IntEnum
@@ -6,6 +12,12 @@ from typing import NamedTuple
 
 from qbus.config import ConfigType, Settings
 from qbus.errors import ApiError, ConfigError, ErrorCode
+
+MIRROR_SOURCE = "qbus.mirror.source"
+FORMER_MIRROR_SOURCE = "qbus.mirror.former.source"
+MIRROR_KEYS = frozenset(
+    {MIRROR_SOURCE, FORMER_MIRROR_SOURCE, "qbus.mirror.topic.id", "qbus.mirror.path"}
+)
 
 
 class EditKind(IntEnum):
@@ -84,3 +96,25 @@ def _edit_list(keys: type[Settings], current: Mapping[str, str], change: Edit) -
         elif change.kind == EditKind.SUBTRACT and item in items:
             items.remove(item)
     return ",".join(items)
+
+
+def with_mirror_source(current: Mapping[str, str], edited: Mapping[str, str]) -> dict[str, str]:
+    """What a topic's configuration becomes that was ``current`` and is ``edited``.
+
+    Raises:
+        ConfigError: the topic cannot become a mirror, that of another IDC, or deny that it was one.
+    """
+    config = dict(edited)
+    before, source = current.get(MIRROR_SOURCE, "").strip(), edited.get(MIRROR_SOURCE, "").strip()
+    if source and source != before:
+        raise ConfigError(
+            f"{MIRROR_SOURCE}={source}: only a new topic becomes a mirror;"
+            " delete this one, or mirror under another name"
+        )
+    if edited.get(FORMER_MIRROR_SOURCE, "") != current.get(FORMER_MIRROR_SOURCE, ""):
+        raise ConfigError(f"{FORMER_MIRROR_SOURCE} cannot be changed; only the broker sets it")
+    if not source:
+        config.pop(MIRROR_SOURCE, None)
+        if before:
+            config[FORMER_MIRROR_SOURCE] = before
+    return config

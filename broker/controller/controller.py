@@ -6,29 +6,34 @@ among them. If somebody was faster, it is made anew. It is answered when this br
 it, and all who follow its metadata are done with it; so they must not wait for the controller.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from random import Random
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 from qbus.clock import Clock
 from qbus.config import BrokerConfig, check_topic_config
 from qbus.errors import ApiError, ConfigError, ErrorCode
-from qbus.metadata import Create, MetadataStore, Op, Set
+from qbus.metadata import Create, MetadataStore, NodeError, Op, Set, StoreError, TransactionTooLarge
+from qbus.metadata.feed import decide
 from qbus.metadata.znodes import ChangeNode, ConfigNode, TopicNode
 from qbus.names import collision_key
 
 from ..metadata.cache import MetadataCache
 from ..metadata.image import Topic
 from .configs import check_dynamic
-from .controlled_shutdown import ControlledShutdown
 from .controller_election import ControllerElection
 from .controller_loop import ControllerLoop
-from .decisions import Decision, Decisions
-from .elections import view_of
-from .leadership import Leadership
-from .preferred import ElectionType
+from .elections import ElectionType, view_of
+from .leader_elector import ControlledShutdown, LeaderElector
 from .reassignments import begin, cancel, writes
 from .topics import DEFAULT, NewTopic, TopicPlan, TopicPlanner, check_count, delete
+
+_ATTEMPTS = 5
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+Item = TypeVar("Item")
 
 
 class Growth(NamedTuple):
@@ -56,6 +61,14 @@ class ConfigChange(NamedTuple):
     edited: Callable[[Mapping[str, str]], dict[str, str]]
 
 
+class _Decision(NamedTuple, Generic[T_co]):
+    """What to write, if anything, what that changes, and what the outcome is then."""
+
+    outcome: T_co
+    ops: Sequence[Op]
+    change: ChangeNode
+
+
 class Controller:
     """Creates, grows and deletes topics, and alters configurations.
 
@@ -75,23 +88,23 @@ class Controller:
         self._store = store
         self._metadata = metadata
         self._config = config
-        self._office = ControllerElection(store, metadata, config.node_id, clock)
-        self._decisions = Decisions(store, metadata)
-        self._governor = ControllerLoop(store, metadata, self._office, config)
-        self._handover = ControlledShutdown(store, metadata, config)
-        self._leadership = Leadership(store, metadata)
+        self._election = ControllerElection(store, metadata, config.node_id, clock)
+        self._deciding = asyncio.Lock()
+        self._loop = ControllerLoop(store, metadata, self._election, config)
+        self._shutdown = ControlledShutdown(store, metadata, config)
+        self._elector = LeaderElector(store, metadata)
         random = random or Random()  # noqa: S311 - it spreads partitions, and guards nothing
         self._planner = TopicPlanner(metadata, config, random)
 
     @property
     def is_active(self) -> bool:
         """Whether this broker is the controller, as far as it knows."""
-        return self._office.is_held
+        return self._election.is_held
 
     @property
     def elections(self) -> int:
         """How many partitions' states this broker wrote as the controller."""
-        return self._governor.elections
+        return self._loop.elections
 
     async def start(self, broker_epoch: int) -> None:
         """Become the controller if none is, decide what is due, and keep watch.
@@ -102,12 +115,12 @@ class Controller:
         Raises:
             StoreUnavailable: the store cannot be used.
         """
-        self._office.broker_epoch = broker_epoch
-        await self._governor.start()
+        self._election.broker_epoch = broker_epoch
+        await self._loop.start()
 
     async def stop(self) -> None:
         """Decide nothing more by itself."""
-        await self._governor.stop()
+        await self._loop.stop()
 
     async def hand_over(self) -> None:
         """Have others lead what this broker leads; waits for those who can soon.
@@ -115,7 +128,7 @@ class Controller:
         Raises:
             StoreUnavailable: the store cannot be used.
         """
-        await self._handover.carry_out()
+        await self._shutdown.carry_out()
 
     async def create_topics(
         self, topics: Sequence[NewTopic], *, validate_only: bool = False
@@ -123,42 +136,42 @@ class Controller:
         """Create topics; of each what was made, or why not."""
         refused = self._refuse_together(topics)
 
-        async def decide(topic: NewTopic) -> Decision[TopicPlan]:
+        async def plan(topic: NewTopic) -> _Decision[TopicPlan]:
             if topic.name in refused:
                 raise refused[topic.name]
             plan = self._planner.create(topic, self._metadata.cluster.controller_epoch)
-            return Decision(plan, plan.ops, ChangeNode(topics=(topic.name,)))
+            return _Decision(plan, plan.ops, ChangeNode(topics=(topic.name,)))
 
-        return await self._decisions.carry_out(decide, topics, dry=validate_only)
+        return await self._carry_out(plan, topics, dry=validate_only)
 
     async def delete_topics(self, names: Sequence[str]) -> list[Topic | ApiError]:
         """Delete topics; of each what it was, or why it was not deleted."""
 
-        async def decide(name: str) -> Decision[Topic]:
+        async def plan(name: str) -> _Decision[Topic]:
             topic = self._planner.existing(name)
             nodes = await self._store.tree(TopicNode.path(name))
-            return Decision(topic, delete(topic, nodes), ChangeNode(topics=(name,)))
+            return _Decision(topic, delete(topic, nodes), ChangeNode(topics=(name,)))
 
-        return await self._decisions.carry_out(decide, names)
+        return await self._carry_out(plan, names)
 
     async def create_partitions(
         self, growths: Sequence[Growth], *, validate_only: bool = False
     ) -> list[ApiError | None]:
         """Add partitions to topics."""
 
-        async def decide(growth: Growth) -> Decision[None]:
+        async def plan(growth: Growth) -> _Decision[None]:
             epoch = self._metadata.cluster.controller_epoch
             ops = self._planner.grow(growth.topic, growth.total, growth.assignment, epoch)
-            return Decision(None, ops, ChangeNode(topics=(growth.topic,)))
+            return _Decision(None, ops, ChangeNode(topics=(growth.topic,)))
 
-        return await self._decisions.carry_out(decide, growths, dry=validate_only)
+        return await self._carry_out(plan, growths, dry=validate_only)
 
     async def reassign(
         self, reassignments: Sequence[Reassignment], *, may_change_factor: bool = True
     ) -> list[dict[int, ApiError | None]]:
         """Begin or cancel moves of topics' partitions; of each partition why not, if so."""
 
-        async def decide(wanted: Reassignment) -> Decision[dict[int, ApiError | None]]:
+        async def plan(wanted: Reassignment) -> _Decision[dict[int, ApiError | None]]:
             topic = self._planner.existing(wanted.topic)
             view = view_of(self._metadata)
             outcomes: dict[int, ApiError | None] = {}
@@ -177,9 +190,9 @@ class Controller:
                     outcomes[index] = None
                 except ApiError as error:
                     outcomes[index] = error
-            return Decision(outcomes, writes(topic, moves), ChangeNode(topics=(topic.name,)))
+            return _Decision(outcomes, writes(topic, moves), ChangeNode(topics=(topic.name,)))
 
-        decided = await self._decisions.carry_out(decide, reassignments)
+        decided = await self._carry_out(plan, reassignments)
         return [
             dict.fromkeys(wanted.targets, outcome) if isinstance(outcome, ApiError) else outcome
             for wanted, outcome in zip(reassignments, decided, strict=True)
@@ -189,14 +202,14 @@ class Controller:
         self, kind: ElectionType, partitions: Collection[tuple[str, int]] | None
     ) -> dict[tuple[str, int], ApiError | None]:
         """Elect leaders for partitions; None: for all that need it. Of each why not, if so."""
-        return await self._leadership.elect(kind, partitions)
+        return await self._elector.elect(kind, partitions)
 
     async def alter_topic_configs(
         self, changes: Sequence[ConfigChange], *, validate_only: bool = False
     ) -> list[ApiError | None]:
         """Change what is configured for topics, which ``name`` names."""
 
-        async def decide(change: ConfigChange) -> Decision[None]:
+        async def plan(change: ConfigChange) -> _Decision[None]:
             topic = self._planner.existing(change.name)
             try:
                 config = change.edited(topic.config)
@@ -207,16 +220,16 @@ class Controller:
             ops = _write_config(path, topic.config, config, topic.config_version)
             if ops:
                 ops = [*topic.guards, *ops]
-            return Decision(None, ops, ChangeNode(configs=(topic.name,)))
+            return _Decision(None, ops, ChangeNode(configs=(topic.name,)))
 
-        return await self._decisions.carry_out(decide, changes, dry=validate_only)
+        return await self._carry_out(plan, changes, dry=validate_only)
 
     async def alter_broker_configs(
         self, changes: Sequence[ConfigChange], *, validate_only: bool = False
     ) -> list[ApiError | None]:
         """Change what is configured dynamically for brokers: ``name`` is an id, or ALL_BROKERS."""
 
-        async def decide(change: ConfigChange) -> Decision[None]:
+        async def plan(change: ConfigChange) -> _Decision[None]:
             path = ConfigNode.broker_path(change.name)
             node = await self._store.get(path)
             current = ConfigNode.decode(node.data).config if node else {}
@@ -226,9 +239,56 @@ class Controller:
             except ConfigError as error:  # Kafka's code for brokers, other than for topics
                 raise ApiError(ErrorCode.INVALID_REQUEST, str(error)) from error
             ops = _write_config(path, current, config, node.version if node else -1)
-            return Decision(None, ops, ChangeNode(brokers=(change.name,)))
+            return _Decision(None, ops, ChangeNode(brokers=(change.name,)))
 
-        return await self._decisions.carry_out(decide, changes, dry=validate_only)
+        return await self._carry_out(plan, changes, dry=validate_only)
+
+    async def _carry_out(
+        self,
+        plan: Callable[[Item], Awaitable[_Decision[T]]],
+        items: Sequence[Item],
+        *,
+        dry: bool = False,
+    ) -> list[T | ApiError]:
+        """Decide on each item and write that; of each the outcome, or why it was refused.
+
+        ``dry``: decide only.
+        """
+        async with self._deciding:
+            tries = [self._try(plan, item, dry=dry) for item in items]
+            done = await asyncio.gather(*tries)
+            written = [sequence for _, sequence in done if sequence is not None]
+            if written:
+                try:
+                    await self._metadata.applied(max(written))
+                except StoreError as error:
+                    lost = _unknown(error)
+                    return [lost if sequence is not None else outcome for outcome, sequence in done]
+            return [outcome for outcome, _ in done]
+
+    async def _try(
+        self, plan: Callable[[Item], Awaitable[_Decision[T]]], item: Item, *, dry: bool
+    ) -> tuple[T | ApiError, int | None]:
+        """The outcome, and the sequence number of the change if something was written."""
+        try:
+            for _ in range(_ATTEMPTS):
+                fence = self._metadata.fence()
+                decision = await plan(item)
+                if dry or not decision.ops:
+                    return decision.outcome, None
+                try:
+                    written = await decide(self._store, [fence], decision.ops, decision.change)
+                except NodeError:  # somebody was faster: learn what they did
+                    await self._metadata.catch_up()
+                    continue
+                return decision.outcome, written
+        except ApiError as error:
+            return error, None
+        except TransactionTooLarge as error:
+            return ApiError(ErrorCode.POLICY_VIOLATION, f"too much at once: {error}"), None
+        except StoreError as error:
+            return _unknown(error), None
+        return ApiError(ErrorCode.NOT_CONTROLLER, "others change the same all the time"), None
 
     def _refuse_together(self, topics: Iterable[NewTopic]) -> dict[str, ApiError]:
         """Topics of one request that cannot be created because of the others in it."""
@@ -259,3 +319,7 @@ def _write_config(
         return []
     data = ConfigNode(config).encode()
     return [Create(path, data) if version < 0 else Set(path, data, version)]
+
+
+def _unknown(error: StoreError) -> ApiError:
+    return ApiError(ErrorCode.REQUEST_TIMED_OUT, f"nobody knows whether it was done: {error}")

@@ -39,7 +39,7 @@ class ControllerElection:
         holder = self._metadata.cluster.controller
         return holder is not None and self._is_ours(holder)
 
-    async def take(self) -> bool:
+    async def stand(self) -> bool:
         """Become the controller, unless another broker is; whether this one is now.
 
         Raises:

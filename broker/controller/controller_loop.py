@@ -24,10 +24,9 @@ from ..metadata.image import (
     TopicDeleted,
 )
 from .controller_election import ControllerElection
-from .elections import StateChange, due, view_of
-from .preferred import rebalancing
+from .elections import StateChange, due, rebalancing, view_of
 from .reassignments import complete, writes
-from .state_writes import StateWriter
+from .state_writer import StateWriter
 
 _log = logging.getLogger(__name__)
 
@@ -42,7 +41,7 @@ class ControllerLoop:
         self,
         store: MetadataStore,
         metadata: MetadataCache,
-        office: ControllerElection,
+        election: ControllerElection,
         config: BrokerConfig,
         *,
         retry_s: float = _RETRY_S,
@@ -51,14 +50,14 @@ class ControllerLoop:
         self.elections = self.pruned = 0
         self._store = store
         self._metadata = metadata
-        self._office = office
+        self._election = election
         self._config = config
         self._retry_s = retry_s
         self._writer = StateWriter(store, metadata)
         self._wake = asyncio.Event()
         self._everything = True
         self._touched: set[str] = set()
-        self._governed = False
+        self._was_active = False
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
@@ -68,9 +67,9 @@ class ControllerLoop:
             StoreUnavailable: the store cannot be used.
         """
         self._metadata.subscribe(self._notice)
-        await self.govern()
+        await self.decide_due()
         self._tasks = [
-            asyncio.create_task(self._keep_governing()),
+            asyncio.create_task(self._keep_deciding()),
             asyncio.create_task(self._prune()),
         ]
         if self._config.auto_leader_rebalance_enable:
@@ -84,34 +83,34 @@ class ControllerLoop:
             with suppress(asyncio.CancelledError):
                 await task
 
-    async def govern(self) -> None:
+    async def decide_due(self) -> None:
         """Write what is due, if the office is held here or free.
 
         Raises:
             StoreUnavailable: the store cannot be used.
         """
-        if not await self._office.take():
-            self._governed = False
+        if not await self._election.stand():
+            self._was_active = False
             return
-        if not self._governed:
+        if not self._was_active:
             _log.info("this broker is the controller now")
-            self._everything = self._governed = True
-        touched = self._take_touched()
+            self._everything = self._was_active = True
+        touched = self._next_touched()
         try:
-            self.elections += await self._writer.settle(lambda: self._due(touched), self._guards)
+            self.elections += await self._writer.write_due(lambda: self._due(touched), self._guards)
             await self._complete_moves(self._topics(touched))
         except BaseException:
             self._everything = True
             raise
 
-    def _take_touched(self) -> set[str] | None:
+    def _next_touched(self) -> set[str] | None:
         """The topics to look at; None: all of them."""
         touched = None if self._everything else self._touched
         self._everything, self._touched = False, set()
         return touched
 
     def _due(self, touched: set[str] | None) -> list[StateChange]:
-        if not self._office.is_held:
+        if not self._election.is_held:
             return []
         return due(self._topics(touched), view_of(self._metadata))
 
@@ -119,7 +118,7 @@ class ControllerLoop:
         """End the moves of partitions that are where they shall be (KIP-455)."""
         view = view_of(self._metadata)
         for topic in list(topics):
-            if not self._office.is_held:
+            if not self._election.is_held:
                 return
             rules = view.rules(topic)
             ends = {
@@ -154,11 +153,11 @@ class ControllerLoop:
         share = self._config.leader_imbalance_per_broker_percentage
 
         def due_now() -> list[StateChange]:
-            if not self._office.is_held:
+            if not self._election.is_held:
                 return []
             return rebalancing(self._metadata.topics.values(), view_of(self._metadata), share)
 
-        self.elections += await self._writer.settle(due_now, self._guards)
+        self.elections += await self._writer.write_due(due_now, self._guards)
 
     def _topics(self, touched: set[str] | None) -> Iterable[Topic]:
         known = self._metadata.topics
@@ -180,12 +179,12 @@ class ControllerLoop:
                     self._touched.add(event.topic.name)
             self._wake.set()
 
-    async def _keep_governing(self) -> None:
+    async def _keep_deciding(self) -> None:
         while True:
             await self._wake.wait()
             self._wake.clear()
             try:
-                await self.govern()
+                await self.decide_due()
             except (StoreError, ApiError) as error:
                 _log.warning("the cluster is not governed from here for now: %s", error)
             except Exception:  # noqa: BLE001 - whatever it is, somebody has to decide
@@ -200,7 +199,7 @@ class ControllerLoop:
         """Keep the feed short."""
         while True:
             await asyncio.sleep(_PRUNE_S)
-            if self._office.is_held:
+            if self._election.is_held:
                 try:
                     self.pruned += await prune(self._store)
                 except StoreError as error:

@@ -53,23 +53,23 @@ class Member(Process, ABC):
         """Ask again until it is done: words are lost."""
         if self._broker_epoch is None:
             # Fenced before it is removed: else a change under way may add it for what it had.
-            self._ask_store(self._store.snapshot, self._give_up if self._is_fenced else self._fence)
+            self._ask_store(self._store.snapshot, self._resign if self._is_fenced else self._fence)
             self._later(1.0, self._come_back)
 
     def _fence(self, snapshot: Snapshot) -> None:
         if self._is_fenced:
-            self._give_up(snapshot)
+            self._resign(snapshot)
             return
         epoch = snapshot.epochs.get(self.id, NEVER)
 
         def told(answer: Snapshot | Refused) -> None:
             if not isinstance(answer, Refused):
                 self._is_fenced = True
-                self._give_up(answer)
+                self._resign(answer)
 
         self._ask_store(lambda: self._store.fence(self.id, epoch), told)
 
-    def _give_up(self, snapshot: Snapshot) -> None:
+    def _resign(self, snapshot: Snapshot) -> None:
         """Whatever this broker does not know any more to be true; then register."""
         if self.is_back:
             return

@@ -9,7 +9,7 @@ from random import Random
 from typing import Any, cast
 
 from qbus.broker.broker import Broker
-from qbus.broker.controller import Controller, ensure_cluster_id, fence, give_up, register_broker
+from qbus.broker.controller import Controller, ensure_cluster_id, fence, register_broker, resign
 from qbus.broker.kafka.context import Peer, RequestContext
 from qbus.broker.metadata.cache import MetadataCache
 from qbus.broker.metadata.image import BrokerInfo
@@ -83,7 +83,7 @@ async def metadata_plane(
         plane.cluster_id = await ensure_cluster_id(store)
         await plane.join(*others)
         await metadata.start()
-        await give_up(store, metadata, HERE.id, lambda _, __: False, is_alone=not others)
+        await resign(store, metadata, HERE.id, lambda _, __: False, is_alone=not others)
         epoch = await register(store, HERE, clock)
         await metadata.applied(await newest(store))
         await controller.start(epoch)

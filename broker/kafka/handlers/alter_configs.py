@@ -17,7 +17,7 @@ from qbus.wire.messages.alter_configs import (
     AlterConfigsResponse,
 )
 
-from ...controller import mirror_configs, replace
+from ...controller import MIRROR_KEYS, replace
 from ..context import RequestContext
 from .config_changes import Change, alter
 
@@ -50,5 +50,5 @@ async def handle(
 def _replace(
     resource: AlterConfigsResource, keys: type[Settings], current: Mapping[str, str]
 ) -> dict[str, str]:
-    kept = {name: text for name, text in current.items() if name in mirror_configs.KEYS}
+    kept = {name: text for name, text in current.items() if name in MIRROR_KEYS}
     return kept | replace(keys, ((item.name, item.value) for item in resource.configs))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from qbus.config import BrokerConfig, Settings, TopicConfig
 from qbus.errors import ApiError, ErrorCode
 
-from ...controller import ConfigChange, mirror_configs
+from ...controller import ConfigChange, with_mirror_source
 from .config_resources import ResourceType, broker_name, resource_type
 
 if TYPE_CHECKING:
@@ -55,4 +55,4 @@ async def alter(
 
 
 def _edited_topic(edited: Edited, current: Mapping[str, str]) -> dict[str, str]:
-    return mirror_configs.settle(current, edited(TopicConfig, current))
+    return with_mirror_source(current, edited(TopicConfig, current))

@@ -37,7 +37,7 @@ async def metadata(store: MetadataStore) -> AsyncIterator[MetadataCache]:
     await metadata.close()
 
 
-def office(
+def election(
     store: MetadataStore, metadata: MetadataCache, node_id: int, epoch: int = 0
 ) -> ControllerElection:
     one = ControllerElection(store, metadata, node_id, ManualClock())
@@ -57,11 +57,11 @@ async def vacate(store: MetadataStore, metadata: MetadataCache) -> None:
 
 
 async def test_the_first_to_ask_gets_it(store: MetadataStore, metadata: MetadataCache) -> None:
-    first, second = office(store, metadata, 1, epoch=4), office(store, metadata, 2)
-    assert await first.take()
-    assert not await second.take()
+    first, second = election(store, metadata, 1, epoch=4), election(store, metadata, 2)
+    assert await first.stand()
+    assert not await second.stand()
     assert (first.is_held, second.is_held) == (True, False)
-    assert await first.take(), "it has it already"
+    assert await first.stand(), "it has it already"
     assert await epoch_of(store) == 1
     node = await store.get(CONTROLLER)
     assert node is not None
@@ -70,19 +70,19 @@ async def test_the_first_to_ask_gets_it(store: MetadataStore, metadata: Metadata
 
 async def test_each_holder_counts(store: MetadataStore, metadata: MetadataCache) -> None:
     for expected in (1, 2, 3):
-        assert await office(store, metadata, expected).take()
+        assert await election(store, metadata, expected).stand()
         assert metadata.cluster.controller_epoch == await epoch_of(store) == expected
         await vacate(store, metadata)
 
 
 async def test_a_former_holder_is_fenced(store: MetadataStore, metadata: MetadataCache) -> None:
-    former, present = office(store, metadata, 1), office(store, metadata, 2)
-    await former.take()
+    former, present = election(store, metadata, 1), election(store, metadata, 2)
+    await former.stand()
     fence = metadata.fence()
     await store.transaction([fence, Create("/a")])
     await vacate(store, metadata)
     assert not former.is_held
-    assert await present.take()
+    assert await present.stand()
     with pytest.raises(VersionConflict) as refused:
         await store.transaction([fence, Create("/b")])
     assert refused.value.path == CONTROLLER_EPOCH
@@ -91,11 +91,11 @@ async def test_a_former_holder_is_fenced(store: MetadataStore, metadata: Metadat
 
 async def test_of_two_at_once_one_gets_it(store: MetadataStore, metadata: MetadataCache) -> None:
     """The second one asks while it believes the office to be free."""
-    first = office(store, metadata, 1)
+    first = election(store, metadata, 1)
     theirs = ControllerNode(2, 0, 0).encode()
     await store.transaction([Create(CONTROLLER, theirs), Create(CONTROLLER_EPOCH, b"7")])
     assert metadata.cluster.controller is None
-    assert not await first.take()
+    assert not await first.stand()
     assert await epoch_of(store) == 7
 
 
@@ -108,24 +108,24 @@ async def test_an_answer_that_was_lost_is_found_out(
         await transaction(ops)
         raise StoreUnavailable("the answer was lost")
 
-    ours = office(store, metadata, 1, epoch=4)
+    ours = election(store, metadata, 1, epoch=4)
     with monkeypatch.context() as broken:
         broken.setattr(store, "transaction", losing)
         with pytest.raises(StoreUnavailable):
-            await ours.take()
+            await ours.stand()
     await eventually(lambda: ours.is_held)
-    assert await ours.take()
+    assert await ours.stand()
     assert await epoch_of(store) == metadata.cluster.controller_epoch == 1
 
 
 async def test_what_is_left_of_a_former_life_gives_way(
     store: MetadataStore, metadata: MetadataCache
 ) -> None:
-    assert await office(store, metadata, 1, epoch=4).take()
+    assert await election(store, metadata, 1, epoch=4).stand()
     former = metadata.fence()
-    anew = office(store, metadata, 1, epoch=5)
+    anew = election(store, metadata, 1, epoch=5)
     assert not anew.is_held
-    assert await anew.take()
+    assert await anew.stand()
     assert await epoch_of(store) == 2
     with pytest.raises(VersionConflict):
         await store.transaction([former, Create("/a")])
@@ -135,7 +135,7 @@ async def test_what_is_no_controller_stays_where_somebody_put_it(
     store: MetadataStore, metadata: MetadataCache
 ) -> None:
     await store.transaction([Create(CONTROLLER, b"?")])
-    assert not await office(store, metadata, 1).take()
+    assert not await election(store, metadata, 1).stand()
     node = await store.get(CONTROLLER)
     assert node is not None
     assert node.data == b"?"

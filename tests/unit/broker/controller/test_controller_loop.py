@@ -135,7 +135,7 @@ async def test_a_store_that_fails_is_tried_again(
             raise failures.pop()
         return await transaction(ops)
 
-    monkeypatch.setattr(plane.controller._governor, "_retry_s", 0.01)
+    monkeypatch.setattr(plane.controller._loop, "_retry_s", 0.01)
     monkeypatch.setattr(plane.store, "transaction", failing)
     await leave(plane, 2)
     await eventually(lambda: partition(plane).leader == 3)
@@ -164,7 +164,7 @@ async def test_who_is_not_the_controller_decides_nothing(tmp_path: Path) -> None
         theirs = ControllerNode(3, 0, 0).encode()
         await plane.store.transaction([Set(CONTROLLER, theirs), Delete(BrokerNode.path(2))])
         await eventually(lambda: 2 not in plane.metadata.brokers)
-        await plane.controller._governor.govern()
+        await plane.controller._loop.decide_due()
         assert not plane.controller.is_active
         assert partition(plane).leader == 2
 
@@ -183,7 +183,7 @@ async def test_preferred_replicas_lead_again(plane: MetadataPlane) -> None:
     await plane.controller.create_topics([NewTopic("t", assignment={0: [2, 3]})])
     await write(plane, PartitionStateNode(3, 1, (3, 2), 1))
     await eventually(lambda: partition(plane).leader == 3)
-    await plane.controller._governor.rebalance()
+    await plane.controller._loop.rebalance()
     assert partition(plane).leader == 2
 
 
@@ -211,7 +211,7 @@ async def test_the_feed_is_kept_short_by_the_controller(plane: MetadataPlane) ->
     for _ in range(KEPT + 50):
         await plane.store.transaction([announce(b"{}")])
     assert len(await plane.store.children(PATH)) > KEPT
-    await eventually(lambda: plane.controller._governor.pruned > 0, 30)
+    await eventually(lambda: plane.controller._loop.pruned > 0, 30)
     assert len(await plane.store.children(PATH)) == KEPT
 
 
@@ -226,11 +226,11 @@ async def test_a_former_life_that_still_governs_gives_way(tmp_path: Path) -> Non
         )
         metadata = MetadataCache(plane.store, BrokerConfig({"node.id": "2"}))
         await metadata.start()
-        office = ControllerElection(plane.store, metadata, 2, ManualClock())
-        office.broker_epoch = 1
+        election = ControllerElection(plane.store, metadata, 2, ManualClock())
+        election.broker_epoch = 1
         await expire_previous_registration(plane.store, 2, "d")
-        governor = ControllerLoop(plane.store, metadata, office, BrokerConfig())
-        await governor.start()
-        assert office.is_held
-        await governor.stop()
+        loop = ControllerLoop(plane.store, metadata, election, BrokerConfig())
+        await loop.start()
+        assert election.is_held
+        await loop.stop()
         await metadata.close()

@@ -61,12 +61,12 @@ async def plane(tmp_path: Path, peer: Peer) -> AsyncIterator[MetadataPlane]:
 
 
 @pytest.fixture
-async def lookout(plane: MetadataPlane, peer: Peer) -> AsyncIterator[FailureDetector]:
-    lookout = FailureDetector(plane.store, plane.metadata, plane.node_id)
-    lookout.start()
+async def detector(plane: MetadataPlane, peer: Peer) -> AsyncIterator[FailureDetector]:
+    detector = FailureDetector(plane.store, plane.metadata, plane.node_id)
+    detector.start()
     await eventually(lambda: peer.accepted > 0)
-    yield lookout
-    await lookout.stop()
+    yield detector
+    await detector.stop()
 
 
 def test_the_controller_watches_everybody_else() -> None:
@@ -87,36 +87,36 @@ def test_who_is_about_to_leave_is_not_watched() -> None:
 
 
 async def test_a_dead_broker_is_unregistered(
-    plane: MetadataPlane, lookout: FailureDetector, peer: Peer
+    plane: MetadataPlane, detector: FailureDetector, peer: Peer
 ) -> None:
     peer.die()
     await eventually(lambda: 2 not in plane.metadata.brokers)
-    assert lookout.noticed == 1
+    assert detector.noticed == 1
 
 
 async def test_a_broker_that_only_hangs_up_stays(
-    plane: MetadataPlane, lookout: FailureDetector, peer: Peer
+    plane: MetadataPlane, detector: FailureDetector, peer: Peer
 ) -> None:
     peer.hang_up()
     await eventually(lambda: peer.accepted == 2)
     assert 2 in plane.metadata.brokers
-    assert lookout.noticed == 0
+    assert detector.noticed == 0
 
 
 async def test_a_broker_that_does_not_listen_any_more_stays_as_long_as_it_talks(
-    plane: MetadataPlane, lookout: FailureDetector, peer: Peer
+    plane: MetadataPlane, detector: FailureDetector, peer: Peer
 ) -> None:
     peer.refuse()
     await asyncio.sleep(0.3)
     assert 2 in plane.metadata.brokers
-    assert lookout.noticed == 0
+    assert detector.noticed == 0
 
 
 async def test_a_broker_that_never_could_be_reached_stays(plane: MetadataPlane, peer: Peer) -> None:
     peer.die()
-    lookout = FailureDetector(plane.store, plane.metadata, plane.node_id)
-    lookout.start()
+    detector = FailureDetector(plane.store, plane.metadata, plane.node_id)
+    detector.start()
     await asyncio.sleep(0.3)
-    await lookout.stop()
+    await detector.stop()
     assert 2 in plane.metadata.brokers
-    assert lookout.noticed == 0
+    assert detector.noticed == 0

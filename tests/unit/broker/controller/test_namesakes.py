@@ -20,7 +20,7 @@ from qbus.broker.controller import (
     edit,
 )
 from qbus.broker.controller.elections import StateChange
-from qbus.broker.controller.state_writes import StateWriter
+from qbus.broker.controller.state_writer import StateWriter
 from qbus.broker.metadata.image import BrokerInfo, Topic
 from qbus.broker.partition.followers import Followers, Proposal
 from qbus.broker.partition.isr_writing import Change, write
@@ -69,7 +69,7 @@ async def all_nodes(plane: MetadataPlane) -> dict[str, Node]:
 async def elect(plane: MetadataPlane) -> None:
     decided = [[StateChange(known(plane), 0, STALE, 0)]]
     writer = StateWriter(plane.store, plane.metadata)
-    written = await writer.settle(
+    written = await writer.write_due(
         lambda: decided.pop() if decided else [], lambda: [plane.metadata.fence()]
     )
     assert written == 0

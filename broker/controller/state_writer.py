@@ -27,7 +27,7 @@ class StateWriter:
         self._store = store
         self._metadata = metadata
 
-    async def settle(
+    async def write_due(
         self, due: Callable[[], list[StateChange]], guards: Callable[[], list[Op]]
     ) -> int:
         """Write what is due until nothing is; how many states that were.

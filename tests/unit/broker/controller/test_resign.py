@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from qbus.broker.controller import NewTopic, give_up
+from qbus.broker.controller import NewTopic, resign
 from qbus.broker.metadata.image import BrokerInfo, PartitionInfo
 from qbus.metadata import Op, Result, Set
 from qbus.metadata.feed import announce, sequence_of
@@ -36,7 +36,7 @@ def partition(plane: MetadataPlane, index: int = 0) -> PartitionInfo:
 
 
 async def test_it_leads_nothing_any_more_and_stays_in_sync(plane: MetadataPlane) -> None:
-    assert await give_up(plane.store, plane.metadata, 1, lambda _, __: False) == 2
+    assert await resign(plane.store, plane.metadata, 1, lambda _, __: False) == 2
     assert states(plane) == [
         (-1, (1, 2), ()),
         (2, (2, 1), ()),
@@ -44,12 +44,12 @@ async def test_it_leads_nothing_any_more_and_stays_in_sync(plane: MetadataPlane)
         (-1, (1, 2), ()),
     ]
     assert partition(plane).leader_epoch == 1
-    assert await give_up(plane.store, plane.metadata, 1, lambda _, __: False) == 0
+    assert await resign(plane.store, plane.metadata, 1, lambda _, __: False) == 0
 
 
 async def test_what_it_may_have_lost_it_is_not_in_sync_with(plane: MetadataPlane) -> None:
     lost = {0, 1, 2}
-    await give_up(plane.store, plane.metadata, 1, lambda _, index: index in lost)
+    await resign(plane.store, plane.metadata, 1, lambda _, index: index in lost)
     assert states(plane) == [
         (-1, (2,), ()),
         (2, (2,), ()),
@@ -60,13 +60,13 @@ async def test_what_it_may_have_lost_it_is_not_in_sync_with(plane: MetadataPlane
 
 async def test_who_was_in_sync_last_is_remembered(plane: MetadataPlane) -> None:
     await _write(plane, PartitionStateNode(1, 4, (1,), 1))
-    await give_up(plane.store, plane.metadata, 1, lambda _, __: True)
+    await resign(plane.store, plane.metadata, 1, lambda _, __: True)
     assert states(plane)[0] == (-1, (), ())
     assert partition(plane).last_in_sync == 1
 
 
 async def test_alone_it_is_elected_again_at_once_in_a_new_epoch(plane: MetadataPlane) -> None:
-    await give_up(plane.store, plane.metadata, 1, lambda _, i: i == 3, is_alone=True)
+    await resign(plane.store, plane.metadata, 1, lambda _, i: i == 3, is_alone=True)
     assert [leader for leader, _, _ in states(plane)] == [1, 2, 2, -1]
     assert partition(plane).leader_epoch == 2
 
@@ -82,7 +82,7 @@ async def test_who_changes_the_same_meanwhile_is_heeded(
         return await transaction(ops)
 
     monkeypatch.setattr(plane.store, "transaction", overtaken)
-    await give_up(plane.store, plane.metadata, 1, lambda _, __: False)
+    await resign(plane.store, plane.metadata, 1, lambda _, __: False)
     assert states(plane)[0] == (-1, (1,), ())
     assert states(plane)[3] == (-1, (1, 2), ())
 
@@ -90,7 +90,7 @@ async def test_who_changes_the_same_meanwhile_is_heeded(
 async def test_what_cannot_be_written_holds_nothing_up(plane: MetadataPlane) -> None:
     path = PartitionStateNode.path("t", 0)
     await plane.store.transaction([Set(path, b"?")])
-    await asyncio.wait_for(give_up(plane.store, plane.metadata, 1, lambda _, __: False), 30)
+    await asyncio.wait_for(resign(plane.store, plane.metadata, 1, lambda _, __: False), 30)
     assert states(plane)[3] == (-1, (1, 2), ())
 
 

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qbus.broker.controller.elections import StateChange
-from qbus.broker.controller.state_writes import MAX_BYTES, batches, change_of, operations_of
+from qbus.broker.controller.state_writer import MAX_BYTES, batches, change_of, operations_of
 from qbus.broker.metadata.image import Topic
 from qbus.metadata import Check, Set
 from qbus.metadata.feed import announce

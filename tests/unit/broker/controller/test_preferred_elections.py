@@ -2,8 +2,7 @@
 
 import pytest
 
-from qbus.broker.controller.elections import TopicRules, View
-from qbus.broker.controller.preferred import ElectionType, elected, rebalancing
+from qbus.broker.controller.elections import ElectionType, TopicRules, View, elected, rebalancing
 from qbus.broker.metadata.image import PartitionInfo, Topic
 from qbus.errors import ApiError, ErrorCode
 
