@@ -42,143 +42,47 @@ class _Outcome(NamedTuple):
     error: BaseException | None
 
 
-class EmbeddedStore(MetadataStore):
-    """The nodes in the file ``path``, which is created when missing."""
+class _Worker:
+    """The thread that has the database; ``opened`` says when, or why not."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._state = SessionState.SUSPENDED
-        self._callbacks: list[Callable[[SessionState], None]] = []
-        self._watches: dict[str, list[Callable[[], None]]] = {}
-        self._queue: SimpleQueue[_Request | None] = SimpleQueue()
-        self._thread: threading.Thread | None = None
-        self._loop: asyncio.AbstractEventLoop
-        self._closed: asyncio.Future[None]
-
-    @property
-    def state(self) -> SessionState:
-        """CONNECTED from start to close, unless the file fails."""
-        return self._state
-
-    def on_state(self, callback: Callable[[SessionState], None]) -> None:
-        """Call back when the state changes."""
-        self._callbacks.append(callback)
-
-    async def start(self) -> None:
-        """Open the file, and start the thread that has it."""
-        if self._thread is not None:
-            raise StoreUnavailable(f"{self.path} was opened already")
-        self._loop = asyncio.get_running_loop()
-        opened = self._loop.create_future()
-        self._closed = self._loop.create_future()
-        # A daemon: a process that ends without closing the store is a crash, which it survives.
-        self._thread = threading.Thread(
-            target=self._run, args=(opened,), name="metadata-store", daemon=True
-        )
-        self._thread.start()
-        try:
-            await opened
-        except StoreUnusable:
-            self._enter(SessionState.LOST)
-            raise
-        self._enter(SessionState.CONNECTED)
-
-    async def close(self) -> None:
-        """Finish what waits, delete the ephemeral nodes, close the file."""
-        if self._thread is None:
-            return
-        if self._state is not SessionState.LOST:
-            ended = self._submit(Database.end_session)
-            self._enter(SessionState.LOST)
-            try:
-                await ended
-            except StoreUnavailable as error:
-                _log.warning("closing the metadata store: %s", error)
-        self._queue.put(None)
-        await self._closed
-        self._thread.join()
-
-    async def get(self, path: str, watch: Callable[[], None] | None = None) -> Node | None:
-        """The node at ``path``."""
-        paths.check(path)
-        return await self._submit(lambda database: database.get(path), path, watch)
-
-    async def get_many(self, wanted: Sequence[str]) -> dict[str, Node]:
-        """Those of the nodes that there are."""
-        for path in wanted:
-            paths.check(path)
-        return await self._submit(lambda database: database.get_many(wanted))
-
-    async def children(self, path: str, watch: Callable[[], None] | None = None) -> list[str]:
-        """The names below ``path``."""
-        paths.check(path)
-        return await self._submit(lambda database: database.children(path), path, watch)
-
-    async def tree(self, path: str) -> dict[str, Node]:
-        """The nodes from ``path`` down."""
-        paths.check(path)
-        return await self._submit(lambda database: database.tree(path))
-
-    async def transaction(self, operations: Sequence[Op]) -> list[Result]:
-        """Apply the operations together."""
-        wanted = tuple(operations)
-        for operation in wanted:
-            check(operation)  # here, not in SQLite, which would refuse the whole batch with it
-        return await self._submit(lambda database: database.apply(wanted))
-
-    # In the event loop
-
-    def _submit(
+    def __init__(
         self,
-        work: Callable[[Database], T],
-        path: str = "",
-        watch: Callable[[], None] | None = None,
-    ) -> asyncio.Future[T]:
-        """Have ``work`` done; ``watch`` is called when ``path`` or its children change since."""
-        if self._state is not SessionState.CONNECTED:
-            raise StoreUnavailable(f"the metadata store {self.path} is not open")
+        path: Path,
+        loop: asyncio.AbstractEventLoop,
+        deliver: Callable[[list[_Outcome], Iterable[str], bool], None],
+    ) -> None:
+        """``deliver`` is called in the loop: outcomes, nodes that changed, whether all is over."""
+        self._path = path
+        self._loop = loop
+        self._deliver = deliver
+        self._queue: SimpleQueue[_Request | None] = SimpleQueue()
+        self.opened: asyncio.Future[None] = loop.create_future()
+        self.closed: asyncio.Future[None] = loop.create_future()
+        # A daemon: a process that ends without closing the store is a crash, which it survives.
+        self._thread = threading.Thread(target=self._run, name="metadata-store", daemon=True)
+        self._thread.start()
+
+    def submit(self, work: Callable[[Database], T]) -> asyncio.Future[T]:
+        """Have ``work`` done in the thread, after all that was submitted before."""
         future: asyncio.Future[T] = self._loop.create_future()
-        started = perf_counter()
-        future.add_done_callback(lambda _: self.timings.observe(perf_counter() - started))
         self._queue.put(_Request(work, future))
-        if watch is not None:
-            self._watches.setdefault(path, []).append(watch)
         return future
 
-    def _deliver(self, outcomes: list[_Outcome], touched: Iterable[str], broken: bool) -> None:
-        for future, result, error in outcomes:
-            if future.done():  # cancelled: nobody waits
-                continue
-            if error is None:
-                future.set_result(result)
-            else:
-                future.set_exception(error)
-        for path in touched:
-            for watch in self._watches.pop(path, ()):
-                watch()
-        if broken:
-            self._enter(SessionState.LOST)
-
-    def _enter(self, state: SessionState) -> None:
-        if state is self._state:
-            return
-        self._state = state
-        if state is SessionState.LOST:
-            watches, self._watches = self._watches, {}
-            for watch in (watch for some in watches.values() for watch in some):
-                watch()
-        for callback in self._callbacks:
-            callback(state)
+    async def close(self) -> None:
+        """Wait until everything submitted is done and the file is closed."""
+        self._queue.put(None)
+        await self.closed
+        self._thread.join()
 
     # In the thread
 
-    def _run(self, opened: asyncio.Future[None]) -> None:
+    def _run(self) -> None:
         try:
-            database = Database(self.path)
+            database = Database(self._path)
         except BaseException as error:  # noqa: BLE001 - told to whoever waits for the start
-            self._tell([_Outcome(opened, None, error), _Outcome(self._closed, None, None)])
+            self._tell([_Outcome(self.opened, None, error), _Outcome(self.closed, None, None)])
             return
-        self._tell([_Outcome(opened, None, None)])
+        self._tell([_Outcome(self.opened, None, None)])
         failure: StoreUnavailable | None = None
         while batch := self._next_batch():
             if failure is None:
@@ -186,7 +90,7 @@ class EmbeddedStore(MetadataStore):
             else:
                 self._tell([_Outcome(request.future, None, failure) for request in batch])
         database.close()
-        self._tell([_Outcome(self._closed, None, None)])
+        self._tell([_Outcome(self.closed, None, None)])
 
     def _next_batch(self) -> list[_Request]:
         """What waits, at least one; nothing at the end."""
@@ -212,7 +116,7 @@ class EmbeddedStore(MetadataStore):
             outcomes = [_attempt(database, request) for request in batch]
             database.commit()
         except sqlite3.Error as error:
-            reason = StoreUnavailable(f"the metadata store {self.path} failed: {explain(error)}")
+            reason = StoreUnavailable(f"the metadata store {self._path} failed: {explain(error)}")
             if not (is_full(error) and database.rollback()):
                 failure = reason
             elif len(batch) > 1:
@@ -248,3 +152,117 @@ def _attempt(database: Database, request: _Request) -> _Outcome:
         raise
     except Exception as error:  # noqa: BLE001 - told to whoever asked
         return _Outcome(request.future, None, error)
+
+
+class EmbeddedStore(MetadataStore):
+    """The nodes in the file ``path``, which is created when missing."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._state = SessionState.SUSPENDED
+        self._callbacks: list[Callable[[SessionState], None]] = []
+        self._watches: dict[str, list[Callable[[], None]]] = {}
+        self._worker: _Worker | None = None  # from start() on
+
+    @property
+    def state(self) -> SessionState:
+        """CONNECTED from start to close, unless the file fails."""
+        return self._state
+
+    def on_state(self, callback: Callable[[SessionState], None]) -> None:
+        """Call back when the state changes."""
+        self._callbacks.append(callback)
+
+    async def start(self) -> None:
+        """Open the file, and start the thread that has it."""
+        if self._worker is not None:
+            raise StoreUnavailable(f"{self.path} was opened already")
+        self._worker = _Worker(self.path, asyncio.get_running_loop(), self._deliver)
+        try:
+            await self._worker.opened
+        except StoreUnusable:
+            self._enter(SessionState.LOST)
+            raise
+        self._enter(SessionState.CONNECTED)
+
+    async def close(self) -> None:
+        """Finish what waits, delete the ephemeral nodes, close the file."""
+        if self._worker is None:
+            return
+        if self._state is not SessionState.LOST:
+            ended = self._submit(Database.end_session)
+            self._enter(SessionState.LOST)
+            try:
+                await ended
+            except StoreUnavailable as error:
+                _log.warning("closing the metadata store: %s", error)
+        await self._worker.close()
+
+    async def get(self, path: str, watch: Callable[[], None] | None = None) -> Node | None:
+        """The node at ``path``."""
+        paths.check(path)
+        return await self._submit(lambda database: database.get(path), path, watch)
+
+    async def get_many(self, wanted: Sequence[str]) -> dict[str, Node]:
+        """Those of the nodes that there are."""
+        for path in wanted:
+            paths.check(path)
+        return await self._submit(lambda database: database.get_many(wanted))
+
+    async def children(self, path: str, watch: Callable[[], None] | None = None) -> list[str]:
+        """The names below ``path``."""
+        paths.check(path)
+        return await self._submit(lambda database: database.children(path), path, watch)
+
+    async def tree(self, path: str) -> dict[str, Node]:
+        """The nodes from ``path`` down."""
+        paths.check(path)
+        return await self._submit(lambda database: database.tree(path))
+
+    async def transaction(self, operations: Sequence[Op]) -> list[Result]:
+        """Apply the operations together."""
+        wanted = tuple(operations)
+        for operation in wanted:
+            check(operation)  # here, not in SQLite, which would refuse the whole batch with it
+        return await self._submit(lambda database: database.apply(wanted))
+
+    def _submit(
+        self,
+        work: Callable[[Database], T],
+        path: str = "",
+        watch: Callable[[], None] | None = None,
+    ) -> asyncio.Future[T]:
+        """Have ``work`` done; ``watch`` is called when ``path`` or its children change since."""
+        if self._worker is None or self._state is not SessionState.CONNECTED:
+            raise StoreUnavailable(f"the metadata store {self.path} is not open")
+        future = self._worker.submit(work)
+        started = perf_counter()
+        future.add_done_callback(lambda _: self.timings.observe(perf_counter() - started))
+        if watch is not None:
+            self._watches.setdefault(path, []).append(watch)
+        return future
+
+    def _deliver(self, outcomes: list[_Outcome], touched: Iterable[str], broken: bool) -> None:
+        for future, result, error in outcomes:
+            if future.done():  # cancelled: nobody waits
+                continue
+            if error is None:
+                future.set_result(result)
+            else:
+                future.set_exception(error)
+        for path in touched:
+            for watch in self._watches.pop(path, ()):
+                watch()
+        if broken:
+            self._enter(SessionState.LOST)
+
+    def _enter(self, state: SessionState) -> None:
+        if state is self._state:
+            return
+        self._state = state
+        if state is SessionState.LOST:
+            watches, self._watches = self._watches, {}
+            for watch in (watch for some in watches.values() for watch in some):
+                watch()
+        for callback in self._callbacks:
+            callback(state)

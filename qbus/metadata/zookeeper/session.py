@@ -61,8 +61,7 @@ class Session:
         self._credentials = credentials
         self._on_state = on_state
         self._timings = timings or Timings()
-        self._handler: LoopHandler
-        self._client: KazooClient = None
+        self._client: KazooClient = None  # from open() on
         self._stopping: asyncio.Future[None] | None = None
         # Kazoo would begin a new session when one has expired. What its thread has heard last, and
         # the lock, keep every request out of that.
@@ -79,18 +78,18 @@ class Session:
         loop = asyncio.get_running_loop()
         # A dead connection is noticed when two thirds of the session are gone.
         each = max(self._timeout / 3 / len(self.address.servers), _LEAST_CONNECT_TIMEOUT)
-        self._handler = LoopHandler(loop, each)
+        handler = LoopHandler(loop, each)
         opened: asyncio.Future[None] = loop.create_future()
-        self._client = KazooClient(
+        self._client = client = KazooClient(
             self.address.hosts,
             timeout=self._timeout,
-            handler=self._handler,
+            handler=handler,
             auth_data=[("digest", self._credentials)] if self._credentials else None,
             connection_retry=KazooRetry(**_RECONNECT),
             logger=_attempts,
         )
-        self._client.add_listener(partial(self._changed, opened))
-        self._client.start_async()
+        client.add_listener(partial(self._changed, handler, opened))
+        client.start_async()
         try:
             async with asyncio.timeout(timeout):
                 await opened
@@ -138,16 +137,18 @@ class Session:
 
     # In kazoo's thread
 
-    def _changed(self, opened: asyncio.Future[None], kazoos: KazooState) -> None:
+    def _changed(
+        self, handler: LoopHandler, opened: asyncio.Future[None], kazoos: KazooState
+    ) -> None:
         state = _STATES[kazoos]
         if state is SessionState.CONNECTED:
-            self._handler.connected()
+            handler.connected()
         with self._lock:
             if self._heard is SessionState.LOST:
                 return
             self._heard = state
             self._is_open = False
-        self._handler.inbox.put(partial(self._arrived, opened, state))
+        handler.inbox.put(partial(self._arrived, opened, state))
 
     # In the event loop
 

@@ -295,8 +295,8 @@ def test_a_loop_that_ended_does_not_stop_the_thread(tmp_path: Path) -> None:
         store._submit(lambda database: database.apply([Create("/a")]))
 
     asyncio.run(abandon())
-    thread = store._thread
-    assert thread is not None
-    store._queue.put(None)
-    thread.join(10)
-    assert not thread.is_alive()
+    worker = store._worker
+    assert worker is not None
+    worker._queue.put(None)
+    worker._thread.join(10)
+    assert not worker._thread.is_alive()
