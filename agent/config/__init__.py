@@ -1,7 +1,7 @@
-"""What an agent is told: which files go to which topics, and how.
+"""The configuration of an agent: which files go to which topics, and how.
 
-:class:`AgentConfig` is read from TOML (:func:`parse`), checked, and never changes; whoever wants
-another one replaces it whole.
+:class:`AgentConfig` is read from TOML (:func:`parse`), checked, and never changes: another one
+replaces it as a whole.
 """
 
 from qbus.service.toml import to_document, to_toml

@@ -1,4 +1,4 @@
-"""What only an agent's fields may hold."""
+"""The rules of fields that only an agent has."""
 
 import codecs
 import re
@@ -20,7 +20,7 @@ from .template import Template
 
 
 def bootstrap() -> Rule:
-    """Where the cluster is."""
+    """The bootstrap of the cluster."""
 
     def check(text: str) -> None:
         from qbus.clients.net.bootstrap import parse  # noqa: PLC0415 - loads the wire protocol
@@ -58,7 +58,7 @@ def encoding() -> Rule:
             raise ValueError from None
         return info.name
 
-    return plain("the name of a text encoding, as utf-16-le or latin-1", read)
+    return plain("the name of a text encoding, such as utf-16-le or latin-1", read)
 
 
 def pattern() -> Rule:
@@ -74,12 +74,12 @@ def pattern() -> Rule:
 
 
 def template() -> Rule:
-    """A template; None where it is empty."""
+    """A template; None if it is empty."""
 
     def read(raw: Any) -> Template | None:
         return Template.parse(raw) if as_text(raw) else None
 
-    return plain("a template, as {host}:{path}", read, str)
+    return plain("a template, such as {host}:{path}", read, str)
 
 
 def templates() -> Rule:

@@ -1,7 +1,7 @@
-"""The configuration of a mirror: its tables and fields, with what each of them may be.
+"""The configuration of a mirror: its tables and fields, their rules and meanings.
 
-Times are in milliseconds and sizes in bytes, as the names say. 0 stands for "no limit" where a
-field allows it.
+Times are in milliseconds and sizes in bytes, as the names say. 0 is "no limit" where it is allowed.
+The keys ``idc`` are names of datacenters.
 """
 
 # ruff: noqa: RUF009 - `setting` gives a dataclass its fields
@@ -17,64 +17,64 @@ _MIB = 1024 * 1024
 AUTO, NEVER = "auto", "never"
 
 INTERNAL = "__.*"
-"""Topics of brokers and tools, and no one's data."""
+"""Internal topics of brokers and tools."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """The IDC that is mirrored into: the ``[target]`` table."""
+    """The datacenter that is mirrored into: the ``[target]`` table."""
 
-    idc: str = required(own.idc(), "What it is called: 1 to 64 ASCII letters, digits, `_` and `-`.")
+    idc: str = required(own.idc(), "Its name: 1 to 64 ASCII letters, digits, `_` and `-`.")
     bootstrap: str = setting(
         "",
         own.bootstrap(),
-        "Its brokers, as `host:port,...` or `zk://host:port/chroot`. Default: those that are"
-        " registered in the ZooKeeper that the configuration came from.",
+        "Its brokers, as `host:port,...` or `zk://host:port/chroot`. Default: the brokers"
+        " registered in the ZooKeeper that the configuration is from.",
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """An IDC that is mirrored: a ``[[source]]`` table."""
+    """A datacenter that is mirrored: a ``[[source]]`` table."""
 
-    idc: str = required(own.idc(), "What it is called: its `orders` becomes `<idc>.orders`.")
-    bootstrap: str = required(own.bootstrap(), "Its brokers, as those of the target.")
+    idc: str = required(own.idc(), "Its name: its topic `orders` becomes `<idc>.orders`.")
+    bootstrap: str = required(own.bootstrap(), "Its brokers, in the form of the target's.")
     topics: tuple[str, ...] = setting(
         (),
         own.patterns(),
-        "Which of its topics, by their names there. Default: `topics` at the top.",
+        "The topics to mirror, by their names there. Default: `topics` at the top.",
     )
     exclude: tuple[str, ...] = setting(
-        (), own.patterns(), "Which of these not, in addition to the top's `exclude`."
+        (), own.patterns(), "Topics to leave out, in addition to the top's `exclude`."
     )
     relay: bool = setting(
         True,
         rules.boolean(),
-        "Whether topics that this IDC mirrors from others are mirrored on, under the names they"
-        " have there. In a full mesh, where each IDC reads every other one itself, `false`.",
+        "Whether topics that this datacenter mirrors from others are mirrored on, under their names"
+        " there. Use `false` in a full mesh, where each datacenter reads every other one itself.",
     )
     rate_limit_bytes: int = setting(
         0,
         rules.whole(0, 1 << 40),
-        "Bytes of batches per second at most over this link, by each process; 0: no limit.",
+        "The most bytes of batches per second over this link, by each process; 0: no limit.",
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Topics:
-    """How topics come to be at the target: the ``[topics_at_target]`` table."""
+    """How topics are created at the target: the ``[topics_at_target]`` table."""
 
     replication_factor: int = setting(
         0,
         rules.whole(0, 32_767),
-        "How many replicas new ones have. 0: as many as at the source, or as many as the target"
-        " has brokers if those are fewer.",
+        "The replication factor of new topics. 0: that of the source, or the number of the target's"
+        " brokers if that is smaller.",
     )
     copy_config: bool = setting(
         True,
         rules.boolean(),
-        "Whether they have the configuration that was set for them at the source, now and when it"
-        " changes there.",
+        "Whether topics get the configuration that was set for them at the source, now and whenever"
+        " it changes there.",
     )
     config_exclude: tuple[str, ...] = setting(
         (
@@ -89,13 +89,12 @@ class Topics:
             "unclean.leader.election.enable",
         ),
         own.keys(),
-        "Which of it not: what is the target's own business, or would keep records from being the"
-        " same.",
+        "Keys that are not copied: those that are up to the target, or that would change records.",
     )
     discovery_interval_ms: int = setting(
         10_000,
         rules.whole(100, 3_600_000),
-        "How often the source is looked at for new topics, partitions, configuration.",
+        "How often the source is checked for new topics, partitions and configuration.",
     )
 
 
@@ -106,91 +105,88 @@ class Transfer:
     fetch_bytes: int = setting(
         32 * _MIB,
         rules.whole(1024, 64 * _MIB),
-        "How much one fetch brings at most, about; less when many are under way, which have half of"
-        " `memory_bytes` together.",
+        "The approximate limit of one fetch; all fetches in flight share half of `memory_bytes`.",
     )
     partition_fetch_bytes: int = setting(
-        2 * _MIB, rules.whole(1024, 64 * _MIB), "How much of that is of one partition, about."
+        2 * _MIB, rules.whole(1024, 64 * _MIB), "The approximate limit of one partition in a fetch."
     )
     fetch_wait_ms: int = setting(
-        500, rules.whole(0, 60_000), "How long the source waits for records when there are none."
+        500, rules.whole(0, 60_000), "How long the source waits for records if there are none."
     )
     in_flight: int = setting(
         8,
         rules.whole(1, 64),
-        "Requests on their way at a time to each broker, at the source and at the target; the"
-        " longer the link, the more.",
+        "The most requests in flight to each broker, at the source and at the target; a longer"
+        " link needs more.",
     )
     memory_bytes: int = setting(
         64 * _MIB,
         rules.whole(_MIB, 1 << 40),
-        "How much of a link is fetched ahead of the target's acknowledgement at most.",
+        "The most bytes of a link that are fetched and not yet acknowledged by the target.",
     )
     request_timeout_ms: int = setting(
-        30_000, rules.whole(100, 600_000), "How long a broker may take to answer."
+        30_000, rules.whole(100, 600_000), "How long a broker may take to answer a request."
     )
     session_timeout_ms: int = setting(
         10_000,
         rules.whole(1_000, 600_000),
-        "After how long without a sign of life another process takes over the partitions of one.",
+        "Other processes take over the partitions of a process that is silent for so long.",
     )
     drain_timeout_ms: int = setting(
         10_000,
         rules.whole(0, 600_000),
-        "How long a stopping mirror waits for acknowledgements of what it has sent.",
+        "How long a stopping mirror waits for the acknowledgements of what it has sent.",
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Groups:
-    """Whose committed offsets are carried over: the ``[groups]`` table."""
+    """The groups whose committed offsets are synced: the ``[groups]`` table."""
 
-    enabled: bool = setting(True, rules.boolean(), "Whether any are, on a schedule.")
-    include: tuple[str, ...] = setting((".*",), own.patterns(), "Which groups, by their names.")
-    exclude: tuple[str, ...] = setting((), own.patterns(), "Which of these not.")
-    interval_ms: int = setting(
-        10_000, rules.whole(100, 86_400_000), "How often they are carried over."
-    )
+    enabled: bool = setting(True, rules.boolean(), "Whether offsets are synced at intervals.")
+    include: tuple[str, ...] = setting((".*",), own.patterns(), "The groups to sync, by name.")
+    exclude: tuple[str, ...] = setting((), own.patterns(), "Groups to leave out.")
+    interval_ms: int = setting(10_000, rules.whole(100, 86_400_000), "The interval of syncs.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fallback:
-    """What is done where the target is no Qbus: the ``[fallback]`` table."""
+    """What is done if the target is no Qbus: the ``[fallback]`` table."""
 
     reproduce: str = setting(
         AUTO,
         rules.choice(AUTO, NEVER),
-        "`auto`: records are produced anew, with headers that tell where they come from;"
-        " `never`: nothing is mirrored.",
+        "`auto`: records are reproduced, with headers that tell their origin; `never`: nothing is"
+        " mirrored.",
     )
     compression: str = setting(
         "lz4",
         rules.choice("none", "gzip", "snappy", "lz4", "zstd"),
-        "The new batches' compression.",
+        "The compression of reproduced batches.",
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MirrorConfig:
-    """Everything a mirror is told, at the top of the file."""
+    """The whole configuration of a mirror: the top of the file."""
 
-    target: Target = required(rules.table(Target), "The IDC that is mirrored into.")
+    target: Target = required(rules.table(Target), "The datacenter that is mirrored into.")
     sources: tuple[Source, ...] = setting(
-        (), rules.tables(Source), "IDCs that are mirrored.", table="source"
+        (), rules.tables(Source), "Datacenters that are mirrored.", table="source"
     )
     topics: tuple[str, ...] = setting(
-        (), own.patterns(), "Which topics of each source, unless that says it itself."
+        (), own.patterns(), "The topics to mirror, of sources that do not state them."
     )
     exclude: tuple[str, ...] = setting(
-        (INTERNAL,), own.patterns(), "Which of these not, of any source."
+        (INTERNAL,), own.patterns(), "Topics to leave out, of any source."
     )
     topics_at_target: Topics = setting(
-        Topics(), rules.table(Topics), "How topics come to be at the target."
+        Topics(), rules.table(Topics), "How topics are created at the target."
     )
     transfer: Transfer = setting(Transfer(), rules.table(Transfer), "How batches are copied.")
     groups: Groups = setting(
-        Groups(), rules.table(Groups), "Whose committed offsets are carried over."
+        Groups(), rules.table(Groups), "The groups whose committed offsets are synced."
     )
     fallback: Fallback = setting(
-        Fallback(), rules.table(Fallback), "What is done where the target is no Qbus."
+        Fallback(), rules.table(Fallback), "What is done if the target is no Qbus."
     )

@@ -1,4 +1,4 @@
-"""What only a mirror's fields may hold."""
+"""The rules of fields that only a mirror has."""
 
 import re
 from typing import Any
@@ -11,18 +11,18 @@ from ...net.bootstrap import parse
 
 
 def bootstrap() -> Rule:
-    """Where a cluster is."""
+    """The bootstrap of a cluster."""
     return checked("host:port,... or zk://host:port,.../chroot", parse)
 
 
 def idc() -> Rule:
-    """The name of an IDC: what stands before the first dot of its topics' names elsewhere."""
+    """The name of a datacenter: the part before the first dot of its topics' names elsewhere."""
 
     def read(raw: Any) -> str:
         check_idc_name(as_text(raw))
         return as_text(raw)
 
-    return plain("the name of an IDC", read)
+    return plain("the name of a datacenter", read)
 
 
 def patterns() -> Rule:

@@ -52,7 +52,10 @@ def test_a_command_line_that_makes_no_sense_is_refused(
     ("arguments", "why"),
     [
         (("--source", "a=h:x", *ROUTE[2:]), "source[1].bootstrap = 'h:x': expected host:port"),
-        (("--source", "a.b=h:1", *ROUTE[2:]), "source[1].idc = 'a.b': expected the name of an IDC"),
+        (
+            ("--source", "a.b=h:1", *ROUTE[2:]),
+            "source[1].idc = 'a.b': expected the name of a datacenter",
+        ),
         (("--source", "b=h:1", *ROUTE[2:]), "source[1].idc = 'b': it is the target's"),
         ((*ROUTE, "--source", "a=h:3"), "source[2].idc = 'a': it is there twice"),
         ((*ROUTE, "--topics", "("), "topics = ['orders', '(']"),

@@ -98,7 +98,10 @@ def test_what_is_written_is_read_back() -> None:
         (TOP + '[target]\nbootstrap = "h:9"\n' + SOURCE, "target.idc is missing"),
         (GOOD.replace("b1:9092", "b1:x"), "target.bootstrap = 'b1:x': expected host:port"),
         (GOOD.replace("a1:9092", "zk://"), r"source\[1\]\.bootstrap = 'zk://': expected"),
-        (GOOD.replace('"a"', '"a.b"'), r"source\[1\]\.idc = 'a\.b': expected the name of an IDC"),
+        (
+            GOOD.replace('"a"', '"a.b"'),
+            r"source\[1\]\.idc = 'a\.b': expected the name of a datacenter",
+        ),
         (GOOD.replace('"a"', '""'), r"source\[1\]\.idc = ''"),
         (GOOD.replace('"a"', '"%s"' % ("a" * 65)), r"source\[1\]\.idc"),
         (GOOD.replace('"a"', '"b"'), r"source\[1\]\.idc = 'b': it is the target's"),
