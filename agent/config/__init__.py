@@ -6,8 +6,16 @@ replaces it as a whole.
 
 from qbus.service.toml import to_document, to_toml
 
-from .config import AgentConfig, Delivery, Source, SpoolSource, Tailing
-from .reading import load, parse, read
+from .config import (
+    AgentConfig,
+    Delivery,
+    Source,
+    SpoolSource,
+    Tailing,
+    load,
+    parse,
+    read,
+)
 from .template import Bound, Template
 
 __all__ = [

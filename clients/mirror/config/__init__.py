@@ -6,9 +6,19 @@ replaces it as a whole. :func:`links` returns the part of each link.
 
 from qbus.service.toml import to_document, to_toml
 
-from .config import Fallback, Groups, MirrorConfig, Source, Target, Topics, Transfer
+from .config import (
+    Fallback,
+    Groups,
+    MirrorConfig,
+    Source,
+    Target,
+    Topics,
+    Transfer,
+    load,
+    parse,
+    read,
+)
 from .link import LinkConfig, Selection, links
-from .reading import load, parse, read
 
 __all__ = [
     "Fallback",

@@ -8,7 +8,8 @@ The keys ``idc`` are names of datacenters.
 
 from dataclasses import dataclass
 
-from qbus.service.toml import required, rules, setting
+from qbus.errors import ConfigError
+from qbus.service.toml import Loader, required, rules, setting, settings_of
 
 from . import rules as own
 
@@ -190,3 +191,35 @@ class MirrorConfig:
     fallback: Fallback = setting(
         Fallback(), rules.table(Fallback), "What is done if the target is no Qbus."
     )
+
+
+_BOOTSTRAP = settings_of(Target)["bootstrap"]
+
+
+def _checked(config: MirrorConfig) -> MirrorConfig:
+    """Check what no field can tell alone."""
+    if not config.target.bootstrap:
+        raise ConfigError(f"target.bootstrap is missing: expected {_BOOTSTRAP.rule.allowed}")
+    if not config.sources:
+        raise ConfigError("nothing to mirror: expected at least one [[source]]")
+    names: set[str] = set()
+    for number, source in enumerate(config.sources, 1):
+        place = f"source[{number}]"
+        if source.idc == config.target.idc:
+            raise ConfigError(f"{place}.idc = {source.idc!r}: it is the target's")
+        if source.idc in names:
+            raise ConfigError(f"{place}.idc = {source.idc!r}: it is there twice")
+        if not (source.topics or config.topics):
+            raise ConfigError(f"{place}.topics is missing, and there are none at the top either")
+        names.add(source.idc)
+    transfer = config.transfer
+    if transfer.partition_fetch_bytes > transfer.fetch_bytes:
+        raise ConfigError(
+            f"transfer.partition_fetch_bytes = {transfer.partition_fetch_bytes}: expected at most"
+            f" fetch_bytes, which is {transfer.fetch_bytes}"
+        )
+    return config
+
+
+LOADER = Loader(MirrorConfig, _checked)
+load, parse, read = LOADER.load, LOADER.parse, LOADER.read
