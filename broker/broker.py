@@ -19,8 +19,8 @@ from .controller import (
     announce_stop,
     ensure_cluster_id,
     expire_previous_registration,
-    fence,
     leaderless_partitions,
+    raise_broker_epoch,
     register_broker,
     resign,
     unregister_broker,
@@ -116,7 +116,7 @@ class Broker:
         lost = lost_memory(self.logs.directories, boot)
         directory = identity(self.logs.directories, boot)
         await expire_previous_registration(store, node_id, directory, patience_s=self._patience_s)
-        self.broker_epoch = await fence(store, node_id, self.clock)
+        self.broker_epoch = await raise_broker_epoch(store, node_id, self.clock)
 
         def has_lost(topic: Topic, index: int) -> bool:
             return self._has_lost(topic, index, lost)

@@ -10,7 +10,7 @@ from .registration import (
     announce_stop,
     ensure_cluster_id,
     expire_previous_registration,
-    fence,
+    raise_broker_epoch,
     register_broker,
     unregister_broker,
 )
@@ -34,8 +34,8 @@ __all__ = [
     "edit",
     "ensure_cluster_id",
     "expire_previous_registration",
-    "fence",
     "leaderless_partitions",
+    "raise_broker_epoch",
     "register_broker",
     "replace",
     "resign",

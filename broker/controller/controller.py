@@ -24,7 +24,7 @@ from ..metadata.image import Topic
 from .configs import check_dynamic
 from .controller_election import ControllerElection
 from .controller_loop import ControllerLoop
-from .elections import ElectionType, view_of
+from .elections import ElectionType, current_view
 from .leader_elector import ControlledShutdown, LeaderElector
 from .reassignments import begin, cancel, writes
 from .topics import DEFAULT, NewTopic, TopicPlan, TopicPlanner, check_count, delete
@@ -173,7 +173,7 @@ class Controller:
 
         async def plan(wanted: Reassignment) -> _Decision[dict[int, ApiError | None]]:
             topic = self._planner.existing(wanted.topic)
-            view = view_of(self._metadata)
+            view = current_view(self._metadata)
             outcomes: dict[int, ApiError | None] = {}
             moves = {}
             for index, target in wanted.targets.items():

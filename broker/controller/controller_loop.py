@@ -24,7 +24,7 @@ from ..metadata.image import (
     TopicDeleted,
 )
 from .controller_election import ControllerElection
-from .elections import StateChange, due, rebalancing, view_of
+from .elections import StateChange, current_view, due_elections, preferred_elections
 from .reassignments import complete, writes
 from .state_writer import StateWriter
 
@@ -112,11 +112,11 @@ class ControllerLoop:
     def _due(self, touched: set[str] | None) -> list[StateChange]:
         if not self._election.is_held:
             return []
-        return due(self._topics(touched), view_of(self._metadata))
+        return due_elections(self._topics(touched), current_view(self._metadata))
 
     async def _complete_moves(self, topics: Iterable[Topic]) -> None:
         """End the moves of partitions that are where they shall be (KIP-455)."""
-        view = view_of(self._metadata)
+        view = current_view(self._metadata)
         for topic in list(topics):
             if not self._election.is_held:
                 return
@@ -155,7 +155,9 @@ class ControllerLoop:
         def due_now() -> list[StateChange]:
             if not self._election.is_held:
                 return []
-            return rebalancing(self._metadata.topics.values(), view_of(self._metadata), share)
+            return preferred_elections(
+                self._metadata.topics.values(), current_view(self._metadata), share
+            )
 
         self.elections += await self._writer.write_due(due_now, self._guards)
 

@@ -58,7 +58,7 @@ class View(NamedTuple):
 
     def preference(self, replicas: Sequence[int]) -> list[int]:
         """``replicas`` in the order in which they should lead."""
-        return sorted(replicas, key=lambda one: one in self.full)
+        return sorted(replicas, key=lambda replica: replica in self.full)
 
 
 def rules_of(config: TopicConfig) -> TopicRules:
@@ -70,7 +70,7 @@ def rules_of(config: TopicConfig) -> TopicRules:
     )
 
 
-def view_of(metadata: MetadataCache) -> View:
+def current_view(metadata: MetadataCache) -> View:
     """What decisions are made from, as it is known now."""
     brokers = metadata.brokers
     return View(
@@ -87,17 +87,17 @@ def first_state(replicas: Sequence[int], controller_epoch: int) -> PartitionStat
     return PartitionStateNode(replicas[0], 0, tuple(replicas), controller_epoch)
 
 
-def due(topics: Iterable[Topic], view: View) -> list[StateChange]:
+def due_elections(topics: Iterable[Topic], view: View) -> list[StateChange]:
     """Every state that is to be another, because brokers are gone or somebody can lead again.
 
     Whoever is gone is in sync no more, whoever leads: else acks=all waits for it. A partition gets
     a leader as soon as it can have one, and another one when its leader has no room and somebody in
     sync has.
     """
-    return [*_changes(topics, view, _due)]
+    return [*_changes(topics, view, _due_state)]
 
 
-def _due(partition: PartitionInfo, view: View, rules: TopicRules) -> PartitionStateNode:
+def _due_state(partition: PartitionInfo, view: View, rules: TopicRules) -> PartitionStateNode:
     wanted = rules.wanted(len(partition.replicas))
     state = partition.state(view.controller_epoch)
     for replica in partition.isr:
@@ -105,7 +105,7 @@ def _due(partition: PartitionInfo, view: View, rules: TopicRules) -> PartitionSt
             state = without(state, replica, wanted)
     electable = view.electable
     if state.leader in view.live:
-        electable = {one for one in electable if one not in view.full}
+        electable = {replica for replica in electable if replica not in view.full}
         if state.leader not in view.full or electable.isdisjoint(state.isr):
             return state
     elected = elect(
@@ -129,20 +129,22 @@ def leaderless_partitions(metadata: MetadataCache) -> int:
     )
 
 
-def handing_over(topics: Iterable[Topic], leader: int, view: View) -> list[StateChange]:
+def shutdown_elections(topics: Iterable[Topic], leader: int, view: View) -> list[StateChange]:
     """States in which others lead what ``leader`` does now, where there are others in sync."""
 
     def decide(partition: PartitionInfo, view: View, rules: TopicRules) -> PartitionStateNode:
         state = partition.state(view.controller_epoch)
         if partition.leader != leader:
             return state
-        others = [one for one in partition.isr if one in view.electable and one != leader]
+        others = [
+            replica for replica in partition.isr if replica in view.electable and replica != leader
+        ]
         if not others:
             return state
         return elect(
             state,
             view.preference(partition.replicas),
-            {one for one in view.electable if one != leader},
+            {replica for replica in view.electable if replica != leader},
             view.controller_epoch,
             wanted=rules.wanted(len(partition.replicas)),
         )
@@ -172,7 +174,7 @@ class ElectionType(IntEnum):
     UNCLEAN = 1
 
 
-def elected(
+def elected_state(
     partition: PartitionInfo, kind: ElectionType, view: View, rules: TopicRules
 ) -> PartitionStateNode:
     """The state after the election.
@@ -215,7 +217,7 @@ def elected(
     return state
 
 
-def rebalancing(topics: Iterable[Topic], view: View, percentage: int) -> list[StateChange]:
+def preferred_elections(topics: Iterable[Topic], view: View, percentage: int) -> list[StateChange]:
     """The elections due for brokers that lead too little of what they should.
 
     Those are the brokers that do not lead more than ``percentage`` of the partitions that prefer
@@ -244,7 +246,7 @@ def rebalancing(topics: Iterable[Topic], view: View, percentage: int) -> list[St
             ):
                 continue
             try:
-                state = elected(partition, ElectionType.PREFERRED, view, rules)
+                state = elected_state(partition, ElectionType.PREFERRED, view, rules)
             except ApiError:
                 continue
             changes.append(StateChange(topic, index, state, partition.version))

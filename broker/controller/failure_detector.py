@@ -32,7 +32,7 @@ _CONNECT_S = 5.0
 _LENGTH = 1024
 
 
-class _Visit(Enum):
+class _ProbeResult(Enum):
     ENDED = auto()
     REFUSED = auto()
     FAILED = auto()
@@ -49,43 +49,43 @@ class FailureDetector:
         self._store = store
         self._metadata = metadata
         self._node_id = node_id
-        self._watches: dict[BrokerInfo, asyncio.Task[None]] = {}
+        self._probes: dict[BrokerInfo, asyncio.Task[None]] = {}
         self._is_stopped = False
 
     def start(self) -> None:
         """Watch from now on."""
-        self._metadata.subscribe(self._follow)
-        self._follow()
+        self._metadata.subscribe(self._update_probes)
+        self._update_probes()
 
     async def stop(self) -> None:
         """Watch no longer."""
         self._is_stopped = True
-        watches = list(self._watches.values())
-        for watch in watches:
-            watch.cancel()
-        await asyncio.gather(*watches, return_exceptions=True)
+        tasks = list(self._probes.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _follow(self, _: Sequence[Event] = ()) -> None:
+    def _update_probes(self, _: Sequence[Event] = ()) -> None:
         """Watch those who are to be watched as things are now, and nobody else."""
         if self._is_stopped:
             return
         cluster = self._metadata.cluster
-        wanted = set(watched(self._node_id, self._metadata.controller_id, cluster.brokers))
-        for broker in self._watches.keys() - wanted:
-            self._watches.pop(broker).cancel()
-        for broker in wanted - self._watches.keys():
-            self._watches[broker] = asyncio.create_task(self._watch(broker))
+        wanted = set(probed_brokers(self._node_id, self._metadata.controller_id, cluster.brokers))
+        for broker in self._probes.keys() - wanted:
+            self._probes.pop(broker).cancel()
+        for broker in wanted - self._probes.keys():
+            self._probes[broker] = asyncio.create_task(self._keep_probing(broker))
 
-    async def _watch(self, broker: BrokerInfo) -> None:
+    async def _keep_probing(self, broker: BrokerInfo) -> None:
         was_reached, refusals, pause = False, 0, _BETWEEN_S
         while True:
-            visit, seconds = await _visit(broker)
-            was_reached = was_reached or visit is _Visit.ENDED
-            refusals = refusals + 1 if visit is _Visit.REFUSED else 0
+            probe, seconds = await _probe(broker)
+            was_reached = was_reached or probe is _ProbeResult.ENDED
+            refusals = refusals + 1 if probe is _ProbeResult.REFUSED else 0
             if was_reached and refusals == _REFUSALS:
                 await self._unregister(broker)
                 was_reached, refusals = False, 0
-            is_urgent = was_reached and (visit is _Visit.REFUSED or seconds > _CALM_S)
+            is_urgent = was_reached and (probe is _ProbeResult.REFUSED or seconds > _CALM_S)
             pause = _BETWEEN_S if is_urgent else min(2 * pause, _CALM_S)
             await asyncio.sleep(pause)
 
@@ -99,7 +99,7 @@ class FailureDetector:
             _log.info("broker %d goes when its session ends: %s", broker.id, error)
 
 
-def watched(
+def probed_brokers(
     node_id: int, controller_id: int, brokers: Mapping[int, BrokerInfo]
 ) -> list[BrokerInfo]:
     """Whom broker ``node_id`` watches: all others if it is the controller, else the controller."""
@@ -110,7 +110,7 @@ def watched(
     ]
 
 
-async def _visit(broker: BrokerInfo) -> tuple[_Visit, float]:
+async def _probe(broker: BrokerInfo) -> tuple[_ProbeResult, float]:
     """Connect, and stay as long as one may; what came of it, and after how many seconds.
 
     A process that dies may let somebody in yet, while the system closes one socket after the other.
@@ -120,13 +120,13 @@ async def _visit(broker: BrokerInfo) -> tuple[_Visit, float]:
         async with asyncio.timeout(_CONNECT_S):
             reader, writer = await asyncio.open_connection(broker.host, broker.port)
     except ConnectionRefusedError:
-        return _Visit.REFUSED, 0.0
+        return _ProbeResult.REFUSED, 0.0
     except OSError:
-        return _Visit.FAILED, 0.0
+        return _ProbeResult.FAILED, 0.0
     try:
         with suppress(OSError):
             while await reader.read(_LENGTH):
                 pass  # nobody was asked anything
-        return _Visit.ENDED, time.monotonic() - began
+        return _ProbeResult.ENDED, time.monotonic() - began
     finally:
         writer.close()

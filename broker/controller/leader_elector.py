@@ -24,10 +24,10 @@ from .elections import (
     ElectionType,
     StateChange,
     TopicRules,
-    elected,
-    handing_over,
+    current_view,
+    elected_state,
     rules_of,
-    view_of,
+    shutdown_elections,
 )
 from .state_writer import StateWriter
 
@@ -96,8 +96,8 @@ class LeaderElector:
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {name}-{index}"
             )
         partition = topic.partitions[index]
-        view = view_of(self._metadata)
-        state = elected(partition, kind, view, view.rules(topic))
+        view = current_view(self._metadata)
+        state = elected_state(partition, kind, view, view.rules(topic))
         return StateChange(topic, index, state, partition.version)
 
 
@@ -136,7 +136,9 @@ class ControlledShutdown:
     async def _give(self) -> int:
         metadata = self._metadata
         return await self._writer.write_due(
-            lambda: handing_over(metadata.topics.values(), self._node_id, view_of(metadata)),
+            lambda: shutdown_elections(
+                metadata.topics.values(), self._node_id, current_view(metadata)
+            ),
             lambda: [metadata.fence()],
         )
 
@@ -150,7 +152,9 @@ class ControlledShutdown:
 
     def _is_hopeful(self, partition: PartitionInfo) -> bool:
         brokers = self._metadata.brokers
-        others = (brokers.get(one) for one in partition.replicas if one != self._node_id)
+        others = (
+            brokers.get(replica) for replica in partition.replicas if replica != self._node_id
+        )
         return any(other is not None and not other.is_stopping for other in others)
 
 

@@ -73,7 +73,7 @@ def _replicas(
     chosen = [ring[leader]]
     free = set(racks.values()) - {racks[ring[leader]]}
     while len(chosen) < factor:
-        following = next(one for one in left if not free or racks[one] in free)
+        following = next(broker for broker in left if not free or racks[broker] in free)
         left.remove(following)
         free.discard(racks[following])
         chosen.append(following)

@@ -127,4 +127,4 @@ def _check(target: Sequence[int], live: Collection[int]) -> None:
 
 
 def _without(replicas: Sequence[int], others: Collection[int]) -> tuple[int, ...]:
-    return tuple(one for one in replicas if one not in others)
+    return tuple(replica for replica in replicas if replica not in others)

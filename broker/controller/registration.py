@@ -85,7 +85,7 @@ async def expire_previous_registration(
         raise ConfigError(f"node.id={node_id}: a broker with this id is running")
 
 
-async def fence(store: MetadataStore, node_id: int, clock: Clock) -> int:
+async def raise_broker_epoch(store: MetadataStore, node_id: int, clock: Clock) -> int:
     """Begin a new epoch of the broker, which is returned: nothing counts that names an older one.
 
     Raises:

@@ -70,16 +70,19 @@ class StateWriter:
 
 def operations_of(changes: Sequence[StateChange]) -> list[Op]:
     """What writes some changes, each to the very topic that it was decided for."""
-    topics = {one.topic.id: one.topic for one in changes}
+    topics = {change.topic.id: change.topic for change in changes}
     guards = [guard for topic in topics.values() for guard in topic.guards]
-    return [*guards, *(Set(one.path, one.state.encode(), one.version) for one in changes)]
+    return [
+        *guards,
+        *(Set(change.path, change.state.encode(), change.version) for change in changes),
+    ]
 
 
 def change_of(changes: Sequence[StateChange]) -> ChangeNode:
     """What the feed says of some changes."""
     states: dict[str, list[int]] = {}
-    for one in changes:
-        states.setdefault(one.topic.name, []).append(one.partition)
+    for change in changes:
+        states.setdefault(change.topic.name, []).append(change.partition)
     return ChangeNode(states={topic: tuple(some) for topic, some in states.items()})
 
 

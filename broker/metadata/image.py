@@ -50,7 +50,7 @@ class PartitionInfo:
     @property
     def target(self) -> tuple[int, ...]:
         """The replicas that it shall have."""
-        return tuple(one for one in self.replicas if one not in self.removing)
+        return tuple(replica for replica in self.replicas if replica not in self.removing)
 
     def state(self, controller_epoch: int = 0) -> PartitionStateNode:
         """What its state's node holds, save for the controller's epoch."""
@@ -182,9 +182,9 @@ def topic_node(topic: Topic) -> TopicNode:
     partitions = dict(enumerate(topic.partitions))
     return TopicNode(
         topic.id,
-        {index: one.replicas for index, one in partitions.items()},
-        {index: one.adding for index, one in partitions.items() if one.adding},
-        {index: one.removing for index, one in partitions.items() if one.removing},
+        {index: info.replicas for index, info in partitions.items()},
+        {index: info.adding for index, info in partitions.items() if info.adding},
+        {index: info.removing for index, info in partitions.items() if info.removing},
         topic.has_identity,
     )
 

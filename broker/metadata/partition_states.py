@@ -53,7 +53,7 @@ def with_isr(state: PartitionStateNode, isr: tuple[int, ...], wanted: Policy) ->
 
 def without(state: PartitionStateNode, replica: int, wanted: Policy) -> PartitionStateNode:
     """``replica`` has failed, with all that it holds: it neither leads nor is in sync."""
-    changed = _shrunk(state, tuple(one for one in state.isr if one != replica), wanted)
+    changed = _shrunk(state, tuple(other for other in state.isr if other != replica), wanted)
     return _without_leader(changed) if state.leader == replica else changed
 
 
@@ -73,7 +73,7 @@ def forgetting(state: PartitionStateNode, replica: int, wanted: Policy) -> Parti
     """
     known = replica in state.isr or replica in state.elr
     changed = without(state, replica, wanted)
-    changed = changed._replace(elr=tuple(one for one in changed.elr if one != replica))
+    changed = changed._replace(elr=tuple(other for other in changed.elr if other != replica))
     if known and not changed.isr and not changed.elr:
         changed = changed._replace(last_in_sync=replica)
     return changed
@@ -96,11 +96,11 @@ def elect(
     eligible; else, if ``unclean``, any that lives, and what the others hold beyond it is lost.
     Otherwise nobody leads.
     """
-    leader = _choose(state, [one for one in replicas if one in live], unclean=unclean)
+    leader = _choose(state, [replica for replica in replicas if replica in live], unclean=unclean)
     if leader == NO_LEADER:
         elected = _without_leader(state)
     elif leader in state.isr:
-        isr = tuple(one for one in state.isr if one in live)
+        isr = tuple(replica for replica in state.isr if replica in live)
         elected = _shrunk(state, isr, wanted)._replace(leader=leader)
         elected = elected._replace(leader_epoch=state.leader_epoch + 1)
     elif leader in state.elr:
@@ -124,8 +124,8 @@ def moved(
     Who is not among them any more is neither in sync nor eligible, and leads no more.
     """
     kept = state._replace(
-        isr=tuple(one for one in state.isr if one in replicas),
-        elr=tuple(one for one in state.elr if one in replicas),
+        isr=tuple(replica for replica in state.isr if replica in replicas),
+        elr=tuple(replica for replica in state.elr if replica in replicas),
         controller_epoch=controller_epoch,
     )
     if kept.leader == NO_LEADER:
@@ -157,11 +157,11 @@ def _shrunk(state: PartitionStateNode, isr: tuple[int, ...], wanted: Policy) -> 
     if wanted.is_durable:
         return changed
     eligible = dict.fromkeys((*state.isr, *state.elr))
-    return changed._replace(elr=tuple(one for one in eligible if one not in isr))
+    return changed._replace(elr=tuple(replica for replica in eligible if replica not in isr))
 
 
 def _eligible(state: PartitionStateNode, isr: tuple[int, ...], wanted: Policy) -> tuple[int, ...]:
-    left = tuple(one for one in state.isr if one not in isr)
+    left = tuple(replica for replica in state.isr if replica not in isr)
     if len(isr) >= wanted.min_isr and (wanted.is_durable or not left):
         return ()
-    return (*left, *(one for one in state.elr if one not in isr))
+    return (*left, *(replica for replica in state.elr if replica not in isr))

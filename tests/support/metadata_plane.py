@@ -9,7 +9,13 @@ from random import Random
 from typing import Any, cast
 
 from qbus.broker.broker import Broker
-from qbus.broker.controller import Controller, ensure_cluster_id, fence, register_broker, resign
+from qbus.broker.controller import (
+    Controller,
+    ensure_cluster_id,
+    raise_broker_epoch,
+    register_broker,
+    resign,
+)
 from qbus.broker.kafka.context import Peer, RequestContext
 from qbus.broker.metadata.cache import MetadataCache
 from qbus.broker.metadata.image import BrokerInfo
@@ -59,7 +65,7 @@ class MetadataPlane:
 
 async def register(store: MetadataStore, broker: BrokerInfo, clock: Clock) -> int:
     """Register a broker as if it had just been started; the epoch of its registration."""
-    epoch = await fence(store, broker.id, clock)
+    epoch = await raise_broker_epoch(store, broker.id, clock)
     node = BrokerNode(broker.host, broker.port, epoch, broker.rack, clock.time_ms())
     await register_broker(store, broker.id, node)
     return epoch

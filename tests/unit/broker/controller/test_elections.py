@@ -7,9 +7,9 @@ from qbus.broker.controller.elections import (
     StateChange,
     TopicRules,
     View,
-    due,
+    due_elections,
     first_state,
-    handing_over,
+    shutdown_elections,
 )
 from qbus.broker.metadata.image import PartitionInfo, Topic
 from qbus.metadata.znodes import NO_LEADER, PartitionStateNode
@@ -48,83 +48,86 @@ def test_a_new_partition_is_led_by_its_preferred_replica() -> None:
 
 
 def test_nothing_is_due_while_everybody_is_there() -> None:
-    assert due([topic(partition(1, (1, 2, 3)), partition(2, (2,), (3,)))], view({1, 2, 3})) == []
+    assert (
+        due_elections([topic(partition(1, (1, 2, 3)), partition(2, (2,), (3,)))], view({1, 2, 3}))
+        == []
+    )
 
 
 def test_who_has_no_room_makes_way_for_one_in_sync_that_has() -> None:
     full = view({1, 2, 3})._replace(full={1})
-    state = only(due([topic(partition(1, (1, 2, 3)))], full))
+    state = only(due_elections([topic(partition(1, (1, 2, 3)))], full))
     assert (state.leader, state.leader_epoch, state.isr, state.elr) == (2, 5, (2, 3), ())
 
 
 def test_who_has_no_room_goes_on_where_nobody_else_can() -> None:
     for isr, full in (((1,), {1}), ((1, 2), {1, 2})):
         at_present = [topic(partition(1, isr))]
-        assert due(at_present, view({1, 2, 3})._replace(full=full)) == []
+        assert due_elections(at_present, view({1, 2, 3})._replace(full=full)) == []
     nobody_stays = view({1, 2}, stopping=frozenset({2}))._replace(full={1})
-    assert due([topic(partition(1, (1, 2)))], nobody_stays) == []
+    assert due_elections([topic(partition(1, (1, 2)))], nobody_stays) == []
 
 
 def test_whoever_has_room_leads_rather_than_who_is_preferred() -> None:
     full = view({1, 2, 3})._replace(full={1})
-    assert only(due([topic(partition(NO_LEADER, (1, 2)))], full)).leader == 2
-    assert only(due([topic(partition(NO_LEADER, (1,)))], full)).leader == 1
-    assert only(handing_over([topic(partition(3, (1, 2, 3)))], 3, full)).leader == 2
+    assert only(due_elections([topic(partition(NO_LEADER, (1, 2)))], full)).leader == 2
+    assert only(due_elections([topic(partition(NO_LEADER, (1,)))], full)).leader == 1
+    assert only(shutdown_elections([topic(partition(3, (1, 2, 3)))], 3, full)).leader == 2
 
 
 def test_who_led_and_is_gone_is_replaced_and_in_sync_no_more() -> None:
-    state = only(due([topic(partition(1, (1, 2, 3)))], view({2, 3})))
+    state = only(due_elections([topic(partition(1, (1, 2, 3)))], view({2, 3})))
     assert (state.leader, state.isr, state.elr, state.controller_epoch) == (2, (2, 3), (), 9)
     assert state.leader_epoch > 4
 
 
 def test_who_follows_and_is_gone_is_in_sync_no_more_and_the_leader_stays_in_its_epoch() -> None:
-    state = only(due([topic(partition(1, (1, 2, 3)))], view({1, 2})))
+    state = only(due_elections([topic(partition(1, (1, 2, 3)))], view({1, 2})))
     assert state == PartitionStateNode(1, 4, (1, 2), 9)
 
 
 def test_below_min_isr_whoever_is_gone_stays_eligible() -> None:
-    state = only(due([topic(partition(1, (1, 2)))], view({1})))
+    state = only(due_elections([topic(partition(1, (1, 2)))], view({1})))
     assert state == PartitionStateNode(1, 4, (1,), 9, elr=(2,))
 
 
 def test_in_memory_whoever_is_gone_stays_eligible_until_the_leader_says_otherwise() -> None:
     rules = CAREFUL._replace(is_durable=False)
-    state = only(due([topic(partition(1, (1, 2, 3)))], view({1, 2}, rules)))
+    state = only(due_elections([topic(partition(1, (1, 2, 3)))], view({1, 2}, rules)))
     assert state == PartitionStateNode(1, 4, (1, 2), 9, elr=(3,))
 
 
 def test_without_anybody_eligible_nobody_leads_and_that_is_written_once() -> None:
     gone = topic(partition(1, (1,), replicas=(1, 2)))
-    state = only(due([gone], view({2})))
+    state = only(due_elections([gone], view({2})))
     assert (state.leader, state.isr, state.elr) == (NO_LEADER, (), (1,))
     written = topic(PartitionInfo(-1, state.leader_epoch, (1, 2), (), 8, (1,)))
-    assert due([written], view({2})) == []
-    assert due([written], view({2, 3})) == []
+    assert due_elections([written], view({2})) == []
+    assert due_elections([written], view({2, 3})) == []
 
 
 def test_who_was_eligible_leads_when_it_comes_back() -> None:
-    state = only(due([topic(partition(NO_LEADER, (), (1,)))], view({1, 2})))
+    state = only(due_elections([topic(partition(NO_LEADER, (), (1,)))], view({1, 2})))
     assert (state.leader, state.isr) == (1, (1,))
 
 
 def test_unclean_elections_take_place_where_the_topic_asks_for_them() -> None:
     lost = topic(partition(1, (1,), replicas=(1, 2)))
-    state = only(due([lost], view({2}, CAREFUL._replace(is_unclean=True))))
+    state = only(due_elections([lost], view({2}, CAREFUL._replace(is_unclean=True))))
     assert (state.leader, state.isr, state.elr) == (2, (2,), ())
 
 
 def test_who_is_about_to_leave_leads_on_and_is_not_elected() -> None:
     leaving = frozenset({1})
-    assert due([topic(partition(1, (1, 2)))], view({1, 2}, stopping=leaving)) == []
-    state = only(due([topic(partition(2, (1, 2, 3)))], view({1, 3}, stopping=leaving)))
+    assert due_elections([topic(partition(1, (1, 2)))], view({1, 2}, stopping=leaving)) == []
+    state = only(due_elections([topic(partition(2, (1, 2, 3)))], view({1, 3}, stopping=leaving)))
     assert state.leader == 3
     nobody = topic(partition(NO_LEADER, (1,)))
-    assert due([nobody], view({1, 3}, stopping=leaving)) == []
+    assert due_elections([nobody], view({1, 3}, stopping=leaving)) == []
 
 
 def test_what_nobody_ever_led_is_left_alone() -> None:
-    assert due([topic(partition(NO_LEADER, (), version=-1))], view({1})) == []
+    assert due_elections([topic(partition(NO_LEADER, (), version=-1))], view({1})) == []
 
 
 def test_who_leaves_hands_over_what_others_hold_too() -> None:
@@ -134,7 +137,7 @@ def test_who_leaves_hands_over_what_others_hold_too() -> None:
         partition(1, (1, 2)),  # who is in sync leaves as well
         partition(3, (3, 1)),  # led by another
     )
-    changes = handing_over([led], 1, view({1, 2, 3}, stopping=frozenset({1, 2})))
+    changes = shutdown_elections([led], 1, view({1, 2, 3}, stopping=frozenset({1, 2})))
     state = only(changes)
     assert (state.leader, state.leader_epoch, state.isr) == (3, 5, (3,))
     assert state.elr == (1, 2), "they hold everything until the new leader goes on without them"
@@ -170,7 +173,7 @@ def test_only_who_holds_everything_is_elected_and_what_was_decided_stands(
     before = topic(partition(leader, isr, elr, tuple(replicas)))
     rules = TopicRules(min_isr, is_durable, is_unclean=False)
     seen = view(live, rules, frozenset(stopping))
-    changes = due([before], seen)
+    changes = due_elections([before], seen)
     if not changes:
         return
     state = only(changes)
@@ -185,4 +188,4 @@ def test_only_who_holds_everything_is_elected_and_what_was_decided_stands(
     after = PartitionInfo(
         state.leader, state.leader_epoch, tuple(replicas), state.isr, 8, state.elr
     )
-    assert due([topic(after)], seen) == [], "what was decided is not decided again"
+    assert due_elections([topic(after)], seen) == [], "what was decided is not decided again"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from qbus.broker.controller.failure_detector import FailureDetector, watched
+from qbus.broker.controller.failure_detector import FailureDetector, probed_brokers
 from qbus.broker.metadata.image import BrokerInfo
 from tests.support.eventually import eventually
 from tests.support.metadata_plane import MetadataPlane, metadata_plane
@@ -70,20 +70,20 @@ async def detector(plane: MetadataPlane, peer: Peer) -> AsyncIterator[FailureDet
 
 
 def test_the_controller_watches_everybody_else() -> None:
-    assert [broker.id for broker in watched(2, 2, BROKERS)] == [1, 3]
+    assert [broker.id for broker in probed_brokers(2, 2, BROKERS)] == [1, 3]
 
 
 def test_everybody_else_watches_the_controller() -> None:
-    assert [broker.id for broker in watched(1, 2, BROKERS)] == [2]
+    assert [broker.id for broker in probed_brokers(1, 2, BROKERS)] == [2]
 
 
 def test_nobody_is_watched_without_a_controller() -> None:
-    assert watched(1, -1, BROKERS) == []
+    assert probed_brokers(1, -1, BROKERS) == []
 
 
 def test_who_is_about_to_leave_is_not_watched() -> None:
     leaving = BrokerInfo(3, "b3", 9092, is_stopping=True)
-    assert [broker.id for broker in watched(1, 1, {**BROKERS, 3: leaving})] == [2]
+    assert [broker.id for broker in probed_brokers(1, 1, {**BROKERS, 3: leaving})] == [2]
 
 
 async def test_a_dead_broker_is_unregistered(

@@ -2,7 +2,13 @@
 
 import pytest
 
-from qbus.broker.controller.elections import ElectionType, TopicRules, View, elected, rebalancing
+from qbus.broker.controller.elections import (
+    ElectionType,
+    TopicRules,
+    View,
+    elected_state,
+    preferred_elections,
+)
 from qbus.broker.metadata.image import PartitionInfo, Topic
 from qbus.errors import ApiError, ErrorCode
 
@@ -18,17 +24,17 @@ def partition(
 
 
 def test_the_preferred_replica_leads_in_a_new_epoch_and_all_stay_in_sync() -> None:
-    state = elected(partition(2, (2, 1)), PREFERRED, VIEW, RULES)
+    state = elected_state(partition(2, (2, 1)), PREFERRED, VIEW, RULES)
     assert (state.leader, state.leader_epoch, set(state.isr)) == (1, 5, {1, 2})
 
 
 def test_who_has_no_room_is_not_preferred() -> None:
     full, at_present = VIEW._replace(full={1}), partition(2, (2, 1))
     with pytest.raises(ApiError) as refused:
-        elected(at_present, PREFERRED, full, RULES)
+        elected_state(at_present, PREFERRED, full, RULES)
     assert refused.value.code is ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
-    assert rebalancing([Topic("t", b"t" * 16, (at_present,))], full, 0) == []
-    assert rebalancing([Topic("t", b"t" * 16, (at_present,))], VIEW, 0) != []
+    assert preferred_elections([Topic("t", b"t" * 16, (at_present,))], full, 0) == []
+    assert preferred_elections([Topic("t", b"t" * 16, (at_present,))], VIEW, 0) != []
 
 
 @pytest.mark.parametrize(
@@ -46,12 +52,12 @@ def test_says_why_nobody_is_elected(
     at_present: PartitionInfo, kind: ElectionType, code: ErrorCode
 ) -> None:
     with pytest.raises(ApiError) as refused:
-        elected(at_present, kind, VIEW, RULES)
+        elected_state(at_present, kind, VIEW, RULES)
     assert refused.value.code is code
 
 
 def test_an_unclean_election_takes_any_that_lives() -> None:
-    state = elected(partition(-1, (), (9, 2)), UNCLEAN, VIEW, RULES)
+    state = elected_state(partition(-1, (), (9, 2)), UNCLEAN, VIEW, RULES)
     assert (state.leader, state.isr) == (2, (2,))
 
 
@@ -60,11 +66,11 @@ def leads(*leaders: int) -> Topic:
 
 
 def test_a_broker_that_leads_nearly_all_that_it_should_is_left_alone() -> None:
-    assert rebalancing([leads(*[1] * 9, 2)], VIEW, 10) == []
+    assert preferred_elections([leads(*[1] * 9, 2)], VIEW, 10) == []
 
 
 def test_a_broker_that_leads_too_little_gets_it_back() -> None:
-    changes = rebalancing([leads(*[1] * 8, 2, 2)], VIEW, 10)
+    changes = preferred_elections([leads(*[1] * 8, 2, 2)], VIEW, 10)
     assert [(one.partition, one.state.leader) for one in changes] == [(8, 1), (9, 1)]
 
 
@@ -74,4 +80,4 @@ def test_what_cannot_be_led_by_whom_it_should_stays_as_it_is() -> None:
     nobodys = PartitionInfo(-1, -1, (1, 2), (), -1)
     stopping = partition(2, (2, 3), (3, 2))
     topic = Topic("t", b"t" * 16, (behind, moving, nobodys, stopping))
-    assert rebalancing([topic], VIEW, 0) == []
+    assert preferred_elections([topic], VIEW, 0) == []

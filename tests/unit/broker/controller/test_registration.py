@@ -10,7 +10,7 @@ from qbus.broker.controller import (
     announce_stop,
     ensure_cluster_id,
     expire_previous_registration,
-    fence,
+    raise_broker_epoch,
     register_broker,
     unregister_broker,
 )
@@ -43,7 +43,7 @@ def broker(epoch: int, directory: str = "disk-1") -> BrokerNode:
 
 
 async def registered(store: MetadataStore, node_id: int = 3) -> BrokerNode:
-    node = broker(await fence(store, node_id, CLOCK))
+    node = broker(await raise_broker_epoch(store, node_id, CLOCK))
     await register_broker(store, node_id, node)
     return node
 
@@ -66,7 +66,7 @@ async def test_a_cluster_id_that_cannot_be_read_is_not_replaced(store: MetadataS
 async def test_each_life_has_a_new_epoch(tmp_path: Path) -> None:
     for expected in range(3):
         async with EmbeddedStore(tmp_path / "m.db") as store:
-            assert await fence(store, 3, CLOCK) == expected
+            assert await raise_broker_epoch(store, 3, CLOCK) == expected
             epoch = await store.get(BrokerEpochNode.path(3))
             assert epoch is not None
             assert epoch.version == expected
@@ -74,7 +74,7 @@ async def test_each_life_has_a_new_epoch(tmp_path: Path) -> None:
 
 async def test_a_registration_is_announced(store: MetadataStore) -> None:
     position = await newest(store)
-    node = broker(await fence(store, 3, CLOCK))
+    node = broker(await raise_broker_epoch(store, 3, CLOCK))
     assert await register_broker(store, 3, node) == position + 1
     found = await store.get(BrokerNode.path(3))
     assert found is not None
@@ -84,8 +84,8 @@ async def test_a_registration_is_announced(store: MetadataStore) -> None:
 
 
 async def test_who_was_fenced_meanwhile_is_not_registered(store: MetadataStore) -> None:
-    former = await fence(store, 3, CLOCK)
-    await fence(store, 3, CLOCK)
+    former = await raise_broker_epoch(store, 3, CLOCK)
+    await raise_broker_epoch(store, 3, CLOCK)
     with pytest.raises(ConfigError, match=r"node\.id=3: a broker with this id is running"):
         await register_broker(store, 3, broker(former))
     assert await store.get(BrokerNode.path(3)) is None
