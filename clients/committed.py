@@ -63,7 +63,7 @@ async def try_commit(
     """
     if not offsets:
         return {}
-    request = _commit_request(group, offsets, membership)
+    request = commit_request(group, offsets, membership)
 
     async def attempt() -> dict[TopicPartition, ApiError]:
         if before_each is not None:
@@ -88,9 +88,12 @@ async def try_commit(
     return await asking_coordinator(cluster, group, attempt)
 
 
-def _commit_request(
-    group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata], membership: Membership
+def commit_request(
+    group: str,
+    offsets: Mapping[TopicPartition, OffsetAndMetadata],
+    membership: Membership = NO_MEMBER,
 ) -> OffsetCommitRequest:
+    """Return the request that commits ``offsets``."""
     return OffsetCommitRequest(
         group_id=group,
         generation_id_or_member_epoch=membership.generation,

@@ -1,18 +1,752 @@
 """The admin client: one method for each thing that can be asked."""
 
-from .configs import Configs
-from .group_offsets import GroupOffsets
-from .groups import Groups
-from .partitions import Partitions
-from .records import Records
-from .topics import Topics
+from collections.abc import Awaitable, Callable, Container, Iterable, Mapping, Sequence
+from typing import Any, Self, TypeVar
+
+from qbus.errors import ApiError, ConfigError, ErrorCode
+from qbus.wire import ApiKey
+from qbus.wire.messages.alter_partition_reassignments import AlterPartitionReassignmentsResponse
+from qbus.wire.messages.alter_replica_log_dirs import AlterReplicaLogDirsResponse
+from qbus.wire.messages.create_partitions import CreatePartitionsResponse
+from qbus.wire.messages.create_topics import CreateTopicsResponse
+from qbus.wire.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
+from qbus.wire.messages.delete_records import DeleteRecordsResponse
+from qbus.wire.messages.delete_topics import DeleteTopicsResponse
+from qbus.wire.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResponse,
+)
+from qbus.wire.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
+from qbus.wire.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
+from qbus.wire.messages.describe_producers import DescribeProducersResponse
+from qbus.wire.messages.describe_topic_partitions import (
+    Cursor,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    TopicRequest,
+)
+from qbus.wire.messages.elect_leaders import ElectLeadersResponse
+from qbus.wire.messages.incremental_alter_configs import (
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+from qbus.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
+from qbus.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from qbus.wire.messages.list_partition_reassignments import ListPartitionReassignmentsResponse
+from qbus.wire.messages.metadata import MetadataResponse
+from qbus.wire.messages.offset_commit import OffsetCommitResponse
+from qbus.wire.messages.offset_delete import OffsetDeleteResponse
+
+from ..committed import commit_request, fetch_committed
+from ..errors import PartialFailure, check
+from ..net.cluster import Cluster
+from ..net.retry import Outcomes, each, retrying, settle, succeeded
+from ..net.routing import MOVED, asking_coordinator, asking_leaders
+from ..offsets import list_offsets
+from ..types import (
+    EARLIEST,
+    LATEST,
+    ClusterDescription,
+    ConfigEntry,
+    ConfigKind,
+    GroupDescription,
+    GroupListing,
+    GroupOffset,
+    LogDir,
+    Node,
+    OffsetAndMetadata,
+    OffsetAndTimestamp,
+    TopicDescription,
+    TopicPartition,
+)
+from . import messages
+from .types import CreatedTopic, NewTopic, ProducerState, Reassignment, TopicRef
+
+K = TypeVar("K")
+T = TypeVar("T")
+
+Ask = Callable[[list[K]], Awaitable[Outcomes[K, T]]]
+"""Asks for items once; returns what came of each, or raises what holds for all of them."""
+
+_UNKNOWN_PARTITION = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
+_UNKNOWN_TOPIC = _UNKNOWN_PARTITION | {ErrorCode.UNKNOWN_TOPIC_ID}
+_UNKNOWN_OFFSET = OffsetAndTimestamp(-1, -1)
+_OF_ONE_BROKER = {ConfigKind.BROKER, ConfigKind.BROKER_LOGGER}
 
 
-class Admin(Topics, Partitions, Records, Configs, Groups, GroupOffsets):
+class _AllBut(Container[ErrorCode]):
+    def __init__(self, *codes: ErrorCode) -> None:
+        self._codes = frozenset(codes)
+
+    def __contains__(self, code: object) -> bool:
+        return code not in self._codes
+
+
+_NOT_REPEATABLE = _AllBut(
+    ErrorCode.NOT_CONTROLLER, ErrorCode.THROTTLING_QUOTA_EXCEEDED, ErrorCode.NETWORK_EXCEPTION
+)
+"""The errors after which the controller may have done what it was asked. To ask it again would be
+answered by "exists already"."""
+
+
+class Admin:
     """Looks at a cluster and changes it: Qbus, or Apache Kafka from 3.0 on.
 
     An async context manager. Every method raises :class:`~qbus.errors.ApiError` with the broker's
-    code and message; errors that may pass are retried until ``request_timeout_ms`` is over. A
-    method that does several things at once does those that it can, and then raises
+    code and message; it retries retriable errors until ``request_timeout_ms`` is over. A method
+    that does several things at once does those that it can, and then raises
     :class:`~qbus.clients.PartialFailure`, which tells of each.
     """
+
+    def __init__(
+        self,
+        bootstrap: str,
+        *,
+        client_id: str = "qbus-admin",
+        request_timeout_ms: int = 30_000,
+    ) -> None:
+        """Connects when first asked for something.
+
+        bootstrap: ``host:port,...`` or ``zk://host:port,.../chroot``.
+        client_id: what brokers call this client in their logs and quotas.
+        request_timeout_ms: how long an answer may take, retries included; a method that has to ask
+            several things one after another may take as long for each.
+
+        Raises :class:`~qbus.errors.ConfigError`.
+        """
+        self._cluster = Cluster(bootstrap, client_id, request_timeout_ms / 1000)
+
+    @classmethod
+    def over(cls, cluster: Cluster) -> Self:
+        """An admin client over the connections of ``cluster``, which the caller closes."""
+        admin = cls.__new__(cls)
+        admin._cluster = cluster
+        return admin
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._cluster.close()
+
+    # Topics.
+
+    async def create_topic(
+        self,
+        name: str,
+        *,
+        partitions: int = -1,
+        replication_factor: int = -1,
+        assignments: Sequence[Sequence[int]] | None = None,
+        config: Mapping[str, str] | None = None,
+        validate_only: bool = False,
+    ) -> CreatedTopic:
+        """Create a topic; -1 leaves a number to the broker.
+
+        ``assignments``: the brokers of each partition, in place of the two numbers.
+        ``validate_only``: only say whether it could be done.
+        """
+        topic = NewTopic(name, partitions, replication_factor, assignments, config or {})
+        return (await self.create_topics([topic], validate_only=validate_only))[name]
+
+    async def create_topics(
+        self, topics: Iterable[NewTopic], *, validate_only: bool = False
+    ) -> dict[str, CreatedTopic]:
+        """Create several topics; what came of each by its name."""
+        by_name = {topic.name: topic for topic in topics}
+
+        async def ask(names: list[str]) -> Outcomes[str, CreatedTopic]:
+            response: CreateTopicsResponse = await self._cluster.ask_controller(
+                ApiKey.CREATE_TOPICS,
+                messages.create_topics(
+                    [by_name[name] for name in names],
+                    self._server_timeout_ms,
+                    validate_only=validate_only,
+                ),
+            )
+            return {topic.name: messages.created_topic(topic) for topic in response.topics}
+
+        return await self._by_controller(by_name, ask)
+
+    async def delete_topic(self, topic: TopicRef) -> None:
+        """Delete a topic, named or by its id, with all its records."""
+        await self.delete_topics([topic])
+
+    async def delete_topics(self, topics: Iterable[TopicRef]) -> None:
+        """Delete several topics with all their records."""
+
+        async def ask(wanted: list[TopicRef]) -> Outcomes[TopicRef, str]:
+            response: DeleteTopicsResponse = await self._cluster.ask_controller(
+                ApiKey.DELETE_TOPICS, messages.delete_topics(wanted, self._server_timeout_ms)
+            )
+            return messages.deleted_topics(response, wanted)
+
+        deleted = await self._by_controller(topics, ask)
+        self._cluster.metadata.forget(deleted.values())
+
+    async def list_topics(self, *, internal: bool = False) -> list[TopicDescription]:
+        """Every topic, by name; ``internal`` ones only when asked for.
+
+        A topic that its broker cannot tell of at the moment is left out.
+        """
+        await retrying(lambda: self._cluster.refresh(None), self._cluster.request_timeout)
+        topics = sorted(self._cluster.metadata.topics.items())
+        return [topic for _, topic in topics if internal or not topic.is_internal]
+
+    async def describe_topic(self, topic: TopicRef) -> TopicDescription:
+        """One topic, named or by its id; UNKNOWN_TOPIC_OR_PARTITION or UNKNOWN_TOPIC_ID if none."""
+        return (await self.describe_topics([topic]))[topic]
+
+    async def describe_topics(self, topics: Iterable[TopicRef]) -> dict[TopicRef, TopicDescription]:
+        """Several topics, by what they were asked for as."""
+
+        async def ask(wanted: list[TopicRef]) -> Outcomes[TopicRef, TopicDescription]:
+            response: MetadataResponse = await self._cluster.ask_any(
+                ApiKey.METADATA, messages.describe_topics(wanted)
+            )
+            return messages.described_topics(response, wanted)
+
+        timeout = self._cluster.request_timeout
+        return succeeded(await settle(topics, ask, timeout, final=_UNKNOWN_TOPIC))
+
+    async def create_partitions(
+        self,
+        topic: str,
+        total: int,
+        *,
+        assignments: Sequence[Sequence[int]] | None = None,
+        validate_only: bool = False,
+    ) -> None:
+        """Let a topic have ``total`` partitions, more than it has.
+
+        ``assignments``: the brokers of each new partition, by default chosen by the controller.
+        ``validate_only``: only say whether it could be done.
+        """
+
+        async def ask(_: list[str]) -> Outcomes[str, None]:
+            response: CreatePartitionsResponse = await self._cluster.ask_controller(
+                ApiKey.CREATE_PARTITIONS,
+                messages.create_partitions(
+                    topic, total, assignments, self._server_timeout_ms, validate_only=validate_only
+                ),
+            )
+            return {
+                result.name: messages.topic_error(
+                    result.name, result.error_code, result.error_message
+                )
+                for result in response.results
+            }
+
+        await self._by_controller([topic], ask)
+        self._cluster.metadata.forget([topic])
+
+    # Replicas of partitions.
+
+    async def alter_reassignments(
+        self, targets: Mapping[TopicPartition, Sequence[int] | None]
+    ) -> None:
+        """Move partitions to other brokers: returns once that has begun (KIP-455).
+
+        Each partition gets the brokers that it is to be on, the first of them preferred as its
+        leader; None stops a move that goes on.
+        """
+
+        async def ask(wanted: list[TopicPartition]) -> Outcomes[TopicPartition, None]:
+            response: AlterPartitionReassignmentsResponse = await self._cluster.ask_controller(
+                ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+                messages.alter_reassignments(targets, wanted, self._server_timeout_ms),
+            )
+            return messages.altered_reassignments(response)
+
+        await self._by_controller(targets, ask)
+
+    async def cancel_reassignments(self, partitions: Iterable[TopicPartition]) -> None:
+        """Stop moving partitions; NO_REASSIGNMENT_IN_PROGRESS for those that are not moved."""
+        await self.alter_reassignments(dict.fromkeys(partitions))
+
+    async def list_reassignments(
+        self, partitions: Iterable[TopicPartition] | None = None
+    ) -> dict[TopicPartition, Reassignment]:
+        """Those of ``partitions`` (None: of all) that are on the move."""
+        request = messages.list_reassignments(partitions, self._server_timeout_ms)
+
+        async def ask(_: list[None]) -> Outcomes[None, ListPartitionReassignmentsResponse]:
+            response: ListPartitionReassignmentsResponse = await self._cluster.ask_controller(
+                ApiKey.LIST_PARTITION_REASSIGNMENTS, request
+            )
+            check(response.error_code, response.error_message)
+            return {None: response}
+
+        return messages.reassignments((await self._by_controller([None], ask))[None])
+
+    async def elect_leaders(
+        self, partitions: Iterable[TopicPartition] | None = None, *, unclean: bool = False
+    ) -> dict[TopicPartition, bool]:
+        """Let the preferred replica of each partition (None: of all) lead it again.
+
+        ``unclean``: let any live replica lead partitions that have no leader, in sync or not, which
+        may lose records. Tells of each partition whether it has a new leader; False: none was
+        needed.
+        """
+        request = messages.elect_leaders(partitions, self._server_timeout_ms, unclean=unclean)
+
+        async def attempt() -> ElectLeadersResponse:
+            response: ElectLeadersResponse = await self._cluster.ask_controller(
+                ApiKey.ELECT_LEADERS, request
+            )
+            if response.error_code == ErrorCode.NOT_CONTROLLER:
+                self._cluster.metadata.forget_controller()
+            check(response.error_code)
+            return response
+
+        response = await retrying(attempt, self._cluster.request_timeout)
+        return succeeded(messages.elected_leaders(response))
+
+    async def eligible_leaders(
+        self, topics: Iterable[str]
+    ) -> dict[TopicPartition, tuple[int, ...]]:
+        """The brokers that could lead each partition of ``topics`` though not in sync (KIP-966).
+
+        Empty where the cluster keeps no such list, or does not tell.
+        """
+        wanted = [TopicRequest(name=topic) for topic in sorted(set(topics))]
+        found: dict[TopicPartition, tuple[int, ...]] = {}
+        cursor: Cursor | None = None
+        while wanted:
+            request = DescribeTopicPartitionsRequest(topics=wanted, cursor=cursor)
+
+            async def attempt(
+                request: DescribeTopicPartitionsRequest = request,
+            ) -> DescribeTopicPartitionsResponse:
+                response: DescribeTopicPartitionsResponse = await self._cluster.ask_any(
+                    ApiKey.DESCRIBE_TOPIC_PARTITIONS, request
+                )
+                return response
+
+            page = await retrying(attempt, self._cluster.request_timeout)
+            for topic in page.topics:
+                for partition in topic.partitions:
+                    place = TopicPartition(topic.name or "", partition.partition_index)
+                    found[place] = tuple(partition.eligible_leader_replicas or ())
+            cursor = page.next_cursor
+            if cursor is None:
+                break
+        return found
+
+    # Records of partitions.
+
+    async def list_offsets(
+        self, partitions: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, OffsetAndTimestamp]:
+        """The first offset at or after a time, in milliseconds since the Unix epoch.
+
+        EARLIEST, LATEST and MAX_TIMESTAMP stand for the first offset, the one after the last, and
+        the record with the largest timestamp.
+        """
+        return await list_offsets(self._cluster, partitions)
+
+    async def delete_records(
+        self, before: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, int]:
+        """Delete the records before an offset (LATEST: all); the partitions' new first offsets."""
+
+        async def ask(node: int, led: list[TopicPartition]) -> Outcomes[TopicPartition, int]:
+            response: DeleteRecordsResponse = await self._cluster.ask(
+                node,
+                ApiKey.DELETE_RECORDS,
+                messages.delete_records(before, led, self._server_timeout_ms),
+            )
+            return messages.deleted_records(response)
+
+        return await asking_leaders(self._cluster, before, ask)
+
+    async def describe_producers(
+        self, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, tuple[ProducerState, ...]]:
+        """The producers that the leader of each partition remembers, by their ids (KIP-664)."""
+
+        async def ask(
+            node: int, led: list[TopicPartition]
+        ) -> Outcomes[TopicPartition, tuple[ProducerState, ...]]:
+            response: DescribeProducersResponse = await self._cluster.ask(
+                node, ApiKey.DESCRIBE_PRODUCERS, messages.describe_producers(led)
+            )
+            return messages.described_producers(response)
+
+        return await asking_leaders(self._cluster, partitions, ask)
+
+    # Configuration.
+
+    async def describe_config(self, kind: ConfigKind, name: str) -> list[ConfigEntry]:
+        """The configuration of a topic, of a broker by its id, or of a group, ordered by key.
+
+        A broker's with the name "" is the default that an operator has set for all of them.
+        """
+        request = DescribeConfigsRequest(
+            resources=[DescribeConfigsResource(resource_type=kind, resource_name=name)],
+            include_documentation=True,
+        )
+        response: DescribeConfigsResponse = await self._ask_config(
+            kind, name, ApiKey.DESCRIBE_CONFIGS, request
+        )
+        entries = []
+        for result in response.results:
+            check(result.error_code, result.error_message, of=f"{kind.name.lower()} {name}")
+            entries += [messages.config_entry(config) for config in result.configs]
+        return sorted(entries, key=lambda entry: entry.name)
+
+    async def describe_configs(
+        self, resources: Iterable[tuple[ConfigKind, str]]
+    ) -> dict[tuple[ConfigKind, str], list[ConfigEntry]]:
+        """Several configurations, each as :meth:`describe_config` gives it."""
+        return succeeded(await each(resources, lambda resource: self.describe_config(*resource)))
+
+    async def alter_config(
+        self,
+        kind: ConfigKind,
+        name: str,
+        *,
+        set: Mapping[str, str] | None = None,  # noqa: A002 - reads well where it is called
+        unset: Iterable[str] = (),
+        append: Mapping[str, str] | None = None,
+        subtract: Mapping[str, str] | None = None,
+        validate_only: bool = False,
+    ) -> None:
+        """Change some keys; the rest stays as it is (KIP-339).
+
+        set: new values.
+        unset: keys that return to their default.
+        append, subtract: what lists, such as ``cleanup.policy``, get and lose.
+        validate_only: only say whether it could be done.
+        """
+        changes = messages.config_changes(set, unset, append, subtract)
+        request = IncrementalAlterConfigsRequest(
+            resources=[
+                AlterConfigsResource(resource_type=kind, resource_name=name, configs=changes)
+            ],
+            validate_only=validate_only,
+        )
+        response: IncrementalAlterConfigsResponse = await self._ask_config(
+            kind, name, ApiKey.INCREMENTAL_ALTER_CONFIGS, request
+        )
+        for result in response.responses:
+            check(result.error_code, result.error_message, of=f"{kind.name.lower()} {name}")
+
+    async def _ask_config(self, kind: ConfigKind, name: str, api: ApiKey, request: Any) -> Any:
+        """Ask a broker about its own configuration, and any broker about everything else."""
+        node_id = _node_id(name) if kind in _OF_ONE_BROKER and name else None
+
+        async def attempt() -> Any:
+            if node_id is None:
+                return await self._cluster.ask_any(api, request)
+            await self._cluster.need_node(node_id)
+            return await self._cluster.ask(node_id, api, request)
+
+        return await retrying(attempt, self._cluster.request_timeout)
+
+    # Brokers.
+
+    async def describe_cluster(self) -> ClusterDescription:
+        """The brokers and the controller."""
+        await self._find_brokers()
+        known = self._cluster.metadata
+        nodes = tuple(node for _, node in sorted(known.nodes.items()))
+        return ClusterDescription(known.cluster_id, known.controller_id, nodes)
+
+    async def describe_log_dirs(self, nodes: Iterable[int] | None = None) -> list[LogDir]:
+        """The log directories of ``nodes`` (None: of every broker) and the replicas in them.
+
+        When some brokers do not answer, the :class:`~qbus.clients.PartialFailure` holds the
+        directories of the others by their ids.
+        """
+
+        async def ask(node_id: int) -> list[LogDir]:
+            async def attempt() -> list[LogDir]:
+                await self._cluster.need_node(node_id)
+                response: DescribeLogDirsResponse = await self._cluster.ask(
+                    node_id, ApiKey.DESCRIBE_LOG_DIRS, DescribeLogDirsRequest(topics=None)
+                )
+                check(response.error_code, of=f"broker {node_id}")
+                return [messages.log_dir(node_id, result) for result in response.results]
+
+            return await retrying(attempt, self._cluster.request_timeout)
+
+        if nodes is None:
+            await self._find_brokers()
+            nodes = sorted(self._cluster.metadata.nodes)
+        found = succeeded(await each(nodes, ask))
+        return [log_dir for log_dirs in found.values() for log_dir in log_dirs]
+
+    async def alter_replica_log_dirs(
+        self, node_id: int, paths: Mapping[TopicPartition, str]
+    ) -> None:
+        """Move replicas of a broker to other directories of it: returns once that has begun.
+
+        :meth:`describe_log_dirs` shows how far it is.
+        """
+
+        async def ask(wanted: list[TopicPartition]) -> Outcomes[TopicPartition, None]:
+            await self._cluster.need_node(node_id)
+            response: AlterReplicaLogDirsResponse = await self._cluster.ask(
+                node_id,
+                ApiKey.ALTER_REPLICA_LOG_DIRS,
+                messages.alter_replica_log_dirs(paths, wanted),
+            )
+            return messages.altered_replica_log_dirs(response)
+
+        timeout = self._cluster.request_timeout
+        succeeded(await settle(paths, ask, timeout, final=_UNKNOWN_PARTITION))
+
+    # Groups.
+
+    async def list_groups(
+        self, *, states: Iterable[str] = (), types: Iterable[str] = ()
+    ) -> list[GroupListing]:
+        """Every group, by name; only those in ``states`` and of ``types`` when some are named.
+
+        When some brokers do not answer, the :class:`~qbus.clients.PartialFailure` holds the groups
+        of the others by their ids.
+        """
+        request = ListGroupsRequest(states_filter=list(states), types_filter=list(types))
+
+        async def ask(node_id: int) -> list[GroupListing]:
+            async def attempt() -> ListGroupsResponse:
+                response: ListGroupsResponse = await self._cluster.ask(
+                    node_id, ApiKey.LIST_GROUPS, request
+                )
+                check(response.error_code, of=f"broker {node_id}")
+                return response
+
+            return [
+                GroupListing(
+                    group.group_id, group.protocol_type, group.group_state, group.group_type
+                )
+                for group in (await retrying(attempt, self._cluster.request_timeout)).groups
+            ]
+
+        await self._find_brokers()
+        found = succeeded(await each(self._cluster.metadata.nodes, ask))
+        listings = [listing for of_broker in found.values() for listing in of_broker]
+        return sorted(listings, key=lambda listing: listing.group)
+
+    async def describe_group(self, group: str) -> GroupDescription:
+        """One group; GROUP_ID_NOT_FOUND when there is none of that name."""
+
+        async def attempt() -> GroupDescription:
+            coordinator = await self._cluster.coordinator(group)
+            response: DescribeGroupsResponse = await self._cluster.ask_coordinator(
+                group, ApiKey.DESCRIBE_GROUPS, DescribeGroupsRequest(groups=[group])
+            )
+            for found in response.groups:
+                if found.group_id == group:
+                    return messages.group_description(found, await self._node(coordinator))
+            raise ApiError(
+                ErrorCode.UNKNOWN_SERVER_ERROR, f"the broker did not answer for group {group}"
+            )
+
+        return await asking_coordinator(self._cluster, group, attempt)
+
+    async def describe_groups(self, groups: Iterable[str]) -> dict[str, GroupDescription]:
+        """Several groups, by their names."""
+        return succeeded(await each(groups, self.describe_group))
+
+    async def delete_group(self, group: str) -> None:
+        """Delete a group without members, and its offsets."""
+
+        async def attempt() -> None:
+            response: DeleteGroupsResponse = await self._cluster.ask_coordinator(
+                group, ApiKey.DELETE_GROUPS, DeleteGroupsRequest(groups_names=[group])
+            )
+            for result in response.results:
+                check(result.error_code, of=f"group {group}")
+
+        await asking_coordinator(self._cluster, group, attempt)
+
+    async def delete_groups(self, groups: Iterable[str]) -> None:
+        """Delete several groups without members, and their offsets."""
+        succeeded(await each(groups, self.delete_group))
+
+    async def remove_members(
+        self, group: str, members: Iterable[str] | None = None, *, reason: str | None = None
+    ) -> None:
+        """Remove members from a group, which rebalances; those that still live may join again.
+
+        members: ids of members, or instance ids of static ones; None: all.
+        reason: what the broker writes to its log.
+        """
+        described = await self.describe_group(group)
+        leaving = messages.leaving_members(described, members, reason)
+        if not leaving:
+            return
+        request = LeaveGroupRequest(group_id=group, members=leaving)
+
+        async def attempt() -> Outcomes[str, None]:
+            response: LeaveGroupResponse = await self._cluster.ask_coordinator(
+                group, ApiKey.LEAVE_GROUP, request
+            )
+            return messages.removed_members(group, response)
+
+        succeeded(await asking_coordinator(self._cluster, group, attempt))
+
+    # Offsets of groups.
+
+    async def committed_offsets(
+        self, group: str, partitions: Iterable[TopicPartition] | None = None
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """What a group has committed for ``partitions`` (None: for all); the others are absent."""
+        return await fetch_committed(self._cluster, group, partitions)
+
+    async def group_offsets(self, group: str) -> list[GroupOffset]:
+        """What a group has committed, with its lag, by topic and partition."""
+        committed = await self.committed_offsets(group)
+        starts = await self._known_offsets(committed, EARLIEST)
+        ends = await self._known_offsets(committed, LATEST)
+        return [
+            GroupOffset(
+                topic=partition.topic,
+                partition=partition.partition,
+                committed_offset=offset.offset,
+                metadata=offset.metadata,
+                start_offset=starts.get(partition, _UNKNOWN_OFFSET).offset,
+                end_offset=ends.get(partition, _UNKNOWN_OFFSET).offset,
+            )
+            for partition, offset in sorted(committed.items())
+        ]
+
+    async def alter_group_offsets(
+        self, group: str, offsets: Mapping[TopicPartition, int | OffsetAndMetadata]
+    ) -> None:
+        """Commit exactly ``offsets`` for a group without members.
+
+        UNKNOWN_MEMBER_ID when it has some: they would go on as if nothing had happened.
+        """
+        whole = {
+            partition: OffsetAndMetadata(offset) if isinstance(offset, int) else offset
+            for partition, offset in offsets.items()
+        }
+
+        async def ask(wanted: list[TopicPartition]) -> Outcomes[TopicPartition, None]:
+            response: OffsetCommitResponse = await self._cluster.ask_coordinator(
+                group,
+                ApiKey.OFFSET_COMMIT,
+                commit_request(group, {partition: whole[partition] for partition in wanted}),
+            )
+            return messages.altered_offsets(response)
+
+        await self._by_coordinator(group, offsets, ask)
+
+    async def reset_group_offsets(
+        self,
+        group: str,
+        partitions: Iterable[TopicPartition] | None = None,
+        *,
+        time: int = EARLIEST,
+    ) -> dict[TopicPartition, int]:
+        """Let a group without members go on at another time; the offsets that it goes on at.
+
+        partitions: by default all for which it has committed an offset.
+        time: EARLIEST, LATEST, or milliseconds since the Unix epoch: the first record of then or
+            later, or where the next one will be when there is none.
+        """
+        if partitions is None:
+            partitions = await self.committed_offsets(group)
+        wanted = list(partitions)
+        found = await list_offsets(self._cluster, dict.fromkeys(wanted, time))
+        nothing_so_late = [partition for partition in wanted if found[partition].offset < 0]
+        found |= await list_offsets(self._cluster, dict.fromkeys(nothing_so_late, LATEST))
+        offsets = {partition: found[partition].offset for partition in wanted}
+        await self.alter_group_offsets(group, offsets)
+        return offsets
+
+    async def delete_group_offsets(self, group: str, partitions: Iterable[TopicPartition]) -> None:
+        """Forget what a group has committed for partitions of topics that it does not read."""
+
+        async def ask(wanted: list[TopicPartition]) -> Outcomes[TopicPartition, None]:
+            response: OffsetDeleteResponse = await self._cluster.ask_coordinator(
+                group, ApiKey.OFFSET_DELETE, messages.delete_offsets(group, wanted)
+            )
+            check(response.error_code, of=f"group {group}")
+            return messages.altered_offsets(response)
+
+        await self._by_coordinator(group, partitions, ask)
+
+    # Who is asked, and how often.
+
+    @property
+    def _server_timeout_ms(self) -> int:
+        """How long a broker may wait for others: less than this client waits for its answer."""
+        return int(self._cluster.request_timeout * 900)
+
+    async def _by_controller(self, items: Iterable[K], ask: Ask[K, T]) -> dict[K, T]:
+        """Return the controller's result for each item, wherever the controller moves.
+
+        Asks again only for what the controller certainly did not do.
+        """
+        forget = self._cluster.metadata.forget_controller
+        attempt = _forgetting(ask, {ErrorCode.NOT_CONTROLLER}, forget)
+        timeout = self._cluster.request_timeout
+        return succeeded(await settle(items, attempt, timeout, final=_NOT_REPEATABLE))
+
+    async def _by_coordinator(
+        self, group: str, partitions: Iterable[TopicPartition], ask: Ask[TopicPartition, T]
+    ) -> dict[TopicPartition, T]:
+        """Return the result of the group's coordinator for each partition, wherever it moves."""
+        attempt = _forgetting(ask, MOVED, lambda: self._cluster.forget_coordinator(group))
+        timeout = self._cluster.request_timeout
+        return succeeded(await settle(partitions, attempt, timeout, final=_UNKNOWN_PARTITION))
+
+    async def _find_brokers(self) -> None:
+        await retrying(lambda: self._cluster.refresh(()), self._cluster.request_timeout)
+
+    async def _node(self, node_id: int) -> Node:
+        await self._cluster.need_node(node_id)
+        return self._cluster.metadata.nodes[node_id]
+
+    async def _known_offsets(
+        self, partitions: Iterable[TopicPartition], time: int
+    ) -> dict[TopicPartition, OffsetAndTimestamp]:
+        """Return where partitions begin or end; those that do not exist any more are absent."""
+        wanted = dict.fromkeys(partitions, time)
+        try:
+            return await list_offsets(self._cluster, wanted)
+        except PartialFailure as error:
+            if error.results or all(map(_is_gone, error.errors.values())):
+                return dict(error.results)
+            raise
+        except ApiError as error:
+            if _is_gone(error):
+                return {}
+            raise
+
+
+def _forgetting(
+    ask: Ask[K, T], moved: Container[ErrorCode], forget: Callable[[], None]
+) -> Ask[K, T]:
+    """Return ``ask``, calling ``forget`` when an answer says that the wrong broker was asked."""
+
+    async def attempt(wanted: list[K]) -> Outcomes[K, T]:
+        try:
+            outcomes = await ask(wanted)
+        except ApiError as error:
+            outcomes = dict.fromkeys(wanted, error)
+        if any(isinstance(found, ApiError) and found.code in moved for found in outcomes.values()):
+            forget()
+        return outcomes
+
+    return attempt
+
+
+def _is_gone(error: ApiError) -> bool:
+    return error.code in _UNKNOWN_PARTITION
+
+
+def _node_id(name: str) -> int:
+    if not (name.isascii() and name.isdigit()):
+        raise ConfigError(f"a broker is named by its id, not {name!r}")
+    return int(name)

@@ -1,9 +1,9 @@
 """The admin client for programs without asyncio."""
 
-from typing import Self
+from typing import Any, Self
 
 from .. import admin as asyncio_admin
-from .client import blocking
+from .client import blocking, same_parameters
 from .loop import LoopThread
 
 _Admin = asyncio_admin.Admin
@@ -18,23 +18,9 @@ class Admin:
     those that it can, and then raises :class:`~qbus.PartialFailure`, which tells of each.
     """
 
-    def __init__(
-        self,
-        bootstrap: str,
-        *,
-        client_id: str = "qbus-admin",
-        request_timeout_ms: int = 30_000,
-    ) -> None:
-        """Connects when first asked for something.
-
-        bootstrap: ``host:port,...`` or ``zk://host:port,.../chroot``.
-        client_id: what brokers call this client in their logs and quotas.
-        request_timeout_ms: how long an answer may take, retries included; a method that has to ask
-            several things one after another may take as long for each.
-
-        Raises :class:`~qbus.errors.ConfigError`.
-        """
-        self._client = _Admin(bootstrap, client_id=client_id, request_timeout_ms=request_timeout_ms)
+    @same_parameters(_Admin.__init__)
+    def __init__(self, bootstrap: str, **options: Any) -> None:
+        self._client = _Admin(bootstrap, **options)
         self._thread = LoopThread("qbus-admin")
 
     def __enter__(self) -> Self:

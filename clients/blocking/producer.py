@@ -14,8 +14,9 @@ from ..producer.bulk import ArrowTable, Part, add_lists
 from ..producer.checks import check_item, checked_columns
 from ..producer.delivery import BulkDelivery, Delivery
 from ..producer.lists import Headers
-from ..producer.options import Acks, OnDelivery, OnFull, Partitioner, Spool
+from ..producer.options import OnDelivery
 from ..types import TopicDescription
+from .client import blocking, same_parameters
 from .loop import LoopThread
 
 _Producer = asyncio_producer.Producer
@@ -29,77 +30,9 @@ class Producer:
     whatever is sent again.
     """
 
-    def __init__(  # noqa: PLR0913 - options are keywords
-        self,
-        bootstrap: str,
-        *,
-        acks: Acks = "all",
-        idempotent: bool | None = None,
-        compression: str = "none",
-        compression_level: int | None = None,
-        linger_ms: float = 5,
-        batch_bytes: int = 1_000_000,
-        buffer_bytes: int = 64 * 1024 * 1024,
-        on_full: OnFull = "block",
-        delivery_timeout_ms: int = 120_000,
-        request_timeout_ms: int = 30_000,
-        retry_backoff_ms: int = 100,
-        retry_backoff_max_ms: int = 1000,
-        max_in_flight: int = 5,
-        partitioner: str | Partitioner = "murmur2",
-        on_delivery: OnDelivery | None = None,
-        spool_dir: Spool | None = None,
-        client_id: str = "qbus-producer",
-    ) -> None:
-        """Connects at the first send.
-
-        bootstrap: ``host:port,...`` or ``zk://host:port,.../chroot``.
-        acks: who must have a record before it counts as sent: "all" in-sync replicas, 1 (the
-            leader) or 0 (nobody: its offset stays unknown).
-        idempotent: let the broker recognize repeated batches; by default with ``acks="all"``,
-            which it needs.
-        compression: "none", "gzip", "snappy", "lz4" or "zstd".
-        compression_level: the codec's own; None: its default.
-        linger_ms: how long a batch waits for more records at most, in milliseconds.
-        batch_bytes: records gathered for one batch, before compression.
-        buffer_bytes: records that may wait to be delivered.
-        on_full: what a send does when so many wait: "block" until there is room, or "raise"
-            BufferFull.
-        delivery_timeout_ms: how long a record may take, retries included; then it fails.
-        request_timeout_ms: how long one request may take.
-        retry_backoff_ms: how long the first pause before a retry is; each is twice the last, and
-            spread by a fifth.
-        retry_backoff_max_ms: how long the longest pause is.
-        max_in_flight: requests to one broker that may be unanswered; up to 5 if idempotent.
-        partitioner: "murmur2", as Kafka's Java client; or a function that takes the topic's
-            description, key and value and returns a partition, or None for any. It must be quick.
-        on_delivery: is called with the delivery of each record when it is done, in the
-            producer's thread, where it must neither block nor wait.
-        spool_dir: a directory in which to keep what is not delivered in time.
-        client_id: what brokers call this client in their logs and quotas.
-
-        Raises :class:`~qbus.errors.ConfigError`.
-        """
-        self._client = _Producer(
-            bootstrap,
-            acks=acks,
-            idempotent=idempotent,
-            compression=compression,
-            compression_level=compression_level,
-            linger_ms=linger_ms,
-            batch_bytes=batch_bytes,
-            buffer_bytes=buffer_bytes,
-            on_full=on_full,
-            delivery_timeout_ms=delivery_timeout_ms,
-            request_timeout_ms=request_timeout_ms,
-            retry_backoff_ms=retry_backoff_ms,
-            retry_backoff_max_ms=retry_backoff_max_ms,
-            max_in_flight=max_in_flight,
-            partitioner=partitioner,
-            on_delivery=on_delivery,
-            spool_dir=spool_dir,
-            client_id=client_id,
-        )
+    @same_parameters(_Producer.__init__)
+    def __init__(self, bootstrap: str, **options: Any) -> None:
+        self._client = _Producer(bootstrap, **options)
         self._options = self._client._options
         self._accumulator = self._client._accumulator
         self._add_value = self._accumulator.add_value
@@ -127,18 +60,6 @@ class Producer:
         broker: int | None = None,
         on_delivery: OnDelivery | None = None,
     ) -> Delivery:
-        """Put one record on its way; waits only for room in the buffer and to be told of the topic.
-
-        partition: by default the key's, or without a key one that changes from batch to batch.
-        timestamp: milliseconds since the Unix epoch, by default the time its batch began.
-        broker: the id of a broker; a partition that it leads is chosen, or has to be given.
-        on_delivery: called with the delivery when it is done, in the producer's thread.
-
-        Buffers must not be changed before the record is delivered. The delivery tells where the
-        record went, or raises what kept it from that. This method raises
-        :class:`~qbus.errors.ApiError` for a topic, partition or broker that is not there,
-        :class:`~qbus.BufferFull`, and TypeError or ValueError for what cannot be a record.
-        """
         if (
             key is None
             and headers is None
@@ -170,11 +91,6 @@ class Producer:
         partition: int | None = None,
         timestamps: Sequence[int | None] | None = None,
     ) -> BulkDelivery:
-        """Put many records on their way: much quicker than one by one.
-
-        The sequences are of one length, None where no record has such a part. Otherwise as
-        :meth:`send`; with ``on_full="raise"`` all or none are taken.
-        """
         columns = checked_columns(values, keys, headers, timestamps)
         return self._add(add_lists(self._accumulator, self._ready(topic), columns, partition))
 
@@ -189,40 +105,25 @@ class Producer:
         timestamp: str | None = None,
         partition: int | None = None,
     ) -> BulkDelivery:
-        """Put the rows of a pyarrow Table or RecordBatch on their way, a record each.
-
-        value, key, headers, timestamp: names of columns; binary or string, headers
-            ``list<struct<key, value>>``, timestamps int64 (ms) or a timestamp.
-
-        Otherwise as :meth:`send_many`. Raises KeyError for a column that is not there, and
-        TypeError for one of another type.
-        """
         rows = ArrowTable(table, value=value, key=key, headers=headers, timestamp=timestamp)
         description = self._ready(topic)
         return self._add(rows.add(self._accumulator, description, partition, self._options))
 
-    def flush(self, timeout: float | None = None) -> None:
-        """Wait until everything sent so far is delivered, or has failed.
+    send.__doc__ = _Producer.send.__doc__
+    send_many.__doc__ = _Producer.send_many.__doc__
+    send_arrow.__doc__ = _Producer.send_arrow.__doc__
 
-        Raises :class:`~qbus.clients.RequestTimedOut` when that takes over ``timeout`` seconds.
-        """
-        self._thread.run(self._client.flush(timeout))
+    flush = blocking(_Producer.flush)
+    partitions = blocking(_Producer.partitions)
 
     def close(self, timeout: float | None = None) -> None:
-        """Flush, then close the connections; does nothing the second time.
-
-        What is not delivered in ``timeout`` seconds (None: ``delivery_timeout_ms``) fails, or is
-        kept in ``spool_dir``.
-        """
         if not self._thread.is_closed:
             try:
                 self._thread.run(self._client.close(timeout))
             finally:
                 self._thread.close()
 
-    def partitions(self, topic: str) -> int:
-        """How many partitions ``topic`` has, which the broker may create."""
-        return self._thread.run(self._client.partitions(topic))
+    close.__doc__ = _Producer.close.__doc__
 
     def _ready(self, topic: str) -> TopicDescription:
         if self._thread.is_closed:

@@ -15,9 +15,13 @@ from ..group.assignors import DEFAULT_ASSIGNORS, Assignor, assignors_of
 from ..group.options import Callback, Callbacks, GroupOptions
 from ..idcs import Everywhere
 from ..net.cluster import Cluster
+from ..offsets import list_offsets
 from ..types import (
+    EARLIEST,
+    LATEST,
     ConsumerRecord,
     OffsetAndMetadata,
+    OffsetAndTimestamp,
     PartitionRecords,
     TopicPartition,
 )
@@ -28,7 +32,6 @@ from .fetch_buffer import ENOUGH, FetchBuffer
 from .fetch_cursor import FetchCursor, batches_of, is_over, records_of
 from .fetcher import Fetcher
 from .options import ConsumerOptions, IsolationLevel, OffsetReset, check_options, limit_of
-from .positions import Positions
 
 T = TypeVar("T")
 
@@ -41,7 +44,7 @@ _GROUP_ITERATED_RECORDS = 500
 """Fewer for a group's member, which has to poll from time to time, however slow its user is."""
 
 
-class Consumer(Positions):
+class Consumer:
     """Reads records: of chosen partitions, of whole topics, or of a group's share of them.
 
     An async context manager, for one task at a time. A group rebalances while its members poll: one
@@ -99,10 +102,11 @@ class Consumer(Positions):
         rebalance_timeout_ms: for how long a rebalance waits for members to poll; by default
             ``max_poll_interval_ms``.
         rack: where this consumer runs, so that it may read from replicas nearby.
-        on_assigned, on_revoked, on_lost: functions or coroutine functions that take a list of
-            partitions, and are called inside polls: when partitions have come, before they go to
-            another, and when they are gone because the group went on without us (by default
-            ``on_revoked`` is called then). What they raise, the poll raises.
+        on_assigned, on_revoked, on_lost: functions (with asyncio also coroutine functions) that
+            take a list of partitions. A poll calls them when partitions come, before partitions go
+            to another member, and when the group gave them away without asking (by default this
+            calls ``on_revoked``), and raises what they raise. The blocking consumer calls them in
+            another thread; they may use the consumer.
         fetch_min_bytes, fetch_max_wait_ms: how much a broker gathers for an answer, and how long.
         fetch_max_bytes, partition_max_bytes: about how much one answer may hold, of all partitions
             and of one.
@@ -279,6 +283,88 @@ class Consumer(Positions):
                     await self._changed.wait()
             except TimeoutError:
                 continue
+
+    # Positions, and the offsets that brokers know.
+
+    def position(self, topic: str, partition: int) -> int | None:
+        """The offset of the next record that a poll returns; None: not yet known."""
+        return self._assignment.position(TopicPartition(topic, partition))
+
+    def seek(self, topic: str, partition: int, offset: int) -> None:
+        """Go on at ``offset``, which may be EARLIEST or LATEST, in an assigned partition."""
+        self._assignment.seek(TopicPartition(topic, partition), offset)
+
+    async def seek_to_time(self, topic: str, partition: int, timestamp: int) -> None:
+        """Go on at the first record from a time on, in milliseconds since the Unix epoch.
+
+        After the last record if there is none so late.
+        """
+        where = TopicPartition(topic, partition)
+        self._assignment.assigned(where)
+        found = (await list_offsets(self._cluster, {where: timestamp}))[where]
+        if found.offset < 0:
+            found = (await list_offsets(self._cluster, {where: LATEST}))[where]
+        self._assignment.seek(where, found.offset)
+
+    def pause(self, partitions: Iterable[TopicPartition]) -> None:
+        """Give no records of these, which stay assigned, until :meth:`resume`."""
+        for partition in partitions:
+            state = self._assignment.assigned(partition)
+            state.is_paused = True
+            state.take_back()
+
+    def resume(self, partitions: Iterable[TopicPartition]) -> None:
+        """Give records of these again."""
+        for partition in partitions:
+            self._assignment.assigned(partition).is_paused = False
+        self._changed.set()
+
+    @property
+    def paused(self) -> list[TopicPartition]:
+        """The assigned partitions that are paused."""
+        states = self._assignment.states.items()
+        return sorted(partition for partition, state in states if state.is_paused)
+
+    async def lag(self) -> dict[TopicPartition, int]:
+        """How many records are still to be read of each assigned partition with a position."""
+        known = {
+            partition: position
+            for partition in self._assignment
+            if (position := self._assignment.position(partition)) is not None
+        }
+        ends = await self.end_offsets(known)
+        return {
+            partition: max(ends[partition] - position, 0)
+            for partition, position in known.items()
+            if partition in ends
+        }
+
+    async def offsets_for_times(
+        self, times: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, OffsetAndTimestamp]:
+        """The first offset at or after a time in milliseconds since the Unix epoch.
+
+        Both numbers are -1 where there is none.
+        """
+        return await list_offsets(self._cluster, times)
+
+    async def beginning_offsets(
+        self, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, int]:
+        """The first offset that each of ``partitions`` has."""
+        found = await list_offsets(self._cluster, dict.fromkeys(partitions, EARLIEST))
+        return {partition: at.offset for partition, at in found.items()}
+
+    async def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """The offset that the next record of each of ``partitions`` will have."""
+        found = await list_offsets(self._cluster, dict.fromkeys(partitions, LATEST))
+        return {partition: at.offset for partition, at in found.items()}
+
+    async def partitions(self, topic: str) -> list[TopicPartition]:
+        """Every partition of ``topic``; raises UNKNOWN_TOPIC_OR_PARTITION."""
+        await self._cluster.need([topic])
+        description = self._cluster.metadata.topic(topic)
+        return [TopicPartition(topic, part.index) for part in description.partitions]
 
     # Offsets of the group.
 

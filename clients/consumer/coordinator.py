@@ -10,6 +10,7 @@ import time
 from collections.abc import Mapping
 
 from qbus.errors import ApiError, ErrorCode, QbusError
+from qbus.service.backoff import Backoff
 
 from ..committed import NO_MEMBER, Membership, fetch_committed
 from ..errors import NoOffset
@@ -19,7 +20,6 @@ from ..group.rebalance import Rebalance
 from ..group.state import Phase
 from ..group.topics import Wanted, WantedTopics
 from ..net.cluster import Cluster
-from ..net.retry import backoff
 from ..offsets import list_offsets
 from ..types import OffsetAndMetadata, TopicPartition
 from .assignment import Assignment
@@ -55,7 +55,7 @@ class ConsumerCoordinator:
         self._commits = Commits(cluster, group.group, None) if group is not None else None
         self._task: asyncio.Task[None] | None = None
         self._failure: QbusError | None = None
-        self._delays = backoff()
+        self._backoff = Backoff()
         self._refresh_at = 0.0
         self._commit_at = time.monotonic() + (options.auto_commit or 0)
 
@@ -182,10 +182,10 @@ class ConsumerCoordinator:
             if self._wanted is not None and time.monotonic() >= self._refresh_at:
                 await self._refresh()
             await self._find_positions()
-            self._delays = backoff()
+            self._backoff.succeeded()
         except QbusError as error:
             if isinstance(error, ApiError) and error.retriable:
-                await asyncio.sleep(next(self._delays))
+                await asyncio.sleep(self._backoff.failed())
             else:
                 self._failure = error
         finally:

@@ -4,9 +4,9 @@ import asyncio
 from contextlib import suppress
 
 from qbus.errors import QbusError
+from qbus.service.backoff import Backoff
 
 from ..net.cluster import Cluster
-from ..net.retry import backoff
 from ..types import TopicPartition
 from .assignment import Assignment
 from .fetch_responses import Answers
@@ -29,14 +29,14 @@ class LeaderSearch:
         self._assignment = assignment
         self._answers = answers
         self._changed = changed
-        self._delays = backoff()
+        self._backoff = Backoff()
         self._leaderless: set[TopicPartition] = set()
         self._has_news = asyncio.Event()
 
     def go_on(self, leaderless: set[TopicPartition]) -> None:
         """These are all that have none; ask about them, unless that is being done."""
         if not leaderless or leaderless - self._leaderless:
-            self._delays = backoff()
+            self._backoff.succeeded()
             self._has_news.set()
         self._leaderless = leaderless
         if leaderless and not self.tasks:
@@ -60,7 +60,7 @@ class LeaderSearch:
                     self._answers.trouble(refused)
         self._changed.set()
         with suppress(TimeoutError):
-            async with asyncio.timeout(next(self._delays)):
+            async with asyncio.timeout(self._backoff.failed()):
                 await self._has_news.wait()
 
     def _asked(self, task: asyncio.Task[None]) -> None:

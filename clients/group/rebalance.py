@@ -17,9 +17,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Protocol
 
 from qbus.errors import ApiError, QbusError
+from qbus.service.backoff import Backoff
 
 from ..net.cluster import Cluster
-from ..net.retry import backoff
 from ..types import OffsetAndMetadata, TopicPartition
 from .commits import Commits, Offsets
 from .heartbeats import Heartbeats
@@ -131,7 +131,7 @@ class Rebalance:
     # The steps of a rebalance.
 
     async def _rebalance(self) -> None:
-        delays, attempts = backoff(), 0
+        backoff, attempts = Backoff(), 0
         while self.state.rejoin_reason is not None:
             result = await self._look_and_join()
             if result is None:
@@ -139,11 +139,11 @@ class Rebalance:
             if not isinstance(result, Remedy):
                 self._heartbeats.start()
                 await self._take_over(frozenset(result))
-                delays, attempts = backoff(), 0
+                backoff, attempts = Backoff(), 0
                 continue
             attempts += 1
             if result in {Remedy.RETRY, Remedy.MOVED} or attempts > _AT_ONCE:
-                await asyncio.sleep(next(delays))
+                await asyncio.sleep(backoff.failed())
         self._changed.set()
 
     async def _look_and_join(self) -> tuple[TopicPartition, ...] | Remedy | None:

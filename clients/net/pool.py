@@ -2,16 +2,15 @@
 
 import asyncio
 import time
-from collections.abc import Iterator
 from enum import Enum
 from typing import NamedTuple
 
 from qbus.errors import ApiError
+from qbus.service.backoff import Backoff
 
 from ..errors import ClientClosed
 from .bootstrap import Address
 from .connection import Connection
-from .retry import backoff
 
 
 class Lane(Enum):
@@ -33,12 +32,12 @@ LaneKey = Lane | tuple[Lane, int]
 class _Failing:
     """An address that could not be reached: when to try it again, and after that."""
 
-    def __init__(self, delays: Iterator[float]) -> None:
-        self._delays = delays
+    def __init__(self, backoff: Backoff) -> None:
+        self._backoff = backoff
         self.retry_at = 0.0
 
     def failed(self) -> None:
-        self.retry_at = time.monotonic() + next(self._delays)
+        self.retry_at = time.monotonic() + self._backoff.failed()
 
 
 class _Key(NamedTuple):
@@ -105,7 +104,7 @@ class ConnectionPool:
     def failed(self, address: Address) -> None:
         """There was no good answer from there: ask others first, and wait before reconnecting."""
         self._forget_the_past()
-        self._failing.setdefault(address, _Failing(backoff(*self._backoff))).failed()
+        self._failing.setdefault(address, _Failing(Backoff(*self._backoff))).failed()
 
     def succeeded(self, address: Address) -> None:
         """There was an answer from there."""

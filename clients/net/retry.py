@@ -1,12 +1,12 @@
 """When to try again, and until when."""
 
 import asyncio
-import random
 import time
-from collections.abc import Awaitable, Callable, Container, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Container, Iterable, Mapping
 from typing import TypeVar
 
 from qbus.errors import ApiError, ErrorCode
+from qbus.service.backoff import Backoff
 
 from ..errors import PartialFailure, RequestTimedOut
 
@@ -15,19 +15,6 @@ T = TypeVar("T")
 
 Outcomes = dict[K, T | ApiError]
 """For each item its result, or why it was refused."""
-
-_FIRST = 0.05
-_FACTOR = 2.0
-_LONGEST = 1.0
-_JITTER = 0.2
-
-
-def backoff(first: float = _FIRST, longest: float = _LONGEST) -> Iterator[float]:
-    """Seconds to wait before each next attempt: doubling up to ``longest``, spread by a fifth."""
-    delay = min(first, longest)
-    while True:
-        yield delay * random.uniform(1 - _JITTER, 1 + _JITTER)  # noqa: S311 - not a secret
-        delay = min(delay * _FACTOR, longest)
 
 
 async def retrying(
@@ -43,14 +30,16 @@ async def retrying(
     of an attempt.
     """
     failure: ApiError | None = None
+    backoff = Backoff()
     deadline = time.monotonic() + timeout
     try:
         async with asyncio.timeout(timeout) as clock:
-            for delay in backoff():
+            while True:
                 try:
                     return await attempt()
                 except ApiError as error:
                     failure = error
+                    delay = backoff.failed()
                     is_final = not error.retriable or error.code in final
                     if is_final or time.monotonic() + delay > deadline:
                         raise
@@ -60,7 +49,6 @@ async def retrying(
             raise
         reason = f": {failure}" if failure is not None else ""
         raise RequestTimedOut(f"not done in {timeout} s{reason}") from failure
-    raise AssertionError("backoff never ends")
 
 
 _AT_A_TIME = 20

@@ -1,10 +1,10 @@
 """What becomes of batches: delivered, sent again, split, given up, kept on disk."""
 
 import asyncio
-import random
 
 from qbus.clock import Clock
 from qbus.errors import ApiError, ErrorCode, QbusError
+from qbus.service.backoff import backoff_delay
 
 from ..errors import ClientClosed, RequestTimedOut
 from ..net.cluster import Cluster
@@ -160,7 +160,6 @@ class BatchCompleter:
         self.progress.set()
 
     def delay(self, attempts: int) -> float:
-        """Seconds before the next attempt: doubling, spread by a fifth."""
-        longest = self._options.retry_backoff_max
-        delay = min(self._options.retry_backoff * 2.0 ** min(attempts, 30), longest)
-        return delay * random.uniform(0.8, 1.2)  # noqa: S311 - not a secret
+        """Return the seconds to wait before the next attempt, after so many."""
+        options = self._options
+        return backoff_delay(attempts, options.retry_backoff, options.retry_backoff_max)

@@ -1,15 +1,15 @@
 """What to send next, and to whom. Called with the accumulator's lock held; does no IO."""
 
 import asyncio
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from qbus.errors import ApiError
+from qbus.service.backoff import Backoff
 
 from ..net.bootstrap import Address
 from ..net.connection import Connection
 from ..net.metadata import ClusterMetadata
-from ..net.retry import backoff
 from ..types import TopicPartition
 from .accumulator import Accumulator
 from .batch import Batch, ProducerIdentity
@@ -28,8 +28,7 @@ class Link:
         self.is_silent = False
         self._connection: Connection | None = None
         self._address: Address | None = None
-        self._backoff = (first_backoff, longest_backoff)
-        self._delays: Iterator[float] = backoff(*self._backoff)
+        self._backoff = Backoff(first_backoff, longest_backoff)
 
     def connection(self, address: Address | None) -> Connection | None:
         """The open connection to the broker, if that is its address still."""
@@ -44,13 +43,13 @@ class Link:
 
     def answered(self, now: float, throttle_ms: int) -> None:
         """It does what it is asked; but may ask to be left alone for a while (KIP-219)."""
-        self._delays = backoff(*self._backoff)
+        self._backoff.succeeded()
         self.muted_until = max(self.muted_until, now + throttle_ms / 1000)
 
     def failed(self, now: float) -> None:
         """It cannot be reached, or does not answer: let it be for a moment."""
         self.is_silent = True
-        self.muted_until = max(self.muted_until, now + next(self._delays))
+        self.muted_until = max(self.muted_until, now + self._backoff.failed())
 
 
 MAX_REQUEST_BYTES = 16 * 1024 * 1024

@@ -82,7 +82,8 @@ class Producer:
         max_in_flight: requests to one broker that may be unanswered; up to 5 if idempotent.
         partitioner: "murmur2", as Kafka's Java client; or a function that takes the topic's
             description, key and value and returns a partition, or None for any. It must be quick.
-        on_delivery: is called with the delivery of each record when it is done, in the loop.
+        on_delivery: called with the delivery of each record when it is done, in the thread of the
+            producer's event loop, where it must neither block nor wait.
         spool_dir: a directory in which to keep what is not delivered in time.
         client_id: what brokers call this client in their logs and quotas.
 
@@ -137,7 +138,7 @@ class Producer:
         partition: by default the key's, or without a key one that changes from batch to batch.
         timestamp: milliseconds since the Unix epoch, by default the time its batch began.
         broker: the id of a broker; a partition that it leads is chosen, or has to be given.
-        on_delivery: called with the delivery when it is done.
+        on_delivery: called with the delivery when it is done, in the producer's event loop.
 
         Buffers must not be changed before the record is delivered. The delivery tells where the
         record went, or raises what kept it from that. This method raises

@@ -1,6 +1,5 @@
 """Reading a spool: for whoever delivers what is in it, one process at a time."""
 
-import fcntl
 import os
 import shutil
 from collections.abc import Callable, Iterator
@@ -8,8 +7,9 @@ from itertools import pairwise
 from pathlib import Path
 
 from qbus.records import HEADER_SIZE, BatchHeader, CorruptBatch, check_crc, read_header
+from qbus.service.files import replace_file
+from qbus.service.lock import is_locked
 
-from .disk import write_atomically
 from .layout import ACKNOWLEDGED, LOCK, UNFINISHED, QueueName, parse_queue, parse_segment
 
 OnDamage = Callable[[Path, CorruptBatch], object]
@@ -35,7 +35,7 @@ class Spool:
         """Remove what dead writers left and nobody needs. Raises OSError."""
         for writer in self._writers():
             queues = [path for path in writer.iterdir() if path.is_dir()]
-            if not queues and not is_live(writer):
+            if not queues and not is_locked(writer / LOCK):
                 shutil.rmtree(writer)
 
     def _writers(self) -> list[Path]:
@@ -87,7 +87,7 @@ class SpoolQueue:
 
         Raises OSError.
         """
-        write_atomically(self.directory / ACKNOWLEDGED, b"%d" % end_offset)
+        replace_file(self.directory / ACKNOWLEDGED, b"%d" % end_offset)
         segments = self._segments()
         for (_, path), (next_offset, _) in pairwise(segments):
             if next_offset <= end_offset:
@@ -98,7 +98,10 @@ class SpoolQueue:
 
         Takes and raises what :meth:`batches` does.
         """
-        if is_live(self.directory.parent) or next(self.batches(on_damage), None) is not None:
+        if (
+            is_locked(self.directory.parent / LOCK)
+            or next(self.batches(on_damage), None) is not None
+        ):
             return False
         shutil.rmtree(self.directory)
         return True
@@ -106,21 +109,6 @@ class SpoolQueue:
     def _segments(self) -> list[tuple[int, Path]]:
         found = [(parse_segment(path.name), path) for path in self.directory.iterdir()]
         return sorted((first, path) for first, path in found if first is not None)
-
-
-def is_live(writer: Path) -> bool:
-    """Whether the writer of a directory may still write. Raises OSError."""
-    try:
-        file = os.open(writer / LOCK, os.O_RDWR | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return False
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(file)
-    return False
 
 
 def _refuse(_: Path, damage: CorruptBatch) -> None:

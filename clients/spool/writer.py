@@ -1,6 +1,5 @@
 """Writing to a spool."""
 
-import fcntl
 import os
 import secrets
 import threading
@@ -10,8 +9,9 @@ from types import TracebackType
 from typing import Self
 
 from qbus.records import read_header, set_base_offset
+from qbus.service.files import sync_directory, write_all
+from qbus.service.lock import DirectoryLock
 
-from .disk import sync_directory, write_whole
 from .layout import LOCK, UNFINISHED, QueueName, segment_name
 
 SEGMENT_BYTES = 64 * 1024 * 1024
@@ -25,7 +25,7 @@ class SpoolWriter:
         """``directory`` is the spool's, made when it is missing."""
         self._spool = Path(directory)
         self._directory: Path | None = None
-        self._held: int | None = None
+        self._held: DirectoryLock | None = None
         self._segments: dict[QueueName, _Segment] = {}
         self._lock = threading.Lock()
         self._is_closed = False
@@ -65,7 +65,7 @@ class SpoolWriter:
                 segment.close()
             self._segments.clear()
             if self._held is not None:
-                os.close(self._held)
+                self._held.release()
                 self._held = None
 
     def _next(self, queue: QueueName, last: "_Segment | None") -> "_Segment":
@@ -85,8 +85,8 @@ class SpoolWriter:
             name = f"{time.time_ns():020d}-{os.getpid()}-{secrets.token_hex(4)}"
             made = self._spool / f"{UNFINISHED}{name}"
             made.mkdir()
-            self._held = os.open(made / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-            fcntl.flock(self._held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._held = DirectoryLock(made / LOCK)
+            self._held.acquire()
             self._directory = made.rename(self._spool / name)
             sync_directory(self._spool)
         return self._directory
@@ -106,7 +106,7 @@ class _Segment:
         header = read_header(batch)
         set_base_offset(batch, self.end_offset, leader_epoch=0)
         try:
-            write_whole(self._file, self.size, batch)
+            write_all(self._file, self.size, batch)
             os.fdatasync(self._file)
         except OSError:
             os.ftruncate(self._file, self.size)

@@ -2,7 +2,6 @@
 
 import asyncio
 import time
-from itertools import repeat
 
 import pytest
 
@@ -10,6 +9,7 @@ from qbus.clients import Consumer
 from qbus.clients.consumer import leader_search
 from qbus.errors import ApiError, ErrorCode
 from qbus.records import build_batch
+from qbus.service.backoff import Backoff
 from qbus.wire import ApiKey
 from qbus.wire.messages.metadata import (
     MetadataRequest,
@@ -90,7 +90,7 @@ async def test_the_longer_there_is_none_the_less_often_brokers_are_asked(topic: 
 async def test_another_partition_that_loses_its_leader_does_not_wait_for_the_next_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(leader_search, "backoff", lambda: repeat(NEVER))
+    monkeypatch.setattr(leader_search, "Backoff", lambda: Backoff(NEVER, NEVER))
     async with FakeBroker({"t": 2}) as broker, Consumer(broker.bootstrap) as consumer:
         broker.leaders["t", 0] = NOBODY
         consumer.assign([("t", 0, 0), ("t", 1, 0)])

@@ -2,32 +2,12 @@
 
 import asyncio
 from collections.abc import Mapping
-from itertools import islice
 
 import pytest
 
 from qbus.clients.errors import PartialFailure, RequestTimedOut
-from qbus.clients.net.retry import Outcomes, backoff, each, retrying, settle, succeeded
+from qbus.clients.net.retry import Outcomes, each, retrying, settle, succeeded
 from qbus.errors import ApiError, ErrorCode
-
-
-def test_delays_double_up_to_a_second_give_or_take_a_fifth() -> None:
-    expected = [0.05, 0.1, 0.2, 0.4, 0.8, 1.0, 1.0]
-    for delays in (list(islice(backoff(), 7)) for _ in range(100)):
-        assert all(
-            0.8 * base <= delay <= 1.2 * base for delay, base in zip(delays, expected, strict=True)
-        )
-
-
-def test_delays_are_spread() -> None:
-    assert len({next(backoff()) for _ in range(20)}) > 10
-
-
-@pytest.mark.parametrize(("first", "longest"), [(10.0, 35.0), (50.0, 35.0)])
-def test_delays_of_ones_own(first: float, longest: float) -> None:
-    delays = list(islice(backoff(first, longest), 5))
-    assert 0.8 * min(first, longest) <= delays[0] <= 1.2 * min(first, longest)
-    assert 0.8 * longest <= delays[-1] <= 1.2 * longest
 
 
 class Attempts:

@@ -221,7 +221,7 @@ def test_a_full_disk_keeps_what_was_kept_and_goes_on_later(
     with SpoolWriter(tmp_path) as spool:
         spool.append("t", 0, batch(b"a"))
         with monkeypatch.context() as patch:
-            patch.setattr(writer, "write_whole", cut_write)
+            patch.setattr(writer, "write_all", cut_write)
             with pytest.raises(OSError, match="no space"):
                 spool.append("t", 0, batch(b"lost"))
         spool.append("t", 0, batch(b"b"))
