@@ -92,7 +92,7 @@ class Lines:
 def summary(tally: Tally) -> str:
     """How far a query is, in a line."""
     parts = [
-        f"{tally.records:,} records in {tally.batches:,} batches",
+        f"{tally.records:,} records in {tally.batches:,} batch{'es' * (tally.batches != 1)}",
         f"{tally.per_second:,.0f}/s" if tally.per_second else "",
         f"{tally.behind:,} behind" if tally.behind is not None else "",
         f"complete up to {tally.watermark}" if tally.watermark else "",

@@ -1,6 +1,6 @@
-"""The `qbus` command: a broker, its administration, and a producer and a consumer of lines.
+"""The `qbus` command; each subcommand has a package or a module of its own.
 
-Modules import what they use when they run: `qbus --help` and `qbus broker` start fast.
+Commands import what they need when they run, so that `qbus --help` and `qbus broker` start fast.
 """
 
 from qbus.cli.root import main

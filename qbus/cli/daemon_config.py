@@ -12,6 +12,7 @@ from qbus.cli.daemons import zookeeper_option
 from qbus.cli.lazy import OrderedGroup
 from qbus.cli.options import json_option
 from qbus.cli.output import emit
+from qbus.cli.parameters import IntRange
 
 
 @dataclass(frozen=True)
@@ -78,9 +79,7 @@ def config_group(name: str, load: Callable[[], DaemonConfig], words: Help) -> cl
     @named
     @click.argument("file", type=click.File("rb"))
     @zookeeper
-    @click.option(
-        "--if-version", type=click.IntRange(-1), metavar="N", help="Replace only this version."
-    )
+    @click.option("--if-version", type=IntRange(-1), metavar="N", help="Replace only this version.")
     @json_option
     def set_(
         *, name: str, file: BinaryIO, zookeeper: str | None, if_version: int | None, as_json: bool

@@ -26,7 +26,7 @@ _ANY_VERSION = -1
 
 @asynccontextmanager
 async def administration(zookeeper: str | None) -> AsyncIterator[MetadataStore]:
-    """A session with the ZooKeeper of the daemons; Failure where there is none."""
+    """A session with the daemons' ZooKeeper; Failure if it cannot be reached."""
     if zookeeper is None:
         raise click.UsageError("Missing option '--zookeeper'.")
     from qbus.metadata.zookeeper.store import ZooKeeperStore
@@ -50,11 +50,11 @@ async def read_config(store: MetadataStore, path: str, name: str) -> Document:
 async def write_config(
     store: MetadataStore, path: str, name: str, text: bytes, if_version: int | None
 ) -> Document:
-    """Set it, or create it; Failure when it is not at ``if_version`` (-1: not there)."""
+    """Store a configuration; Failure if the stored version is not ``if_version`` (-1: none)."""
     try:
         if if_version == -1 or await store.get(path) is None:
             if if_version is not None and if_version >= 0:
-                raise Failure(f"{name} has no configuration, so none of version {if_version}.")
+                raise Failure(f"{name} has no configuration, and no version {if_version}.")
             await store.transaction([Create(path, text)])
             return {"name": name, "version": 0}
         expected = _ANY_VERSION if if_version is None else if_version
@@ -65,7 +65,7 @@ async def write_config(
 
 
 async def delete_config(store: MetadataStore, path: str, name: str) -> None:
-    """Remove it; Failure if there is none."""
+    """Remove a configuration; Failure if there is none."""
     try:
         await store.transaction([Delete(path)])
     except NoNode as error:

@@ -1,7 +1,7 @@
-"""The documents that `--json` prints, made from what the clients return.
+"""The documents that `--json` prints, made from the results of the clients.
 
-Their keys are a public interface: they are added to, never renamed. No offset, no time and no node
-are null.
+Their keys are a public interface: keys may be added, but are never renamed. A missing offset, time
+or node is null.
 """
 
 from base64 import urlsafe_b64encode
@@ -40,10 +40,10 @@ def topic_description(
     sizes: Mapping[int, int],
     eligible: Mapping[int, Iterable[int]],
 ) -> Document:
-    """A topic whole: settings that are not the default, and each partition.
+    """A topic with its non-default settings and its partitions.
 
-    ``offsets`` holds the start and end offset, ``sizes`` the bytes on disk, ``eligible`` the
-    brokers that could lead though not in sync, of each partition that told them.
+    By partition, where known: ``offsets`` holds the start and end offset, ``sizes`` the bytes on
+    disk, ``eligible`` the eligible leader replicas.
     """
     return {
         "name": topic.name,
@@ -106,7 +106,7 @@ def group_summary(group: GroupListing) -> Document:
 
 
 def group_description(group: GroupDescription, offsets: Iterable[GroupOffset]) -> Document:
-    """A group whole: its members, and how far it has come in each partition."""
+    """A group with its members and its offset in each partition."""
     owners = {partition: m.member_id for m in group.members for partition in m.assignment}
     committed = {(offset.topic, offset.partition): offset for offset in offsets}
     return {

@@ -21,19 +21,19 @@ if TYPE_CHECKING:
 @click.option(
     "--unclean",
     is_flag=True,
-    help="Let any live replica lead partitions without a leader: records may be lost.",
+    help="Elect any live replica for partitions without a leader; records may be lost.",
 )
 @client_command
 async def elect_leaders(
     *, names: tuple[str, ...], everything: bool, unclean: bool, bootstrap: str, as_json: bool
 ) -> None:
-    """Let the preferred replica of each partition, the first in its list, lead it again."""
+    """Elect the preferred replica of each partition, the first in its list, as its leader."""
     from qbus.cli.session import administration
 
     if everything is bool(names):
         raise click.UsageError("Name either topics or --all.")
     if unclean:
-        note("unclean: what only replicas have that are down now is lost")
+        note("unclean: records that only offline replicas have are lost")
     async with administration(bootstrap) as admin:
         wanted = None if everything else await _places(admin, names)
         elected = await admin.elect_leaders(wanted, unclean=unclean)
@@ -45,7 +45,7 @@ async def elect_leaders(
 
 
 async def _places(admin: "Admin", names: tuple[str, ...]) -> "list[TopicPartition]":
-    """The partitions that are named, each once; those of a whole topic where none is."""
+    """The named partitions, each once; a topic without a partition stands for all of them."""
     from qbus.clients.types import TopicPartition
 
     places: dict[TopicPartition, None] = {}
@@ -55,13 +55,15 @@ async def _places(admin: "Admin", names: tuple[str, ...]) -> "list[TopicPartitio
             places[TopicPartition(single[1], int(single[2]))] = None
             continue
         topic = await admin.describe_topic(name)
-        places |= dict.fromkeys(TopicPartition(name, one.index) for one in topic.partitions)
+        places |= dict.fromkeys(
+            TopicPartition(name, partition.index) for partition in topic.partitions
+        )
     return list(places)
 
 
 def _elections(documents: list[dict[str, Any]]) -> "RenderableType":
-    changed = [one for one in documents if one["elected"]]
+    changed = [document for document in documents if document["elected"]]
     if not changed:
-        return "No partition needed another leader."
-    rows = ((one["topic"], one["partition"]) for one in changed)
+        return "No partition needed a new leader."
+    rows = ((document["topic"], document["partition"]) for document in changed)
     return table("topic with a new leader", "#partition", rows=rows)

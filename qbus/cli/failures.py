@@ -1,6 +1,6 @@
-"""How commands fail: one clear line on stderr and an exit code, never a traceback.
+"""How commands fail: one line on stderr and an exit code.
 
-`QBUS_DEBUG=1` shows the traceback after all.
+`QBUS_DEBUG=1` shows the traceback as well.
 """
 
 import os
@@ -18,21 +18,21 @@ TERMINATED = 143  # 128 + SIGTERM
 
 
 class Failure(click.ClickException):
-    """What the user is told, without a traceback; exit code 1."""
+    """An error that is shown in one line; exit code 1."""
 
     def show(self, file: object = None) -> None:  # noqa: ARG002 - click's signature
         click.echo(f"qbus: {self.format_message()}", err=True)
 
 
 class Misuse(Failure):
-    """A command line that makes no sense; exit code 2."""
+    """An invalid command line; exit code 2."""
 
     exit_code = 2
 
 
 @contextmanager
 def reported() -> Iterator[None]:
-    """Turn every exception into one line; Ctrl-C and a closed pipe are quiet."""
+    """Turn every exception into one line; Ctrl-C and a closed pipe print nothing."""
     try:
         yield
     except (click.exceptions.Exit, click.exceptions.NoArgsIsHelpError):
@@ -53,7 +53,7 @@ def reported() -> Iterator[None]:
 
 
 def describe(error: BaseException) -> str:
-    """One line that says what happened, and what to do where that is known."""
+    """One line that says what happened and, where that is known, what to do."""
     if isinstance(error, BaseExceptionGroup):
         return describe(error.exceptions[0])
     if isinstance(error, click.ClickException):
@@ -68,7 +68,7 @@ def describe(error: BaseException) -> str:
 
 
 def describe_code(code: int, message: str | None) -> str:
-    """An answer of the broker: its own words, or the code's, and the code's name."""
+    """A broker's error: its message, or the code in words, with the name of the code."""
     try:
         name = ErrorCode(code).name
     except ValueError:
@@ -86,5 +86,5 @@ def _usage_line(error: click.UsageError) -> str:
 
 
 def _discard_stdout() -> None:
-    """Keep the interpreter from failing once more when it flushes stdout on its way out."""
+    """Keep the interpreter's last flush of stdout from failing again."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -8,14 +8,14 @@ import click
 
 
 class Entry(NamedTuple):
-    """Where a command is, and what `--help` says of it without importing it."""
+    """The module of a command, and the summary that `--help` prints without importing it."""
 
     target: str  # "module:attribute", relative to qbus.cli
     summary: str
 
 
 class LazyGroup(click.Group):
-    """A group whose commands are named in a table, in the order they are shown."""
+    """A group whose commands are listed in a table, in the order of the table."""
 
     def __init__(self, *args: Any, entries: dict[str, Entry], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -39,7 +39,7 @@ class LazyGroup(click.Group):
 
 
 class OrderedGroup(click.Group):
-    """A group that shows its commands in the order of their definition."""
+    """A group that lists its commands in the order of their definition."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.commands)

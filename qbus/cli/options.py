@@ -1,4 +1,4 @@
-"""Options that many commands share, and how a command runs a coroutine."""
+"""Options that many commands share, and the decorator for commands that are coroutines."""
 
 from collections.abc import Callable, Coroutine
 from functools import wraps
@@ -17,7 +17,7 @@ json_option = click.option(
 watch_option = click.option(
     "--watch/--once",
     default=None,
-    help="Go on showing it until Ctrl-C, or show it once. Default: go on, on a terminal.",
+    help="Refresh until Ctrl-C, or show it once. Default: refresh, on a terminal.",
 )
 
 config_option = click.option(
@@ -35,7 +35,7 @@ _unset_option = click.option(
     "--unset", multiple=True, metavar="KEY", help="Return a setting to its default."
 )
 _all_option = click.option(
-    "--all", "show_all", is_flag=True, help="Show settings that have their default too."
+    "--all", "show_all", is_flag=True, help="Show settings that have their default value, too."
 )
 
 _bootstrap_option = click.option(
@@ -46,7 +46,7 @@ _bootstrap_option = click.option(
     default=DEFAULT_BOOTSTRAP,
     show_default=True,
     show_envvar=True,
-    help="Brokers to start from; or zk://HOST:PORT,.../CHROOT, where they are registered.",
+    help="Brokers of the cluster; or zk://HOST:PORT,.../CHROOT, where they are registered.",
 )
 
 
@@ -56,7 +56,7 @@ def setting_options(function: Callable[P, None]) -> Callable[P, None]:
 
 
 def client_command(function: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
-    """Give a coroutine that talks to a broker ``--bootstrap`` and ``--json``, and run it."""
+    """Make a command of a coroutine that talks to brokers: add ``--bootstrap`` and ``--json``."""
 
     @wraps(function)
     def run(*args: P.args, **kwargs: P.kwargs) -> None:

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 Document = dict[str, Any]
-"""What a command has to say, as JSON holds it."""
+"""The result of a command, as JSON holds it."""
 
-#: Wider than any table: what is piped into another program is neither wrapped nor cut.
+#: Wider than any table, so that piped output is neither wrapped nor cut.
 _UNBOUNDED = 10_000
 
 
@@ -32,7 +32,7 @@ def emit(
         click.echo(json_line(document))
         return
     renderable = present(document)
-    if isinstance(renderable, str):  # as it is: what is copied from a terminal has to be whole
+    if isinstance(renderable, str):  # unwrapped, so that it can be copied from a terminal
         click.echo(renderable)
     elif renderable is not None:
         stdout_console().print(renderable)
@@ -45,17 +45,17 @@ def json_line(document: Any) -> bytes:
 
 
 def stdout_console() -> "Console":
-    """Return a console on stdout that never cuts what is piped."""
+    """Return a console on stdout that never cuts piped output."""
     return _console(stderr=False)
 
 
 def stderr_console() -> "Console":
-    """Return a console on stderr: progress, and remarks that are not the result."""
+    """Return a console on stderr, for progress and remarks."""
     return _console(stderr=True)
 
 
 def note(text: str) -> None:
-    """Say something on stderr that is not the result."""
+    """Print a remark on stderr."""
     click.echo(text, err=True)
 
 
@@ -100,11 +100,11 @@ def _console(*, stderr: bool) -> "Console":
 
     stream = sys.stderr if stderr else sys.stdout
     width = None if stream.isatty() or "COLUMNS" in os.environ else _UNBOUNDED
-    # Names of groups may hold anything: nothing of what is printed is markup.
+    # Names of groups may hold anything: no text is read as markup.
     return Console(stderr=stderr, width=width, highlight=False, markup=False, emoji=False)
 
 
-#: Less than this is done before a bar could be read.
+#: Fewer bytes are done before anybody could read a bar.
 _WORTH_A_BAR = 4_000_000
 
 
@@ -112,10 +112,9 @@ _WORTH_A_BAR = 4_000_000
 def bytes_bar(
     description: str, total: int | None, *, always: bool = False
 ) -> Iterator[Callable[[int], None]]:
-    """Show a bar that the yielded function moves on by so many bytes.
+    """Show a progress bar; the yielded function advances it by a number of bytes.
 
-    There is none where stderr is no terminal, where ``total`` is unknown, or, unless ``always``,
-    where there is little to do.
+    There is no bar if stderr is not a terminal, ``total`` is unknown or, without ``always``, small.
     """
     worthwhile = total is not None and (always or total >= _WORTH_A_BAR)
     if not worthwhile or not sys.stderr.isatty():

@@ -1,4 +1,4 @@
-"""What several commands take as option values, read from text.
+"""Types of option values that several commands share.
 
 Each function is a click type: it returns the value or raises `click.BadParameter`.
 """
@@ -9,9 +9,21 @@ from typing import Literal
 import click
 
 
+class IntRange(click.IntRange):
+    """Whole numbers within bounds; an error calls them an integer instead of an integer range."""
+
+    name = "integer"
+
+
+class FloatRange(click.FloatRange):
+    """Numbers within bounds; an error calls them a number instead of a float range."""
+
+    name = "number"
+
+
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Where reading starts: an end of the partition, an offset, or a time in ms since the epoch."""
+    """Where reading starts: the log's start or end, an offset, or a time in ms since the epoch."""
 
     kind: Literal["earliest", "latest", "offset", "time"]
     value: int = -1
@@ -28,11 +40,11 @@ def position(text: str) -> Position:
     try:
         return Position("time", _moment(text))
     except ValueError as error:
-        raise click.BadParameter(f"{error}; nor is it earliest, latest or an offset.") from None
+        raise click.BadParameter(f"{error}, nor is it earliest, latest or an offset.") from None
 
 
 def key_value(text: str) -> tuple[str, str]:
-    """Read ``key=value``; spaces around either do not count."""
+    """Read ``key=value``; spaces around both are ignored."""
     key, equals, value = text.partition("=")
     if not equals or not key.strip():
         raise click.BadParameter(f"{text!r} is not of the form key=value.")
@@ -46,7 +58,7 @@ def separator(text: str) -> bytes:
     except UnicodeDecodeError as error:
         raise click.BadParameter(f"{text!r}: {error.reason}.") from None
     if not escaped or "\n" in escaped:
-        raise click.BadParameter("a separator is not empty and holds no newline.")
+        raise click.BadParameter("a separator must not be empty or contain a newline.")
     return escaped.encode("utf-8", "surrogateescape")
 
 

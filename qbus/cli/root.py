@@ -1,4 +1,4 @@
-"""The root of the command: what there is, and how every command fails."""
+"""The root of the command: the list of subcommands, and how every one of them fails."""
 
 from typing import Any, NoReturn
 
@@ -9,30 +9,30 @@ from qbus.cli.lazy import Entry, LazyGroup
 
 COMMANDS = {
     "broker": Entry("broker.command:broker", "Run a broker."),
-    "cluster": Entry("cluster.command:cluster", "Run a local cluster; show how a cluster is."),
+    "cluster": Entry("cluster.command:cluster", "Run a local cluster; show a cluster's status."),
     "topic": Entry("topic.command:topic", "Create, list, describe, alter and delete topics."),
     "group": Entry("group.command:group", "List, describe, rewind and delete consumer groups."),
     "produce": Entry("produce.command:produce", "Send the lines of a file or of stdin to a topic."),
     "consume": Entry("consume.command:consume", "Print the records of a topic."),
     "reassign": Entry("reassign.command:reassign", "Move partitions to other brokers."),
     "elect-leaders": Entry(
-        "elect_leaders:elect_leaders", "Let preferred replicas, or any, lead partitions."
+        "elect_leaders:elect_leaders", "Elect preferred, or any, replicas as leaders."
     ),
-    "agent": Entry("agent.command:agent", "Ship log files to topics."),
+    "agent": Entry("agent.command:agent", "Ship log files to topics; show agents' status."),
     "mirror": Entry("mirror.command:mirror", "Copy topics from other datacenters."),
     "pipeline": Entry(
         "pipeline.command:pipeline", "Archive, count, watch and audit topics on Spark."
     ),
     "broker-config": Entry("broker.config:broker_config", "Show or change a broker's settings."),
-    "dump-log": Entry("dump.command:dump_log", "Show what is in a log's files, and what is wrong."),
-    "demo": Entry("demo.command:demo", "Ship a log file through a broker of its own, and compare."),
+    "dump-log": Entry("dump.command:dump_log", "Show and check the contents of log files."),
+    "demo": Entry("demo.command:demo", "Send a log file through a broker, and compare."),
     "completion": Entry("completion:completion", "Print the completion script of a shell."),
     "version": Entry("version:version", "Print the version."),
 }
 
 
 class Root(LazyGroup):
-    """The group whose commands fail with one line instead of a traceback."""
+    """The group of all commands, which report errors in one line instead of a traceback."""
 
     def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
         with reported():
@@ -55,7 +55,7 @@ def _print_version(ctx: click.Context, _parameter: click.Parameter, wanted: bool
     cls=Root,
     entries=COMMANDS,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="Clients find the broker by --bootstrap HOST:PORT (or zk://HOST:PORT/CHROOT)"
+    epilog="Commands find the cluster by --bootstrap HOST:PORT, --bootstrap zk://HOST:PORT/CHROOT,"
     " or $QBUS_BOOTSTRAP.",
 )
 @click.option(
@@ -67,7 +67,7 @@ def _print_version(ctx: click.Context, _parameter: click.Parameter, wanted: bool
     help="Print the version.",
 )
 def qbus() -> None:
-    """Qbus: a partitioned commit-log message bus that every Kafka client can use."""
+    """Qbus: a partitioned commit log that speaks the Kafka protocol."""
 
 
 def main() -> NoReturn:

@@ -1,4 +1,4 @@
-"""Running a command's coroutine until it is done, interrupted or terminated."""
+"""Running a command's coroutine: to its end, or again and again."""
 
 import asyncio
 import signal
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def run_to_end(command: Coroutine[Any, Any, None]) -> None:
-    """Run ``command``; Ctrl-C and SIGTERM both cancel it, so that it leaves its group in order."""
+    """Run ``command``; Ctrl-C and SIGTERM both cancel it, so that it can clean up."""
     try:
         asyncio.run(_cancelled_by_sigterm(command))
     except asyncio.CancelledError:
@@ -34,7 +34,7 @@ _INTERVAL_S = 1.0
 
 
 def is_watched(watch: bool | None, *, as_json: bool) -> bool:
-    """Whether to go on showing: as was asked, else on a terminal."""
+    """Whether to refresh: as asked for; by default on a terminal."""
     return sys.stdout.isatty() and not as_json if watch is None else watch
 
 
@@ -44,7 +44,7 @@ async def watching(
     *,
     as_json: bool,
 ) -> NoReturn:
-    """Show the document that ``read`` returns every second: as JSON, or as ``present`` has it."""
+    """Show the document that ``read`` returns every second, as JSON or through ``present``."""
     if as_json or not sys.stdout.isatty():
         while True:
             document = await read()

@@ -1,4 +1,4 @@
-"""From a command to the cluster: a reachable broker, a client."""
+"""Clients for commands, which report at once that no broker is reachable."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -11,23 +11,23 @@ from qbus.errors import ApiError
 
 _CONNECT_TIMEOUT_S = 5.0
 
-#: A person waits for each of these answers.
+#: A person waits for each answer.
 REQUEST_TIMEOUT_MS = 15_000
 
 
 @asynccontextmanager
 async def administration(bootstrap: str) -> AsyncIterator[Admin]:
-    """An admin client, once a broker is known to listen."""
+    """An admin client of a cluster of which a broker accepts connections."""
     await ensure_reachable(bootstrap)
     async with Admin(bootstrap, request_timeout_ms=REQUEST_TIMEOUT_MS) as admin:
         yield admin
 
 
 async def ensure_reachable(bootstrap: str) -> None:
-    """Return when one of the brokers named accepts a connection; a Failure says why none does.
+    """Return when one of the named brokers accepts a connection; raise Failure if none does.
 
-    The clients retry a broken connection for as long as they may; here it is most often a broker
-    that does not run, and the user should hear of it at once.
+    Clients retry connections until their time-out. For a command the cause is most often a broker
+    that does not run, which the user should learn at once.
     """
     problems = []
     try:

@@ -22,9 +22,9 @@ async def change_and_show(
     unset: Sequence[str],
     show_all: bool,
 ) -> list[Document]:
-    """Make the changes asked for, if any; return the settings as they are then.
+    """Change settings, if asked to; return the settings after the change.
 
-    Those that nobody set are left out unless ``show_all``.
+    Default values are left out unless ``show_all``.
     """
     changes = dict(to_set)
     if changes or unset:
@@ -34,7 +34,7 @@ async def change_and_show(
 
 
 def settings(entries: list[dict[str, Any]]) -> "RenderableType":
-    """One line a setting: what it is, and where it comes from."""
+    """One line for each setting: its value and where that comes from."""
     if not entries:
         return "Every setting has its default: --all shows them."
     return table(

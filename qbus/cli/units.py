@@ -63,3 +63,8 @@ def format_binary_size(count: float) -> str:
             break
         count /= 1024
     return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+
+
+def counted(count: int, noun: str) -> str:
+    """Return a number and its noun: ``1 record``, ``2,000 records``."""
+    return f"{count:,} {noun}{'s' * (count != 1)}"

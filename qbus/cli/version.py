@@ -11,7 +11,7 @@ from qbus.cli.output import emit
 @click.command()
 @json_option
 def version(as_json: bool) -> None:
-    """Print the version of Qbus, of the Python that runs it, and which record codec is in use."""
+    """Print the versions of Qbus and Python, and the record codec in use."""
     from qbus import __version__
     from qbus.records import CODEC
 

@@ -1,1 +1,1 @@
-"""`qbus agent`: runs an agent, shows agents' status and files, edits their configuration."""
+"""`qbus agent`: runs an agent, shows the status of agents, changes their configurations."""

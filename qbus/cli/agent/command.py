@@ -18,13 +18,13 @@ _local_option = click.option(
     "--data-dir",
     type=_data_dir,
     metavar="DIR",
-    help="Ask the agent of this machine that has this directory, instead of ZooKeeper.",
+    help="Read the status of the agent with this directory, instead of ZooKeeper.",
 )
 
 
 @click.group(cls=OrderedGroup)
 def agent() -> None:
-    """Ship log files to topics, and see how that goes."""
+    """Ship log files to topics; show and configure agents."""
 
 
 @agent.command()
@@ -32,12 +32,14 @@ def agent() -> None:
 @click.option(
     "--bootstrap", type=bootstrap, metavar="HOST:PORT,...", help="Brokers to ship PATHs to."
 )
-@click.option("--topic", metavar="TOPIC", help="Where the lines of PATHs go.")
+@click.option("--topic", metavar="TOPIC", help="Topic for the lines of PATHs.")
 @click.option(
-    "--from-beginning", is_flag=True, help="Ship what is in the files already, not just new lines."
+    "--from-beginning",
+    is_flag=True,
+    help="Ship the lines that files already have, not just new ones.",
 )
-@click.option("--exclude", multiple=True, metavar="GLOB", help="Leave out; may be repeated.")
-@click.option("--key", metavar="TEMPLATE", help="Each record's key, such as '{host}:{path}'.")
+@click.option("--exclude", multiple=True, metavar="GLOB", help="Skip these files; may be repeated.")
+@click.option("--key", metavar="TEMPLATE", help="Key of each record, such as '{host}:{path}'.")
 @click.option(
     "--header",
     "headers",
@@ -51,19 +53,19 @@ def agent() -> None:
     "config_file",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="A configuration in TOML, instead of PATHs; SIGHUP has it read again.",
+    help="Configuration in TOML, instead of PATHs; SIGHUP reloads it.",
 )
 @click.option(
     "--zookeeper",
     type=zookeeper,
     metavar="HOST:PORT,.../CHROOT",
-    help="Take the configuration from there, instead, and publish the status there.",
+    help="ZooKeeper that holds the configuration, instead, and receives the status.",
 )
+@click.option("--name", metavar="NAME", help="Name of the agent. Default: the machine's host name.")
 @click.option(
-    "--name", metavar="NAME", help="What the agent is called. Default: the machine's host name."
-)
-@click.option(
-    "--group", metavar="GROUP", help="Whose configuration it has, unless it has one of its own."
+    "--group",
+    metavar="GROUP",
+    help="Group whose configuration applies if the agent has none of its own.",
 )
 @click.option(
     "--data-dir",
@@ -71,7 +73,7 @@ def agent() -> None:
     default=DEFAULT_DATA_DIR,
     show_default=True,
     metavar="DIR",
-    help="Where the positions are kept; for one agent alone.",
+    help="Directory for the positions; each agent needs its own.",
 )
 @metrics_option
 @log_options
@@ -96,10 +98,9 @@ def run(
     log_level: str,
     as_json: bool,
 ) -> None:
-    """Ship files until SIGTERM or Ctrl-C, which let it deliver what it has read.
+    """Ship files until SIGTERM or Ctrl-C; lines that were read are delivered first.
 
-    PATHs are files or globs in quotes; with them --bootstrap and --topic are needed, and nothing
-    else. The log goes to stderr.
+    PATHs are files or quoted globs, and need only --bootstrap and --topic. The log goes to stderr.
     """
     import socket
 
@@ -142,7 +143,7 @@ def status(
     *, names: tuple[str, ...], zookeeper: str | None, data_dir: Path | None, watch: bool | None,
     as_json: bool,
 ) -> None:  # fmt: skip
-    """Show how agents are doing: all that run, or those with these NAMEs."""
+    """Show the status of agents: all that run, or those with these NAMEs."""
     from qbus.cli.agent.status import show_status
     from qbus.cli.running import is_watched, run_to_end
 
@@ -158,10 +159,10 @@ def status(
 def files(
     *, names: tuple[str, ...], zookeeper: str | None, data_dir: Path | None, as_json: bool
 ) -> None:
-    """Show the files of agents: how far they are delivered, and what is wrong with them.
+    """Show the files of agents: how far they are delivered, and their errors.
 
-    The worst come first. ZooKeeper knows the worst few hundred of each agent; --data-dir, on the
-    agent's own machine, all of them.
+    The worst come first. ZooKeeper has the worst few hundred files of each agent. On the agent's
+    own machine, --data-dir has all of them.
     """
     from qbus.cli.agent.status import show_files
     from qbus.cli.running import run_to_end

@@ -1,4 +1,4 @@
-"""How documents about agents look to people."""
+"""Tables of agents and their files."""
 
 from typing import TYPE_CHECKING
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def status_table(statuses: list[Document]) -> "RenderableType":
-    """A line for each agent, and below what is wrong."""
+    """A line for each agent; their errors below."""
     from rich.console import Group
 
     if not statuses:
@@ -66,7 +66,7 @@ def _troubles(status: Document) -> list[str]:
     if configuration["refused"] is not None:
         version = configuration["refused_version"]
         which = configuration["refused"] + (f" v{version}" if version >= 0 else "")
-        troubles.append(f"{name}: {which} is refused: {configuration['reason']}")
+        troubles.append(f"{name}: {which} is rejected: {configuration['reason']}")
     elif configuration["reason"] is not None:
         troubles.append(f"{name}: {configuration['reason']}")
     if status["error"] is not None:
@@ -75,7 +75,7 @@ def _troubles(status: Document) -> list[str]:
         if spool["error"] is not None:
             troubles.append(f"{name}: spool {spool['directory']}: {spool['error']}")
         if spool["damaged"]:
-            troubles.append(f"{name}: {spool['damaged']} damaged files were set aside")
+            troubles.append(f"{name}: {spool['damaged']} damaged files were quarantined")
     return troubles
 
 
@@ -111,5 +111,5 @@ def _files(document: Document) -> "RenderableType":
         title=document["name"],
     )
     left_out = document["files_left_out"]
-    rest = [Text(f"{left_out} more files are doing better than these.")] if left_out else []
+    rest = [Text(f"{left_out} more files, none of them worse than these.")] if left_out else []
     return Group(files, *rest)

@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from qbus.cli.daemons import log_options, metrics_option
+from qbus.cli.parameters import IntRange
 
 
 @click.command()
@@ -14,17 +15,19 @@ from qbus.cli.daemons import log_options, metrics_option
     multiple=True,
     type=click.Path(path_type=Path, file_okay=False),
     metavar="DIR",
-    help="Where everything is kept; may be repeated, to spread partitions over disks.",
+    help="Directory for all data; may be repeated, to spread partitions over disks.",
 )
 @click.option("--listen", metavar="HOST:PORT", help="Default: 127.0.0.1:9092.")
 @click.option(
-    "--advertise", metavar="HOST:PORT", help="What clients connect to, if not what is listened on."
+    "--advertise",
+    metavar="HOST:PORT",
+    help="Address that clients connect to. Default: the one of --listen.",
 )
-@click.option("--node-id", type=click.IntRange(0), metavar="N", help="Default: 1.")
+@click.option("--node-id", type=IntRange(0), metavar="N", help="Default: 1.")
 @click.option(
     "--zookeeper",
     metavar="HOST:PORT,.../CHROOT",
-    help="Keep the metadata in this ZooKeeper; by default it is in a file in DIR.",
+    help="ZooKeeper that holds the metadata. Default: a file in DIR holds it.",
 )
 @metrics_option
 @click.option(
@@ -40,7 +43,7 @@ from qbus.cli.daemons import log_options, metrics_option
     "options",
     multiple=True,
     metavar="KEY=VALUE",
-    help="A setting, such as num.partitions=3; may be repeated, and goes before FILE.",
+    help="A setting, such as num.partitions=3; may be repeated. Overrides FILE.",
 )
 @log_options
 @click.pass_context
@@ -59,14 +62,14 @@ def broker(
     log_level: str,
     as_json: bool,
 ) -> None:
-    """Run a broker until SIGTERM or Ctrl-C, which let it finish what it has begun.
+    """Run a broker until SIGTERM or Ctrl-C, which shut it down in order.
 
-    Settings have Kafka's names. A flag goes before -o, -o before FILE; the log goes to stderr.
+    Settings have Kafka's names. Flags override -o, and -o overrides FILE. The log goes to stderr.
     """
     import gc
     import logging
 
-    gc.disable()  # nothing that a start imports is garbage; serving enables it again
+    gc.disable()  # imports make no garbage; the server enables it again
 
     from qbus.broker.server import run
     from qbus.config import load_broker_config
@@ -93,7 +96,7 @@ def broker(
     except (QbusError, OSError):
         raise
     except Exception:
-        # A defect: whoever reads the log needs to know where.
+        # A defect: the log needs the traceback.
         logging.getLogger(__name__).exception("the broker has failed")
         code = 1
     context.exit(code)

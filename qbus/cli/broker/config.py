@@ -4,11 +4,16 @@ import click
 
 from qbus.cli.options import client_command, setting_options
 from qbus.cli.output import emit
+from qbus.cli.parameters import IntRange
 
 
 @click.command("broker-config")
 @click.option(
-    "--broker", "broker_id", type=click.IntRange(0), metavar="N", help="Default: the only broker."
+    "--broker",
+    "broker_id",
+    type=IntRange(0),
+    metavar="N",
+    help="Broker id. Default: the only broker.",
 )
 @setting_options
 @client_command
@@ -30,7 +35,7 @@ async def broker_config(
         if broker_id is None:
             nodes = (await admin.describe_cluster()).nodes
             if len(nodes) != 1:
-                raise click.UsageError(f"There are {len(nodes)} brokers: name one with --broker.")
+                raise click.UsageError(f"There are {len(nodes)} brokers; name one with --broker.")
             broker_id = nodes[0].id
         documents = await change_and_show(
             admin,

@@ -1,1 +1,1 @@
-"""`qbus cluster`: a cluster on this machine, and how a cluster is."""
+"""`qbus cluster`: runs a cluster on this machine, and shows the status of any cluster."""

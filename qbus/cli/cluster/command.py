@@ -7,27 +7,29 @@ import click
 from qbus.cli.lazy import OrderedGroup
 from qbus.cli.options import json_option
 from qbus.cli.output import emit
-from qbus.cli.parameters import key_value
+from qbus.cli.parameters import IntRange, key_value
 
 _DIRECTORY = click.Path(path_type=Path, file_okay=False)
 
 
 @click.group(cls=OrderedGroup)
 def cluster() -> None:
-    """Run a cluster on this machine; show how a cluster is."""
+    """Run a cluster on this machine; show the status of a cluster."""
 
 
 @cluster.command()
-@click.option("--nodes", type=click.IntRange(1, 100), metavar="N", help="Brokers. Default: 3.")
-@click.option("--zookeepers", type=click.Choice(["1", "3"]), help="ZooKeepers. Default: 1.")
+@click.option("--nodes", type=IntRange(1, 100), metavar="N", help="Number of brokers. Default: 3.")
 @click.option(
-    "--base-port",
-    type=click.IntRange(1, 65_535),
-    metavar="PORT",
-    help="Where broker 1 listens; the others on the ports after it. Default: 9092.",
+    "--zookeepers", type=click.Choice(["1", "3"]), help="Number of ZooKeeper servers. Default: 1."
 )
 @click.option(
-    "--data-dir", type=_DIRECTORY, metavar="DIR", required=True, help="Where everything is kept."
+    "--base-port",
+    type=IntRange(1, 65_535),
+    metavar="PORT",
+    help="Port of broker 1; the other brokers use the ports after it. Default: 9092.",
+)
+@click.option(
+    "--data-dir", type=_DIRECTORY, metavar="DIR", required=True, help="Directory for all files."
 )
 @click.option(
     "-o",
@@ -41,7 +43,7 @@ def cluster() -> None:
 @click.option(
     "--spark/--no-spark",
     default=None,
-    help="A standalone Spark beside the brokers: a master and two workers. Default: as before.",
+    help="Also run a standalone Spark with two workers. Default: as in the last run.",
 )
 def up(
     *,
@@ -52,13 +54,13 @@ def up(
     options: tuple[tuple[str, str], ...],
     spark: bool | None,
 ) -> None:
-    """Run ZooKeepers, brokers and, if asked for, Spark on 127.0.0.1 until SIGTERM or Ctrl-C.
+    """Run ZooKeeper, brokers and, with --spark, Spark on 127.0.0.1 until SIGTERM or Ctrl-C.
 
-    That is for trials and tests. It needs Java, and pyspark, which brings ZooKeeper and Spark. The
-    process ids are in DIR/broker-N.pid, DIR/zookeeper-N.pid, DIR/spark-master-1.pid and
-    DIR/spark-worker-N.pid, the logs beside them. What dies stays dead until 'qbus cluster
-    start-node'. Of an earlier run, DIR keeps the records and what the cluster was made of. New
-    topics have three replicas where there are as many brokers.
+    The cluster is for trials and tests. It needs Java, and pyspark, which contains ZooKeeper and
+    Spark. DIR holds the process ids, in broker-N.pid, zookeeper-N.pid, spark-master-1.pid and
+    spark-worker-N.pid, and the logs. A process that dies is not restarted until 'qbus cluster
+    start-node'. DIR also keeps the records and the layout for the next run. New topics have three
+    replicas if there are three brokers.
     """
     from qbus.cli.cluster.up import run
 
@@ -73,16 +75,22 @@ def up(
 
 
 @cluster.command("start-node")
-@click.argument("number", metavar="N", type=click.IntRange(1))
+@click.argument("number", metavar="N", type=IntRange(1))
 @click.option(
-    "--data-dir", type=_DIRECTORY, metavar="DIR", required=True, help="That of 'qbus cluster up'."
+    "--data-dir",
+    type=_DIRECTORY,
+    metavar="DIR",
+    required=True,
+    help="Directory of 'qbus cluster up'.",
 )
-@click.option("--zookeeper", "kind", flag_value="zookeeper", help="ZooKeeper N, not broker N.")
-@click.option("--spark-master", "kind", flag_value="spark-master", help="Spark's master (N is 1).")
-@click.option("--spark-worker", "kind", flag_value="spark-worker", help="Spark's worker N.")
+@click.option("--zookeeper", "kind", flag_value="zookeeper", help="Start ZooKeeper N instead.")
+@click.option(
+    "--spark-master", "kind", flag_value="spark-master", help="Start Spark's master (N is 1)."
+)
+@click.option("--spark-worker", "kind", flag_value="spark-worker", help="Start Spark's worker N.")
 @json_option
 def start(*, number: int, data_dir: Path, kind: str | None, as_json: bool) -> None:
-    """Start broker N of a local cluster again, after it died."""
+    """Start broker N, or another node, of a local cluster again after it died."""
     from qbus.local_cluster import BROKER, Layout
     from qbus.local_cluster.starting import start_node
 
@@ -92,20 +100,20 @@ def start(*, number: int, data_dir: Path, kind: str | None, as_json: bool) -> No
 
 
 @cluster.command()
-@click.option("--data-dir", type=_DIRECTORY, metavar="DIR", help="That of 'qbus cluster up'.")
-@click.option("--zookeeper", metavar="HOST:PORT,.../CHROOT", help="That of the brokers.")
+@click.option("--data-dir", type=_DIRECTORY, metavar="DIR", help="Directory of 'qbus cluster up'.")
+@click.option("--zookeeper", metavar="HOST:PORT,.../CHROOT", help="ZooKeeper of the brokers.")
 @click.option(
     "--bootstrap",
     metavar="HOST:PORT,...",
     envvar="QBUS_BOOTSTRAP",
     show_envvar=True,
-    help="Some of its brokers. Default: 127.0.0.1:9092.",
+    help="Brokers of the cluster. Default: 127.0.0.1:9092.",
 )
 @json_option
 def status(
     *, data_dir: Path | None, zookeeper: str | None, bootstrap: str | None, as_json: bool
 ) -> None:
-    """Show which nodes are up, who leads what, and which partitions lack replicas or a leader."""
+    """Show the nodes and their roles, and the partitions that lack replicas or a leader."""
     from qbus.cli.cluster.status import gather
     from qbus.cli.cluster.tables import cluster_status
     from qbus.cli.running import run_to_end

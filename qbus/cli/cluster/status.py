@@ -1,4 +1,4 @@
-"""How a cluster is: what its brokers tell, its ZooKeepers, and the processes that run here."""
+"""The status of a cluster: its brokers, ZooKeeper servers, Spark and local processes."""
 
 import asyncio
 from collections import Counter
@@ -35,25 +35,25 @@ _TIMEOUT_S = 2.0
 
 
 async def gather(data_dir: Path | None, zookeeper: str | None, bootstrap: str | None) -> Document:
-    """The status of the cluster that one of these names; Failure if none of its nodes answers."""
+    """The status of the cluster that one of the arguments names; Failure if no node answers."""
     if data_dir is not None:
         if zookeeper is not None:
-            raise click.UsageError("--data-dir and --zookeeper name the same: leave one out.")
+            raise click.UsageError("--data-dir or --zookeeper: name one of them.")
         layout = Layout(data_dir)
         return await _local(layout, need_settings(layout))
     if zookeeper is not None:
-        return await _told(read_bootstrap(f"zk://{zookeeper}")) | {
+        return await _reported(read_bootstrap(f"zk://{zookeeper}")) | {
             "zookeepers": [
                 {"host": host, "port": port, "mode": mode(host, port)}
                 for host, port in _servers(zookeeper)
             ]
         }
-    return await _told(read_bootstrap(bootstrap or DEFAULT_BOOTSTRAP))
+    return await _reported(read_bootstrap(bootstrap or DEFAULT_BOOTSTRAP))
 
 
 async def _local(layout: Layout, settings: "ClusterSettings") -> Document:
     try:
-        document = await _told(settings.bootstrap)
+        document = await _reported(settings.bootstrap)
     except (Failure, ApiError):
         document = dict.fromkeys(
             ("cluster_id", "controller", "partitions", "under_replicated", "offline", "spark")
@@ -84,14 +84,14 @@ async def _local(layout: Layout, settings: "ClusterSettings") -> Document:
     return document
 
 
-async def _told(bootstrap: str) -> Document:
-    """What the brokers tell; those that are only known as replicas are down."""
+async def _reported(bootstrap: str) -> Document:
+    """The status as the brokers report it; brokers known only as replicas are down."""
     async with administration(bootstrap) as admin:
         return await describe(admin)
 
 
 async def describe(admin: Admin) -> Document:
-    """The brokers of a cluster, and how many of its partitions are as they should be."""
+    """The brokers of a cluster, and its under-replicated and offline partitions."""
     topics = await admin.list_topics(internal=True)
     about = await admin.describe_cluster()
     partitions = [partition for topic in topics for partition in topic.partitions]
@@ -120,7 +120,7 @@ async def describe(admin: Admin) -> Document:
 
 
 async def _is_up(node: "Node") -> bool:
-    """Whether it takes connections: one that was killed stays registered until its session ends."""
+    """Whether a broker accepts connections; a killed one stays registered for a while."""
     try:
         (await dial(node.host, node.port, _TIMEOUT_S)).close()
     except ApiError:
@@ -162,10 +162,9 @@ def spark_status(
     told: Document | None,
     pid: Callable[[str, int], int | None],
 ) -> Document:
-    """The master, the workers, and what runs on them.
+    """The master, the workers and the applications.
 
-    ``told`` is what the master tells, None while it does not serve; ``pid`` gives the process id of
-    a node.
+    told: the master's own status; None while it does not answer. pid: the process id of a node.
     """
     alive = workers(told)
     return {
@@ -179,8 +178,8 @@ def spark_status(
             for number, port in enumerate(settings.worker_ports, 1)
         ],
         "applications": [
-            {"id": one["id"], "name": one["name"], "cores": one["cores"]}
-            for one in (told["activeapps"] if told is not None else [])
+            {"id": app["id"], "name": app["name"], "cores": app["cores"]}
+            for app in (told["activeapps"] if told is not None else [])
         ],
     }
 

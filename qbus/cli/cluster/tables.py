@@ -1,9 +1,10 @@
-"""How clusters look to people."""
+"""Tables of the nodes of a cluster."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from qbus.cli.output import table
+from qbus.cli.units import counted
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -14,7 +15,7 @@ _SHOWN = 20
 
 
 def cluster_status(status: dict[str, Any]) -> "RenderableType":
-    """A table of brokers, one of ZooKeepers, one of Spark, and what is wrong."""
+    """Tables of brokers, ZooKeeper servers and Spark, and the unhealthy partitions."""
     from rich.console import Group
 
     parts: list[RenderableType] = [_brokers(status)]
@@ -45,7 +46,7 @@ def _brokers(status: dict[str, Any]) -> "RenderableType":
         )
         for broker in status["brokers"]
     ]
-    columns = ("#broker", "state", "address", "#process", "office", "#leads", "#replicas")
+    columns = ("#broker", "state", "address", "#process", "role", "#leads", "#replicas")
     return table(*columns, rows=rows)
 
 
@@ -66,13 +67,13 @@ def _spark(spark: dict[str, Any]) -> "RenderableType":
 
 
 def _applications(spark: dict[str, Any]) -> list[str]:
-    return [f"{one['name']}: {one['cores']} cores" for one in spark["applications"]]
+    return [f"{app['name']}: {counted(app['cores'], 'core')}" for app in spark["applications"]]
 
 
 def _partitions(status: dict[str, Any]) -> list[str]:
     if status["partitions"] is None:
-        return ["No broker answers: nothing is known of partitions."]
-    lines = [f"{status['partitions']} partitions"]
+        return ["No broker answers: the state of partitions is unknown."]
+    lines = [counted(status["partitions"], "partition")]
     for key, meaning in (("under_replicated", "under-replicated"), ("offline", "without a leader")):
         found = [f"{place['topic']}-{place['partition']}" for place in status[key]]
         more = f" and {len(found) - _SHOWN} more" * (len(found) > _SHOWN)

@@ -1,4 +1,4 @@
-"""Running a local cluster in the foreground, and showing how it is."""
+"""Running a local cluster in the foreground, with a table of its processes."""
 
 import signal
 import sys
@@ -19,7 +19,7 @@ _POLL_S = 0.1
 
 
 class _Stopped(BaseException):
-    """SIGTERM or Ctrl-C, wherever it came."""
+    """SIGTERM or Ctrl-C has arrived."""
 
 
 def run(
@@ -31,7 +31,7 @@ def run(
     options: tuple[str, ...],
     spark: bool | None,
 ) -> None:
-    """Run the cluster in ``data_dir`` until it is stopped: a clean end."""
+    """Run the cluster in ``data_dir`` until SIGTERM or Ctrl-C."""
     layout = Layout(data_dir)
     with LocalCluster(layout) as cluster:
         settings = plan(
@@ -49,7 +49,7 @@ def run(
                 note(f"Spark: --master {settings.spark.master}; its page: {settings.spark.page}")
             note(f"ZooKeeper: {settings.zookeeper}; Ctrl-C stops all")
             _watch(cluster, settings)
-        note("stopping: brokers hand over what they lead, ZooKeeper is the last")
+        note("stopping: brokers hand over their partitions, ZooKeeper stops last")
     note("stopped")
 
 
@@ -77,7 +77,7 @@ def _tell(event: Ended | Started) -> None:
 
 @contextmanager
 def _table(cluster: LocalCluster, settings: ClusterSettings) -> Iterator[Callable[[], None]]:
-    """A table that is kept up to date at the end of a terminal; nothing elsewhere."""
+    """On a terminal, a table of the processes; the yielded function refreshes it."""
     if not sys.stderr.isatty():
         yield lambda: None
         return
@@ -98,7 +98,7 @@ def _table(cluster: LocalCluster, settings: ClusterSettings) -> Iterator[Callabl
 
 @contextmanager
 def _until_stopped() -> Iterator[None]:
-    """Leave the block at the first SIGINT or SIGTERM; another one interrupts what comes after."""
+    """Leave the block at the first SIGINT or SIGTERM; a second one interrupts the shutdown."""
 
     def stop(_number: int, _frame: object) -> NoReturn:
         for number in before:

@@ -3,12 +3,14 @@
 import click
 
 from qbus.cli.options import client_command
-from qbus.cli.parameters import Position, position, separator
+from qbus.cli.parameters import IntRange, Position, position, separator
 
 
 @click.command()
 @click.argument("topic")
-@click.option("--group", metavar="G", help="Share the partitions with the others in G, and commit.")
+@click.option(
+    "--group", metavar="G", help="Read as a member of the consumer group G, and commit offsets."
+)
 @click.option(
     "--from",
     "start",
@@ -16,18 +18,18 @@ from qbus.cli.parameters import Position, position, separator
     metavar="POSITION",
     default="earliest",
     show_default=True,
-    help="earliest, latest, an offset, a time such as 2026-03-01T12:00, or 15m (ago). A group"
-    " goes on where it was; this is for partitions that it has not read yet.",
+    help="earliest, latest, an offset, a time such as 2026-03-01T12:00, or 15m (ago). In a"
+    " group, only for partitions without a committed offset.",
 )
 @click.option(
     "--partition",
     "partitions",
-    type=click.IntRange(0),
+    type=IntRange(0),
     metavar="N",
     multiple=True,
-    help="Only this one; may be repeated.",
+    help="Only this partition; may be repeated.",
 )
-@click.option("--count", type=click.IntRange(1), metavar="N", help="Stop after N records.")
+@click.option("--count", type=IntRange(1), metavar="N", help="Stop after N records.")
 @click.option(
     "--exit-at-end", is_flag=True, help="Stop after the records that were there at the start."
 )
@@ -51,9 +53,9 @@ async def consume(
     bootstrap: str,
     as_json: bool,
 ) -> None:
-    """Print the records of TOPIC as they come, until Ctrl-C.
+    """Print the records of TOPIC as they arrive, until Ctrl-C.
 
-    raw: each value and a newline, byte for byte. json: an object a line, with key, headers,
+    raw: each value and a newline, byte for byte. json: one object per line, with key, headers,
     partition, offset and timestamp (milliseconds); bytes that are not UTF-8 are base64.
     """
     from qbus.cli.consume import record_format

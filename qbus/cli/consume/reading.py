@@ -1,4 +1,4 @@
-"""One command's reading of a topic: where it starts, when it ends, what it has dealt with."""
+"""How a command reads a topic: where it starts, when it ends, and which offsets it commits."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _POLL_S = 0.5
 
-#: Another member has the partitions by now, and reads again what we could not commit.
+#: Another member has the partitions, and reads the records that could not be committed again.
 _MOVED_ON = frozenset(
     {
         ErrorCode.ILLEGAL_GENERATION,
@@ -31,10 +31,10 @@ Offsets = Mapping[TopicPartition, int]
 
 
 class Reading:
-    """Reads ``topic`` by itself or as a member of ``group``.
+    """Reads ``topic`` alone or as a member of ``group``; an async context manager.
 
-    An async context manager. A group's offsets are those of the batches that were dealt with: a
-    batch is, once the next one is asked for.
+    A batch counts as processed when the next one is asked for. The group's offsets are committed
+    up to the last processed batch on exit.
     """
 
     def __init__(self, bootstrap: str, topic: str, group: str | None, start: "Position") -> None:
@@ -68,7 +68,7 @@ class Reading:
             await self._consumer.close(commit=False)
 
     async def open(self, partitions: Sequence[int] = ()) -> None:
-        """Find the topic and where to begin in ``partitions``, by default all of them.
+        """Find the topic, and the start positions in ``partitions``, by default all of them.
 
         Raises ApiError or Failure when the topic, or one of the partitions, does not exist.
         """
@@ -79,7 +79,7 @@ class Reading:
             positions = await self._positions(wanted)
             self._consumer.assign((p.topic, p.partition, at) for p, at in positions.items())
             return
-        await self._set_out(wanted)
+        await self._commit_start(wanted)
         if partitions:
             self._consumer.assign((p.topic, p.partition, None) for p in wanted)
         else:
@@ -88,9 +88,9 @@ class Reading:
     async def batches(
         self, *, count: int | None = None, exit_at_end: bool = False
     ) -> "AsyncIterator[PartitionRecords]":
-        """Yield records as they come.
+        """Yield records as they arrive.
 
-        ``count``: no more than so many. ``exit_at_end``: only what was there when reading began.
+        ``count``: the most records. ``exit_at_end``: only records that existed at the start.
         """
         remaining = count
         while not (exit_at_end and await self._is_at_end()):
@@ -116,8 +116,8 @@ class Reading:
                 raise Failure(f"topic {self._topic} has no partition {partition.partition}")
         return wanted or existing
 
-    async def _set_out(self, wanted: Sequence[TopicPartition]) -> None:
-        """Commit where the group begins, in partitions it has not read, at an offset or a time."""
+    async def _commit_start(self, wanted: Sequence[TopicPartition]) -> None:
+        """Commit the start offset in partitions without one, if it is an offset or a time."""
         if self._start.kind in {"earliest", "latest"}:
             return
         committed = await self._consumer.committed(wanted)
@@ -127,7 +127,7 @@ class Reading:
             await self._consumer.commit({p: OffsetAndMetadata(at) for p, at in positions.items()})
 
     async def _positions(self, wanted: Sequence[TopicPartition]) -> Offsets:
-        """Where to begin: never outside of what there is."""
+        """The start positions, within the bounds of the log."""
         match self._start.kind:
             case "earliest":
                 return {p: self._first[p] for p in wanted}
@@ -150,7 +150,7 @@ class Reading:
             return all(self._has_reached_end(p) for p in assigned)
         if self._group is None:
             return False
-        # The others have all the partitions, or we wait to hear: they may finish without us.
+        # Other members have all partitions, or the assignment is pending: they may finish alone.
         committed = await self._consumer.committed(list(self._end))
         return all(
             self._first[p] >= end or (p in committed and committed[p].offset >= end)

@@ -1,4 +1,4 @@
-"""How consumed records are written: as lines of bytes, or as JSON objects."""
+"""Output formats of records: lines of bytes, or JSON objects."""
 
 import json
 from base64 import b64encode
@@ -13,14 +13,14 @@ Format = Callable[["PartitionRecords"], bytes]
 
 
 def raw_values(batch: "PartitionRecords") -> bytes:
-    """Each value and a newline; no value is an empty line."""
+    """Each value and a newline; a null value is an empty line."""
     lines = [record.value or b"" for record in batch.records]
     lines.append(b"")
     return b"\n".join(lines)
 
 
 def raw_with_keys(separator: bytes) -> Format:
-    """Each key, ``separator``, value and a newline; without a key, value and newline."""
+    """Each key, ``separator``, value and newline; for a null key, value and newline."""
 
     def format_records(batch: "PartitionRecords") -> bytes:
         lines = [
@@ -36,7 +36,7 @@ def raw_with_keys(separator: bytes) -> Format:
 
 
 def json_objects(batch: "PartitionRecords") -> bytes:
-    """Each record as one JSON object a line."""
+    """One JSON object per line for each record."""
     place = {"topic": batch.topic, "partition": batch.partition}
     lines = [
         json.dumps({**place, **record_fields(record)}, ensure_ascii=False)
@@ -49,8 +49,8 @@ def json_objects(batch: "PartitionRecords") -> bytes:
 def record_fields(record: "Record | ConsumerRecord") -> dict[str, Any]:
     """A record as JSON can hold it.
 
-    Bytes are text; where they are not UTF-8 they are base64, and a field of the same name and
-    ``_encoding`` says ``base64``.
+    Bytes become text. Bytes that are not UTF-8 become base64, and a field ``<name>_encoding`` is
+    ``base64``.
     """
     return {
         "offset": record.offset,

@@ -1,4 +1,4 @@
-"""Bytes to stdout from a coroutine, without stopping the event loop when the reader is slow."""
+"""Writes to stdout from a coroutine; a slow reader does not block the event loop."""
 
 import asyncio
 import os
@@ -14,8 +14,8 @@ _Job = tuple[bytes, "asyncio.Future[None]"]
 class StdoutWriter:
     """Writes in a thread of its own; an async context manager.
 
-    The thread is a daemon, and writes past Python's buffers: one that is stuck in a full pipe can
-    neither be cancelled nor waited for when the command is interrupted.
+    The thread is a daemon and bypasses Python's buffers: an interrupted command must not wait for a
+    thread that is blocked by a full pipe.
     """
 
     def __init__(self, descriptor: int = STDOUT) -> None:
@@ -31,7 +31,7 @@ class StdoutWriter:
         self._jobs.put(None)
 
     async def write(self, data: bytes) -> None:
-        """Return when all of ``data`` is written; BrokenPipeError when nobody reads any more."""
+        """Return when all of ``data`` is written; BrokenPipeError if the reader has gone."""
         written: asyncio.Future[None] = self._loop.create_future()
         self._jobs.put((data, written))
         await written
@@ -41,8 +41,8 @@ class StdoutWriter:
             data, written = job
             error = self._write(data)
             try:
-                self._loop.call_soon_threadsafe(_settle, written, error)
-            except RuntimeError:  # the loop is closed: nobody waits any more
+                self._loop.call_soon_threadsafe(_resolve, written, error)
+            except RuntimeError:  # the loop is closed
                 return
 
     def _write(self, data: bytes) -> OSError | None:
@@ -55,8 +55,8 @@ class StdoutWriter:
         return None
 
 
-def _settle(written: "asyncio.Future[None]", error: OSError | None) -> None:
-    if written.done():  # cancelled meanwhile
+def _resolve(written: "asyncio.Future[None]", error: OSError | None) -> None:
+    if written.done():  # cancelled
         return
     if error is None:
         written.set_result(None)

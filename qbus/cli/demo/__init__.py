@@ -1,1 +1,1 @@
-"""`qbus demo`: a log file through a broker of its own, and every byte compared."""
+"""`qbus demo`: sends a log file through a temporary broker and compares every byte."""

@@ -12,21 +12,21 @@ from qbus.cli.options import json_option
     "--log",
     type=click.Path(exists=True, dir_okay=False, readable=True, path_type=Path),
     metavar="FILE",
-    help="What to ship. Default: the largest text log below /var/log.",
+    help="File to send. Default: the largest text log below /var/log.",
 )
 @click.option(
     "--keep",
     type=click.Path(file_okay=False, path_type=Path),
     metavar="DIR",
-    help="Leave the broker's data there, in a new directory.",
+    help="Keep the broker's data in this new directory.",
 )
 @json_option
 @click.pass_context
 def demo(context: click.Context, /, *, log: Path | None, keep: Path | None, as_json: bool) -> None:
-    """Ship a log file through a broker of its own, and compare every byte.
+    """Send a log file through a temporary broker, and compare every byte.
 
-    The broker is a process with a temporary directory and a free port; a group of two members
-    reads what was produced. Ends with throughput, latency and files on disk.
+    The broker is a process with a temporary directory and a free port. A consumer group of two
+    members reads the records. The report has throughput, latency and files on disk.
     """
     from qbus.cli.demo.report import next_steps, report
     from qbus.cli.demo.run import ship

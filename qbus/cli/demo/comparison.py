@@ -1,8 +1,8 @@
-"""Whether what was consumed is what was produced, byte for byte and in order.
+"""Compares consumed records with the produced file, byte for byte and in order.
 
-The producer sends pieces of the file to partitions in turn and notes in the `Plan` which piece went
-where. Each partition's values, one a line in the order of their offsets, come back as one stream;
-read in the order of the plan, those streams must give the file again.
+The producer sends pieces of the file to the partitions in turn; the `Plan` lists them. Each
+partition's values come back as one stream of lines in the order of their offsets. Read in the order
+of the plan, the streams must equal the file.
 """
 
 import hashlib
@@ -14,7 +14,7 @@ _BLOCK = 1024 * 1024
 
 
 class Piece(NamedTuple):
-    """Lines that went to one partition together; ``size`` counts a newline for each."""
+    """Lines that went to one partition; ``size`` includes a newline for each."""
 
     partition: int
     size: int
@@ -22,7 +22,7 @@ class Piece(NamedTuple):
 
 @dataclass(slots=True)
 class Plan:
-    """Everything that was produced, in the order of the file."""
+    """The produced pieces, in the order of the file."""
 
     pieces: list[Piece] = field(default_factory=list)
     lines: int = 0
@@ -37,7 +37,7 @@ class Plan:
 
 
 class Comparison(NamedTuple):
-    """The outcome: ``difference`` is None when everything is equal, else says where it is not."""
+    """The result; ``difference`` says where the streams differ, None if they are equal."""
 
     sent_sha256: str
     received_sha256: str

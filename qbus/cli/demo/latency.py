@@ -1,4 +1,4 @@
-"""Latency: records sent one at a time, each followed to its acknowledgement and to a consumer."""
+"""Latency of records that are sent one at a time, to the acknowledgement and to a consumer."""
 
 import asyncio
 import time
@@ -15,7 +15,7 @@ _PAUSE_S = 0.0005
 
 
 class Percentiles(NamedTuple):
-    """Some of the order statistics of times, in milliseconds."""
+    """Percentiles of times, in milliseconds."""
 
     p50: float
     p95: float
@@ -24,7 +24,7 @@ class Percentiles(NamedTuple):
 
     @classmethod
     def of(cls, seconds: Sequence[float]) -> "Percentiles":
-        """Take them from at least one time in seconds (nearest rank)."""
+        """Compute them from times in seconds, at least one, by the nearest rank."""
         ordered = sorted(seconds)
         ranks = (-(-len(ordered) * percent // 100) for percent in (50, 95, 99, 100))
         return cls(*(ordered[rank - 1] * 1000 for rank in ranks))

@@ -1,4 +1,4 @@
-"""The demo's broker: a process of its own, stopped by its pid whatever happens."""
+"""The demo's broker: a child process that is always stopped."""
 
 import signal
 import socket
@@ -19,7 +19,7 @@ _LOG_TAIL = 2000
 
 
 class BrokerProcess:
-    """`qbus broker` on a free port of 127.0.0.1: started on entry, stopped on exit."""
+    """`qbus broker` on a free port of 127.0.0.1; a context manager."""
 
     def __init__(self, data_dir: Path, options: Sequence[str] = ()) -> None:
         self.data_dir = data_dir
@@ -39,11 +39,11 @@ class BrokerProcess:
         return self._process.pid
 
     def age_seconds(self) -> float:
-        """How long ago the process was started."""
+        """Seconds since the process was started."""
         return time.perf_counter() - self._started
 
     def memory_bytes(self) -> int:
-        """Resident memory, as the kernel counts it now."""
+        """Resident memory, in bytes."""
         for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
             if line.startswith("VmRSS:"):
                 return int(line.split()[1]) * 1024
@@ -59,7 +59,7 @@ class BrokerProcess:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                # A Ctrl-C is ours to handle: we stop the broker when we are done with it.
+                # Ctrl-C must reach this process only, which then stops the broker.
                 start_new_session=True,
             )
         try:
@@ -86,7 +86,7 @@ class BrokerProcess:
                 if probe.connect_ex(("127.0.0.1", self.port)) == 0:
                     return
             time.sleep(_POLL_S)
-        raise Failure(f"the broker does not listen after {_START_TIMEOUT_S:.0f} s")
+        raise Failure(f"the broker did not listen within {_START_TIMEOUT_S:.0f} s")
 
     def _stop(self) -> int:
         if self._process.poll() is None:

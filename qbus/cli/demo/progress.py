@@ -1,4 +1,4 @@
-"""How far the demo is, on stderr: bars on a terminal, lines elsewhere."""
+"""Progress of the demo on stderr: bars on a terminal, lines elsewhere."""
 
 import sys
 from collections.abc import Iterator
@@ -13,18 +13,18 @@ if TYPE_CHECKING:
 
 
 class Progress(Protocol):
-    """Is told how far the demo is."""
+    """Receives the progress of the demo."""
 
     def begin(self, step: str, total: int | None = None) -> None:
-        """``step`` comes next; ``total`` says how much of it there is."""
+        """Begin ``step``, which has ``total`` units."""
 
     def advance(self, count: int) -> None:
-        """So much of the step is done."""
+        """Add ``count`` finished units."""
 
 
 @contextmanager
 def shown() -> Iterator[Progress]:
-    """Show progress as stderr can."""
+    """Show progress on stderr."""
     if not sys.stderr.isatty():
         yield Lines()
         return
@@ -50,7 +50,7 @@ class Lines:
         note(f"{step} ...")
 
     def advance(self, count: int) -> None:
-        """Nothing: a log does not need it."""
+        """Print nothing."""
 
 
 class Bars:
@@ -61,12 +61,12 @@ class Bars:
         self._task: TaskID | None = None
 
     def begin(self, step: str, total: int | None = None) -> None:
-        """Fill the step before, and start a new bar."""
+        """Fill the last bar, and start a new one."""
         self.finish()
         self._task = self._bars.add_task(step, total=total)
 
     def advance(self, count: int) -> None:
-        """Move the bar on."""
+        """Advance the bar."""
         if self._task is not None:
             self._bars.advance(self._task, count)
 

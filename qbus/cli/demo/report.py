@@ -1,4 +1,4 @@
-"""The demo's account, for people."""
+"""The demo's report, for people."""
 
 import shlex
 import shutil
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def report(account: dict[str, Any]) -> "RenderableType":
-    """Everything that was measured and compared, and what to do next."""
+    """All measurements, and the result of the comparison."""
     from rich.console import Group
 
     return Group(
@@ -141,7 +141,7 @@ def _verdict(account: dict[str, Any]) -> "RenderableType":
 
 
 def _command() -> str:
-    """How this command was called, as it can be typed again."""
+    """The command to type to call this program again."""
     called = Path(sys.argv[0]).absolute()
     if called.name == "__main__.py":
         return f"{shlex.quote(sys.executable)} -m qbus"

@@ -1,4 +1,4 @@
-"""The demo from beginning to end: a broker, a file through it, a comparison, an account."""
+"""The demo from start to end: a broker, a file sent through it, a comparison, a report."""
 
 import shutil
 import tempfile
@@ -21,20 +21,20 @@ TOPIC = "demo"
 PROBE_TOPIC = "demo-latency"
 GROUP = "demo-readers"
 
-#: A group of two that start together need not wait for a third.
+#: The two members start together: the group need not wait for others.
 _BROKER_OPTIONS = ("-o", "group.initial.rebalance.delay.ms=500")
 
-#: A file may have long lines.
+#: A log file may have long lines.
 _TOPIC_CONFIG = {"max.message.bytes": str(64 * 1024 * 1024)}
 
-#: What is written for each byte shipped: the log, and the consumers' copy.
+#: Bytes written for each byte sent: the broker's log, and the consumers' copy.
 _COPIES = 2.2
 
 
 async def run(source: Source, work_dir: Path, data_dir: Path, progress: Progress) -> dict[str, Any]:
-    """Do it all; return the account. Its ``difference`` is None when every byte is the same.
+    """Run all steps; return the report. Its ``difference`` is None if every byte is equal.
 
-    The broker keeps its data in ``data_dir``, the rest is in ``work_dir``.
+    ``data_dir`` is for the broker's data, ``work_dir`` for everything else.
     """
     _check_space(source, work_dir)
     progress.begin("Starting a broker")
@@ -91,8 +91,8 @@ def _check_space(source: Source, work_dir: Path) -> None:
     free = shutil.disk_usage(work_dir).free
     if free < needed:
         raise Failure(
-            f"{work_dir} has {free:,} bytes free, of the {needed:,} that {source.path} needs:"
-            " name a smaller file, or another place in $TMPDIR"
+            f"{work_dir} has {free:,} bytes free, and {source.path} needs {needed:,}:"
+            " name a smaller file, or another directory in $TMPDIR"
         )
 
 
@@ -114,9 +114,9 @@ def _difference(plan: Plan, records: int, comparison: Comparison) -> str | None:
 
 
 async def ship(log: Path | None, keep: Path | None) -> dict[str, Any]:
-    """Run the demo with ``log``, or the largest log there is; return its account.
+    """Run the demo with ``log``, by default the largest log; return its report.
 
-    The broker's data stays in ``keep``, if that is given: a directory that does not exist yet.
+    ``keep``: a new directory that keeps the broker's data.
     """
     source = choose_source(log)
     _check_new(keep)
@@ -126,17 +126,17 @@ async def ship(log: Path | None, keep: Path | None) -> dict[str, Any]:
 
 
 def choose_source(log: Path | None) -> Source:
-    """Return what is shipped; a Failure when there is nothing."""
+    """Return the file to send; raises Failure if there is none."""
     path = log or find_log()
     if path is None:
         raise Failure(
-            "there is no readable text log below /var/log: name one, as LOG=/path/to/file"
+            "there is no readable text log below /var/log: name one, such as LOG=/path/to/file"
         )
     size = path.stat().st_size
     if size == 0:
         raise Failure(f"{path} is empty: name another file")
     if log is None and not str(path).startswith("/var/log/"):
-        note(f"There is no readable text log below /var/log: taking {path}.")
+        note(f"There is no readable text log below /var/log: using {path}.")
     return Source(path, size, choose_times(size))
 
 
@@ -149,7 +149,7 @@ _INDEXES = {".index", ".timeindex"}
 
 
 def partition_files(data_dir: Path) -> list[dict[str, Any]]:
-    """Return, for each partition's directory, its segments and the bytes in its files."""
+    """Return the number of segments and the bytes of files of each partition."""
     return [
         {
             "directory": directory.name,

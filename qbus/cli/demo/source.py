@@ -1,4 +1,4 @@
-"""What the demo ships: a log file, several times over when it is small."""
+"""The log file that the demo sends: found on this machine, and repeated if it is small."""
 
 import codecs
 import io
@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-#: Where text is found when a machine, such as a fresh container, keeps no log.
+#: Directories with text on machines without logs, such as fresh containers.
 FALLBACKS = (Path("/var/lib/dpkg"), Path("/usr/share/doc"))
 
 _HEAD = 64 * 1024
 
-#: A demo takes seconds: the largest log is the largest one up to this many bytes.
+#: Larger logs are skipped, so that a demo takes seconds.
 MAX_SIZE = 1_000_000_000
 
 
@@ -55,14 +55,14 @@ def _candidates(directory: Path, max_size: int) -> Iterator[tuple[int, Path]]:
                 yield status.st_size, path
 
 
-#: Less than this is gone before a throughput could be measured.
+#: Fewer bytes are sent too quickly to measure a throughput.
 WORTH_MEASURING = 64_000_000
 
 _MAX_TIMES = 100
 
 
 class Source(NamedTuple):
-    """The first ``size`` bytes of ``path``, ``times`` over. A log may grow while it is read."""
+    """The first ``size`` bytes of ``path``, ``times`` times. A log may grow while it is read."""
 
     path: Path
     size: int
@@ -70,7 +70,7 @@ class Source(NamedTuple):
 
     @property
     def total_size(self) -> int:
-        """Bytes in all, but for the newlines that the file's end may lack."""
+        """Total bytes, without a newline that the end of the file may lack."""
         return self.size * self.times
 
     def open(self) -> BinaryIO:
@@ -79,7 +79,7 @@ class Source(NamedTuple):
 
 
 def choose_times(size: int) -> int:
-    """How many times a file of ``size`` bytes is shipped, to have something to measure."""
+    """How many times a file of ``size`` bytes is sent, so that its throughput can be measured."""
     return max(1, min(WORTH_MEASURING // size, _MAX_TIMES))
 
 

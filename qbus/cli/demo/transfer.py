@@ -22,7 +22,7 @@ _PATIENCE_S = 30.0
 
 
 class Consumed(NamedTuple):
-    """How the group went about it: ``shares`` holds each member's partitions."""
+    """What the group has read; ``shares`` holds each member's partitions."""
 
     records: int
     seconds: float
@@ -32,9 +32,9 @@ class Consumed(NamedTuple):
 async def produce(
     bootstrap: str, topic: str, stream: BinaryIO, advance: Callable[[int], None]
 ) -> tuple[Plan, float]:
-    """Send the lines of ``stream`` to the partitions in turn; return what went where, and seconds.
+    """Send the lines of ``stream`` to the partitions in turn; return the plan and the seconds.
 
-    ``advance`` is told of the bytes as they are sent.
+    ``advance`` is called with the number of bytes that were sent.
     """
     plan = Plan()
     splitter = LineSplitter()
@@ -56,7 +56,7 @@ async def produce(
 
 
 class Group:
-    """Two members that read a topic, writing each partition's values to a file of its own."""
+    """Two members that read a topic and write each partition's values to a file of its own."""
 
     def __init__(self, bootstrap: str, topic: str, group: str, files: Sequence[BinaryIO]) -> None:
         self._topic = topic
@@ -71,9 +71,9 @@ class Group:
         self._last_at = 0.0
 
     async def consume(self, records: int, advance: Callable[[int], None]) -> Consumed:
-        """Read until there are ``records``; a Failure when they stop coming before.
+        """Read ``records`` records; raises Failure if they stop arriving.
 
-        ``advance`` is told of the records as they come.
+        ``advance`` is called with the number of records that arrived.
         """
         self._last_at = time.perf_counter()
         async with _all(self._members) as members:

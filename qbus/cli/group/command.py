@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @click.group(cls=OrderedGroup)
 def group() -> None:
-    """List, describe, rewind and delete consumer groups."""
+    """List, describe, reset and delete consumer groups."""
 
 
 @group.command("list")
@@ -59,7 +59,7 @@ async def describe(*, names: tuple[str, ...], bootstrap: str, as_json: bool) -> 
     "topics",
     multiple=True,
     metavar="TOPIC[:P,...]",
-    help="A topic, or some of its partitions; may be repeated. Default: all that NAME has read.",
+    help="A topic, or some of its partitions; may be repeated. Default: all committed ones.",
 )
 @click.option(
     "--to",
@@ -67,8 +67,8 @@ async def describe(*, names: tuple[str, ...], bootstrap: str, as_json: bool) -> 
     metavar="POSITION",
     help="earliest, latest, an offset, a time such as 2026-03-01T12:00, or 15m (ago).",
 )
-@click.option("--shift-by", type=int, metavar="N", help="N records on, or back when negative.")
-@click.option("--dry-run", is_flag=True, help="Only show what would change.")
+@click.option("--shift-by", type=int, metavar="N", help="Move by N records; back if N is negative.")
+@click.option("--dry-run", is_flag=True, help="Only show the changes.")
 @client_command
 async def reset_offsets(
     *,
@@ -80,9 +80,9 @@ async def reset_offsets(
     bootstrap: str,
     as_json: bool,
 ) -> None:
-    """Let the group NAME go on from somewhere else.
+    """Change the committed offsets of the group NAME.
 
-    The group must have no members. What is asked for stays within what is stored.
+    The group must have no members. Offsets are kept within the bounds of the log.
     """
     from qbus.cli.group.reset import apply_reset, plan_reset
     from qbus.cli.group.tables import reset
@@ -104,7 +104,7 @@ async def reset_offsets(
 async def delete(*, names: tuple[str, ...], bootstrap: str, as_json: bool) -> None:
     """Delete groups with their offsets.
 
-    A group that has members is not deleted.
+    A group that has members cannot be deleted.
     """
     from qbus.cli.session import administration
 

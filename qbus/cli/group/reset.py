@@ -1,4 +1,4 @@
-"""Where a group goes on reading: planning the change, and making it."""
+"""Changing the committed offsets of a group: planned first, then committed."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -20,14 +20,14 @@ async def plan_reset(
     to: "Position | None",
     shift_by: int | None,
 ) -> list[Document]:
-    """Return ``from`` and ``to`` of each partition; nothing leaves the range of what is stored.
+    """Return ``from`` and ``to`` of each partition; ``to`` is kept within the bounds of the log.
 
-    ``topics`` are of the form ``TOPIC`` or ``TOPIC:0,2``; without any, all that has been committed.
+    ``topics`` are of the form ``TOPIC`` or ``TOPIC:0,2``; by default, all with committed offsets.
     """
     committed = await _committed(admin, group)
     partitions = await _partitions(admin, topics) if topics else sorted(committed)
     if not partitions:
-        raise Failure(f"group {group} has read nothing yet: name a --topic")
+        raise Failure(f"group {group} has no committed offsets: name a --topic")
     if shift_by is not None:
         targets = {p: _shifted(committed, p, shift_by) for p in partitions}
     else:
@@ -47,7 +47,7 @@ async def plan_reset(
 
 
 async def apply_reset(admin: "Admin", group: str, changes: Sequence[Document]) -> None:
-    """Commit what was planned; a Failure when the group has members."""
+    """Commit the planned offsets; raises Failure if the group has members."""
     try:
         members = (await admin.describe_group(group)).members
     except ApiError as error:
@@ -103,7 +103,7 @@ async def _targets(
     time = {"earliest": EARLIEST, "latest": LATEST, "time": to.value}[to.kind]
     found = await admin.list_offsets(dict.fromkeys(partitions, time))
     if to.kind == "time" and any(offset.offset < 0 for offset in found.values()):
-        # Nothing is that recent: go on with what comes next.
+        # No record is that recent: use the end of the log.
         found |= await admin.list_offsets(
             {p: LATEST for p, offset in found.items() if offset.offset < 0}
         )

@@ -1,15 +1,16 @@
-"""How documents about groups look to people."""
+"""Tables of consumer groups."""
 
 from typing import TYPE_CHECKING, Any
 
 from qbus.cli.output import table
+from qbus.cli.units import counted
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
 
 def group_list(groups: list[dict[str, Any]]) -> "RenderableType":
-    """One line a group."""
+    """One line for each group."""
     if not groups:
         return "No groups yet: 'qbus consume TOPIC --group NAME' makes one."
     return table(
@@ -39,11 +40,10 @@ def group_descriptions(groups: list[dict[str, Any]]) -> "RenderableType":
 def _headline(group: dict[str, Any]) -> "RenderableType":
     from rich.text import Text
 
-    count = len(group["members"])
     lag = sum(offset["lag"] or 0 for offset in group["offsets"])
     line = Text.assemble(
         (group["group"], "bold"),
-        f"  {group['state']}, {count} member{'s' * (count != 1)}, lag {lag:,}",
+        f"  {group['state']}, {counted(len(group['members']), 'member')}, lag {lag:,}",
     )
     if group["protocol"]:
         line.append(f", assignor {group['protocol']}")
@@ -76,12 +76,12 @@ def _members(members: list[dict[str, Any]]) -> "RenderableType":
 
 
 def reset(document: dict[str, Any]) -> "RenderableType":
-    """One line a partition: from where to where."""
+    """One line for each partition: its old and its new offset."""
     from rich.console import Group
 
-    verb = "continues as follows" if document["applied"] else "would continue as follows"
+    verb = "continues at" if document["applied"] else "would continue at"
     return Group(
-        f"Group {document['group']} {verb}:",
+        f"Group {document['group']} {verb} these offsets:",
         table(
             "topic",
             "#partition",

@@ -1,1 +1,1 @@
-"""`qbus mirror`: copying topics from other IDCs, seeing how that goes, moving groups."""
+"""`qbus mirror`: mirrors topics of other datacenters, shows the lag, copies group offsets."""

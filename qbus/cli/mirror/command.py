@@ -13,9 +13,9 @@ from qbus.cli.options import json_option, watch_option
 
 @click.group(cls=OrderedGroup)
 def mirror() -> None:
-    """Copy topics from other IDCs: the same batches, at the same offsets.
+    """Copy topics from other datacenters (IDCs): the same batches, at the same offsets.
 
-    Topic `orders` of IDC a becomes `a.orders` at the target.
+    Topic `orders` of datacenter a becomes `a.orders` at the target.
     """
 
 
@@ -24,7 +24,7 @@ def mirror() -> None:
 @click.option(
     "--name",
     metavar="NAME",
-    help="What this process is called, of several that share a link. Default: host and pid.",
+    help="Name of this process among those that share a link. Default: host and pid.",
 )
 @metrics_option
 @log_options
@@ -39,11 +39,11 @@ def run(
     as_json: bool,
     **stated: Any,
 ) -> None:
-    """Mirror until SIGTERM or Ctrl-C, which let it finish what is under way.
+    """Mirror until SIGTERM or Ctrl-C; requests in flight are finished first.
 
-    Without any configuration: --source, --target and --topics. Else --config FILE, which SIGHUP has
-    read again, or --zookeeper and --link, which are followed live. Any number of processes may run
-    the same link: they share out its partitions. The log goes to stderr.
+    Name --source, --target and --topics; or --config FILE, which SIGHUP reloads; or --zookeeper and
+    --link, whose configuration is watched. Processes that run the same link share its partitions.
+    The log goes to stderr.
     """
     import os
     import socket
@@ -73,10 +73,10 @@ def run(
 @watch_option
 @json_option
 def status(*, watch: bool | None, as_json: bool, **stated: Any) -> None:
-    """Show how far the target is behind its sources: by topic and partition.
+    """Show how far the target is behind its sources, by topic and partition.
 
-    Asked of the clusters themselves, whether a mirror runs or not; with --zookeeper and --link also
-    what the processes that run the link tell of themselves.
+    The lag is read from the clusters, so that no mirror needs to run. With --zookeeper and --link,
+    the processes that run the link are shown as well.
     """
     from qbus.cli.mirror.status import show_status
     from qbus.cli.running import is_watched, run_to_end
@@ -93,26 +93,26 @@ def status(*, watch: bool | None, as_json: bool, **stated: Any) -> None:
     "groups",
     multiple=True,
     metavar="GROUP",
-    help="Only this one; may be repeated. Default: those that the configuration selects.",
+    help="Only this group; may be repeated. Default: the configured groups.",
 )
 @click.option(
     "--once/--repeat",
     default=True,
-    help="Once, which is the default, or again at each interval of the configuration.",
+    help="Once, or at every interval of the configuration. Default: once.",
 )
 @click.option(
     "--backwards",
     is_flag=True,
-    help="Set groups back that are further at the target than at the source.",
+    help="Also move offsets back that are ahead of those of the source.",
 )
 @json_option
 def groups(
     *, groups: tuple[str, ...], once: bool, backwards: bool, as_json: bool, **stated: Any
 ) -> None:
-    """Carry the offsets that groups have committed over to the target, now.
+    """Copy the committed offsets of groups to the target, now.
 
-    A group goes on at the target where it was at the source, but never ahead of the data, and never
-    backwards unless told to. Groups that have members at the target are left alone.
+    An offset never passes the end of the mirrored data, and moves back only with --backwards.
+    Groups that have members at the target are skipped.
     """
     from qbus.cli.mirror.groups import carry_groups
     from qbus.cli.running import run_to_end

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def to_toml(stated: Selected) -> bytes:
-    """The TOML of what options state; a usage error for what is not allowed."""
+    """The TOML of what options state; raises a usage error for invalid values."""
     from qbus.clients.mirror.config import read
     from qbus.clients.mirror.config.config import INTERNAL
 

@@ -1,4 +1,4 @@
-"""`qbus mirror groups`: carrying offsets over, on request."""
+"""`qbus mirror groups`: copies committed offsets to the target, on request."""
 
 import asyncio
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ from qbus.clients.mirror.session import clusters
 async def carry_groups(
     stated: Selected, groups: Sequence[str], *, once: bool, backwards: bool, as_json: bool
 ) -> None:
-    """Carry them over each link, and print what came of each."""
+    """Copy the offsets of each link, and print the result of each group."""
     config = await configuration(stated)
     while True:
         carried = [
@@ -38,8 +38,8 @@ async def _carry(config: LinkConfig, groups: Sequence[str], *, backwards: bool) 
     async with clusters(config) as (source, target):
         if not await takes_mirrors(target, config.source):
             raise Failure(
-                f"{config.name}: the target is no Qbus. Records have other offsets there, so that"
-                " groups cannot be carried over."
+                f"{config.name}: the target is not Qbus. Its records have other offsets, so that"
+                " committed offsets cannot be copied."
             )
         offset_sync = OffsetSync(config, source, target)
         carried = await offset_sync.sync(groups or None, backwards=backwards)

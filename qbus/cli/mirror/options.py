@@ -1,4 +1,4 @@
-"""Which mirror a command is about: said on the command line, in a file, or in ZooKeeper."""
+"""Options that select a mirror: its links, a file, or a link in ZooKeeper."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -12,14 +12,14 @@ P = ParamSpec("P")
 
 
 class Idc(NamedTuple):
-    """An IDC and its brokers, as ``name=host:port,...``."""
+    """A datacenter (IDC) and its brokers, as ``name=host:port,...``."""
 
     name: str
     bootstrap: str
 
 
 class Selected(NamedTuple):
-    """What was said about which mirror it is."""
+    """The values of the options that select a mirror."""
 
     sources: tuple[Idc, ...]
     target: Idc | None
@@ -48,9 +48,11 @@ _OPTIONS = (
         type=idc,
         multiple=True,
         metavar="IDC=HOST:PORT,...",
-        help="An IDC to mirror, and its brokers; may be repeated.",
+        help="Datacenter to mirror, and its brokers; may be repeated.",
     ),
-    click.option("--target", type=idc, metavar="IDC=HOST:PORT,...", help="The IDC to mirror into."),
+    click.option(
+        "--target", type=idc, metavar="IDC=HOST:PORT,...", help="Datacenter to mirror into."
+    ),
     click.option(
         "--topics",
         multiple=True,
@@ -58,28 +60,32 @@ _OPTIONS = (
         help="Topics of the sources: a name, or a regular expression for whole names; may be"
         " repeated.",
     ),
-    click.option("--exclude", multiple=True, metavar="PATTERN", help="Leave out; may be repeated."),
+    click.option(
+        "--exclude", multiple=True, metavar="PATTERN", help="Skip these topics; may be repeated."
+    ),
     click.option(
         "--relay/--no-relay",
         default=True,
-        help="Whether to take from the sources what they mirror themselves. Default: yes.",
+        help="Whether to mirror the mirrored topics of the sources as well. Default: yes.",
     ),
     click.option(
         "--config",
         "config_file",
         type=click.Path(dir_okay=False, path_type=Path),
         metavar="FILE",
-        help="A configuration in TOML, instead of the options above.",
+        help="Configuration in TOML, instead of the options above.",
     ),
     zookeeper_option(ZOOKEEPER_HELP),
     click.option(
-        "--link", metavar="NAME", help="Whose configuration to take from ZooKeeper, instead."
+        "--link",
+        metavar="NAME",
+        help="Link whose configuration is in ZooKeeper, instead of a file.",
     ),
 )
 
 
 def mirror_options(function: Callable[P, None]) -> Callable[P, None]:
-    """Give a command the options that say which mirror it is about."""
+    """Give a command the options that select a mirror."""
     for option in reversed(_OPTIONS):
         function = option(function)
     return function
@@ -95,7 +101,7 @@ def selected(
     zookeeper: str | None,
     link: str | None,
 ) -> Selected:
-    """What was said, once it makes sense; else a usage error."""
+    """The options as one value; raises a usage error for an invalid combination."""
     stated = bool(sources or target or topics or exclude)
     if sum([stated, config_file is not None, link is not None]) != 1:
         raise click.UsageError(

@@ -28,7 +28,7 @@ _OF_PROCESSES = ("records", "bytes", "duplicates")
 
 
 async def show_status(stated: Selected, *, watch: bool, as_json: bool) -> None:
-    """Print how far the target is; on a terminal, with ``watch``, in place."""
+    """Print the lag of the target; on a terminal, with ``watch``, in place."""
     config = await configuration(stated)
     async with AsyncExitStack() as cleanup:
         store = None

@@ -1,4 +1,4 @@
-"""How documents about mirrors look to people."""
+"""Tables of mirrors and of copied group offsets."""
 
 from typing import TYPE_CHECKING
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def status_tables(document: Document) -> "RenderableType":
-    """A line for each partition of each link, the processes that run them, and what is wrong."""
+    """A line for each partition of each link, the processes of the links, and all errors."""
     from rich.console import Group
 
     links, processes = document["links"], document["processes"]
@@ -41,7 +41,7 @@ def status_tables(document: Document) -> "RenderableType":
 
 
 def carried_table(carried: list[Document]) -> "RenderableType":
-    """A line for each offset that was committed, and for each group that was left alone."""
+    """A line for each offset that was committed, and for each group that was skipped."""
     rows = []
     for one in carried:
         head = [one["link"], one["group"]]
@@ -49,8 +49,8 @@ def carried_table(carried: list[Document]) -> "RenderableType":
         if one["skipped"] is not None:
             rows.append([*head, None, None, None, one["skipped"]])
     if not rows:
-        return "Every group is where it should be."
-    return table("LINK", "GROUP", "TOPIC", "#PARTITION", "#OFFSET", "LEFT ALONE", rows=rows)
+        return "All offsets are up to date."
+    return table("LINK", "GROUP", "TOPIC", "#PARTITION", "#OFFSET", "SKIPPED", rows=rows)
 
 
 def _row(link: Document, one: Document) -> list[object]:
@@ -102,8 +102,8 @@ def _troubles(link: Document) -> list[str]:
     troubles = [] if link["error"] is None else [f"{link['name']}: {link['error']}"]
     if link["reproduces"]:
         troubles.append(
-            f"{link['name']}: the target is no Qbus: records are produced anew, at offsets of their"
-            " own, and groups are not carried over; offsets here are those of the source"
+            f"{link['name']}: the target is not Qbus: records are produced again, at other offsets,"
+            " and group offsets are not copied; the offsets shown are those of the source"
         )
     return troubles + [
         f"{link['name']}: {one['topic']}-{one['partition']}: {one['error']}"

@@ -1,1 +1,1 @@
-"""`qbus pipeline`: jobs on Spark."""
+"""`qbus pipeline`: ready pipelines on Spark."""

@@ -2,33 +2,43 @@
 
 import click
 
+from qbus.cli.parameters import FloatRange, IntRange
 from qbus.cli.pipeline import options
 from qbus.cli.pipeline.options import Common, Results, Schedule
 
 
 @click.command()
-@click.option("--max-requests", type=click.IntRange(1), metavar="N", help="Of a client, a window.")
-@click.option("--max-bytes", type=click.IntRange(1), metavar="N", help="To a client, a window.")
+@click.option(
+    "--max-requests", type=IntRange(1), metavar="N", help="Limit for a client in a window."
+)
+@click.option("--max-bytes", type=IntRange(1), metavar="N", help="Limit for a client in a window.")
 @click.option(
     "--own-factor",
-    type=click.FloatRange(0, min_open=True),
+    type=FloatRange(0, min_open=True),
     metavar="X",
     help="Alert at more than X times a client's own past rate.",
 )
 @click.option(
     "--peers-factor",
-    type=click.FloatRange(0, min_open=True),
+    type=FloatRange(0, min_open=True),
     metavar="X",
-    help="Alert at more than X times what 95% of all clients take at most.",
+    help="Alert at more than X times the 95th percentile of all clients.",
 )
-@click.option("--client", metavar="FIELD", help="What tells clients apart. Default: address.")
+@click.option("--client", metavar="FIELD", help="Field that identifies a client. Default: address.")
 @click.option(
-    "--exempt", multiple=True, metavar="CLIENT", help="May do anything, as '10.0.*'; repeatable."
+    "--exempt",
+    multiple=True,
+    metavar="CLIENT",
+    help="No alerts for it, such as '10.0.*'; may be repeated.",
 )
-@click.option("--window", metavar="DURATION", help="How long a window is. Default: 5 minutes.")
-@click.option("--slide", metavar="DURATION", help="Between windows. Default: 1 minute.")
-@click.option("--watermark", metavar="DURATION", help="How late may lines be. Default: 2 minutes.")
-@click.option("--repeat", is_flag=True, help="Alert in every window, not only when it begins.")
+@click.option("--window", metavar="DURATION", help="Length of a window. Default: 5 minutes.")
+@click.option(
+    "--slide", metavar="DURATION", help="Time from one window to the next. Default: 1 minute."
+)
+@click.option(
+    "--watermark", metavar="DURATION", help="How late lines may arrive. Default: 2 minutes."
+)
+@click.option("--repeat", is_flag=True, help="Alert in every window, not only in the first.")
 @options.results
 @options.schedule
 @options.common
@@ -48,10 +58,10 @@ def abuse(
     schedule: Schedule,
     common: Common,
 ) -> None:
-    """Find clients that take more than they should, in sliding windows.
+    """Find clients that use more than they should, in sliding windows.
 
-    What is too much: fixed limits, a multiple of a client's own past, a multiple of what its peers
-    take; any of these. Alerts go to the console, a topic, or Parquet.
+    A client is compared with fixed limits, with its own past, and with its peers; one of these
+    suffices. Alerts go to the console, a topic, or Parquet.
     """
     from qbus.cli.pipeline.running import run_pipeline
 

@@ -7,9 +7,9 @@ from qbus.cli.pipeline.options import Common, Schedule
 
 
 @click.command()
-@click.option("--path", metavar="DIR", help="The archive: a directory, or a URL that Spark takes.")
-@click.option("--time-zone", metavar="ZONE", help="Whose dates and hours. Default: UTC.")
-@click.option("--compact", is_flag=True, help="Only make small files large, and stop.")
+@click.option("--path", metavar="DIR", help="Archive: a directory, or a URL that Spark accepts.")
+@click.option("--time-zone", metavar="ZONE", help="Time zone of dates and hours. Default: UTC.")
+@click.option("--compact", is_flag=True, help="Only merge small files, then stop.")
 @options.schedule
 @options.common
 def archive(
@@ -20,10 +20,10 @@ def archive(
     schedule: Schedule,
     common: Common,
 ) -> None:
-    """Keep topics as Parquet files, by date and hour, each record once.
+    """Archive topics as Parquet files by date and hour, each record once.
 
-    Until Ctrl-C or SIGTERM. Read the archive with spark.read.parquet(DIR): its log, in DIR, says
-    which files count. With --compact, only DIR has to be named.
+    Runs until Ctrl-C or SIGTERM. Read the archive with spark.read.parquet(DIR): the log in DIR
+    lists the files that belong to it. --compact needs only DIR.
     """
     from qbus.cli.pipeline.running import run_pipeline
 

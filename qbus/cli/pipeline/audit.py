@@ -9,6 +9,7 @@ from qbus.cli.parameters import bootstrap as _bootstrap
 from qbus.cli.parameters import key_value
 from qbus.cli.pipeline import options
 from qbus.cli.pipeline.options import Common
+from qbus.cli.units import counted
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -17,12 +18,12 @@ NOT_EQUAL = 3
 
 
 @click.command()
-@click.option("--archive", "path", metavar="DIR", help="Compare with this archive.")
+@click.option("--archive", "path", metavar="DIR", help="Compare with the archive in DIR.")
 @click.option(
     "--copy",
     type=_bootstrap,
     metavar="HOST:PORT,...",
-    help="Or with the copy in the cluster of these brokers.",
+    help="Compare with the copy in the cluster of these brokers.",
 )
 @click.option(
     "--copy-topic",
@@ -30,13 +31,21 @@ NOT_EQUAL = 3
     type=key_value,
     multiple=True,
     metavar="TOPIC=NAME",
-    help="What TOPIC is called there; may be repeated.",
+    help="Name of TOPIC in the copy; may be repeated.",
 )
-@click.option("--interval", metavar="DURATION", help="What is counted together. Default: 1 hour.")
-@click.option("--since", metavar="TIME", help="Only records from then on, as 2026-03-01T12:00Z.")
-@click.option("--until", metavar="TIME", help="Only earlier ones.")
-@click.option("--settle", metavar="DURATION", help="Leave out younger ones. Default: none.")
-@click.option("--offsets-only", is_flag=True, help="Do not compare what is in the records.")
+@click.option(
+    "--interval", metavar="DURATION", help="Length of the compared intervals. Default: 1 hour."
+)
+@click.option(
+    "--since", metavar="TIME", help="Only records from this time on, such as 2026-03-01T12:00Z."
+)
+@click.option("--until", metavar="TIME", help="Only records before this time.")
+@click.option(
+    "--settle", metavar="DURATION", help="Leave out records younger than this. Default: none."
+)
+@click.option(
+    "--offsets-only", is_flag=True, help="Compare offsets only, not the contents of records."
+)
 @options.common
 @click.pass_context
 def audit(
@@ -55,8 +64,8 @@ def audit(
 ) -> None:
     """Compare topics with their archive, or with their copy in another cluster.
 
-    Counts records, gaps and duplicates of each partition and interval. Exits with 0 where both are
-    equal, 3 where they are not, 1 where it failed.
+    Counts records, gaps and duplicates by partition and interval. Exit codes: 0 both are equal,
+    3 they differ, 1 the audit failed.
     """
     from qbus.cli.output import emit
     from qbus.cli.pipeline.running import run_pipeline
@@ -81,13 +90,14 @@ _MOST = 50
 
 
 def audit_report(document: dict[str, Any]) -> "RenderableType":
-    """Which intervals differ, or the partitions where none does."""
+    """The intervals that differ, or one line if none does."""
     from rich.console import Group
 
     if document["equal"]:
         equal = (
-            f"Equal: {document['records']:,} records in {len(document['partitions'])} partitions,"
-            f" {len(document['intervals']):,} intervals."
+            f"Equal: {counted(document['records'], 'record')} in"
+            f" {counted(len(document['partitions']), 'partition')},"
+            f" {counted(len(document['intervals']), 'interval')}."
         )
         return "\n".join([equal, *_not_compared(document)])
     unequal = [row for row in document["intervals"] if not row["equal"]]
@@ -110,10 +120,10 @@ def audit_report(document: dict[str, Any]) -> "RenderableType":
     )  # fmt: skip
     more = len(unequal) - _MOST
     parts: list[RenderableType] = [
-        f"Not equal: {len(unequal):,} of {len(document['intervals']):,} intervals differ.",
+        f"Not equal: {len(unequal):,} of {counted(len(document['intervals']), 'interval')} differ.",
         "",
         intervals,
-        *([f"... and {more:,} more; --json has them all."] if more > 0 else []),
+        *([f"... and {more:,} more; --json prints all of them."] if more > 0 else []),
         "",
         differences,
         *_not_compared(document),
@@ -126,6 +136,6 @@ def _not_compared(document: dict[str, Any]) -> list[str]:
     if not (left or right):
         return []
     return [
-        f"Not compared: {left:,} offsets of the original and {right:,} of the copy that come before"
-        " all that the other has."
+        f"Not compared: {left:,} offsets of the original and {right:,} of the copy, which come"
+        " before everything that the other side has."
     ]

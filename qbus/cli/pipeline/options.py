@@ -93,26 +93,26 @@ _COMMON = (
         "config_file",
         type=click.Path(dir_okay=False, path_type=Path),
         metavar="FILE",
-        help="The configuration in TOML; options go before what it says.",
+        help="Configuration in TOML; options override it.",
     ),
     click.option(
-        "--topic", "topics", multiple=True, metavar="TOPIC", help="Read it; may be repeated."
+        "--topic", "topics", multiple=True, metavar="TOPIC", help="Topic to read; may be repeated."
     ),
-    click.option("--pattern", metavar="REGEX", help="Or all topics with such names."),
+    click.option("--pattern", metavar="REGEX", help="Read all topics whose whole name matches."),
     click.option(
         "--bootstrap",
         type=bootstrap,
         metavar="HOST:PORT,...",
         envvar="QBUS_BOOTSTRAP",
         show_envvar=True,
-        help="Brokers to start from; or zk://HOST:PORT,.../CHROOT. Default: 127.0.0.1:9092.",
+        help="Brokers of the cluster; or zk://HOST:PORT,.../CHROOT. Default: 127.0.0.1:9092.",
     ),
     click.option(
         "--master",
         metavar="URL",
         default="local[*]",
         show_default=True,
-        help="Which Spark to run on, as spark://HOST:PORT.",
+        help="Spark to run on, such as spark://HOST:PORT.",
     ),
     click.option(
         "--spark",
@@ -129,16 +129,20 @@ _SCHEDULE = (
     click.option(
         "--starting",
         type=click.Choice(["earliest", "latest"]),
-        help="Where to begin without a checkpoint. Default: earliest.",
+        help="Where to start without a checkpoint. Default: earliest.",
     ),
     click.option(
-        "--checkpoint", metavar="DIR", help="For how far it has come, to go on from there."
+        "--checkpoint",
+        metavar="DIR",
+        help="Directory that stores the progress; a restart continues from it.",
     ),
-    click.option("--interval", metavar="DURATION", help="How often a micro-batch begins, at most."),
+    click.option(
+        "--interval", metavar="DURATION", help="Shortest time from one micro-batch to the next."
+    ),
     click.option(
         "--once",
         is_flag=True,
-        help="Run to the end of what there is, and stop; not for ever.",
+        help="Process the records that exist now, then stop.",
     ),
 )
 
@@ -147,7 +151,7 @@ _RESULTS = (
         "--format",
         "form",
         type=click.Choice(["access-log", "json"]),
-        help="What values are. Default: access-log.",
+        help="Format of the record values. Default: access-log.",
     ),
     click.option(
         "--field",
@@ -155,20 +159,20 @@ _RESULTS = (
         type=key_value,
         multiple=True,
         metavar="NAME=TYPE",
-        help="With json: a field, and its type on Spark; may be repeated.",
+        help="With json: a field and its Spark type; may be repeated.",
     ),
-    click.option("--time", metavar="FIELD", help="With json: when it happened."),
+    click.option("--time", metavar="FIELD", help="With json: the field with the event time."),
     click.option(
         "--time-format",
         metavar="FORMAT",
-        help="How --time is written: iso, seconds, milliseconds, or a pattern. Default: iso.",
+        help="Format of --time: iso, seconds, milliseconds, or a pattern. Default: iso.",
     ),
-    click.option("--to-topic", metavar="TOPIC", help="Send results there, as JSON."),
-    click.option("--to-path", metavar="DIR", help="Or write them there, as Parquet."),
+    click.option("--to-topic", metavar="TOPIC", help="Write results to this topic, as JSON."),
+    click.option("--to-path", metavar="DIR", help="Write results to this directory, as Parquet."),
     click.option(
         "--batch",
         is_flag=True,
-        help="Read what there is without a checkpoint; windows that are not over count as well.",
+        help="Process the records that exist now, without a checkpoint; keep unfinished windows.",
     ),
 )
 

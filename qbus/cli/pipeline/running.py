@@ -1,4 +1,4 @@
-"""From a command line to a pipeline that runs here."""
+"""Runs a pipeline in this process, as a command."""
 
 import signal
 import sys
@@ -9,6 +9,7 @@ from qbus.cli.failures import TERMINATED
 from qbus.cli.output import emit
 from qbus.cli.pipeline.options import Common, stated
 from qbus.cli.session import ensure_reachable
+from qbus.cli.units import counted
 
 
 def run_pipeline(name: str, common: Common, chosen: dict[str, Any], mode: str = "stream") -> Any:
@@ -34,7 +35,9 @@ def run_pipeline(name: str, common: Common, chosen: dict[str, Any], mode: str = 
         found = launch(name, config, run, master=common.master, settings=dict(common.settings))
     if name == "compact":
         emit(
-            {"replaced": found}, lambda _: f"{found:,} files were replaced.", as_json=common.as_json
+            {"replaced": found},
+            lambda _: f"Replaced {counted(found, 'file')}.",
+            as_json=common.as_json,
         )
     elif name != "audit" and found:
         documents = [
@@ -57,9 +60,9 @@ def _end_by_sigterm() -> None:
 
 
 def _clusters(config: Any) -> list[str]:
-    """Where the clusters are that a pipeline needs."""
+    """The addresses of the clusters that a pipeline needs."""
     others = (getattr(config, table, None) for table in ("output", "copy"))
-    return [config.bootstrap, *(one.bootstrap for one in others if one and one.bootstrap)]
+    return [config.bootstrap, *(other.bootstrap for other in others if other and other.bootstrap)]
 
 
 def _summaries(tallies: list[Any]) -> str:

@@ -2,38 +2,45 @@
 
 import click
 
+from qbus.cli.parameters import FloatRange, IntRange
 from qbus.cli.pipeline import options
 from qbus.cli.pipeline.options import Common, Results, Schedule
 
 
 @click.command()
-@click.option("--name", metavar="NAME", help="What the statistic is called. Default: lines.")
-@click.option("--window", metavar="DURATION", help="How long a window is. Default: 1 minute.")
-@click.option("--slide", metavar="DURATION", help="From one window to the next. Default: a window.")
+@click.option("--name", metavar="NAME", help="Name of the statistic. Default: lines.")
+@click.option("--window", metavar="DURATION", help="Length of a window. Default: 1 minute.")
 @click.option(
-    "--watermark", metavar="DURATION", help="How late lines may come. Default: 10 minutes."
+    "--slide", metavar="DURATION", help="Time from one window to the next. Default: its length."
 )
-@click.option("--where", metavar="SQL", help="Which lines count, as 'status >= 500'.")
-@click.option("--by", multiple=True, metavar="FIELD", help="A row for each of its values.")
-@click.option("--sum", "sums", multiple=True, metavar="FIELD", help="Add it up.")
-@click.option("--mean", "means", multiple=True, metavar="FIELD", help="Average it.")
-@click.option("--min", "least", multiple=True, metavar="FIELD", help="Give its least.")
-@click.option("--max", "most", multiple=True, metavar="FIELD", help="Give its most.")
-@click.option("--distinct", multiple=True, metavar="FIELD", help="Count its different values.")
-@click.option("--percentiles-of", multiple=True, metavar="FIELD", help="Give its percentiles.")
+@click.option(
+    "--watermark", metavar="DURATION", help="How late lines may arrive. Default: 10 minutes."
+)
+@click.option("--where", metavar="SQL", help="Only lines that match, such as 'status >= 500'.")
+@click.option("--by", multiple=True, metavar="FIELD", help="Group by this field.")
+@click.option("--sum", "sums", multiple=True, metavar="FIELD", help="Sum of this field.")
+@click.option("--mean", "means", multiple=True, metavar="FIELD", help="Mean of this field.")
+@click.option("--min", "least", multiple=True, metavar="FIELD", help="Minimum of this field.")
+@click.option("--max", "most", multiple=True, metavar="FIELD", help="Maximum of this field.")
+@click.option("--distinct", multiple=True, metavar="FIELD", help="Number of distinct values.")
+@click.option("--percentiles-of", multiple=True, metavar="FIELD", help="Percentiles of this field.")
 @click.option(
     "--percentile",
     "percentiles",
-    type=click.FloatRange(0, 1),
+    type=FloatRange(0, 1),
     multiple=True,
     metavar="P",
-    help="Which. Default: 0.5, 0.95, 0.99.",
+    help="Percentile to compute. Default: 0.5, 0.95, 0.99.",
 )
 @click.option(
-    "--exact-percentiles", is_flag=True, help="Interpolate them from all values, in more memory."
+    "--exact-percentiles",
+    is_flag=True,
+    help="Interpolate percentiles from all values; needs more memory.",
 )
-@click.option("--top", type=click.IntRange(1), metavar="N", help="Only the N rows with the most.")
-@click.option("--top-by", metavar="COLUMN", help="The most of what. Default: count.")
+@click.option(
+    "--top", type=IntRange(1), metavar="N", help="Only the N rows with the largest values."
+)
+@click.option("--top-by", metavar="COLUMN", help="Column that ranks rows. Default: count.")
 @options.results
 @options.schedule
 @options.common
@@ -59,11 +66,11 @@ def stats(
     schedule: Schedule,
     common: Common,
 ) -> None:
-    """Count, rate and rank lines, window by window: to the console, a topic, or Parquet.
+    """Count, rate and rank lines by window; results go to the console, a topic, or Parquet.
 
-    Options that describe a statistic make one, called NAME, instead of those in FILE. FIELDs of
-    access logs: address, user, method, path, status, bytes, referer, agent, and more. Options with
-    a FIELD may be repeated.
+    Options that describe a statistic define one called NAME and replace those in FILE. FIELDs of
+    access logs are address, user, method, path, status, bytes, referer, agent, and more. Options
+    with a FIELD may be repeated.
     """
     from qbus.cli.pipeline.running import run_pipeline
 

@@ -1,4 +1,4 @@
-"""What a pipeline tells while it runs: progress on stderr, results on stdout."""
+"""Shows a running pipeline: progress on stderr, results on stdout."""
 
 import json
 import sys
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Terminal:
-    """A watcher: on a terminal the progress is shown in place, elsewhere in lines."""
+    """A :class:`~qbus.clients.pipelines.run.Watcher`; on a terminal it updates in place."""
 
     def __init__(self, *, as_json: bool) -> None:
         self._as_json = as_json
@@ -46,27 +46,27 @@ class Terminal:
             self._live = None
 
     def show(self, text: str) -> None:
-        """Show something until there is something else to show."""
+        """Replace the text that is shown."""
         if self._live is not None:
             with self._lock:
                 self._live.update(text, refresh=True)
 
     def progress(self, tallies: Sequence[Tally]) -> None:
-        """How far each query is."""
+        """Show the progress of each query."""
         if self._live is None:
             self._lines.progress(tallies)
         else:
             self.show("\n".join(map(summary, tallies)))
 
     def working(self, text: str) -> None:
-        """What Spark is at."""
+        """Show what Spark is working on."""
         if self._live is None:
             self._lines.working(text)
         else:
             self.show(text)
 
     def rows(self, rows: Sequence[dict[str, Any]]) -> None:
-        """Results: a table, or JSON objects."""
+        """Print results, as a table or as JSON objects."""
         with self._lock:
             if self._live is not None:
                 self._live.stop()
@@ -84,7 +84,7 @@ class Terminal:
         stdout_console().print(table(*columns, rows=cells))
 
     def note(self, text: str) -> None:
-        """A line on stderr."""
+        """Print a line on stderr."""
         if self._live is None:
             note(text)
         else:

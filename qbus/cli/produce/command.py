@@ -6,7 +6,7 @@ import click
 
 from qbus.cli.options import client_command
 from qbus.cli.output import emit, note
-from qbus.cli.parameters import separator
+from qbus.cli.parameters import IntRange, separator
 
 if TYPE_CHECKING:
     from qbus.cli.output import Document
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 _ACKS: "dict[str, Acks]" = {"all": "all", "1": 1, "0": 0}
 
-#: Fewer records say more about connecting than about sending.
+#: With fewer records, connecting takes most of the time.
 _WORTH_A_RATE = 10_000
 
-#: How long a record is retried, by a command that somebody waits for.
+#: How long sending a record is retried; a person waits for the command.
 _DELIVERY_TIMEOUT_MS = 30_000
 
 
@@ -32,10 +32,10 @@ _DELIVERY_TIMEOUT_MS = 30_000
     "--key-separator",
     type=separator,
     metavar="S",
-    help="What stands before the first S in a line is the key; a line without S has none.",
+    help="Text before the first S of a line is the key; a line without S has none.",
 )
 @click.option(
-    "--partition", type=click.IntRange(0), metavar="N", help="Send everything to this partition."
+    "--partition", type=IntRange(0), metavar="N", help="Send all records to this partition."
 )
 @click.option(
     "--compression",
@@ -48,7 +48,7 @@ _DELIVERY_TIMEOUT_MS = 30_000
     type=click.Choice(tuple(_ACKS)),
     default="all",
     show_default=True,
-    help="Who has a record before it counts as sent: all in-sync replicas, the leader, nobody.",
+    help="Who must have a record before it is sent: all in-sync replicas, the leader, nobody.",
 )
 @client_command
 async def produce(
@@ -62,7 +62,7 @@ async def produce(
     bootstrap: str,
     as_json: bool,
 ) -> None:
-    """Send the lines of FILE, or of stdin, to TOPIC: one record a line, byte for byte."""
+    """Send the lines of FILE, or of stdin, to TOPIC: one record per line, byte for byte."""
     from qbus.cli.output import bytes_bar
     from qbus.cli.produce.line_producer import LineProducer
     from qbus.cli.produce.lines import opened, read_lines
@@ -72,7 +72,7 @@ async def produce(
     await ensure_reachable(bootstrap)
     with opened(file) as source:
         if source.is_terminal:
-            note("Each line is a record; Ctrl-D ends.")
+            note("Each line is a record; Ctrl-D ends the input.")
         async with Producer(
             bootstrap,
             acks=_ACKS[acks],
@@ -90,11 +90,11 @@ async def produce(
 
 
 def _summary(document: "Document") -> str:
-    from qbus.cli.units import format_size
+    from qbus.cli.units import counted, format_size
 
     count, size, seconds = document["records"], document["bytes"], document["seconds"]
     text = (
-        f"Produced {count:,} record{'s' * (count != 1)} ({format_size(size)})"
+        f"Produced {counted(count, 'record')} ({format_size(size)})"
         f" to {document['topic']} in {seconds:.2f} s"
     )
     if count < _WORTH_A_RATE:

@@ -1,4 +1,4 @@
-"""Lines on their way to a topic, and what became of them."""
+"""Sends lines to a topic, and counts what was acknowledged."""
 
 import time
 from collections import deque
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class _Share:
-    """What one partition got; offsets are -1 with ``acks=0``."""
+    """The records stored in one partition; offsets are -1 with ``acks=0``."""
 
     records: int = 0
     first_offset: int = -1
@@ -32,7 +32,7 @@ class _Share:
 
 
 class LineProducer:
-    """Sends lines to a topic, many at a time, and keeps account of what was acknowledged."""
+    """Sends lines to a topic, many at a time, and counts acknowledged records by partition."""
 
     def __init__(
         self, producer: "Producer", topic: str, separator: bytes | None, partition: int | None
@@ -48,9 +48,9 @@ class LineProducer:
         self._bytes = 0
 
     async def send(self, lines: Sequence[bytes]) -> int:
-        """Put ``lines`` on their way; return their bytes, a newline for each included.
+        """Send ``lines``; return their size in bytes, with a newline for each.
 
-        Raises Failure when earlier ones could not be delivered.
+        Raises Failure if earlier lines could not be delivered.
         """
         values, keys = self._split(lines)
         try:
@@ -64,14 +64,14 @@ class LineProducer:
         self._sent += len(lines)
         self._bytes += size
         while self._deliveries and self._deliveries[0].done():
-            await self._settle()
+            await self._take_acknowledgement()
         return size
 
     async def finish(self) -> Document:
-        """Wait until everything is acknowledged; return an account of it."""
+        """Wait for all acknowledgements; return a summary."""
         await self._producer.flush()
         while self._deliveries:
-            await self._settle()
+            await self._take_acknowledgement()
         return {
             "topic": self._topic,
             "records": self._sent,
@@ -93,7 +93,7 @@ class LineProducer:
     ) -> tuple[Sequence[bytes], Sequence[bytes | None] | None]:
         return (lines, None) if self._separator is None else split_keys(lines, self._separator)
 
-    async def _settle(self) -> None:
+    async def _take_acknowledgement(self) -> None:
         try:
             batches = await self._deliveries.popleft()
         except ApiError as error:
@@ -107,7 +107,7 @@ class LineProducer:
 
 
 def split_keys(lines: Sequence[bytes], separator: bytes) -> tuple[list[bytes], list[bytes | None]]:
-    """Return the values and the keys of lines: what stands before the first separator, if any."""
+    """Return the values and keys of lines; a key is the text before the first separator."""
     values: list[bytes] = []
     keys: list[bytes | None] = []
     for line in lines:

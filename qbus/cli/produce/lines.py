@@ -1,6 +1,6 @@
-"""Lines of a byte stream, exactly: a line is what stands before a newline, whatever its bytes.
+"""Splits a byte stream into lines at newlines, and at nothing else.
 
-A carriage return, a NUL or an empty line is data; a last line without a newline counts.
+Carriage returns, NULs and empty lines are data; the last line may lack its newline.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 CHUNK = 1024 * 1024
 
-#: A line that no broker would take: reading on would only fill the memory.
+#: No broker accepts a longer line; reading on would only fill the memory.
 MAX_LINE = 100 * 1024 * 1024
 
 
@@ -30,7 +30,7 @@ class LineSplitter:
         self.count = 0
 
     def feed(self, chunk: bytes) -> list[bytes]:
-        """Return the lines that ``chunk`` finishes; LineTooLongError when one never ends."""
+        """Return the lines that ``chunk`` completes; raises LineTooLongError."""
         lines = chunk.split(b"\n")
         if len(lines) == 1:
             self._keep(chunk)
@@ -91,10 +91,10 @@ async def read_lines(descriptor: int) -> AsyncIterator[list[bytes]]:
 
 
 async def read_chunks(descriptor: int) -> AsyncIterator[bytes]:
-    """Yield what can be read without blocking the loop.
+    """Yield the content of a file, pipe or terminal without blocking the loop.
 
-    A thread that blocks in a read of a terminal cannot be cancelled, so pipes and terminals are
-    read when they are readable; files always are, and cannot be polled.
+    Pipes and terminals are read when they are readable, because a thread that blocks in a read
+    cannot be cancelled. Files cannot be polled and are always readable.
     """
     try:
         while True:
@@ -103,7 +103,7 @@ async def read_chunks(descriptor: int) -> AsyncIterator[bytes]:
             if not chunk:
                 return
             yield chunk
-    except PermissionError:  # of epoll, which takes no files
+    except PermissionError:  # epoll does not accept files
         for chunk in _read_file(descriptor):
             yield chunk
             await asyncio.sleep(0)
@@ -112,7 +112,7 @@ async def read_chunks(descriptor: int) -> AsyncIterator[bytes]:
 async def _readable(descriptor: int) -> None:
     """Return when a read would not block.
 
-    The reader is there for one notice only: a second one, of the same bytes, would outlive them.
+    The reader is removed after one notification, so that none remains for bytes already read.
     """
     loop = asyncio.get_running_loop()
     noticed: asyncio.Future[None] = loop.create_future()

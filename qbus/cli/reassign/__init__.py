@@ -1,1 +1,1 @@
-"""`qbus reassign`: moving partitions to other brokers."""
+"""`qbus reassign`: moves partitions to other brokers."""

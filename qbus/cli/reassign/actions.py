@@ -1,4 +1,8 @@
-"""What the commands ask of the cluster, and the documents that come of it."""
+"""What `qbus reassign` does, and the documents that it prints.
+
+A throttle limits the bandwidth of moves (KIP-73): brokers have the rates, and topics name the
+replicas that the rates apply to, the sending and the new ones.
+"""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -35,7 +39,7 @@ async def generate(
 
 
 async def execute(admin: "Admin", plan: Plan, rate: int | None) -> Document:
-    """Begin to move; tells where the partitions were, as a plan to go back."""
+    """Start to move partitions; the result has the plan that moves them back."""
     before = await replicas_of(admin, plan)
     if rate is not None:
         await throttle(admin, rate, before, plan)
@@ -49,7 +53,7 @@ async def execute(admin: "Admin", plan: Plan, rate: int | None) -> Document:
 
 
 async def verify(admin: "Admin", plan: Plan, *, keep_throttle: bool) -> Document:
-    """How far it is. The throttle is lifted once nothing of the plan moves."""
+    """The progress of a plan. The throttle is removed once no partition of the plan moves."""
     moving = await admin.list_reassignments(plan)
     now = await replicas_of(admin, plan)
     partitions = [
@@ -68,7 +72,7 @@ async def verify(admin: "Admin", plan: Plan, *, keep_throttle: bool) -> Document
 
 
 async def cancel(admin: "Admin", plan: Collection[TopicPartition] | None) -> list[Document]:
-    """Stop those of ``plan`` (None: all) that move, and lift the throttle; tells which."""
+    """Cancel the moves of ``plan`` (None: all), and remove the throttle; return the moves."""
     moving = await admin.list_reassignments(plan)
     if moving:
         await admin.cancel_reassignments(moving)
@@ -77,7 +81,7 @@ async def cancel(admin: "Admin", plan: Collection[TopicPartition] | None) -> lis
 
 
 def moves(moving: "Mapping[TopicPartition, Reassignment]") -> list[Document]:
-    """What is on the move."""
+    """The moves as documents."""
     return [
         {
             "topic": place.topic,
@@ -91,7 +95,7 @@ def moves(moving: "Mapping[TopicPartition, Reassignment]") -> list[Document]:
 
 
 async def replicas_of(admin: "Admin", plan: Collection[TopicPartition]) -> Plan:
-    """Where the partitions are; Failure if there is none of that number."""
+    """The current replicas of partitions; Failure for a partition that does not exist."""
     described = await admin.describe_topics(sorted({place.topic for place in plan}))
     found = {
         TopicPartition(topic.name, partition.index): partition.replicas
@@ -118,7 +122,7 @@ Replicas = Mapping[TopicPartition, Sequence[int]]
 
 
 async def throttle(admin: "Admin", rate: int, before: Replicas, after: Replicas) -> None:
-    """Let the moves from ``before`` to ``after`` take ``rate`` bytes a second of each broker."""
+    """Limit the moves from ``before`` to ``after`` to ``rate`` bytes per second and broker."""
     coming = {
         place: [node for node in after[place] if node not in before[place]] for place in after
     }
@@ -133,7 +137,7 @@ async def throttle(admin: "Admin", rate: int, before: Replicas, after: Replicas)
 
 
 async def unthrottle(admin: "Admin", topics: Iterable[str]) -> None:
-    """Lift what :func:`throttle` set, for these topics and on all brokers."""
+    """Remove the throttle of these topics and of all brokers."""
     for topic in sorted(set(topics)):
         await admin.alter_config(ConfigKind.TOPIC, topic, unset=(LEADERS, FOLLOWERS))
     for node in (await admin.describe_cluster()).nodes:

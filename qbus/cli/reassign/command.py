@@ -8,6 +8,7 @@ import click
 from qbus.cli.lazy import OrderedGroup
 from qbus.cli.options import client_command
 from qbus.cli.output import emit
+from qbus.cli.parameters import IntRange
 
 if TYPE_CHECKING:
     from qbus.cli.reassign.plans import Plan
@@ -49,7 +50,7 @@ def reassign() -> None:
 @reassign.command()
 @click.argument("topics", metavar="[TOPIC]...", nargs=-1)
 @click.option(
-    "--brokers", type=_broker_ids, metavar="IDS", default=(), help="Where to. Default: all."
+    "--brokers", type=_broker_ids, metavar="IDS", default=(), help="Brokers to use. Default: all."
 )
 @click.option("--ignore-racks", is_flag=True, help="Do not spread replicas over racks.")
 @client_command
@@ -80,9 +81,9 @@ async def generate(
 @_move_option
 @click.option(
     "--throttle",
-    type=click.IntRange(1),
+    type=IntRange(1),
     metavar="BYTES",
-    help="At most so many a second, a broker.",
+    help="Limit for each broker, in bytes per second.",
 )
 @client_command
 async def execute(
@@ -93,7 +94,7 @@ async def execute(
     bootstrap: str,
     as_json: bool,
 ) -> None:
-    """Begin to move partitions, and print where they were: the plan to go back."""
+    """Start to move partitions, and print the plan that moves them back."""
     from qbus.cli.reassign import actions, tables
     from qbus.cli.session import administration
 
@@ -106,7 +107,7 @@ async def execute(
 @reassign.command()
 @_FILE
 @_move_option
-@click.option("--keep-throttle", is_flag=True, help="Do not lift it when all is done.")
+@click.option("--keep-throttle", is_flag=True, help="Keep the throttle when all moves are done.")
 @client_command
 async def verify(
     *,
@@ -116,7 +117,7 @@ async def verify(
     bootstrap: str,
     as_json: bool,
 ) -> None:
-    """Show how far a plan is, and lift its throttle when nothing of it moves any more."""
+    """Show the progress of a plan; remove its throttle once all moves have ended."""
     from qbus.cli.reassign import actions, tables
     from qbus.cli.session import administration
 
@@ -129,7 +130,7 @@ async def verify(
 @reassign.command()
 @_FILE
 @_move_option
-@click.option("--all", "everything", is_flag=True, help="Whatever moves.")
+@click.option("--all", "everything", is_flag=True, help="All partitions that move.")
 @client_command
 async def cancel(
     *,
@@ -139,7 +140,7 @@ async def cancel(
     bootstrap: str,
     as_json: bool,
 ) -> None:
-    """Let partitions that move stay where they were, and lift the throttle."""
+    """Cancel moves, so that partitions stay where they were, and remove the throttle."""
     from qbus.cli.reassign import actions, tables
     from qbus.cli.session import administration
 

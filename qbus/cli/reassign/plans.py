@@ -1,4 +1,4 @@
-"""Where partitions are to be: in the JSON of Kafka's reassignment tool, and made anew."""
+"""Reassignment plans: in the JSON of Kafka's tool, and computed."""
 
 import json
 from collections import Counter
@@ -10,16 +10,16 @@ from qbus.clients.types import TopicPartition
 from qbus.errors import ConfigError
 
 Plan = dict[TopicPartition, tuple[int, ...]]
-"""Of each partition its brokers, the first of them preferred as its leader."""
+"""The brokers of each partition; the first is its preferred leader."""
 
 
 def parse_plan(text: str, origin: str) -> Plan:
-    """The plan in ``text``; ConfigError, beginning with ``origin``, if that is none."""
+    """Parse a plan; a ConfigError begins with ``origin``."""
     plan: Plan = {}
     try:
         document = json.loads(text)
         if document.get("version", 1) != 1:
-            raise ConfigError(f"{origin}: only version 1 of plans is known")
+            raise ConfigError(f"{origin}: only plans of version 1 are supported")
         for entry in document["partitions"]:
             place = TopicPartition(str(entry["topic"]), int(entry["partition"]))
             replicas = tuple(map(int, entry["replicas"]))
@@ -36,7 +36,7 @@ def parse_plan(text: str, origin: str) -> Plan:
 
 
 def plan_of(moves: Iterable[tuple[str, int, tuple[int, ...]]]) -> Plan:
-    """The plan of single moves: of a topic, a partition, to brokers."""
+    """The plan of single moves: topic, partition, brokers."""
     plan: Plan = {}
     for topic, partition, replicas in moves:
         place = TopicPartition(topic, partition)
@@ -71,8 +71,8 @@ def spread(
 ) -> Plan:
     """Spread partitions evenly over ``brokers`` (each with its rack), with few moves.
 
-    Each keeps its number of replicas, in as many racks as there are. Raises ConfigError if there
-    are too few brokers.
+    Each partition keeps its number of replicas, on as many racks as possible. Raises ConfigError if
+    there are too few brokers.
     """
     placed = {
         place: [node for node in replicas if node in brokers]
@@ -106,7 +106,7 @@ def _relieve(
     brokers: Mapping[int, str | None],
     load: Counter[int],
 ) -> bool:
-    """Move one replica from a broker that has too many to one that has too few, if there is any."""
+    """Move one replica from a broker with many to one with few; False if nothing is left to do."""
     by_load = sorted(brokers, key=lambda node: (load[node], node))
     for full, free in product(reversed(by_load), by_load):
         if load[full] - load[free] < 2:

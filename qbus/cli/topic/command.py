@@ -7,6 +7,7 @@ import click
 from qbus.cli.lazy import OrderedGroup
 from qbus.cli.options import client_command, config_option, setting_options
 from qbus.cli.output import emit
+from qbus.cli.parameters import IntRange
 
 if TYPE_CHECKING:
     from qbus.cli.output import Document
@@ -22,16 +23,14 @@ def topic() -> None:
 @click.argument("name")
 @click.option(
     "--partitions",
-    type=click.IntRange(1),
+    type=IntRange(1),
     metavar="N",
     help="Default: the broker's num.partitions.",
 )
-@click.option(
-    "--replication-factor", type=click.IntRange(1), metavar="N", help="Default: the broker's."
-)
+@click.option("--replication-factor", type=IntRange(1), metavar="N", help="Default: the broker's.")
 @config_option
 @click.option("--if-not-exists", is_flag=True, help="An existing topic is no error.")
-@click.option("--dry-run", is_flag=True, help="Only say whether it could be created.")
+@click.option("--dry-run", is_flag=True, help="Only check whether it could be created.")
 @client_command
 async def create(
     *,
@@ -85,10 +84,14 @@ async def list_topics(*, internal: bool, bootstrap: str, as_json: bool) -> None:
 
 @topic.command()
 @click.argument("names", metavar="[NAME]...", nargs=-1)
-@click.option("--under-replicated", is_flag=True, help="Only where a replica is not in sync.")
-@click.option("--unavailable", is_flag=True, help="Only where nobody leads.")
 @click.option(
-    "--under-min-isr", is_flag=True, help="Only where fewer than min.insync.replicas are in sync."
+    "--under-replicated", is_flag=True, help="Only partitions with a replica out of sync."
+)
+@click.option("--unavailable", is_flag=True, help="Only partitions without a leader.")
+@click.option(
+    "--under-min-isr",
+    is_flag=True,
+    help="Only partitions with fewer in-sync replicas than min.insync.replicas.",
 )
 @client_command
 async def describe(
@@ -102,7 +105,7 @@ async def describe(
 ) -> None:
     """Show topics: settings, partitions, replicas, offsets and sizes.
 
-    Without a NAME: every topic. Of several of the filters, a partition has to pass one.
+    Without a NAME: every topic. A partition is shown if any of the given filters selects it.
     """
     from qbus.cli.session import administration
     from qbus.cli.topic.details import describe_topics
@@ -117,9 +120,13 @@ async def describe(
 
 @topic.command()
 @click.argument("name")
-@click.option("--partitions", type=click.IntRange(1), metavar="N", help="Grow to this many.")
+@click.option(
+    "--partitions", type=IntRange(1), metavar="N", help="Increase the number of partitions to N."
+)
 @config_option
-@click.option("--delete-config", metavar="KEY", multiple=True, help="Back to its default.")
+@click.option(
+    "--delete-config", metavar="KEY", multiple=True, help="Return a setting to its default."
+)
 @client_command
 async def alter(
     *,
@@ -130,7 +137,7 @@ async def alter(
     bootstrap: str,
     as_json: bool,
 ) -> None:
-    """Give the topic NAME more partitions or other settings."""
+    """Change the settings of the topic NAME, or add partitions."""
     from qbus.cli.session import administration
     from qbus.cli.topic.details import describe_topics
     from qbus.cli.topic.tables import topic_descriptions
@@ -208,9 +215,10 @@ def _would_create(document: "Document") -> str:
 
 
 def _created(document: "Document") -> str:
-    count = document["partitions"]
+    from qbus.cli.units import counted
+
     how = "Created topic" if document["created"] else "There already is a topic"
-    return f"{how} {document['name']} with {count} partition{'s' * (count != 1)}."
+    return f"{how} {document['name']} with {counted(document['partitions'], 'partition')}."
 
 
 def _deleted(documents: "list[Document]") -> str:

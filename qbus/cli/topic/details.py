@@ -1,4 +1,4 @@
-"""Everything there is to say about topics, gathered from several requests."""
+"""Descriptions of topics, gathered from several requests."""
 
 from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -21,10 +21,10 @@ T = TypeVar("T")
 async def describe_topics(
     admin: "Admin", names: Sequence[str], filters: Filters = EVERYTHING
 ) -> list[Document]:
-    """Describe the topics called ``names``, or every topic when there are none.
+    """Describe the topics called ``names``, or every topic if there are no names.
 
-    Only partitions that ``filters`` choose, and topics that have such ones. Offsets and sizes that
-    nobody can tell at the moment are left out.
+    Only partitions that ``filters`` select, and topics that have some, are described. Offsets and
+    sizes that no broker reports now are left out.
     """
     topics: Sequence[TopicDescription] = (
         [*(await admin.describe_topics(names)).values()] if names else await admin.list_topics()
@@ -33,7 +33,7 @@ async def describe_topics(
     topics = [
         chosen
         for topic in topics
-        if (chosen := _chosen(topic, configs[ConfigKind.TOPIC, topic.name], filters)).partitions
+        if (chosen := _filtered(topic, configs[ConfigKind.TOPIC, topic.name], filters)).partitions
     ]
     led = [
         TopicPartition(topic.name, partition.index)
@@ -41,10 +41,10 @@ async def describe_topics(
         for partition in topic.partitions
         if partition.leader >= 0
     ]
-    starts = await _told(admin.list_offsets(dict.fromkeys(led, EARLIEST)))
-    ends = await _told(admin.list_offsets(dict.fromkeys(led, LATEST)))
+    starts = await _known(admin.list_offsets(dict.fromkeys(led, EARLIEST)))
+    ends = await _known(admin.list_offsets(dict.fromkeys(led, LATEST)))
     sizes = await _sizes(admin)
-    eligible = await _told(admin.eligible_leaders(topic.name for topic in topics))
+    eligible = await _known(admin.eligible_leaders(topic.name for topic in topics))
     return [
         topic_description(
             topic,
@@ -61,13 +61,13 @@ async def describe_topics(
     ]
 
 
-def _chosen(
+def _filtered(
     topic: "TopicDescription", config: Iterable["ConfigEntry"], filters: Filters
 ) -> "TopicDescription":
-    """The topic with the partitions that ``filters`` choose."""
+    """The topic with only the partitions that ``filters`` select."""
     values = {entry.name: entry.value for entry in config}
     min_isr = int(values.get("min.insync.replicas") or 1)
-    kept = tuple(one for one in topic.partitions if filters.chooses(one, min_isr))
+    kept = tuple(part for part in topic.partitions if filters.selects(part, min_isr))
     return replace(topic, partitions=kept)
 
 
@@ -75,7 +75,7 @@ def _places(topic: "TopicDescription") -> list[TopicPartition]:
     return [TopicPartition(topic.name, partition.index) for partition in topic.partitions]
 
 
-async def _told(answers: Awaitable[Mapping[TopicPartition, T]]) -> Mapping[TopicPartition, T]:
+async def _known(answers: Awaitable[Mapping[TopicPartition, T]]) -> Mapping[TopicPartition, T]:
     try:
         return await answers
     except PartialFailure as error:
@@ -85,7 +85,7 @@ async def _told(answers: Awaitable[Mapping[TopicPartition, T]]) -> Mapping[Topic
 
 
 async def _sizes(admin: "Admin") -> dict[TopicPartition, int]:
-    """Bytes on disk: one replica's, the largest. A broker that does not tell is passed over."""
+    """Bytes on disk of the largest replica; brokers that do not answer are left out."""
     try:
         directories = await admin.describe_log_dirs()
     except PartialFailure as error:

@@ -1,17 +1,17 @@
-"""How documents about topics look to people."""
+"""Tables of topics and partitions."""
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from qbus.cli.output import table
-from qbus.cli.units import format_size
+from qbus.cli.units import counted, format_size
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
 
 def topic_list(topics: list[dict[str, Any]]) -> "RenderableType":
-    """One line a topic."""
+    """One line for each topic."""
     if not topics:
         return "No topics yet: create one with 'qbus topic create NAME'."
     return table(
@@ -24,7 +24,7 @@ def topic_list(topics: list[dict[str, Any]]) -> "RenderableType":
 
 
 def topic_descriptions(topics: list[dict[str, Any]]) -> "RenderableType":
-    """A table of partitions for each topic, below a line about the whole."""
+    """A headline and a table of partitions for each topic."""
     from rich.console import Group
 
     if not topics:
@@ -46,8 +46,8 @@ def _headline(topic: dict[str, Any]) -> "RenderableType":
     settings = ", ".join(f"{key}={value}" for key, value in topic["config"].items())
     line = Text.assemble(
         (topic["name"], "bold"),
-        f"  {len(partitions)} partition{'s' * (len(partitions) != 1)}",
-        f", {records:,} records, {format_size(size)}, id {topic['id']}",
+        f"  {counted(len(partitions), 'partition')}, {counted(records, 'record')}",
+        f", {format_size(size)}, id {topic['id']}",
     )
     if settings:
         line.append(f"\n{settings}")

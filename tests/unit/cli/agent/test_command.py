@@ -127,7 +127,7 @@ def data_dir(tmp_path: Path) -> str:
 def test_the_status_says_what_is_wrong(data_dir: str) -> None:
     shown = run("status", "--data-dir", data_dir).stdout
     assert "web-1 (not running)" in shown
-    assert "/agents/web/config v4 is refused: it is [red]bad[/red]" in shown
+    assert "/agents/web/config v4 is rejected: it is [red]bad[/red]" in shown
     for trouble in ("brokers are away", "spool /spool: no", "2 damaged files", "2.0 KiB"):
         assert trouble in shown
 

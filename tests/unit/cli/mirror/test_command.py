@@ -163,7 +163,7 @@ def test_partitions_processes_and_all_that_is_wrong_are_shown() -> None:
     assert "one a->b 1 7 4.0 KiB 2 v4" in text
     for trouble in (
         "a->b: c is away",
-        "no Qbus",
+        "is not Qbus",
         "orders-3: the [red]source[/red] lost data",
         "one: a->b: no coordinator",
         "one: the configuration: it is refused",
@@ -175,7 +175,7 @@ def test_nothing_to_mirror_is_said() -> None:
     assert "Nothing is mirrored." in shown(status_tables({"links": [], "processes": []}))
 
 
-def test_offsets_that_were_carried_and_groups_that_were_not_are_shown() -> None:
+def test_copied_offsets_and_skipped_groups_are_shown() -> None:
     at = {"topic": "a.orders", "partition": 1, "offset": 7}
     carried: list[dict[str, Any]] = [
         {"link": "a->b", "group": "g", "offsets": [at], "skipped": None},
@@ -185,4 +185,4 @@ def test_offsets_that_were_carried_and_groups_that_were_not_are_shown() -> None:
     text = shown(carried_table(carried))
     assert "a->b g a.orders 1 7 -" in text
     assert "a->b busy - - - it has members" in text
-    assert shown(carried_table(carried[2:])) == "Every group is where it should be."
+    assert shown(carried_table(carried[2:])) == "All offsets are up to date."

@@ -119,6 +119,6 @@ def test_an_audit_says_what_it_did_not_compare() -> None:
         "skipped_left": 1200, "skipped_right": 0,
     }  # fmt: skip
     told = str(audit_report(document)).splitlines()
-    assert told[0] == "Equal: 5 records in 1 partitions, 1 intervals."
+    assert told[0] == "Equal: 5 records in 1 partition, 1 interval."
     assert told[1].startswith("Not compared: 1,200 offsets of the original and 0 of the copy")
     assert len(str(audit_report({**document, "skipped_left": 0})).splitlines()) == 1

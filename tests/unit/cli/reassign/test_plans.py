@@ -32,7 +32,7 @@ def test_what_is_written_is_read() -> None:
         ("[]", "expected"),
         ('{"partitions": 1}', "expected"),
         ('{"partitions": [{"topic": "t"}]}', "expected"),
-        ('{"version": 2, "partitions": []}', "only version 1"),
+        ('{"version": 2, "partitions": []}', "only plans of version 1"),
         ('{"partitions": []}', "names no partition"),
         ('{"partitions": [{"topic": "t", "partition": 0, "replicas": []}]}', "no replicas"),
         ('{"partitions": [{"topic": "t", "partition": 0, "replicas": [1, 1]}]}', "twice"),

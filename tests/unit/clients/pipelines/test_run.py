@@ -52,7 +52,7 @@ def test_what_is_not_known_is_not_shown() -> None:
     tally.add([report(0, sources=[{"endOffset": "?", "latestOffset": None}])])
     tally.add([report(0, sources=[{"endOffset": {"logOffset": 1}, "latestOffset": {}}])])
     assert tally.behind is None
-    assert summary(tally) == "q: 10 records in 1 batches, 5/s"
+    assert summary(tally) == "q: 10 records in 1 batch, 5/s"
 
 
 def test_what_was_left_out_is_told() -> None:

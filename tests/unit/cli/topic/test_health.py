@@ -25,4 +25,4 @@ WHOLE, LAGGING, LOW, DEAD = partition(1, 2, 3), partition(1, 2), partition(1), p
 )
 def test_filters(filters: Filters, chosen: list[PartitionDescription]) -> None:
     every = [WHOLE, LAGGING, LOW, DEAD]
-    assert [one for one in every if filters.chooses(one, 2)] == chosen
+    assert [one for one in every if filters.selects(one, 2)] == chosen
