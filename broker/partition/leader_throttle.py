@@ -14,7 +14,7 @@ from .metadata import Metadata
 from .partition import Partition
 
 if TYPE_CHECKING:
-    from ..replicator.throttle import TokenBucket
+    from qbus.service.token_bucket import TokenBucket
 
 _ALL = "*"
 
@@ -50,7 +50,8 @@ class LeaderThrottle:
     @property
     def is_exhausted(self) -> bool:
         """Whether nothing may be sent now of what counts."""
-        return self._bucket_of().wait(self._config.leader_replication_throttled_rate) > 0
+        rate = self._config.leader_replication_throttled_rate
+        return self._bucket_of().wait(rate, self._clock.monotonic()) > 0
 
     def spend(self, count: int) -> None:
         """``count`` bytes are sent."""
@@ -58,7 +59,7 @@ class LeaderThrottle:
 
     def _bucket_of(self) -> "TokenBucket":
         if self._bucket is None:
-            from ..replicator.throttle import TokenBucket  # noqa: PLC0415 - few brokers need it
+            from qbus.service.token_bucket import TokenBucket  # noqa: PLC0415 - few brokers need it
 
-            self._bucket = TokenBucket(self._clock)
+            self._bucket = TokenBucket(self._clock.monotonic())
         return self._bucket

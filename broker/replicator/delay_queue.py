@@ -1,4 +1,4 @@
-"""What is left alone for a while, in the event loop's time."""
+"""Items that become due after a delay, in the event loop's time."""
 
 import asyncio
 import math
@@ -7,35 +7,35 @@ from typing import Generic, TypeVar
 
 T = TypeVar("T")
 
-_TICK_S = 0.02  # those whose time is over within a tick go on together
+_TICK_S = 0.02  # items that become due within a tick share a timer
 
 
 class DelayQueue(Generic[T]):
-    """Calls ``go_on`` with each item when its time is over; items cannot be taken back."""
+    """Calls ``on_due`` with each item once its delay is over; single items cannot be removed."""
 
-    def __init__(self, go_on: Callable[[T], None]) -> None:
-        self._go_on = go_on
+    def __init__(self, on_due: Callable[[T], None]) -> None:
+        self._on_due = on_due
         self._ticks: dict[int, list[T]] = {}
         self._timers: dict[int, asyncio.TimerHandle] = {}
 
     def add(self, item: T, seconds: float) -> None:
-        """Let ``item`` rest for ``seconds``, or a little longer."""
+        """Delay ``item`` by ``seconds``, or a little more."""
         loop = asyncio.get_running_loop()
         tick = math.ceil((loop.time() + seconds) / _TICK_S)
-        resting = self._ticks.get(tick)
-        if resting is None:
-            resting = self._ticks[tick] = []
-            self._timers[tick] = loop.call_at(tick * _TICK_S, self._wake, tick)
-        resting.append(item)
+        items = self._ticks.get(tick)
+        if items is None:
+            items = self._ticks[tick] = []
+            self._timers[tick] = loop.call_at(tick * _TICK_S, self._expire, tick)
+        items.append(item)
 
     def clear(self) -> None:
-        """Let all of them rest for ever."""
+        """Remove all items."""
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
         self._ticks.clear()
 
-    def _wake(self, tick: int) -> None:
+    def _expire(self, tick: int) -> None:
         del self._timers[tick]
         for item in self._ticks.pop(tick):
-            self._go_on(item)
+            self._on_due(item)

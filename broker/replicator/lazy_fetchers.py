@@ -1,4 +1,4 @@
-"""The fetchers, from the first partition on that is followed: a broker alone never loads them."""
+"""Loads the fetchers when the first partition is followed: a lone broker never needs them."""
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class LazyFetchers:
-    """Follows leaders when there is one to follow."""
+    """The replica fetchers of a broker, loaded on first use."""
 
     def __init__(
         self,
@@ -36,33 +36,32 @@ class LazyFetchers:
         self._fetchers: ReplicaFetchers | None = None
 
     def follow(self, partition: Partition, leader_id: int, leader_epoch: int) -> None:
-        """Follow that leader from now on, and no other one."""
+        """Fetch a partition from this leader in this epoch, and from no other."""
         self._loaded().follow(partition, leader_id, leader_epoch)
 
     def forget(self, partition: Partition) -> None:
-        """Follow nobody."""
+        """Stop fetching a partition; a truncation that is under way goes on."""
         if self._fetchers is not None:
             self._fetchers.forget(partition)
 
     def is_failing(self, partition: Partition) -> bool:
-        """Whether a partition follows a leader, and failed to, the last time it was tried."""
+        """Whether the last fetch of a partition failed."""
         return self._fetchers is not None and self._fetchers.is_failing(partition)
 
     async def repair(self, partitions: Iterable[Partition]) -> None:
-        """Replace what went bad on disk here by what other replicas have."""
-        bad = [one for one in partitions if one.log.corruptions and one.log.is_usable]
+        """Repair corrupt batches with what other replicas have."""
+        bad = [part for part in partitions if part.log.corruptions and part.log.is_usable]
         if bad:
             await self._loaded().repair(bad)
 
     async def stop(self) -> None:
-        """Copy nothing any more; returns when nothing is under way."""
+        """Stop fetching; return when nothing is under way."""
         if self._fetchers is not None:
             await self._fetchers.stop()
 
     def _loaded(self) -> "ReplicaFetchers":
         if self._fetchers is None:
             self._fetchers = self._load()
-            self._fetchers.start()
         return self._fetchers
 
     def _load(self) -> "ReplicaFetchers":

@@ -1,8 +1,8 @@
-"""What the partitions that follow one leader go through, until they follow another.
+"""Fetches partitions from one leader.
 
-Each is settled with the leader, then asked for. What an answer brings is appended at once; a
-durable partition is asked for again only when that is stable, for asking is acknowledging. What
-fails rests alone: the others go on.
+Each partition is first reconciled with the leader, then fetched. Records are appended as soon as
+they arrive. A durable partition is fetched again only when they are flushed, since the offset in a
+fetch request acknowledges everything before it. A partition that fails is delayed on its own.
 """
 
 import asyncio
@@ -14,54 +14,53 @@ from qbus.clock import Clock
 from qbus.errors import ApiError, ErrorCode
 from qbus.wire.messages.fetch import PartitionData
 
-from .counts import Counts
+from ..peers.client import PeerClient
+from ..peers.connection import PeerError
 from .delay_queue import DelayQueue
-from .fetch_loop import FetchLoop
+from .fetch_loop import FetchLoop, FetchSettings
 from .log_reconciliation import LogReconciliation
-from .partition_fetch_state import PartitionFetchState, Phase
-from .peer_connection import PeerFailed
-from .peers import Peers
-from .refetching import Refetching
+from .metrics import FetchMetrics
+from .partition_fetch_state import DivergedError, PartitionFetchState, Phase
+from .repair import RebuildGuard
 from .session import Key
-from .settings import FetchSettings
-from .taking import PartedError, take
 from .throttle import Throttle
 
 _log = logging.getLogger(__name__)
 
-_WORTH_A_WORD = 4
-"""Failures in a row; fewer are usual where leaders change: not all brokers hear of it at once."""
-_LOOK_AGAIN_S = 0.5  # at a replica that must not begin anew yet
+_WARN_AFTER_FAILURES = 4
+"""Failures in a row; fewer are usual when a leader changes: brokers learn of it one by one."""
+_REBUILD_RETRY_S = 0.5
 
 
 class LeaderFetcher:
-    """Follows one leader with as many partitions as there are, until it is closed."""
+    """Fetches any number of partitions from one leader, until it is closed."""
 
     def __init__(
         self,
         leader_id: int,
-        peers: Peers,
+        peers: PeerClient,
         settings: FetchSettings,
         throttle: Throttle,
-        refetching: Refetching,
-        counts: Counts,
+        rebuild_guard: RebuildGuard,
+        metrics: FetchMetrics,
         clock: Clock,
     ) -> None:
         self._leader_id = leader_id
         self._peers = peers
         self._throttle = throttle
-        self._refetching = refetching
+        self._rebuild_guard = rebuild_guard
         self._clock = clock
-        self._counts = counts
+        self._metrics = metrics
         self._partitions: dict[Key, PartitionFetchState] = {}
-        self._loop = FetchLoop(leader_id, peers, settings, counts, self._take)
-        self._settling = LogReconciliation(
-            settings.node_id, settings.timeout_s, self._settled, self._failed
+        self._loop = FetchLoop(leader_id, peers, settings, metrics, self._handle)
+        self._reconciliation = LogReconciliation(
+            settings.node_id, settings.timeout_s, self._reconciled, self._fail
         )
-        self._unsettled: list[PartitionFetchState] = []
-        self._resting: DelayQueue[PartitionFetchState] = DelayQueue(self._rested)
+        self._unreconciled: list[PartitionFetchState] = []
+        self._delayed: DelayQueue[PartitionFetchState] = DelayQueue(self._resume)
         self._tasks: set[asyncio.Task[None]] = set()
-        self._is_started = False
+        self._is_closed = False
+        self._spawn(self._loop.run())
 
     def __iter__(self) -> Iterator[PartitionFetchState]:
         return iter(list(self._partitions.values()))
@@ -69,31 +68,25 @@ class LeaderFetcher:
     def __len__(self) -> int:
         return len(self._partitions)
 
-    def start(self) -> None:
-        """Begin to copy."""
-        self._is_started = True
-        self._spawn(self._loop.run())
-        self._settle_soon()
+    def add(self, state: PartitionFetchState) -> None:
+        """Fetch a partition, too."""
+        self._partitions[state.key] = state
+        state.replica.on_stable = partial(self._flushed, state)
+        self._reconcile(state)
 
-    def follow(self, one: PartitionFetchState) -> None:
-        """Copy a partition, too."""
-        self._partitions[one.key] = one
-        one.replica.on_stable = partial(self._stable, one)
-        self._unsettle(one)
-
-    def forget(self, one: PartitionFetchState) -> None:
-        """Copy a partition no more."""
-        one.phase = Phase.GONE
-        if self._partitions.get(one.key) is one:
-            del self._partitions[one.key]
-            self._loop.drop(one.key)
+    def remove(self, state: PartitionFetchState) -> None:
+        """Stop fetching a partition."""
+        state.phase = Phase.REMOVED
+        if self._partitions.get(state.key) is state:
+            del self._partitions[state.key]
+            self._loop.remove(state.key)
 
     async def close(self) -> None:
-        """Copy nothing any more; returns when nothing is under way."""
-        self._is_started = False
-        for one in self:
-            self.forget(one)
-        self._resting.clear()
+        """Stop fetching; return when nothing is under way."""
+        self._is_closed = True
+        for state in self:
+            self.remove(state)
+        self._delayed.clear()
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
@@ -101,117 +94,119 @@ class LeaderFetcher:
 
     # Fetching
 
-    def _go_on(self, one: PartitionFetchState) -> None:
-        """Ask for what follows, as soon as all before is stable."""
-        if not one.is_stable:
-            one.phase = Phase.FLUSHING
-            self._loop.hold(one.key)
-            one.replica.flush()
-        elif one.lag and self._is_throttled(one) and (wait := self._throttle.wait()):
-            self._rest(one, wait)
+    def _fetch(self, state: PartitionFetchState) -> None:
+        """Fetch what follows the log's end, once all before it is stable."""
+        if not state.is_stable:
+            state.phase = Phase.FLUSHING
+            self._loop.pause_for_flush(state.key)
+            state.replica.flush()
+        elif state.lag and self._is_throttled(state) and (wait := self._throttle.wait()):
+            self._delay(state, wait)
         else:
-            one.phase = Phase.FETCHING
-            self._loop.ask(one.key, one.aim(self._clock.monotonic()))
+            state.phase = Phase.FETCHING
+            self._loop.add(state.key, state.next_request(self._clock.monotonic()))
 
-    def _stable(self, one: PartitionFetchState) -> None:
-        if one.phase is Phase.FLUSHING and one.is_stable and one.is_current:
-            self._go_on(one)
+    def _flushed(self, state: PartitionFetchState) -> None:
+        if state.phase is Phase.FLUSHING and state.is_stable and state.is_current:
+            self._fetch(state)
 
-    def _take(self, key: Key, data: PartitionData) -> None:
-        one = self._partitions[key]
-        if not one.is_current:
-            self._loop.drop(key)
+    def _handle(self, key: Key, data: PartitionData) -> None:
+        state = self._partitions[key]
+        if not state.is_current:
+            self._loop.remove(key)
             return
         try:
-            size = take(one, data)
-        except PartedError as parted:
-            _log.info("%s: %s", one, parted)
-            one.is_settled = False
-            self._rest(one, one.backoff.failed())
+            size = state.handle(data)
+        except DivergedError as diverged:
+            _log.info("%s: %s", state, diverged)
+            state.is_reconciled = False
+            self._delay(state, state.backoff.failed())
         except ApiError as error:
-            self._failed(one, error.code)
-        except Exception:  # noqa: BLE001 - one partition's trouble is no other's
-            _log.exception("%s cannot be copied", one)
-            self._failed(one, ErrorCode.UNKNOWN_SERVER_ERROR)
+            self._fail(state, error.code)
+        except Exception:  # noqa: BLE001 - other partitions must not suffer
+            _log.exception("%s: unexpected error while handling fetched data", state)
+            self._fail(state, ErrorCode.UNKNOWN_SERVER_ERROR)
         else:
-            self._counts.bytes += size
-            if size and one.lag and self._is_throttled(one):
+            self._metrics.bytes += size
+            if size and state.lag and self._is_throttled(state):
                 self._throttle.spend(size)
-            if size or one.has_moved:
-                self._go_on(one)
+            if size or state.is_log_start_news:
+                self._fetch(state)
 
-    def _is_throttled(self, one: PartitionFetchState) -> bool:
-        return self._throttle.applies(one.replica.topic, one.replica.index)
+    def _is_throttled(self, state: PartitionFetchState) -> bool:
+        return self._throttle.applies(state.replica.topic, state.replica.index)
 
-    # Failing
+    # Delays
 
-    def _failed(self, one: PartitionFetchState, code: ErrorCode) -> None:
-        self._counts.failures += 1
-        self._counts.corrupt += code is ErrorCode.CORRUPT_MESSAGE
-        one.is_failing = True
-        pause = one.backoff.failed()
-        if one.backoff.failures == _WORTH_A_WORD:
-            _log.warning("%s cannot be copied from broker %d: %s", one, self._leader_id, code.name)
-        self._rest(one, pause)
+    def _fail(self, state: PartitionFetchState, code: ErrorCode) -> None:
+        self._metrics.failures += 1
+        self._metrics.corrupt += code is ErrorCode.CORRUPT_MESSAGE
+        state.is_failing = True
+        pause = state.backoff.failed()
+        if state.backoff.failures == _WARN_AFTER_FAILURES:
+            _log.warning("%s: cannot fetch from broker %d: %s", state, self._leader_id, code.name)
+        self._delay(state, pause)
 
-    def _rest(self, one: PartitionFetchState, seconds: float) -> None:
-        one.phase = Phase.RESTING
-        self._loop.drop(one.key)
-        self._resting.add(one, seconds)
+    def _delay(self, state: PartitionFetchState, seconds: float) -> None:
+        state.phase = Phase.DELAYED
+        self._loop.remove(state.key)
+        self._delayed.add(state, seconds)
 
-    def _rested(self, one: PartitionFetchState) -> None:
-        if one.phase is not Phase.RESTING or not one.is_current:
+    def _resume(self, state: PartitionFetchState) -> None:
+        if state.phase is not Phase.DELAYED or not state.is_current:
             return
-        if one.is_settled and not one.is_lost:
-            self._go_on(one)
+        if state.is_reconciled and not state.is_corrupt:
+            self._fetch(state)
         else:
-            self._unsettle(one)
+            self._reconcile(state)
 
-    # Settling
+    # Reconciliation
 
-    def _unsettle(self, one: PartitionFetchState) -> None:
-        one.phase = Phase.UNSETTLED
-        self._loop.drop(one.key)
-        self._unsettled.append(one)
-        self._settle_soon()
+    def _reconcile(self, state: PartitionFetchState) -> None:
+        state.phase = Phase.RECONCILING
+        self._loop.remove(state.key)
+        self._unreconciled.append(state)
+        self._reconcile_soon()
 
-    def _settled(self, one: PartitionFetchState) -> None:
-        one.is_settled = True
-        self._go_on(one)
+    def _reconciled(self, state: PartitionFetchState) -> None:
+        state.is_reconciled = True
+        self._fetch(state)
 
-    def _settle_soon(self) -> None:
-        if self._is_started and self._unsettled:
-            asyncio.get_running_loop().call_soon(self._settle_all)
+    def _reconcile_soon(self) -> None:
+        if self._unreconciled and not self._is_closed:
+            asyncio.get_running_loop().call_soon(self._reconcile_all)
 
-    def _settle_all(self) -> None:
-        """All that came in this turn of the event loop, at once."""
-        unsettled, self._unsettled = self._unsettled, []
-        for one in unsettled:
-            if not _is_waiting(one):
+    def _reconcile_all(self) -> None:
+        """Reconcile together all partitions that were added in this turn of the event loop."""
+        unreconciled, self._unreconciled = self._unreconciled, []
+        for state in unreconciled:
+            if not _is_waiting(state):
                 continue
-            if one.replica.is_being_cut:  # what is about to go is nothing to tell this leader of
-                self._rest(one, 0.0)
-            elif one.is_lost and not self._refetching.may_begin(one):
-                one.is_failing = True
-                self._rest(one, _LOOK_AGAIN_S)
-            elif not one.needs_leader:
-                self._settled(one)
-        waiting = [one for one in unsettled if _is_waiting(one)]
-        if waiting and self._is_started:
-            self._spawn(self._settle(waiting))
+            if state.replica.is_being_cut:  # its log still has records that are about to go
+                self._delay(state, 0.0)
+            elif state.is_corrupt and not self._rebuild_guard.may_rebuild(state):
+                state.is_failing = True
+                self._delay(state, _REBUILD_RETRY_S)
+            elif not state.needs_leader:
+                self._reconciled(state)
+        waiting = [state for state in unreconciled if _is_waiting(state)]
+        if waiting and not self._is_closed:
+            self._spawn(self._reconcile_with_leader(waiting))
 
-    async def _settle(self, waiting: list[PartitionFetchState]) -> None:
-        """On a connection of its own: the other one may be held by a fetch that waits."""
+    async def _reconcile_with_leader(self, waiting: list[PartitionFetchState]) -> None:
+        """Use a separate connection: the leader may hold a fetch request on the other state."""
         try:
             async with self._peers.connect(self._leader_id) as connection:
-                await self._settling.settle(connection, waiting)
-        except PeerFailed as error:
-            _log.debug("cannot be settled with broker %d: %s", self._leader_id, error)
-        except Exception:  # noqa: BLE001 - it is tried again
-            _log.exception("settling with broker %d failed", self._leader_id)
-        for one in waiting:
-            if _is_waiting(one):
-                self._rest(one, one.backoff.failed())
+                await self._reconciliation.run(connection, waiting)
+        except PeerError as error:
+            _log.debug("cannot reconcile logs with broker %d: %s", self._leader_id, error)
+        except Exception:  # noqa: BLE001 - it is retried
+            _log.exception(
+                "unexpected error while reconciling logs with broker %d", self._leader_id
+            )
+        for state in waiting:
+            if _is_waiting(state):
+                self._delay(state, state.backoff.failed())
 
     def _spawn(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
@@ -221,8 +216,8 @@ class LeaderFetcher:
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            _log.error("copying from broker %d failed", self._leader_id, exc_info=error)
+            _log.error("fetching from broker %d failed", self._leader_id, exc_info=error)
 
 
-def _is_waiting(one: PartitionFetchState) -> bool:
-    return one.phase is Phase.UNSETTLED and one.is_current
+def _is_waiting(state: PartitionFetchState) -> bool:
+    return state.phase is Phase.RECONCILING and state.is_current

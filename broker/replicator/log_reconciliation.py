@@ -1,10 +1,9 @@
-"""Where a follower's log and its leader's part, and cutting the follower's there.
+"""Truncates a follower's log to where it agrees with its leader's (KIP-101, KIP-279).
 
-Before the first records of each leader epoch (KIP-101, KIP-279): what was written after the
-leader's log took another course is cut away, by leader epochs, never by high watermarks. Where the
-leader's log begins behind the end of ours, or ours has nothing, ours goes on where the leader's
-begins. That loses nothing: who is in sync has all below the high watermark, and no leader's log
-begins above it.
+This precedes the first fetch in each leader epoch. The log is cut where it diverges from the
+leader's, by leader epochs and never by the high watermark. If the leader's log starts after the end
+of ours, or ours is empty, ours restarts at the start of the leader's. No acknowledged record is
+lost: an in-sync replica has everything below the high watermark, and no leader's log starts above.
 """
 
 import asyncio
@@ -25,91 +24,101 @@ from qbus.wire.messages.offset_for_leader_epoch import (
 )
 
 from ..log import EpochEnd
+from ..peers.connection import PeerConnection
 from .partition_fetch_state import NO_EPOCH, PartitionFetchState, error_of
-from .peer_connection import PeerConnection
-from .truncation import agree
+from .truncation import find_truncation
 
 EPOCHS_VERSION = 4
 OFFSETS_VERSION = 7
 _EARLIEST = -2
 
-Failed = Callable[[PartitionFetchState, ErrorCode], None]
-Settled = Callable[[PartitionFetchState], None]
-_Answers = Mapping[tuple[str, int], Any]
+OnFailed = Callable[[PartitionFetchState, ErrorCode], None]
+OnReconciled = Callable[[PartitionFetchState], None]
+_Responses = Mapping[tuple[str, int], Any]
 
 
 class LogReconciliation:
-    """Settles partitions with one leader: as many at once as there are."""
+    """Reconciles partitions with one leader, all of them in the same requests."""
 
-    def __init__(self, node_id: int, timeout: float, settled: Settled, failed: Failed) -> None:
-        """``settled`` and ``failed`` are told of each partition as soon as it is known."""
+    def __init__(
+        self, node_id: int, timeout: float, on_reconciled: OnReconciled, on_failed: OnFailed
+    ) -> None:
+        """``timeout``, of a request, is in seconds.
+
+        Of each partition ``on_reconciled`` or ``on_failed`` is called as soon as its outcome is
+        known.
+        """
         self._node_id = node_id
         self._timeout = timeout
-        self._settled = settled
-        self._failed = failed
+        self._on_reconciled = on_reconciled
+        self._on_failed = on_failed
 
-    async def settle(
+    async def run(
         self, connection: PeerConnection, partitions: Iterable[PartitionFetchState]
     ) -> None:
-        """Ask, cut and ask again until all agree with the leader. Raises PeerFailed."""
-        unsettled = list(partitions)
-        while unsettled:
-            with_epochs = [one for one in unsettled if one.latest_epoch != NO_EPOCH]
-            ends = await self._ask_ends(connection, with_epochs)
-            without_start = [one for one in unsettled if one.needs_start]
-            starts = await self._ask_starts(connection, without_start)
-            again = await asyncio.gather(
+        """Ask and truncate until all logs agree with the leader's. Raises PeerError."""
+        remaining = list(partitions)
+        while remaining:
+            ends = await self._fetch_epoch_ends(
+                connection, [state for state in remaining if state.latest_epoch != NO_EPOCH]
+            )
+            starts = await self._fetch_log_starts(
+                connection, [state for state in remaining if state.needs_log_start]
+            )
+            must_ask_again = await asyncio.gather(
                 *(
-                    self._settle(one, ends.get(_name(one)), starts.get(_name(one)))
-                    for one in unsettled
+                    self._reconcile(state, ends.get(_name(state)), starts.get(_name(state)))
+                    for state in remaining
                 )
             )
-            unsettled = [one for one, more in zip(unsettled, again, strict=True) if more]
+            remaining = [
+                state for state, again in zip(remaining, must_ask_again, strict=True) if again
+            ]
 
-    async def _settle(self, one: PartitionFetchState, end: Any, start: Any) -> bool:
-        """Whether the leader must be asked again."""
+    async def _reconcile(self, state: PartitionFetchState, end: Any, start: Any) -> bool:
+        """Truncate one log; return whether the leader must be asked again."""
         try:
-            again = await self._cut(one, end, start)
+            must_ask_again = await self._truncate(state, end, start)
         except ApiError as error:
-            if one.is_current:
-                self._failed(one, error.code)
+            if state.is_current:
+                self._on_failed(state, error.code)
             return False
-        if not again and one.is_current:
-            self._settled(one)
-        return again and one.is_current
+        if not must_ask_again and state.is_current:
+            self._on_reconciled(state)
+        return must_ask_again and state.is_current
 
-    async def _cut(self, one: PartitionFetchState, end: Any, start: Any) -> bool:
-        again = False
-        if end is not None and one.is_current:
+    async def _truncate(self, state: PartitionFetchState, end: Any, start: Any) -> bool:
+        must_ask_again = False
+        if end is not None and state.is_current:
             _check(end)
-            again = await _cut_to(one, EpochEnd(end.leader_epoch, end.end_offset))
-        elif one.latest_epoch != NO_EPOCH:
+            must_ask_again = await _truncate_to(state, EpochEnd(end.leader_epoch, end.end_offset))
+        elif state.latest_epoch != NO_EPOCH:
             raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "the leader did not answer")
-        if not again and start is not None and one.is_current:
+        if not must_ask_again and start is not None and state.is_current:
             _check(start)
-            await _go_on_at(one, start.offset)
-        return again
+            await _restart_at(state, start.offset)
+        return must_ask_again
 
-    async def _ask_ends(
-        self, connection: PeerConnection, asked: list[PartitionFetchState]
-    ) -> _Answers:
-        if not asked:
+    async def _fetch_epoch_ends(
+        self, connection: PeerConnection, partitions: list[PartitionFetchState]
+    ) -> _Responses:
+        if not partitions:
             return {}
         topics: dict[str, OffsetForLeaderTopic] = {}
-        for one in asked:
-            name = one.replica.topic
+        for state in partitions:
+            name = state.replica.topic
             topic = topics.setdefault(name, OffsetForLeaderTopic(topic=name, partitions=[]))
             topic.partitions.append(
                 OffsetForLeaderPartition(
-                    partition=one.replica.index,
-                    current_leader_epoch=one.leader_epoch,
-                    leader_epoch=one.latest_epoch,
+                    partition=state.replica.index,
+                    current_leader_epoch=state.leader_epoch,
+                    leader_epoch=state.latest_epoch,
                 )
             )
         request = OffsetForLeaderEpochRequest(
             replica_id=self._node_id, topics=list(topics.values())
         )
-        response = await connection.ask(
+        response = await connection.request(
             ApiKey.OFFSET_FOR_LEADER_EPOCH, EPOCHS_VERSION, request, self._timeout
         )
         return {
@@ -118,24 +127,24 @@ class LogReconciliation:
             for answer in topic.partitions
         }
 
-    async def _ask_starts(
-        self, connection: PeerConnection, asked: list[PartitionFetchState]
-    ) -> _Answers:
-        if not asked:
+    async def _fetch_log_starts(
+        self, connection: PeerConnection, partitions: list[PartitionFetchState]
+    ) -> _Responses:
+        if not partitions:
             return {}
         topics: dict[str, ListOffsetsTopic] = {}
-        for one in asked:
-            name = one.replica.topic
+        for state in partitions:
+            name = state.replica.topic
             topic = topics.setdefault(name, ListOffsetsTopic(name=name, partitions=[]))
             topic.partitions.append(
                 ListOffsetsPartition(
-                    partition_index=one.replica.index,
-                    current_leader_epoch=one.leader_epoch,
+                    partition_index=state.replica.index,
+                    current_leader_epoch=state.leader_epoch,
                     timestamp=_EARLIEST,
                 )
             )
         request = ListOffsetsRequest(replica_id=self._node_id, topics=list(topics.values()))
-        response = await connection.ask(
+        response = await connection.request(
             ApiKey.LIST_OFFSETS, OFFSETS_VERSION, request, self._timeout
         )
         return {
@@ -145,25 +154,25 @@ class LogReconciliation:
         }
 
 
-async def _cut_to(one: PartitionFetchState, answer: EpochEnd) -> bool:
-    log = one.replica.log
+async def _truncate_to(state: PartitionFetchState, answer: EpochEnd) -> bool:
+    log = state.replica.log
     end = log.log_end_offset
     epochs = log.epoch_cache
-    cut = agree(epochs, log.log_start_offset, end, answer)
-    if cut.end_offset < end or epochs.entries[-1].start_offset >= end:
-        await one.replica.truncate(cut.end_offset)
-    return not cut.is_final
+    truncation = find_truncation(epochs, log.log_start_offset, end, answer)
+    if truncation.end_offset < end or epochs.entries[-1].start_offset >= end:
+        await state.replica.truncate(truncation.end_offset)
+    return not truncation.is_final
 
 
-async def _go_on_at(one: PartitionFetchState, start: int) -> None:
+async def _restart_at(state: PartitionFetchState, start: int) -> None:
     if start < 0:
         raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"the leader's log starts at {start}")
-    log = one.replica.log
+    log = state.replica.log
     end = log.log_end_offset
     is_empty = log.log_start_offset == end
-    if one.is_lost or start > end or (is_empty and start != end):
-        await one.replica.truncate_fully(start)
-    one.is_out_of_range = False
+    if state.is_corrupt or start > end or (is_empty and start != end):
+        await state.replica.truncate_fully(start)
+    state.is_out_of_range = False
 
 
 def _check(answer: Any) -> None:
@@ -171,5 +180,5 @@ def _check(answer: Any) -> None:
         raise ApiError(error_of(answer.error_code))
 
 
-def _name(one: PartitionFetchState) -> tuple[str, int]:
-    return one.replica.topic, one.replica.index
+def _name(state: PartitionFetchState) -> tuple[str, int]:
+    return state.replica.topic, state.replica.index

@@ -1,75 +1,55 @@
-"""How many bytes a second a broker's throttled replicas may ask of their leaders.
+"""The throttle of a broker's follower replicas (KIP-73).
 
-``follower.replication.throttled.rate`` is the broker's, and counts for the replicas that
-``follower.replication.throttled.replicas`` of their topics name (KIP-73): those that a reassignment
-adds, as a rule. It concerns only replicas that lag behind: one that is in sync must stay so.
+``follower.replication.throttled.rate``, of the broker, limits the bytes per second that it fetches
+for the replicas in ``follower.replication.throttled.replicas`` of their topics: as a rule those
+that a reassignment adds. Only replicas that lag are throttled; one in sync must stay in sync.
 """
 
+import math
 from collections.abc import Mapping
 from typing import Protocol
 
 from qbus.clock import Clock
 from qbus.config import TopicConfig
+from qbus.service.token_bucket import TokenBucket
 
 from ..metadata.image import Topic
 
-_STANDSTILL_S = 1.0
-_BURST_S = 1.0
+_RATE_0_RETRY_S = 1.0
 _ALL = "*"
 
 
-class TokenBucket:
-    """Bytes that may be spent, as many each second as the rate says; some in advance."""
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._tokens = 0.0
-        self._filled_at = clock.monotonic()
-
-    def spend(self, count: int) -> None:
-        """``count`` bytes were used, more perhaps than there were."""
-        self._tokens -= count
-
-    def wait(self, rate: int) -> float:
-        """How many seconds it takes until there are any again, at ``rate`` bytes a second."""
-        now = self._clock.monotonic()
-        elapsed, self._filled_at = now - self._filled_at, now
-        self._tokens = min(self._tokens + elapsed * rate, rate * _BURST_S)
-        if self._tokens >= 0 and rate:
-            return 0.0
-        return -self._tokens / rate if rate else _STANDSTILL_S
-
-
 class Rate(Protocol):
-    """The configuration of the broker, as far as it concerns the throttle."""
+    """The part of the broker's configuration that the throttle reads."""
 
     @property
     def follower_replication_throttled_rate(self) -> int:
-        """Bytes a second."""
+        """In bytes per second."""
 
 
 class Topics(Protocol):
-    """What the throttle needs of the cluster's metadata."""
+    """The part of the cluster's metadata that the throttle reads."""
 
     @property
     def topics(self) -> Mapping[str, Topic]:
-        """Those that exist now, by name."""
+        """The topics, by name."""
 
     def topic_config(self, topic: Topic) -> TopicConfig:
         """The configuration in force for a topic."""
 
 
 class Throttle:
-    """One for all fetchers of a broker."""
+    """The throttle that all fetchers of a broker share."""
 
     def __init__(self, node_id: int, config: Rate, metadata: Topics, clock: Clock) -> None:
         self._node_id = node_id
         self._config = config
         self._metadata = metadata
-        self._bucket = TokenBucket(clock)
+        self._clock = clock
+        self._bucket = TokenBucket(clock.monotonic())
 
     def applies(self, topic: str, index: int) -> bool:
-        """Whether a partition's replica here is a throttled one."""
+        """Whether this broker's replica of a partition is throttled."""
         known = self._metadata.topics.get(topic)
         if known is None:
             return False
@@ -77,9 +57,11 @@ class Throttle:
         return bool(replicas) and (_ALL in replicas or f"{index}:{self._node_id}" in replicas)
 
     def spend(self, count: int) -> None:
-        """A throttled replica that lags got ``count`` bytes."""
+        """Count ``count`` bytes that a throttled, lagging replica received."""
         self._bucket.spend(count)
 
     def wait(self) -> float:
-        """How many seconds throttled replicas that lag must not ask."""
-        return self._bucket.wait(self._config.follower_replication_throttled_rate)
+        """The seconds until throttled, lagging replicas may fetch again."""
+        rate = self._config.follower_replication_throttled_rate
+        seconds = self._bucket.wait(rate, self._clock.monotonic())
+        return seconds if math.isfinite(seconds) else _RATE_0_RETRY_S

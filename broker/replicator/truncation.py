@@ -1,8 +1,8 @@
-"""Where a follower has to cut its log so that it agrees with its leader's (KIP-101, KIP-279).
+"""Where a follower truncates its log so that it agrees with its leader's (KIP-101, KIP-279).
 
-The follower names the last epoch that its log has; the leader answers with the last epoch up to
-that one which its own log has, and where that epoch ends there. Never the high watermark: a
-follower may be behind in what it knows of it, and cut off what was acknowledged.
+The follower names the latest epoch in its log. The leader responds with the latest epoch in its own
+log up to that one, and the offset where that epoch ends. The high watermark is no guide: the one
+that a follower knows may be too low, and truncating there would remove acknowledged records.
 """
 
 from typing import NamedTuple
@@ -13,21 +13,21 @@ UNDEFINED = -1
 
 
 class Truncation(NamedTuple):
-    """Cut the log back to ``end_offset``; ``is_final``: what is left agrees with the leader's."""
+    """Truncate to ``end_offset``; ``is_final``: what remains agrees with the leader's log."""
 
     end_offset: int
     is_final: bool
 
 
-def agree(
+def find_truncation(
     epochs: LeaderEpochCache, start_offset: int, end_offset: int, answer: EpochEnd
 ) -> Truncation:
-    """What the leader's ``answer`` about our last epoch means for our log.
+    """Return the truncation that the leader's ``answer`` about our latest epoch asks for.
 
-    The log reaches from ``start_offset`` to ``end_offset``. When it is not final, the leader is to
-    be asked again about what is then our last epoch.
+    Our log reaches from ``start_offset`` to ``end_offset``. If the truncation is not final, ask the
+    leader about what is then our latest epoch.
     """
-    if answer.epoch == UNDEFINED:  # the leader's log has nothing that is as old as ours
+    if answer.epoch == UNDEFINED:  # the leader's log has no epoch as old as ours
         return Truncation(start_offset, is_final=True)
     if answer.epoch >= epochs.latest_epoch:
         return Truncation(_between(start_offset, answer.end_offset, end_offset), is_final=True)
@@ -35,7 +35,7 @@ def agree(
     if ours.epoch == answer.epoch:
         end = min(ours.end_offset, answer.end_offset)
         return Truncation(_between(start_offset, end, end_offset), is_final=True)
-    # We have no records of that epoch, so what follows it in our log is not in the leader's.
+    # We have no records of that epoch: what follows it in our log is not in the leader's.
     cut = _between(start_offset, ours.end_offset, end_offset)
     return Truncation(cut, is_final=cut == start_offset)
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from qbus.broker.log import EpochEnd
 from qbus.broker.metadata.partition_states import Policy
 from qbus.broker.partition.followers import Followers, Proposal
-from qbus.broker.replicator.truncation import Truncation, agree
+from qbus.broker.replicator.truncation import Truncation, find_truncation
 from qbus.metadata.znodes import NO_LEADER
 
 from .checks import Checks
@@ -210,7 +210,7 @@ class Node(Member):
         if self._rules.bugs.ignores_the_epoch_of_the_answer:
             result = Truncation(min(answer.end_offset, self.disk.end), is_final=True)
         else:
-            result = agree(self.disk.epochs, 0, self.disk.end, answer)
+            result = find_truncation(self.disk.epochs, 0, self.disk.end, answer)
         self.disk.truncate(result.end_offset)
         self._agreed = result.is_final
 

@@ -103,6 +103,11 @@ class FakeLeader:
         assert self._server is not None
         return int(self._server.sockets[0].getsockname()[1])
 
+    @property
+    def open_connections(self) -> int:
+        """How many connections followers have now."""
+        return len(self._writers)
+
     def lead(self, index: int = 0, topic_id: bytes = bytes(16), epoch: int = 0) -> LedPartition:
         """Lead a partition."""
         led = self.partitions[topic_id, index] = LedPartition(epoch)

@@ -7,7 +7,7 @@ import pytest
 
 from qbus.broker.log import EpochStart, Log, LogConfig, OsFiles
 from qbus.broker.log.segment import LogSegment
-from qbus.broker.replicator.truncation import Truncation, agree
+from qbus.broker.replicator.truncation import Truncation, find_truncation
 from qbus.clock import ManualClock
 from qbus.errors import ErrorCode
 from qbus.records import CorruptBatch, read_header
@@ -248,7 +248,7 @@ class TestEpochs:
         ours = Log.open(str(tmp_path / "ours-0"), config, clock, OsFiles())
         ours.append_as_follower(joined(self.HISTORY[0], placed(2, *[b"v"] * 50, epoch=1)))
         answer = leader.epoch_cache.end_offset_for(1, leader.log_end_offset)
-        cut = agree(ours.epoch_cache, 0, ours.log_end_offset, answer)
+        cut = find_truncation(ours.epoch_cache, 0, ours.log_end_offset, answer)
         assert cut == Truncation(2, is_final=True)
 
 

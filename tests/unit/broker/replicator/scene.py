@@ -68,7 +68,6 @@ class Scene:
         self._flusher = Flusher(asyncio.get_running_loop())
         self._session = Session()
         self._fakes: list[FakeLeader] = []
-        self.fetchers.start()
 
     async def close(self) -> None:
         self.disk.release_syncs()

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from qbus.broker.replicator.truncation import agree
+from qbus.broker.replicator.truncation import find_truncation
 from qbus.errors import ErrorCode
 from qbus.records import set_base_offset
 from qbus.wire import ApiKey
@@ -243,7 +243,7 @@ async def test_a_disk_that_fails_is_the_end_of_its_partitions_alone(scene: Scene
     scene.disk.sync_error = None
 
 
-async def test_a_defect_in_one_partition_is_no_others(
+async def test_an_unexpected_error_in_one_partition_leaves_the_others_alone(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     leader = await scene.leader()
@@ -264,7 +264,7 @@ async def test_a_defect_in_one_partition_is_no_others(
     await eventually(lambda: scene.gauge("failed_replicas") == 1)
 
 
-async def test_a_defect_in_settling_is_tried_again(
+async def test_an_unexpected_error_in_reconciliation_is_retried(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     leader = await scene.leader()
@@ -274,12 +274,12 @@ async def test_a_defect_in_settling_is_tried_again(
     led.append(b"b")
     defects = [RuntimeError("a defect")]
 
-    def agrees(*known: object) -> object:
+    def find(*known: object) -> object:
         if defects:
             raise defects.pop()
-        return agree(*known)  # type: ignore[arg-type]
+        return find_truncation(*known)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("qbus.broker.replicator.log_reconciliation.agree", agrees)
+    monkeypatch.setattr("qbus.broker.replicator.log_reconciliation.find_truncation", find)
     scene.follow(partition)
     await scene.copied(partition, leader)
     assert not defects

@@ -267,17 +267,6 @@ async def test_nothing_is_copied_after_the_end(scene: Scene) -> None:
     assert log_end(partition) == 0
 
 
-async def test_partitions_may_be_named_before_the_start(make_scene: MakeScene) -> None:
-    scene = make_scene()
-    await scene.fetchers.stop()
-    leader = await scene.leader()
-    leader.lead().append(b"a")
-    partition = scene.partition()
-    scene.follow(partition)
-    scene.fetchers.start()
-    await scene.copied(partition, leader)
-
-
 async def test_the_start_of_the_leaders_log_is_taken_over(scene: Scene) -> None:
     leader = await scene.leader()
     led = leader.lead()

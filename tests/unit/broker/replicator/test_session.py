@@ -25,17 +25,17 @@ def forgotten(request: SessionRequest) -> set[tuple[bytes, int]]:
 def established(*keys: tuple[bytes, int]) -> FetchSession:
     session = FetchSession()
     for key in keys:
-        session.ask(key, wanted(key))
-    session.request()
+        session.add(key, wanted(key))
+    session.next_request()
     session.answered(7)
     return session
 
 
 def test_the_first_request_names_everything() -> None:
     session = FetchSession()
-    session.ask(A, wanted(A, 3))
-    session.ask(C, wanted(C, 5))
-    request = session.request()
+    session.add(A, wanted(A, 3))
+    session.add(C, wanted(C, 5))
+    request = session.next_request()
     assert (request.session_id, request.session_epoch) == (0, 0)
     assert named(request) == {A: 3, C: 5}
     assert not session.is_established
@@ -44,14 +44,14 @@ def test_the_first_request_names_everything() -> None:
 def test_later_ones_name_what_is_different() -> None:
     session = established(A, B, C)
     assert session.is_established
-    session.ask(B, wanted(B, 9))
-    session.drop(C)
-    assert session.has_news
-    request = session.request()
+    session.add(B, wanted(B, 9))
+    session.remove(C)
+    assert session.has_changes
+    request = session.next_request()
     assert (request.session_id, request.session_epoch) == (7, 1)
     assert named(request) == {B: 9}
     assert forgotten(request) == {C}
-    following = session.request()
+    following = session.next_request()
     assert following.session_epoch == 2
     assert named(following) == {}
     assert forgotten(following) == set()
@@ -59,65 +59,65 @@ def test_later_ones_name_what_is_different() -> None:
 
 def test_what_was_never_named_is_not_forgotten() -> None:
     session = established(A)
-    session.ask(B, wanted(B))
-    session.drop(B)
-    request = session.request()
+    session.add(B, wanted(B))
+    session.remove(B)
+    request = session.next_request()
     assert (named(request), forgotten(request)) == ({}, set())
 
 
 def test_what_is_asked_for_again_is_not_forgotten() -> None:
     session = established(A, B)
-    session.drop(B)
-    session.ask(B, wanted(B, 4))
-    request = session.request()
+    session.remove(B)
+    session.add(B, wanted(B, 4))
+    request = session.next_request()
     assert (named(request), forgotten(request)) == ({B: 4}, set())
 
 
 def test_what_was_forgotten_is_named_anew() -> None:
     session = established(A, B)
-    session.drop(B)
-    assert forgotten(session.request()) == {B}
-    session.ask(B, wanted(B, 4))
-    assert named(session.request()) == {B: 4}
-    session.drop(B)
-    assert forgotten(session.request()) == {B}
+    session.remove(B)
+    assert forgotten(session.next_request()) == {B}
+    session.add(B, wanted(B, 4))
+    assert named(session.next_request()) == {B: 4}
+    session.remove(B)
+    assert forgotten(session.next_request()) == {B}
 
 
 def test_an_answer_counts_only_for_what_its_request_asked() -> None:
     session = established(A)
-    asked = session.request().number
+    asked = session.next_request().number
     assert session.is_current(A, asked)
-    session.ask(A, wanted(A, 1))
+    session.add(A, wanted(A, 1))
     assert not session.is_current(A, asked)
-    assert session.is_current(A, session.request().number)
-    session.drop(A)
+    assert session.is_current(A, session.next_request().number)
+    session.remove(A)
     assert not session.is_current(A, asked + 1)
     assert not session.is_current(B, asked + 1)
 
 
 def test_a_session_that_is_lost_begins_anew() -> None:
     session = established(A, B)
-    before = session.request().number
-    session.drop(B)
+    before = session.next_request().number
+    session.remove(B)
     session.restart()
     assert not session.is_established
-    assert not session.is_of(before)
+    assert not session.is_of_session(before)
     assert not session.is_current(A, before)
-    request = session.request()
+    request = session.next_request()
     assert (request.session_id, request.session_epoch) == (0, 0)
     assert (named(request), forgotten(request)) == ({A: 0}, set())
-    assert session.is_of(request.number)
+    assert session.is_of_session(request.number)
     assert session.is_current(A, request.number)
 
 
 def test_a_leader_without_sessions_is_asked_for_everything() -> None:
     session = FetchSession()
-    session.ask(A, wanted(A))
-    session.ask(B, wanted(B))
-    session.request()
+    session.add(A, wanted(A))
+    session.add(B, wanted(B))
+    session.next_request()
     session.answered(0)
-    session.drop(B)
-    request = session.request()
+    session.remove(B)
+    request = session.next_request()
     assert (request.session_id, request.session_epoch) == (0, 0)
     assert named(request) == {A: 0}
 
@@ -125,4 +125,4 @@ def test_a_leader_without_sessions_is_asked_for_everything() -> None:
 def test_epochs_come_round_to_1_never_to_0() -> None:
     session = established(A)
     session._epoch = 2**31 - 2
-    assert [session.request().session_epoch for _ in range(3)] == [2**31 - 1, 1, 2]
+    assert [session.next_request().session_epoch for _ in range(3)] == [2**31 - 1, 1, 2]

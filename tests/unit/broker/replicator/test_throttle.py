@@ -2,41 +2,13 @@
 
 import pytest
 
-from qbus.broker.replicator.throttle import Throttle, TokenBucket
+from qbus.broker.replicator.throttle import Throttle
 from qbus.clock import ManualClock
 from qbus.config import BrokerConfig
 from tests.support.eventually import eventually
 
 from .conftest import MakeScene
 from .scene import US, Known, log_end
-
-
-def test_what_was_spent_too_much_is_waited_for() -> None:
-    clock = ManualClock()
-    bucket = TokenBucket(clock)
-    assert bucket.wait(1000) == 0
-    bucket.spend(2500)
-    assert bucket.wait(1000) == 2.5
-    clock.advance(2)
-    assert bucket.wait(1000) == pytest.approx(0.5)
-    clock.advance(0.5)
-    assert bucket.wait(1000) == 0
-
-
-def test_no_more_than_a_second_is_saved_up() -> None:
-    clock = ManualClock()
-    bucket = TokenBucket(clock)
-    clock.advance(3600)
-    assert bucket.wait(1000) == 0
-    bucket.spend(1500)
-    assert bucket.wait(1000) == 0.5
-
-
-def test_at_no_rate_at_all_it_is_looked_again_later() -> None:
-    bucket = TokenBucket(ManualClock())
-    assert bucket.wait(0) > 0
-    bucket.spend(10)
-    assert bucket.wait(0) > 0
 
 
 @pytest.mark.parametrize(
@@ -60,6 +32,13 @@ def test_the_rate_is_the_brokers_and_may_change() -> None:
     config.set_dynamic({}, {"follower.replication.throttled.rate": "1000"})
     throttle.spend(10_000)
     assert throttle.wait() > 1
+
+
+def test_at_rate_0_the_rate_is_read_again_after_a_second() -> None:
+    config = BrokerConfig()
+    throttle = Throttle(US, config, Known(config), ManualClock())
+    config.set_dynamic({}, {"follower.replication.throttled.rate": "0"})
+    assert throttle.wait() == 1.0
 
 
 async def test_a_throttled_replica_that_lags_waits(make_scene: MakeScene) -> None:

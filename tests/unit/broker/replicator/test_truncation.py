@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qbus.broker.log import EpochEnd, LeaderEpochCache
-from qbus.broker.replicator.truncation import Truncation, agree
+from qbus.broker.replicator.truncation import Truncation, find_truncation
 
 
 def epochs_of(entries: list[int]) -> LeaderEpochCache:
@@ -34,14 +34,14 @@ def epochs_of(entries: list[int]) -> LeaderEpochCache:
 def test_the_answer_says_where_to_cut(
     ours: list[int], answer: EpochEnd, expected: Truncation
 ) -> None:
-    assert agree(epochs_of(ours), 0, len(ours), answer) == expected
+    assert find_truncation(epochs_of(ours), 0, len(ours), answer) == expected
 
 
 def test_nothing_is_cut_below_the_start_of_the_log() -> None:
     cache = LeaderEpochCache()
     cache.assign(3, 50)
-    assert agree(cache, 50, 60, EpochEnd(3, 40)) == Truncation(50, is_final=True)
-    assert agree(cache, 50, 60, EpochEnd(-1, -1)) == Truncation(50, is_final=True)
+    assert find_truncation(cache, 50, 60, EpochEnd(3, 40)) == Truncation(50, is_final=True)
+    assert find_truncation(cache, 50, 60, EpochEnd(-1, -1)) == Truncation(50, is_final=True)
 
 
 # Each epoch's leader appends to some log it was elected with: histories that can come to pass.
@@ -77,7 +77,7 @@ def test_what_is_left_is_what_the_leader_has(
             if 0 <= known < asked
             else leaders_epochs.end_offset_for(asked, len(leader))
         )
-        end, is_final = agree(epochs, 0, len(log), answer)
+        end, is_final = find_truncation(epochs, 0, len(log), answer)
         del log[end:]
         if is_final:
             break

@@ -1,7 +1,7 @@
-"""A connection to another broker: requests go out as they come, answers come back in that order.
+"""A connection to another broker: pipelined requests, answered in the order they were sent.
 
-Answers are handed over as soon as they are whole, in the same turn of the event loop, so that the
-records in them can be appended from where they were received: nothing is copied.
+A response is handed over as soon as it is complete, in the same turn of the event loop, so that its
+records can be appended straight from the receive buffer, without a copy.
 """
 
 import asyncio
@@ -20,31 +20,36 @@ _MAX_CORRELATION_ID = 0x7FFFFFFF
 _NOT_BEFORE_S = 0.001
 
 
-class PeerFailed(QbusError):  # noqa: N818 - what happened
-    """The other broker cannot be reached, does not answer, or answers nonsense."""
+class PeerError(QbusError):
+    """The other broker cannot be reached, did not answer in time, or sent a malformed response."""
 
     @property
     def retriable(self) -> bool:
         return True
 
 
-Answered = Callable[[Any], None]
-"""Takes the response, or the PeerFailed instead of it. The response is void once it returns."""
+OnResponse = Callable[[Any], None]
+"""Takes the response, or a PeerError in its place. The response is valid until it returns."""
 
 
-class _Request(NamedTuple):
+class _InFlightRequest(NamedTuple):
     correlation_id: int
     api: ApiKey
     version: int
     deadline: float
-    answered: Answered
+    on_response: OnResponse
+
+
+def unchanged(response: Any) -> Any:
+    """Return the response as it is."""
+    return response
 
 
 class PeerConnection(asyncio.BufferedProtocol):
-    """One connection; it is of no use any more once ``failure`` says why, see ``on_failure``.
+    """One connection. Once ``failure`` is set it is closed for good; ``on_failure`` is called then.
 
-    Which versions the other side speaks is not asked: brokers of one cluster have them in common.
-    One that does not closes the connection, which is reported as such.
+    Versions are not negotiated: the brokers of a cluster have them in common. A broker that does
+    not know a version closes the connection.
     """
 
     def __init__(self, name: str, client_id: str, max_frame: int) -> None:
@@ -54,10 +59,10 @@ class PeerConnection(asyncio.BufferedProtocol):
         self._frames = FrameBuffer(max_frame)
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
-        self._requests: deque[_Request] = deque()
+        self._in_flight: deque[_InFlightRequest] = deque()
         self._correlation_id = 0
         self._timer: asyncio.TimerHandle | None = None
-        self.failure: PeerFailed | None = None
+        self.failure: PeerError | None = None
         self.on_failure: Callable[[], None] | None = None
 
     @classmethod
@@ -71,9 +76,10 @@ class PeerConnection(asyncio.BufferedProtocol):
         max_frame: int,
         receive_buffer: int = -1,
     ) -> Self:
-        """Connect within ``timeout`` seconds; answers are of ``max_frame`` bytes at most.
+        """Connect within ``timeout`` seconds. Raises PeerError.
 
-        ``receive_buffer`` is the system's, in bytes; -1: it decides itself. Raises PeerFailed.
+        ``max_frame``: the largest response accepted, in bytes. ``receive_buffer``: the socket's
+        receive buffer, in bytes; -1 is the system's default.
         """
         name = f"{host}:{port}"
         try:
@@ -82,59 +88,77 @@ class PeerConnection(asyncio.BufferedProtocol):
                     lambda: cls(name, client_id, max_frame), host, port
                 )
         except TimeoutError:
-            raise PeerFailed(f"{name} does not accept a connection in {timeout:g} s") from None
+            raise PeerError(f"{name} did not accept a connection within {timeout:g} s") from None
         except (OSError, OverflowError, ValueError) as error:
-            raise PeerFailed(f"{name}: {error}") from error
+            raise PeerError(f"{name}: {error}") from error
         if receive_buffer > 0:
             sock: socket.socket = transport.get_extra_info("socket")
-            with suppress(OSError):  # it is closed by now, which the first request finds out
+            with suppress(OSError):  # closed already: the first request fails
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
         return connection
 
-    def send(
-        self, api: ApiKey, version: int, message: Struct, timeout: float, answered: Answered
-    ) -> None:
-        """Have ``answered`` called once, in ``timeout`` seconds: with the response or PeerFailed.
+    @property
+    def is_idle(self) -> bool:
+        """Whether no response is outstanding."""
+        return not self._in_flight
 
-        Raises PeerFailed when the connection failed before.
+    def send(
+        self, api: ApiKey, version: int, message: Struct, timeout: float, on_response: OnResponse
+    ) -> None:
+        """Send a request; ``on_response`` is called once, within ``timeout`` seconds.
+
+        A response that is late closes the connection. Raises PeerError if it is closed already.
         """
         if self.failure is not None:
-            raise PeerFailed(str(self.failure))
+            raise PeerError(str(self.failure))
         assert self._transport is not None
         self._correlation_id = (self._correlation_id + 1) & _MAX_CORRELATION_ID
         parts = encode_request(api, version, self._correlation_id, self._client_id, message)
         deadline = self._loop.time() + timeout
-        self._requests.append(_Request(self._correlation_id, api, version, deadline, answered))
+        self._in_flight.append(
+            _InFlightRequest(self._correlation_id, api, version, deadline, on_response)
+        )
         self._transport.writelines(parts)
         if self._timer is None or deadline < self._timer.when():
             self._watch(deadline)
 
-    async def ask(self, api: ApiKey, version: int, message: Struct, timeout: float) -> Any:
-        """The response to ``message``, which must have no records in it. Raises PeerFailed."""
+    async def request(
+        self,
+        api: ApiKey,
+        version: int,
+        message: Struct,
+        timeout: float,
+        read: Callable[[Any], Any] = unchanged,
+    ) -> Any:
+        """Send a request and return what ``read`` makes of the response. Raises PeerError.
+
+        ``read`` is called while the response is valid. Without it, the response is returned, and
+        any records in it are void.
+        """
         future: asyncio.Future[Any] = self._loop.create_future()
 
-        def answered(answer: Any) -> None:
+        def on_response(response: Any) -> None:
             if future.done():
                 return
-            if isinstance(answer, PeerFailed):
-                future.set_exception(answer)
+            if isinstance(response, PeerError):
+                future.set_exception(response)
             else:
-                future.set_result(answer)
+                future.set_result(read(response))
 
-        self.send(api, version, message, timeout, answered)
+        self.send(api, version, message, timeout, on_response)
         return await future
 
     def abort(self, reason: str = "closed") -> None:
-        """Close at once; whoever waits for an answer is told why."""
+        """Close at once; every outstanding request fails with ``reason``."""
         if self.failure is None:
-            self.failure = PeerFailed(f"{self._name}: {reason}")
+            self.failure = PeerError(f"{self._name}: {reason}")
             if self._timer is not None:
                 self._timer.cancel()
             if self._transport is not None:
                 self._transport.abort()
-            requests, self._requests = self._requests, deque()
+            requests, self._in_flight = self._in_flight, deque()
             for request in requests:
-                request.answered(self.failure)
+                request.on_response(self.failure)
             if self.on_failure is not None:
                 self.on_failure()
 
@@ -144,25 +168,25 @@ class PeerConnection(asyncio.BufferedProtocol):
         self._timer = self._loop.call_at(deadline, self._check)
 
     def _check(self) -> None:
-        """Notice what is late; one timer for all requests, most of which it never sees."""
+        """Close the connection if a response is late; one timer serves all requests."""
         self._timer = None
-        if self._requests:
-            oldest = self._requests[0]
-            earliest = min(request.deadline for request in self._requests)
+        if self._in_flight:
+            oldest = self._in_flight[0]
+            earliest = min(request.deadline for request in self._in_flight)
             if earliest <= self._loop.time() + _NOT_BEFORE_S:
-                self.abort(f"no answer to {oldest.api.name} in time")
+                self.abort(f"no response to {oldest.api.name} in time")
             else:
                 self._watch(earliest)
 
-    def _answer(self, frame: memoryview) -> None:
-        if not self._requests:
-            raise WireError("an answer to no request")
-        request = self._requests[0]
+    def _dispatch(self, frame: memoryview) -> None:
+        if not self._in_flight:
+            raise WireError("a response without a request")
+        request = self._in_flight[0]
         if frame[:4] != request.correlation_id.to_bytes(4, "big"):
-            raise WireError("an answer to another request")
+            raise WireError("a response to another request")
         _, response = decode_response(request.api, request.version, frame)
-        self._requests.popleft()
-        request.answered(response)
+        self._in_flight.popleft()
+        request.on_response(response)
 
     # What asyncio calls
 
@@ -183,6 +207,6 @@ class PeerConnection(asyncio.BufferedProtocol):
             for frame in frames.frames():
                 if self.failure is not None:
                     return
-                self._answer(frame)
+                self._dispatch(frame)
         except WireError as error:
-            self.abort(f"does not answer as a broker does: {error}")
+            self.abort(f"malformed response: {error}")

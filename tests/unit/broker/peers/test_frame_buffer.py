@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qbus.broker.replicator.frame_buffer import FrameBuffer
+from qbus.broker.peers.frame_buffer import FrameBuffer
 from qbus.errors import WireError
 
 

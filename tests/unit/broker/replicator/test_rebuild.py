@@ -71,12 +71,12 @@ async def test_one_that_its_leader_may_take_in_again_waits(make_scene: MakeScene
     await scene.copied(partition, leader)
     lose(partition)
     count = len(asked(leader, 0))
-    _, one = scene.fetchers._followed[partition]
-    now = one.asked_at
+    _, state = scene.fetchers._states[partition]
+    now = state.fetched_at
     assert now is not None
-    assert not scene.fetchers._refetching.may_begin(one)
+    assert not scene.fetchers._rebuild_guard.may_rebuild(state)
     scene.follow(partition)
-    assert scene.fetchers._followed[partition][1].asked_at == now
+    assert scene.fetchers._states[partition][1].fetched_at == now
     await eventually(lambda: partition.log.is_usable)
     await scene.copied(partition, leader)
     assert len(asked(leader, 0)) > count
@@ -87,9 +87,9 @@ async def test_a_state_of_another_epoch_says_nothing(scene: Scene) -> None:
     lose(partition)
     in_sync(scene, LEADER, epoch=3)
     scene.follow(partition, epoch=4)
-    _, one = scene.fetchers._followed[partition]
-    assert not scene.fetchers._refetching.may_begin(one)
+    _, state = scene.fetchers._states[partition]
+    assert not scene.fetchers._rebuild_guard.may_rebuild(state)
     in_sync(scene, LEADER, epoch=4)
-    assert scene.fetchers._refetching.may_begin(one)
+    assert scene.fetchers._rebuild_guard.may_rebuild(state)
     scene.known.topics.clear()
-    assert not scene.fetchers._refetching.may_begin(one)
+    assert not scene.fetchers._rebuild_guard.may_rebuild(state)
