@@ -172,7 +172,7 @@ class _Pipeline:
             self._ready,
             linger=config.delivery.linger_ms / 1000,
         )
-        self.dispatcher = Dispatcher(config, positions, clock, self.tailer.take, host=host)
+        self.dispatcher = Dispatcher(config, positions, clock, self.tailer.read_chunk, host=host)
         self.reporter = FileReporter(self.tailer.registry, clock)
         self.tailing = asyncio.create_task(self.tailer.run())
 

@@ -43,17 +43,17 @@ class Dispatcher:
         config: AgentConfig,
         positions: Positions,
         clock: Clock,
-        take: Callable[[TailedFile, int], Chunk | None],
+        read_chunk: Callable[[TailedFile, int], Chunk | None],
         *,
         host: str = "",
     ) -> None:
-        """``take`` returns the next records of a file, as :meth:`Tailer.take`."""
+        """``read_chunk`` returns the next records of a file, as :meth:`Tailer.read_chunk`."""
         delivery = config.delivery
         self.batch_bytes = delivery.batch_bytes
         self.budget = MemoryBudget(delivery.memory_bytes)
         self.rate_limit = RateLimit(delivery.rate_limit_bytes, clock.monotonic(), burst_s=_BURST_S)
         self.clock = clock
-        self.take = take
+        self.read_chunk = read_chunk
         self.records = 0
         self.bytes = 0
         self.failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()

@@ -36,7 +36,7 @@ class SenderContext(Protocol):
     clock: Clock
     batch_bytes: int
 
-    def take(self, file: TailedFile, most: int) -> Chunk | None:
+    def read_chunk(self, file: TailedFile, most: int) -> Chunk | None:
         """Return the next records of a file; None: it has none now."""
 
     async def send(self, topic: str, partition: int, batch: PendingBatch) -> BulkDelivery:
@@ -109,7 +109,7 @@ class PartitionSender:
                 break
             file = self._ready.popleft()
             most = max(_FEWEST_BYTES, min(READ_BYTES, self._half - batch.size))
-            chunk = context.take(file, most)
+            chunk = context.read_chunk(file, most)
             if chunk is None:
                 continue
             self._ready.append(file)

@@ -15,14 +15,14 @@ _FORMERS = 8
 
 
 class Identity(NamedTuple):
-    """The place of a file in its file system."""
+    """The device and inode of a file."""
 
     device: int
     inode: int
 
     @classmethod
     def of(cls, stat: os.stat_result) -> Self:
-        """The identity of the file that was looked at."""
+        """Return the identity of a file by its stat result."""
         return cls(stat.st_dev, stat.st_ino)
 
 
@@ -34,21 +34,21 @@ class Fingerprint(NamedTuple):
 
     @classmethod
     def of(cls, head: bytes) -> Self:
-        """The fingerprint of what begins with ``head`` and of which no more is known."""
+        """Return the fingerprint of a file of which ``head`` is known."""
         return cls(len(head), blake2b(head, digest_size=8).hexdigest())
 
     def matches(self, head: bytes) -> bool:
-        """Whether what begins with ``head`` may be the same file, grown since."""
+        """Whether a file that begins with ``head`` may be the same one, grown since."""
         return len(head) >= self.length and Fingerprint.of(head[: self.length]) == self
 
 
 NOTHING = Fingerprint.of(b"")
-"""Of a file of which nothing is known: all are like it."""
+"""The fingerprint of an unknown file: every file matches it."""
 
 
 @dataclass(slots=True)
 class Former:
-    """What was in a file before it was emptied, and how far that was delivered."""
+    """The content of a file before a truncation, and how far it was delivered."""
 
     fingerprint: Fingerprint
     offset: int
@@ -56,13 +56,13 @@ class Former:
 
 
 class Position:
-    """What is remembered of a file.
+    """The checkpoint of a file.
 
-    offset: everything before it is acknowledged, in bytes (of a gzip file: of what is in it).
-    tail: length and CRC-32 of the last bytes before it, to know a copy of the file by.
-    partition: where its records go, whatever becomes of the topic; -1: not chosen yet.
-    formers: what was in the file before it was emptied, the latest last.
-    is_done: nothing will come any more. seen_at: when it was last there, ms since the epoch.
+    offset: everything before it is acknowledged, in bytes (of a gzip file: unpacked bytes).
+    tail: length and CRC-32 of the last bytes before it, by which a copy of the file is recognized.
+    partition: the partition of its records, which never changes; -1: not chosen yet.
+    formers: its contents before truncations, the latest last. is_done: it is shipped whole and
+    will not grow. seen_at: when it last existed, in milliseconds since the Unix epoch.
     """
 
     __slots__ = (
@@ -93,7 +93,7 @@ class Position:
         self.seen_at = 0
 
     def restart(self, fingerprint: Fingerprint = NOTHING) -> None:
-        """It is another file now, or emptied: begin anew."""
+        """Start again: it is another file now, or was truncated."""
         if self.fingerprint.length:
             former = Former(self.fingerprint, self.offset, self.tail)
             self.formers = [*self.formers, former][-_FORMERS:]
@@ -103,7 +103,7 @@ class Position:
         self.fingerprint = fingerprint
 
     def to_json(self) -> bytes:
-        """One line that says it all."""
+        """Return the whole position as one line of JSON."""
         document: dict[str, Any] = {
             "number": self.number,
             "device": self.identity.device,
@@ -114,7 +114,9 @@ class Position:
             "partition": self.partition,
             "offset": self.offset,
             "tail": self.tail,
-            "formers": [[one.fingerprint, one.offset, one.tail] for one in self.formers],
+            "formers": [
+                [former.fingerprint, former.offset, former.tail] for former in self.formers
+            ],
             "done": self.is_done,
             "seen": self.seen_at,
         }
@@ -122,7 +124,7 @@ class Position:
 
     @classmethod
     def from_json(cls, document: dict[str, Any]) -> Self:
-        """The reverse; raises KeyError, TypeError or ValueError for anything else."""
+        """Return the position in a document; raises KeyError, TypeError or ValueError."""
         identity = Identity(int(document["device"]), int(document["inode"]))
         position = cls(identity, str(document["topic"]), str(document["path"]))
         length, digest = document["head"]

@@ -1,4 +1,4 @@
-"""All positions: found by file, changed in memory, written down together."""
+"""All positions: found by file, changed in memory, written together."""
 
 import json
 from collections.abc import Iterator
@@ -8,20 +8,20 @@ from pathlib import Path
 from qbus.clock import Clock
 
 from .journal import Journal
-from .position import Fingerprint, Identity, Position
+from .position import Identity, Position
 
 FILE_NAME = "positions.journal"
 EXPIRY_MS = 3 * 86_400_000
-"""A file that was not there for so long is forgotten."""
+"""The position of a file that was missing for so long is removed."""
 _SMALLEST_COMPACTION = 1 << 20
 _COMPACTION_FACTOR = 4
 
 
 class Positions:
-    """The positions in a directory. Lines of the journal are of three kinds:
+    """The positions in a directory. The journal has three kinds of lines:
 
-    ``{...}`` a position with all there is to it; ``p <number> <offset> <length> <crc>`` how far one
-    has come since, with its tail; ``s "<name>"`` a source that was looked at once.
+    ``{...}``: a whole position; ``p <number> <offset> <length> <crc>``: its later offset and tail;
+    ``s "<name>"``: a source that was scanned.
     """
 
     def __init__(self, directory: Path, clock: Clock) -> None:
@@ -35,10 +35,10 @@ class Positions:
         self._moved: dict[int, Position] = {}
         self._next_number = 0
         self.is_unsynced = False
-        """Whether something was written since the last :meth:`sync`."""
+        """Whether lines were written since the last :meth:`sync`."""
         self._compact_at = _SMALLEST_COMPACTION
         for payload in self._journal.read():
-            self._take(payload)
+            self._load(payload)
 
     def __iter__(self) -> Iterator[Position]:
         return iter(list(self._entries.values()))
@@ -47,37 +47,37 @@ class Positions:
         return len(self._entries)
 
     def find(self, identity: Identity, topic: str) -> Position | None:
-        """What is known of a file, if anything is."""
+        """Return the position of a file, if there is one."""
         return self._entries.get((identity, topic))
 
     def add(self, position: Position) -> None:
-        """Remember one more file, from the next :meth:`write` on."""
+        """Add a position; the next :meth:`write` writes it."""
         position.number = self._next_number
         self._next_number += 1
         self._put(position)
         self.change(position)
 
     def change(self, position: Position) -> None:
-        """More than the offset of a position is another."""
+        """Note that a position changed, in more than its offset."""
         self._changed[position.number] = position
 
     def move(self, position: Position) -> None:
-        """The offset of a position, and its tail, are others."""
+        """Note that the offset and the tail of a position changed."""
         self._moved[position.number] = position
 
     def forget(self, position: Position) -> None:
-        """A file is gone for good; the journal loses it when it is written anew."""
+        """Remove a position; the journal drops it at the next compaction."""
         if self._by_number.pop(position.number, None) is not None:
             del self._entries[position.identity, position.topic]
         self._changed.pop(position.number, None)
         self._moved.pop(position.number, None)
 
-    def was_looked_at(self, source: str) -> bool:
-        """Whether the source of that name is no new one."""
+    def was_seen(self, source: str) -> bool:
+        """Whether the source of that name was scanned before."""
         return source in self._sources
 
-    def look_at(self, source: str) -> None:
-        """Write down at once, with all else, that the source was looked at. Raises OSError."""
+    def mark_seen(self, source: str) -> None:
+        """Write at once, with all changes, that the source was scanned. Raises OSError."""
         if source not in self._sources:
             self._sources.add(source)
             try:
@@ -87,10 +87,10 @@ class Positions:
                 raise
 
     def write(self, *payloads: bytes) -> bool:
-        """Write down what changed; whether that was anything.
+        """Write all changes; return whether there were any.
 
-        A crash of the process loses nothing then, one of the system only after :meth:`sync`.
-        Raises OSError: then it is all still to be written.
+        A crash of the process then loses nothing; a crash of the system may, until
+        :meth:`sync`. Raises OSError; all changes are then still to be written.
         """
         lines = [position.to_json() for position in self._changed.values()]
         lines += [
@@ -110,12 +110,12 @@ class Positions:
         return True
 
     def sync(self) -> None:
-        """Return when all that was written is on stable storage. For a thread. Raises OSError."""
+        """Return when everything written is on stable storage; blocks. Raises OSError."""
         self.is_unsynced = False
         self._journal.sync()
 
     def compact(self) -> None:
-        """Write the journal anew, without what is obsolete. Raises OSError."""
+        """Rewrite the journal without obsolete lines. Raises OSError."""
         now = self._clock.time_ms()
         for position in list(self._entries.values()):
             if now - position.seen_at > EXPIRY_MS:
@@ -128,17 +128,12 @@ class Positions:
         self._compact_at = max(_SMALLEST_COMPACTION, _COMPACTION_FACTOR * self._journal.size)
 
     def close(self) -> None:
-        """Write, sync and let go. Raises OSError."""
+        """Write, sync and close. Raises OSError."""
         try:
             self.write()
             self.sync()
         finally:
             self._journal.close()
-
-    def by_fingerprint(self, fingerprint: Fingerprint, topic: str) -> list[Position]:
-        """Files whose head is the same."""
-        every = self._entries.values()
-        return [one for one in every if one.fingerprint == fingerprint and one.topic == topic]
 
     def _put(self, position: Position) -> None:
         old = self._entries.get((position.identity, position.topic))
@@ -147,8 +142,8 @@ class Positions:
         self._entries[position.identity, position.topic] = position
         self._by_number[position.number] = position
 
-    def _take(self, payload: bytes) -> None:
-        """Read one line; what is none of ours is passed over."""
+    def _load(self, payload: bytes) -> None:
+        """Take in one line; unknown lines are ignored."""
         with suppress(KeyError, TypeError, ValueError):
             if payload.startswith(b"{"):
                 position = Position.from_json(json.loads(payload))

@@ -86,9 +86,9 @@ class SpoolSender:
                     raise
             else:
                 return
-        await self._anew(queue, header, batch)
+        await self._resend_records(queue, header, batch)
 
-    async def _anew(self, queue: QueueName, header: BatchHeader, batch: bytes) -> None:
+    async def _resend_records(self, queue: QueueName, header: BatchHeader, batch: bytes) -> None:
         records = decode_records(batch, header, queue.topic, queue.partition or 0)
         delivery = await self._producer.send_many(
             queue.topic,

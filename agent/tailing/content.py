@@ -1,4 +1,4 @@
-"""What is in a file, from any byte of it on: as it is, or unpacked. Everything raises OSError."""
+"""The content of a file from any byte on: plain, or unpacked. All functions raise OSError."""
 
 import errno
 import os
@@ -12,19 +12,19 @@ _PAGE_BYTES = 4096
 
 
 class Content(Protocol):
-    """Reads of a file. ``end``: where it ends for good; None: it may grow, or nobody knows yet."""
+    """Reads a file. ``end``: its final end; None: it may grow, or its end is not known yet."""
 
     end: int | None
 
     def read(self, offset: int, size: int) -> bytes:
-        """Up to ``size`` bytes from ``offset`` on; fewer only at the end."""
+        """Return up to ``size`` bytes from ``offset`` on; fewer only at the end."""
 
     def next_data(self, offset: int) -> int | None:
-        """Where something begins that was ever written, from ``offset`` on; None: nowhere."""
+        """Return where written data begin, from ``offset`` on; None: nowhere."""
 
 
 class PlainContent:
-    """A file as it is."""
+    """A plain file."""
 
     __slots__ = ("_file", "end")
 
@@ -33,11 +33,11 @@ class PlainContent:
         self._file = file
 
     def read(self, offset: int, size: int) -> bytes:
-        """Up to ``size`` bytes from ``offset`` on; fewer only at the end."""
+        """Return up to ``size`` bytes from ``offset`` on; fewer only at the end."""
         return os.pread(self._file, size, offset)
 
     def next_data(self, offset: int) -> int | None:
-        """Behind the hole that begins at ``offset``, if there is one (lseek(2), SEEK_DATA)."""
+        """Return the end of the hole at ``offset``, if there is one (lseek(2), SEEK_DATA)."""
         try:
             return os.lseek(self._file, self._end_of_nulls(offset), os.SEEK_DATA)
         except OSError as error:
@@ -46,7 +46,7 @@ class PlainContent:
             return offset  # a file system that knows no holes
 
     def _end_of_nulls(self, offset: int) -> int:
-        """Where a hole begins that only NUL bytes of the same page come before, else ``offset``."""
+        """Return where a hole begins after NUL bytes of the same page only, else ``offset``."""
         hole = os.lseek(self._file, offset, os.SEEK_HOLE)
         if not 0 < hole - offset < _PAGE_BYTES or hole >= os.fstat(self._file).st_size:
             return offset
@@ -54,9 +54,9 @@ class PlainContent:
 
 
 class GzipContent:
-    """What is packed in a gzip file (RFC 1952), of one member or more; read once, forward.
+    """The unpacked content of a gzip file (RFC 1952) of one or more members; read forward.
 
-    Only what was read last can be read again, in part or whole.
+    Only what was read last can be read again; going back further unpacks from the start.
     """
 
     def __init__(self, file: int) -> None:
@@ -68,9 +68,9 @@ class GzipContent:
         self._buffer = bytearray()
 
     def read(self, offset: int, size: int) -> bytes:
-        """Up to ``size`` bytes from ``offset`` on; fewer only at the end, or where it is not whole.
+        """Return up to ``size`` bytes from ``offset`` on; fewer only at the end or if incomplete.
 
-        Raises OSError for what is no gzip.
+        Raises OSError for damaged files.
         """
         if offset < self._start:
             self.__init__(self._file)  # type: ignore[misc] # from the beginning again
@@ -85,11 +85,11 @@ class GzipContent:
         return bytes(self._buffer[:size]) if self._start == offset else b""
 
     def next_data(self, offset: int) -> int:
-        """There are no holes."""
+        """Return ``offset``: there are no holes."""
         return offset
 
     def _unpack(self) -> bool:
-        """Unpack a little more; whether there was any."""
+        """Unpack the next part; return whether there was any."""
         packed = self._member.unconsumed_tail
         if not packed:
             packed = os.pread(self._file, _READ_BYTES, self._packed_offset)
@@ -110,10 +110,10 @@ class GzipContent:
 
 
 def open_regular(path: str) -> int:
-    """Open a file without waiting for anything, whatever it is."""
+    """Open a file for reading without blocking, whatever its type."""
     return os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
 
 
 def is_packed(file: int) -> bool:
-    """Whether a file begins as gzip does (RFC 1952), or with nothing yet."""
+    """Whether a file is empty or begins like gzip (RFC 1952)."""
     return os.pread(file, len(_MAGIC), 0) in (_MAGIC, b"")

@@ -1,10 +1,10 @@
-"""Copies of files that are shipped already: what a rotation copied, or packed. Pure.
+"""Recognizing copies of files that were shipped: made by a rotation that copies or packs. Pure.
 
-``copytruncate`` copies a log and empties it; others pack what was rotated and delete it. Where a
-path matches the copy it is a new file, with old content. It is known by its name, which is the
-original's with more to it, by its head, and by the bytes before the place up to where the original
-was delivered. It waits until the original has ended, and goes on from there: so nothing is shipped
-twice, and what the original lost with its end is had from the copy.
+``copytruncate`` copies a log and truncates it; other rotations pack a log and delete it. If a path
+matches the copy, it is a new file with old content. It is recognized by its name, which is the
+original's with an addition, by its head, and by the bytes before the original's position. It waits
+until the original has ended and goes on from that position: nothing is shipped twice, and what the
+original lost by truncation is read from the copy.
 """
 
 import re
@@ -19,21 +19,21 @@ _DATE = re.compile(r"-\d{8,}(?=\.[a-z]+$)")
 
 
 class Verdict(Enum):
-    """What a new file is to another one."""
+    """The relation of a new file to another one."""
 
     OTHER = auto()
-    """Nothing."""
+    """It is not a copy."""
     WAITING = auto()
-    """Perhaps its copy: to be looked at again."""
+    """It may be a copy: judge again later."""
     COPY = auto()
-    """Its copy, to be read from where it ended."""
+    """It is a copy: read it from the original's position."""
 
 
 @dataclass(frozen=True, slots=True)
 class Original:
-    """A file as far as it was delivered, up to ``offset``, with ``tail`` before it (length, CRC).
+    """A file that is delivered up to ``offset``, with ``tail`` before it (length, CRC-32).
 
-    is_read: nothing is in it now that was not read. has_ended: nothing more comes out of it.
+    is_read: everything in it was read. has_ended: nothing more will be read from it.
     """
 
     fingerprint: Fingerprint
@@ -49,10 +49,10 @@ def judge(
     least: int,
     has_tail: Callable[[int, tuple[int, int]], bool | None],
 ) -> Verdict:
-    """Tell whether a file that begins with ``head`` is a copy.
+    """Return whether a file that begins with ``head`` is a copy.
 
-    least: so many bytes have to be alike, or nothing is said by that. has_tail: whether the bytes
-    before an offset are those; None: it is not that long yet.
+    least: the fewest equal bytes that prove anything. has_tail: whether the bytes before an offset
+    have that tail; None: the file is not that long yet.
     """
     if not original.fingerprint.length or not original.fingerprint.matches(head):
         return Verdict.OTHER
@@ -67,7 +67,7 @@ def judge(
 
 
 def stem(name: str) -> str:
-    """What is left of a name without that which rotations add to it."""
+    """Return a file name without what rotations append to it."""
     name = _DATE.sub("", name)
     while (shorter := _SUFFIX.sub("", name)) != name and shorter:
         name = shorter

@@ -1,4 +1,4 @@
-"""How many files are open: bounded, those used longest ago are closed first."""
+"""A bound on open files: the least recently used ones are closed first."""
 
 import resource
 from collections import OrderedDict
@@ -10,10 +10,10 @@ _FEWEST = 16
 
 
 class Descriptors:
-    """The open files, in the order of their use."""
+    """The open files, in the order of their last use."""
 
     def __init__(self, most: int) -> None:
-        """``most`` may be open; 0: as many as the system allows this process, but for a few."""
+        """``most`` files may be open; 0: as many as the system allows, less some for other uses."""
         allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         self.most = most or max(_FEWEST, allowed - _RESERVED)
         self._open: OrderedDict[TailedFile, None] = OrderedDict()
@@ -22,7 +22,7 @@ class Descriptors:
         return len(self._open)
 
     def used(self, file: TailedFile) -> None:
-        """A file was read or looked at: others may have to be closed."""
+        """Note the use of a file; close others if too many are open."""
         if file.descriptor is None:
             self._open.pop(file, None)
             return
@@ -32,23 +32,23 @@ class Descriptors:
             self.close(self._least(file))
 
     def close(self, file: TailedFile) -> None:
-        """Close one."""
+        """Close a file."""
         file.close()
         self._open.pop(file, None)
 
     def close_idle(self, now: float) -> None:
-        """Close what was read to its end, and has not changed for as long as its source says."""
+        """Close files that are read to their end and unchanged for their ``close_idle_ms``."""
         for file in list(self._open):
             idle = file.source.config.close_idle_ms / 1000
-            if file.is_read and not file.is_left and now - file.changed_at >= idle:
+            if file.is_read and not file.is_rotated and now - file.changed_at >= idle:
                 self.close(file)
 
     def close_all(self) -> None:
-        """Close all."""
+        """Close all files."""
         for file in list(self._open):
             self.close(file)
 
     def _least(self, kept: TailedFile) -> TailedFile:
-        """Whom to close: one that can be found again, rather than one that is gone with that."""
+        """Return the file to close: preferably one that can be opened again."""
         others = [file for file in self._open if file is not kept]
-        return next((file for file in others if not file.is_left), others[0] if others else kept)
+        return next((file for file in others if not file.is_rotated), others[0] if others else kept)

@@ -1,4 +1,4 @@
-"""Which files there are: globs expanded, and what was found told apart. For a thread."""
+"""Discovery of files: expands the globs of all sources. Blocks."""
 
 import os
 import stat
@@ -18,8 +18,8 @@ _KINDS = (
 )
 
 
-class Found(NamedTuple):
-    """A file: one of its paths, and what was seen of it."""
+class FoundFile(NamedTuple):
+    """A file: one of its paths, and its state at the scan."""
 
     path: str
     source: SourceReader
@@ -28,14 +28,14 @@ class Found(NamedTuple):
     mtime: int
 
 
-class Sighting(NamedTuple):
-    """What one look found.
+class ScanResult(NamedTuple):
+    """The result of one scan.
 
-    files: each once for each topic. refused: paths that match but cannot be read, and why.
-    directories: where others may appear. aliases: real paths of those that were reached by links.
+    files: each file once for each topic. refused: matching paths that cannot be read, and why.
+    directories: where more files may appear. aliases: by real paths, those reached by links.
     """
 
-    files: list[Found]
+    files: list[FoundFile]
     refused: list[tuple[str, SourceReader, str]]
     directories: set[str]
     aliases: dict[str, str]
@@ -47,29 +47,29 @@ class Discovery:
     def __init__(self, sources: Sequence[SourceReader]) -> None:
         self.sources = sources
         self._globs = [
-            (source, [Glob(one) for one in source.config.paths], Excludes(source.config.exclude))
+            (source, [Glob(path) for path in source.config.paths], Excludes(source.config.exclude))
             for source in sources
         ]
 
-    def look(self, known: set[str]) -> Sighting:
-        """Find what there is now. ``known``: paths to stay with where a file has several."""
-        sighting = Sighting([], [], set(), {})
+    def scan(self, known: set[str]) -> ScanResult:
+        """Find the files that exist now. ``known``: paths to keep for files with several."""
+        scan = ScanResult([], [], set(), {})
         seen: dict[tuple[Identity, str], int] = {}
         for source, globs, excludes in self._globs:
             paths: dict[str, None] = {}
             for glob in globs:
-                paths.update(dict.fromkeys(glob.find(sighting.directories)))
+                paths.update(dict.fromkeys(glob.find(scan.directories)))
             for path in paths:
                 if excludes.has(path) or (path.endswith(".gz") and not source.reads_gzip):
                     continue
-                self._add(path, source, sighting, seen, known)
-        return sighting
+                self._add(path, source, scan, seen, known)
+        return scan
 
     def _add(
         self,
         path: str,
         source: SourceReader,
-        sighting: Sighting,
+        scan: ScanResult,
         seen: dict[tuple[Identity, str], int],
         known: set[str],
     ) -> None:
@@ -77,29 +77,29 @@ class Discovery:
             status = os.stat(path)  # noqa: PTH116 - quicker
             if os.path.islink(path):  # noqa: PTH114
                 real = os.path.realpath(path)
-                sighting.aliases[real] = path
-                sighting.directories.add(os.path.dirname(real))  # noqa: PTH120
+                scan.aliases[real] = path
+                scan.directories.add(os.path.dirname(real))  # noqa: PTH120
         except FileNotFoundError:
             return
         except OSError as error:
-            sighting.refused.append((path, source, error.strerror or str(error)))
+            scan.refused.append((path, source, error.strerror or str(error)))
             return
         if not stat.S_ISREG(status.st_mode):
             kinds = (what for test, what in _KINDS if test(status.st_mode))
-            sighting.refused.append((path, source, f"it is {next(kinds, 'no file')}"))
+            scan.refused.append((path, source, f"it is {next(kinds, 'no file')}"))
             return
         identity = Identity.of(status)
-        found = Found(path, source, identity, status.st_size, status.st_mtime_ns)
+        found = FoundFile(path, source, identity, status.st_size, status.st_mtime_ns)
         index = seen.get((identity, source.topic))
         if index is None:
-            seen[identity, source.topic] = len(sighting.files)
-            sighting.files.append(found)
-        elif path in known and sighting.files[index].path not in known:
-            sighting.files[index] = found
+            seen[identity, source.topic] = len(scan.files)
+            scan.files.append(found)
+        elif path in known and scan.files[index].path not in known:
+            scan.files[index] = found
 
 
 def find_renamed(path: str, identity: Identity) -> str | None:
-    """Where a file is that was at ``path``: there or in the same directory; None: in neither."""
+    """Return the path of a file that was at ``path``, if it is in the same directory, else None."""
     directory = os.path.dirname(path)  # noqa: PTH120
     try:
         with os.scandir(directory) as entries:

@@ -1,6 +1,6 @@
-"""A file that is followed: the thin shell around what decides.
+"""A tailed file: its state, and its reads.
 
-Nothing here waits: regular files are read where they are, a bounded number of bytes at a time.
+Nothing here blocks for long: reads are of regular files and bounded in size.
 """
 
 import os
@@ -28,14 +28,13 @@ class Change(Enum):
     NONE = auto()
     GROWN = auto()
     RESTARTED = auto()
-    """It was truncated, or its inode is another file's now: it is read from the start."""
+    """It was truncated, or its inode belongs to another file now: read it from the start."""
 
 
 def compare(read: int, size: int, fingerprint: Fingerprint, head: bytes) -> Change:
-    """Tell what happened to a file that was read up to ``read``.
+    """Return what happened to a file that was read up to ``read``.
 
-    size: what it has now, in bytes. head: what it begins with, at least as much as the fingerprint
-    is of if there is that much.
+    size: its bytes now. head: its first bytes, as many as the fingerprint covers if it has them.
     """
     if size < read or not fingerprint.matches(head):
         return Change.RESTARTED
@@ -59,33 +58,33 @@ class Chunk(NamedTuple):
 
 
 class TailedFile:
-    """One file, of one source. Times are in seconds of the monotonic clock.
+    """One file of one source. Times are in seconds of the monotonic clock.
 
-    read: up to where records were made of it. size: its end at the last look (in a gzip file: what
-    is known of its end). rest: bytes after the last record that are no record yet.
-    flush: what is to be taken for whole at the next read. retry_at: when to read again what failed.
-    incarnation: how often it became another file while it was followed.
-    is_left: it was renamed or deleted. is_gone: it has no name that could be found. is_matched: a
-    path that is asked for leads to it. is_new: it may be a copy, of ``original`` or another file.
-    is_ready: it waits to be read, or is being read.
+    read: the offset up to which records were made. size: its end at the last refresh (of a gzip
+    file: the packed size). rest: bytes after the last record that are no record yet.
+    flush: which unfinished data the next read completes. retry_at: when a failed file is read
+    again. incarnation: how often it was restarted. is_rotated: it was renamed or deleted. is_gone:
+    it has no known name. is_matched: a configured path leads to it. is_new: it may be a copy, of
+    ``original`` or another file. is_ready: it waits to be read, or is being read.
     """
 
     __slots__ = (
         "acknowledged_rate",
+        "acks",
         "behind_since",
         "changed_at",
         "content",
         "descriptor",
         "error",
         "flush",
-        "former_spans",
+        "former_acks",
         "has_lines",
         "incarnation",
         "is_gone",
-        "is_left",
         "is_matched",
         "is_new",
         "is_ready",
+        "is_rotated",
         "labels",
         "mtime",
         "original",
@@ -98,7 +97,6 @@ class TailedFile:
         "scanned",
         "size",
         "source",
-        "spans",
     )
 
     def __init__(self, path: str, position: Position, source: SourceReader) -> None:
@@ -114,7 +112,7 @@ class TailedFile:
         self.incarnation = 0
         self.descriptor: int | None = None
         self.content: Content | None = None
-        self.is_left = False
+        self.is_rotated = False
         self.is_matched = True
         self.is_gone = False
         self.is_ready = False
@@ -125,32 +123,32 @@ class TailedFile:
         self.retries = 0
         self.retry_at = 0.0
         self.flush = Flush.NOTHING
-        self.spans = AckTracker()
-        self.former_spans: dict[int, tuple[Former, AckTracker]] = _NO_FORMERS
+        self.acks = AckTracker()
+        self.former_acks: dict[int, tuple[Former, AckTracker]] = _NO_FORMERS
         self.is_new = False
         self.original: Position | None = None
         self.labels: Labels | None = None
 
     @property
     def identity(self) -> Identity:
-        """Which file it is."""
+        """The identity of the file."""
         return self.position.identity
 
     @property
     def is_gzip(self) -> bool:
-        """Whether what is packed in it is shipped."""
+        """Whether its unpacked content is shipped."""
         return self.source.reads_gzip and self.path.endswith(".gz")
 
     @property
     def is_read(self) -> bool:
-        """Whether there is nothing in it that was not read."""
+        """Whether everything in it was read."""
         if self.is_gzip:
             end = None if self.content is None else self.content.end
             return self.position.is_done or (end is not None and self.read >= end)
         return self.read + self.rest >= self.size
 
     def open(self) -> None:
-        """Open it, if it is still what the path leads to. Raises OSError."""
+        """Open the file; raises OSError, also if the path leads to another file now."""
         if self.descriptor is not None:
             return
         descriptor = open_regular(self.path)
@@ -165,21 +163,21 @@ class TailedFile:
         self.content = GzipContent(descriptor) if self.is_gzip else PlainContent(descriptor)
 
     def move(self, path: str) -> None:
-        """It has another path: by that its content may be another kind's."""
+        """Set another path; the suffix decides whether the content is packed."""
         was_gzip = self.is_gzip
         self.path = path
         if self.is_gzip != was_gzip:
             self.close()
 
     def close(self) -> None:
-        """Let go of the descriptor."""
+        """Close the descriptor."""
         if self.descriptor is not None:
             os.close(self.descriptor)
             self.descriptor = None
             self.content = None
 
-    def look(self, now: float) -> Change:
-        """See what happened to it since it was read. Raises OSError."""
+    def refresh(self, now: float) -> Change:
+        """Update size and time, and return what happened to the file. Raises OSError."""
         is_fresh, is_first = self.descriptor is None, self.mtime < 0
         self.open()
         assert self.descriptor is not None
@@ -190,14 +188,14 @@ class TailedFile:
         self.is_gone = self.is_gone or not found.st_nlink
         self.mtime = found.st_mtime_ns
         self.size = found.st_size
-        if self.is_gzip and not is_fresh:  # what is unpacked is only read forward
+        if self.is_gzip and not is_fresh:  # unpacked content is only read forward
             return Change.NONE if self.is_read else Change.GROWN
         head = self.content.read(0, self.source.fingerprint_bytes)
         size = self.read + 1 if self.is_gzip else self.size
         change = compare(self.read, size, self.position.fingerprint, head)
         if change is Change.RESTARTED:
             self.restart(Fingerprint.of(head))
-            self.is_new = is_first  # it has an old inode, and may be a copy as well
+            self.is_new = is_first  # the inode is reused: the file may be a copy
         elif len(head) > self.position.fingerprint.length:
             self.position.fingerprint = Fingerprint.of(head)
             self.source.positions.change(self.position)
@@ -206,19 +204,19 @@ class TailedFile:
         return change
 
     def restart(self, fingerprint: Fingerprint) -> None:
-        """It is read from the start, for it is another file, or was emptied."""
+        """Read from the start: it is another file, or was truncated."""
         self.read = self.rest = self.scanned = 0
         self.has_lines = False
         self.position.restart(fingerprint)
-        if self.spans:
-            self.former_spans = dict(self.former_spans)
-            self.former_spans[self.incarnation] = (self.position.formers[-1], self.spans)
-            self.spans = AckTracker()
+        if self.acks:
+            self.former_acks = dict(self.former_acks)
+            self.former_acks[self.incarnation] = (self.position.formers[-1], self.acks)
+            self.acks = AckTracker()
         self.incarnation += 1
         self.source.positions.change(self.position)
 
-    def take(self, most: int) -> Chunk | None:
-        """The next records, made of about ``most`` bytes; None: there are none now.
+    def read_chunk(self, most: int) -> Chunk | None:
+        """Return the next records, from about ``most`` bytes; None: there are none now.
 
         Raises OSError.
         """
@@ -228,7 +226,7 @@ class TailedFile:
         if not self.read and framer.encoding.mark:
             self.read = framer.encoding.mark
         if self.scanned:
-            return self._take_too_long(most)
+            return self._read_too_long(most)
         size = max(most, min(self.rest, framer.most) + 1)
         while True:
             data = self.content.read(self.read, size)
@@ -242,7 +240,7 @@ class TailedFile:
             return Chunk(self, self.incarnation, self.read, self.read, (0, 0), (), None)
         if frame.is_too_long:
             self.scanned = len(data)
-            return self._take_too_long(most)
+            return self._read_too_long(most)
         if len(data) < size and self.content.end is not None and flush is not Flush.ALL:
             frame = framer.frame(data, Flush.ALL)
         self.rest = len(data) - frame.consumed if len(data) < size else 0
@@ -251,31 +249,31 @@ class TailedFile:
         return self._chunk(frame, data) if frame.consumed else None
 
     def acknowledge(self, chunk: Chunk) -> None:
-        """Records are delivered: they are behind the position once all before them are."""
+        """Take in delivered records; the position advances once all before them are delivered."""
         position = self.position
         if chunk.incarnation == self.incarnation:
-            reached = self.spans.acknowledge(chunk.end)
+            reached = self.acks.acknowledge(chunk.end)
             if reached is not None:
                 position.offset, position.tail = reached
                 self.source.positions.move(position)
             self.note_if_done()
-        elif chunk.incarnation in self.former_spans:
-            former, spans = self.former_spans[chunk.incarnation]
-            reached = spans.acknowledge(chunk.end)
+        elif chunk.incarnation in self.former_acks:
+            former, acks = self.former_acks[chunk.incarnation]
+            reached = acks.acknowledge(chunk.end)
             if reached is not None:
                 former.offset, former.tail = reached
                 self.source.positions.change(position)
-            if not spans:
-                del self.former_spans[chunk.incarnation]
+            if not acks:
+                del self.former_acks[chunk.incarnation]
 
     def note_if_done(self) -> None:
-        """Remember of a gzip file that was delivered whole that it was."""
-        if self.is_gzip and self.is_read and not self.spans and not self.position.is_done:
+        """Note in the position of a gzip file that all of it is delivered, if so."""
+        if self.is_gzip and self.is_read and not self.acks and not self.position.is_done:
             self.position.is_done = True
             self.source.positions.change(self.position)
 
     def has_tail(self, offset: int, tail: tuple[int, int]) -> bool | None:
-        """Whether the bytes before ``offset`` are those; None: there are not so many.
+        """Return whether the bytes before ``offset`` have that tail; None: the file is shorter.
 
         Raises OSError.
         """
@@ -285,14 +283,14 @@ class TailedFile:
         return zlib.crc32(data) == crc if len(data) == length else None
 
     def begin_at(self, offset: int, tail: tuple[int, int], partition: int) -> None:
-        """What is before ``offset`` was shipped already, from another file, to ``partition``."""
+        """Start at ``offset``: another file with the same content was shipped to ``partition``."""
         self.position.offset = self.read = offset
         self.position.tail = tail
         self.position.partition = partition
         self.source.positions.change(self.position)
 
-    def _take_too_long(self, most: int) -> Chunk | None:
-        """The record of a line that is to be truncated, once its end is found."""
+    def _read_too_long(self, most: int) -> Chunk | None:
+        """Return the record of a line to be truncated, once its end is found."""
         assert self.content is not None
         framer = self.source.framer(self.content)
         while True:
@@ -319,11 +317,11 @@ class TailedFile:
         tail = data[max(0, frame.consumed - _TAIL_BYTES) : frame.consumed]
         self.read = end
         mark = (len(tail), zlib.crc32(tail))
-        self.spans.add(end, mark)
+        self.acks.add(end, mark)
         return Chunk(self, self.incarnation, start, end, mark, frame.values, frame.offsets)
 
     def _was_emptied(self) -> bool:
-        """Whether what was just read may be of what came after the file was emptied."""
+        """Whether the file was truncated meanwhile: what was read may be of its new content."""
         known = self.position.fingerprint
         if self.is_gzip or not known.length:
             return False
@@ -335,9 +333,9 @@ class TailedFile:
         return True
 
     def _skip_hole(self) -> bool:
-        """Go on behind a hole of a sparse file, and the NUL bytes behind it; whether there was one.
+        """Skip a hole of a sparse file and the NUL bytes after it; return whether there was one.
 
-        A hole that nothing comes after stays unread: what may be written there is not known yet.
+        A hole at the end of the file stays unread: data may still be written there.
         """
         assert self.content is not None
         behind = self.content.next_data(self.read)

@@ -1,8 +1,8 @@
-"""From the bytes of a file to records. Pure, and without a state.
+"""Framing: from the bytes of a file to records. Pure and stateless.
 
-What is given always begins where the last record ended; what no record can be made of yet is given
-again, with more behind it. So an unfinished line costs no memory, and where reads end makes no
-difference to the records.
+The data given always begin where the last record ended; bytes without a whole record are given
+again, with more after them. So an unfinished line takes no memory, and the boundaries of reads do
+not change the records.
 """
 
 import re
@@ -16,31 +16,31 @@ from .text import AS_IS, Encoding
 
 
 class Flush(IntEnum):
-    """How much of what may still go on is taken for whole."""
+    """Which unfinished data are completed."""
 
     NOTHING = 0
     LINES = 1
-    """A record of several lines ends with the last whole line."""
+    """The last record of several lines ends with the last whole line."""
     ALL = 2
-    """The last line ends, too."""
+    """The last line ends at the end of the data as well."""
 
 
-def flush_after(*, is_left: bool, has_lines: bool, partial: float, lines: float) -> float | None:
-    """Seconds of silence after which what is unfinished is taken for whole; None: never.
+def flush_after(*, is_rotated: bool, has_lines: bool, partial: float, lines: float) -> float | None:
+    """Return the seconds of silence after which unfinished data are completed; None: never.
 
-    is_left: its writer has left the file, for it was renamed or deleted. has_lines: the rest holds
-    whole lines, that may be a record. partial, lines: what each of the two is given.
+    is_rotated: the file was renamed or deleted. has_lines: the data hold whole lines, which may be
+    a record. partial, lines: the time-outs of a partial line and of whole lines.
     """
-    if is_left:
+    if is_rotated:
         return min(partial, lines) if has_lines else partial
     return lines if has_lines else None
 
 
 class Frame(NamedTuple):
-    """Records. ``offsets``: where each begins, from the start of the data; None if nobody asked.
+    """Records. ``offsets``: where each begins, from the start of the data; None if not wanted.
 
-    ``consumed``: bytes they are made of. ``is_too_long``: the data are the beginning of a line that
-    has to be truncated, and the end of which is still to be found.
+    ``consumed``: the bytes they are made of. ``is_too_long``: the data begin with a line that has
+    to be truncated, and whose end is not found yet.
     """
 
     values: Sequence[bytes]
@@ -51,9 +51,9 @@ class Frame(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Grouping:
-    """A line that ``start`` is found in begins a record, which ends before the next such line.
+    """Groups lines to records: a line in which ``start`` is found begins a record.
 
-    It also ends before it has more than ``max_lines`` lines.
+    A record ends before the next such line, and has at most ``max_lines`` lines.
     """
 
     start: re.Pattern[bytes]
@@ -62,10 +62,10 @@ class Grouping:
     def group(
         self, lines: Sequence[bytes], sizes: Sequence[int], limit: int, *, is_whole: bool
     ) -> tuple[list[bytes], list[int]]:
-        """Records, and how many bytes of the file each takes.
+        """Return records, and how many bytes of the file each takes.
 
-        sizes: those of the lines. limit: bytes of the largest record, if of more than a line.
-        is_whole: the last record does not go on; else it is left out.
+        sizes: the bytes of the lines. limit: the most bytes of a record of several lines.
+        is_whole: the last record is complete; else it is left out.
         """
         records: list[bytes] = []
         taken: list[int] = []
@@ -85,9 +85,9 @@ class Grouping:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Framer:
-    """What a source says of its records. ``limit``: bytes of the longest line or group of lines.
+    """The framing of a source's files. ``limit``: the most bytes of a line or a group of lines.
 
-    ``marker``: what a line longer than that ends with once it is cut; None: it is split instead.
+    ``marker``: the end of a line that is truncated to the limit; None: longer lines are split.
     """
 
     limit: int
@@ -98,11 +98,11 @@ class Framer:
 
     @property
     def most(self) -> int:
-        """With so many bytes there always is a record, or a line too long."""
+        """So many bytes always hold a record, or a line that is too long."""
         return (self.limit + 8) * (1 if self.grouping is None else 2)
 
     def frame(self, data: bytes, flush: Flush = Flush.NOTHING) -> Frame:
-        """The records that ``data`` begin with."""
+        """Return the records that ``data`` begin with."""
         raw, consumed, rest = self._cut(data)
         lines = self.encoding.without_returns(raw, data)
         is_long = len(data) > self.limit
@@ -127,7 +127,7 @@ class Framer:
         return Frame(values, offsets, consumed)
 
     def truncated(self, head: bytes) -> bytes:
-        """What is shipped of a line that is too long and begins with ``head``."""
+        """Return the record of a line that is too long and begins with ``head``."""
         return self.encoding.to_utf8([self._truncate(head)])[0]
 
     def _truncate(self, line: bytes) -> bytes:
@@ -137,7 +137,7 @@ class Framer:
         return line[: max(0, self.limit - len(marker)) // width * width] + marker
 
     def _cut(self, data: bytes) -> tuple[list[bytes], int, bytes]:
-        """Whole lines without their newlines, how much they take, and what is behind them."""
+        """Return whole lines without newlines, the bytes they take, and the rest."""
         if self.encoding.width > 1:
             return self.encoding.cut(data)
         consumed = data.rfind(b"\n") + 1
@@ -148,7 +148,7 @@ class Framer:
     def _shorten(
         self, lines: list[bytes], sizes: list[int], rest: bytes
     ) -> tuple[list[bytes], list[int], bytes]:
-        """Cut or split what is too long; a rest that is to be truncated stays as it is."""
+        """Truncate or split what is too long; a rest that will be truncated stays as it is."""
         width = self.encoding.width
         limit = self.limit // width * width
         short: list[bytes] = []
@@ -163,7 +163,7 @@ class Framer:
                 line = self._truncate(line)
             short.append(line)
             taken.append(size)
-        # The carriage return of a line as long as the limit is no reason to split it.
+        # A line as long as the limit is not split because of its carriage return.
         while self.marker is None and len(rest) > limit + width:
             short.append(rest[:limit])
             taken.append(limit)

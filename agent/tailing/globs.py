@@ -1,8 +1,8 @@
-"""Finding files by globs.
+"""Finding files by globs, as a shell does.
 
-As a shell does: ``*``, ``?`` and ``[...]`` stand for parts of one name, ``**`` for directories of
-any depth (those behind symbolic links are not entered, for they may lead in circles); a name that
-begins with a dot is found only by a pattern that does.
+``*``, ``?`` and ``[...]`` match parts of one name, ``**`` matches directories of any depth.
+Directories behind symbolic links are not entered, since these may form cycles. A name that begins
+with a dot is matched only by a pattern that does.
 """
 
 import fnmatch
@@ -16,7 +16,7 @@ _MAGIC = re.compile(r"[*?[]")
 
 
 class Glob:
-    """An absolute path, of which any part may be a pattern."""
+    """An absolute path whose parts may be patterns."""
 
     def __init__(self, pattern: str) -> None:
         parts = Path(pattern).parts[1:]
@@ -27,7 +27,7 @@ class Glob:
         self._parts = parts[fixed:]
 
     def find(self, directories: set[str]) -> Iterator[str]:
-        """Paths that match; ``directories`` get those in which others may appear."""
+        """Yield matching paths; add the directories where more may appear to ``directories``."""
         root = self._root
         if not os.path.isdir(root):  # noqa: PTH112
             directories.add(_nearest(root))
@@ -36,16 +36,18 @@ class Glob:
 
 
 class Excludes:
-    """Globs of what to leave out: of whole paths, or where there is no slash, of names."""
+    """Globs of files to leave out: of whole paths, or of names if they have no slash."""
 
     def __init__(self, patterns: Iterable[str]) -> None:
-        self._names = [_compiled(one) for one in patterns if "/" not in one]
-        self._paths = [_compiled_path(one) for one in patterns if "/" in one]
+        self._names = [_compiled(pattern) for pattern in patterns if "/" not in pattern]
+        self._paths = [_compiled_path(pattern) for pattern in patterns if "/" in pattern]
 
     def has(self, path: str) -> bool:
-        """Whether a file is to be left out."""
+        """Whether a file is left out."""
         name = path.rpartition("/")[2]
-        return any(one(name) for one in self._names) or any(one(path) for one in self._paths)
+        return any(matches(name) for matches in self._names) or any(
+            matches(path) for matches in self._paths
+        )
 
 
 def _find(directory: str, parts: tuple[str, ...], directories: set[str]) -> Iterator[str]:
@@ -73,7 +75,7 @@ def _find(directory: str, parts: tuple[str, ...], directories: set[str]) -> Iter
 
 
 def _find_below(directory: str, parts: tuple[str, ...], directories: set[str]) -> Iterator[str]:
-    """In a directory and in all below it."""
+    """Yield matches in a directory and in all below it."""
     yield from _find(directory, parts, directories)
     for entry in _entries(directory):
         if not entry.name.startswith(".") and entry.is_dir(follow_symlinks=False):
@@ -84,12 +86,12 @@ def _entries(directory: str) -> list["os.DirEntry[str]"]:
     try:
         with os.scandir(directory) as found:
             return sorted(found, key=lambda entry: entry.name)
-    except OSError:  # gone, or not for us: what is in it cannot be found
+    except OSError:  # removed or not readable: its files cannot be found
         return []
 
 
 def _nearest(path: str) -> str:
-    """The deepest directory above a path that is there."""
+    """Return the deepest existing directory above a path."""
     while not os.path.isdir(path):  # noqa: PTH112
         path = os.path.dirname(path)  # noqa: PTH120
     return path
@@ -100,7 +102,7 @@ def _compiled(pattern: str) -> Matcher:
 
 
 def _compiled_path(pattern: str) -> Matcher:
-    """As ``_compiled``, where ``*`` does not stand for a slash but ``**`` does."""
+    """Compile a pattern of paths: ``*`` does not match a slash, ``**`` does."""
     pieces = []
     for piece in re.split(r"(\*\*/?|\*|\?)", pattern):
         match piece:

@@ -1,4 +1,4 @@
-"""The files that are followed, and how they are told apart from one look to the next."""
+"""The tailed files, and how they are recognized from one scan to the next."""
 
 import logging
 import os
@@ -10,7 +10,7 @@ from ..positions import Position, Positions
 from ..positions.position import Identity
 from .content import is_packed
 from .copies import Original, Verdict, judge, stem
-from .discovery import Found, Sighting, find_renamed
+from .discovery import FoundFile, ScanResult, find_renamed
 from .file import TailedFile
 from .source import SourceReader
 
@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 
 class Registry:
-    """Files by what they are, and by their paths."""
+    """Tailed files by identity and topic, and by path."""
 
     def __init__(self, sources: Sequence[SourceReader], positions: Positions, clock: Clock) -> None:
         self._sources = sources
@@ -31,25 +31,25 @@ class Registry:
         self._is_first = True
 
     def at(self, path: str) -> list[TailedFile]:
-        """The files at a path."""
+        """Return the files at a path."""
         return self._by_path.get(path, [])
 
-    def update(self, sighting: Sighting) -> list[TailedFile]:
-        """Take in what was found; the files that should be looked at."""
-        self.refused = sighting.refused
+    def update(self, scan: ScanResult) -> list[TailedFile]:
+        """Take in the result of a scan; return the files that may have something to read."""
+        self.refused = scan.refused
         self._by_stem = None
         seen = set()
         changed: list[TailedFile] = []
-        for found in sighting.files:
+        for found in scan.files:
             key = (found.identity, found.source.topic)
             seen.add(key)
             file = self.files.get(key)
             if file is None:
-                file = self.files[key] = self._follow(found)
+                file = self.files[key] = self._add(found)
                 changed.append(file)
                 continue
             if file.path != found.path:
-                file.is_left = True  # whoever wrote to it under its old name may still do
+                file.is_rotated = True  # who opened it under its old name may still write
                 self._move(file, found.path)
             file.is_gone, file.is_matched = False, True
             file.source = found.source
@@ -60,20 +60,20 @@ class Registry:
             if key in seen:
                 file.position.seen_at = seen_at
             else:
-                file.is_left, file.is_matched = True, False
+                file.is_rotated, file.is_matched = True, False
                 changed.append(file)
         if self._is_first:
             self._is_first = False
             changed += self._adopt()
-        self._index(sighting.aliases)
+        self._index(scan.aliases)
         return changed
 
-    def looked_at(self, source: SourceReader) -> None:
-        """From now on files of that source are new ones."""
+    def mark_seen(self, source: SourceReader) -> None:
+        """Note that a source was scanned: its later files are new ones."""
         try:
-            self._positions.look_at(source.name)
+            self._positions.mark_seen(source.name)
         except OSError as error:
-            log.error("cannot write positions: %s", error.strerror)  # noqa: TRY400 - no bug
+            log.error("positions cannot be written: %s", error.strerror)  # noqa: TRY400 - no bug
 
     def is_changed(self, file: TailedFile) -> bool:
         """Whether a closed file may have something to read. Raises OSError."""
@@ -85,20 +85,20 @@ class Registry:
         return (status.st_size, status.st_mtime_ns) != (file.size, file.mtime) or not file.is_read
 
     def find(self, file: TailedFile) -> bool:
-        """Look for a file that is not at its path any more; whether it was found.
+        """Search a file that left its path; return whether it was found.
 
-        What has its inode now may be what it was packed into, or what is packed just now.
+        Its inode may belong to another file now, such as a packed copy.
         """
         path = find_renamed(file.path, file.identity)
         if path is None or not _is_same(TailedFile(path, file.position, file.source)):
             return False
-        file.is_left = True
+        file.is_rotated = True
         self._move(file, path)
         return True
 
-    def is_over(self, file: TailedFile, now: float) -> bool:
-        """Whether a file is done with: left, read, acknowledged, and silent for long enough."""
-        if file.is_matched or file.spans:
+    def is_finished(self, file: TailedFile, now: float) -> bool:
+        """Whether a file is finished: rotated, read, acknowledged, and silent for long enough."""
+        if file.is_matched or file.acks:
             return False
         if file.is_gone and file.descriptor is None:
             return True
@@ -107,7 +107,7 @@ class Registry:
         return is_done and now - file.changed_at >= patience
 
     def is_waiting(self, file: TailedFile) -> bool:
-        """Whether a file that was just looked at is left alone, for it may be a copy. OSError."""
+        """Whether a refreshed file has to wait, since it may be a copy. Raises OSError."""
         if not file.is_new or not file.size:
             return False
         assert file.content is not None
@@ -134,7 +134,7 @@ class Registry:
         self._positions.change(file.position)
 
     def _related(self, file: TailedFile) -> list[Position]:
-        """Files that a file may be a copy of, by their names."""
+        """Return the positions of files that a file may be a copy of, by their names."""
         if self._by_stem is None:
             self._by_stem = {}
             for position in self._positions:
@@ -142,21 +142,27 @@ class Registry:
         return self._by_stem.get(_stem(file.position), [])
 
     def _originals(self, position: Position, copy: TailedFile | None = None) -> list[Original]:
-        """What was in a file before, and what is now, if ``copy`` may be of that.
+        """Return the earlier contents of a file, and the current one if ``copy`` may be a copy.
 
-        A copy's name is longer, so that no two files wait for each other. None is one of itself.
+        A copy's name is longer, so no two files wait for each other. No file is a copy of itself.
         """
         file = self.files.get((position.identity, position.topic))
         if file is not None and file.position is not position:
-            file = None  # it was forgotten, and its inode is another file's
-        is_settled = file is None or not file.former_spans
+            file = None  # the position was removed, and the inode belongs to another file
+        has_ended = file is None or not file.former_acks
         found = [
-            Original(one.fingerprint, one.offset, one.tail, is_read=True, has_ended=is_settled)
-            for one in reversed(position.formers)
+            Original(
+                former.fingerprint,
+                former.offset,
+                former.tail,
+                is_read=True,
+                has_ended=has_ended,
+            )
+            for former in reversed(position.formers)
         ]
         is_other = copy is None or position is not copy.position
         if is_other and (copy is None or len(position.path) < len(copy.path)):
-            is_read = file is None or (file.is_read and not file.spans)
+            is_read = file is None or (file.is_read and not file.acks)
             has_ended = file is None or (file.is_gone and is_read)
             now = (position.fingerprint, position.offset, position.tail)
             found.append(Original(*now, is_read=is_read, has_ended=has_ended))
@@ -166,18 +172,18 @@ class Registry:
         return any(original.has_ended for original in self._originals(position))
 
     def remove(self, file: TailedFile) -> None:
-        """A file is done with; its position is kept for a while if it may come back."""
+        """Stop tailing a file; its position is kept for a while if the file may come back."""
         self.files.pop((file.identity, file.source.topic), None)
         if file.is_gone:
             self._positions.forget(file.position)
 
-    def _follow(self, found: Found) -> TailedFile:
+    def _add(self, found: FoundFile) -> TailedFile:
         source = found.source
         is_new = False
         position = self._positions.find(found.identity, source.topic)
         if position is None:
             position = Position(found.identity, source.topic, found.path)
-            is_old = not self._positions.was_looked_at(source.name)
+            is_old = not self._positions.was_seen(source.name)
             if is_old and not source.config.from_beginning:
                 position.offset = found.size
             self._positions.add(position)
@@ -191,7 +197,7 @@ class Registry:
         return file
 
     def _adopt(self) -> list[TailedFile]:
-        """Go on with files that got names that no path matches, while nobody followed them."""
+        """Go on with files that were renamed, while no agent ran, to names that no path matches."""
         sources = {source.topic: source for source in reversed(self._sources)}
         adopted = []
         for position in self._positions:
@@ -204,7 +210,7 @@ class Registry:
             file = TailedFile(path, position, sources[position.topic])
             if position.fingerprint.length and _is_same(file):
                 file.labels = file.source.labels(path, position.identity.inode)
-                file.is_left, file.is_matched = True, False
+                file.is_rotated, file.is_matched = True, False
                 self.files[key] = file
                 adopted.append(file)
         return adopted
@@ -225,7 +231,7 @@ def _stem(position: Position) -> tuple[str, str, str]:
 
 
 def _is_same(file: TailedFile) -> bool:
-    """Whether it may be the file that the position is of, and not one that got its inode."""
+    """Whether it can be the file of its position, and not another one with the same inode."""
     try:
         file.open()
         assert file.content is not None

@@ -38,7 +38,7 @@ class FileReporter:
         return [self._status(file, now) for file in files] + refused
 
     def _status(self, file: TailedFile, now: float) -> FileStatus:
-        is_behind = not file.is_read or bool(file.spans)
+        is_behind = not file.is_read or bool(file.acks)
         since = file.behind_since if is_behind and file.behind_since is not None else now
         return FileStatus(
             path=file.path,
@@ -67,6 +67,6 @@ class FileReporter:
 def _state(file: TailedFile) -> FileState:
     if file.error is not None:
         return FileState.FAILED
-    if file.position.is_done or (file.is_left and file.is_read and not file.spans):
+    if file.position.is_done or (file.is_rotated and file.is_read and not file.acks):
         return FileState.FINISHED
     return FileState.IDLE if file.descriptor is None and file.is_read else FileState.READING

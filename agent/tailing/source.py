@@ -1,4 +1,4 @@
-"""What a source says of its files, ready for use."""
+"""A source: how its files are framed, and the keys and headers of their records."""
 
 import os
 from collections.abc import Sequence
@@ -26,11 +26,11 @@ class Labels:
         self._headers = headers
 
     def keys(self, offsets: Sequence[int]) -> list[bytes] | None:
-        """The key of the record at each offset."""
+        """Return the key of the record at each offset."""
         return None if self._key is None else self._key.render_all(offsets)
 
     def headers(self, offsets: Sequence[int]) -> list[Headers] | None:
-        """The headers of the record at each offset."""
+        """Return the headers of the record at each offset."""
         if not self._headers:
             return None
         if all(bound.constant is not None for _, bound in self._headers):
@@ -41,7 +41,7 @@ class Labels:
 
 
 class SourceReader:
-    """A source with all that its files need. ``host``: what ``{host}`` stands for."""
+    """A source and what its files need. ``host`` is the value of ``{host}``."""
 
     def __init__(self, config: Source, tailing: Tailing, positions: Positions, host: str) -> None:
         self.config = config
@@ -53,16 +53,16 @@ class SourceReader:
 
     @property
     def topic(self) -> str:
-        """Where its records go."""
+        """The topic of its records."""
         return self.config.topic
 
     @property
     def name(self) -> str:
-        """What it is remembered by."""
+        """Its name in the journal of positions."""
         return "\n".join((self.topic, *self.config.paths))
 
     def framer(self, content: Content) -> Framer:
-        """How a file of that content is cut into records."""
+        """Return the framer of a file with that content."""
         if self.config.encoding not in _MARKED:
             return self._framer
         encoding = Encoding.of(self.config.encoding, content.read(0, 4))
@@ -72,7 +72,7 @@ class SourceReader:
         return framer
 
     def labels(self, path: str, inode: int) -> Labels | None:
-        """Keys and headers of a file; None where its records have none."""
+        """Return the keys and headers of a file's records; None: they have none."""
         templates = self._templates
         if not templates:
             return None
@@ -86,7 +86,9 @@ class SourceReader:
             for name in template.environment:
                 values[f"env.{name}"] = os.environ.get(name, "")
         key = None if self.config.key is None else self.config.key.bind(values)
-        return Labels(key, [(name, one.bind(values)) for name, one in self.config.headers])
+        return Labels(
+            key, [(name, template.bind(values)) for name, template in self.config.headers]
+        )
 
     @cached_property
     def _templates(self) -> list[Template]:

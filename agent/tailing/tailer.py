@@ -1,4 +1,4 @@
-"""Following all files of all sources: what to look at, and when."""
+"""Tailing the files of all sources: what is checked, and when."""
 
 import asyncio
 import logging
@@ -24,13 +24,14 @@ log = logging.getLogger(__name__)
 _LONGEST_RETRY_S = 600.0
 _SHORTEST_TICK = 0.05
 _SCAN_SHARE = 5.0
-"""After a scan of one second there is none for so many, unless one is due anyway."""
+"""After a scan of one second the next one waits so many seconds, unless it is due anyway."""
 
 
 class Tailer:
-    """Finds files and tells which have something to read; see :meth:`take`.
+    """Finds files and notices those with something to read; see :meth:`read_chunk`.
 
-    ``on_ready`` is called with a file once it has something, until ``take`` found its end.
+    ``on_ready`` is called once for a file with something to read, until ``read_chunk`` has found
+    its end.
     """
 
     def __init__(
@@ -43,9 +44,9 @@ class Tailer:
         *,
         linger: float = 0.05,
     ) -> None:
-        """``linger``: seconds from a change until the file is read, for others to gather.
+        """``linger``: seconds from a change until files are read, so that changes are batched.
 
-        Raises :class:`~qbus.errors.ConfigError` where inotify is asked for and not there.
+        Raises :class:`~qbus.errors.ConfigError` if inotify is required and not available.
         """
         self.descriptors = Descriptors(tailing.max_open_files)
         self.registry = Registry(sources, positions, clock)
@@ -60,19 +61,19 @@ class Tailer:
         self._unfinished: set[TailedFile] = set()
         self._next_scan = 0.0
         self._next_poll = 0.0
-        self._is_rearranged = True
-        self._rested = 0.0
+        self._needs_scan = True
+        self._rescan_at = 0.0
 
     @property
     def files(self) -> list[TailedFile]:
-        """All files that are followed."""
+        """All tailed files."""
         return list(self.registry.files.values())
 
     async def run(self) -> None:
-        """Follow, until cancelled."""
+        """Tail, until cancelled."""
         loop = asyncio.get_running_loop()
         if self._watcher is not None:
-            loop.add_reader(self._watcher.descriptor, self._noticed)
+            loop.add_reader(self._watcher.descriptor, self._on_events)
         try:
             while True:
                 pause = await self._turn()
@@ -88,11 +89,11 @@ class Tailer:
                 self._watcher.close()
             self.descriptors.close_all()
 
-    def take(self, file: TailedFile, most: int) -> Chunk | None:
-        """The next records of a file, made of about ``most`` bytes; None: it has none now."""
+    def read_chunk(self, file: TailedFile, most: int) -> Chunk | None:
+        """Return the next records of a file, from about ``most`` bytes; None: it has none now."""
         now = self._clock.monotonic()
         try:
-            chunk = file.take(most)
+            chunk = file.read_chunk(most)
         except OSError as error:
             self._fail(file, error, now)
             return None
@@ -107,31 +108,31 @@ class Tailer:
         file.note_if_done()
         return None
 
-    # What is done in turn.
+    # The loop.
 
     async def _turn(self) -> float:
-        """Do what is due; seconds until the next is."""
+        """Do what is due; return the seconds until something is due again."""
         noticed = self._read_events()
         now = self._clock.monotonic()
-        if now >= self._next_scan or (self._is_rearranged and now >= self._rested):
+        if now >= self._next_scan or (self._needs_scan and now >= self._rescan_at):
             await self._scan()
             now = self._clock.monotonic()
         for path in noticed:
             for file in self.registry.at(path):
-                self._look(file, now)
+                self._check(file, now)
         if now >= self._next_poll:
             self._next_poll = now + self._poll_interval
             self._poll(now)
         self._flush(now)
         due = [self._next_scan, self._next_poll]
-        if self._is_rearranged:
-            due.append(self._rested)
+        if self._needs_scan:
+            due.append(self._rescan_at)
         if self._unfinished:
             due.append(now + min(self._poll_interval, 0.25))
         return max(0.0, min(due) - now)
 
-    def _noticed(self) -> None:
-        """Something happened: gather what else does for a moment."""
+    def _on_events(self) -> None:
+        """Wake up after ``linger``, so that events are handled together."""
         assert self._watcher is not None
         loop = asyncio.get_running_loop()
         loop.remove_reader(self._watcher.descriptor)
@@ -141,52 +142,52 @@ class Tailer:
         if self._watcher is None:
             return set()
         noticed = self._watcher.read()
-        self._is_rearranged = self._is_rearranged or noticed.is_rearranged
-        asyncio.get_running_loop().add_reader(self._watcher.descriptor, self._noticed)
+        self._needs_scan = self._needs_scan or noticed.needs_scan
+        asyncio.get_running_loop().add_reader(self._watcher.descriptor, self._on_events)
         return noticed.written
 
     async def _scan(self) -> None:
-        """Find out which files there are."""
+        """Find the files that exist, and check those that may have something to read."""
         started = self._clock.monotonic()
-        self._is_rearranged = False
+        self._needs_scan = False
         known = {file.path for file in self.files}
-        sighting = await asyncio.to_thread(self._discovery.look, known)
-        if self._watcher is not None and self._watcher.watch(sighting.directories):
-            self._is_rearranged = True  # something may have come before it was watched
+        scan = await asyncio.to_thread(self._discovery.scan, known)
+        if self._watcher is not None and self._watcher.watch(scan.directories):
+            self._needs_scan = True  # files may have appeared before the watch
         now = self._clock.monotonic()
-        for file in self.registry.update(sighting):
-            self._look(file, now)
+        for file in self.registry.update(scan):
+            self._check(file, now)
         for source in self._discovery.sources:
-            self.registry.looked_at(source)
-        self._rested = now + max(_SHORTEST_TICK, _SCAN_SHARE * (now - started))
+            self.registry.mark_seen(source)
+        self._rescan_at = now + max(_SHORTEST_TICK, _SCAN_SHARE * (now - started))
         self._next_scan = now + self._discovery_interval
 
     def _poll(self, now: float) -> None:
-        """Look at those files whose changes nobody tells of."""
-        is_told = self._watcher is not None and self._watcher.is_complete
+        """Check the files that inotify does not cover; remove finished ones."""
+        is_watched = self._watcher is not None and self._watcher.is_complete
         for file in self.files:
-            if not is_told or file.is_left or file.is_new or file.retries:
-                self._look(file, now)
-            if self.registry.is_over(file, now):
+            if not is_watched or file.is_rotated or file.is_new or file.retries:
+                self._check(file, now)
+            if self.registry.is_finished(file, now):
                 self.descriptors.close(file)
                 self._unfinished.discard(file)
                 self.registry.remove(file)
         self.descriptors.close_idle(now)
 
-    def _look(self, file: TailedFile, now: float) -> None:
-        """See whether a file has something to read."""
+    def _check(self, file: TailedFile, now: float) -> None:
+        """Refresh a file; if it has something to read, hand it over."""
         if file.retries and now < file.retry_at:
             return
         try:
             if file.descriptor is None and not self.registry.is_changed(file):
                 return
-            file.look(now)
+            file.refresh(now)
             if self.registry.is_waiting(file):
                 return
         except FileNotFoundError:
             file.close()
             file.is_gone = not self.registry.find(file)
-            self._is_rearranged = True
+            self._needs_scan = True
             return
         except OSError as error:
             self._fail(file, error, now)
@@ -203,7 +204,7 @@ class Tailer:
         self._on_ready(file)
 
     def _fail(self, file: TailedFile, error: OSError, now: float) -> None:
-        """A file cannot be read: say so, and try again later."""
+        """Note that a file cannot be read, and retry later."""
         file.is_ready = False
         file.error = error.strerror or str(error)
         if not file.retries:
@@ -215,11 +216,11 @@ class Tailer:
         file.retries += 1
 
     def _flush(self, now: float) -> None:
-        """Take for whole what has been waited for long enough."""
+        """Complete unfinished data that have waited for long enough."""
         for file in list(self._unfinished):
             config = file.source.config
             seconds = flush_after(
-                is_left=file.is_left,
+                is_rotated=file.is_rotated,
                 has_lines=file.has_lines,
                 partial=config.rotated_timeout_ms / 1000,
                 lines=config.multiline_timeout_ms / 1000,
@@ -227,12 +228,12 @@ class Tailer:
             if seconds is None or now - file.changed_at < seconds:
                 continue
             self._unfinished.discard(file)
-            self._look(file, now)
+            self._check(file, now)
             if file.is_ready or now - file.changed_at < seconds:
                 self._unfinished.add(file)
                 continue
             is_old = now - file.changed_at >= config.rotated_timeout_ms / 1000
-            file.flush = Flush.ALL if file.is_left and is_old else Flush.LINES
+            file.flush = Flush.ALL if file.is_rotated and is_old else Flush.LINES
             self._ready(file)
 
 
@@ -244,5 +245,5 @@ def _watcher(wanted: str) -> Watcher | None:
     except ConfigError as error:
         if wanted == INOTIFY:
             raise
-        log.warning("files are polled: %s", error)
+        log.warning("inotify is not available, so files are polled: %s", error)
         return None

@@ -1,4 +1,4 @@
-"""What lines are encoded in, and how they become UTF-8."""
+"""The encodings of lines, and their conversion to UTF-8."""
 
 import codecs
 from collections.abc import Sequence
@@ -13,14 +13,14 @@ _MARKS = (
     (codecs.BOM_UTF8, "utf-8"),
 )
 _OPEN = {"utf-16": "utf-16-le", "utf-32": "utf-32-le", "utf-8-sig": "utf-8"}
-"""Encodings whose files begin with a mark that tells more; what they are without it."""
+"""Encodings with a byte order mark, and what each is without a mark."""
 
 
 @dataclass(frozen=True, slots=True)
 class Encoding:
-    """``name`` as Python knows it; empty: bytes stay what they are.
+    """An encoding; ``name`` is Python's, empty for bytes that stay unchanged.
 
-    ``width``: how many bytes a newline takes. ``mark``: bytes at the file's start that are no text.
+    ``width``: the bytes of a newline. ``mark``: the bytes of a byte order mark at the file's start.
     """
 
     name: str = ""
@@ -29,7 +29,7 @@ class Encoding:
 
     @classmethod
     def of(cls, name: str, head: bytes = b"") -> Self:
-        """The encoding of a file that begins with ``head``."""
+        """Return the encoding of a file that begins with ``head``."""
         if not name:
             return cls()
         mark = 0
@@ -45,11 +45,11 @@ class Encoding:
 
     @property
     def newline(self) -> bytes:
-        """What ends a line."""
+        """The bytes that end a line."""
         return "\n".encode(self.name) if self.name else b"\n"
 
     def cut(self, data: bytes) -> tuple[list[bytes], int, bytes]:
-        """Whole lines without their newlines, how much they take, and what is behind them."""
+        """Return whole lines without newlines, the bytes they take, and the rest."""
         newline = self.newline
         lines: list[bytes] = []
         start = at = 0
@@ -63,22 +63,22 @@ class Encoding:
         return lines, start, data[start:]
 
     def without_returns(self, lines: list[bytes], data: bytes) -> list[bytes]:
-        """The lines, those that ended with CR LF without the CR. ``data``: where they are from."""
+        """Return the lines of ``data`` without the CR of a CR LF."""
         if b"\r" not in data:
             return lines
         end = "\r".encode(self.name) if self.name else b"\r"
         return [line.removesuffix(end) for line in lines]
 
     def to_utf8(self, lines: Sequence[bytes]) -> Sequence[bytes]:
-        """The lines as UTF-8, with U+FFFD in place of what is no text."""
+        """Return the lines as UTF-8, with U+FFFD in place of invalid bytes."""
         if not self.name:
             return lines
         return [line.decode(self.name, "replace").encode() for line in lines]
 
     def from_utf8(self, text: bytes) -> bytes:
-        """The reverse, as far as it goes."""
+        """Return UTF-8 text in this encoding, with ``?`` for what it cannot hold."""
         return text.decode().encode(self.name, "replace") if self.name else text
 
 
 AS_IS = Encoding()
-"""Bytes stay what they are."""
+"""Bytes stay unchanged."""

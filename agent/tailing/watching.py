@@ -1,6 +1,6 @@
-"""Noticing changes at once, where the kernel tells of them (inotify(7)).
+"""Noticing changes at once by inotify(7).
 
-Directories are watched, not files: ten thousand files in one cost one watch.
+Directories are watched, not files: ten thousand files in one directory need one watch.
 """
 
 import contextlib
@@ -15,20 +15,20 @@ log = logging.getLogger(__name__)
 
 
 class Noticed(NamedTuple):
-    """Paths of files that were written to, and whether files came, went or were renamed."""
+    """Paths that were written to, and whether files were created, deleted or renamed."""
 
     written: set[str]
-    is_rearranged: bool
+    needs_scan: bool
 
 
 class Watcher:
-    """Watches directories; ``descriptor`` is readable when something happened.
+    """Watches directories; ``descriptor`` becomes readable when something happens.
 
     ``is_complete``: all directories that it was given are watched.
     """
 
     def __init__(self) -> None:
-        """Raises :class:`~qbus.errors.ConfigError` without inotify_simple, or without inotify."""
+        """Raises :class:`~qbus.errors.ConfigError` without inotify_simple or without inotify."""
         try:
             import inotify_simple  # noqa: PLC0415 - optional, and no part of the broker
         except ImportError:
@@ -58,7 +58,7 @@ class Watcher:
         self.descriptor: int = self._inotify.fileno()
 
     def watch(self, directories: Iterable[str]) -> bool:
-        """Watch these and no others; whether any of them is new."""
+        """Watch exactly these directories; return whether any of them is new."""
         wanted = set(directories)
         for gone in self._watches.keys() - wanted:
             watch = self._watches.pop(gone)
@@ -72,10 +72,12 @@ class Watcher:
                 watch = self._inotify.add_watch(directory, self._mask)
             except OSError as error:
                 if self.is_complete:
-                    log.warning("cannot watch %s, so it is polled: %s", directory, error.strerror)
+                    log.warning(
+                        "%s is polled, as it cannot be watched: %s", directory, error.strerror
+                    )
                 is_complete = False
                 continue
-            # Two names of one directory have one watch, which tells of the later one.
+            # Two names of one directory share a watch, whose events name the later one.
             self._watches[directory] = watch
             self._directories[watch] = directory
             has_new = True
@@ -83,25 +85,25 @@ class Watcher:
         return has_new
 
     def read(self) -> Noticed:
-        """What happened since it was last read."""
+        """Return what happened since the last read."""
         written: set[str] = set()
-        is_rearranged = False
+        needs_scan = False
         for watch, mask, _, name in self._inotify.read(timeout=0):
             directory = self._directories.get(watch)
             if mask & self._ignored:
                 if directory is not None:
                     self._watches.pop(directory, None)
                     del self._directories[watch]
-                is_rearranged = True
+                needs_scan = True
             elif mask & self._overflow:
-                is_rearranged = True
+                needs_scan = True
             elif directory is not None:
                 if mask & self._written:
                     written.add(os.path.join(directory, name))  # noqa: PTH118 - quicker
                 else:
-                    is_rearranged = True
-        return Noticed(written, is_rearranged)
+                    needs_scan = True
+        return Noticed(written, needs_scan)
 
     def close(self) -> None:
-        """Let go of all watches."""
+        """Close all watches."""
         self._inotify.close()

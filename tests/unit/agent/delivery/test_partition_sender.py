@@ -55,7 +55,7 @@ class Context:
     def file(self, name: bytes, lines: int) -> Any:
         return SimpleNamespace(name=name, left=lines, at=0, labels=None)
 
-    def take(self, file: Any, most: int) -> Chunk | None:
+    def read_chunk(self, file: Any, most: int) -> Chunk | None:
         count = min(file.left, max(1, most // 100))
         if not count:
             return None

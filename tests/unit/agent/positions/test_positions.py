@@ -107,12 +107,12 @@ def test_the_journal_is_written_anew_without_what_is_obsolete(tmp_path: Path) ->
     gone.seen_at = there.seen_at = clock.time_ms()
     clock.advance(EXPIRY_MS / 1000 + 1)
     there.seen_at = clock.time_ms()
-    positions.look_at("source")
+    positions.mark_seen("source")
     positions.compact()
     positions.close()
     found = opened(tmp_path, clock)
     assert [position.identity for position in found] == [there.identity]
-    assert found.was_looked_at("source")
+    assert found.was_seen("source")
 
 
 def test_a_full_disk_keeps_all_to_be_written_later(

@@ -36,9 +36,9 @@ def follow(tmp_path: Path) -> Follow:
 
 def read(file: TailedFile) -> list[bytes]:
     """All records that there are now."""
-    file.look(0.0)
+    file.refresh(0.0)
     found: list[bytes] = []
-    while (chunk := file.take(MOST)) is not None:
+    while (chunk := file.read_chunk(MOST)) is not None:
         found += chunk.values
         file.acknowledge(chunk)
     return found
@@ -76,7 +76,7 @@ def test_an_emptied_file_is_read_from_its_start(tmp_path: Path, follow: Follow) 
     file = follow(path)
     read(file)
     path.write_bytes(b"three\n")
-    assert file.look(0.0) is Change.RESTARTED
+    assert file.refresh(0.0) is Change.RESTARTED
     assert read(file) == [b"three"]
     (former,) = file.position.formers
     assert (former.offset, former.tail) == (8, (8, zlib.crc32(b"one\ntwo\n")))
@@ -101,9 +101,9 @@ def test_a_file_that_is_emptied_and_filled_before_it_is_read_is_not_read_in_the_
     file = follow(path)
     read(file)
     append(path, b"three\n")
-    file.look(0.0)
+    file.refresh(0.0)
     path.write_bytes(b"another one\nanother two\n")
-    chunk = file.take(MOST)
+    chunk = file.read_chunk(MOST)
     assert chunk is not None
     assert not chunk.values
     assert read(file) == [b"another one", b"another two"]
@@ -115,11 +115,11 @@ def test_what_was_on_its_way_when_it_was_emptied_moves_no_position(
     path = tmp_path / "a.log"
     path.write_bytes(b"one\ntwo\n")
     file = follow(path)
-    file.look(0.0)
-    chunk = file.take(MOST)
+    file.refresh(0.0)
+    chunk = file.read_chunk(MOST)
     assert chunk is not None
     path.write_bytes(b"three\n")
-    file.look(0.0)
+    file.refresh(0.0)
     file.acknowledge(chunk)
     assert file.position.offset == 0
     assert file.position.formers[0].offset == 8, "its copy is read from there"
@@ -131,8 +131,8 @@ def test_acknowledgements_out_of_order_count_when_the_first_is_there(
     path = tmp_path / "a.log"
     path.write_bytes(b"x" * 60 + b"\n" + b"y" * 60 + b"\n")
     file = follow(path)
-    file.look(0.0)
-    first, second = file.take(MOST), file.take(MOST)
+    file.refresh(0.0)
+    first, second = file.read_chunk(MOST), file.read_chunk(MOST)
     assert first is not None
     assert second is not None
     file.acknowledge(second)
@@ -148,14 +148,14 @@ def test_another_file_at_its_path_is_not_read_for_it(tmp_path: Path, follow: Fol
     path.rename(tmp_path / "a.log.1")
     path.write_bytes(b"two\n")
     with pytest.raises(FileNotFoundError):
-        file.look(0.0)
+        file.refresh(0.0)
 
 
 def test_a_deleted_file_is_read_to_its_end(tmp_path: Path, follow: Follow) -> None:
     path = tmp_path / "a.log"
     path.write_bytes(b"one\n")
     file = follow(path)
-    file.look(0.0)
+    file.refresh(0.0)
     append(path, b"two\nthr")
     path.unlink()
     assert read(file) == [b"one", b"two"]
@@ -168,7 +168,7 @@ def test_a_fifo_is_never_waited_for(tmp_path: Path, follow: Follow) -> None:
     path = tmp_path / "a.log"
     os.mkfifo(path)
     with pytest.raises(FileNotFoundError):
-        follow(path).look(0.0)
+        follow(path).refresh(0.0)
 
 
 @pytest.mark.parametrize("size", [100, 5000, 100_000])

@@ -145,10 +145,10 @@ class TestEncodings:
 
 
 def test_an_unfinished_line_is_waited_for_unless_its_writer_has_left() -> None:
-    assert flush_after(is_left=False, has_lines=False, partial=10, lines=2) is None
-    assert flush_after(is_left=True, has_lines=False, partial=10, lines=2) == 10
+    assert flush_after(is_rotated=False, has_lines=False, partial=10, lines=2) is None
+    assert flush_after(is_rotated=True, has_lines=False, partial=10, lines=2) == 10
 
 
 def test_whole_lines_of_a_record_are_waited_for_not_as_long() -> None:
-    assert flush_after(is_left=False, has_lines=True, partial=10, lines=2) == 2
-    assert flush_after(is_left=True, has_lines=True, partial=10, lines=2) == 2
+    assert flush_after(is_rotated=False, has_lines=True, partial=10, lines=2) == 2
+    assert flush_after(is_rotated=True, has_lines=True, partial=10, lines=2) == 2

@@ -12,7 +12,7 @@ import pytest
 from qbus.agent.config import Source, Tailing
 from qbus.agent.positions import Position, Positions
 from qbus.agent.positions.position import Fingerprint, Identity
-from qbus.agent.tailing.discovery import Found, Sighting
+from qbus.agent.tailing.discovery import FoundFile, ScanResult
 from qbus.agent.tailing.file import TailedFile
 from qbus.agent.tailing.registry import Registry
 from qbus.agent.tailing.source import SourceReader
@@ -52,8 +52,8 @@ class World:
         files = []
         for name, identity in listing.items():
             path = f"{self.logs}/{name.replace('_', '.')}"
-            files.append(Found(path, self.source, identity, 1, 1))
-        self.registry.update(Sighting(files, [], set(), {}))
+            files.append(FoundFile(path, self.source, identity, 1, 1))
+        self.registry.update(ScanResult(files, [], set(), {}))
         return [self.registry.files[identity, "lines"] for identity in listing.values()]
 
 
@@ -64,10 +64,10 @@ def world(tmp_path: Path) -> World:
 
 def read(world: World, file: TailedFile) -> bytes:
     """Everything that is shipped of a file that need not wait."""
-    file.look(0.0)
+    file.refresh(0.0)
     assert not world.registry.is_waiting(file)
     found = []
-    while (chunk := file.take(4096)) is not None:
+    while (chunk := file.read_chunk(4096)) is not None:
         found += [value + b"\n" for value in chunk.values]
     return b"".join(found)
 
@@ -101,7 +101,7 @@ def test_a_file_with_another_head_is_not_the_one_that_was_renamed(world: World) 
 def test_a_file_that_turns_out_to_be_packed_is_unpacked(world: World) -> None:
     inode = world.put("app.log.3", gzip.compress(OTHER))
     (file,) = world.see(app_log_3=inode)
-    file.look(0.0)
+    file.refresh(0.0)
     (world.logs / "app.log.3").rename(world.logs / "app.log.3.gz")
     (file,) = world.see(app_log_3_gz=inode)
     assert read(world, file) == OTHER
@@ -114,7 +114,7 @@ def test_the_rest_of_a_file_that_was_deleted_while_nobody_looked_is_read_from_it
     world.known(reused, LOG, 1000).partition = 5
     copy_inode = world.put("app.log.2.gz", gzip.compress(LOG))
     original, copy = world.see(app_log_1=reused, app_log_2_gz=copy_inode)
-    copy.look(0.0)
+    copy.refresh(0.0)
     assert world.registry.is_waiting(copy), "its original may go on"
     original.is_gone = not world.registry.find(original)
     assert original.is_gone
@@ -127,7 +127,7 @@ def test_no_copy_waits_for_whatever_has_the_inode_of_its_original_now(world: Wor
     world.known(reused, LOG, 1000)
     copy_inode = world.put("app.log.2.gz", gzip.compress(LOG))
     original, copy = world.see(app_log_1=reused, app_log_2_gz=copy_inode)
-    copy.look(0.0)
+    copy.refresh(0.0)
     assert world.registry.is_waiting(copy)
     original.is_gone = True
     world.registry.remove(original)
@@ -140,7 +140,7 @@ def test_a_new_file_that_was_renamed_before_it_was_read_does_not_wait_for_itself
     world: World,
 ) -> None:
     (file,) = world.see(app_log=world.put("app.log", LOG))
-    file.look(0.0)  # its head is known now, and nothing of it is delivered
+    file.refresh(0.0)  # its head is known now, and nothing of it is delivered
     file.close()
     (world.logs / "app.log").rename(world.logs / "app.log.1")
     assert world.registry.find(file)
@@ -150,6 +150,6 @@ def test_a_new_file_that_was_renamed_before_it_was_read_does_not_wait_for_itself
 
 def test_no_file_waits_for_itself_whatever_it_was_called(world: World) -> None:
     (file,) = world.see(app_log=world.put("app.log", LOG))
-    file.look(0.0)
+    file.refresh(0.0)
     file.path = f"{world.logs}/app.log.1"
     assert read(world, file) == LOG
