@@ -17,7 +17,7 @@ LOCK_FILE = "lock"
 
 
 class FileState(StrEnum):
-    """What is being done about a file."""
+    """The state of a file."""
 
     READING = "reading"
     IDLE = "idle"
@@ -25,17 +25,17 @@ class FileState(StrEnum):
     FINISHED = "finished"
     """Rotated away or deleted, and read to its end."""
     FAILED = "failed"
-    """It cannot be read; it is tried again."""
+    """It cannot be read; reads are retried."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileStatus:
-    """One file.
+    """The status of one file.
 
-    ``position``: up to where it is delivered and acknowledged; ``read``: up to where it is read.
-    ``size``: where it ended at the last look. All in bytes. ``lag_seconds``: how long the oldest
-    undelivered byte has been known of, 0 when there is none. ``rate``: bytes acknowledged per
-    second, of late. ``error``: the last one since it went well.
+    ``position``: the offset up to which it is acknowledged; ``read``: up to which it is read;
+    ``size``: its last known end. All are in bytes. ``lag_seconds``: the time since the oldest
+    undelivered byte was noticed, 0 if there is none. ``rate``: recently acknowledged bytes per
+    second. ``error``: the last error, None after a success.
     """
 
     path: str
@@ -51,15 +51,15 @@ class FileStatus:
 
     @property
     def lag_bytes(self) -> int:
-        """Bytes that are in the file and not acknowledged yet."""
+        """The bytes of the file that are not acknowledged yet."""
         return max(0, self.size - self.position)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpoolStatus:
-    """One spool: batches and bytes that wait in it, and what was delivered since the start.
+    """The status of one spool: what waits in it, and what was delivered since the start.
 
-    ``damaged``: files set aside, ever. ``error``: the last one since it went well.
+    ``damaged``: the number of files in quarantine. ``error``: the last error, None after a success.
     """
 
     directory: str
@@ -73,10 +73,10 @@ class SpoolStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentStatus:
-    """All of an agent. ``records`` and ``bytes`` are those acknowledged since its start.
+    """The status of an agent; ``records`` and ``bytes`` were acknowledged since its start.
 
-    ``memory_bytes``: read and not yet acknowledged. ``error``: why nothing can be delivered, while
-    that is so.
+    ``memory_bytes``: bytes read and not yet acknowledged. ``error``: why some records cannot be
+    delivered now.
     """
 
     files: tuple[FileStatus, ...] = ()
@@ -88,7 +88,7 @@ class AgentStatus:
 
 
 def document(status: AgentStatus, max_bytes: int = MAX_BYTES) -> dict[str, Any]:
-    """Totals, spools, and as many files as take ``max_bytes``, worst first."""
+    """Return totals, spools, and as many files as fit into ``max_bytes``, worst first."""
     ranked = sorted(status.files, key=_badness)
     files = list(fitting(map(file_document, ranked), max_bytes))
     return {
@@ -101,7 +101,7 @@ def document(status: AgentStatus, max_bytes: int = MAX_BYTES) -> dict[str, Any]:
 
 
 def totals(status: AgentStatus) -> dict[str, Any]:
-    """What holds of all files together; the lag in seconds is the longest of any."""
+    """Return the sums over all files; the lag in seconds is the longest of any."""
     files = status.files
     return {
         "files": len(files),
@@ -117,7 +117,7 @@ def totals(status: AgentStatus) -> dict[str, Any]:
 
 
 def file_document(file: FileStatus) -> dict[str, Any]:
-    """One file."""
+    """Return the document of one file."""
     return {
         "path": file.path,
         "topic": file.topic,
@@ -134,7 +134,7 @@ def file_document(file: FileStatus) -> dict[str, Any]:
 
 
 def spool_document(spool: SpoolStatus) -> dict[str, Any]:
-    """One spool."""
+    """Return the document of one spool."""
     return {**asdict(spool), "error": short(spool.error)}
 
 

@@ -1,7 +1,7 @@
 """Templates for keys and headers: ``{host}:{path}``, compiled once, bound to each file.
 
-A template is cut into its parts once. Binding it to a file fills in all that is the same for the
-whole file, so that a record costs a constant, or one formatting of its offset.
+A template is parsed once. Binding it to a file fills in what is the same for the whole file, so a
+record costs nothing, or one formatting of its offset.
 """
 
 import string
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Self
 
 PER_FILE = frozenset({"host", "path", "name", "inode"})
-"""The machine's name; the file's path, the last part of that, and its inode number."""
+"""The host name; the file's path, its last part, and its inode number."""
 PER_RECORD = frozenset({"offset"})
 """Where the record begins in its file, in bytes."""
 
@@ -19,9 +19,9 @@ _ENVIRONMENT = "env."
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """Text with variables in braces; ``{{`` and ``}}`` stand for braces themselves.
+    """Text with variables in braces; ``{{`` and ``}}`` are literal braces.
 
-    ``parts`` are literal texts, each with the variable that comes after it, "" for none.
+    ``parts`` are literal texts, each with the variable that follows it, "" for none.
     """
 
     text: str
@@ -29,11 +29,11 @@ class Template:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read a template; raises ValueError that says what is wrong."""
+        """Parse a template; raises ValueError, which says what is wrong."""
         parts = []
         for literal, name, form, conversion in string.Formatter().parse(text):
             if form or conversion:
-                raise ValueError("a variable is but its name, as {path}")
+                raise ValueError("a variable is only a name, such as {path}")
             if name is not None and not _is_variable(name):
                 known = ", ".join(sorted(PER_FILE | PER_RECORD))
                 raise ValueError(f"{{{name}}} is none of {known} and env.NAME")
@@ -42,15 +42,15 @@ class Template:
 
     @property
     def environment(self) -> frozenset[str]:
-        """The environment variables that it needs."""
+        """The names of the environment variables that it needs."""
         return frozenset(
             name.removeprefix(_ENVIRONMENT) for _, name in self.parts if _is_environment(name)
         )
 
     def bind(self, values: Mapping[str, bytes | str | int]) -> "Bound":
-        """Fill in what is the same for a whole file: ``PER_FILE``, and ``env.NAME`` where needed.
+        """Fill in the variables of a file: ``PER_FILE``, and each ``env.NAME`` that is needed.
 
-        Raises KeyError for what ``values`` lack.
+        Raises KeyError for those missing in ``values``.
         """
         form, offsets = b"", 0
         for literal, name in self.parts:
@@ -67,7 +67,7 @@ class Template:
 
 
 class Bound:
-    """A template for the records of one file."""
+    """A template that is bound to one file."""
 
     __slots__ = ("_form", "_offsets", "constant")
 
@@ -75,16 +75,16 @@ class Bound:
         self._form = form
         self._offsets = offsets
         self.constant: bytes | None = None if offsets else form % ()
-        """What every record gets, where that does not depend on its offset."""
+        """The text of every record; None: it depends on the offset."""
 
     def render(self, offset: int) -> bytes:
-        """What the record at ``offset`` gets."""
+        """Return the text of the record at ``offset``."""
         if self.constant is not None:
             return self.constant
         return self._form % ((offset,) * self._offsets)
 
     def render_all(self, offsets: Iterable[int]) -> list[bytes]:
-        """What each of many records gets."""
+        """Return the texts of the records at ``offsets``."""
         constant, form = self.constant, self._form
         if constant is not None:
             return [constant for _ in offsets]

@@ -1,11 +1,11 @@
-"""One batch from a spool to the broker, stored once wherever anybody can tell.
+"""Sends a batch from a spool to the broker, which stores it once if it can recognize it.
 
-A producer that gave a batch up may not know whether it was stored. If it is for a certain partition
-and has a producer's id and sequence, it is sent first exactly as it is: then the broker recognizes
-it if it has it already, as long as it remembers that producer and its last five batches. Only what
-the broker cannot place (a later epoch, a gap, a codec it does not take, too large) is sent again,
-record by record, by an idempotent producer of our own. A batch that is stored, and that the broker
-does not remember any more, is stored twice.
+A producer that gave a batch up may not know whether it was stored. A batch with a partition, a
+producer id and a sequence is first sent unchanged: the broker recognizes it if it has it, as long
+as it remembers that producer and its last five batches. A batch that the broker cannot accept (a
+later epoch, a gap, an unsupported codec, too large) is sent again, record by record, by an
+idempotent producer of the agent. A stored batch that the broker no longer remembers is stored
+twice.
 """
 
 from types import TracebackType
@@ -22,8 +22,8 @@ from ..config import Delivery
 
 _CLIENT_ID = "qbus-agent-spool"
 _FOREVER_MS = 1 << 40
-_PLACELESS = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
-"""A producer may have the topic created."""
+_CREATABLE = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
+"""The producer may create the topic."""
 
 REFUSED = frozenset(
     {
@@ -34,11 +34,11 @@ REFUSED = frozenset(
         ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
     }
 )
-"""Codes of what no later attempt will change."""
+"""Codes of errors that no retry solves."""
 
 
 class SpoolSender:
-    """Sends batches of spools. Its own connections; one for all spools of an agent."""
+    """Sends batches of spools, over its own connections; one for all spools of an agent."""
 
     def __init__(self, bootstrap: str, delivery: Delivery) -> None:
         """Raises :class:`~qbus.errors.ConfigError`."""
@@ -67,22 +67,23 @@ class SpoolSender:
         await self.close()
 
     async def close(self) -> None:
-        """Give up what is under way."""
+        """Abandon what is in flight, and close."""
         await self._producer.close(0)
         await self._cluster.close()
 
     async def send(self, queue: QueueName, header: BatchHeader, batch: bytes) -> None:
-        """Return when the batch is stored by all in-sync replicas.
+        """Return when all in-sync replicas have stored the batch.
 
-        Raises QbusError: whether it is stored is then unknown; :class:`~qbus.records.CorruptBatch`
-        for records that cannot be read.
+        Raises:
+            CorruptBatch: the records cannot be read.
+            QbusError: any other failure; it is unknown whether the batch is stored.
         """
         if queue.partition is not None and header.has_producer_id:
             partition = TopicPartition(queue.topic, queue.partition)
             try:
                 await store_batches(self._cluster, {partition: as_produced(batch)})
             except ApiError as error:
-                if error.retriable and error.code not in _PLACELESS:
+                if error.retriable and error.code not in _CREATABLE:
                     raise
             else:
                 return

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
 _COUNTERS = {
-    "records": "Records (offsets) that the target has stored since the start.",
+    "records": "Records that the target has stored since the start.",
     "bytes": "Bytes of batches that the target has stored since the start.",
     "duplicates": "Batches sent again because it was unknown whether the target had stored them.",
 }

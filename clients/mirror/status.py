@@ -12,43 +12,42 @@ from qbus.service.status import MAX_BYTES, fitting, short
 
 
 class PartitionState(Enum):
-    """What is being done about a partition."""
+    """The state of a partition."""
 
     CURRENT = "current"
-    """The target has all that the source had at the last look."""
+    """The target has everything that the source had at the last fetch."""
     COPYING = "copying"
-    """The target lacks records, and gets them."""
+    """The target lacks records, and they are being copied."""
     WAITING = "waiting"
-    """It cannot go on now, and tries again: a cluster cannot be reached, say."""
+    """Copying cannot go on now and is retried: a cluster cannot be reached, for example."""
     STOPPED = "stopped"
-    """It does not go on by itself; the trouble says why."""
+    """Copying does not go on by itself; the trouble says why."""
 
 
 class Trouble(Enum):
-    """What makes source and target differ, so that a person has to decide."""
+    """Why source and target differ, so that a person has to decide."""
 
     SOURCE_LOST_DATA = "source_lost_data"
-    """The source's log ends before the target's, or parts from it: an unclean election."""
+    """The source's log ends before the target's or diverges from it: an unclean election."""
     SOURCE_DELETED = "source_deleted"
     """The source's topic is gone; the copy is kept as it is."""
     SOURCE_RECREATED = "source_recreated"
-    """The source's topic is another one, under the same name."""
+    """The source's topic was deleted and created again."""
     UNRELATED_TOPIC = "unrelated_topic"
-    """The target's topic of that name is no mirror, or one of another topic or way."""
+    """The target's topic of that name is no mirror, or the mirror of another topic."""
     OVERTAKEN = "overtaken"
     """Retention at the source removed records before they were copied: the target has a gap."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionStatus:
-    """One partition of a link.
+    """The status of one partition of a link.
 
-    ``topic`` is its name at the source, ``target_topic`` the one at the target. Offsets:
-    ``source_start`` to ``source_end`` is what the source has, as far as consumers see it;
-    ``target_end`` is where the target goes on; -1 where nobody can tell. ``lag_bytes`` is an
-    estimate from the size of the source's log. ``lag_seconds``: how long ago the oldest record
-    that the target lacks was written, by its timestamp; 0 when it lacks none. Both are None where
-    nobody can tell. ``trouble`` and ``error`` say what is wrong.
+    ``topic`` is its name at the source, ``target_topic`` the one at the target. The source has the
+    offsets ``source_start`` to ``source_end``, as far as consumers see; the target goes on at
+    ``target_end``; -1 if unknown. ``lag_bytes`` is an estimate from the size of the source's log.
+    ``lag_seconds`` is the age of the oldest record that the target lacks, by its timestamp; 0 if it
+    lacks none. Both are None if unknown. ``trouble`` and ``error`` say what is wrong.
     """
 
     topic: str
@@ -65,7 +64,7 @@ class PartitionStatus:
 
     @property
     def lag_records(self) -> int | None:
-        """Offsets that the source has and the target not yet; None where nobody can tell."""
+        """The number of offsets that the target lacks; None if unknown."""
         if self.source_end < 0:
             return None
         return max(0, self.source_end - max(self.target_end, self.source_start, 0))
@@ -73,11 +72,11 @@ class PartitionStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupsStatus:
-    """What was carried over of groups, since the start and at the last time.
+    """The status of syncing group offsets.
 
-    ``offsets``: those committed at the target since the start. ``carried_ms``: when it was done
-    last, in milliseconds since the Unix epoch, 0: never. ``skipped``: groups that got nothing the
-    last time, and why. ``error``: why it could not be done the last time.
+    ``offsets``: the number committed at the target since the start. ``carried_ms``: the time of the
+    last sync, in milliseconds since the Unix epoch, 0: never. ``skipped``: the groups that the last
+    sync skipped, and why. ``error``: why the last sync failed, if it did.
     """
 
     offsets: int = 0
@@ -88,12 +87,12 @@ class GroupsStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkStatus:
-    """One link, as one process sees it: the partitions that it copies.
+    """The status of one link, with the partitions that one process copies.
 
-    ``records`` (offsets, gaps left out) and ``bytes`` are those that the target acknowledged since
-    the start; ``duplicates`` counts batches that were sent again, since nobody knew whether it had
-    them. ``reproduces``: the target is no Qbus, and gets records anew. ``error``: why nothing can
-    be mirrored, while that is so.
+    The target has stored ``records`` and ``bytes`` since the start;
+    ``duplicates`` counts batches that were sent again because it was unknown whether the target had
+    stored them. ``reproduces``: the target is no Qbus, and records are reproduced. ``error``: why
+    nothing can be mirrored now.
     """
 
     name: str
@@ -109,7 +108,7 @@ class LinkStatus:
 
 
 def link_document(status: LinkStatus, max_bytes: int = MAX_BYTES) -> dict[str, Any]:
-    """One link: totals, and as many partitions as take ``max_bytes``, worst first."""
+    """Return the document of a link, with the worst partitions that fit into ``max_bytes``."""
     ranked = sorted(status.partitions, key=_badness)
     partitions = list(fitting(map(partition_document, ranked), max_bytes))
     return {
@@ -131,15 +130,20 @@ def link_document(status: LinkStatus, max_bytes: int = MAX_BYTES) -> dict[str, A
 
 
 def totals(status: LinkStatus) -> dict[str, Any]:
-    """What holds of all partitions together; the lag in seconds is the longest of any."""
-    found = status.partitions
+    """Return the sums over all partitions; the lag in seconds is the longest of any."""
+    partitions = status.partitions
     return {
-        "partitions": len(found),
-        **{state.value: sum(one.state is state for one in found) for state in PartitionState},
-        "troubled": sum(one.trouble is not None for one in found),
-        "lag_records": sum(one.lag_records or 0 for one in found),
-        "lag_bytes": sum(one.lag_bytes or 0 for one in found),
-        "lag_seconds": round(max((one.lag_seconds or 0.0 for one in found), default=0.0), 3),
+        "partitions": len(partitions),
+        **{
+            state.value: sum(partition.state is state for partition in partitions)
+            for state in PartitionState
+        },
+        "troubled": sum(partition.trouble is not None for partition in partitions),
+        "lag_records": sum(partition.lag_records or 0 for partition in partitions),
+        "lag_bytes": sum(partition.lag_bytes or 0 for partition in partitions),
+        "lag_seconds": round(
+            max((partition.lag_seconds or 0.0 for partition in partitions), default=0.0), 3
+        ),
         "records": status.records,
         "bytes": status.bytes,
         "duplicates": status.duplicates,
@@ -147,7 +151,7 @@ def totals(status: LinkStatus) -> dict[str, Any]:
 
 
 def partition_document(partition: PartitionStatus) -> dict[str, Any]:
-    """One partition."""
+    """Return the document of one partition."""
     lag_s = partition.lag_seconds
     return {
         **asdict(partition),

@@ -1,1 +1,1 @@
-"""`qbus.service`: what the daemons (broker, agent, mirror) share."""
+"""`qbus.service`: what rooms share: locks, files, rates, back-off; the parts of daemons."""

@@ -7,7 +7,7 @@ _HUMAN = "%(asctime)s.%(msecs)03d %(levelname)-7s %(name)s: %(message)s"
 
 
 def configure(form: str, level: str) -> None:
-    """Send records from ``level`` up to standard error, as ``human`` lines or ``json``."""
+    """Log to standard error from ``level`` up, as ``human`` lines or ``json`` objects."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_json_formatter() if form == "json" else _human_formatter())
     logging.basicConfig(handlers=[handler], level=level.upper(), force=True)

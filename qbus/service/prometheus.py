@@ -1,4 +1,4 @@
-"""Numbers for Prometheus, over HTTP."""
+"""Metrics for Prometheus, over HTTP."""
 
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Protocol
@@ -8,14 +8,14 @@ if TYPE_CHECKING:
 
 
 class Collector(Protocol):
-    """Whoever has numbers."""
+    """A source of metrics."""
 
     def collect(self) -> Iterable["Metric"]:
-        """Make the Prometheus families; called from other threads."""
+        """Return the Prometheus families; called from other threads."""
 
 
 def serve(metrics: Collector, host: str, port: int) -> Callable[[], None]:
-    """Serve ``metrics`` over HTTP from a thread; returns what stops it.
+    """Serve ``metrics`` over HTTP from a thread; return the function that stops it.
 
     Raises:
         OSError: the address cannot be listened on.

@@ -1,4 +1,4 @@
-"""The status of a daemon, in an ephemeral node."""
+"""Publishing the status of a daemon in an ephemeral node."""
 
 import asyncio
 import json
@@ -22,16 +22,16 @@ _log = logging.getLogger(__name__)
 
 _INTERVAL_S = 1.0
 _UNCHANGED_S = 30.0
-"""How long a status may stand that only grew older."""
+"""How long an unchanged status stays, before its time is updated."""
 
 
 class Publisher:
-    """Writes the status of one daemon through one session."""
+    """Publishes the status of one daemon through one session."""
 
     def __init__(
         self, store: MetadataStore, path: str, status: Callable[[], dict[str, Any]]
     ) -> None:
-        """``status`` makes the document; its ``instance`` tells this daemon from its namesakes."""
+        """``status`` makes the document; its ``instance`` is unique to this process."""
         self._store = store
         self._path = path
         self._status = status
@@ -59,7 +59,7 @@ class Publisher:
         else:
             try:
                 (version,) = await self._store.transaction([Set(self._path, data, self._version)])
-            except NodeError:  # somebody deleted it, or took it for his own
+            except NodeError:  # it was deleted, or replaced by a namesake
                 self._version = None
                 await self._create(data, document["instance"])
             else:
@@ -82,14 +82,14 @@ class Publisher:
         self._is_refused = False
 
     async def _replace(self, data: bytes, instance: str) -> bool:
-        """Take the place of the node of a session that we had; whether that is whose it is."""
+        """Replace the node if an earlier session of this process left it; return whether it did."""
         node = await self._store.get(self._path)
         if node is None:
-            return False  # the next time
+            return False  # retried at the next interval
         if _instance_of(node.data) != instance:
             if not self._is_refused:
                 _log.warning(
-                    "%s is there: another process has this name, or had it a moment ago", self._path
+                    "%s exists: another process has this name, or had it a moment ago", self._path
                 )
                 self._is_refused = True
             return False

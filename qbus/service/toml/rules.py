@@ -13,12 +13,12 @@ from qbus.service.toml.fields import Rule, abbreviated, read_fields, to_document
 def plain(
     allowed: str, read: Callable[[Any], Any], write: Callable[[Any], Any] = unchanged
 ) -> Rule:
-    """A rule that does not need to know where its field is."""
+    """A rule that does not depend on the place of its field."""
     return Rule(allowed, lambda raw, _: read(raw), write)
 
 
 def as_text(raw: object) -> str:
-    """Text without NUL characters, or ValueError."""
+    """Return text without NUL characters; raises ValueError for anything else."""
     if not isinstance(raw, str):
         raise ValueError  # noqa: TRY004 - one exception for all that is not allowed
     if "\0" in raw:
@@ -27,7 +27,7 @@ def as_text(raw: object) -> str:
 
 
 def boolean() -> Rule:
-    """True or false, and nothing that might be taken for them."""
+    """True or false, and nothing else."""
 
     def read(raw: Any) -> bool:
         if not isinstance(raw, bool):
@@ -49,7 +49,7 @@ def whole(at_least: int, at_most: int) -> Rule:
 
 
 def real(at_least: float, at_most: float) -> Rule:
-    """A number within bounds, with a fraction or without."""
+    """A number within bounds, integer or not."""
 
     def read(raw: Any) -> float:
         if not isinstance(raw, int | float) or isinstance(raw, bool):
@@ -62,7 +62,7 @@ def real(at_least: float, at_most: float) -> Rule:
 
 
 def text(at_least: int, at_most: int) -> Rule:
-    """Text of so many characters."""
+    """Text with a bounded number of characters."""
 
     def read(raw: Any) -> str:
         if not at_least <= len(as_text(raw)) <= at_most:
@@ -97,7 +97,7 @@ def regex() -> Rule:
 
 
 def topic() -> Rule:
-    """A name that a topic may have."""
+    """A valid topic name."""
 
     def read(raw: Any) -> str:
         try:
@@ -110,7 +110,7 @@ def topic() -> Rule:
 
 
 def checked(allowed: str, check: Callable[[str], object]) -> Rule:
-    """Text that ``check`` raises no ConfigError for; spaces around it do not count."""
+    """Text for which ``check`` raises no ConfigError; surrounding spaces are removed."""
 
     def read(raw: Any) -> str:
         try:
@@ -123,7 +123,7 @@ def checked(allowed: str, check: Callable[[str], object]) -> Rule:
 
 
 def as_absolute_path(raw: object) -> str:
-    """The text of an absolute path, or ValueError."""
+    """Return the text of an absolute path; raises ValueError for anything else."""
     if not PurePath(as_text(raw)).is_absolute():
         raise ValueError(f"{raw!r} does not begin with /")
     return as_text(raw)
@@ -135,7 +135,7 @@ def path() -> Rule:
 
 
 def listed(rule: Rule, allowed: str) -> Rule:
-    """A list of what another rule takes; ``allowed`` says which."""
+    """A list of values of another rule; ``allowed`` names them."""
 
     def one(raw: Any) -> Any:
         try:
@@ -152,12 +152,12 @@ def listed(rule: Rule, allowed: str) -> Rule:
 
 
 def table(kind: type) -> Rule:
-    """One table of a class of the configuration."""
+    """One table of a configuration class."""
     return Rule("a table", lambda raw, place: _read_table(kind, raw, place), to_document, kind)
 
 
 def tables(kind: type) -> Rule:
-    """Any number of tables of a class of the configuration."""
+    """Any number of tables of a configuration class."""
 
     def read(raw: Any, place: str) -> tuple[Any, ...]:
         found = enumerate(as_list(raw), 1)
@@ -170,14 +170,14 @@ def tables(kind: type) -> Rule:
 
 
 def as_list(raw: object) -> list[Any]:
-    """A list, or ValueError."""
+    """Return a list; raises ValueError for anything else."""
     if not isinstance(raw, list | tuple):
         raise ValueError  # noqa: TRY004
     return list(raw)
 
 
 def as_table(raw: object) -> Mapping[str, Any]:
-    """A table, or ValueError."""
+    """Return a table; raises ValueError for anything else."""
     if not isinstance(raw, Mapping):
         raise ValueError  # noqa: TRY004
     return raw
