@@ -19,8 +19,8 @@ from qbus.wire.messages.offset_fetch import (
 )
 
 from .errors import api_error, check
-from .net.cluster import Cluster, Lane
-from .net.routing import MOVED, asking_coordinator
+from .net.cluster import Cluster, ConnectionGroup
+from .net.routing import COORDINATOR_MOVED, retry_at_coordinator
 from .types import OffsetAndMetadata, TopicPartition, by_topic
 
 
@@ -33,7 +33,10 @@ class Membership(NamedTuple):
 
 
 NO_MEMBER = Membership()
-_NOT_TAKEN = MOVED | {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.REQUEST_TIMED_OUT}
+_NOT_TAKEN = COORDINATOR_MOVED | {
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.REQUEST_TIMED_OUT,
+}
 """Of no offset in the request, and of all of them another time."""
 
 
@@ -70,7 +73,7 @@ async def try_commit(
             before_each()
         # A connection of its own: on the group's it would wait for the end of a rebalance.
         response: OffsetCommitResponse = await cluster.ask_coordinator(
-            group, ApiKey.OFFSET_COMMIT, request, lane=Lane.MAIN
+            group, ApiKey.OFFSET_COMMIT, request, connection_group=ConnectionGroup.MAIN
         )
         refused = {
             TopicPartition(topic.name, partition.partition_index): api_error(
@@ -85,7 +88,7 @@ async def try_commit(
                 raise error
         return refused
 
-    return await asking_coordinator(cluster, group, attempt)
+    return await retry_at_coordinator(cluster, group, attempt)
 
 
 def commit_request(
@@ -128,7 +131,7 @@ async def fetch_committed(
 
     async def attempt() -> dict[TopicPartition, OffsetAndMetadata]:
         response: OffsetFetchResponse = await cluster.ask_coordinator(
-            group, ApiKey.OFFSET_FETCH, request, lane=Lane.MAIN
+            group, ApiKey.OFFSET_FETCH, request, connection_group=ConnectionGroup.MAIN
         )
         (found,) = response.groups
         check(found.error_code, of=f"group {group}")
@@ -146,7 +149,7 @@ async def fetch_committed(
                     )
         return committed
 
-    return await asking_coordinator(cluster, group, attempt)
+    return await retry_at_coordinator(cluster, group, attempt)
 
 
 def _to_commit(index: int, offset: OffsetAndMetadata) -> OffsetCommitRequestPartition:

@@ -13,7 +13,7 @@ from qbus.wire.messages.list_offsets import (
 from .errors import api_error
 from .net.cluster import Cluster
 from .net.retry import Outcomes
-from .net.routing import asking_leaders
+from .net.routing import ask_leaders
 from .types import OffsetAndTimestamp, TopicPartition, by_topic
 
 
@@ -28,7 +28,7 @@ async def list_offsets(
 
     timeout: for how many seconds to ask, by default the cluster's ``request_timeout``.
     committed: LATEST is where the first transaction is that may still be aborted (KIP-98).
-    ``timeout``: in seconds, as :func:`~.leaders.asking_leaders` has it.
+    ``timeout``: in seconds, as :func:`~.leaders.ask_leaders` has it.
     """
 
     async def ask(
@@ -52,7 +52,7 @@ async def list_offsets(
         )
         return _found(await cluster.ask(node, ApiKey.LIST_OFFSETS, request))
 
-    return await asking_leaders(cluster, times, ask, timeout)
+    return await ask_leaders(cluster, times, ask, timeout)
 
 
 def _found(response: ListOffsetsResponse) -> Outcomes[TopicPartition, OffsetAndTimestamp]:

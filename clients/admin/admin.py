@@ -42,8 +42,8 @@ from qbus.wire.messages.offset_delete import OffsetDeleteResponse
 from ..committed import commit_request, fetch_committed
 from ..errors import PartialFailure, check
 from ..net.cluster import Cluster
-from ..net.retry import Outcomes, each, retrying, settle, succeeded
-from ..net.routing import MOVED, asking_coordinator, asking_leaders
+from ..net.retry import Outcomes, ask_each, results_or_raise, retry_each, retrying
+from ..net.routing import COORDINATOR_MOVED, ask_leaders, retry_at_coordinator
 from ..offsets import list_offsets
 from ..types import (
     EARLIEST,
@@ -68,7 +68,7 @@ K = TypeVar("K")
 T = TypeVar("T")
 
 Ask = Callable[[list[K]], Awaitable[Outcomes[K, T]]]
-"""Asks for items once; returns what came of each, or raises what holds for all of them."""
+"""Asks for items once; returns what came of ask_each, or raises what holds for all of them."""
 
 _UNKNOWN_PARTITION = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
 _UNKNOWN_TOPIC = _UNKNOWN_PARTITION | {ErrorCode.UNKNOWN_TOPIC_ID}
@@ -213,7 +213,7 @@ class Admin:
             return messages.described_topics(response, wanted)
 
         timeout = self._cluster.request_timeout
-        return succeeded(await settle(topics, ask, timeout, final=_UNKNOWN_TOPIC))
+        return results_or_raise(await retry_each(topics, ask, timeout, final=_UNKNOWN_TOPIC))
 
     async def create_partitions(
         self,
@@ -306,7 +306,7 @@ class Admin:
             return response
 
         response = await retrying(attempt, self._cluster.request_timeout)
-        return succeeded(messages.elected_leaders(response))
+        return results_or_raise(messages.elected_leaders(response))
 
     async def eligible_leaders(
         self, topics: Iterable[str]
@@ -364,7 +364,7 @@ class Admin:
             )
             return messages.deleted_records(response)
 
-        return await asking_leaders(self._cluster, before, ask)
+        return await ask_leaders(self._cluster, before, ask)
 
     async def describe_producers(
         self, partitions: Iterable[TopicPartition]
@@ -379,7 +379,7 @@ class Admin:
             )
             return messages.described_producers(response)
 
-        return await asking_leaders(self._cluster, partitions, ask)
+        return await ask_leaders(self._cluster, partitions, ask)
 
     # Configuration.
 
@@ -405,7 +405,9 @@ class Admin:
         self, resources: Iterable[tuple[ConfigKind, str]]
     ) -> dict[tuple[ConfigKind, str], list[ConfigEntry]]:
         """Several configurations, each as :meth:`describe_config` gives it."""
-        return succeeded(await each(resources, lambda resource: self.describe_config(*resource)))
+        return results_or_raise(
+            await ask_each(resources, lambda resource: self.describe_config(*resource))
+        )
 
     async def alter_config(
         self,
@@ -480,7 +482,7 @@ class Admin:
         if nodes is None:
             await self._find_brokers()
             nodes = sorted(self._cluster.metadata.nodes)
-        found = succeeded(await each(nodes, ask))
+        found = results_or_raise(await ask_each(nodes, ask))
         return [log_dir for log_dirs in found.values() for log_dir in log_dirs]
 
     async def alter_replica_log_dirs(
@@ -501,7 +503,7 @@ class Admin:
             return messages.altered_replica_log_dirs(response)
 
         timeout = self._cluster.request_timeout
-        succeeded(await settle(paths, ask, timeout, final=_UNKNOWN_PARTITION))
+        results_or_raise(await retry_each(paths, ask, timeout, final=_UNKNOWN_PARTITION))
 
     # Groups.
 
@@ -531,7 +533,7 @@ class Admin:
             ]
 
         await self._find_brokers()
-        found = succeeded(await each(self._cluster.metadata.nodes, ask))
+        found = results_or_raise(await ask_each(self._cluster.metadata.nodes, ask))
         listings = [listing for of_broker in found.values() for listing in of_broker]
         return sorted(listings, key=lambda listing: listing.group)
 
@@ -550,11 +552,11 @@ class Admin:
                 ErrorCode.UNKNOWN_SERVER_ERROR, f"the broker did not answer for group {group}"
             )
 
-        return await asking_coordinator(self._cluster, group, attempt)
+        return await retry_at_coordinator(self._cluster, group, attempt)
 
     async def describe_groups(self, groups: Iterable[str]) -> dict[str, GroupDescription]:
         """Several groups, by their names."""
-        return succeeded(await each(groups, self.describe_group))
+        return results_or_raise(await ask_each(groups, self.describe_group))
 
     async def delete_group(self, group: str) -> None:
         """Delete a group without members, and its offsets."""
@@ -566,11 +568,11 @@ class Admin:
             for result in response.results:
                 check(result.error_code, of=f"group {group}")
 
-        await asking_coordinator(self._cluster, group, attempt)
+        await retry_at_coordinator(self._cluster, group, attempt)
 
     async def delete_groups(self, groups: Iterable[str]) -> None:
         """Delete several groups without members, and their offsets."""
-        succeeded(await each(groups, self.delete_group))
+        results_or_raise(await ask_each(groups, self.delete_group))
 
     async def remove_members(
         self, group: str, members: Iterable[str] | None = None, *, reason: str | None = None
@@ -592,7 +594,7 @@ class Admin:
             )
             return messages.removed_members(group, response)
 
-        succeeded(await asking_coordinator(self._cluster, group, attempt))
+        results_or_raise(await retry_at_coordinator(self._cluster, group, attempt))
 
     # Offsets of groups.
 
@@ -691,15 +693,19 @@ class Admin:
         forget = self._cluster.metadata.forget_controller
         attempt = _forgetting(ask, {ErrorCode.NOT_CONTROLLER}, forget)
         timeout = self._cluster.request_timeout
-        return succeeded(await settle(items, attempt, timeout, final=_NOT_REPEATABLE))
+        return results_or_raise(await retry_each(items, attempt, timeout, final=_NOT_REPEATABLE))
 
     async def _by_coordinator(
         self, group: str, partitions: Iterable[TopicPartition], ask: Ask[TopicPartition, T]
     ) -> dict[TopicPartition, T]:
         """Return the result of the group's coordinator for each partition, wherever it moves."""
-        attempt = _forgetting(ask, MOVED, lambda: self._cluster.forget_coordinator(group))
+        attempt = _forgetting(
+            ask, COORDINATOR_MOVED, lambda: self._cluster.forget_coordinator(group)
+        )
         timeout = self._cluster.request_timeout
-        return succeeded(await settle(partitions, attempt, timeout, final=_UNKNOWN_PARTITION))
+        return results_or_raise(
+            await retry_each(partitions, attempt, timeout, final=_UNKNOWN_PARTITION)
+        )
 
     async def _find_brokers(self) -> None:
         await retrying(lambda: self._cluster.refresh(()), self._cluster.request_timeout)

@@ -19,7 +19,7 @@ from qbus.wire.messages.fetch import (
 
 from ..errors import api_error, check
 from ..net.cluster import Cluster
-from ..net.pool import Lane, LaneKey
+from ..net.pool import ConnectionGroup, ConnectionGroupKey
 from ..net.retry import Outcomes
 from ..types import TopicPartition, by_topic
 
@@ -58,7 +58,7 @@ async def fetch_batches(
     offsets: Mapping[TopicPartition, int],
     limits: FetchLimits,
     *,
-    lane: LaneKey = Lane.FETCH,
+    connection_group: ConnectionGroupKey = ConnectionGroup.FETCH,
     topic_ids: Mapping[str, UUID] | None = None,
     leader_epochs: Mapping[TopicPartition, int] | None = None,
 ) -> Outcomes[TopicPartition, FetchedBatches]:
@@ -101,7 +101,7 @@ async def fetch_batches(
         node,
         ApiKey.FETCH,
         request,
-        lane=lane,
+        connection_group=connection_group,
         timeout=cluster.request_timeout + limits.max_wait,
         by_id=_NO_ID not in ids.values(),
     )

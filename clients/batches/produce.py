@@ -19,9 +19,9 @@ from qbus.wire.messages.produce import (
 
 from ..errors import api_error
 from ..net.cluster import Cluster
-from ..net.pool import Lane, LaneKey
+from ..net.pool import ConnectionGroup, ConnectionGroupKey
 from ..net.retry import Outcomes
-from ..net.routing import asking_leaders
+from ..net.routing import ask_leaders
 from ..types import TopicPartition, by_topic
 
 _ACKS_ALL = -1
@@ -43,7 +43,7 @@ async def produce_batches(
     node: int,
     batches: Mapping[TopicPartition, Buffer],
     *,
-    lane: LaneKey = Lane.MAIN,
+    connection_group: ConnectionGroupKey = ConnectionGroup.MAIN,
 ) -> Outcomes[TopicPartition, StoredBatch]:
     """Send each batch once, with ``acks=all``, to the broker ``node``; the bytes are not copied.
 
@@ -61,11 +61,15 @@ async def produce_batches(
         )
         for topic, indexes in by_topic(batches).items()
     ]
-    return await produce_topics(cluster, node, topics, lane=lane)
+    return await produce_topics(cluster, node, topics, connection_group=connection_group)
 
 
 async def produce_topics(
-    cluster: Cluster, node: int, topics: list[TopicProduceData], *, lane: LaneKey = Lane.MAIN
+    cluster: Cluster,
+    node: int,
+    topics: list[TopicProduceData],
+    *,
+    connection_group: ConnectionGroupKey = ConnectionGroup.MAIN,
 ) -> Outcomes[TopicPartition, StoredBatch]:
     """:func:`produce_batches` of what the caller has put into the protocol's terms itself."""
     request = ProduceRequest(
@@ -74,7 +78,9 @@ async def produce_topics(
         timeout_ms=int(cluster.request_timeout * 1000),
         topic_data=topics,
     )
-    response: ProduceResponse = await cluster.ask(node, ApiKey.PRODUCE, request, lane=lane)
+    response: ProduceResponse = await cluster.ask(
+        node, ApiKey.PRODUCE, request, connection_group=connection_group
+    )
     endpoints = {endpoint.node_id: endpoint for endpoint in response.node_endpoints}
     return {
         TopicPartition(topic.name, answer.index): _outcome(cluster, topic.name, answer, endpoints)
@@ -97,7 +103,7 @@ async def store_batches(
     async def ask(node: int, led: list[TopicPartition]) -> Outcomes[TopicPartition, StoredBatch]:
         return await produce_batches(cluster, node, _chosen(batches, led))
 
-    return await asking_leaders(cluster, batches, ask)
+    return await ask_leaders(cluster, batches, ask)
 
 
 def _chosen(

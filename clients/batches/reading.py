@@ -7,7 +7,7 @@ from qbus.records import BatchHeader
 from ..errors import RequestTimedOut
 from ..net.cluster import Cluster
 from ..net.retry import Outcomes
-from ..net.routing import asking_leaders
+from ..net.routing import ask_leaders
 from ..types import TopicPartition
 from .fetch import FetchedBatches, FetchLimits, fetch_batches, whole_batches
 
@@ -60,4 +60,4 @@ async def _fetch(cluster: Cluster, partition: TopicPartition, position: int) -> 
     async def ask(node: int, led: list[TopicPartition]) -> Outcomes[TopicPartition, FetchedBatches]:
         return await fetch_batches(cluster, node, dict.fromkeys(led, position), limits)
 
-    return (await asking_leaders(cluster, [partition], ask))[partition]
+    return (await ask_leaders(cluster, [partition], ask))[partition]

@@ -11,7 +11,7 @@ from typing import Any, ParamSpec, Self, TypeVar
 from qbus.records.extras import import_pyarrow
 
 from .. import consumer as asyncio_consumer
-from ..consumer.arrow import ArrowTaking
+from ..consumer.arrow import ArrowDecoder
 from ..consumer.consumer import ARROW_RECORDS
 from ..consumer.fetch_buffer import ENOUGH
 from ..consumer.fetch_cursor import FetchCursor, batches_of, is_over, records_of
@@ -52,13 +52,13 @@ class Consumer:
         """Record after record, for ever; the position is behind the one that was given last."""
         client = self._client
         while True:
-            loans = self._thread.run(client._borrow())
-            for records in records_of(loans, client._iterated_records):
+            cursors = self._thread.run(client._open_cursors())
+            for records in records_of(cursors, client._iterated_records):
                 yield from records
 
     def poll(self, timeout: float = 1.0, max_records: int | None = None) -> list[PartitionRecords]:
         limit = limit_of(max_records, self._client._options.max_poll_records)
-        return self._poll(timeout, lambda loans: batches_of(loans, limit))
+        return self._poll(timeout, lambda cursors: batches_of(cursors, limit))
 
     poll.__doc__ = _Consumer.poll.__doc__
 
@@ -66,10 +66,10 @@ class Consumer:
         import_pyarrow()
         limit = limit_of(max_records, ARROW_RECORDS)
 
-        def take(loans: list[FetchCursor]) -> list[Any]:
-            taking = ArrowTaking(loans, self._client._spare)
-            taking.decode(limit)
-            return taking.give()
+        def take(cursors: list[FetchCursor]) -> list[Any]:
+            decoder = ArrowDecoder(cursors, self._client._columns)
+            decoder.decode(limit)
+            return decoder.batches()
 
         return self._poll(timeout, take, sys.maxsize)
 
@@ -81,9 +81,11 @@ class Consumer:
         """What is taken here, in the reader's thread, while the loop's receives what comes next."""
         deadline = time.monotonic() + timeout
         while True:
-            loans = self._thread.run(self._client._borrow(deadline - time.monotonic(), enough))
-            taken = take(loans)
-            if taken or is_over(loans, deadline):
+            cursors = self._thread.run(
+                self._client._open_cursors(deadline - time.monotonic(), enough)
+            )
+            taken = take(cursors)
+            if taken or is_over(cursors, deadline):
                 return taken
 
     def close(self, *, commit: bool = True) -> None:

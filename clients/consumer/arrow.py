@@ -15,60 +15,62 @@ _LARGE = 32 * 1024 * 1024
 """Bytes of columns that are kept, together."""
 
 
-class SpareColumns:
+class ColumnPool:
     """Columns whose Arrow batches nobody has any more are handed out again."""
 
     def __init__(self) -> None:
-        self._lent: deque[tuple[RecordColumns, int]] = deque(maxlen=_MANY)
+        self._released: deque[tuple[RecordColumns, int]] = deque(maxlen=_MANY)
 
-    def take(self) -> RecordColumns:
+    def acquire(self) -> RecordColumns:
         """Empty columns."""
-        for index, (columns, _) in enumerate(self._lent):
+        for index, (columns, _) in enumerate(self._released):
             if columns.reuse():
-                del self._lent[index]
+                del self._released[index]
                 return columns
         return RecordColumns()
 
-    def lend(self, columns: RecordColumns) -> None:
+    def release(self, columns: RecordColumns) -> None:
         """Let columns be taken again once the Arrow batch is gone that was made of them, if any."""
-        self._lent.append((columns, columns.nbytes))
-        while sum(nbytes for _, nbytes in self._lent) > _LARGE:
-            self._lent.popleft()
+        self._released.append((columns, columns.nbytes))
+        while sum(nbytes for _, nbytes in self._released) > _LARGE:
+            self._released.popleft()
 
 
 _MUCH = 256 * 1024
 """Bytes that take longer to decode than it takes to have another thread do it."""
 
 
-class ArrowTaking:
-    """Takes of each loan what fits one Arrow batch; decoding needs no GIL most of the time.
+class ArrowDecoder:
+    """Takes of each cursor what fits one Arrow batch; decoding needs no GIL most of the time.
 
     Made, and told to give, by whoever has ``spare``; any thread may decode between.
     """
 
-    def __init__(self, loans: Iterable[FetchCursor], spare: SpareColumns) -> None:
-        self._spare = spare
-        self._each = [(loan, spare.take()) for loan in loans]
-        self._taken: list[tuple[FetchCursor, list[ArrowRecords]]] = []
+    def __init__(self, cursors: Iterable[FetchCursor], pool: ColumnPool) -> None:
+        self._pool = pool
+        self._open = [(cursor, pool.acquire()) for cursor in cursors]
+        self._decoded: list[tuple[FetchCursor, list[ArrowRecords]]] = []
 
     def decode(self, limit: int) -> None:
         """Take whole batches, until they hold about ``limit`` records."""
-        for loan, columns in self._each:
+        for cursor, columns in self._open:
             if limit > 0:
-                self._taken.append((loan, loan.take_arrow(columns, limit)))
+                self._decoded.append((cursor, cursor.decode_arrow(columns, limit)))
                 limit -= columns.rows
 
     async def decode_beside(self, limit: int) -> None:
         """As :meth:`decode`, in a thread if it is much: a loop has to receive what comes next."""
-        if sum(loan.fetched.nbytes for loan, _ in self._each) > _MUCH:
+        if sum(cursor.fetched.nbytes for cursor, _ in self._open) > _MUCH:
             await asyncio.to_thread(self.decode, limit)
         else:
             self.decode(limit)
 
-    def give(self) -> list[Any]:
+    def batches(self) -> list[Any]:
         """What was taken, of each partition one ``pyarrow.RecordBatch``."""
-        given = [records.batch for loan, taken in self._taken for records in loan.give(taken)]
-        for loan, columns in self._each:
-            loan.finish()
-            self._spare.lend(columns)
-        return given
+        delivered = [
+            records.batch for cursor, some in self._decoded for records in cursor.deliver(some)
+        ]
+        for cursor, columns in self._open:
+            cursor.finish()
+            self._pool.release(columns)
+        return delivered

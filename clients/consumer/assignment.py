@@ -18,19 +18,19 @@ class PartitionState:
     more records: the group is taking it away, and what was read of it is being committed. One that
     ``is_paused`` keeps what was fetched until the user goes on. ``epoch`` is that of the leader
     that wrote the record before the position, ``leader_epoch`` that of the leader whose log was
-    found to have it; -1: not known. ``loan`` is what a poll or a loop was lent. ``end_offset``
+    found to have it; -1: not known. ``cursor`` is what a poll or a loop was lent. ``end_offset``
     and ``start_offset`` are what the leader told last. Nothing is fetched from ``stop_at`` on.
     """
 
     __slots__ = (
         "committed",
+        "cursor",
         "end_offset",
         "epoch",
         "fetched",
         "is_paused",
         "is_stopped",
         "leader_epoch",
-        "loan",
         "nearby",
         "nearby_until",
         "position",
@@ -44,7 +44,7 @@ class PartitionState:
         self.reset_to: int | None = None
         self.committed: int | None = None
         self.fetched: deque[CompletedFetch] = deque()
-        self.loan: FetchCursor | None = None
+        self.cursor: FetchCursor | None = None
         self.is_stopped = False
         self.is_paused = False
         self.epoch = -1
@@ -68,21 +68,21 @@ class PartitionState:
     def drop(self) -> None:
         """What was fetched, or lent and not given, is not wanted."""
         self.fetched.clear()
-        if self.loan is not None:
-            self.loan.cut()
+        if self.cursor is not None:
+            self.cursor.close()
             self.position, self.epoch = self.read_to, self.read_epoch
-            self.loan = None
+            self.cursor = None
 
-    def take_back(self) -> None:
+    def close_cursor(self) -> None:
         """No more is given of what was lent: the position is behind what was."""
-        loan = self.loan
-        if loan is None:
+        cursor = self.cursor
+        if cursor is None:
             return
-        if not loan.cut():
+        if not cursor.close():
             self.drop()
             return
-        self.loan = None
-        self.has_read(loan.fetched)
+        self.cursor = None
+        self.has_read(cursor.fetched)
 
     @property
     def ready(self) -> CompletedFetch | None:
@@ -110,14 +110,14 @@ class PartitionState:
     @property
     def read_to(self) -> int | None:
         """The offset after the last record that the user has."""
-        return self.position if self.loan is None else self.loan.read_to
+        return self.position if self.cursor is None else self.cursor.read_to
 
     @property
     def read_epoch(self) -> int:
         """The epoch of the leader that wrote that record; -1: not known."""
-        if self.loan is None or self.loan.read_to == self.position:
+        if self.cursor is None or self.cursor.read_to == self.position:
             return self.epoch
-        return self.loan.fetched.epoch
+        return self.cursor.fetched.epoch
 
 
 class Assignment:

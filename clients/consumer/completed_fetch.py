@@ -21,9 +21,9 @@ _AT_ONCE = 256 * 1024
 
 
 class CompletedFetch:
-    """Whole batches, decoded only as they are taken.
+    """Whole batches, decoded only as they are decoded.
 
-    ``position`` is the offset to go on at after what was taken, ``epoch`` that of the leader that
+    ``position`` is the offset to go on at after what was decoded, ``epoch`` that of the leader that
     wrote what is before it (-1: not known), ``next_offset`` the offset after all that came.
     """
 
@@ -47,40 +47,40 @@ class CompletedFetch:
         self._batch: tuple[BatchHeader, memoryview] | None = None
         self._chunks: Iterator[list[ConsumerRecord]] = iter(())
         self._records: list[ConsumerRecord] = []
-        self._taken = 0
+        self._returned = 0
         self._error: CorruptBatch | None = None
 
-    def take(self, limit: int) -> list[ConsumerRecord]:
+    def decode(self, limit: int) -> list[ConsumerRecord]:
         """Some records, up to ``limit``; none when there are no more.
 
-        Raises :class:`~qbus.records.CorruptBatch` once all records before the damage are taken.
+        Raises :class:`~qbus.records.CorruptBatch` once all records before the damage are decoded.
         """
         while not self._records:
             if not self._decode_next():
                 return []
-        end = self._taken + limit
-        records = self._records[self._taken : end]
-        self._taken = end
+        end = self._returned + limit
+        records = self._records[self._returned : end]
+        self._returned = end
         if end >= len(self._records):
-            self._records, self._taken = [], 0
+            self._records, self._returned = [], 0
         self.position = records[-1].offset + 1
         return records
 
-    def take_columns(self, columns: RecordColumns, limit: int) -> None:
+    def decode_columns(self, columns: RecordColumns, limit: int) -> None:
         """Append whole batches to ``columns`` until they hold ``limit`` records or there are none.
 
         Or to fewer, where columns would outgrow their limit. Raises as :meth:`take`, before
         anything is appended.
         """
         while columns.rows < limit:
-            found = self._batch or self._next(has_taken=columns.rows > 0)
+            found = self._batch or self._next(has_decoded=columns.rows > 0)
             if found is None:
                 return
             header, batch = found
             try:
                 columns.append(batch, header, self.position)
             except CorruptBatch as error:
-                self._fail(error, has_taken=columns.rows > 0)
+                self._fail(error, has_decoded=columns.rows > 0)
                 return
             except OverflowError:  # there is no room for it in columns that hold others
                 if not columns.rows:
@@ -92,7 +92,7 @@ class CompletedFetch:
     def _decode_next(self) -> bool:
         """Whether there was more to decode; that may have been no records."""
         if self._batch is None:
-            found = self._next(has_taken=False)
+            found = self._next(has_decoded=False)
             if found is None:
                 return False
             self._begin_batch(*found)
@@ -100,7 +100,7 @@ class CompletedFetch:
         try:
             chunk = next(self._chunks, None)
         except CorruptBatch as error:
-            self._fail(error, has_taken=False)
+            self._fail(error, has_decoded=False)
             return False
         except BaseException:  # such as MemoryError: the rest is decoded when it is asked for again
             self._begin_batch(*self._batch)
@@ -116,27 +116,27 @@ class CompletedFetch:
         self._chunks = decode_some(batch, header, *self.partition, self.position, _AT_ONCE)
 
     def _end_batch(self, header: BatchHeader) -> None:
-        self._batch, self._records, self._taken = None, [], 0
+        self._batch, self._records, self._returned = None, [], 0
         self.position = header.last_offset + 1
 
-    def _next(self, has_taken: bool) -> tuple[BatchHeader, memoryview] | None:
+    def _next(self, has_decoded: bool) -> tuple[BatchHeader, memoryview] | None:
         if self._error is not None:
-            self._fail(self._error, has_taken)
+            self._fail(self._error, has_decoded)
             return None
         try:
             found = next(self._batches, None)
         except CorruptBatch as error:
-            self._fail(error, has_taken)
+            self._fail(error, has_decoded)
             return None
         if found is None:
             self.is_exhausted = True
             self.position = max(self.position, self.next_offset)
         return found
 
-    def _fail(self, error: CorruptBatch, has_taken: bool) -> None:
-        """Raise at once, or when it is asked for what comes after what was taken."""
+    def _fail(self, error: CorruptBatch, has_decoded: bool) -> None:
+        """Raise at once, or when it is asked for what comes after what was decoded."""
         self._error, self._batch = error, None
-        if not has_taken:
+        if not has_decoded:
             self.is_exhausted = True
             raise error
 

@@ -25,7 +25,7 @@ from ..types import (
     PartitionRecords,
     TopicPartition,
 )
-from .arrow import ArrowTaking, SpareColumns
+from .arrow import ArrowDecoder, ColumnPool
 from .assignment import Assignment
 from .coordinator import ConsumerCoordinator
 from .fetch_buffer import ENOUGH, FetchBuffer
@@ -156,9 +156,9 @@ class Consumer:
         )
         self._assignment = Assignment()
         self._fetcher = Fetcher(self._cluster, self._assignment, self._options, self._changed)
-        self._spare = SpareColumns()
-        self._lending = FetchBuffer(self._assignment, self._fetcher.answers)
-        self._upkeep = ConsumerCoordinator(
+        self._columns = ColumnPool()
+        self._buffer = FetchBuffer(self._assignment, self._fetcher.responses)
+        self._coordinator = ConsumerCoordinator(
             self._cluster, self._assignment, self._options, self._group or None, self._changed
         )
 
@@ -176,7 +176,7 @@ class Consumer:
         The offset may be EARLIEST or LATEST; None is the group's committed one, else what
         ``offset_reset`` says. Raises :class:`~qbus.errors.QbusError` after :meth:`subscribe`.
         """
-        self._upkeep.check_not_subscribed()
+        self._coordinator.check_not_subscribed()
         wanted = {TopicPartition(topic, index): offset for topic, index, offset in partitions}
         self._assignment.replace(wanted)
         for partition, offset in wanted.items():
@@ -189,11 +189,11 @@ class Consumer:
         Names, a compiled pattern that names match as a whole, or :func:`~qbus.everywhere`; of these
         two, what appears later as well. Raises :class:`~qbus.errors.ConfigError` for one string.
         """
-        self._upkeep.subscribe(topics)
+        self._coordinator.subscribe(topics)
 
     async def unsubscribe(self) -> None:
         """Leave the group, as :meth:`close` does, and read nothing."""
-        await self._upkeep.unsubscribe()
+        await self._coordinator.unsubscribe()
 
     @property
     def assignment(self) -> list[TopicPartition]:
@@ -215,8 +215,8 @@ class Consumer:
         """
         limit = limit_of(max_records, self._options.max_poll_records)
 
-        async def take(loans: list[FetchCursor]) -> list[PartitionRecords]:
-            return batches_of(loans, limit)
+        async def take(cursors: list[FetchCursor]) -> list[PartitionRecords]:
+            return batches_of(cursors, limit)
 
         return await self._poll(timeout, take)
 
@@ -231,10 +231,10 @@ class Consumer:
         import_pyarrow()
         limit = limit_of(max_records, ARROW_RECORDS)
 
-        async def take(loans: list[FetchCursor]) -> list[Any]:
-            taking = ArrowTaking(loans, self._spare)
-            await taking.decode_beside(limit)
-            return taking.give()
+        async def take(cursors: list[FetchCursor]) -> list[Any]:
+            decoder = ArrowDecoder(cursors, self._columns)
+            await decoder.decode_beside(limit)
+            return decoder.batches()
 
         return await self._poll(timeout, take, sys.maxsize)
 
@@ -246,37 +246,37 @@ class Consumer:
     ) -> list[T]:
         deadline = time.monotonic() + timeout
         while True:
-            loans = await self._borrow(deadline - time.monotonic(), enough)
-            taken = await take(loans)
-            if taken or is_over(loans, deadline):
+            cursors = await self._open_cursors(deadline - time.monotonic(), enough)
+            taken = await take(cursors)
+            if taken or is_over(cursors, deadline):
                 return taken
 
     async def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
         """Record after record, for ever; the position is behind the one that was given last."""
         while True:
-            for records in records_of(await self._borrow(), self._iterated_records):
+            for records in records_of(await self._open_cursors(), self._iterated_records):
                 for record in records:
                     yield record
 
-    async def _borrow(
+    async def _open_cursors(
         self, timeout: float = _LOOK_AROUND, enough: int = ENOUGH
     ) -> list[FetchCursor]:
         deadline = time.monotonic() + timeout
         await asyncio.sleep(0)
-        self._lending.take_back()
+        self._buffer.close_cursors()
         has_waited = False
         while True:
             self._changed.clear()
-            await self._upkeep.run()
-            loans = self._lending.lend(enough)
-            if loans and has_waited:
+            await self._coordinator.run()
+            cursors = self._buffer.open_cursors(enough)
+            if cursors and has_waited:
                 self._fetcher.start_soon()
             else:
-                self._fetcher.is_awaited |= not loans
+                self._fetcher.is_awaited |= not cursors
                 self._fetcher.start()
             remaining = deadline - time.monotonic()
-            if loans or remaining <= 0:
-                return loans
+            if cursors or remaining <= 0:
+                return cursors
             has_waited = True
             try:
                 async with asyncio.timeout(min(remaining, _LOOK_AROUND)):
@@ -311,7 +311,7 @@ class Consumer:
         for partition in partitions:
             state = self._assignment.assigned(partition)
             state.is_paused = True
-            state.take_back()
+            state.close_cursor()
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
         """Give records of these again."""
@@ -380,7 +380,7 @@ class Consumer:
         if offsets is None:
             offsets = self._assignment.to_commit()
         if offsets:
-            await self._upkeep.commit(offsets)
+            await self._coordinator.commit(offsets)
 
     def commit_nowait(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None = None
@@ -389,7 +389,7 @@ class Consumer:
         self._needed_group()
         if offsets is None:
             offsets = self._assignment.to_commit()
-        return self._upkeep.commit(offsets)
+        return self._coordinator.commit(offsets)
 
     async def committed(
         self, partitions: Iterable[TopicPartition] | None = None
@@ -402,7 +402,7 @@ class Consumer:
         """Commit if that is automatic (unless told not to), leave the group, close."""
         await self._fetcher.close()
         try:
-            await self._upkeep.close(commit)
+            await self._coordinator.close(commit)
         finally:
             await self._cluster.close()
 

@@ -18,7 +18,7 @@ from ..group.commits import Commits
 from ..group.options import GroupOptions
 from ..group.rebalance import Rebalance
 from ..group.state import Phase
-from ..group.topics import Wanted, WantedTopics
+from ..group.topics import SubscribedTopics, TopicSelection
 from ..net.cluster import Cluster
 from ..offsets import list_offsets
 from ..types import OffsetAndMetadata, TopicPartition
@@ -50,7 +50,7 @@ class ConsumerCoordinator:
         self._options = options
         self._group = group
         self._changed = changed
-        self._wanted: WantedTopics | None = None
+        self._wanted: SubscribedTopics | None = None
         self._rebalance: Rebalance | None = None
         self._commits = Commits(cluster, group.group, None) if group is not None else None
         self._task: asyncio.Task[None] | None = None
@@ -66,9 +66,9 @@ class ConsumerCoordinator:
 
     # What to read.
 
-    def subscribe(self, topics: Wanted) -> None:
+    def subscribe(self, topics: TopicSelection) -> None:
         """Read whole topics, or the group's share of them: names, or a pattern."""
-        self._wanted = WantedTopics(self._cluster, topics)
+        self._wanted = SubscribedTopics(self._cluster, topics)
         self._refresh_at = 0.0
         if self._rebalance is None:
             self._assignment.replace(())
@@ -196,7 +196,7 @@ class ConsumerCoordinator:
         """See what has become of the subscribed topics."""
         assert self._wanted is not None
         if self._rebalance is not None:
-            await self._rebalance.look_around()
+            await self._rebalance.check_topics()
         else:
             await self._wanted.refresh()
             counts = self._wanted.counts()

@@ -5,16 +5,16 @@ from typing import NamedTuple
 from ..types import TopicPartition
 from .assignment import Assignment, PartitionState
 from .fetch_cursor import FetchCursor
-from .fetch_responses import Answers
+from .fetch_responses import FetchResponses
 
 ENOUGH = 1024 * 1024
 """Bytes that are lent at a time, if one partition has no more."""
 
 
-class _Lent(NamedTuple):
+class _Open(NamedTuple):
     partition: TopicPartition
     state: PartitionState
-    loan: FetchCursor
+    cursor: FetchCursor
 
 
 class FetchBuffer:
@@ -23,12 +23,12 @@ class FetchBuffer:
     Of no use to other threads, but for what it lends.
     """
 
-    def __init__(self, assignment: Assignment, answers: Answers) -> None:
+    def __init__(self, assignment: Assignment, responses: FetchResponses) -> None:
         self._assignment = assignment
-        self._answers = answers
-        self._lent: list[_Lent] = []
+        self._responses = responses
+        self._open: list[_Open] = []
 
-    def lend(self, enough: int = ENOUGH) -> list[FetchCursor]:
+    def open_cursors(self, enough: int = ENOUGH) -> list[FetchCursor]:
         """What was fetched, ``enough`` bytes or some more, one answer of each partition.
 
         What was lent before has been taken back. Raises as a poll.
@@ -39,21 +39,21 @@ class FetchBuffer:
                 break
             if (fetched := state.ready) is not None:
                 much += fetched.nbytes
-                state.loan = FetchCursor(fetched)
-                self._lent.append(_Lent(partition, state, state.loan))
-        loans = [lent.loan for lent in self._lent]
-        self._answers.raise_unless(loans)
-        return loans
+                state.cursor = FetchCursor(fetched)
+                self._open.append(_Open(partition, state, state.cursor))
+        cursors = [opened.cursor for opened in self._open]
+        self._responses.raise_unless(cursors)
+        return cursors
 
-    def take_back(self) -> None:
+    def close_cursors(self) -> None:
         """Whoever comes next goes on behind what was given, the loop itself or another."""
-        for partition, state, loan in self._lent:
-            if state.loan is not loan:  # what it was good for became void
+        for partition, state, cursor in self._open:
+            if state.cursor is not cursor:  # what it was good for became void
                 continue
             before = state.position
-            state.take_back()
+            state.close_cursor()
             if state.position != before:
                 self._assignment.move_to_end(partition)  # the others have their turn first
-            if loan.error is not None:
-                self._answers.damaged(partition, state, loan.error)
-        self._lent.clear()
+            if cursor.error is not None:
+                self._responses.damaged(partition, state, cursor.error)
+        self._open.clear()

@@ -11,7 +11,7 @@ from ..types import ConsumerRecord, PartitionRecords
 from .completed_fetch import CompletedFetch
 
 
-class Taken(Protocol):
+class Positioned(Protocol):
     """A record, or some; ``offset`` is that of the last."""
 
     @property
@@ -25,10 +25,10 @@ class ArrowRecords(NamedTuple):
     batch: Any
 
 
-T = TypeVar("T", bound=Taken)
+T = TypeVar("T", bound=Positioned)
 
 
-class _Given:
+class _Delivered:
     """Records on their way to the borrower, who had everything up to ``begin`` before."""
 
     def __init__(self, begin: int, records: list[Any]) -> None:
@@ -40,10 +40,10 @@ class _Given:
     @property
     def end(self) -> int:
         """The offset after the last one that the borrower has."""
-        given = len(self._records) - length_hint(self.rest)
-        return self._records[given - 1].offset + 1 if given > 0 else self._begin
+        delivered = len(self._records) - length_hint(self.rest)
+        return self._records[delivered - 1].offset + 1 if delivered > 0 else self._begin
 
-    def cut(self) -> int:
+    def close(self) -> int:
         """Give no more; how many would have been."""
         rest = list(self.rest)  # all at once: what the borrower does not have by now it never gets
         del self._records[len(self._records) - len(rest) :]
@@ -60,100 +60,100 @@ class FetchCursor:
     def __init__(self, fetched: CompletedFetch) -> None:
         self.fetched = fetched
         self.error: CorruptBatch | None = None
-        self._given = _Given(fetched.position, [])
-        self._is_taking = False
-        self._is_cut = False
+        self._delivered = _Delivered(fetched.position, [])
+        self._is_decoding = False
+        self._is_closed = False
 
-    def take(self, limit: int) -> list[ConsumerRecord]:
-        """Some records, up to ``limit``, which are then given by :meth:`give`; none: it is over.
+    def decode(self, limit: int) -> list[ConsumerRecord]:
+        """Some records, up to ``limit``, which :meth:`deliver` then hands out; none: it is over.
 
         For the borrower.
         """
-        return self._take(lambda: self.fetched.take(limit))
+        return self._decode(lambda: self.fetched.decode(limit))
 
-    def take_arrow(self, columns: RecordColumns, limit: int) -> list[ArrowRecords]:
+    def decode_arrow(self, columns: RecordColumns, limit: int) -> list[ArrowRecords]:
         """Whole batches of about ``limit`` records, decoded to ``columns``; as :meth:`take`."""
 
-        def take() -> list[ArrowRecords]:
-            self.fetched.take_columns(columns, limit)
+        def decode() -> list[ArrowRecords]:
+            self.fetched.decode_columns(columns, limit)
             if not columns.rows:
                 return []
             batch = to_arrow(columns, *self.fetched.partition)
             return [ArrowRecords(self.fetched.position - 1, batch)]
 
-        return self._take(take)
+        return self._decode(decode)
 
-    def _take(self, take: Callable[[], list[T]]) -> list[T]:
-        was_taking, self._is_taking = self._is_taking, True
-        taken: list[T] = []
-        if not self._is_cut and self.error is None:
+    def _decode(self, decode: Callable[[], list[T]]) -> list[T]:
+        was_decoding, self._is_decoding = self._is_decoding, True
+        decoded: list[T] = []
+        if not self._is_closed and self.error is None:
             try:
-                taken = take()
+                decoded = decode()
             except CorruptBatch as error:
                 self.error = error
-        self._is_taking = was_taking or bool(taken)
-        return taken
+        self._is_decoding = was_decoding or bool(decoded)
+        return decoded
 
-    def give(self, records: list[T]) -> Iterator[T]:
-        """What was taken, one by one. For the borrower, who reads it to the end."""
+    def deliver(self, records: list[T]) -> Iterator[T]:
+        """What was decoded, one by one. For the borrower, who reads it to the end."""
         begin = self.read_to
-        self._given = given = _Given(begin, records)
-        self._is_taking = False
-        if self._is_cut:
-            self._given = given = _Given(begin, [])
-        return given.rest
+        self._delivered = delivered = _Delivered(begin, records)
+        self._is_decoding = False
+        if self._is_closed:
+            self._delivered = delivered = _Delivered(begin, [])
+        return delivered.rest
 
     def finish(self) -> None:
-        """All of it was given. For the borrower, in whose thread it is forgotten."""
-        if not self._is_cut:  # or it ended before all was given
-            self._given = _Given(self.read_to, [])
+        """All of it was delivered. For the borrower, in whose thread it is forgotten."""
+        if not self._is_closed:  # or it ended before all was delivered
+            self._delivered = _Delivered(self.read_to, [])
 
     @property
     def read_to(self) -> int:
-        """The offset after the last record that was given."""
-        return self._given.end
+        """The offset after the last record that was delivered."""
+        return self._delivered.end
 
-    def cut(self) -> bool:
-        """Give no more; whether all that was taken was given.
+    def close(self) -> bool:
+        """Give no more; whether all that was decoded was delivered.
 
         It was not if the borrower was interrupted meanwhile, or is still about to take it.
         """
-        self._is_cut = True
-        was_taking = self._is_taking  # what it takes from now on it is not given
-        return not self._given.cut() and not was_taking
+        self._is_closed = True
+        was_decoding = self._is_decoding  # what it takes from now on it is not delivered
+        return not self._delivered.close() and not was_decoding
 
 
-def records_of(loans: Iterable[FetchCursor], limit: int) -> Iterator[Iterator[ConsumerRecord]]:
-    """What the loans give, one after the other: up to ``limit`` records.
+def records_of(cursors: Iterable[FetchCursor], limit: int) -> Iterator[Iterator[ConsumerRecord]]:
+    """What the cursors give, one after the other: up to ``limit`` records.
 
     Each is to be read to its end before the next is asked for.
     """
-    for loan in loans:
-        while limit > 0 and (records := loan.take(limit)):
+    for cursor in cursors:
+        while limit > 0 and (records := cursor.decode(limit)):
             limit -= len(records)
-            yield loan.give(records)
+            yield cursor.deliver(records)
             del records  # while they are in the cache
-            loan.finish()
+            cursor.finish()
 
 
-def is_over(loans: Iterable[FetchCursor], deadline: float) -> bool:
-    """Whether a poll that was given nothing tries no more: what was damaged is yet to be told."""
-    return time.monotonic() >= deadline and all(loan.error is None for loan in loans)
+def is_over(cursors: Iterable[FetchCursor], deadline: float) -> bool:
+    """Whether a poll that got nothing stops; it goes on to report damage."""
+    return time.monotonic() >= deadline and all(cursor.error is None for cursor in cursors)
 
 
-def batches_of(loans: Iterable[FetchCursor], limit: int) -> list[PartitionRecords]:
-    """What the loans give, at once: up to ``limit`` records, partition by partition."""
-    taken: list[tuple[FetchCursor, list[ConsumerRecord]]] = []
-    for loan in loans:
+def batches_of(cursors: Iterable[FetchCursor], limit: int) -> list[PartitionRecords]:
+    """What the cursors give, at once: up to ``limit`` records, partition by partition."""
+    decoded: list[tuple[FetchCursor, list[ConsumerRecord]]] = []
+    for cursor in cursors:
         records: list[ConsumerRecord] = []
-        while limit > 0 and (some := loan.take(limit)):
+        while limit > 0 and (some := cursor.decode(limit)):
             limit -= len(some)
             records += some
         if records:
-            taken.append((loan, records))
+            decoded.append((cursor, records))
     batches: list[PartitionRecords] = []
-    for loan, records in taken:  # nobody has any, should one of them fail
-        if given := list(loan.give(records)):
-            batches.append(PartitionRecords(*loan.fetched.partition, given))
-        loan.finish()
+    for cursor, records in decoded:  # nobody has any, should one of them fail
+        if delivered := list(cursor.deliver(records)):
+            batches.append(PartitionRecords(*cursor.fetched.partition, delivered))
+        cursor.finish()
     return batches

@@ -18,7 +18,7 @@ RESETS: Mapping[str, int] = {"earliest": EARLIEST, "latest": LATEST}
 _NEARBY_SECONDS = 300.0
 
 
-class Answers:
+class FetchResponses:
     """Gives partitions what came for them. ``failure`` is what the user has to be told."""
 
     def __init__(self, cluster: Cluster, assignment: Assignment, options: ConsumerOptions) -> None:
@@ -119,7 +119,7 @@ class Answers:
             self.failure = error
 
     def _out_of_range(self, partition: TopicPartition, state: PartitionState) -> None:
-        if state.fetched or state.loan is not None:
+        if state.fetched or state.cursor is not None:
             return  # what was fetched is read first
         reset_to = RESETS.get(self._options.offset_reset)
         if reset_to is None:

@@ -9,13 +9,13 @@ from qbus.wire import ApiKey
 from qbus.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 
 from ..errors import check
-from ..net.cluster import Cluster, Lane
+from ..net.cluster import Cluster, ConnectionGroup
 from ..types import TopicPartition, by_topic
 from .assignment import Assignment, PartitionState
-from .fetch_responses import Answers
+from .fetch_responses import FetchResponses
 from .leader_search import LeaderSearch
 from .options import ConsumerOptions
-from .truncation import LogCheck
+from .truncation import TruncationCheck
 
 LEAST = 4 * 1024 * 1024
 """Bytes. What is read soon after it came is read from the processor's cache."""
@@ -23,7 +23,7 @@ _LONG = 0.02
 """Seconds that an answer of :data:`LEAST` takes only on a long or narrow way."""
 
 
-class Window:
+class FetchWindow:
     """The bytes to ask one broker for, at most.
 
     Twice as many once the reader had to wait for a full answer that was long on its way; fewer, bit
@@ -90,17 +90,17 @@ class Fetcher:
         options: ConsumerOptions,
         changed: asyncio.Event,
     ) -> None:
-        self.answers = Answers(cluster, assignment, options)
+        self.responses = FetchResponses(cluster, assignment, options)
         self.is_awaited = False
         self._cluster = cluster
         self._assignment = assignment
         self._options = options
         self._changed = changed
-        self._check = LogCheck(cluster, assignment, self.answers, changed)
-        self._search = LeaderSearch(cluster, assignment, self.answers, changed)
+        self._check = TruncationCheck(cluster, assignment, self.responses, changed)
+        self._search = LeaderSearch(cluster, assignment, self.responses, changed)
         self._fetches: dict[int, asyncio.Task[None]] = {}
         self._asked: dict[int, _Ask] = {}
-        self._windows: dict[int, Window] = {}
+        self._windows: dict[int, FetchWindow] = {}
         self._soon: asyncio.TimerHandle | None = None
         self._is_closed = False
 
@@ -153,8 +153,8 @@ class Fetcher:
         self._soon = None
         self.start()
 
-    def _window(self, broker: int) -> Window:
-        return self._windows.setdefault(broker, Window(self._options.fetch_max_bytes))
+    def _window(self, broker: int) -> FetchWindow:
+        return self._windows.setdefault(broker, FetchWindow(self._options.fetch_max_bytes))
 
     def _ask(self, broker: int, ask: _Ask) -> None:
         self._asked[broker] = ask
@@ -197,7 +197,7 @@ class Fetcher:
                 broker,
                 ApiKey.FETCH,
                 self._request(ask),
-                lane=Lane.FETCH,
+                connection_group=ConnectionGroup.FETCH,
                 timeout=self._cluster.request_timeout + self._options.fetch_max_wait,
             )
             check(response.error_code, of="fetch")
@@ -206,10 +206,10 @@ class Fetcher:
             is_reader_first = self.is_awaited and 0 < size < min(_LITTLE, ask.max_bytes // 2)
             self._window(broker).answered(size, seconds, is_awaited=self.is_awaited)
             self.is_awaited = False
-            has_failed = self.answers.arrived(broker, ask.offsets, response)
+            has_failed = self.responses.arrived(broker, ask.offsets, response)
         except QbusError as error:
             has_failed = True
-            self.answers.unanswered(ask.offsets, error)
+            self.responses.unanswered(ask.offsets, error)
         self._asked.pop(broker, None)
         if has_failed:
             self._changed.set()

@@ -9,7 +9,7 @@ from qbus.service.backoff import Backoff
 from ..net.cluster import Cluster
 from ..types import TopicPartition
 from .assignment import Assignment
-from .fetch_responses import Answers
+from .fetch_responses import FetchResponses
 
 
 class LeaderSearch:
@@ -22,12 +22,16 @@ class LeaderSearch:
     """
 
     def __init__(
-        self, cluster: Cluster, assignment: Assignment, answers: Answers, changed: asyncio.Event
+        self,
+        cluster: Cluster,
+        assignment: Assignment,
+        responses: FetchResponses,
+        changed: asyncio.Event,
     ) -> None:
         self.tasks: set[asyncio.Task[None]] = set()
         self._cluster = cluster
         self._assignment = assignment
-        self._answers = answers
+        self._responses = responses
         self._changed = changed
         self._backoff = Backoff()
         self._leaderless: set[TopicPartition] = set()
@@ -53,11 +57,11 @@ class LeaderSearch:
             else:
                 await self._cluster.refresh(topics)
         except QbusError as error:
-            self._answers.trouble(error)
+            self._responses.trouble(error)
         else:
             for topic in topics & self._assignment.topics:
                 if (refused := metadata.errors.get(topic)) is not None:
-                    self._answers.trouble(refused)
+                    self._responses.trouble(refused)
         self._changed.set()
         with suppress(TimeoutError):
             async with asyncio.timeout(self._backoff.failed()):

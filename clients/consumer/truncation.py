@@ -16,25 +16,29 @@ from ..errors import LogTruncated, api_error
 from ..net.cluster import Cluster
 from ..types import TopicPartition, by_topic
 from .assignment import Assignment, PartitionState
-from .fetch_responses import Answers
+from .fetch_responses import FetchResponses
 
 _RETRY_DELAY = 0.1
 _UNDEFINED = -1
 
 
-class LogCheck:
+class TruncationCheck:
     """Asks each new leader where the epoch ended that wrote the last record which was read.
 
     If that is before the position, the log was cut since, and holds other records there, or will.
     """
 
     def __init__(
-        self, cluster: Cluster, assignment: Assignment, answers: Answers, changed: asyncio.Event
+        self,
+        cluster: Cluster,
+        assignment: Assignment,
+        responses: FetchResponses,
+        changed: asyncio.Event,
     ) -> None:
         self.tasks: set[asyncio.Task[None]] = set()
         self._cluster = cluster
         self._assignment = assignment
-        self._answers = answers
+        self._responses = responses
         self._changed = changed
         self._asked: set[TopicPartition] = set()
 
@@ -64,14 +68,14 @@ class LogCheck:
                 self._told(partition, state, epoch, response)
         except ApiError as error:
             if not error.retriable and error.code is not ErrorCode.UNSUPPORTED_VERSION:
-                self._answers.failure = error
+                self._responses.failure = error
             elif error.code is ErrorCode.UNSUPPORTED_VERSION:
                 state.leader_epoch = epoch  # such brokers cannot tell
             else:
                 self._cluster.metadata.forget([partition.topic])
                 await asyncio.sleep(_RETRY_DELAY)
         except QbusError as error:
-            self._answers.failure = error
+            self._responses.failure = error
         finally:
             self._asked.discard(partition)
             self._changed.set()
@@ -99,7 +103,7 @@ class LogCheck:
         position = state.position
         if position is not None and _UNDEFINED < end.end_offset < position:
             state.drop()
-            self._answers.failure = LogTruncated(topic, index, position, end.end_offset)
+            self._responses.failure = LogTruncated(topic, index, position, end.end_offset)
             return
         state.fetched.clear()  # what was not read yet may have been cut
         state.leader_epoch = epoch

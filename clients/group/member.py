@@ -31,7 +31,7 @@ from qbus.wire.messages.sync_group import (
 
 from ..committed import Membership
 from ..errors import check
-from ..net.cluster import Cluster, Lane
+from ..net.cluster import Cluster, ConnectionGroup
 from ..types import TopicPartition
 from .assignors import Assignments, Candidate, Topics
 from .options import GroupOptions
@@ -105,7 +105,7 @@ class Member:
         request = LeaveGroupRequest(group_id=self._options.group, members=[identity])
         # A connection of its own: on the group's, a JoinGroup may wait for the others to come.
         await self._cluster.ask_coordinator(
-            self._options.group, ApiKey.LEAVE_GROUP, request, lane=Lane.MAIN
+            self._options.group, ApiKey.LEAVE_GROUP, request, connection_group=ConnectionGroup.MAIN
         )
 
     async def _ask_to_join(

@@ -20,7 +20,7 @@ _FORMER_SOURCE = "qbus.mirror.former.source"
 _AT_A_TIME = 200
 
 
-class Copies:
+class MirroredTopics:
     """Finds the topics that are ``wanted``; each is asked about once.
 
     What a topic mirrors does not change as long as it lives.

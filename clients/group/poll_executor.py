@@ -19,14 +19,14 @@ class PollExecutor:
         self._changed = changed
         self._waiting: deque[tuple[Work, asyncio.Future[None]]] = deque()
 
-    async def take(self, work: Work) -> None:
+    async def run_in_poll(self, work: Work) -> None:
         """Have ``work`` done in a poll, and return when it is. What it raises, the poll raises."""
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append((work, done))
         self._changed.set()
         await done
 
-    async def give(self) -> None:
+    async def run_pending(self) -> None:
         """Do what waits, and what comes up at once when that is done; called by a poll."""
         while self._waiting:
             work, done = self._waiting.popleft()

@@ -8,7 +8,7 @@
     take what is new, tell the user
 
 The rebalance runs in the background, so that a poll keeps to its time-out and goes on reading what
-stays; partitions come and go, and the user is told, only inside a poll (see ``turns``).
+stays; partitions come and go, and the user is told, only inside a poll (see ``executor``).
 """
 
 import asyncio
@@ -27,7 +27,7 @@ from .member import Member
 from .options import GroupOptions
 from .poll_executor import PollExecutor
 from .state import MemberState, Phase, Remedy
-from .topics import WantedTopics, Watch
+from .topics import GroupTopics, SubscribedTopics
 
 _log = logging.getLogger(__name__)
 
@@ -65,19 +65,19 @@ class Rebalance:
     ) -> None:
         self.state = MemberState(options.instance_id)
         self.commits = Commits(cluster, options.group, self.state)
-        self.watch = Watch(cluster, options.rack)
+        self.topics = GroupTopics(cluster, options.rack)
         self._options = options
         self._partitions = partitions
         self._changed = changed
         self._auto_commit = auto_commit
-        self._member = Member(cluster, options, self.state, self.watch.lead)
+        self._member = Member(cluster, options, self.state, self.topics.lead)
         self._heartbeats = Heartbeats(cluster, options, self._member, self.state, changed)
-        self._turns = PollExecutor(changed)
+        self._executor = PollExecutor(changed)
         self._task: asyncio.Task[None] | None = None
 
-    def subscribe(self, wanted: WantedTopics) -> None:
+    def subscribe(self, wanted: SubscribedTopics) -> None:
         """Want other topics; the next poll tells the group."""
-        self.watch.subscribe(wanted)
+        self.topics.subscribe(wanted)
         self.state.request_rejoin("subscription has changed")
 
     async def poll(self) -> None:
@@ -93,7 +93,7 @@ class Rebalance:
         if self._task is None and self.state.rejoin_reason is not None:
             self._task = asyncio.create_task(self._rebalance())
             await asyncio.sleep(0)
-        await self._turns.give()
+        await self._executor.run_pending()
 
     async def close(self, *, may_commit: bool) -> None:
         """Commit what was read, if wanted, tell the user, and leave.
@@ -114,10 +114,10 @@ class Rebalance:
             except QbusError as error:
                 _log.warning("not left group %s properly: %s", self._options.group, error)
 
-    async def look_around(self) -> None:
+    async def check_topics(self) -> None:
         """See what has become of the topics; raises :class:`~qbus.errors.ApiError`."""
-        await self.watch.refresh()
-        reason = self.watch.reason_to_rejoin()
+        await self.topics.refresh()
+        reason = self.topics.reason_to_rejoin()
         if reason is not None and self.state.phase is Phase.STABLE:
             self.state.request_rejoin(reason)
 
@@ -150,11 +150,11 @@ class Rebalance:
         """The assignment, or what to do first; None: begin again."""
         result: tuple[TopicPartition, ...] | Remedy = Remedy.FAIL
         try:
-            await self.watch.refresh()  # first: what a pattern matches is not known before
+            await self.topics.refresh()  # first: what a pattern matches is not known before
             await self._give_up(self._not_kept)
             if self._not_kept():
                 return None
-            result = await self._member.join(self.watch.join(), self._partitions)
+            result = await self._member.join(self.topics.join(), self._partitions)
         except ApiError as error:
             if not error.retriable:
                 raise
@@ -168,7 +168,7 @@ class Rebalance:
         """What has to go before we join."""
         if self.state.is_lost or not self._options.is_cooperative:
             return list(self._partitions)
-        wanted = frozenset(self.watch.topics)
+        wanted = frozenset(self.topics.topics)
         return [partition for partition in self._partitions if partition.topic not in wanted]
 
     async def _take_over(self, assigned: frozenset[TopicPartition]) -> None:
@@ -181,13 +181,13 @@ class Rebalance:
         async def receive() -> None:
             if self.state.membership != place:
                 return
-            wanted = frozenset(self.watch.topics)
+            wanted = frozenset(self.topics.topics)
             added = assigned.difference(self._partitions)
             added = frozenset(partition for partition in added if partition.topic in wanted)
             self._partitions.add(added)
             await self._options.callbacks.assigned(added)
 
-        await self._turns.take(receive)
+        await self._executor.run_in_poll(receive)
 
     async def _give_up(self, choose: Callable[[], list[TopicPartition]]) -> None:
         """Let partitions go, after everything that was read of them was dealt with."""
@@ -201,11 +201,11 @@ class Rebalance:
             read = self._partitions.to_commit()
             offsets = {partition: read[partition] for partition in chosen if partition in read}
 
-        await self._turns.take(stop)
+        await self._executor.run_in_poll(stop)
         if self._auto_commit and not self.state.is_lost:
             await self._commit(offsets)
         if chosen:
-            await self._turns.take(lambda: self._let_go(chosen))
+            await self._executor.run_in_poll(lambda: self._let_go(chosen))
 
     async def _let_go(self, partitions: list[TopicPartition]) -> None:
         """Tell the user that partitions go, or have gone; then they are not read any more."""

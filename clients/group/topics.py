@@ -12,30 +12,30 @@ from ..types import TopicDescription
 from .assignors import Topics
 
 if TYPE_CHECKING:
-    from .mirrored_topics import Copies
+    from .mirrored_topics import MirroredTopics
 
-Wanted = Iterable[str] | re.Pattern[str] | Everywhere
+TopicSelection = Iterable[str] | re.Pattern[str] | Everywhere
 _FATAL = frozenset({ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.INVALID_TOPIC_EXCEPTION})
 
 
-class WantedTopics:
+class SubscribedTopics:
     """Names, a pattern that topics' names match as a whole, or topics everywhere.
 
     Of the latter two, internal topics never are any.
     """
 
-    def __init__(self, cluster: Cluster, wanted: Wanted) -> None:
+    def __init__(self, cluster: Cluster, wanted: TopicSelection) -> None:
         if isinstance(wanted, str | bytes):
             raise ConfigError("topics are several names, or a compiled pattern; not one string")
         self._cluster = cluster
         self._pattern: re.Pattern[str] | None = None
-        self._copies: Copies | None = None
+        self._mirrored: MirroredTopics | None = None
         self.names: tuple[str, ...] = ()
         """Those that are wanted; without names, those that there were at the last look."""
         if isinstance(wanted, re.Pattern):
             self._pattern = wanted
         elif isinstance(wanted, Everywhere):
-            self._copies = _copies(cluster, wanted)
+            self._mirrored = _mirrored(cluster, wanted)
         else:
             self.names = tuple(sorted(set(wanted)))
 
@@ -44,14 +44,14 @@ class WantedTopics:
 
         Raises :class:`~qbus.errors.ApiError`, also for a topic by name that we may not read.
         """
-        if self._pattern is None and self._copies is None:
+        if self._pattern is None and self._mirrored is None:
             await self._cluster.refresh({*self.names, *others})
             self._raise_refusals()
             return
         await self._cluster.refresh(None)
         found = self._cluster.metadata.topics.values()
-        if self._copies is not None:
-            self.names = await self._copies.among(found)
+        if self._mirrored is not None:
+            self.names = await self._mirrored.among(found)
         else:
             self.names = tuple(sorted(topic.name for topic in found if self._matches(topic)))
 
@@ -70,10 +70,10 @@ class WantedTopics:
                 raise error
 
 
-def _copies(cluster: Cluster, wanted: Everywhere) -> "Copies":
-    from .mirrored_topics import Copies  # noqa: PLC0415 - most programs need none of it
+def _mirrored(cluster: Cluster, wanted: Everywhere) -> "MirroredTopics":
+    from .mirrored_topics import MirroredTopics  # noqa: PLC0415 - most programs need none of it
 
-    return Copies(cluster, wanted)
+    return MirroredTopics(cluster, wanted)
 
 
 def snapshot(cluster: Cluster, names: Iterable[str]) -> Topics:
@@ -90,13 +90,13 @@ def snapshot(cluster: Cluster, names: Iterable[str]) -> Topics:
     }
 
 
-class Watch:
+class GroupTopics:
     """What this member wants and, as long as it leads the group, what the group does."""
 
     def __init__(self, cluster: Cluster, rack: str | None) -> None:
         self._cluster = cluster
         self._rack = rack
-        self._wanted = WantedTopics(cluster, ())
+        self._wanted = SubscribedTopics(cluster, ())
         self._joined_for: tuple[str, ...] = ()
         self._leads_for: frozenset[str] = frozenset()
         self._assigned: Topics = {}
@@ -106,7 +106,7 @@ class Watch:
         """The topics that this member wants."""
         return self._wanted.names
 
-    def subscribe(self, wanted: WantedTopics) -> None:
+    def subscribe(self, wanted: SubscribedTopics) -> None:
         """Want others."""
         self._wanted = wanted
 

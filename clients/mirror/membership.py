@@ -10,7 +10,7 @@ from qbus.errors import ApiError
 from ..group.assignors import assignors_of
 from ..group.options import Callbacks, GroupOptions
 from ..group.rebalance import Rebalance
-from ..group.topics import WantedTopics
+from ..group.topics import SubscribedTopics
 from ..net.cluster import Cluster
 from ..types import OffsetAndMetadata, TopicPartition
 from .config import LinkConfig
@@ -98,7 +98,7 @@ class LinkMembership:
         wanted = frozenset(names)
         if wanted != self._names and (wanted or self._names):
             self._names = wanted
-            self._rebalance.subscribe(WantedTopics(self._cluster, wanted))
+            self._rebalance.subscribe(SubscribedTopics(self._cluster, wanted))
             self._wakeup.set()
 
     async def run(self) -> None:
@@ -124,7 +124,7 @@ class LinkMembership:
 
     async def _refresh(self) -> None:
         try:
-            await self._rebalance.look_around()
+            await self._rebalance.check_topics()
         except ApiError as error:
             if not error.retriable:
                 raise

@@ -16,7 +16,7 @@ from qbus.service.token_bucket import RateLimit
 
 from ..batches import FetchedBatches, FetchLimits, fetch_batches
 from ..net.cluster import Cluster
-from ..net.pool import Lane
+from ..net.pool import ConnectionGroup
 from ..types import TopicPartition
 from .checks import check_same_topic, ids_of
 from .chunks import Chunk
@@ -210,7 +210,7 @@ class Reader:
                 fetch.node,
                 offsets,
                 fetch.limits,
-                lane=(Lane.FETCH, fetch.slot),
+                connection_group=(ConnectionGroup.FETCH, fetch.slot),
                 topic_ids=ids_of(partitions),
                 leader_epochs={mirrored.source: mirrored.source_epoch for mirrored in partitions},
             )

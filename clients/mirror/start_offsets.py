@@ -12,7 +12,7 @@ from ..batches.fetch import leader_epoch
 from ..errors import PartialFailure
 from ..net.cluster import Cluster
 from ..net.retry import Outcomes
-from ..net.routing import asking_leaders
+from ..net.routing import ask_leaders
 from ..offsets import list_offsets
 from ..types import EARLIEST, LATEST, TopicPartition
 from .checks import check_same_topic, ids_of
@@ -158,7 +158,7 @@ async def _first_headers(
 
     outcomes: Outcomes[TopicPartition, BatchHeader | None] = {}
     try:
-        found = await asking_leaders(cluster, offsets, ask, _PATIENCE)
+        found = await ask_leaders(cluster, offsets, ask, _PATIENCE)
     except PartialFailure as failure:
         found = dict(failure.results)
         outcomes |= failure.errors

@@ -15,7 +15,7 @@ from qbus.wire.messages.produce import PartitionProduceData, TopicProduceData
 
 from ..batches.produce import StoredBatch, produce_topics
 from ..net.cluster import Cluster
-from ..net.pool import Lane
+from ..net.pool import ConnectionGroup
 from ..net.retry import Outcomes
 from ..types import TopicPartition
 from .chunks import Chunk
@@ -23,7 +23,7 @@ from .config import LinkConfig
 from .partitions import MirroredPartition
 from .reader import Spawn, leaderless
 
-_LANE = (Lane.MAIN, 1)
+_LANE = (ConnectionGroup.MAIN, 1)
 """A connection of its own: requests about topics do not wait for disks."""
 
 
@@ -156,7 +156,9 @@ class Writer:
     async def _run(self, node: int, request: Mapping[TopicPartition, _PendingChunk]) -> None:
         outcomes: Outcomes[TopicPartition, StoredBatch]
         try:
-            outcomes = await produce_topics(self._cluster, node, _topics(request), lane=_LANE)
+            outcomes = await produce_topics(
+                self._cluster, node, _topics(request), connection_group=_LANE
+            )
         except QbusError as error:
             self._cluster.metadata.forget({partition.topic for partition in request})
             failure = error if isinstance(error, ApiError) else _unanswered(str(error))

@@ -18,10 +18,10 @@ from .bootstrap import Address
 from .connection import Connection
 from .hedging import Attempts, first_answer
 from .metadata import ClusterMetadata, Endpoint
-from .pool import ConnectionPool, Lane, LaneKey
+from .pool import ConnectionGroup, ConnectionGroupKey, ConnectionPool
 from .retry import retrying
 
-__all__ = ["Cluster", "Lane", "retrying"]
+__all__ = ["Cluster", "ConnectionGroup", "retrying"]
 
 _GROUP_COORDINATOR = 0
 _LONGEST_CONNECT = 10.0
@@ -84,12 +84,12 @@ class Cluster:
         api: ApiKey,
         message: Any,
         *,
-        lane: LaneKey = Lane.MAIN,
+        connection_group: ConnectionGroupKey = ConnectionGroup.MAIN,
         timeout: float | None = None,
         by_id: bool = False,
     ) -> Any:
         """The answer of one broker; ``by_id`` as :meth:`Connection.request` has it."""
-        connection = await self.connection(node_id, lane)
+        connection = await self.connection(node_id, connection_group)
         return await connection.request(api, message, timeout or self.request_timeout, by_id=by_id)
 
     async def ask_controller(self, api: ApiKey, message: Any) -> Any:
@@ -110,25 +110,27 @@ class Cluster:
         api: ApiKey,
         message: Any,
         *,
-        lane: Lane = Lane.GROUP,
+        connection_group: ConnectionGroup = ConnectionGroup.COORDINATOR,
         timeout: float | None = None,
     ) -> Any:
         """The answer of a group's coordinator. :meth:`forget_coordinator` when it is not that."""
         if group not in self._coordinators:
             await self.coordinator(group)
         try:
-            connection = await self._pool.connect(self._coordinators[group], lane)
+            connection = await self._pool.connect(self._coordinators[group], connection_group)
             return await connection.request(api, message, timeout or self.request_timeout)
         except (ConnectionFailed, RequestTimedOut):
             self.forget_coordinator(group)
             raise
 
-    async def connection(self, node_id: int, lane: LaneKey = Lane.MAIN) -> Connection:
+    async def connection(
+        self, node_id: int, connection_group: ConnectionGroupKey = ConnectionGroup.MAIN
+    ) -> Connection:
         """An open connection to a broker that is known from the metadata."""
         node = self.metadata.nodes.get(node_id)
         if node is None:
             raise ConnectionFailed(f"no broker {node_id} is known")
-        return await self._pool.connect((node.host, node.port), lane)
+        return await self._pool.connect((node.host, node.port), connection_group)
 
     async def _attempts(self, api: ApiKey, message: Any, patience: float | None) -> Attempts[Any]:
         asked: set[Address] = set()
@@ -145,7 +147,7 @@ class Cluster:
     async def _try(
         self, address: Address, api: ApiKey, message: Any, patience: float | None
     ) -> Any:
-        connection = await self._pool.connect(address, Lane.MAIN)
+        connection = await self._pool.connect(address, ConnectionGroup.MAIN)
         slow = asyncio.get_running_loop().call_later(
             patience or self.request_timeout, self._pool.failed, address
         )

@@ -47,8 +47,8 @@ class Connection(asyncio.BufferedProtocol):
         self._client_id = client_id
         self._frames = FrameReader(MAX_FRAME_BYTES)
         self._transport: asyncio.Transport | None = None
-        self._outbox: WriteBuffer | None = None
-        self._unanswered = InFlightRequests(self.abort)
+        self._write_buffer: WriteBuffer | None = None
+        self._in_flight = InFlightRequests(self.abort)
         self._correlation_id = 0
         self._versions: Mapping[int, tuple[int, int]] = {ApiKey.API_VERSIONS: (0, 3)}
         self._agreed: dict[ApiKey, int] = {}
@@ -91,7 +91,7 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def load(self) -> int:
         """How many requests are unanswered."""
-        return len(self._unanswered)
+        return len(self._in_flight)
 
     def version(self, api: ApiKey) -> int:
         """The highest version of ``api`` that both sides speak.
@@ -140,14 +140,14 @@ class Connection(asyncio.BufferedProtocol):
     async def send(self, api: ApiKey, message: Any) -> None:
         """Send a message that is not answered (Produce with ``acks=0``)."""
         self._write(api, self.version(api), message)
-        assert self._outbox is not None
-        await self._outbox.is_empty.wait()
+        assert self._write_buffer is not None
+        await self._write_buffer.is_empty.wait()
         self._check_open()
 
     async def close(self) -> None:
         """Send what is written, then close; what is still unanswered fails."""
-        if self._outbox is not None and self.is_open:
-            self._outbox.hand_over()
+        if self._write_buffer is not None and self.is_open:
+            self._write_buffer.hand_over()
         self._fail("closed")
         if self._transport is not None:
             self._transport.close()
@@ -182,7 +182,7 @@ class Connection(asyncio.BufferedProtocol):
     def _exchange(
         self, api: ApiKey, version: int, message: Any, timeout: float
     ) -> asyncio.Future[memoryview]:
-        return self._unanswered.add(self._write(api, version, message), api, timeout)
+        return self._in_flight.add(self._write(api, version, message), api, timeout)
 
     def _write(self, api: ApiKey, version: int, message: Any) -> int:
         self._check_open()
@@ -192,9 +192,9 @@ class Connection(asyncio.BufferedProtocol):
         return self._correlation_id
 
     def _send(self, parts: list[Part]) -> None:
-        assert self._outbox is not None
+        assert self._write_buffer is not None
         try:
-            self._outbox.send(parts)
+            self._write_buffer.send(parts)
         except OSError as error:
             self.abort(str(error))
 
@@ -205,16 +205,16 @@ class Connection(asyncio.BufferedProtocol):
     def _fail(self, reason: str) -> None:
         if self._failure is None:
             self._failure = ConnectionFailed(f"{self._name}: {reason}")
-            if self._outbox is not None:
-                self._outbox.clear()
-            self._unanswered.fail(str(self._failure))
+            if self._write_buffer is not None:
+                self._write_buffer.clear()
+            self._in_flight.fail(str(self._failure))
 
     # What asyncio calls.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
-        self._outbox = WriteBuffer(transport)
+        self._write_buffer = WriteBuffer(transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._fail(str(exc) if exc else "the broker closed the connection")
@@ -226,13 +226,13 @@ class Connection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         try:
             for frame in self._frames.received(nbytes):
-                self._unanswered.answered(frame)
+                self._in_flight.answered(frame)
         except WireError as error:
             self.abort(str(error))
 
     def resume_writing(self) -> None:
-        if self._outbox is not None and self.is_open:
+        if self._write_buffer is not None and self.is_open:
             try:
-                self._outbox.flush()
+                self._write_buffer.flush()
             except OSError as error:
                 self.abort(str(error))

@@ -17,7 +17,7 @@ how often; so that a connection that nobody waits on does not stay half open for
 async def dial(host: str, port: int, timeout: float) -> socket.socket:
     """A connected, non-blocking socket, in ``timeout`` seconds.
 
-    A host with several addresses gets an equal share of the time for each, one after another.
+    A host with several addresses gets an equal share of the time for ask_each, one after another.
     Raises :class:`ConnectionFailed`, or :class:`RequestTimedOut` when the last does not answer.
     """
     failure: Exception = OSError(f"{host} has no address")

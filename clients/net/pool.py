@@ -1,4 +1,4 @@
-"""The connections of a client: one to an address for each lane, opened when first needed."""
+"""The connections of a client: one for each address and connection group, opened on demand."""
 
 import asyncio
 import time
@@ -13,7 +13,7 @@ from .bootstrap import Address
 from .connection import Connection
 
 
-class Lane(Enum):
+class ConnectionGroup(Enum):
     """What a connection is for.
 
     A broker answers a connection's requests one after another, so those that wait (a long poll, a
@@ -22,11 +22,11 @@ class Lane(Enum):
 
     MAIN = "main"
     FETCH = "fetch"
-    GROUP = "group"
+    COORDINATOR = "coordinator"
 
 
-LaneKey = Lane | tuple[Lane, int]
-"""A lane, or one of several alike, by its number."""
+ConnectionGroupKey = ConnectionGroup | tuple[ConnectionGroup, int]
+"""A group, or one of several alike, by its number."""
 
 
 class _Failing:
@@ -42,7 +42,7 @@ class _Failing:
 
 class _Key(NamedTuple):
     address: Address
-    lane: LaneKey
+    connection_group: ConnectionGroupKey
 
 
 class ConnectionPool:
@@ -68,9 +68,9 @@ class ConnectionPool:
         self._failing: dict[Address, _Failing] = {}
         self._is_closed = False
 
-    async def connect(self, address: Address, lane: LaneKey) -> Connection:
+    async def connect(self, address: Address, connection_group: ConnectionGroupKey) -> Connection:
         """An open connection; raises as ``Connection.open`` does, or :class:`ClientClosed`."""
-        key = _Key(address, lane)
+        key = _Key(address, connection_group)
         connection = self._connections.get(key)
         if connection is not None and connection.is_open:
             return connection
@@ -93,7 +93,7 @@ class ConnectionPool:
         First those that did not fail; then those with a connection, and little to do on it.
         """
         failing = self._failing.get(address)
-        connection = self._connections.get(_Key(address, Lane.MAIN))
+        connection = self._connections.get(_Key(address, ConnectionGroup.MAIN))
         is_open = connection is not None and connection.is_open
         return (
             failing is not None,

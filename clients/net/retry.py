@@ -54,7 +54,7 @@ async def retrying(
 _AT_A_TIME = 20
 
 
-async def settle(
+async def retry_each(
     items: Iterable[K],
     ask: Callable[[list[K]], Awaitable[Mapping[K, T | ApiError]]],
     timeout: float,
@@ -87,7 +87,7 @@ async def settle(
     return {item: outcomes[item] for item in wanted}
 
 
-def succeeded(outcomes: Mapping[K, T | ApiError]) -> dict[K, T]:
+def results_or_raise(outcomes: Mapping[K, T | ApiError]) -> dict[K, T]:
     """The results of all; raises :class:`PartialFailure`, or the one error if there is one item."""
     errors = {item: found for item, found in outcomes.items() if isinstance(found, ApiError)}
     results = {item: found for item, found in outcomes.items() if not isinstance(found, ApiError)}
@@ -98,7 +98,7 @@ def succeeded(outcomes: Mapping[K, T | ApiError]) -> dict[K, T]:
     return results
 
 
-async def each(items: Iterable[K], ask: Callable[[K], Awaitable[T]]) -> Outcomes[K, T]:
+async def ask_each(items: Iterable[K], ask: Callable[[K], Awaitable[T]]) -> Outcomes[K, T]:
     """What ``ask`` returns or raises for each item, some at a time."""
     turns = asyncio.Semaphore(_AT_A_TIME)
 

@@ -7,18 +7,18 @@ from qbus.errors import ApiError, ErrorCode
 
 from ..types import TopicPartition
 from .cluster import Cluster, retrying
-from .retry import Outcomes, each, settle, succeeded
+from .retry import Outcomes, ask_each, results_or_raise, retry_each
 
 T = TypeVar("T")
 
 AskLeader = Callable[[int, list[TopicPartition]], Awaitable[Mapping[TopicPartition, T | ApiError]]]
 """Takes a broker's id and the partitions that it leads; returns or raises what was refused."""
 
-MOVED = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
+COORDINATOR_MOVED = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
 _MISSING = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
 
 
-async def asking_leaders(
+async def ask_leaders(
     cluster: Cluster,
     partitions: Iterable[TopicPartition],
     ask: AskLeader[T],
@@ -41,7 +41,7 @@ async def asking_leaders(
                 led.setdefault(cluster.metadata.leader(*partition), []).append(partition)
             except ApiError as error:
                 outcomes[partition] = error
-        answers = await each(led, lambda node: ask(node, led[node]))
+        answers = await ask_each(led, lambda node: ask(node, led[node]))
         for node, answer in answers.items():
             if isinstance(answer, ApiError):
                 outcomes |= dict.fromkeys(led[node], answer)
@@ -53,10 +53,10 @@ async def asking_leaders(
         return outcomes
 
     patience = cluster.request_timeout if timeout is None else timeout
-    return succeeded(await settle(partitions, attempt, patience, final=_MISSING))
+    return results_or_raise(await retry_each(partitions, attempt, patience, final=_MISSING))
 
 
-async def asking_coordinator(
+async def retry_at_coordinator(
     cluster: Cluster, group: str, attempt: Callable[[], Awaitable[T]]
 ) -> T:
     """What ``attempt`` returns, repeated on retriable errors and wherever the coordinator moved."""
@@ -65,7 +65,7 @@ async def asking_coordinator(
         try:
             return await attempt()
         except ApiError as error:
-            if error.code in MOVED:
+            if error.code in COORDINATOR_MOVED:
                 cluster.forget_coordinator(group)
             raise
 

@@ -43,7 +43,7 @@ class Accumulator:
         """How many batches there were so far."""
         self.queues: dict[TopicPartition, PartitionQueue] = {}
         self.active: dict[TopicPartition, PartitionQueue] = {}
-        self.unsettled: set[Batch] = set()
+        self.incomplete: set[Batch] = set()
         self.router = Router(options.partitioner)
         self.loop: asyncio.AbstractEventLoop | None = None
         self.failure: Exception | None = None
@@ -132,10 +132,10 @@ class Accumulator:
         return batch
 
     def release(self, batch: Batch) -> None:
-        """A batch is settled."""
+        """A batch is complete."""
         with self.lock:
-            if batch in self.unsettled:
-                self.unsettled.remove(batch)
+            if batch in self.incomplete:
+                self.incomplete.remove(batch)
                 self.buffered_bytes -= batch.counted
                 self.room.notify_all()
 
@@ -145,25 +145,25 @@ class Accumulator:
             Delivery(batch, index).add_done_callback(callback)
         with self.lock:
             self._grow(batch, 0)
-            self.unsettled.discard(batch)
-            self.unsettled.update(halves)
+            self.incomplete.discard(batch)
+            self.incomplete.update(halves)
 
     def seal(self) -> list[Batch]:
-        """Let no batch stay open; all that are not settled yet."""
+        """Let no batch stay open; all that are not complete yet."""
         with self.lock:
             for queue in self.active.values():
                 queue.seal()
-            for batch in self.unsettled:
+            for batch in self.incomplete:
                 self._grow(batch, 0)
-            return list(self.unsettled)
+            return list(self.incomplete)
 
     def fail(self, failure: Exception) -> list[Batch]:
-        """Take nothing any more, for that reason; all that are not settled yet."""
+        """Take nothing any more, for that reason; all that are not complete yet."""
         with self.lock:
             self.failure = self.failure or failure
             self._quick.clear()
             self.room.notify_all()
-            return list(self.unsettled)
+            return list(self.incomplete)
 
     def disown(self) -> None:
         """Let go of everything, in a forked process: whoever holds the lock is not here."""
@@ -212,9 +212,9 @@ class Accumulator:
         return opened, is_new
 
     def _begin(self, queue: PartitionQueue, batch: Batch) -> None:
-        batch.on_settled = self._report
+        batch.on_complete = self._report
         self.active[queue.partition] = queue
-        self.unsettled.add(batch)
+        self.incomplete.add(batch)
         self.begun += 1
 
     def _report(self, batch: Batch) -> None:
@@ -226,7 +226,7 @@ class Accumulator:
 
     def _grow(self, batch: Batch, size: int) -> None:
         batch.size += size
-        if batch in self.unsettled:
+        if batch in self.incomplete:
             self.buffered_bytes += batch.size - batch.counted
             batch.counted = batch.size
         if self.is_full:

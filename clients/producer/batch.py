@@ -54,15 +54,15 @@ class Countdown:
 class Batch(ABC):
     """Records for one partition, and what becomes of them.
 
-    Any thread may ask or wait; one at a time may add, and only the loop's thread settles or splits.
+    Any thread may ask or wait; one at a time may add. Only the loop's thread completes or splits.
 
     size: about how many bytes it takes, of which the buffer knows ``counted``.
-    callbacks: whom to tell of each record once all is settled, or None; those at the end may be
+    callbacks: whom to tell of each record once all is complete, or None; those at the end may be
         missing.
     is_movable: any other partition would do as well.
     is_quick: it takes records that are but a value.
     was_sent: it may be stored, whatever was heard of it.
-    is_given_up: nobody hopes for its delivery any more, though it may not be settled yet.
+    is_given_up: nobody hopes for its delivery any more, though it may not be complete yet.
     """
 
     __slots__ = (
@@ -80,7 +80,7 @@ class Batch(ABC):
         "is_given_up",
         "is_movable",
         "is_quick",
-        "on_settled",
+        "on_complete",
         "ordinal",
         "outcome",
         "partition",
@@ -115,7 +115,7 @@ class Batch(ABC):
         self.error: Exception | None = None
         self.outcome: Stored | Exception | None = None
         self.halves: tuple[Batch, Batch] | None = None
-        self.on_settled: Callable[[Batch], None] | None = None
+        self.on_complete: Callable[[Batch], None] | None = None
         self._loop = loop
         self._lock = threading.Lock()
         self._waiting: list[tuple[int, int, Callable[[], object]]] = []
@@ -146,7 +146,7 @@ class Batch(ABC):
     # What becomes of them.
 
     def is_in_loop(self) -> bool:
-        """Whether the caller is the one who has to settle this."""
+        """Whether the caller is the one who has to complete this."""
         try:
             return asyncio.get_running_loop() is self._loop
         except RuntimeError:
@@ -180,7 +180,7 @@ class Batch(ABC):
             log_append_time if log_append_time >= 0 else self.timestamp_of(index),
         )
 
-    def when_settled(self, start: int, stop: int, notify: Callable[[], object]) -> None:
+    def when_complete(self, start: int, stop: int, notify: Callable[[], object]) -> None:
         """Call ``notify`` once the outcome of the records is known: at once or when it is."""
         with self._lock:
             halves = self.halves
@@ -193,9 +193,9 @@ class Batch(ABC):
             leaves = list(self.leaves(start, stop))
             arrived = Countdown(len(leaves), notify)
             for leaf, first, last in leaves:
-                leaf.when_settled(first, last, arrived)
+                leaf.when_complete(first, last, arrived)
 
-    def settle(self, outcome: Stored | Exception) -> None:
+    def complete(self, outcome: Stored | Exception) -> None:
         """Tell everyone who waits; the first outcome stays."""
         with self._lock:
             if self.outcome is not None:
@@ -204,8 +204,8 @@ class Batch(ABC):
             self.outcome = outcome
             waiting, self._waiting = self._waiting, []
         self.encoded = None
-        if self.on_settled is not None:
-            self.on_settled(self)
+        if self.on_complete is not None:
+            self.on_complete(self)
         for _, _, notify in waiting:
             call(notify)
 
@@ -216,7 +216,7 @@ class Batch(ABC):
             half.attempts = self.attempts
             half.identity = self.identity
             half.error = self.error
-            half.on_settled = self.on_settled
+            half.on_complete = self.on_complete
         left.size = self.size * left.count // self.count
         right.size = self.size - left.size
         left.counted, right.counted = left.size, right.size
@@ -228,7 +228,7 @@ class Batch(ABC):
             waiting, self._waiting = self._waiting, []
             self.encoded = None
         for start, stop, notify in waiting:
-            self.when_settled(start, stop, notify)
+            self.when_complete(start, stop, notify)
         self.forget_records()
         return left, right
 

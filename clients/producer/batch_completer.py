@@ -24,7 +24,7 @@ _FATAL = frozenset({ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.PRODUCER_F
 class BatchCompleter:
     """Decides for each batch that was tried, or that has waited too long. In the loop's thread.
 
-    ``progress`` is set whenever a batch is settled.
+    ``progress`` is set whenever a batch is complete.
     """
 
     def __init__(
@@ -38,9 +38,9 @@ class BatchCompleter:
         self._spooling: set[asyncio.Task[None]] = set()
         self.progress = asyncio.Event()
 
-    async def close(self, unsettled: list[Batch]) -> None:
+    async def close(self, incomplete: list[Batch]) -> None:
         """Give up what is not delivered, and keep it where it can be kept."""
-        for batch in sorted(unsettled, key=lambda batch: batch.created_at):
+        for batch in sorted(incomplete, key=lambda batch: batch.created_at):
             if not batch.is_given_up:
                 self._abandon(batch, ClientClosed())
         await asyncio.gather(*self._spooling)
@@ -51,7 +51,7 @@ class BatchCompleter:
         """Nothing can be sent any more, for that reason."""
         for batch in self._accumulator.fail(error):
             batch.is_given_up = True
-            self._settle(batch, error)
+            self._complete(batch, error)
 
     def expire(self, now: float) -> None:
         """Give up what has taken too long by ``now``, be it in flight."""
@@ -68,7 +68,7 @@ class BatchCompleter:
             late.__cause__ = error
             self._abandon(batch, late)
 
-    def take_in(self, answer: Answer) -> None:
+    def handle_answer(self, answer: Answer) -> None:
         """A broker has answered for a batch."""
         batch, outcome, hint = answer
         if isinstance(outcome, Stored):
@@ -84,7 +84,7 @@ class BatchCompleter:
         with self._accumulator.lock:
             self._accumulator.queues[batch.partition].delivered(batch)
         if not batch.is_given_up:
-            self._settle(batch, stored)
+            self._complete(batch, stored)
 
     def failed(self, batch: Batch, error: QbusError, *, is_leader_known: bool = False) -> None:
         """Send ``batch`` again if that may help and there is time, else give it up."""
@@ -123,7 +123,7 @@ class BatchCompleter:
             self._accumulator.queues[batch.partition].given_up(batch)
         if not batch.is_given_up:
             batch.is_given_up = True
-            self._settle(batch, error)
+            self._complete(batch, error)
 
     def _may_retry(self, error: QbusError) -> bool:
         if not isinstance(error, ApiError):
@@ -139,23 +139,23 @@ class BatchCompleter:
             refused = [batch for queue in queues for batch in queue.expired(float("inf"))]
         for batch in refused:
             batch.is_given_up = True
-            self._settle(batch, error)
+            self._complete(batch, error)
 
     def _abandon(self, batch: Batch, error: QbusError) -> None:
         """Nobody waits for the delivery any more: keep the batch if there is a place."""
         batch.is_given_up = True
         if self._spooler is None:
-            self._settle(batch, error)
+            self._complete(batch, error)
             return
         task = asyncio.create_task(self._spool(self._spooler, batch, error))
         self._spooling.add(task)
         task.add_done_callback(self._spooling.discard)
 
     async def _spool(self, spooler: Spooler, batch: Batch, error: QbusError) -> None:
-        self._settle(batch, await spooler.keep(batch, error))
+        self._complete(batch, await spooler.keep(batch, error))
 
-    def _settle(self, batch: Batch, outcome: Stored | Exception) -> None:
-        batch.settle(outcome)
+    def _complete(self, batch: Batch, outcome: Stored | Exception) -> None:
+        batch.complete(outcome)
         self._accumulator.release(batch)
         self.progress.set()
 

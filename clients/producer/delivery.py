@@ -147,7 +147,7 @@ class Delivery(Handle[RecordMetadata], Place):
         return RecordMetadata(batch.partition.topic, batch.partition.partition, offset, timestamp)
 
     def _notify(self, notify: Callable[[], object]) -> None:
-        self._batch.when_settled(self._index, self._index + 1, notify)
+        self._batch.when_complete(self._index, self._index + 1, notify)
 
     def _is_in_loop(self) -> bool:
         return self._batch.is_in_loop()
@@ -192,7 +192,7 @@ class BulkDelivery(Handle[list[BatchMetadata]]):
     def _notify(self, notify: Callable[[], object]) -> None:
         arrived = Countdown(len(self._parts), notify)
         for batch, start, stop in self._parts:
-            batch.when_settled(start, stop, arrived)
+            batch.when_complete(start, stop, arrived)
 
     def _is_in_loop(self) -> bool:
         return any(batch.is_in_loop() for batch, _, _ in self._parts)

@@ -17,11 +17,11 @@ from .options import ProducerOptions
 from .queue import PartitionQueue
 
 
-class Link:
+class NodeState:
     """One broker. Times are in seconds of the monotonic clock."""
 
     def __init__(self, node_id: int, first_backoff: float, longest_backoff: float) -> None:
-        self.node_id = node_id
+        self.id = node_id
         self.in_flight = 0
         self.connecting: asyncio.Task[None] | None = None
         self.muted_until = 0.0
@@ -60,8 +60,8 @@ _IDLE = 1.0
 class Plan:
     """What can be done now, and what is missing to do more."""
 
-    requests: list[tuple[Link, Connection, list[Batch]]] = field(default_factory=list)
-    to_connect: list[Link] = field(default_factory=list)
+    requests: list[tuple[NodeState, Connection, list[Batch]]] = field(default_factory=list)
+    to_connect: list[NodeState] = field(default_factory=list)
     unknown_topics: set[str] = field(default_factory=set)
     needs_identity: bool = False
     pause: float = _IDLE
@@ -82,7 +82,7 @@ class Planner:
         self._accumulator = accumulator
         self._metadata = metadata
         self._options = options
-        self._links: dict[int, Link] = {}
+        self._nodes: dict[int, NodeState] = {}
 
     def plan(self, now: float) -> Plan:
         """Take the batches that are due. ``now``: seconds of the monotonic clock."""
@@ -90,9 +90,9 @@ class Planner:
         if self._accumulator.failure is not None:
             return plan
         self._accumulator.router.silent = frozenset(
-            node for node, link in self._links.items() if link.is_silent
+            node_id for node_id, node in self._nodes.items() if node.is_silent
         )
-        led: dict[Link, list[PartitionQueue]] = {}
+        led: dict[NodeState, list[PartitionQueue]] = {}
         for key, queue in list(self._accumulator.active.items()):
             if queue.is_empty:
                 del self._accumulator.active[key]
@@ -102,24 +102,24 @@ class Planner:
                 plan.again_at(at, now)
             elif at is not None:
                 self._assign(queue, led, plan)
-        for link, queues in led.items():
-            self._fill(link, queues, now, plan)
-        for link in self._links.values():  # so that records go there again
-            if link.is_silent and link not in led and link.node_id in self._metadata.nodes:
-                self._connect(link, now, plan)
+        for node, queues in led.items():
+            self._fill(node, queues, now, plan)
+        for node in self._nodes.values():  # so that records go there again
+            if node.is_silent and node not in led and node.id in self._metadata.nodes:
+                self._connect(node, now, plan)
         return plan
 
-    def address(self, link: Link) -> Address | None:
+    def address(self, node: NodeState) -> Address | None:
         """Where a broker is, as far as is known."""
-        node = self._metadata.nodes.get(link.node_id)
-        return None if node is None else (node.host, node.port)
+        known = self._metadata.nodes.get(node.id)
+        return None if known is None else (known.host, known.port)
 
-    def led_by(self, link: Link) -> set[str]:
+    def led_by(self, node: NodeState) -> set[str]:
         """The topics with something to send that a broker is thought to lead partitions of."""
-        return {key.topic for key in self._accumulator.active if self._leader(key) == link.node_id}
+        return {key.topic for key in self._accumulator.active if self._leader(key) == node.id}
 
     def _assign(
-        self, queue: PartitionQueue, led: dict[Link, list[PartitionQueue]], plan: Plan
+        self, queue: PartitionQueue, led: dict[NodeState, list[PartitionQueue]], plan: Plan
     ) -> None:
         """Find the broker to send to; where there is none, see what may go elsewhere."""
         topic, partition = queue.partition
@@ -133,28 +133,28 @@ class Planner:
             queue.error = error
             plan.unknown_topics.add(topic)
             return
-        link = self._links.get(leader)
-        if link is None:
-            link = self._links[leader] = Link(
+        node = self._nodes.get(leader)
+        if node is None:
+            node = self._nodes[leader] = NodeState(
                 leader, self._options.retry_backoff, self._options.retry_backoff_max
             )
-        led.setdefault(link, []).append(queue)
+        led.setdefault(node, []).append(queue)
 
-    def _fill(self, link: Link, queues: list[PartitionQueue], now: float, plan: Plan) -> None:
+    def _fill(self, node: NodeState, queues: list[PartitionQueue], now: float, plan: Plan) -> None:
         """As many requests to a broker as may be in flight."""
-        connection = link.connection(self.address(link))
+        connection = node.connection(self.address(node))
         if connection is None:
-            self._connect(link, now, plan)
+            self._connect(node, now, plan)
             return
-        if link.muted_until > now:
-            plan.again_at(link.muted_until, now)
+        if node.muted_until > now:
+            plan.again_at(node.muted_until, now)
             return
-        while link.in_flight < self._options.max_in_flight:
+        while node.in_flight < self._options.max_in_flight:
             batches = self._take(queues, now, plan)
             if not batches:
                 break
-            link.in_flight += 1
-            plan.requests.append((link, connection, batches))
+            node.in_flight += 1
+            plan.requests.append((node, connection, batches))
 
     def _take(self, queues: Iterable[PartitionQueue], now: float, plan: Plan) -> list[Batch]:
         """A batch of each partition that has one due, as long as they fit one request."""
@@ -183,13 +183,13 @@ class Planner:
             queue.set_identity(self.identity)
         return True
 
-    def _connect(self, link: Link, now: float, plan: Plan) -> None:
-        if link.connecting is not None:
+    def _connect(self, node: NodeState, now: float, plan: Plan) -> None:
+        if node.connecting is not None:
             return
-        if link.muted_until > now:
-            plan.again_at(link.muted_until, now)
+        if node.muted_until > now:
+            plan.again_at(node.muted_until, now)
         else:
-            plan.to_connect.append(link)
+            plan.to_connect.append(node)
 
     # Partitions without a broker.
 

@@ -223,13 +223,13 @@ class Producer:
         if not batches:
             return
         loop = asyncio.get_running_loop()
-        settled = loop.create_future()
-        arrived = Countdown(len(batches), partial(arrive, settled))
+        completed = loop.create_future()
+        arrived = Countdown(len(batches), partial(arrive, completed))
         for batch in batches:
-            batch.when_settled(0, batch.count, arrived)
+            batch.when_complete(0, batch.count, arrived)
         try:
             async with asyncio.timeout(timeout):
-                await settled
+                await completed
         except TimeoutError:
             raise RequestTimedOut(f"not everything was delivered in {timeout} s") from None
 

@@ -19,7 +19,7 @@ from .accumulator import Accumulator
 from .batch import Batch, ProducerIdentity, Stored
 from .batch_completer import BatchCompleter
 from .options import ProducerOptions
-from .plan import Link, Planner
+from .plan import NodeState, Planner
 from .requests import answers, produce_request
 
 log = logging.getLogger(__name__)
@@ -31,9 +31,9 @@ be late: the loop's timers are, by up to one millisecond, and encoding takes som
 
 
 class Sender:
-    """Empties an :class:`Accumulator`; all in one loop, whose thread alone settles batches.
+    """Empties an :class:`Accumulator`; all in one loop, whose thread alone completes batches.
 
-    It goes on in turns, and no turn waits for a broker: every batch is settled when
+    It goes on in turns, and no turn waits for a broker: every batch is complete when
     ``delivery_timeout`` is over, whatever they do.
     """
 
@@ -45,7 +45,7 @@ class Sender:
         self._options = options
         self._clock = clock
         self._planner = Planner(accumulator, cluster.metadata, options)
-        self._fates = BatchCompleter(cluster, accumulator, options, clock)
+        self._completer = BatchCompleter(cluster, accumulator, options, clock)
         self._lead = min(_LEAD, options.linger / 3)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._context: Context | None = None
@@ -55,7 +55,7 @@ class Sender:
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_identifying = False
         self._refreshing: set[str] = set()
-        self.progress = self._fates.progress
+        self.progress = self._completer.progress
 
     def start(self) -> None:
         """Send from now on, in this loop."""
@@ -77,7 +77,7 @@ class Sender:
         for each in pending:
             each.cancel()
         await asyncio.gather(*pending, return_exceptions=True)  # answers that came are taken in
-        await self._fates.close(self._accumulator.fail(ClientClosed()))
+        await self._completer.close(self._accumulator.fail(ClientClosed()))
 
     # What to do next.
 
@@ -105,18 +105,18 @@ class Sender:
         """What must not happen did: every delivery is told, and nothing is sent any more."""
         log.error("the producer cannot go on", exc_info=error)
         self._halt()
-        self._fates.fail(error if isinstance(error, Exception) else QbusError(str(error)))
+        self._completer.fail(error if isinstance(error, Exception) else QbusError(str(error)))
 
     def _turn(self) -> float:
         """Do what can be done; seconds until there is more to do."""
         now = self._clock.monotonic()
-        self._fates.expire(now)
+        self._completer.expire(now)
         with self._accumulator.lock:
             plan = self._planner.plan(now + self._lead)
-        for link, connection, batches in plan.requests:
-            self._start(link, connection, batches)
-        for link in plan.to_connect:
-            link.connecting = self._spawn(self._connect(link))
+        for node, connection, batches in plan.requests:
+            self._start(node, connection, batches)
+        for node in plan.to_connect:
+            node.connecting = self._spawn(self._connect(node))
         if plan.needs_identity and not self._is_identifying:
             self._is_identifying = True
             self._spawn(self._identify())
@@ -138,16 +138,16 @@ class Sender:
             self._break_down(error)
         self.wake()
 
-    async def _connect(self, link: Link) -> None:
-        address = self._planner.address(link)
+    async def _connect(self, node: NodeState) -> None:
+        address = self._planner.address(node)
         try:
-            connection = await self._cluster.connection(link.node_id)
+            connection = await self._cluster.connection(node.id)
             if address is not None:
-                link.connected(connection, address)
+                node.connected(connection, address)
         except QbusError as error:
-            self._lost(link, error)
+            self._lost(node, error)
         finally:
-            link.connecting = None
+            node.connecting = None
 
     async def _identify(self) -> None:
         try:
@@ -159,10 +159,10 @@ class Sender:
             self._planner.identity = ProducerIdentity(response.producer_id, response.producer_epoch)
         except QbusError as error:
             if not error.retriable:
-                self._fates.fail(error)
+                self._completer.fail(error)
                 return
             self._note(self._accumulator.active, error)
-            await asyncio.sleep(self._fates.delay(0))
+            await asyncio.sleep(self._completer.delay(0))
         finally:
             self._is_identifying = False
 
@@ -176,21 +176,21 @@ class Sender:
             for topic in topics:
                 refused = self._cluster.metadata.errors.get(topic)
                 if refused is not None and not refused.retriable:
-                    self._fates.refuse_topic(topic, refused)
+                    self._completer.refuse_topic(topic, refused)
         self.wake()
-        await asyncio.sleep(self._fates.delay(0))
+        await asyncio.sleep(self._completer.delay(0))
         self._refreshing -= topics
 
     # Requests and answers.
 
-    def _start(self, link: Link, connection: Connection, batches: list[Batch]) -> None:
+    def _start(self, node: NodeState, connection: Connection, batches: list[Batch]) -> None:
         whole = [batch for batch in batches if self._is_encoded(batch)]
         if not whole:
-            link.in_flight -= 1
+            node.in_flight -= 1
         elif self._options.acks == _NO_ACKS:
-            self._spawn(self._send_unanswered(link, connection, whole))
+            self._spawn(self._send_unanswered(node, connection, whole))
         else:
-            self._send(link, connection, whole)
+            self._send(node, connection, whole)
 
     def _is_encoded(self, batch: Batch) -> bool:
         if batch.encoded is None:
@@ -199,72 +199,74 @@ class Sender:
                     self._options.compression, self._options.compression_level
                 )
             except Exception as error:  # noqa: BLE001 - the others are sent all the same
-                self._fates.give_up(batch, error)
+                self._completer.give_up(batch, error)
                 return False
         return True
 
     async def _send_unanswered(
-        self, link: Link, connection: Connection, batches: list[Batch]
+        self, node: NodeState, connection: Connection, batches: list[Batch]
     ) -> None:
         try:
             await connection.send(ApiKey.PRODUCE, self._request(batches))
         except QbusError as error:
-            self._undelivered(link, batches, error)
+            self._undelivered(node, batches, error)
         else:
             for batch in batches:
-                self._fates.delivered(batch, Stored(-1, -1))
+                self._completer.delivered(batch, Stored(-1, -1))
         finally:
-            link.in_flight -= 1
+            node.in_flight -= 1
 
-    def _send(self, link: Link, connection: Connection, batches: list[Batch]) -> None:
+    def _send(self, node: NodeState, connection: Connection, batches: list[Batch]) -> None:
         try:
             answer = connection.begin(
                 ApiKey.PRODUCE, self._request(batches), self._options.request_timeout
             )
         except QbusError as error:
-            link.in_flight -= 1
-            self._undelivered(link, batches, error)
+            node.in_flight -= 1
+            self._undelivered(node, batches, error)
             self.wake()
         else:
             self._awaited.add(answer.frame)
-            answer.frame.add_done_callback(lambda _: self._answered(link, batches, answer))
+            answer.frame.add_done_callback(lambda _: self._answered(node, batches, answer))
 
     def _request(self, batches: list[Batch]) -> ProduceRequest:
         return produce_request(batches, self._options.acks, self._options.request_timeout)
 
-    def _answered(self, link: Link, batches: list[Batch], answer: PendingAnswer) -> None:
+    def _answered(self, node: NodeState, batches: list[Batch], answer: PendingAnswer) -> None:
         self._awaited.discard(answer.frame)
-        link.in_flight -= 1
+        node.in_flight -= 1
         if answer.frame.cancelled():
             return
         try:
-            self._take_in(link, batches, answer)
+            self._handle_response(node, batches, answer)
         except Exception as error:  # noqa: BLE001 - whoever sends is told
             self._break_down(error)
         self.wake()
 
-    def _take_in(self, link: Link, batches: list[Batch], answer: PendingAnswer) -> None:
+    def _handle_response(
+        self, node: NodeState, batches: list[Batch], answer: PendingAnswer
+    ) -> None:
         try:
             response: ProduceResponse = answer.response()
         except QbusError as error:
-            self._undelivered(link, batches, error)
+            self._undelivered(node, batches, error)
         else:
-            link.answered(self._clock.monotonic(), response.throttle_time_ms)
+            node.answered(self._clock.monotonic(), response.throttle_time_ms)
             for each in answers(batches, response):
-                self._fates.take_in(each)
+                self._completer.handle_answer(each)
 
     # Trouble.
 
-    def _undelivered(self, link: Link, batches: list[Batch], error: QbusError) -> None:
+    def _undelivered(self, node: NodeState, batches: list[Batch], error: QbusError) -> None:
         if isinstance(error, ConnectionFailed | RequestTimedOut):
-            self._lost(link, error)
+            self._lost(node, error)
         for batch in batches:
-            self._fates.failed(batch, error)
+            self._completer.failed(batch, error)
 
-    def _lost(self, link: Link, error: QbusError) -> None:
+    def _lost(self, node: NodeState, error: QbusError) -> None:
         """A broker cannot be reached, or does not answer."""
-        link.failed(self._clock.monotonic())
-        topics = self._planner.led_by(link)
+        node.failed(self._clock.monotonic())
+        topics = self._planner.led_by(node)
         self._cluster.metadata.forget(topics)
         self._note((key for key in self._accumulator.active if key.topic in topics), error)
 

@@ -4,7 +4,7 @@ from qbus.errors import ApiError
 
 from ...admin import Admin
 from ...net.cluster import Cluster
-from ...net.retry import each
+from ...net.retry import ask_each
 from ...offsets import list_offsets
 from ...types import EARLIEST, LATEST, TopicPartition
 from ..config import LinkConfig
@@ -44,7 +44,7 @@ async def probe_reproduced(
         reproduced.resolve(held, known, starts[where].offset, ends[where].offset)
         return reproduced.status(0)
 
-    looked = await each(partitions, measure)
+    looked = await ask_each(partitions, measure)
     return [
         _untouched(partitions[where], where.partition, str(found))
         if isinstance(found, ApiError)

@@ -8,7 +8,7 @@ from qbus.errors import ApiError, ErrorCode
 from ...admin import Admin
 from ...errors import PartialFailure
 from ...net.cluster import Cluster
-from ...net.retry import each
+from ...net.retry import ask_each
 from ...types import LATEST, TopicPartition
 from ..config import LinkConfig
 from ..topics import read_topics
@@ -57,14 +57,14 @@ class OffsetSync:
         """
         names = await self._counterparts()
         wanted = await self._selected() if groups is None else list(groups)
-        found = await each(wanted, lambda name: self._translated(name, names))
+        found = await ask_each(wanted, lambda name: self._translated(name, names))
         failed = {name: got for name, got in found.items() if isinstance(got, ApiError)}
         committed = {
             name: got for name, got in found.items() if not isinstance(got, ApiError) and got
         }
         # Read before anything is committed: they only grow, so no offset is beyond them.
         ends = await self._high_watermarks({tp for offsets in committed.values() for tp in offsets})
-        done = await each(
+        done = await ask_each(
             committed, lambda name: self._sync(name, committed[name], ends, backwards=backwards)
         )
         return [

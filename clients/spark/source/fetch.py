@@ -10,7 +10,7 @@ from pyspark.sql.types import StructType
 
 from qbus.errors import ApiError, ErrorCode, QbusError
 
-from ...consumer.arrow import ArrowTaking, SpareColumns
+from ...consumer.arrow import ArrowDecoder, ColumnPool
 from ...consumer.assignment import Assignment
 from ...consumer.fetch_buffer import FetchBuffer
 from ...consumer.fetcher import Fetcher
@@ -49,8 +49,8 @@ class RangeFetch:
         self._fetcher = Fetcher(
             cluster, self._assignment, _consumer_options(options), self._changed
         )
-        self._lending = FetchBuffer(self._assignment, self._fetcher.answers)
-        self._spare = SpareColumns()
+        self._buffer = FetchBuffer(self._assignment, self._fetcher.responses)
+        self._columns = ColumnPool()
         self._trouble: QbusError | None = None
         self._strangers = 0
 
@@ -91,14 +91,14 @@ class RangeFetch:
         await self._fetcher.close()
 
     async def _take(self) -> list[Any]:
-        self._lending.take_back()  # if it was interrupted the last time
+        self._buffer.close_cursors()  # if it was interrupted the last time
         try:
-            while loans := self._lending.lend():
+            while cursors := self._buffer.open_cursors():
                 self._fetcher.start()
-                taking = ArrowTaking(loans, self._spare)
-                await taking.decode_beside(self._options.rows)
-                taken = taking.give()
-                self._lending.take_back()
+                decoder = ArrowDecoder(cursors, self._columns)
+                await decoder.decode_beside(self._options.rows)
+                taken = decoder.batches()
+                self._buffer.close_cursors()
                 if taken:
                     return taken
         except ApiError as error:

@@ -53,7 +53,7 @@ class Watch:
         while not any(state.fetched for state in states.values()):
             self._changed.clear()
             self._fetcher.start()
-            self._fetcher.answers.failure = None  # whoever looks at the partitions next is told
+            self._fetcher.responses.failure = None  # whoever looks at the partitions next is told
             remaining = deadline - time.monotonic()
             if remaining <= 0:
                 return

@@ -55,7 +55,7 @@ async def live(
 
 def _ownership(consumer: Consumer) -> tuple[int, ...]:
     """The generation, and the partitions owned in it."""
-    generation = consumer._upkeep.membership.generation  # nothing public tells
+    generation = consumer._coordinator.membership.generation  # nothing public tells
     return generation, *(partition.partition for partition in consumer.assignment)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from qbus.clients.consumer import arrow as arrow_module
-from qbus.clients.consumer.arrow import ArrowTaking, SpareColumns
+from qbus.clients.consumer.arrow import ArrowDecoder, ColumnPool
 from qbus.records import CorruptBatch, RecordColumns, encode_records, read_header, to_arrow
 
 from .two_partitions import EPOCH, MANY, A, B, Loop, batch
@@ -22,9 +22,9 @@ def loop() -> Loop:
     return Loop()
 
 
-def taking(loop: Loop) -> ArrowTaking:
-    loop.lending.take_back()
-    return ArrowTaking(loop.lending.lend(), SpareColumns())
+def decoder(loop: Loop) -> ArrowDecoder:
+    loop.buffer.close_cursors()
+    return ArrowDecoder(loop.buffer.open_cursors(), ColumnPool())
 
 
 def rows(batches: list[Any]) -> Rows:
@@ -33,9 +33,9 @@ def rows(batches: list[Any]) -> Rows:
 
 
 def poll(loop: Loop, limit: int = MANY) -> Rows:
-    taken = taking(loop)
+    taken = decoder(loop)
     taken.decode(limit)
-    return rows(taken.give())
+    return rows(taken.batches())
 
 
 def test_each_partition_gives_one_batch_and_its_position_is_behind_it(loop: Loop) -> None:
@@ -52,7 +52,7 @@ def test_each_partition_gives_one_batch_and_its_position_is_behind_it(loop: Loop
 def test_all_partitions_that_have_records_give_some_however_many_they_have(loop: Loop) -> None:
     loop.fetch(A, batch(0, 3))
     loop.fetch(B, batch(0, 3))
-    assert len(loop.lending.lend(enough=1)) == 1
+    assert len(loop.buffer.open_cursors(enough=1)) == 1
     assert poll(loop) == [(0, [0, 1, 2]), (1, [0, 1, 2])]
 
 
@@ -67,7 +67,7 @@ def test_a_batch_is_taken_whole_and_the_others_have_their_turn_first(loop: Loop)
 def test_what_is_decoded_but_not_given_is_read_again(loop: Loop) -> None:
     """Its reader was cancelled, or interrupted."""
     loop.fetch(A, batch(0, 3))
-    taking(loop).decode(MANY)
+    decoder(loop).decode(MANY)
     assert loop.positions == (0, 0)
     assert poll(loop) == []
     assert loop.positions == (0, 0)
@@ -78,19 +78,19 @@ def test_what_is_decoded_but_not_given_is_read_again(loop: Loop) -> None:
 def test_what_becomes_void_while_it_is_decoded_is_not_given(loop: Loop) -> None:
     loop.fetch(A, batch(0, 3))
     loop.fetch(B, batch(0, 3))
-    taken = taking(loop)
+    taken = decoder(loop)
     taken.decode(MANY)
     loop.assignment.seek(A, 1)
     loop.assignment.stop([B])
-    assert taken.give() == []
+    assert taken.batches() == []
     assert loop.positions == (1, 0)
 
 
 def test_what_was_given_stays_whatever_happens_to_the_partition(loop: Loop) -> None:
     loop.fetch(A, batch(0, 3))
-    taken = taking(loop)
+    taken = decoder(loop)
     taken.decode(MANY)
-    given = taken.give()
+    given = taken.batches()
     loop.assignment.stop([A])
     assert loop.assignment.to_commit()[A].offset == 3
     assert rows(given) == [(0, [0, 1, 2])]
@@ -105,10 +105,10 @@ def test_a_poll_that_fails_takes_nothing(loop: Loop, monkeypatch: pytest.MonkeyP
         loop.fetch(B, batch(0, 3))
         if not fetch:
             last = loop.assignment.states[B].fetched[0]
-            monkeypatch.setattr(last, "take_columns", fail)
+            monkeypatch.setattr(last, "decode_columns", fail)
             with pytest.raises(MemoryError):
                 poll(loop)
-            loop.lending.take_back()
+            loop.buffer.close_cursors()
             assert loop.positions == (0, 0)
     assert poll(loop) == [(0, [0, 1, 2]), (1, [0, 1, 2])]
 
@@ -125,14 +125,14 @@ def test_damage_is_told_after_what_was_before_it(loop: Loop) -> None:
 
 
 def test_the_memory_of_batches_that_nobody_has_is_used_again(loop: Loop) -> None:
-    spare = SpareColumns()
+    spare = ColumnPool()
     addresses = []
     for begin in (0, 3, 6):
-        loop.lending.take_back()
+        loop.buffer.close_cursors()
         loop.fetch(A, batch(begin, 3))
-        taken = ArrowTaking(loop.lending.lend(), spare)
+        taken = ArrowDecoder(loop.buffer.open_cursors(), spare)
         taken.decode(MANY)
-        (given,) = taken.give()
+        (given,) = taken.batches()
         addresses.append(given["offset"].buffers()[1].address)
         del taken, given
     assert len(set(addresses)) < 3
@@ -144,7 +144,7 @@ async def test_a_poll_that_is_cancelled_while_a_thread_decodes_gives_nothing(
     monkeypatch.setattr(arrow_module, "_MUCH", 0)
     loop.fetch(A, batch(0, 3))
     fetched = loop.assignment.states[A].fetched[0]
-    take, begun, may_go_on = fetched.take_columns, threading.Event(), threading.Event()
+    take, begun, may_go_on = fetched.decode_columns, threading.Event(), threading.Event()
     ended = threading.Event()
 
     def slow(columns: Any, limit: int) -> None:
@@ -153,13 +153,13 @@ async def test_a_poll_that_is_cancelled_while_a_thread_decodes_gives_nothing(
         take(columns, limit)
         ended.set()
 
-    monkeypatch.setattr(fetched, "take_columns", slow)
-    decoding = asyncio.create_task(taking(loop).decode_beside(MANY))
+    monkeypatch.setattr(fetched, "decode_columns", slow)
+    decoding = asyncio.create_task(decoder(loop).decode_beside(MANY))
     assert await asyncio.to_thread(begun.wait, 10)
     decoding.cancel()
     with pytest.raises(asyncio.CancelledError):
         await decoding
-    loop.lending.take_back()
+    loop.buffer.close_cursors()
     may_go_on.set()
     assert await asyncio.to_thread(ended.wait, 10)
     assert loop.positions == (0, 0)
@@ -177,37 +177,37 @@ def fill(columns: RecordColumns) -> RecordColumns:
 
 
 def test_columns_come_back_when_their_batch_is_gone() -> None:
-    spare = SpareColumns()
-    first = fill(spare.take())
+    spare = ColumnPool()
+    first = fill(spare.acquire())
     batch = to_arrow(first, "t", 0)
-    spare.lend(first)
-    second = spare.take()
+    spare.release(first)
+    second = spare.acquire()
     assert second is not first
     del batch
-    assert spare.take() is first
+    assert spare.acquire() is first
     assert first.rows == 0
-    assert spare.take() is not first, "it is another's now"
+    assert spare.acquire() is not first, "it is another's now"
 
 
 def test_as_many_are_kept_as_take_little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    spare = SpareColumns()
-    lent = [fill(spare.take()) for _ in range(5)]
+    spare = ColumnPool()
+    lent = [fill(spare.acquire()) for _ in range(5)]
     monkeypatch.setattr("qbus.clients.consumer.arrow._LARGE", 3 * lent[0].nbytes)
     for columns in lent:
-        spare.lend(columns)
-    assert [spare.take() for _ in range(3)] == lent[2:], "the first ones were let go"
-    assert spare.take() not in lent
+        spare.release(columns)
+    assert [spare.acquire() for _ in range(3)] == lent[2:], "the first ones were let go"
+    assert spare.acquire() not in lent
 
 
 def test_several_partitions_have_theirs() -> None:
-    spare = SpareColumns()
+    spare = ColumnPool()
     rounds: list[list[RecordColumns]] = []
     held: list[object] = []
     for _ in range(3):
-        columns = [fill(spare.take()) for _ in range(4)]
+        columns = [fill(spare.acquire()) for _ in range(4)]
         batches = [to_arrow(one, "t", index) for index, one in enumerate(columns)]
         for one in columns:
-            spare.lend(one)
+            spare.release(one)
         held = batches
         rounds.append(columns)
     assert len(held) == 4
@@ -215,14 +215,14 @@ def test_several_partitions_have_theirs() -> None:
 
 
 def test_memory_counts_though_little_is_in_it_now(monkeypatch: pytest.MonkeyPatch) -> None:
-    spare = SpareColumns()
-    columns = fill(spare.take())
+    spare = ColumnPool()
+    columns = fill(spare.acquire())
     large = columns.nbytes
     monkeypatch.setattr("qbus.clients.consumer.arrow._LARGE", large)
-    spare.lend(columns)
-    assert spare.take() is columns
+    spare.release(columns)
+    assert spare.acquire() is columns
     assert columns.rows == 0
     assert columns.nbytes == large
-    spare.lend(columns)
-    spare.lend(fill(RecordColumns()))
-    assert spare.take() is not columns, "both together are too large"
+    spare.release(columns)
+    spare.release(fill(RecordColumns()))
+    assert spare.acquire() is not columns, "both together are too large"

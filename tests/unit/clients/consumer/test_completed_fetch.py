@@ -38,7 +38,7 @@ def fetched(position: int, *batches: bytes, check_crcs: bool = True) -> Complete
 
 def offsets(found: CompletedFetch, limit: int = 1000) -> list[int]:
     taken: list[int] = []
-    while some := found.take(limit - len(taken)):
+    while some := found.decode(limit - len(taken)):
         taken += [record.offset for record in some]
         if len(taken) == limit:
             break
@@ -93,7 +93,7 @@ def test_damage_is_told_after_the_records_before_it_and_stays_where_it_is() -> N
     found = fetched(0, batch(0, 3), bytes(damaged))
     assert offsets(found, 3) == [0, 1, 2]
     with pytest.raises(CorruptBatch, match="CRC"):
-        found.take(10)
+        found.decode(10)
     assert (found.position, found.is_exhausted) == (3, True)
 
 
@@ -103,7 +103,7 @@ def test_without_checksums_damage_within_a_batch_is_still_no_record() -> None:
     found = fetched(0, batch(0, 2), bytes(damaged), check_crcs=False)
     assert offsets(found, 2) == [0, 1]
     with pytest.raises(CorruptBatch):
-        found.take(10)
+        found.decode(10)
     assert found.position == 2
 
 
@@ -112,7 +112,7 @@ def test_columns_go_on_where_records_left_off() -> None:
     found = fetched(0, batch(0, 5), batch(5, 5))
     assert offsets(found, 3) == [0, 1, 2]
     columns = RecordColumns()
-    found.take_columns(columns, 100)
+    found.decode_columns(columns, 100)
     assert to_arrow(columns, "t", 0).column("offset").to_pylist() == list(range(3, 10))
     assert found.position == 10
 
@@ -121,7 +121,7 @@ def test_records_go_on_where_columns_left_off() -> None:
     pytest.importorskip("pyarrow")
     found = fetched(2, batch(0, 5), batch(5, 5))
     columns = RecordColumns()
-    found.take_columns(columns, 1)
+    found.decode_columns(columns, 1)
     assert columns.rows == 3
     assert offsets(found) == [5, 6, 7, 8, 9]
 
@@ -131,7 +131,7 @@ def test_a_batch_of_countless_records_is_decoded_bit_by_bit(
 ) -> None:
     monkeypatch.setattr(module, "_AT_ONCE", 40)
     found = fetched(1, batch(0, 10), batch(10, 2))
-    assert 1 < len(found.take(100)) < 9
+    assert 1 < len(found.decode(100)) < 9
     found = fetched(1, batch(0, 10), batch(10, 2))
     assert offsets(found, 5) == [1, 2, 3, 4, 5]
     assert offsets(found, 100) == [6, 7, 8, 9, 10, 11]
@@ -153,9 +153,9 @@ def test_what_memory_did_not_suffice_for_is_decoded_when_it_is_asked_for_again(
     monkeypatch.setattr(module, "_AT_ONCE", 40)
     monkeypatch.setattr(module, "decode_some", short_of_memory)
     found = fetched(0, batch(0, 10), batch(10, 2))
-    first = [record.offset for record in found.take(100)]
+    first = [record.offset for record in found.decode(100)]
     with pytest.raises(MemoryError):
-        found.take(100)
+        found.decode(100)
     assert first + offsets(found) == list(range(12))
 
 
@@ -163,7 +163,7 @@ def test_a_batch_that_ends_before_it_begins_is_damage() -> None:
     lying = bytearray(batch(0, 2))
     lying[23:27] = (-5).to_bytes(4, "big", signed=True)  # last offset delta
     with pytest.raises(CorruptBatch, match="last offset delta -5"):
-        fetched(0, bytes(lying), check_crcs=False).take(10)
+        fetched(0, bytes(lying), check_crcs=False).decode(10)
 
 
 def test_records_of_an_aborted_transaction_are_hidden_up_to_its_marker() -> None:
@@ -219,14 +219,14 @@ class Narrow(RecordColumns):
 def test_what_columns_have_no_room_for_is_there_for_the_next() -> None:
     found = fetched(0, batch(0, 2), batch(2, 2), batch(4, 2))
     columns = Narrow()
-    found.take_columns(columns, 1000)
+    found.decode_columns(columns, 1000)
     assert (columns.rows, found.position, found.is_exhausted) == (2, 2, False)
     assert offsets(found, 1) == [2]
     again = RecordColumns()
-    found.take_columns(again, 1000)
+    found.decode_columns(again, 1000)
     assert to_arrow(again, *PARTITION)["offset"].to_pylist() == [3, 4, 5]
 
 
 def test_a_batch_that_no_columns_can_hold_is_an_error() -> None:
     with pytest.raises(OverflowError):
-        fetched(0, batch(0, 4)).take_columns(Narrow(), 1000)
+        fetched(0, batch(0, 4)).decode_columns(Narrow(), 1000)

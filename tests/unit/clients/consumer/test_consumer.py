@@ -131,13 +131,13 @@ async def test_iterating_looks_after_the_group_as_often_as_polls_would(
         consumer.assign([("t", 0, 0)])
         values: list[bytes | None] = []
         given: list[int] = []
-        run = consumer._upkeep.run
+        run = consumer._coordinator.run
 
         async def counted() -> None:
             given.append(len(values))
             await run()
 
-        monkeypatch.setattr(consumer._upkeep, "run", counted)
+        monkeypatch.setattr(consumer._coordinator, "run", counted)
         async for record in consumer:
             values.append(record.value)
             if len(values) == 20:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from qbus.clients.consumer import fetch_cursor as loan_module
+from qbus.clients.consumer import fetch_cursor
 from qbus.clients.consumer.fetch_cursor import batches_of, is_over
 from qbus.clients.types import OffsetAndMetadata
 from qbus.errors import ErrorCode
@@ -46,12 +46,12 @@ def test_a_loop_that_is_left_gives_back_what_it_had_not_given(loop: Loop) -> Non
     loop.fetch(B, batch(0, 5))
     turn = loop.turn()
     assert next(turn) == (0, 0)
-    loop.lending.take_back()
+    loop.buffer.close_cursors()
     assert loop.positions == (1, 0)
     assert (loop.assignment.states[A].position, loop.assignment.states[A].epoch) == (1, EPOCH)
     assert not loop.assignment.states[A].fetched
     assert loop.assignment.states[B].held_bytes  # nobody has touched it
-    loop.lending.take_back()
+    loop.buffer.close_cursors()
     assert loop.positions == (1, 0)
 
 
@@ -59,7 +59,7 @@ def test_a_loop_that_is_left_after_all_was_given_forgets_nothing(loop: Loop) -> 
     loop.fetch(A, batch(0, 5), batch(5, 5))
     turn = loop.turn(5)
     assert [next(turn)[1] for _ in range(5)] == [0, 1, 2, 3, 4]
-    loop.lending.take_back()
+    loop.buffer.close_cursors()
     assert loop.assignment.states[A].position == 5
     assert [offset for _, offset in loop.turn()] == [5, 6, 7, 8, 9]
 
@@ -93,12 +93,12 @@ def test_the_epoch_to_commit_is_that_of_the_record_that_was_given_last(loop: Loo
 
 def test_what_an_interrupted_reader_was_not_given_is_read_again(loop: Loop) -> None:
     loop.fetch(A, batch(0, 5))
-    (loan,) = loop.lending.lend()
-    for record in loan.give(loan.take(2)):
+    (cursor,) = loop.buffer.open_cursors()
+    for record in cursor.deliver(cursor.decode(2)):
         assert record.offset < 2
-    loan.finish()
-    loan.take(2)
-    loop.lending.take_back()
+    cursor.finish()
+    cursor.decode(2)
+    loop.buffer.close_cursors()
     assert loop.positions == (2, 0)
     assert not loop.assignment.states[A].fetched
 
@@ -119,18 +119,18 @@ def test_a_look_at_the_position_while_the_reader_goes_on(
     loop: Loop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     loop.fetch(A, batch(0, 4), batch(4, 2))
-    (loan,) = loop.lending.lend()
-    assert len(list(loan.give(loan.take(MANY)))) == 4
+    (cursor,) = loop.buffer.open_cursors()
+    assert len(list(cursor.deliver(cursor.decode(MANY)))) == 4
 
     def hint_and_go_on(rest: Iterator[Any]) -> int:
         monkeypatch.undo()
         given = length_hint(rest)
-        loan.finish()
-        loan.give(loan.take(MANY))
+        cursor.finish()
+        cursor.deliver(cursor.decode(MANY))
         return given
 
-    monkeypatch.setattr(loan_module, "length_hint", hint_and_go_on)
-    assert [loan.read_to, loan.read_to] == [4, 4]
+    monkeypatch.setattr(fetch_cursor, "length_hint", hint_and_go_on)
+    assert [cursor.read_to, cursor.read_to] == [4, 4]
 
 
 def test_a_cut_while_the_reader_goes_on(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -144,7 +144,7 @@ def test_a_cut_while_the_reader_goes_on(loop: Loop, monkeypatch: pytest.MonkeyPa
         given.extend(islice(turn, 1))
         return left
 
-    monkeypatch.setattr(loan_module, "length_hint", hint_and_go_on)
+    monkeypatch.setattr(fetch_cursor, "length_hint", hint_and_go_on)
     state = loop.assignment.states[A]
     state.drop()
     given.extend(turn)
@@ -153,8 +153,8 @@ def test_a_cut_while_the_reader_goes_on(loop: Loop, monkeypatch: pytest.MonkeyPa
 
 def test_a_cut_while_the_reader_finishes(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
     loop.fetch(A, batch(0, 4))
-    (loan,) = loop.lending.lend()
-    assert len(list(loan.give(loan.take(MANY)))) == 4
+    (cursor,) = loop.buffer.open_cursors()
+    assert len(list(cursor.deliver(cursor.decode(MANY)))) == 4
 
     def hint_and_be_cut(rest: Iterator[Any]) -> int:
         monkeypatch.undo()
@@ -162,28 +162,28 @@ def test_a_cut_while_the_reader_finishes(loop: Loop, monkeypatch: pytest.MonkeyP
         loop.assignment.seek(A, 100)
         return left
 
-    monkeypatch.setattr(loan_module, "length_hint", hint_and_be_cut)
-    loan.finish()
-    assert loan.read_to == 4
+    monkeypatch.setattr(fetch_cursor, "length_hint", hint_and_be_cut)
+    cursor.finish()
+    assert cursor.read_to == 4
 
 
 def test_taking_back_while_the_reader_is_about_to_give(
     loop: Loop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     loop.fetch(A, batch(0, 4))
-    (loan,) = loop.lending.lend()
-    taken = loan.take(MANY)
+    (cursor,) = loop.buffer.open_cursors()
+    taken = cursor.decode(MANY)
     given: list[Any] = []
-    before = loan._given
-    cut = before.cut
+    before = cursor._delivered
+    close = before.close
 
-    def cut_and_be_overtaken() -> int:
-        left = cut()
-        given.extend(loan.give(taken))
+    def close_and_be_overtaken() -> int:
+        left = close()
+        given.extend(cursor.deliver(taken))
         return left
 
-    monkeypatch.setattr(before, "cut", cut_and_be_overtaken)
-    loop.lending.take_back()
+    monkeypatch.setattr(before, "close", close_and_be_overtaken)
+    loop.buffer.close_cursors()
     assert loop.positions == (len(given), 0)
 
 
@@ -191,20 +191,20 @@ def test_a_look_at_the_position_while_the_reader_learns_that_it_was_cut(
     loop: Loop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     loop.fetch(A, batch(0, 4))
-    (loan,) = loop.lending.lend()
-    taken = loan.take(MANY)
-    loan.cut()
+    (cursor,) = loop.buffer.open_cursors()
+    taken = cursor.decode(MANY)
+    cursor.close()
     seen: list[int] = []
-    cut = loan_module._Given.cut
+    close = fetch_cursor._Delivered.close
 
-    def look_and_cut(given: Any) -> int:
-        left = cut(given)
-        seen.append(loan.read_to)
+    def look_and_close(given: Any) -> int:
+        left = close(given)
+        seen.append(cursor.read_to)
         return left
 
-    monkeypatch.setattr(loan_module._Given, "cut", look_and_cut)
-    assert list(loan.give(taken)) == []
-    assert [*seen, loan.read_to] == [0] * (len(seen) + 1)
+    monkeypatch.setattr(fetch_cursor._Delivered, "close", look_and_close)
+    assert list(cursor.deliver(taken)) == []
+    assert [*seen, cursor.read_to] == [0] * (len(seen) + 1)
 
 
 def test_a_seek_ends_what_is_given_of_that_partition(loop: Loop) -> None:
@@ -214,7 +214,7 @@ def test_a_seek_ends_what_is_given_of_that_partition(loop: Loop) -> None:
     assert next(turn) == (0, 0)
     loop.assignment.seek(A, 100)
     assert list(turn) == [(1, 0), (1, 1)]
-    loop.lending.take_back()
+    loop.buffer.close_cursors()
     assert loop.positions == (100, 2)
 
 
@@ -223,7 +223,7 @@ def test_what_is_cut_before_it_is_decoded_is_not_given(loop: Loop) -> None:
     turn = loop.turn()
     loop.assignment.remove([A])
     assert list(turn) == []
-    loop.lending.take_back()
+    loop.buffer.close_cursors()
     assert loop.positions == (None, 0)
 
 
@@ -232,7 +232,7 @@ def test_a_partition_that_came_back_is_not_the_one_that_went(loop: Loop) -> None
     assert next(loop.turn()) == (0, 0)
     loop.assignment.replace([A])
     loop.assignment.states[A].position = 50
-    loop.lending.take_back()
+    loop.buffer.close_cursors()
     assert loop.assignment.states[A].position == 50
 
 
@@ -257,7 +257,7 @@ def test_an_offset_out_of_range_waits_until_it_is_known_how_far_the_reader_came(
     loop.assignment.states[A].fetched.clear()
     refusal = PartitionData(partition_index=0, error_code=ErrorCode.OFFSET_OUT_OF_RANGE)
     answer = FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=[refusal])])
-    loop.answers.arrived(1, {A: 0}, answer)
+    loop.responses.arrived(1, {A: 0}, answer)
     assert list(turn) == [(0, 1)]
     assert list(loop.turn()) == []
     assert loop.positions == (2, 0)
@@ -283,8 +283,8 @@ def test_damage_is_told_after_what_was_before_it(loop: Loop) -> None:
 
 def poll(loop: Loop, limit: int = MANY) -> list[tuple[int, list[int]]]:
     """What a poll returns, by partition."""
-    loop.lending.take_back()
-    polled = batches_of(loop.lending.lend(), limit)
+    loop.buffer.close_cursors()
+    polled = batches_of(loop.buffer.open_cursors(), limit)
     return [(each.partition, [record.offset for record in each]) for each in polled]
 
 
@@ -301,7 +301,7 @@ def test_polls_take_from_the_partitions_in_turn(loop: Loop) -> None:
 
 def test_what_a_poll_returned_stays_whatever_happens_to_the_partition(loop: Loop) -> None:
     loop.fetch(A, batch(0, 3))
-    (polled,) = batches_of(loop.lending.lend(), MANY)
+    (polled,) = batches_of(loop.buffer.open_cursors(), MANY)
     loop.assignment.seek(A, 100)
     assert [record.offset for record in polled] == [0, 1, 2]
     assert loop.positions == (100, 0)
@@ -313,13 +313,13 @@ def test_a_partition_that_goes_while_a_poll_decodes_is_left_out(
     loop.fetch(A, batch(0, 3))
     loop.fetch(B, batch(0, 3))
     last = loop.assignment.states[B].fetched[0]
-    take = last.take
+    decode = last.decode
 
     def goes(limit: int) -> Any:
         loop.assignment.seek(A, 1)
-        return take(limit)
+        return decode(limit)
 
-    monkeypatch.setattr(last, "take", goes)
+    monkeypatch.setattr(last, "decode", goes)
     assert poll(loop) == [(1, [0, 1, 2])]
     assert loop.positions == (1, 3)
 
@@ -330,10 +330,10 @@ def test_a_poll_that_fails_takes_nothing(loop: Loop, monkeypatch: pytest.MonkeyP
 
     loop.fetch(A, batch(0, 3))
     loop.fetch(B, batch(0, 3))
-    monkeypatch.setattr(loop.assignment.states[B].fetched[0], "take", fail)
+    monkeypatch.setattr(loop.assignment.states[B].fetched[0], "decode", fail)
     with pytest.raises(MemoryError):
         poll(loop)
-    loop.lending.take_back()
+    loop.buffer.close_cursors()
     assert loop.positions == (0, 0)
     loop.fetch(A, batch(0, 3))
     loop.fetch(B, batch(0, 3))
@@ -344,10 +344,10 @@ def test_a_poll_tries_on_where_damage_is_yet_to_be_told(loop: Loop) -> None:
     damaged = bytearray(batch(0, 1))
     damaged[-1] ^= 1
     loop.fetch(A, bytes(damaged))
-    loans = loop.lending.lend()
-    assert batches_of(loans, MANY) == []
-    assert not is_over(loans, deadline=0.0)
+    cursors = loop.buffer.open_cursors()
+    assert batches_of(cursors, MANY) == []
+    assert not is_over(cursors, deadline=0.0)
     with pytest.raises(CorruptBatch, match="t-0 at 0: "):
         poll(loop)
-    assert is_over(loop.lending.lend(), deadline=0.0)
+    assert is_over(loop.buffer.open_cursors(), deadline=0.0)
     assert not is_over([], deadline=math.inf)

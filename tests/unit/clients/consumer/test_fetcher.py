@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from qbus.clients import Consumer, TopicPartition
-from qbus.clients.consumer.fetcher import LEAST, Window
+from qbus.clients.consumer.fetcher import LEAST, FetchWindow
 from qbus.records import build_batch
 from qbus.wire import ApiKey
 from tests.support.eventually import eventually
@@ -157,7 +157,7 @@ MOST = 50 * 1024 * 1024
 
 
 def test_it_grows_while_full_answers_are_long_on_their_way() -> None:
-    window = Window(MOST)
+    window = FetchWindow(MOST)
     asked = []
     for _ in range(6):
         asked.append(window.nbytes)
@@ -170,13 +170,13 @@ def test_it_grows_while_full_answers_are_long_on_their_way() -> None:
     [(LEAST, 0.005, "more would not come sooner"), (LEAST // 3, 0.1, "there was no more")],
 )
 def test_it_stays_where_more_would_not_help(nbytes: int, seconds: float, why: str) -> None:
-    window = Window(MOST)
+    window = FetchWindow(MOST)
     window.answered(nbytes, seconds, is_awaited=True)
     assert window.nbytes == LEAST, why
 
 
 def test_it_shrinks_bit_by_bit_while_nobody_has_to_wait() -> None:
-    window = Window(MOST)
+    window = FetchWindow(MOST)
     window.answered(LEAST, 0.1, is_awaited=True)
     window.answered(LEAST, 0.1, is_awaited=False)
     assert window.nbytes == 2 * LEAST * 7 // 8
@@ -186,14 +186,14 @@ def test_it_shrinks_bit_by_bit_while_nobody_has_to_wait() -> None:
 
 
 def test_a_partition_that_gives_no_more_at_a_time_does_not_make_it_grow_for_ever() -> None:
-    window = Window(MOST)
+    window = FetchWindow(MOST)
     for _ in range(20):
         window.answered(LEAST, 0.1, is_awaited=True)
     assert window.nbytes == 2 * LEAST
 
 
 def test_a_lower_limit_holds() -> None:
-    window = Window(1000)
+    window = FetchWindow(1000)
     window.answered(1000, 0.1, is_awaited=True)
     window.answered(1000, 0.1, is_awaited=False)
     assert window.nbytes == 1000

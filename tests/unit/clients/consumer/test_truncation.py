@@ -7,8 +7,8 @@ from typing import Any, cast
 import pytest
 
 from qbus.clients.consumer.assignment import Assignment, PartitionState
-from qbus.clients.consumer.fetch_responses import Answers
-from qbus.clients.consumer.truncation import LogCheck
+from qbus.clients.consumer.fetch_responses import FetchResponses
+from qbus.clients.consumer.truncation import TruncationCheck
 from qbus.clients.errors import LogTruncated
 from qbus.clients.types import TopicPartition
 from qbus.wire.messages.offset_for_leader_epoch import (
@@ -46,8 +46,8 @@ class Reader:
         self.state: PartitionState = assignment.states[P]
         self.state.position, self.state.epoch, self.state.leader_epoch = position, OLD, OLD
         cluster = cast("Any", self.leader)
-        self.answers = Answers(cluster, assignment, cast("Any", None))
-        self.check = LogCheck(cluster, assignment, self.answers, asyncio.Event())
+        self.responses = FetchResponses(cluster, assignment, cast("Any", None))
+        self.check = TruncationCheck(cluster, assignment, self.responses, asyncio.Event())
 
     def is_sound(self) -> bool:
         """Whether the log is known to have what was read; else the leader is asked."""
@@ -65,14 +65,14 @@ async def test_a_leader_that_has_what_was_read_is_asked_once(end_offset: int) ->
     assert not reader.is_sound()
     await reader.answered(end_offset)
     assert reader.is_sound()
-    assert reader.answers.failure is None
+    assert reader.responses.failure is None
 
 
 async def test_a_log_that_was_cut_is_told_of() -> None:
     reader = Reader(position=10)
     assert not reader.is_sound()
     await reader.answered(9)
-    assert isinstance(reader.answers.failure, LogTruncated)
+    assert isinstance(reader.responses.failure, LogTruncated)
     assert not reader.is_sound()
 
 
@@ -82,5 +82,5 @@ async def test_a_leader_is_asked_again_about_what_was_read_meanwhile() -> None:
     await reader.leader.is_asked.wait()
     reader.state.position, reader.state.epoch = 20, OLD + 1
     await reader.answered(12)
-    assert reader.answers.failure is None
+    assert reader.responses.failure is None
     assert not reader.is_sound()

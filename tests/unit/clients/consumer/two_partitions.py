@@ -8,7 +8,7 @@ from qbus.clients.consumer.assignment import Assignment
 from qbus.clients.consumer.completed_fetch import CompletedFetch
 from qbus.clients.consumer.fetch_buffer import FetchBuffer
 from qbus.clients.consumer.fetch_cursor import records_of
-from qbus.clients.consumer.fetch_responses import Answers
+from qbus.clients.consumer.fetch_responses import FetchResponses
 from qbus.clients.types import TopicPartition
 from qbus.records import build_batch
 
@@ -31,8 +31,8 @@ class Loop:
         self.assignment = Assignment()
         self.assignment.replace([A, B])
         options = cast("Any", SimpleNamespace(offset_reset="earliest"))
-        self.answers = Answers(cast("Any", None), self.assignment, options)
-        self.lending = FetchBuffer(self.assignment, self.answers)
+        self.responses = FetchResponses(cast("Any", None), self.assignment, options)
+        self.buffer = FetchBuffer(self.assignment, self.responses)
         for state in self.assignment.states.values():
             state.position = 0
 
@@ -46,10 +46,10 @@ class Loop:
 
     def turn(self, limit: int = MANY) -> Iterator[tuple[int, int]]:
         """What is there, record by record, as partition and offset."""
-        self.lending.take_back()
+        self.buffer.close_cursors()
         return (
             (record.partition, record.offset)
-            for records in records_of(self.lending.lend(), limit)
+            for records in records_of(self.buffer.open_cursors(), limit)
             for record in records
         )
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from qbus.clients import everywhere
-from qbus.clients.group.topics import WantedTopics
+from qbus.clients.group.topics import SubscribedTopics
 from qbus.errors import ErrorCode
 from qbus.wire import ApiKey
 from qbus.wire.messages.describe_configs import (
@@ -57,9 +57,9 @@ class Configured(FakeCluster):
         return result
 
 
-def wanted(cluster: FakeCluster, *topics: str) -> WantedTopics:
+def wanted(cluster: FakeCluster, *topics: str) -> SubscribedTopics:
     made: Any = cluster
-    return WantedTopics(made, everywhere(*topics))
+    return SubscribedTopics(made, everywhere(*topics))
 
 
 async def test_a_topic_and_its_mirrors_but_no_namesakes() -> None:

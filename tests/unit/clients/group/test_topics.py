@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from qbus.clients.group.topics import WantedTopics, Watch, snapshot
+from qbus.clients.group.topics import GroupTopics, SubscribedTopics, snapshot
 from qbus.clients.net.metadata import ClusterMetadata
 from qbus.errors import ApiError, ConfigError, ErrorCode
 from qbus.wire.messages.metadata import (
@@ -54,9 +54,9 @@ class FakeCluster:
         )
 
 
-def wanted(cluster: FakeCluster, topics: Any) -> WantedTopics:
+def wanted(cluster: FakeCluster, topics: Any) -> SubscribedTopics:
     made: Any = cluster
-    return WantedTopics(made, topics)
+    return SubscribedTopics(made, topics)
 
 
 async def test_names_are_taken_as_they_are_and_those_that_exist_counted() -> None:
@@ -100,9 +100,9 @@ async def test_a_snapshot_has_the_racks_that_are_known() -> None:
     assert snapshot(cluster, ["a", "b"]) == {"a": (frozenset({"r1"}), frozenset())}
 
 
-async def led(cluster: FakeCluster, rack: str | None = None) -> Watch:
+async def led(cluster: FakeCluster, rack: str | None = None) -> GroupTopics:
     made: Any = cluster
-    watch = Watch(made, rack)
+    watch = GroupTopics(made, rack)
     watch.subscribe(wanted(cluster, ["a"]))
     await watch.refresh()
     assert watch.join() == ("a",)

@@ -11,7 +11,7 @@ from qbus.clients.errors import ConnectionFailed, RequestTimedOut
 from qbus.clients.group.assignors import assignors_of
 from qbus.clients.group.options import Callbacks, GroupOptions
 from qbus.clients.group.rebalance import Rebalance
-from qbus.clients.group.topics import WantedTopics
+from qbus.clients.group.topics import SubscribedTopics
 from qbus.clients.net.metadata import ClusterMetadata
 from qbus.clients.types import TopicPartition
 from qbus.errors import ApiError, ErrorCode
@@ -138,7 +138,7 @@ class Reader:
 
     def subscribe(self, topics: Any) -> None:
         """Want these from now on."""
-        self.rebalance.subscribe(WantedTopics(self.network, topics))
+        self.rebalance.subscribe(SubscribedTopics(self.network, topics))
 
     async def live(self) -> None:
         looked_at = 0.0
@@ -148,7 +148,7 @@ class Reader:
                 await self.rebalance.poll()
                 if loop.time() - looked_at > 2:
                     looked_at = loop.time()
-                    await self.rebalance.look_around()
+                    await self.rebalance.check_topics()
             except ApiError as error:
                 if not error.retriable:
                     self.failure = error

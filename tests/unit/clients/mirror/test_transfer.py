@@ -289,7 +289,7 @@ async def test_no_more_is_under_way_than_may_be() -> None:
         fill(e.source)
         e.start()
         await eventually(e.is_done)
-        lanes = {lane for _, lane in e.reader._fetches}
+        lanes = {connection_group for _, connection_group in e.reader._fetches}
         assert len(lanes) <= 4
         e.assert_equal()
 

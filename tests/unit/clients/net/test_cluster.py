@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from qbus.clients.errors import ClientClosed, ConnectionFailed, check
-from qbus.clients.net.cluster import Cluster, Lane, retrying
-from qbus.clients.net.routing import asking_coordinator, asking_leaders
+from qbus.clients.net.cluster import Cluster, ConnectionGroup, retrying
+from qbus.clients.net.routing import ask_leaders, retry_at_coordinator
 from qbus.clients.types import TopicPartition
 from qbus.errors import ApiError, ErrorCode, WireError
 from qbus.wire import ApiKey
@@ -39,9 +39,13 @@ async def test_one_connection_for_each_lane_however_many_ask_at_once() -> None:
         cluster = Cluster(broker.bootstrap, "test", 5.0)
         await cluster.refresh(())
         opened = await asyncio.gather(
-            *(cluster.connection(NODE, lane) for lane in Lane for _ in range(5))
+            *(
+                cluster.connection(NODE, connection_group)
+                for connection_group in ConnectionGroup
+                for _ in range(5)
+            )
         )
-        assert len(set(opened)) == broker.connections == len(Lane)
+        assert len(set(opened)) == broker.connections == len(ConnectionGroup)
         await cluster.close()
 
 
@@ -280,7 +284,7 @@ class TestAroundBadBrokers:
                 raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
             with pytest.raises(ApiError) as caught:
-                await asking_leaders(cluster, [TopicPartition("t", 0)], ask)
+                await ask_leaders(cluster, [TopicPartition("t", 0)], ask)
             assert caught.value.retriable
             assert len(broker.asked(ApiKey.METADATA)) > 1
             await cluster.close()
@@ -301,7 +305,7 @@ class TestAroundBadBrokers:
                 check(response.error_code)
 
             with pytest.raises(ApiError) as caught:
-                await asking_coordinator(cluster, "g", attempt)
+                await retry_at_coordinator(cluster, "g", attempt)
             assert caught.value.retriable
             await cluster.close()
 

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from qbus.clients.errors import ClientClosed, ConnectionFailed, RequestTimedOut
-from qbus.clients.net.pool import ConnectionPool, Lane
+from qbus.clients.net.pool import ConnectionGroup, ConnectionPool
 from tests.unit.clients.fake_broker import FakeBroker, eventually
 
 DEAD = ("127.0.0.1", 1)
@@ -32,14 +32,16 @@ def address(broker: FakeBroker) -> tuple[str, int]:
 async def test_all_who_wait_get_the_same_connection(
     broker: FakeBroker, pool: ConnectionPool
 ) -> None:
-    opened = await asyncio.gather(*(pool.connect(address(broker), Lane.MAIN) for _ in range(9)))
+    opened = await asyncio.gather(
+        *(pool.connect(address(broker), ConnectionGroup.MAIN) for _ in range(9))
+    )
     assert len(set(opened)) == broker.connections == 1
-    assert await pool.connect(address(broker), Lane.FETCH) is not opened[0]
+    assert await pool.connect(address(broker), ConnectionGroup.FETCH) is not opened[0]
 
 
 async def test_all_who_wait_get_the_same_failure(pool: ConnectionPool) -> None:
     failures = await asyncio.gather(
-        *(pool.connect(DEAD, Lane.MAIN) for _ in range(9)), return_exceptions=True
+        *(pool.connect(DEAD, ConnectionGroup.MAIN) for _ in range(9)), return_exceptions=True
     )
     assert len(set(map(id, failures))) == 1
     assert isinstance(failures[0], ConnectionFailed)
@@ -48,8 +50,8 @@ async def test_all_who_wait_get_the_same_failure(pool: ConnectionPool) -> None:
 async def test_who_gives_up_does_not_stop_the_others(
     broker: FakeBroker, pool: ConnectionPool
 ) -> None:
-    first = asyncio.create_task(pool.connect(address(broker), Lane.MAIN))
-    second = asyncio.create_task(pool.connect(address(broker), Lane.MAIN))
+    first = asyncio.create_task(pool.connect(address(broker), ConnectionGroup.MAIN))
+    second = asyncio.create_task(pool.connect(address(broker), ConnectionGroup.MAIN))
     await asyncio.sleep(0)
     first.cancel()
     assert (await second).is_open
@@ -57,10 +59,10 @@ async def test_who_gives_up_does_not_stop_the_others(
 
 
 async def test_a_broken_connection_is_replaced(broker: FakeBroker, pool: ConnectionPool) -> None:
-    first = await pool.connect(address(broker), Lane.MAIN)
+    first = await pool.connect(address(broker), ConnectionGroup.MAIN)
     broker.hangup()
     await eventually(lambda: not first.is_open)
-    second = await pool.connect(address(broker), Lane.MAIN)
+    second = await pool.connect(address(broker), ConnectionGroup.MAIN)
     assert second is not first
     assert second.is_open
 
@@ -79,7 +81,7 @@ async def test_attempts_wait_longer_and_longer(monkeypatch: pytest.MonkeyPatch) 
     )
     for _ in range(5):
         with pytest.raises(ConnectionFailed):
-            await pool.connect(DEAD, Lane.MAIN)
+            await pool.connect(DEAD, ConnectionGroup.MAIN)
     assert len(pauses) == 4
     for pause, base in zip(pauses, [10, 20, 35, 35], strict=True):
         assert 0.7 * base < pause < 1.2 * base
@@ -91,7 +93,7 @@ async def test_a_broker_that_does_not_introduce_itself_has_failed(pool: Connecti
         silent = ConnectionPool("test", connect_timeout=0.05)
         broker.handlers.clear()
         with pytest.raises((RequestTimedOut, ConnectionFailed)):
-            await silent.connect(address(broker), Lane.MAIN)
+            await silent.connect(address(broker), ConnectionGroup.MAIN)
         assert silent.rank(address(broker)) > silent.rank(DEAD)
         await silent.close()
 
@@ -99,7 +101,7 @@ async def test_a_broker_that_does_not_introduce_itself_has_failed(pool: Connecti
 async def test_the_best_to_ask_is_idle_and_has_not_failed(
     broker: FakeBroker, pool: ConnectionPool
 ) -> None:
-    await pool.connect(address(broker), Lane.MAIN)
+    await pool.connect(address(broker), ConnectionGroup.MAIN)
     unknown = ("192.0.2.1", 9092)
     assert pool.rank(address(broker)) < pool.rank(unknown)
     pool.failed(address(broker))
@@ -120,12 +122,12 @@ async def test_failures_of_ever_new_addresses_are_forgotten() -> None:
 
 async def test_close_ends_what_is_open_and_what_is_being_opened(broker: FakeBroker) -> None:
     pool = ConnectionPool("test", connect_timeout=5.0)
-    connection = await pool.connect(address(broker), Lane.MAIN)
-    opening = asyncio.create_task(pool.connect(address(broker), Lane.GROUP))
+    connection = await pool.connect(address(broker), ConnectionGroup.MAIN)
+    opening = asyncio.create_task(pool.connect(address(broker), ConnectionGroup.COORDINATOR))
     await asyncio.sleep(0)
     await pool.close()
     assert not connection.is_open
     with pytest.raises(ClientClosed):
         await opening
     with pytest.raises(ClientClosed):
-        await pool.connect(address(broker), Lane.MAIN)
+        await pool.connect(address(broker), ConnectionGroup.MAIN)

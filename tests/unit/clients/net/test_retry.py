@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import pytest
 
 from qbus.clients.errors import PartialFailure, RequestTimedOut
-from qbus.clients.net.retry import Outcomes, each, retrying, settle, succeeded
+from qbus.clients.net.retry import Outcomes, ask_each, results_or_raise, retry_each, retrying
 from qbus.errors import ApiError, ErrorCode
 
 
@@ -86,30 +86,30 @@ class Broker:
 
 async def test_only_what_may_mend_is_asked_for_again() -> None:
     broker = Broker(a=[1], b=[PASSING, PASSING, 2], c=[LASTING], d=[PASSING, 0])
-    outcomes = await settle("abcd", broker, 5.0)
+    outcomes = await retry_each("abcd", broker, 5.0)
     assert outcomes == {"a": 1, "b": 2, "c": LASTING, "d": 0}
     assert broker.asked == [["a", "b", "c", "d"], ["b", "d"], ["b"]]
 
 
 async def test_what_is_done_is_done_even_when_that_is_nothing() -> None:
     broker = Broker(a=[None], b=[PASSING, None])
-    assert await settle("ab", broker, 5.0) == {"a": None, "b": None}
+    assert await retry_each("ab", broker, 5.0) == {"a": None, "b": None}
     assert broker.asked == [["a", "b"], ["b"]]
 
 
 async def test_an_error_that_is_final_for_this_caller() -> None:
     broker = Broker(a=[PASSING], b=[1])
-    outcomes = await settle("ab", broker, 5.0, final={ErrorCode.NOT_CONTROLLER})
+    outcomes = await retry_each("ab", broker, 5.0, final={ErrorCode.NOT_CONTROLLER})
     assert outcomes == {"a": PASSING, "b": 1}
 
 
 async def test_time_ends_with_the_last_that_was_heard() -> None:
     broker = Broker(a=[PASSING] * 100, b=[1])
-    assert await settle("ab", broker, 0.1) == {"a": PASSING, "b": 1}
+    assert await retry_each("ab", broker, 0.1) == {"a": PASSING, "b": 1}
 
 
 async def test_what_is_left_out_has_failed() -> None:
-    outcomes = await settle("ab", Broker(a=[1], b=[]), 5.0)
+    outcomes = await retry_each("ab", Broker(a=[1], b=[]), 5.0)
     assert isinstance(outcomes["b"], ApiError)
     assert outcomes["b"].code is ErrorCode.UNKNOWN_SERVER_ERROR
 
@@ -118,35 +118,35 @@ async def test_what_nobody_asked_about_is_ignored() -> None:
     async def ask(_: list[str]) -> Outcomes[str, int]:
         return {"a": 1, "x": LASTING}
 
-    assert await settle(["a"], ask, 5.0) == {"a": 1}
+    assert await retry_each(["a"], ask, 5.0) == {"a": 1}
 
 
 async def test_a_refusal_of_the_whole_holds_for_each() -> None:
     async def ask(_: list[str]) -> Outcomes[str, int]:
         raise LASTING
 
-    assert await settle("ab", ask, 5.0) == {"a": LASTING, "b": LASTING}
+    assert await retry_each("ab", ask, 5.0) == {"a": LASTING, "b": LASTING}
 
 
 async def test_nobody_is_asked_for_nothing() -> None:
     broker = Broker()
-    assert await settle([], broker, 5.0) == {}
+    assert await retry_each([], broker, 5.0) == {}
     assert broker.asked == []
 
 
 def test_all_is_well() -> None:
-    assert succeeded({"a": 1, "b": 0}) == {"a": 1, "b": 0}
+    assert results_or_raise({"a": 1, "b": 0}) == {"a": 1, "b": 0}
 
 
 def test_one_thing_fails_with_its_own_error() -> None:
     with pytest.raises(ApiError) as caught:
-        succeeded({"a": LASTING})
+        results_or_raise({"a": LASTING})
     assert caught.value is LASTING
 
 
 def test_some_things_fail() -> None:
     with pytest.raises(PartialFailure, match=r"no such key \(and 1 more errors\)") as caught:
-        succeeded({"a": 1, "b": LASTING, "c": PASSING})
+        results_or_raise({"a": 1, "b": LASTING, "c": PASSING})
     failure = caught.value
     assert (failure.results, failure.errors) == ({"a": 1}, {"b": LASTING, "c": PASSING})
     assert failure.code is ErrorCode.INVALID_CONFIG
@@ -155,7 +155,7 @@ def test_some_things_fail() -> None:
 
 def test_what_may_all_mend_may_mend() -> None:
     with pytest.raises(PartialFailure) as caught:
-        succeeded({"a": PASSING, "b": PASSING})
+        results_or_raise({"a": PASSING, "b": PASSING})
     assert caught.value.retriable
 
 
@@ -173,7 +173,7 @@ async def test_each_for_itself_and_some_at_a_time() -> None:
             raise LASTING
         return item * 2
 
-    outcomes = await each(range(100), ask)
+    outcomes = await ask_each(range(100), ask)
     assert outcomes[7] is LASTING
     assert outcomes[99] == 198
     assert 1 < most <= 20

@@ -7,7 +7,7 @@ import pytest
 from qbus.clients.errors import ConnectionFailed, PartialFailure
 from qbus.clients.net.cluster import Cluster
 from qbus.clients.net.retry import Outcomes
-from qbus.clients.net.routing import asking_leaders
+from qbus.clients.net.routing import ask_leaders
 from qbus.clients.types import TopicPartition
 from qbus.errors import ApiError, ErrorCode
 from qbus.wire import ApiKey
@@ -48,12 +48,12 @@ class Leaders:
 
 async def test_one_request_to_each_leader(cluster: Cluster) -> None:
     leaders = Leaders()
-    assert await asking_leaders(cluster, [FIRST, THIRD, FIRST], leaders) == {FIRST: 0, THIRD: 2}
+    assert await ask_leaders(cluster, [FIRST, THIRD, FIRST], leaders) == {FIRST: 0, THIRD: 2}
     assert leaders.asked == [(NODE, [FIRST, THIRD])]
 
 
 async def test_nothing_to_ask(cluster: Cluster, broker: FakeBroker) -> None:
-    assert await asking_leaders(cluster, [], Leaders()) == {}
+    assert await ask_leaders(cluster, [], Leaders()) == {}
     assert broker.requests == []
 
 
@@ -61,7 +61,7 @@ async def test_only_those_that_were_refused_are_asked_for_again_with_fresh_metad
     cluster: Cluster, broker: FakeBroker
 ) -> None:
     leaders = Leaders({SECOND: [ErrorCode.NOT_LEADER_OR_FOLLOWER]})
-    found = await asking_leaders(cluster, [FIRST, SECOND], leaders)
+    found = await ask_leaders(cluster, [FIRST, SECOND], leaders)
     assert found == {FIRST: 0, SECOND: 1}
     assert leaders.asked == [(NODE, [FIRST, SECOND]), (NODE, [SECOND])]
     assert len(broker.asked(ApiKey.METADATA)) == 2
@@ -73,7 +73,7 @@ async def test_a_partition_that_has_no_leader_keeps_none_of_the_others(
     broker.leaders["t", 1] = -1
     leaders = Leaders()
     with pytest.raises(PartialFailure) as caught:
-        await asking_leaders(cluster, [FIRST, SECOND, THIRD], leaders)
+        await ask_leaders(cluster, [FIRST, SECOND, THIRD], leaders)
     assert caught.value.results == {FIRST: 0, THIRD: 2}
     assert caught.value.errors[SECOND].code is ErrorCode.LEADER_NOT_AVAILABLE
     assert leaders.asked == [(NODE, [FIRST, THIRD])]
@@ -82,7 +82,7 @@ async def test_a_partition_that_has_no_leader_keeps_none_of_the_others(
 async def test_what_does_not_exist_is_not_waited_for(cluster: Cluster) -> None:
     for missing in (TopicPartition("t", 3), TopicPartition("missing", 0)):
         with pytest.raises(ApiError) as caught:
-            await asking_leaders(cluster, [missing], Leaders())
+            await ask_leaders(cluster, [missing], Leaders())
         assert caught.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
@@ -96,4 +96,4 @@ async def test_a_leader_that_cannot_be_reached(cluster: Cluster) -> None:
             raise ConnectionFailed("gone")
         return dict.fromkeys(led, 7)
 
-    assert await asking_leaders(cluster, [FIRST], ask) == {FIRST: 7}
+    assert await ask_leaders(cluster, [FIRST], ask) == {FIRST: 7}

@@ -153,7 +153,7 @@ def test_bytes_are_counted_until_released() -> None:
     (batch,) = made.seal()
     assert made.buffered_bytes == batch.size == 3 + 5 + 1 + 1 + 2 * RECORD_OVERHEAD
     for _ in range(2):
-        batch.settle(Stored(0, -1))
+        batch.complete(Stored(0, -1))
         made.release(batch)
     assert made.buffered_bytes == 0
     assert made.seal() == []
@@ -188,7 +188,7 @@ def test_on_delivery_hears_of_every_record() -> None:
     for _ in range(3):
         made.add(topic(1), b"v", on_delivery=lambda delivery: told.append(-delivery.offset))
     (batch,) = made.seal()
-    batch.settle(Stored(10, -1))
+    batch.complete(Stored(10, -1))
     assert told == [-10, -11, -12, 10, 11, 12]
 
 
@@ -257,10 +257,10 @@ def test_callbacks_hear_of_their_own_records_whichever_way_these_went() -> None:
         made.add(topic(1), b"5", b"key", on_delivery=tell),
     ]
     (batch,) = made.seal()
-    batch.settle(Stored(10, -1))
+    batch.complete(Stored(10, -1))
     assert told == [(sent[index], 11 + index) for index in (0, 1, 3, 4)]
     assert plain not in {delivery for delivery, _ in told}
-    batch.settle(Stored(20, -1))
+    batch.complete(Stored(20, -1))
     assert len(told) == 4
 
 
@@ -274,7 +274,7 @@ def test_callbacks_outlive_a_split() -> None:
     halves = batch.split()
     made.replace(batch, halves)
     for half in reversed(halves):
-        half.settle(Stored(half.sequence, -1))
+        half.complete(Stored(half.sequence, -1))
     assert set(told) == {sent[0], sent[2], sent[3]}
     assert len(told) == 3
 
@@ -287,7 +287,7 @@ def test_a_callback_that_fails_keeps_nobody_else_from_being_told(
     made.add(topic(1), b"v", on_delivery=lambda _: 1 // 0)
     made.add(topic(1), b"v", on_delivery=told.append)
     (batch,) = made.seal()
-    batch.settle(ZeroDivisionError())
+    batch.complete(ZeroDivisionError())
     assert len(told) == 1
     assert "a callback of a delivery failed" in caplog.text
 
@@ -320,5 +320,5 @@ def test_a_record_s_callback_comes_before_whoever_waits_for_it() -> None:
     delivery = made.add(topic(1), b"v", on_delivery=lambda _: told.append("callback"))
     delivery.add_done_callback(lambda _: told.append("waiter"))
     (batch,) = made.seal()
-    batch.settle(Stored(0, -1))
+    batch.complete(Stored(0, -1))
     assert told == ["callback", "waiter"]

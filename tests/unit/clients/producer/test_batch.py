@@ -77,7 +77,7 @@ def test_everyone_is_told_where_their_records_are() -> None:
     deliveries = [Delivery(made, index) for index in range(4)]
     bulk = BulkDelivery([(made, 1, 3)])
     assert not any(handle.done() for handle in (*deliveries, bulk))
-    made.settle(Stored(100, -1))
+    made.complete(Stored(100, -1))
     assert deliveries[0].result() == RecordMetadata("t", 3, 100, CREATED)
     assert deliveries[3].result() == RecordMetadata("t", 3, 103, 5)
     assert (deliveries[3].offset, deliveries[3].partition, deliveries[3].timestamp) == (103, 3, 5)
@@ -89,21 +89,21 @@ def test_everyone_is_told_where_their_records_are() -> None:
 def test_the_brokers_time_wins() -> None:
     made = batch()
     made.add(b"a", None, None, 5)
-    made.settle(Stored(1, CREATED + 9))
+    made.complete(Stored(1, CREATED + 9))
     assert Delivery(made, 0).timestamp == CREATED + 9
 
 
 def test_without_acks_offsets_are_unknown() -> None:
     made = batch(b"a", b"b")
-    made.settle(Stored(-1, -1))
+    made.complete(Stored(-1, -1))
     assert Delivery(made, 1).offset == -1
     assert BulkDelivery([(made, 1, 2)]).result()[0].base_offset == -1
 
 
 def test_everyone_is_told_of_a_failure() -> None:
     made = batch(b"a", b"b")
-    made.settle(QbusError("no"))
-    made.settle(Stored(1, -1))  # which comes too late
+    made.complete(QbusError("no"))
+    made.complete(Stored(1, -1))  # which comes too late
     for handle in (Delivery(made, 0), BulkDelivery([(made, 0, 2)])):
         assert handle.done()
         assert str(handle.exception()) == "no"
@@ -123,7 +123,7 @@ def test_another_thread_is_woken() -> None:
     results: list[Any] = []
     waiting = threading.Thread(target=lambda: results.append(Delivery(made, 0).result(10)))
     waiting.start()
-    made.settle(Stored(7, -1))
+    made.complete(Stored(7, -1))
     waiting.join(10)
     assert [result.offset for result in results] == [7]
 
@@ -136,7 +136,7 @@ async def test_awaiting() -> None:
     with pytest.raises(QbusError, match="await"):
         Delivery(made, 0).result()
     waiting[0].cancel()
-    made.settle(Stored(7, -1))
+    made.complete(Stored(7, -1))
     assert (await waiting[1]).offset == 7
     assert (await Delivery(made, 0)).offset == 7
 
@@ -152,7 +152,7 @@ def test_callbacks_are_told_before_and_after_and_may_fail(caplog: pytest.LogCapt
     delivery.add_done_callback(broken)
     delivery.add_done_callback(told.append)
     assert not told
-    made.settle(QbusError("no"))
+    made.complete(QbusError("no"))
     assert told == [delivery]
     delivery.add_done_callback(told.append)
     assert told == [delivery] * 2
@@ -164,10 +164,10 @@ def test_a_bulk_is_done_with_its_last_part() -> None:
     bulk = BulkDelivery([(parts[0], 0, 1), (parts[1], 0, 2)])
     told: list[BulkDelivery] = []
     bulk.add_done_callback(told.append)
-    parts[1].settle(Stored(10, -1))
+    parts[1].complete(Stored(10, -1))
     assert not bulk.done()
     assert not told
-    parts[0].settle(Stored(5, -1))
+    parts[0].complete(Stored(5, -1))
     assert told == [bulk]
     assert [part.base_offset for part in bulk.result()] == [5, 10]
 
@@ -203,7 +203,7 @@ def test_splits_lose_nobody(count: int, turns: list[bool], data: st.DataObject) 
     for leaf in leaves:
         assert leaf.sequence == first
         assert not bulk.done()
-        leaf.settle(Stored(first + 1000, -1))
+        leaf.complete(Stored(first + 1000, -1))
         first += leaf.count
     assert told == list(range(count + 1))
     assert [Delivery(made, i).offset for i in range(count + 1)] == list(range(1100, first + 1000))
