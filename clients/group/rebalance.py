@@ -8,7 +8,7 @@
     take what is new, tell the user
 
 The rebalance runs in the background, so that a poll keeps to its time-out and goes on reading what
-stays; partitions come and go, and the user is told, only inside a poll (see ``executor``).
+stays; partitions come and go, and the user is told, only inside a poll (see ``poll_executor``).
 """
 
 import asyncio
@@ -168,7 +168,7 @@ class Rebalance:
         """What has to go before we join."""
         if self.state.is_lost or not self._options.is_cooperative:
             return list(self._partitions)
-        wanted = frozenset(self.topics.topics)
+        wanted = frozenset(self.topics.names)
         return [partition for partition in self._partitions if partition.topic not in wanted]
 
     async def _take_over(self, assigned: frozenset[TopicPartition]) -> None:
@@ -181,7 +181,7 @@ class Rebalance:
         async def receive() -> None:
             if self.state.membership != place:
                 return
-            wanted = frozenset(self.topics.topics)
+            wanted = frozenset(self.topics.names)
             added = assigned.difference(self._partitions)
             added = frozenset(partition for partition in added if partition.topic in wanted)
             self._partitions.add(added)

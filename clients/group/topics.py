@@ -102,7 +102,7 @@ class GroupTopics:
         self._assigned: Topics = {}
 
     @property
-    def topics(self) -> tuple[str, ...]:
+    def names(self) -> tuple[str, ...]:
         """The topics that this member wants."""
         return self._wanted.names
 

@@ -32,7 +32,7 @@ class Coordinator:
         self.open.set()
 
     async def ask_coordinator(
-        self, group: str, api: Any, request: OffsetCommitRequest, *, lane: Any
+        self, group: str, api: Any, request: OffsetCommitRequest, *, connection_group: Any
     ) -> OffsetCommitResponse:
         self.requests.append(request)
         await self.open.wait()

@@ -27,10 +27,10 @@ CREWS: dict[str, list[tuple[str, ...]]] = {
 }
 
 
-async def storm(world: World, crew: list[tuple[str, ...]], executor: int) -> None:
+async def storm(world: World, crew: list[tuple[str, ...]], rounds: int) -> None:
     chance = world.random
     instances = 0
-    for _ in range(executor):
+    for _ in range(rounds):
         await asyncio.sleep(chance.uniform(0, 4))
         action = chance.choice(["join", "join", "leave", "die", "idle", "grow", "static"])
         alive = world.readers
@@ -57,7 +57,7 @@ def test_one_owner_and_no_step_back(seed: int, crew: str) -> None:
 
     async def main() -> None:
         world.reader(("t", "u"), CREWS[crew][0])
-        await storm(world, CREWS[crew], executor=25)
+        await storm(world, CREWS[crew], rounds=25)
         world.loss = 0.0
         world.reader(("t", "u"), CREWS[crew][-1])
         await world.settle()

@@ -60,7 +60,13 @@ class Network:
         self._world = world
 
     async def ask_coordinator(
-        self, group: str, api: object, request: Any, *, lane: object = None, timeout: float = 0
+        self,
+        group: str,
+        api: object,
+        request: Any,
+        *,
+        connection_group: object = None,
+        timeout: float = 0,
     ) -> Any:
         await self._pass()
         answer = asyncio.ensure_future(self._world.coordinator.answer(request))
