@@ -8,7 +8,7 @@ from qbus.config.address import Address, parse_address
 from qbus.config.broker import BROKER_CONFIG, BrokerConfig
 from qbus.config.effective import TopicConfig, check_topic_config
 from qbus.config.key import ConfigKey
-from qbus.config.loading import load_broker_config, read_file, split_option
+from qbus.config.loading import load_broker_config
 from qbus.config.settings import ConfigEntry, ConfigSource, Settings, Stated
 from qbus.config.topic import TOPIC_CONFIG
 from qbus.config.types import ConfigType
@@ -28,6 +28,4 @@ __all__ = [
     "check_topic_config",
     "load_broker_config",
     "parse_address",
-    "read_file",
-    "split_option",
 ]

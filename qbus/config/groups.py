@@ -1,7 +1,6 @@
 """Broker configuration: consumer groups and their offsets."""
 
-from qbus.config.field import integer, long
-from qbus.config.settings import Settings
+from qbus.config.settings import Settings, integer, long
 
 
 class GroupKeys(Settings):

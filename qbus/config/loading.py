@@ -1,4 +1,4 @@
-"""What an operator states: a TOML file, ``-o key=value`` options, and the command's own options."""
+"""Loads the broker's configuration: a TOML file, ``-o key=value`` options, the command's flags."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -12,13 +12,13 @@ def load_broker_config(
     options: Iterable[str] = (),
     flags: Mapping[str, object] | None = None,
 ) -> BrokerConfig:
-    """The configuration of a broker that is about to start.
+    """Return the configuration of a broker that is about to start.
 
-    ``options`` (``key=value``) go before ``file``; ``flags`` (by Kafka's name, None where not
-    given) go before both.
+    ``options`` (``key=value``) take precedence over ``file``, and ``flags`` (by Kafka's names, None
+    for one that is not given) over both.
 
     Raises:
-        ConfigError: the file cannot be read or is no TOML, or anything stated is not allowed.
+        ConfigError: the file cannot be read or is not TOML, or a name or value is not allowed.
     """
     stated: dict[str, object] = {} if file is None else read_file(file)
     stated.update(split_option(option) for option in options)
@@ -27,30 +27,23 @@ def load_broker_config(
 
 
 def read_file(path: Path) -> dict[str, object]:
-    """The keys and values of a TOML file, where tables stand for the dots in names.
+    """Return the keys and values of a TOML file; tables stand for the dots in names.
 
-    A key that is the beginning of another's, as ``max.connections``, is written in quotes.
+    A key that is the beginning of another one, as ``max.connections``, is written in quotes.
 
     Raises:
-        ConfigError: the file cannot be read or is no TOML.
+        ConfigError: the file cannot be read, or is not TOML.
     """
-    import tomllib  # noqa: PLC0415 - most brokers start without a file, and then without this
+    from qbus.service.toml import documents  # noqa: PLC0415 - most brokers start without a file
 
-    try:
-        with path.open("rb") as file:
-            tables = tomllib.load(file)
-        return dict(_flatten(tables))
-    except OSError as error:
-        raise ConfigError(f"cannot read {path}: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} is not TOML: {error}") from error
+    return dict(_flatten(documents.read_file(path, documents.parse)))
 
 
 def split_option(option: str) -> tuple[str, str]:
-    """Key and value of ``key=value``.
+    """Return key and value of ``key=value``.
 
     Raises:
-        ConfigError: there is no ``=``, or nothing before it.
+        ConfigError: the ``=`` or the key is missing.
     """
     name, separator, value = option.partition("=")
     if not separator or not name.strip():

@@ -2,9 +2,8 @@
 
 from typing import Any, TypeVar
 
-from qbus.config.field import Field, boolean, integer, long, strings, unset
 from qbus.config.key import ConfigKey
-from qbus.config.settings import Settings
+from qbus.config.settings import Field, Settings, boolean, integer, long, strings, unset
 from qbus.config.topic import TopicKeys
 from qbus.config.types import ConfigType
 

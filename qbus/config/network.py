@@ -1,8 +1,7 @@
 """Broker configuration: who the broker is, where it listens, and what connections may cost."""
 
 from qbus.config.address import Address, parse_address
-from qbus.config.field import integer, long, string, strings, unset
-from qbus.config.settings import Settings
+from qbus.config.settings import Settings, integer, long, string, strings, unset
 from qbus.config.types import ConfigType
 
 _KIB = 1024

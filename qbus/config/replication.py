@@ -1,7 +1,6 @@
 """Broker configuration: replicas, who leads them, and how brokers take over from each other."""
 
-from qbus.config.field import boolean, integer, long, string
-from qbus.config.settings import Settings
+from qbus.config.settings import Settings, boolean, integer, long, string
 from qbus.config.topic import FOREVER
 
 _MIB = 1024 * 1024

@@ -4,8 +4,7 @@ Keys that matter only for what Qbus does not do (compaction, recompression) are 
 Kafka without those ignores them as well, and tools set them. Asking for the thing is refused.
 """
 
-from qbus.config.field import boolean, double, integer, long, string, strings
-from qbus.config.settings import Settings
+from qbus.config.settings import Settings, boolean, double, integer, long, string, strings
 from qbus.names import check_idc_name
 
 FOREVER = 2**63 - 1

@@ -2,8 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from qbus.config.field import boolean, integer, string, unset
-from qbus.config.settings import Settings
+from qbus.config.settings import Settings, boolean, integer, string, unset
 from qbus.config.types import ConfigType
 
 if TYPE_CHECKING:

@@ -93,7 +93,7 @@ def test_a_file_that_is_no_toml(tmp_path: Path, nobody: Qbus) -> None:
     config = tmp_path / "qbus.toml"
     config.write_bytes(b"\xff\0 = ")
     error = nobody.failure("broker", "--data-dir", str(tmp_path), "--config", str(config))
-    assert f"{config} is not TOML" in error
+    assert f"{config}: not TOML" in error
     missing = ("--config", str(tmp_path / "absent"))
     assert "does not exist" in nobody.failure("broker", *missing, code=2)
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from qbus.config import load_broker_config, read_file, split_option
+from qbus.config.loading import load_broker_config, read_file, split_option
 from qbus.errors import ConfigError
 
 
@@ -84,9 +84,9 @@ def test_an_option_needs_a_key_and_a_sign(option: str) -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("num.partitions = ", "is not TOML"),
-        ("a = 1\na = 2", "is not TOML"),
-        ("num.partitions = 1\nnum.partitions.x = 1", "is not TOML"),
+        ("num.partitions = ", "not TOML"),
+        ("a = 1\na = 2", "not TOML"),
+        ("num.partitions = 1\nnum.partitions.x = 1", "not TOML"),
         ("num.partitions = 1.5", "num.partitions=1.5: expected a whole number"),
         ("num.partitions = 1979-05-27", "expected a whole number"),
         ("durability = ['fsync']", "expected one of fsync, memory"),
@@ -103,5 +103,5 @@ def test_a_file_that_cannot_be_read_is_refused_with_its_name(tmp_path: Path) -> 
     with pytest.raises(ConfigError, match=r"missing\.toml: No such file"):
         read_file(tmp_path / "missing.toml")
     (tmp_path / "binary.toml").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(ConfigError, match=r"binary\.toml is not TOML"):
+    with pytest.raises(ConfigError, match=r"binary\.toml: not TOML"):
         read_file(tmp_path / "binary.toml")

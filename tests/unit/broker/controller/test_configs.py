@@ -5,8 +5,7 @@ import pytest
 from qbus.broker.controller import Edit, EditKind, edit, replace
 from qbus.broker.controller.configs import check_dynamic
 from qbus.config import BrokerConfig, TopicConfig
-from qbus.config.field import strings
-from qbus.config.settings import Settings
+from qbus.config.settings import Settings, strings
 from qbus.errors import ApiError, ConfigError, ErrorCode
 
 
