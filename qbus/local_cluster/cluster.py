@@ -1,19 +1,18 @@
-"""The process that runs a cluster: starts its nodes, notices their ends, stops them in order."""
+"""Runs a local cluster: starts its nodes, notices when they exit, and stops them in order."""
 
-import fcntl
 import os
 import signal
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
-from typing import IO, NamedTuple, Self
+from typing import NamedTuple, Self
 
-from qbus.local_cluster.errors import LocalClusterError
-from qbus.local_cluster.layout import KINDS, Layout, kind_and_number
+from qbus.local_cluster.layout import KINDS, Layout, LocalClusterError, kind_and_number
 from qbus.local_cluster.nodes import commands, serves
 from qbus.local_cluster.process import NodeProcess, log_tail, running_pid
 from qbus.local_cluster.settings import ClusterSettings
+from qbus.service.lock import DirectoryInUse, DirectoryLock
 
 _START_TIMEOUT_S = 120.0
 _STOP_TIMEOUT_S = 60.0
@@ -21,38 +20,36 @@ _POLL_S = 0.02
 
 
 class Ended(NamedTuple):
-    """A node has ended by itself, or somebody ended it."""
+    """A node's process has exited."""
 
     name: str
     exit_code: int
 
 
 class Started(NamedTuple):
-    """A node has been started."""
+    """A node's process has been started."""
 
     name: str
     pid: int
 
 
 class LocalCluster:
-    """The cluster in ``layout``: locked on entry, stopped on exit.
+    """The cluster in ``layout``: its directory is locked on entry, its nodes stop on exit.
 
-    Only one process at a time runs it; the nodes are its children and end with it.
+    Only one process at a time runs it; the nodes are its children and exit with it.
     """
 
     def __init__(self, layout: Layout) -> None:
         self.layout = layout
         self.nodes: dict[str, NodeProcess] = {}
         self._ready: dict[str, Callable[[], bool]] = {}
-        self._lock: IO[bytes] | None = None
+        self._lock = DirectoryLock(layout.lock)
 
     def __enter__(self) -> Self:
         self.layout.directory.mkdir(parents=True, exist_ok=True)
-        self._lock = self.layout.lock.open("ab")
         try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            self._lock.close()
+            self._lock.acquire()
+        except DirectoryInUse as error:
             raise LocalClusterError(
                 f"{self.layout.directory} is in use: a cluster runs there"
             ) from error
@@ -62,43 +59,42 @@ class LocalCluster:
     def __exit__(self, *_: object) -> None:
         try:
             self.stop()
-        except BaseException:  # such as a second Ctrl-C: it is in a hurry
+        except BaseException:  # such as a second Ctrl-C
             for node in self.nodes.values():
                 node.kill()
             raise
         finally:
-            if self._lock is not None:
-                self._lock.close()
+            self._lock.release()
 
-    def start(self, settings: ClusterSettings, tell: Callable[[Started], None]) -> None:
-        """Start all nodes, kind by kind, and return when they serve.
+    def start(self, settings: ClusterSettings, on_start: Callable[[Started], None]) -> None:
+        """Start all nodes, kind by kind; return when they serve.
 
-        Raises LocalClusterError, with the end of its log, if one does not.
+        Raises LocalClusterError if a node exits or does not serve in time.
         """
         settings.write(self.layout.settings)
         self._add(settings)
         for kind in KINDS:
             names = self._of(kind)
             for name in names:
-                tell(self._start(name))
+                on_start(self._start(name))
             self._wait_ready(names)
 
     def poll(self) -> list[Ended | Started]:
-        """Start what somebody asked for, and tell what happened since the last time."""
-        found: list[Ended | Started] = []
+        """Start the nodes that were requested; return what happened since the last call."""
+        events: list[Ended | Started] = []
         for name, node in self.nodes.items():
-            code = node.ended()
+            code = node.exit_code()
             if code is not None:
-                found.append(Ended(name, code))
+                events.append(Ended(name, code))
             request = self.layout.request(name)
             if request.exists():
                 if node.pid is None:
-                    found.append(self._start(name))
+                    events.append(self._start(name))
                 request.unlink(missing_ok=True)
-        return found
+        return events
 
     def stop(self) -> None:
-        """Stop Spark, then the brokers, which hand over what they lead, then the ZooKeepers."""
+        """Stop Spark, then the brokers, then the ZooKeepers."""
         for kind in reversed(KINDS):
             nodes = [self.nodes[name] for name in self._of(kind)]
             for node in nodes:
@@ -121,10 +117,10 @@ class LocalCluster:
         for name in names:
             while not self.is_ready(name):
                 log = self.layout.log(name)
-                code = self.nodes[name].ended()
+                code = self.nodes[name].exit_code()
                 if code is not None:
                     raise LocalClusterError(
-                        f"{name} ended with {code}; {log} ends:\n{log_tail(log)}"
+                        f"{name} exited with {code}; end of {log}:\n{log_tail(log)}"
                     )
                 if time.monotonic() > deadline:
                     raise LocalClusterError(f"{name} does not serve yet: see {log}")
@@ -140,7 +136,7 @@ class LocalCluster:
         return [name for name in self.nodes if kind_and_number(name)[0] == kind]
 
     def _clear(self) -> None:
-        """Remove what a run left that was killed: processes, where the system has not done so."""
+        """Remove what a killed run left: its files, and processes that still run."""
         directory = self.layout.directory
         for path in directory.glob("*.pid"):
             pid = running_pid(path, directory)

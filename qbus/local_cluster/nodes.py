@@ -1,4 +1,4 @@
-"""What each node of a cluster is: the command that runs it, and how one sees that it serves."""
+"""The nodes of a cluster: the command that runs each, and the check that it serves."""
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,7 +19,7 @@ from qbus.local_cluster.settings import HOST, ClusterSettings
 def commands(layout: Layout, settings: ClusterSettings) -> dict[str, list[str]]:
     """The command lines of all nodes by name, in the order in which they start.
 
-    Writes the configuration that they need. LocalClusterError says what is not installed.
+    Writes the nodes' configuration files. Raises LocalClusterError if a program is missing.
     """
     return {
         **dict(_zookeepers(layout, settings)),
@@ -29,14 +29,14 @@ def commands(layout: Layout, settings: ClusterSettings) -> dict[str, list[str]]:
 
 
 def serves(settings: ClusterSettings, kind: str, number: int) -> bool:
-    """Whether a node does what it is there for."""
+    """Whether a node serves."""
     port = settings.port(kind, number)
     if kind == ZOOKEEPER:
         return zookeeper.mode(HOST, port) is not None
     if kind == BROKER or settings.spark is None:
         return listens(port)
-    told = spark.describe(settings.spark)
-    return told is not None if kind == SPARK_MASTER else port in spark.workers(told)
+    status = spark.describe(settings.spark)
+    return status is not None if kind == SPARK_MASTER else port in spark.workers(status)
 
 
 def _zookeepers(layout: Layout, settings: ClusterSettings) -> Iterator[tuple[str, list[str]]]:

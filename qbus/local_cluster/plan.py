@@ -1,7 +1,6 @@
-"""What a cluster is to be, out of what is asked for and what its directory holds already."""
+"""Plans a cluster from the options given and the settings stored in its directory."""
 
-from qbus.local_cluster.errors import LocalClusterError
-from qbus.local_cluster.layout import Layout
+from qbus.local_cluster.layout import Layout, LocalClusterError
 from qbus.local_cluster.ports import (
     SPARK_MASTER_PORT,
     SPARK_PAGE_PORT,
@@ -25,7 +24,7 @@ def plan(
     options: tuple[str, ...] = (),
     spark: bool | None = None,
 ) -> ClusterSettings:
-    """The settings of the cluster in ``layout``: what is None is as it was, or as it is usually.
+    """Return the settings of the cluster in ``layout``; None means as stored, else the default.
 
     Raises LocalClusterError if a port is taken or the directory holds something else.
     """
@@ -68,10 +67,10 @@ def _grown(
     if zookeepers not in {None, had}:
         # Two new ZooKeepers would outvote the one that knows something.
         raise LocalClusterError(
-            f"the cluster in {layout.directory} has --zookeepers {had}, which stays so"
+            f"the cluster in {layout.directory} has --zookeepers {had}, which cannot change"
         )
     if nodes is not None and nodes < kept.nodes:
         raise LocalClusterError(
-            f"the cluster in {layout.directory} has {kept.nodes} brokers: it grows, never shrinks"
+            f"the cluster in {layout.directory} has {kept.nodes} brokers: it cannot shrink"
         )
     return nodes or kept.nodes, had

@@ -1,9 +1,9 @@
-"""Ports of this machine."""
+"""Free and used TCP ports of this machine."""
 
 import socket
 from collections.abc import Collection, Iterable
 
-from qbus.local_cluster.errors import LocalClusterError
+from qbus.local_cluster.layout import LocalClusterError
 from qbus.local_cluster.settings import HOST
 
 ZOOKEEPER_PORT = 2181
@@ -12,16 +12,16 @@ SPARK_PAGE_PORT = 8080
 
 
 def need_free(ports: Iterable[int], option: str) -> None:
-    """LocalClusterError, which names ``option``, if somebody listens on one of them."""
+    """Raise LocalClusterError, naming ``option``, if one of ``ports`` is in use or invalid."""
     for port in ports:
         if not 0 < port < 1 << 16:
-            raise LocalClusterError(f"there is no port {port}: choose another {option}")
+            raise LocalClusterError(f"{port} is not a port: choose another {option}")
         if not is_free(port):
             raise LocalClusterError(f"port {port} is in use: choose another {option}")
 
 
 def usual_ports(first: int, count: int, taken: Collection[int]) -> tuple[int, ...]:
-    """``first`` and the ports after it where these are free, any others else."""
+    """``first`` and the ports after it if all are free, otherwise any free ports."""
     usual = range(first, first + count)
     if all(port not in taken and is_free(port) for port in usual):
         return tuple(usual)
@@ -29,7 +29,7 @@ def usual_ports(first: int, count: int, taken: Collection[int]) -> tuple[int, ..
 
 
 def free_ports(count: int, taken: Collection[int] = ()) -> tuple[int, ...]:
-    """Ports on which nobody listens, all different."""
+    """``count`` different free ports, none of them in ``taken``."""
     found: set[int] = set()
     while len(found) < count:
         with socket.socket() as probe:
@@ -41,9 +41,9 @@ def free_ports(count: int, taken: Collection[int] = ()) -> tuple[int, ...]:
 
 
 def is_free(port: int) -> bool:
-    """Whether one can listen there."""
+    """Whether a server can listen on a port."""
     with socket.socket() as probe:
-        # As servers do: what is left of closed connections is not in the way.
+        # As servers do: closed connections do not block the port.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((HOST, port))
@@ -53,7 +53,7 @@ def is_free(port: int) -> bool:
 
 
 def listens(port: int) -> bool:
-    """Whether somebody takes connections there."""
+    """Whether a server accepts connections on a port."""
     with socket.socket() as probe:
         probe.settimeout(1.0)
         return probe.connect_ex((HOST, port)) == 0

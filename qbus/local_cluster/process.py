@@ -1,4 +1,4 @@
-"""A node as a child process, with a file that tells its process id."""
+"""A node as a child process, with a file that holds its process id."""
 
 import ctypes
 import os
@@ -8,12 +8,14 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from qbus.service.files import replace_file
+
 _PR_SET_PDEATHSIG = 1
 _LOG_TAIL = 2000
 
 
 class NodeProcess:
-    """The process of a node: it ends with the process that started it, however that ends."""
+    """The process of a node. It is killed when the process that started it exits in any way."""
 
     def __init__(self, name: str, command: Sequence[str], log: Path, pid_file: Path) -> None:
         self.name = name
@@ -28,35 +30,33 @@ class NodeProcess:
         return self._process.pid if self._process is not None else None
 
     def start(self) -> None:
-        """Start it, and tell its process id."""
+        """Start the process and write its process id."""
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(  # noqa: S603 - our own command
                 self._command,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                # A Ctrl-C is not for them: they are stopped one after the other.
+                # A Ctrl-C must not reach the nodes: they are stopped in order.
                 start_new_session=True,
                 preexec_fn=_dying_with(os.getpid()),  # noqa: PLW1509 - no threads here yet
             )
-        fresh = self._pid_file.with_suffix(".pid.new")
-        fresh.write_text(f"{self._process.pid}\n")
-        fresh.replace(self._pid_file)
+        replace_file(self._pid_file, b"%d\n" % self._process.pid, durable=False)
 
-    def ended(self) -> int | None:
-        """How it ended, once: its exit code, negative for a signal; None if it did not just end."""
+    def exit_code(self) -> int | None:
+        """The exit code (negative: a signal), once after the exit; None before and afterwards."""
         if self._process is None or (code := self._process.poll()) is None:
             return None
         self._forget()
         return code
 
     def terminate(self) -> None:
-        """Ask it to stop."""
+        """Send SIGTERM."""
         if self._process is not None:
             self._process.terminate()
 
     def wait(self, timeout: float) -> bool:
-        """Wait until it has ended, and kill it after ``timeout`` seconds: False if that was so."""
+        """Wait for the exit; kill the process after ``timeout`` seconds and return False."""
         if self._process is None:
             return True
         try:
@@ -68,7 +68,7 @@ class NodeProcess:
         return True
 
     def kill(self) -> None:
-        """End it at once."""
+        """Send SIGKILL and wait for the exit."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
@@ -80,9 +80,9 @@ class NodeProcess:
 
 
 def running_pid(pid_file: Path, directory: Path) -> int | None:
-    """The process that ``pid_file`` tells of; None if it is gone, or was not one of ``directory``.
+    """The process id in ``pid_file``; None if no such process of the cluster runs.
 
-    Numbers of processes are used again: one of ours has the directory in its command line.
+    Process ids are reused: a node of the cluster has ``directory`` in its command line.
     """
     try:
         pid = int(pid_file.read_text())
@@ -94,7 +94,7 @@ def running_pid(pid_file: Path, directory: Path) -> int | None:
 
 
 def log_tail(path: Path) -> str:
-    """The end of a log."""
+    """The end of a log file."""
     try:
         return path.read_text(errors="replace")[-_LOG_TAIL:].strip()
     except OSError:
@@ -102,14 +102,14 @@ def log_tail(path: Path) -> str:
 
 
 def _dying_with(parent: int) -> Callable[[], None] | None:
-    """What a child does before it becomes the node: ask to be killed when ``parent`` is gone."""
+    """Return a function for the child to run before exec: it dies with ``parent`` (Linux)."""
     if not sys.platform.startswith("linux"):
         return None
-    set_option = ctypes.CDLL(None).prctl  # between fork and exec nothing is to be loaded
+    set_option = ctypes.CDLL(None).prctl  # loaded here: not between fork and exec
 
     def before() -> None:
         set_option(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:  # which is gone already
+        if os.getppid() != parent:  # it has exited already
             os._exit(1)
 
     return before

@@ -1,4 +1,4 @@
-"""What a local cluster is made of, kept in its directory."""
+"""The settings of a local cluster, stored in its directory."""
 
 import json
 from collections.abc import Sequence
@@ -6,15 +6,16 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from qbus.local_cluster.errors import LocalClusterError
 from qbus.local_cluster.layout import (
     BROKER,
     KINDS,
     SPARK_MASTER,
     SPARK_WORKER,
     ZOOKEEPER,
+    LocalClusterError,
     node_name,
 )
+from qbus.service.files import replace_file
 
 HOST = "127.0.0.1"
 CHROOT = "/qbus"
@@ -22,7 +23,7 @@ CHROOT = "/qbus"
 
 @dataclass(frozen=True, slots=True)
 class SparkSettings:
-    """Where Spark's master and its workers listen, and where the master shows its page."""
+    """The ports of Spark's master, its web page, and the workers."""
 
     master_port: int
     page_port: int
@@ -30,21 +31,21 @@ class SparkSettings:
 
     @property
     def master(self) -> str:
-        """What ``spark-submit --master`` takes."""
+        """The URL for ``spark-submit --master``."""
         return f"spark://{HOST}:{self.master_port}"
 
     @property
     def page(self) -> str:
-        """The page of the master: who runs what."""
+        """The URL of the master's web page."""
         return f"http://{HOST}:{self.page_port}"
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterSettings:
-    """``options`` are settings of each broker, as ``key=value``.
+    """The nodes of a cluster, and where they listen.
 
-    ``zookeeper_ports`` are those for clients; brokers listen on ``base_port`` and the ports after.
-    ``spark`` is None for a cluster without Spark.
+    ``zookeeper_ports``: the client ports. The brokers listen on ``base_port`` and the ports after
+    it. ``options``: settings of each broker, as ``key=value``. ``spark``: None without Spark.
     """
 
     nodes: int
@@ -64,7 +65,7 @@ class ClusterSettings:
         return ",".join(f"{HOST}:{port}" for port in self.ports(BROKER))
 
     def ports(self, kind: str) -> Sequence[int]:
-        """Where the nodes of a kind listen; empty for a kind that the cluster does not have."""
+        """The ports of the nodes of a kind; empty for a kind that the cluster does not have."""
         spark = self.spark
         ports: dict[str, Sequence[int]] = {
             ZOOKEEPER: self.zookeeper_ports,
@@ -75,7 +76,7 @@ class ClusterSettings:
         return ports[kind]
 
     def port(self, kind: str, number: int) -> int:
-        """Where a node listens."""
+        """The port of a node."""
         return self.ports(kind)[number - 1]
 
     def numbers(self, kind: str) -> range:
@@ -83,7 +84,7 @@ class ClusterSettings:
         return range(1, len(self.ports(kind)) + 1)
 
     def ports_by_name(self) -> dict[str, int]:
-        """Where each node listens, in the order in which they start."""
+        """The port of each node, in the order in which they start."""
         return {
             node_name(kind, number): self.port(kind, number)
             for kind in KINDS
@@ -91,35 +92,34 @@ class ClusterSettings:
         }
 
     def write(self, path: Path) -> None:
-        """Keep them, all at once or not at all."""
-        fresh = path.with_suffix(".new")
-        fresh.write_text(json.dumps(asdict(self), indent=2) + "\n")
-        fresh.replace(path)
+        """Store the settings atomically."""
+        content = json.dumps(asdict(self), indent=2) + "\n"
+        replace_file(path, content.encode(), durable=False)
 
     @classmethod
     def read(cls, path: Path) -> Self | None:
-        """What was kept, None if nothing was; LocalClusterError if it makes no sense."""
+        """Load settings; None if none are stored. Raises LocalClusterError for invalid ones."""
         try:
-            kept = json.loads(path.read_text())
+            stored = json.loads(path.read_text())
             return cls(
-                nodes=int(kept["nodes"]),
-                base_port=int(kept["base_port"]),
-                zookeeper_ports=_numbers(kept["zookeeper_ports"]),
-                options=tuple(map(str, kept["options"])),
-                spark=_spark(kept.get("spark")),
+                nodes=int(stored["nodes"]),
+                base_port=int(stored["base_port"]),
+                zookeeper_ports=_numbers(stored["zookeeper_ports"]),
+                options=tuple(map(str, stored["options"])),
+                spark=_spark(stored.get("spark")),
             )
         except FileNotFoundError:
             return None
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise LocalClusterError(f"{path}: these are no settings of a cluster") from error
+            raise LocalClusterError(f"{path} does not hold the settings of a cluster") from error
 
 
-def _spark(kept: Any) -> SparkSettings | None:
-    if kept is None:
+def _spark(stored: Any) -> SparkSettings | None:
+    if stored is None:
         return None
-    workers = _numbers(kept["worker_ports"])
-    return SparkSettings(int(kept["master_port"]), int(kept["page_port"]), workers)
+    workers = _numbers(stored["worker_ports"])
+    return SparkSettings(int(stored["master_port"]), int(stored["page_port"]), workers)
 
 
-def _numbers(kept: Any) -> tuple[int, ...]:
-    return tuple(map(int, kept))
+def _numbers(stored: Any) -> tuple[int, ...]:
+    return tuple(map(int, stored))

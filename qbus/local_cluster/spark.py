@@ -1,4 +1,4 @@
-"""A standalone Spark out of the pip package: how its nodes are run, and what the master tells."""
+"""Runs and queries a standalone Spark from the pip package."""
 
 import json
 import os
@@ -10,8 +10,8 @@ from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
-from qbus.local_cluster.errors import LocalClusterError
 from qbus.local_cluster.java import java, pyspark_home
+from qbus.local_cluster.layout import LocalClusterError
 from qbus.local_cluster.settings import HOST, SparkSettings
 
 OLDEST_JAVA = 17
@@ -19,9 +19,9 @@ OLDEST_JAVA = 17
 
 WORKERS = 2
 
-_CORES, _MEMORY = 2, "2g"  # of a worker: two applications fit in, each with an executor there
+_CORES, _MEMORY = 2, "2g"  # of a worker: room for an executor of each of two applications
 _SETTINGS = {
-    # An application that does not say how many cores it wants leaves room for another one.
+    # An application that does not set its number of cores leaves room for another one.
     "spark.deploy.defaultCores": WORKERS,
     "spark.master.rest.enabled": "false",
     "spark.worker.cleanup.enabled": "true",
@@ -31,7 +31,7 @@ _JVM = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 
 
 def master_command(settings: SparkSettings, directory: Path) -> list[str]:
-    """The command line of the master; LocalClusterError says what is not installed."""
+    """The command line of the master. Raises LocalClusterError if Spark or Java is missing."""
     return [
         *_spark_class(directory, f"{_CLASSES}.master.Master"),
         *("--host", HOST, "--port", str(settings.master_port)),
@@ -40,7 +40,7 @@ def master_command(settings: SparkSettings, directory: Path) -> list[str]:
 
 
 def worker_command(settings: SparkSettings, number: int, directory: Path) -> list[str]:
-    """The command line of a worker, which keeps what it is given to run in ``directory``."""
+    """The command line of a worker; its applications' files go to ``directory``."""
     return [
         *_spark_class(directory, f"{_CLASSES}.worker.Worker"),
         *("--host", HOST, "--port", str(settings.worker_ports[number - 1]), "--webui-port", "0"),
@@ -50,27 +50,26 @@ def worker_command(settings: SparkSettings, number: int, directory: Path) -> lis
 
 
 def describe(settings: SparkSettings, timeout: float = 2.0) -> dict[str, Any] | None:
-    """What the master's page tells as JSON: workers, applications; None while it does not serve."""
+    """The master's status, its page as JSON; None while it does not serve."""
     with suppress(OSError, HTTPException, ValueError):
         with urllib.request.urlopen(f"{settings.page}/json/", timeout=timeout) as answer:  # noqa: S310 - http
-            told = json.load(answer)
-        if isinstance(told, dict) and told.get("status") == "ALIVE":
-            return told
+            status = json.load(answer)
+        if isinstance(status, dict) and status.get("status") == "ALIVE":
+            return status
     return None
 
 
-def workers(told: dict[str, Any] | None) -> dict[int, dict[str, Any]]:
-    """The workers that are alive, by the port on which each listens."""
-    found = told["workers"] if told is not None else []
+def workers(status: dict[str, Any] | None) -> dict[int, dict[str, Any]]:
+    """The live workers in the master's status, by port."""
+    found = status["workers"] if status is not None else []
     return {worker["port"]: worker for worker in found if worker["state"] == "ALIVE"}
 
 
 def linked_home(pyspark: Path, directory: Path) -> Path:
-    """Make ``directory`` a SPARK_HOME with all but the Python of ``pyspark``, and return it.
+    """Make ``directory`` a SPARK_HOME without the Python of ``pyspark``, and return it.
 
-    With ``python/lib/pyspark.zip`` in there, Spark has its Python workers import pyspark out of
-    that archive and compile it each time: a second of processor time for every start. Without, they
-    import what is installed, which is the same.
+    If ``python/lib/pyspark.zip`` is there, Python workers import pyspark from that archive and
+    compile it at each start, which takes a second. Without it they import the installed package.
     """
     directory.mkdir(parents=True, exist_ok=True)
     for name in ("bin", "jars"):
@@ -100,5 +99,5 @@ def _environment(home: Path, directory: Path) -> Iterator[tuple[str, str]]:
     yield "SPARK_LOCAL_DIRS", str(directory / "local")
     yield "SPARK_DAEMON_MEMORY", "512m"
     yield "SPARK_DAEMON_JAVA_OPTS", _JVM
-    # Executors run the first python3 that they find, which must be one that has Qbus.
+    # Executors run the first python3 on the PATH: it must have Qbus.
     yield "PATH", os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])

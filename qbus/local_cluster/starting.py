@@ -1,20 +1,19 @@
-"""Asking the process that runs a cluster to start a node again."""
+"""Asks the process that runs a cluster to start a node again."""
 
-import fcntl
 import time
 
-from qbus.local_cluster.errors import LocalClusterError
-from qbus.local_cluster.layout import Layout, node_name
+from qbus.local_cluster.layout import Layout, LocalClusterError, node_name
 from qbus.local_cluster.nodes import serves
 from qbus.local_cluster.process import log_tail, running_pid
 from qbus.local_cluster.settings import ClusterSettings
+from qbus.service.lock import is_locked
 
 _TIMEOUT_S = 120.0
 _POLL_S = 0.02
 
 
 def need_settings(layout: Layout) -> ClusterSettings:
-    """The settings of the cluster in ``layout``; LocalClusterError if there is none."""
+    """Load the settings of the cluster in ``layout``. Raises LocalClusterError if there is none."""
     settings = ClusterSettings.read(layout.settings)
     if settings is None:
         raise LocalClusterError(
@@ -23,33 +22,26 @@ def need_settings(layout: Layout) -> ClusterSettings:
     return settings
 
 
-def is_run(layout: Layout) -> bool:
+def is_running(layout: Layout) -> bool:
     """Whether a process runs the cluster."""
-    try:
-        with layout.lock.open("rb") as lock:
-            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except FileNotFoundError:
-        return False
-    except OSError:
-        return True
-    return False
+    return is_locked(layout.lock)
 
 
 def start_node(layout: Layout, kind: str, number: int) -> int:
-    """Have a node started that has ended; its process id once it serves.
+    """Have a node started that has exited; return its process id once it serves.
 
-    Raises LocalClusterError if there is no such node, it runs, nobody runs the cluster, or it ends
-    again.
+    Raises LocalClusterError if there is no such node, it runs already, no process runs the cluster,
+    or the node exits again.
     """
     settings = need_settings(layout)
     numbers = settings.numbers(kind)
     name = node_name(kind, number)
     if number not in numbers:
-        known = f"they are numbered 1 to {len(numbers)}" if numbers else f"nor any other {kind}"
+        known = f"the numbers are 1 to {len(numbers)}" if numbers else f"the cluster has no {kind}"
         raise LocalClusterError(f"there is no {name}: {known}")
-    if not is_run(layout):
+    if not is_running(layout):
         raise LocalClusterError(
-            f"nobody runs the cluster in {layout.directory}: 'qbus cluster up' starts all of it"
+            f"the cluster in {layout.directory} does not run: start it with 'qbus cluster up'"
         )
     pid_file = layout.pid_file(name)
     if (pid := running_pid(pid_file, layout.directory)) is not None:
@@ -68,8 +60,8 @@ def _wait_served(layout: Layout, settings: ClusterSettings, kind: str, number: i
         if pid is not None and serves(settings, kind, number):
             return pid
         if is_taken and pid is None:
-            raise LocalClusterError(f"{name} has ended again; {log} ends:\n{log_tail(log)}")
-        if not is_run(layout):
+            raise LocalClusterError(f"{name} exited again; end of {log}:\n{log_tail(log)}")
+        if not is_running(layout):
             break
         time.sleep(_POLL_S)
     request.unlink(missing_ok=True)

@@ -1,18 +1,18 @@
-"""Apache ZooKeeper, out of the jars that come with PySpark: how it is configured, run and asked."""
+"""Configures, runs and queries Apache ZooKeeper; its jars come with PySpark."""
 
 import re
 import socket
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from qbus.local_cluster.errors import LocalClusterError
 from qbus.local_cluster.java import java, pyspark_home
+from qbus.local_cluster.layout import LocalClusterError
 
 #: ZooKeeper 3.9 runs on Java 8 and later (its administrator's guide).
 OLDEST_JAVA = 8
 MAIN_CLASS = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 
-_TICK_MS = 500  # a session is at least two of them long
+_TICK_MS = 500  # the shortest session is two ticks
 _ANSWER_LIMIT = 1 << 16
 _JARS = (
     "zookeeper*",
@@ -35,7 +35,7 @@ _JVM = (
 
 
 def command(config: Path) -> list[str]:
-    """The command line of a server; LocalClusterError says what is not installed."""
+    """The command line of a server. Raises LocalClusterError if Java or the jars are missing."""
     classpath = ":".join(map(str, jars()))
     return [java("ZooKeeper", OLDEST_JAVA), *_JVM, "-cp", classpath, MAIN_CLASS, str(config)]
 
@@ -43,9 +43,10 @@ def command(config: Path) -> list[str]:
 def configure(
     directory: Path, number: int, host: str, port: int, ensemble: Mapping[int, Sequence[int]]
 ) -> Path:
-    """Write the configuration of server ``number``, which stores its data in ``directory`` too.
+    """Write the configuration of server ``number`` to ``directory``, where its data is, too.
 
-    ``ensemble``: of each server the two ports at which others reach it; empty for a single one.
+    ``ensemble``: the peer port and the election port of each server, by number; empty for a single
+    server. Return the path of the configuration.
     """
     settings = {
         "dataDir": directory,
@@ -70,7 +71,7 @@ def configure(
 
 
 def mode(host: str, port: int, timeout: float = 1.0) -> str | None:
-    """``standalone``, ``leader`` or ``follower``; None while the server there does not serve."""
+    """``standalone``, ``leader`` or ``follower``; None while the server does not serve."""
     try:
         with socket.create_connection((host, port), timeout) as connection:
             connection.settimeout(timeout)
@@ -83,7 +84,7 @@ def mode(host: str, port: int, timeout: float = 1.0) -> str | None:
 
 
 def jars() -> list[Path]:
-    """ZooKeeper's own jars and those it needs; LocalClusterError if PySpark is not installed."""
+    """The jars of ZooKeeper and its dependencies. Raises LocalClusterError without PySpark."""
     home = pyspark_home()
     if home is not None:
         directory = home / "jars"

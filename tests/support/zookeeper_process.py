@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Self
 
 from qbus.local_cluster import zookeeper
-from qbus.local_cluster.errors import LocalClusterError
+from qbus.local_cluster.layout import LocalClusterError
 
 from .ports import free_port
 from .server_process import ServerProcess

@@ -23,7 +23,7 @@ def node(tmp_path: Path) -> Iterator[NodeProcess]:
     node.kill()
 
 
-def test_its_file_tells_its_process_id_while_it_runs(node: NodeProcess, tmp_path: Path) -> None:
+def test_the_pid_file_exists_while_the_node_runs(node: NodeProcess, tmp_path: Path) -> None:
     file = tmp_path / "broker-1.pid"
     node.start()
     assert file.read_text() == f"{node.pid}\n"
@@ -34,16 +34,16 @@ def test_its_file_tells_its_process_id_while_it_runs(node: NodeProcess, tmp_path
     assert not file.exists()
 
 
-def test_that_it_ended_is_told_once(node: NodeProcess) -> None:
+def test_the_exit_code_is_returned_once(node: NodeProcess) -> None:
     node.start()
-    assert node.ended() is None
+    assert node.exit_code() is None
     assert node.pid is not None
     os.kill(node.pid, signal.SIGKILL)
-    assert wait_until(node.ended, "its end") == -signal.SIGKILL
-    assert node.ended() is None
+    assert wait_until(node.exit_code, "its end") == -signal.SIGKILL
+    assert node.exit_code() is None
 
 
-def test_what_it_prints_is_kept_over_starts(node: NodeProcess, tmp_path: Path) -> None:
+def test_the_log_is_kept_over_starts(node: NodeProcess, tmp_path: Path) -> None:
     log = tmp_path / "log"
     node.start()
     wait_until(lambda: log.read_text() == "here\n", "its log")
@@ -55,12 +55,12 @@ def test_what_it_prints_is_kept_over_starts(node: NodeProcess, tmp_path: Path) -
 @pytest.mark.parametrize(
     "text", ["", "x", "-1", "0", "99999999", pytest.param(str(os.getpid()), id="own")]
 )
-def test_a_file_that_tells_of_no_node_is_stale(tmp_path: Path, text: str) -> None:
+def test_a_pid_file_of_another_process_is_stale(tmp_path: Path, text: str) -> None:
     (tmp_path / "broker-1.pid").write_text(text)
     assert running_pid(tmp_path / "broker-1.pid", tmp_path / "other") is None
 
 
-def test_it_ends_with_a_parent_that_is_killed(tmp_path: Path) -> None:
+def test_a_node_dies_with_a_killed_parent(tmp_path: Path) -> None:
     parent = (
         "import sys, time; from pathlib import Path;"
         "from qbus.local_cluster.process import NodeProcess;"
