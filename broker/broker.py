@@ -115,7 +115,7 @@ class Broker:
         boot = current_boot()
         lost = lost_memory(self.logs.directories, boot)
         directory = identity(self.logs.directories, boot)
-        await expire_previous_registration(store, node_id, directory, patience_s=self._patience_s)
+        await expire_previous_registration(store, node_id, directory, timeout_s=self._patience_s)
         self.broker_epoch = await raise_broker_epoch(store, node_id, self.clock)
 
         def has_lost(topic: Topic, index: int) -> bool:

@@ -1,4 +1,4 @@
-"""The controller: who decides about topics, leaders and configuration, and how."""
+"""The controller: decisions about topics, leaders, reassignments and configuration."""
 
 from .configs import MIRROR_KEYS, Edit, EditKind, edit, replace, with_mirror_source
 from .controller import ConfigChange, Controller, Growth, Reassignment

@@ -21,7 +21,7 @@ MIRROR_KEYS = frozenset(
 
 
 class EditKind(IntEnum):
-    """What an edit does, by its number in IncrementalAlterConfigs (KIP-339)."""
+    """The operation of an edit, by its number in IncrementalAlterConfigs (KIP-339)."""
 
     SET = 0
     DELETE = 1
@@ -30,7 +30,7 @@ class EditKind(IntEnum):
 
 
 class Edit(NamedTuple):
-    """One key's change; APPEND and SUBTRACT add items to a list, or take them away."""
+    """The change of one key. APPEND and SUBTRACT add items to a list or remove them."""
 
     name: str
     kind: int
@@ -38,11 +38,11 @@ class Edit(NamedTuple):
 
 
 def edit(keys: type[Settings], current: Mapping[str, str], edits: Iterable[Edit]) -> dict[str, str]:
-    """``current`` with the edits made; keys that are not edited stay.
+    """Apply edits to ``current``; keys without an edit stay.
 
     Raises:
-        ApiError: INVALID_REQUEST, the edits make no sense whatever the keys.
-        ConfigError: a key is unknown, or would get a value that is not allowed.
+        ApiError: INVALID_REQUEST, the edits are invalid for any keys.
+        ConfigError: a key is unknown, or its new value is not allowed.
     """
     edited = dict(current)
     seen = set()
@@ -51,12 +51,12 @@ def edit(keys: type[Settings], current: Mapping[str, str], edits: Iterable[Edit]
             raise ApiError(ErrorCode.INVALID_REQUEST, f"{name} is edited twice")
         seen.add(name)
         if kind == EditKind.DELETE:
-            edited.pop(name, None)  # known or not: what an older Qbus stored has to go away somehow
+            edited.pop(name, None)  # even if unknown: an older Qbus may have stored it
             continue
         if kind not in EditKind.__members__.values():
             raise ApiError(ErrorCode.INVALID_REQUEST, f"{name}: unknown operation {kind}")
         if value is None:
-            raise ApiError(ErrorCode.INVALID_REQUEST, f"{name}: a value is needed, there is none")
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"{name}: a value is required")
         text = value if kind == EditKind.SET else _edit_list(keys, edited, Edit(name, kind, value))
         keys.key(name).parse(text)
         edited[name] = text
@@ -64,10 +64,10 @@ def edit(keys: type[Settings], current: Mapping[str, str], edits: Iterable[Edit]
 
 
 def replace(keys: type[Settings], config: Iterable[tuple[str, str | None]]) -> dict[str, str]:
-    """``config`` in place of whatever there was (KIP-133).
+    """Replace the whole configuration by ``config`` (KIP-133).
 
     Raises:
-        ApiError: INVALID_REQUEST, a key comes twice or without a value.
+        ApiError: INVALID_REQUEST, a key is repeated or has no value.
         ConfigError: a key is unknown, or a value not allowed.
     """
     return edit(keys, {}, (Edit(name, EditKind.SET, value) for name, value in config))
@@ -99,10 +99,11 @@ def _edit_list(keys: type[Settings], current: Mapping[str, str], change: Edit) -
 
 
 def with_mirror_source(current: Mapping[str, str], edited: Mapping[str, str]) -> dict[str, str]:
-    """What a topic's configuration becomes that was ``current`` and is ``edited``.
+    """Apply the rules of mirrors to an edited configuration of a topic.
 
     Raises:
-        ConfigError: the topic cannot become a mirror, that of another IDC, or deny that it was one.
+        ConfigError: the edit makes an existing topic a mirror, changes its source, or hides that
+            it was a mirror.
     """
     config = dict(edited)
     before, source = current.get(MIRROR_SOURCE, "").strip(), edited.get(MIRROR_SOURCE, "").strip()

@@ -1,9 +1,10 @@
-"""What users ask for: every decision about topics and configuration is one transaction.
+"""Requests of users: every decision about topics and configuration is one transaction.
 
-Any broker decides, the controller or not. A decision is made from the metadata cache by pure
-planners, and its transaction checks the versions it was made from, that of the controller's epoch
-among them. If somebody was faster, it is made anew. It is answered when this broker itself knows of
-it, and all who follow its metadata are done with it; so they must not wait for the controller.
+Every broker can decide, whether it is the controller or not. Pure planners make a decision from the
+metadata cache, and its transaction checks the versions it was made from, including the controller's
+epoch. If another write came first, the decision is made again. A request is answered when this
+broker's cache has the change and all subscribers of the cache have handled it, so subscribers must
+not wait for the controller.
 """
 
 import asyncio
@@ -37,7 +38,7 @@ Item = TypeVar("Item")
 
 
 class Growth(NamedTuple):
-    """More partitions for a topic, ``total`` with those it has; the added ones' replicas, maybe."""
+    """More partitions for a topic, up to ``total``, optionally with the new ones' replicas."""
 
     topic: str
     total: int
@@ -45,16 +46,16 @@ class Growth(NamedTuple):
 
 
 class Reassignment(NamedTuple):
-    """Where a topic's partitions shall be, by their indexes; None: where they were."""
+    """New replicas of a topic's partitions, by index; None cancels a reassignment."""
 
     topic: str
     targets: Mapping[int, Sequence[int] | None]
 
 
 class ConfigChange(NamedTuple):
-    """A change of the configuration of ``name``: of what is set now, ``edited`` makes what will be.
+    """A change of the configuration of ``name``.
 
-    ``edited`` raises ApiError or ConfigError.
+    ``edited`` maps the current configuration to the new one; it raises ApiError or ConfigError.
     """
 
     name: str
@@ -62,7 +63,7 @@ class ConfigChange(NamedTuple):
 
 
 class _Decision(NamedTuple, Generic[T_co]):
-    """What to write, if anything, what that changes, and what the outcome is then."""
+    """The operations to write, if any, the change to announce, and the outcome."""
 
     outcome: T_co
     ops: Sequence[Op]
@@ -72,9 +73,9 @@ class _Decision(NamedTuple, Generic[T_co]):
 class Controller:
     """Creates, grows and deletes topics, and alters configurations.
 
-    Each item is carried out or refused for itself. Beside what is the item's own fault, a refusal
-    is POLICY_VIOLATION when it is more than the store takes at once, REQUEST_TIMED_OUT when nobody
-    knows whether it was carried out, or NOT_CONTROLLER when others change the same all the time.
+    Each item of a request succeeds or fails alone. Besides errors of the item itself, there are
+    POLICY_VIOLATION (too large for one transaction), REQUEST_TIMED_OUT (the outcome is unknown) and
+    NOT_CONTROLLER (other writes kept coming first).
     """
 
     def __init__(
@@ -103,14 +104,13 @@ class Controller:
 
     @property
     def elections(self) -> int:
-        """How many partitions' states this broker wrote as the controller."""
+        """Number of partition states that this broker wrote as the controller."""
         return self._loop.elections
 
     async def start(self, broker_epoch: int) -> None:
-        """Become the controller if none is, decide what is due, and keep watch.
+        """Stand for controller, decide what is due, and follow changes.
 
-        Call it when the broker is registered under ``broker_epoch``, and the metadata cache knows
-        of that.
+        Call it after the broker registered under ``broker_epoch`` and the metadata cache has that.
 
         Raises:
             StoreUnavailable: the store cannot be used.
@@ -119,11 +119,11 @@ class Controller:
         await self._loop.start()
 
     async def stop(self) -> None:
-        """Decide nothing more by itself."""
+        """Stop deciding on its own account."""
         await self._loop.stop()
 
     async def hand_over(self) -> None:
-        """Have others lead what this broker leads; waits for those who can soon.
+        """Move leadership to other brokers; wait for those that can take it soon.
 
         Raises:
             StoreUnavailable: the store cannot be used.
@@ -133,7 +133,7 @@ class Controller:
     async def create_topics(
         self, topics: Sequence[NewTopic], *, validate_only: bool = False
     ) -> list[TopicPlan | ApiError]:
-        """Create topics; of each what was made, or why not."""
+        """Create topics; return the plan or the error of each."""
         refused = self._refuse_together(topics)
 
         async def plan(topic: NewTopic) -> _Decision[TopicPlan]:
@@ -145,7 +145,7 @@ class Controller:
         return await self._carry_out(plan, topics, dry=validate_only)
 
     async def delete_topics(self, names: Sequence[str]) -> list[Topic | ApiError]:
-        """Delete topics; of each what it was, or why it was not deleted."""
+        """Delete topics; return the deleted topic or the error of each."""
 
         async def plan(name: str) -> _Decision[Topic]:
             topic = self._planner.existing(name)
@@ -169,7 +169,7 @@ class Controller:
     async def reassign(
         self, reassignments: Sequence[Reassignment], *, may_change_factor: bool = True
     ) -> list[dict[int, ApiError | None]]:
-        """Begin or cancel moves of topics' partitions; of each partition why not, if so."""
+        """Begin or cancel reassignments; return the error of each partition, or None."""
 
         async def plan(wanted: Reassignment) -> _Decision[dict[int, ApiError | None]]:
             topic = self._planner.existing(wanted.topic)
@@ -201,13 +201,13 @@ class Controller:
     async def elect_leaders(
         self, kind: ElectionType, partitions: Collection[tuple[str, int]] | None
     ) -> dict[tuple[str, int], ApiError | None]:
-        """Elect leaders for partitions; None: for all that need it. Of each why not, if so."""
+        """Elect leaders for partitions (None: all that need it); return errors by partition."""
         return await self._elector.elect(kind, partitions)
 
     async def alter_topic_configs(
         self, changes: Sequence[ConfigChange], *, validate_only: bool = False
     ) -> list[ApiError | None]:
-        """Change what is configured for topics, which ``name`` names."""
+        """Alter configurations of topics."""
 
         async def plan(change: ConfigChange) -> _Decision[None]:
             topic = self._planner.existing(change.name)
@@ -227,7 +227,7 @@ class Controller:
     async def alter_broker_configs(
         self, changes: Sequence[ConfigChange], *, validate_only: bool = False
     ) -> list[ApiError | None]:
-        """Change what is configured dynamically for brokers: ``name`` is an id, or ALL_BROKERS."""
+        """Alter dynamic configurations of brokers; ``name`` is an id or ALL_BROKERS."""
 
         async def plan(change: ConfigChange) -> _Decision[None]:
             path = ConfigNode.broker_path(change.name)
@@ -236,7 +236,7 @@ class Controller:
             try:
                 config = change.edited(current)
                 check_dynamic(BrokerConfig, config)
-            except ConfigError as error:  # Kafka's code for brokers, other than for topics
+            except ConfigError as error:  # Kafka's code for brokers differs from that for topics
                 raise ApiError(ErrorCode.INVALID_REQUEST, str(error)) from error
             ops = _write_config(path, current, config, node.version if node else -1)
             return _Decision(None, ops, ChangeNode(brokers=(change.name,)))
@@ -250,9 +250,9 @@ class Controller:
         *,
         dry: bool = False,
     ) -> list[T | ApiError]:
-        """Decide on each item and write that; of each the outcome, or why it was refused.
+        """Decide on each item and write it; return the outcome or the error of each.
 
-        ``dry``: decide only.
+        ``dry`` decides without writing.
         """
         async with self._deciding:
             tries = [self._try(plan, item, dry=dry) for item in items]
@@ -269,7 +269,7 @@ class Controller:
     async def _try(
         self, plan: Callable[[Item], Awaitable[_Decision[T]]], item: Item, *, dry: bool
     ) -> tuple[T | ApiError, int | None]:
-        """The outcome, and the sequence number of the change if something was written."""
+        """Return the outcome, and the sequence number of the change if something was written."""
         try:
             for _ in range(_ATTEMPTS):
                 fence = self._metadata.fence()
@@ -278,20 +278,22 @@ class Controller:
                     return decision.outcome, None
                 try:
                     written = await decide(self._store, [fence], decision.ops, decision.change)
-                except NodeError:  # somebody was faster: learn what they did
+                except NodeError:  # another write came first
                     await self._metadata.catch_up()
                     continue
                 return decision.outcome, written
         except ApiError as error:
             return error, None
         except TransactionTooLarge as error:
-            return ApiError(ErrorCode.POLICY_VIOLATION, f"too much at once: {error}"), None
+            return ApiError(
+                ErrorCode.POLICY_VIOLATION, f"too large for one transaction: {error}"
+            ), None
         except StoreError as error:
             return _unknown(error), None
-        return ApiError(ErrorCode.NOT_CONTROLLER, "others change the same all the time"), None
+        return ApiError(ErrorCode.NOT_CONTROLLER, "other writes kept coming first"), None
 
     def _refuse_together(self, topics: Iterable[NewTopic]) -> dict[str, ApiError]:
-        """Topics of one request that cannot be created because of the others in it."""
+        """Errors of topics that cannot be created because of others in the same request."""
         refused: dict[str, ApiError] = {}
         names: dict[str, str] = {}
         partitions = 0
@@ -314,7 +316,7 @@ class Controller:
 def _write_config(
     path: str, current: Mapping[str, str], config: Mapping[str, str], version: int
 ) -> list[Op]:
-    """Store ``config``. ``version`` is that of the node with ``current``; -1: there is none."""
+    """Plan to store ``config``; ``version`` is that of the existing node, or -1."""
     if config == current:
         return []
     data = ConfigNode(config).encode()
@@ -322,4 +324,4 @@ def _write_config(
 
 
 def _unknown(error: StoreError) -> ApiError:
-    return ApiError(ErrorCode.REQUEST_TIMED_OUT, f"nobody knows whether it was done: {error}")
+    return ApiError(ErrorCode.REQUEST_TIMED_OUT, f"the outcome is unknown: {error}")

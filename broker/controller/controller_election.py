@@ -1,7 +1,7 @@
-"""The controller's office: who holds it decides, and whatever they write, the store checks that.
+"""The election of the controller, through the ephemeral node ``/controller``.
 
-Who holds it is what the store says, as known here: so an answer that was lost, after which nobody
-knows whether the office was taken, does no harm.
+Every write of the controller checks the controller epoch in the store. This broker is the
+controller when the metadata cache says so, so a lost answer to its candidacy does no harm.
 """
 
 from qbus.clock import Clock
@@ -22,7 +22,7 @@ _UNREGISTERED = -1
 
 
 class ControllerElection:
-    """This broker's hold on the office, under the epoch of its registration."""
+    """This broker's candidacy, under the epoch of its registration."""
 
     def __init__(
         self, store: MetadataStore, metadata: MetadataCache, node_id: int, clock: Clock
@@ -35,12 +35,12 @@ class ControllerElection:
 
     @property
     def is_held(self) -> bool:
-        """Whether this broker is the controller, as far as it knows."""
+        """Whether this broker is the controller, according to its metadata cache."""
         holder = self._metadata.cluster.controller
         return holder is not None and self._is_ours(holder)
 
     async def stand(self) -> bool:
-        """Become the controller, unless another broker is; whether this one is now.
+        """Become the controller unless another broker is; return whether this one is now.
 
         Raises:
             StoreUnavailable: the store cannot be used.
@@ -60,7 +60,7 @@ class ControllerElection:
     async def _taking(self) -> list[Op]:
         ops: list[Op] = []
         found = await self._store.get(CONTROLLER)
-        if found is not None and self._is_of_a_former_life(found.data):
+        if found is not None and self._is_of_previous_registration(found.data):
             ops.append(Delete(CONTROLLER, found.version))
         node = await self._store.get(CONTROLLER_EPOCH)
         path = CONTROLLER_EPOCH
@@ -72,8 +72,8 @@ class ControllerElection:
         holder = ControllerNode(self._node_id, self._clock.time_ms(), self.broker_epoch)
         return [*ops, Create(CONTROLLER, holder.encode(), ephemeral=True)]
 
-    def _is_of_a_former_life(self, data: bytes) -> bool:
-        """Whether the node is of this broker before it was started anew, and fenced that one."""
+    def _is_of_previous_registration(self, data: bytes) -> bool:
+        """Whether a previous run of this broker created the node; that run is fenced."""
         try:
             holder = ControllerNode.decode(data)
         except MalformedNode:

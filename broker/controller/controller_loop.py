@@ -1,7 +1,8 @@
-"""What the active controller does by itself, and every other broker in its stead when it is gone.
+"""What the active controller does on its own: elections, reassignments, rebalancing, pruning.
 
-Whatever changes in the cluster wakes it; it looks at what that touches, and writes what is due.
-It never makes those wait who tell it.
+Every broker runs this loop and stands for controller when there is none. Each change in the cluster
+wakes the loop, which examines the affected topics and writes what is due. Event callbacks never
+block.
 """
 
 import asyncio
@@ -35,7 +36,7 @@ _RETRY_S = 1.0
 
 
 class ControllerLoop:
-    """Takes the office when it is free, and elects while it is held here."""
+    """Stands for controller, and elects leaders while this broker is the controller."""
 
     def __init__(
         self,
@@ -61,7 +62,7 @@ class ControllerLoop:
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
-        """Take the office if it is free, decide what is due, and go on with that.
+        """Stand for controller, decide what is due, and continue in the background.
 
         Raises:
             StoreUnavailable: the store cannot be used.
@@ -76,7 +77,7 @@ class ControllerLoop:
             self._tasks.append(asyncio.create_task(self._rebalance()))
 
     async def stop(self) -> None:
-        """Decide nothing more."""
+        """Stop deciding."""
         for task in self._tasks:
             task.cancel()
         for task in self._tasks:
@@ -84,7 +85,7 @@ class ControllerLoop:
                 await task
 
     async def decide_due(self) -> None:
-        """Write what is due, if the office is held here or free.
+        """Stand for controller, and as the controller write what is due.
 
         Raises:
             StoreUnavailable: the store cannot be used.
@@ -93,7 +94,7 @@ class ControllerLoop:
             self._was_active = False
             return
         if not self._was_active:
-            _log.info("this broker is the controller now")
+            _log.info("this broker is now the controller")
             self._everything = self._was_active = True
         touched = self._next_touched()
         try:
@@ -104,7 +105,7 @@ class ControllerLoop:
             raise
 
     def _next_touched(self) -> set[str] | None:
-        """The topics to look at; None: all of them."""
+        """Take the names of the topics to examine; None means all."""
         touched = None if self._everything else self._touched
         self._everything, self._touched = False, set()
         return touched
@@ -115,7 +116,7 @@ class ControllerLoop:
         return due_elections(self._topics(touched), current_view(self._metadata))
 
     async def _complete_moves(self, topics: Iterable[Topic]) -> None:
-        """End the moves of partitions that are where they shall be (KIP-455)."""
+        """Complete reassignments whose target replicas are all in sync (KIP-455)."""
         view = current_view(self._metadata)
         for topic in list(topics):
             if not self._election.is_held:
@@ -130,22 +131,22 @@ class ControllerLoop:
                 change = ChangeNode(topics=(topic.name,))
                 try:
                     await decide(self._store, self._guards(), writes(topic, ends), change)
-                except NodeError:  # overtaken: it is looked at again when that is known
+                except NodeError:  # another write came first: examine the topic again
                     self._touched.add(topic.name)
                     self._wake.set()
                     await self._metadata.catch_up()
 
     async def _rebalance(self) -> None:
-        """Have preferred replicas lead again, from time to time."""
+        """Elect preferred leaders at intervals."""
         while True:
             await asyncio.sleep(self._config.leader_imbalance_check_interval_seconds)
             try:
                 await self.rebalance()
             except (StoreError, ApiError) as error:
-                _log.info("leaders are not rebalanced for now: %s", error)
+                _log.info("rebalancing of leaders failed, retrying at the next interval: %s", error)
 
     async def rebalance(self) -> None:
-        """Have preferred replicas lead where too many do not, if the office is held here.
+        """Elect preferred leaders where too many do not lead, if this broker is the controller.
 
         Raises:
             StoreUnavailable: the store cannot be used.
@@ -188,9 +189,11 @@ class ControllerLoop:
             try:
                 await self.decide_due()
             except (StoreError, ApiError) as error:
-                _log.warning("the cluster is not governed from here for now: %s", error)
-            except Exception:  # noqa: BLE001 - whatever it is, somebody has to decide
-                _log.exception("governing the cluster failed; it is tried again")
+                _log.warning(
+                    "the controller cannot write to the metadata store, retrying: %s", error
+                )
+            except Exception:  # noqa: BLE001 - the cluster needs a controller
+                _log.exception("the controller failed, retrying")
             else:
                 if self._metadata.cluster.controller is not None:
                     continue
@@ -198,11 +201,11 @@ class ControllerLoop:
             self._wake.set()
 
     async def _prune(self) -> None:
-        """Keep the feed short."""
+        """Prune the feed at intervals."""
         while True:
             await asyncio.sleep(_PRUNE_S)
             if self._election.is_held:
                 try:
                     self.pruned += await prune(self._store)
                 except StoreError as error:
-                    _log.info("the feed of changes is not pruned for now: %s", error)
+                    _log.info("pruning the feed of changes failed, retrying: %s", error)

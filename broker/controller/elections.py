@@ -19,19 +19,19 @@ from ..metadata.partition_states import Policy, elect, policy, without
 
 
 class TopicRules(NamedTuple):
-    """What a topic's configuration says of its leaders."""
+    """The part of a topic's configuration that elections need."""
 
     min_isr: int
     is_durable: bool
     is_unclean: bool
 
     def wanted(self, replicas: int) -> Policy:
-        """For a partition with so many replicas."""
+        """Return the policy of a partition with this number of replicas."""
         return policy(self.min_isr, replicas, is_durable=self.is_durable)
 
 
 class StateChange(NamedTuple):
-    """A state to write for a partition of ``topic`` in place of ``version``."""
+    """A new state of a partition of ``topic``, replacing the one with ``version``."""
 
     topic: Topic
     partition: int
@@ -45,9 +45,10 @@ class StateChange(NamedTuple):
 
 
 class View(NamedTuple):
-    """What decisions are made from: who lives, who of them stays, and the topics' rules.
+    """The view of the cluster from which elections are decided.
 
-    ``full`` are those without room for more records: others lead, if there are others.
+    ``live`` brokers are registered; ``electable`` ones are not about to stop. ``full`` ones have no
+    room for more records and lead only where no other replica can.
     """
 
     live: Collection[int]
@@ -57,12 +58,12 @@ class View(NamedTuple):
     full: Collection[int] = ()
 
     def preference(self, replicas: Sequence[int]) -> list[int]:
-        """``replicas`` in the order in which they should lead."""
+        """Sort ``replicas`` by preference for leadership."""
         return sorted(replicas, key=lambda replica: replica in self.full)
 
 
 def rules_of(config: TopicConfig) -> TopicRules:
-    """The rules in a configuration."""
+    """Extract the rules from a configuration."""
     return TopicRules(
         config.min_insync_replicas,
         config.qbus_durability == "fsync",
@@ -71,7 +72,7 @@ def rules_of(config: TopicConfig) -> TopicRules:
 
 
 def current_view(metadata: MetadataCache) -> View:
-    """What decisions are made from, as it is known now."""
+    """Take a view of the cluster from the metadata cache."""
     brokers = metadata.brokers
     return View(
         brokers.keys(),
@@ -83,15 +84,15 @@ def current_view(metadata: MetadataCache) -> View:
 
 
 def first_state(replicas: Sequence[int], controller_epoch: int) -> PartitionStateNode:
-    """The state of a new partition: the preferred replica leads, all are in sync."""
+    """Return the state of a new partition: the preferred replica leads, all are in sync."""
     return PartitionStateNode(replicas[0], 0, tuple(replicas), controller_epoch)
 
 
 def due_elections(topics: Iterable[Topic], view: View) -> list[StateChange]:
-    """Every state that is to be another, because brokers are gone or somebody can lead again.
+    """Find the states that must change because brokers are gone or came back.
 
-    Whoever is gone is in sync no more, whoever leads: else acks=all waits for it. A partition gets
-    a leader as soon as it can have one, and another one when its leader has no room and somebody in
+    A broker that is gone leaves every ISR, because acks=all would wait for it. A partition gets a
+    leader as soon as one is available, and another one when its leader has no room and a replica in
     sync has.
     """
     return [*_changes(topics, view, _due_state)]
@@ -120,7 +121,7 @@ def _due_state(partition: PartitionInfo, view: View, rules: TopicRules) -> Parti
 
 
 def leaderless_partitions(metadata: MetadataCache) -> int:
-    """How many partitions of the cluster nobody leads who lives."""
+    """Count the partitions without a live leader."""
     live = metadata.brokers
     return sum(
         partition.leader not in live
@@ -130,7 +131,7 @@ def leaderless_partitions(metadata: MetadataCache) -> int:
 
 
 def shutdown_elections(topics: Iterable[Topic], leader: int, view: View) -> list[StateChange]:
-    """States in which others lead what ``leader`` does now, where there are others in sync."""
+    """Find states in which other replicas lead instead of ``leader``, where one is in sync."""
 
     def decide(partition: PartitionInfo, view: View, rules: TopicRules) -> PartitionStateNode:
         state = partition.state(view.controller_epoch)
@@ -168,7 +169,7 @@ def _changes(
 
 
 class ElectionType(IntEnum):
-    """Which election is asked for, by its number in ElectLeaders."""
+    """The kind of election, by its number in ElectLeaders."""
 
     PREFERRED = 0
     UNCLEAN = 1
@@ -177,7 +178,7 @@ class ElectionType(IntEnum):
 def elected_state(
     partition: PartitionInfo, kind: ElectionType, view: View, rules: TopicRules
 ) -> PartitionStateNode:
-    """The state after the election.
+    """Return the state after a requested election.
 
     Raises:
         ApiError: ELECTION_NOT_NEEDED, PREFERRED_LEADER_NOT_AVAILABLE, or
@@ -187,7 +188,7 @@ def elected_state(
     preferred = partition.replicas[0]
     if kind is ElectionType.PREFERRED:
         if is_led and partition.leader == preferred:
-            raise ApiError(ErrorCode.ELECTION_NOT_NEEDED, "the preferred replica leads already")
+            raise ApiError(ErrorCode.ELECTION_NOT_NEEDED, "the preferred replica already leads")
         if preferred in view.full:
             raise ApiError(
                 ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
@@ -196,10 +197,10 @@ def elected_state(
         if preferred not in view.electable or preferred not in (*partition.isr, *partition.elr):
             raise ApiError(
                 ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
-                f"broker {preferred} is not there, or not in sync",
+                f"broker {preferred} is not available or not in sync",
             )
     elif is_led:
-        raise ApiError(ErrorCode.ELECTION_NOT_NEEDED, f"broker {partition.leader} leads")
+        raise ApiError(ErrorCode.ELECTION_NOT_NEEDED, f"broker {partition.leader} leads already")
     state = elect(
         partition.state(view.controller_epoch),
         view.preference(partition.replicas),
@@ -209,7 +210,7 @@ def elected_state(
         unclean=kind is ElectionType.UNCLEAN,
     )
     if state.leader == NO_LEADER:
-        raise ApiError(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, "none of its replicas is there")
+        raise ApiError(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, "no replica is available")
     if kind is ElectionType.PREFERRED and state.leader != preferred:
         raise ApiError(
             ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, f"broker {preferred} is not in sync"
@@ -218,10 +219,10 @@ def elected_state(
 
 
 def preferred_elections(topics: Iterable[Topic], view: View, percentage: int) -> list[StateChange]:
-    """The elections due for brokers that lead too little of what they should.
+    """Find elections for brokers that lead too few of the partitions that prefer them.
 
-    Those are the brokers that do not lead more than ``percentage`` of the partitions that prefer
-    them. Partitions on the move are left alone, and so is what cannot be led by whom it should.
+    A broker is out of balance when it does not lead more than ``percentage`` of those partitions.
+    Partitions under reassignment and those whose preferred replica cannot lead are left out.
     """
     known = list(topics)
     preferring: Counter[int] = Counter()

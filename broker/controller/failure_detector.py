@@ -1,13 +1,13 @@
-"""Notices within a moment that another broker's process has died.
+"""Detects within a moment that another broker's process has died.
 
-A session outlives its broker by seconds. But while the machine goes on, the system closes a dead
-process's connections and refuses new ones, which it never does for a process that is merely slow,
-stopped or cut off. So the controller keeps a connection to every broker, and every broker one to
-the controller. When one breaks and the address then refuses several times, the registration is
-taken away, and what follows is what follows the end of a session. A broker that lives all the same,
-behind an address that refuses, finds itself unregistered, and starts anew: nothing is at stake.
+A session outlives its broker by seconds. While the machine runs, however, the operating system
+closes the connections of a dead process and refuses new ones; it never does so for a process that
+is slow, stopped or cut off. So the controller keeps a connection to every broker, and every broker
+keeps one to the controller. When a connection breaks and the address then refuses several times,
+the broker is unregistered, with the same consequences as the end of its session. A broker that is
+alive behind a refusing address finds itself unregistered and registers again, without data loss.
 
-A machine that is gone, or cut off, refuses nothing: there the session's end decides.
+A machine that is down or cut off refuses nothing; there the end of the session decides.
 """
 
 import asyncio
@@ -39,9 +39,9 @@ class _ProbeResult(Enum):
 
 
 class FailureDetector:
-    """Watches those brokers whose end this one has to notice.
+    """Probes other brokers and unregisters those that died.
 
-    ``noticed`` counts the brokers whose registrations were taken away from here.
+    ``noticed`` counts the brokers that this detector unregistered.
     """
 
     def __init__(self, store: MetadataStore, metadata: MetadataCache, node_id: int) -> None:
@@ -53,12 +53,12 @@ class FailureDetector:
         self._is_stopped = False
 
     def start(self) -> None:
-        """Watch from now on."""
+        """Begin to probe."""
         self._metadata.subscribe(self._update_probes)
         self._update_probes()
 
     async def stop(self) -> None:
-        """Watch no longer."""
+        """Stop probing."""
         self._is_stopped = True
         tasks = list(self._probes.values())
         for task in tasks:
@@ -66,7 +66,7 @@ class FailureDetector:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def _update_probes(self, _: Sequence[Event] = ()) -> None:
-        """Watch those who are to be watched as things are now, and nobody else."""
+        """Start and stop probes so that they match the cluster."""
         if self._is_stopped:
             return
         cluster = self._metadata.cluster
@@ -91,18 +91,18 @@ class FailureDetector:
 
     async def _unregister(self, broker: BrokerInfo) -> None:
         _log.warning(
-            "broker %d is gone: %s:%d refuses connections", broker.id, broker.host, broker.port
+            "broker %d has died: %s:%d refuses connections", broker.id, broker.host, broker.port
         )
         try:
             self.noticed += await unregister_broker(self._store, broker.id, broker.epoch)
         except StoreError as error:
-            _log.info("broker %d goes when its session ends: %s", broker.id, error)
+            _log.info("broker %d stays registered until its session ends: %s", broker.id, error)
 
 
 def probed_brokers(
     node_id: int, controller_id: int, brokers: Mapping[int, BrokerInfo]
 ) -> list[BrokerInfo]:
-    """Whom broker ``node_id`` watches: all others if it is the controller, else the controller."""
+    """Return the brokers to probe: all others from the controller, else only the controller."""
     return [
         broker
         for broker in brokers.values()
@@ -111,9 +111,9 @@ def probed_brokers(
 
 
 async def _probe(broker: BrokerInfo) -> tuple[_ProbeResult, float]:
-    """Connect, and stay as long as one may; what came of it, and after how many seconds.
+    """Connect and stay connected; return the result and the seconds that it lasted.
 
-    A process that dies may let somebody in yet, while the system closes one socket after the other.
+    A dying process may still accept a connection while the system closes its sockets.
     """
     began = time.monotonic()
     try:
@@ -126,7 +126,7 @@ async def _probe(broker: BrokerInfo) -> tuple[_ProbeResult, float]:
     try:
         with suppress(OSError):
             while await reader.read(_LENGTH):
-                pass  # nobody was asked anything
+                pass  # nothing was asked; discard what comes
         return _ProbeResult.ENDED, time.monotonic() - began
     finally:
         writer.close()

@@ -36,7 +36,7 @@ _log = logging.getLogger(__name__)
 Key = tuple[str, int]
 
 HasLost = Callable[[Topic, int], bool]
-"""Whether this broker may have lost records of a partition."""
+"""Tells whether this broker may have lost records of a partition."""
 
 
 class LeaderElector:
@@ -49,9 +49,9 @@ class LeaderElector:
     async def elect(
         self, kind: ElectionType, partitions: Collection[Key] | None
     ) -> dict[Key, ApiError | None]:
-        """Elect leaders; of each partition why not, if so.
+        """Elect leaders; return the error of each partition, or None.
 
-        None stands for all partitions, of which those are left out that need no election.
+        None stands for all partitions; those that need no election are left out of the result.
         """
         wanted = self._all() if partitions is None else list(dict.fromkeys(partitions))
         outcomes: dict[Key, ApiError | None] = {}
@@ -73,9 +73,7 @@ class LeaderElector:
         try:
             await self._writer.write_due(due, lambda: [self._metadata.fence()])
         except StoreError as error:
-            unknown = ApiError(
-                ErrorCode.REQUEST_TIMED_OUT, f"nobody knows whether it was done: {error}"
-            )
+            unknown = ApiError(ErrorCode.REQUEST_TIMED_OUT, f"the outcome is unknown: {error}")
             outcomes = {key: outcomes.get(key, unknown) for key in wanted}
         if partitions is None:
             return {key: error for key, error in outcomes.items() if not _is_idle(error)}
@@ -106,17 +104,17 @@ def _is_idle(error: ApiError | None) -> bool:
 
 
 class ControlledShutdown:
-    """Gives away what one broker leads, which said before that it is about to leave."""
+    """Moves leadership away from one broker, which announced before that it stops."""
 
     def __init__(self, store: MetadataStore, metadata: MetadataCache, config: BrokerConfig) -> None:
         self._metadata = metadata
         self._node_id = config.node_id
         retries = config.controlled_shutdown_max_retries
-        self._patience_s = retries * config.controlled_shutdown_retry_backoff_ms / 1000
+        self._timeout_s = retries * config.controlled_shutdown_retry_backoff_ms / 1000
         self._writer = StateWriter(store, metadata)
 
     async def carry_out(self) -> None:
-        """Elect others where some are in sync, and wait a while for those who may come in sync.
+        """Elect other replicas in sync, and wait a while for more to come in sync.
 
         Raises:
             StoreUnavailable: the store cannot be used.
@@ -125,13 +123,13 @@ class ControlledShutdown:
         self._metadata.subscribe(lambda _: changed.set())
         handed = await self._give()
         with suppress(TimeoutError):
-            async with asyncio.timeout(self._patience_s):
+            async with asyncio.timeout(self._timeout_s):
                 while any(map(self._is_hopeful, self._led())):
                     await changed.wait()
                     changed.clear()
                     handed += await self._give()
         left = len(self._led())
-        _log.info("others lead %d partitions now; for %d there is nobody", handed, left)
+        _log.info("handed over %d partitions; %d have no other replica to lead", handed, left)
 
     async def _give(self) -> int:
         metadata = self._metadata
@@ -166,9 +164,9 @@ async def resign(
     *,
     is_alone: bool = False,
 ) -> int:
-    """Write the states in which ``node_id`` claims nothing that it does not know; how many.
+    """Write states in which ``node_id`` no longer leads; return their number.
 
-    ``is_alone``: there can be no other broker, so that this one is elected again at once.
+    ``is_alone``: there can be no other broker, so this one is elected again at once.
 
     Raises:
         StoreUnavailable: the store cannot be used.
@@ -203,7 +201,7 @@ async def resign(
 def resigned_state(
     state: PartitionStateNode, node_id: int, wanted: Policy, has_lost: bool
 ) -> PartitionStateNode:
-    """The state in which ``node_id`` does not lead and, if it has lost some, is not in sync."""
+    """Return the state without ``node_id`` as leader and, if it has lost records, not in sync."""
     resigned = resigning(state, node_id)
     return forgetting(resigned, node_id, wanted) if has_lost else resigned
 

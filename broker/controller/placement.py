@@ -1,4 +1,4 @@
-"""Where the replicas of new partitions go."""
+"""The placement of new partitions' replicas on brokers."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import zip_longest
@@ -20,11 +20,11 @@ def place(
 ) -> dict[int, tuple[int, ...]]:
     """Spread ``count`` partitions from number ``first`` on evenly over brokers, given their racks.
 
-    Leaders go round the brokers, which alternate between racks. Followers go round the others, one
-    rack after the other and one step further each time round, so that the partitions of a broker
-    that fails do not all fall to the same one (Kafka's ``AdminUtils``, KIP-36). A broker without a
-    rack makes racks count for nothing. Begins with a random broker, or, where there are partitions
-    already, goes on after them: ``like`` are the replicas of the first one.
+    Leaders go round the brokers, which alternate between racks. Followers go round the other
+    brokers, one rack after the other and shifted by one step in each round, so that the partitions
+    of a failed broker are spread over several others (Kafka's ``AdminUtils``, KIP-36). Racks are
+    ignored if any broker has none. The first broker is random; for a topic that grows, placement
+    continues after ``like``, the replicas of its first partition.
 
     Raises:
         ApiError: INVALID_REPLICATION_FACTOR, there are fewer brokers than replicas.
@@ -56,7 +56,7 @@ def place(
 
 
 def _alternating(racks: Mapping[int, str]) -> list[int]:
-    """The brokers, one of each rack in turn."""
+    """Order the brokers so that racks alternate."""
     by_rack: dict[str, list[int]] = {}
     for broker in sorted(racks):
         by_rack.setdefault(racks[broker], []).append(broker)
@@ -67,7 +67,7 @@ def _alternating(racks: Mapping[int, str]) -> list[int]:
 def _replicas(
     ring: Sequence[int], racks: Mapping[int, str], leader: int, shift: int, factor: int
 ) -> tuple[int, ...]:
-    """The brokers of a partition: while there are racks without a replica, no rack gets two."""
+    """Choose a partition's brokers: no rack gets a second replica while another has none."""
     others = len(ring) - 1
     left = [ring[(leader + 1 + (shift + step) % others) % len(ring)] for step in range(others)]
     chosen = [ring[leader]]
@@ -83,7 +83,7 @@ def _replicas(
 def check_assignment(
     assignment: Mapping[int, Sequence[int]], first: int, brokers: Iterable[int]
 ) -> dict[int, tuple[int, ...]]:
-    """The assignment that somebody asked for, of partitions from number ``first`` on.
+    """Check a requested assignment of the partitions from number ``first`` on.
 
     Raises:
         ApiError: INVALID_REPLICA_ASSIGNMENT; the message says why.

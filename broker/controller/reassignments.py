@@ -1,8 +1,8 @@
-"""Partitions move to other brokers (KIP-455): begun, replaced, cancelled, completed.
+"""Reassignments move partitions to other brokers (KIP-455): begin, replace, cancel, complete.
 
-While a partition moves, its replicas are those that it shall have, and those that it had. When all
-that it shall have are in sync, the others go. Every step is a new leader epoch, which makes the
-leader look at its replicas anew. Pure functions of one partition.
+During a reassignment, a partition has its target replicas and its former ones. When all target
+replicas are in sync, the others are removed. Every step begins a new leader epoch, so that the
+leader reloads its replicas. The functions are pure and concern one partition.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -19,7 +19,7 @@ from .elections import TopicRules, View
 
 
 class Move(NamedTuple):
-    """What a partition's replicas become, and its state with them."""
+    """The new replicas of a partition, and its state with them."""
 
     partition: PartitionInfo
     state: PartitionStateNode
@@ -33,7 +33,7 @@ def begin(
     *,
     may_change_factor: bool = True,
 ) -> Move:
-    """Move to ``target``, the preferred leader first, instead of wherever it moves now.
+    """Begin to move to ``target``, the preferred leader first; replaces a move under way.
 
     Raises:
         ApiError: INVALID_REPLICA_ASSIGNMENT, INVALID_REPLICATION_FACTOR.
@@ -56,10 +56,11 @@ def begin(
 
 
 def cancel(partition: PartitionInfo, view: View, rules: TopicRules) -> Move:
-    """Leave it where it was.
+    """Cancel a move.
 
     Raises:
-        ApiError: NO_REASSIGNMENT_IN_PROGRESS; INVALID_REPLICA_ASSIGNMENT, none of those is in sync.
+        ApiError: NO_REASSIGNMENT_IN_PROGRESS; INVALID_REPLICA_ASSIGNMENT, no former replica is in
+            sync.
     """
     if not partition.is_moving:
         raise ApiError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "the partition does not move")
@@ -68,7 +69,7 @@ def cancel(partition: PartitionInfo, view: View, rules: TopicRules) -> Move:
 
 
 def complete(partition: PartitionInfo, view: View, rules: TopicRules) -> Move | None:
-    """The end of a move, if all are in sync that shall be."""
+    """Complete a move if all target replicas are in sync."""
     if not partition.is_moving or not set(partition.target) <= set(partition.isr):
         return None
     done = replace(partition, replicas=partition.target, adding=(), removing=())
@@ -76,7 +77,7 @@ def complete(partition: PartitionInfo, view: View, rules: TopicRules) -> Move | 
 
 
 def writes(topic: Topic, moves: Mapping[int, Move]) -> list[Op]:
-    """What carries moves of a topic's partitions out, by partition; nothing if there are none."""
+    """Return the operations that write moves, by partition, of one topic."""
     if not moves:
         return []
     partitions = list(topic.partitions)
@@ -109,7 +110,8 @@ def _move(before: PartitionInfo, after: PartitionInfo, view: View, rules: TopicR
     held = any((before.isr, before.elr)) or before.last_in_sync != NO_LEADER
     if held and not (state.isr or state.elr or state.last_in_sync in after.replicas):
         raise ApiError(
-            ErrorCode.INVALID_REPLICA_ASSIGNMENT, "none of these replicas has what was written"
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            "none of these replicas has the records",
         )
     return Move(after, state)
 
@@ -119,7 +121,7 @@ def _check(target: Sequence[int], live: Collection[int]) -> None:
     if not target:
         why = "a partition needs at least one replica"
     elif len(set(target)) < len(target):
-        why = f"a broker comes twice: {list(target)}"
+        why = f"a broker is repeated: {list(target)}"
     elif unknown := sorted(set(target) - set(live)):
         why = f"there are no such brokers: {unknown}"
     if why:

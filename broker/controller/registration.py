@@ -1,7 +1,7 @@
-"""What a broker tells the store when it comes up: that it is there, and where.
+"""The registration of a broker in the metadata store.
 
-First it raises its epoch, which fences whatever is under way in its former life's name; then it
-gives up what it may not claim any more (see ``restart``); only then it registers.
+A starting broker first raises its epoch, which fences all writes under way for its previous
+registration. Then it resigns what it led (see :mod:`.leader_elector`), and only then it registers.
 """
 
 import asyncio
@@ -40,11 +40,11 @@ _CLUSTER_CHANGED = ChangeNode(cluster=True)
 
 
 async def ensure_cluster_id(store: MetadataStore) -> str:
-    """The cluster's id; the first broker to ask gives it one.
+    """Return the cluster's id; the first broker creates it.
 
     Raises:
         StoreUnavailable: the store cannot be used.
-        MalformedNode: the store holds something else there.
+        MalformedNode: the node does not hold a cluster id.
     """
     while True:
         node = await store.get(CLUSTER_ID)
@@ -59,13 +59,13 @@ async def ensure_cluster_id(store: MetadataStore) -> str:
 
 
 async def expire_previous_registration(
-    store: MetadataStore, node_id: int, directory: str, *, patience_s: float = 0.0
+    store: MetadataStore, node_id: int, directory: str, *, timeout_s: float = 0.0
 ) -> None:
     """Make sure that no broker is registered as ``node_id``.
 
-    What is registered with our own data ``directory``, which is locked by us, is what is left of us
-    from before a crash: it goes at once. The end of any other is waited for, ``patience_s`` seconds
-    at most, as after a crash of a broker whose directory was replaced, or copied.
+    A registration with this broker's own data ``directory``, which it has locked, is left over from
+    a crash and is removed at once. Any other one must end within ``timeout_s`` seconds, as after a
+    crash of a broker whose directory was replaced or copied.
 
     Raises:
         ConfigError: another broker with the same id is registered.
@@ -78,15 +78,15 @@ async def expire_previous_registration(
     if directory and _directory_of(node) == directory:
         try:
             await decide(store, [], [Delete(path, node.version)], _CLUSTER_CHANGED)
-        except NodeError:  # its session ended just now
-            _log.debug("broker %d is gone already", node_id)
+        except NodeError:  # its session has ended meanwhile
+            _log.debug("broker %d is already unregistered", node_id)
         return
-    if not await _is_gone(store, node_id, patience_s):
+    if not await _is_gone(store, node_id, timeout_s):
         raise ConfigError(f"node.id={node_id}: a broker with this id is running")
 
 
 async def raise_broker_epoch(store: MetadataStore, node_id: int, clock: Clock) -> int:
-    """Begin a new epoch of the broker, which is returned: nothing counts that names an older one.
+    """Begin a new epoch of the broker and return it; writes that name an older epoch fail.
 
     Raises:
         StoreUnavailable: the store cannot be used.
@@ -107,11 +107,10 @@ async def register_broker(store: MetadataStore, node_id: int, broker: BrokerNode
     """Register a broker under its epoch, for as long as the session lasts.
 
     Returns:
-        The number of the change in the feed: what is known of the cluster from there on may be
-        acted on.
+        The sequence number of the change in the feed: metadata from there on includes this broker.
 
     Raises:
-        ConfigError: another broker with the same id is there.
+        ConfigError: another broker with the same id is registered.
         StoreUnavailable: the store cannot be used.
     """
     try:
@@ -126,7 +125,7 @@ async def register_broker(store: MetadataStore, node_id: int, broker: BrokerNode
 
 
 async def announce_stop(store: MetadataStore, node_id: int, broker: BrokerNode) -> int | None:
-    """Say that a registered broker is about to leave; the number of the change, None: it is gone.
+    """Announce that a broker is about to stop; return the change's number, or None if it is gone.
 
     Raises:
         StoreUnavailable: the store cannot be used.
@@ -144,12 +143,12 @@ async def announce_stop(store: MetadataStore, node_id: int, broker: BrokerNode) 
 
 
 async def announce_room(store: MetadataStore, node_id: int, epoch: int, *, is_full: bool) -> None:
-    """Say whether a registered broker has room for more records.
+    """Announce whether a registered broker has room for more records.
 
     Raises:
         StoreUnavailable: the store cannot be used.
-        NodeError: it is registered anew, or no more, or somebody else said something.
-        MalformedNode: the store holds something else there.
+        NodeError: its registration has changed or ended.
+        MalformedNode: the node does not hold a cluster id.
     """
     path = BrokerNode.path(node_id)
     found = await store.get(path)
@@ -165,29 +164,29 @@ async def announce_room(store: MetadataStore, node_id: int, epoch: int, *, is_fu
 
 
 async def unregister_broker(store: MetadataStore, node_id: int, epoch: int) -> bool:
-    """End a registration before its session ends, and the office with it if it is held.
+    """End a registration before its session ends, and its controllership if it has it.
 
     Returns:
-        Whether it was there.
+        Whether it was registered.
 
     Raises:
         StoreUnavailable: the store cannot be used.
     """
     ops: list[Op] = [Delete(BrokerNode.path(node_id))]
-    office = await store.get(CONTROLLER)
-    if office is not None and _is_held_by(office, node_id, epoch):
-        ops.append(Delete(CONTROLLER, office.version))
+    controller = await store.get(CONTROLLER)
+    if controller is not None and _is_held_by(controller, node_id, epoch):
+        ops.append(Delete(CONTROLLER, controller.version))
     try:
         await decide(store, [Check(BrokerEpochNode.path(node_id), epoch)], ops, _CLUSTER_CHANGED)
     except NodeError:
-        _log.debug("broker %d is gone already", node_id)
+        _log.debug("broker %d is already unregistered", node_id)
         return False
     return True
 
 
-def _is_held_by(office: Node, node_id: int, epoch: int) -> bool:
+def _is_held_by(controller: Node, node_id: int, epoch: int) -> bool:
     try:
-        holder = ControllerNode.decode(office.data)
+        holder = ControllerNode.decode(controller.data)
     except MalformedNode:
         return False
     return (holder.broker, holder.broker_epoch) == (node_id, epoch)
@@ -200,13 +199,13 @@ def _directory_of(node: Node) -> str:
         return ""
 
 
-async def _is_gone(store: MetadataStore, node_id: int, patience_s: float) -> bool:
-    """Wait for the end of a registration; whether it has come."""
-    if patience_s <= 0:
+async def _is_gone(store: MetadataStore, node_id: int, timeout_s: float) -> bool:
+    """Wait for the end of a registration; return whether it came."""
+    if timeout_s <= 0:
         return False
-    _log.info("broker %d is still registered; waiting for the end of its session", node_id)
+    _log.info("broker %d is still registered; waiting for its session to end", node_id)
     try:
-        async with asyncio.timeout(patience_s):
+        async with asyncio.timeout(timeout_s):
             while True:
                 changed = asyncio.Event()
                 if str(node_id) not in await store.children(BROKERS, changed.set):

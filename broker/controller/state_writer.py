@@ -1,4 +1,4 @@
-"""Writes states of many partitions: in transactions as large as may be, none over another's."""
+"""Writes the states of many partitions, in as few transactions as the store allows."""
 
 import asyncio
 import logging
@@ -21,7 +21,7 @@ _log = logging.getLogger(__name__)
 
 
 class StateWriter:
-    """Brings partitions to the states that are due."""
+    """Writes partition states by compare-and-set until none is due."""
 
     def __init__(self, store: MetadataStore, metadata: MetadataCache) -> None:
         self._store = store
@@ -30,20 +30,20 @@ class StateWriter:
     async def write_due(
         self, due: Callable[[], list[StateChange]], guards: Callable[[], list[Op]]
     ) -> int:
-        """Write what is due until nothing is; how many states that were.
+        """Write what is due until nothing is; return the number of states written.
 
-        ``due`` decides from the metadata as it is then: whatever was overtaken is decided anew.
-        ``guards`` are the checks that go with every transaction. What cannot be written at all, as
-        when a node holds something else, is given up after a while.
+        ``due`` is called again after each round, so that it decides from current metadata when
+        another write came first. ``guards`` returns the checks for every transaction. States that
+        cannot be written at all, such as those of malformed nodes, are dropped after some attempts.
 
         Raises:
-            ApiError: a guard cannot be had.
+            ApiError: a guard is not available.
             StoreUnavailable: the store cannot be used.
         """
         written, most, fruitless = 0, MAX_STATES, 0
         while changes := due():
             if fruitless == _ATTEMPTS:
-                _log.error("the states of %d partitions cannot be written", len(changes))
+                _log.error("giving up on %d partition states that cannot be written", len(changes))
                 break
             results = []
             parts = list(batches(changes, most))
@@ -53,7 +53,7 @@ class StateWriter:
             written += sum(len(part) for part, done in zip(parts, results, strict=True) if done)
             fruitless = fruitless + 1 if not any(done is not None for done in results) else 0
             if None in results:
-                most = max(most // 4, 1)  # one that is overtaken holds up those beside it
+                most = max(most // 4, 1)  # one conflict fails its whole transaction
                 await self._metadata.catch_up()
             else:
                 most = MAX_STATES
@@ -61,7 +61,7 @@ class StateWriter:
         return written
 
     async def _write(self, changes: Sequence[StateChange], guards: Sequence[Op]) -> int | None:
-        """The number of the change in the feed; None when it was overtaken."""
+        """Write one transaction; return the change's number, None if another write came first."""
         try:
             return await decide(self._store, guards, operations_of(changes), change_of(changes))
         except NodeError:
@@ -69,7 +69,7 @@ class StateWriter:
 
 
 def operations_of(changes: Sequence[StateChange]) -> list[Op]:
-    """What writes some changes, each to the very topic that it was decided for."""
+    """Return the operations of some changes, guarded by the identity of their topics."""
     topics = {change.topic.id: change.topic for change in changes}
     guards = [guard for topic in topics.values() for guard in topic.guards]
     return [
@@ -79,7 +79,7 @@ def operations_of(changes: Sequence[StateChange]) -> list[Op]:
 
 
 def change_of(changes: Sequence[StateChange]) -> ChangeNode:
-    """What the feed says of some changes."""
+    """Return what the feed announces of some changes."""
     states: dict[str, list[int]] = {}
     for change in changes:
         states.setdefault(change.topic.name, []).append(change.partition)
@@ -87,11 +87,11 @@ def change_of(changes: Sequence[StateChange]) -> ChangeNode:
 
 
 def batches(changes: Sequence[StateChange], most: int) -> Iterator[list[StateChange]]:
-    """The changes in parts, each of at most ``most`` and of what a transaction takes."""
+    """Split changes into transactions of at most ``most`` states and MAX_BYTES."""
     part: list[StateChange] = []
     size = 0
     for change in changes:
-        # The name comes once more in the announcement, and the path, or less, as a guard.
+        # The announcement repeats the name; a guard repeats at most the path.
         needed = 2 * (len(change.path) + _OVERHEAD)
         needed += len(change.state.encode()) + len(change.topic.name)
         if part and (len(part) == most or size + needed > MAX_BYTES):

@@ -1,6 +1,6 @@
-"""What creating, growing and deleting a topic changes in the store, and when it is refused.
+"""Plans for creating, growing and deleting topics, and the errors that refuse them.
 
-The codes of the refusals are Kafka's (its ``ReplicationControlManager``).
+The error codes are Kafka's (its ``ReplicationControlManager``).
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -21,13 +21,13 @@ from .elections import first_state
 from .placement import Assignment, check_assignment, place
 
 DEFAULT = -1
-MAX_PARTITIONS = 10_000  # of one request, as in Kafka, so that a request costs bounded memory
+MAX_PARTITIONS = 10_000  # per request, as in Kafka, to bound its memory
 
 _NOTHING: Mapping[Any, Any] = MappingProxyType({})
 
 
 class NewTopic(NamedTuple):
-    """A topic to create; DEFAULT numbers are the broker's. ``assignment`` excludes both numbers."""
+    """A topic to create. DEFAULT takes the broker's numbers; ``assignment`` excludes both."""
 
     name: str
     partitions: int = DEFAULT
@@ -37,7 +37,7 @@ class NewTopic(NamedTuple):
 
 
 class TopicPlan(NamedTuple):
-    """A topic as it will be, and the operations that make it."""
+    """A topic to be created, and the operations that create it."""
 
     topic_id: bytes
     assignment: Assignment
@@ -46,12 +46,12 @@ class TopicPlan(NamedTuple):
 
     @property
     def replication_factor(self) -> int:
-        """How many replicas each partition has."""
+        """Number of replicas of each partition."""
         return len(self.assignment[0])
 
 
 class TopicPlanner:
-    """Decides from what is known of the cluster now; the operations check those versions."""
+    """Plans from the metadata cache; the operations check the versions that it was planned from."""
 
     def __init__(self, metadata: MetadataCache, config: BrokerConfig, random: Random) -> None:
         self._metadata = metadata
@@ -59,7 +59,7 @@ class TopicPlanner:
         self._random = random
 
     def create(self, new: NewTopic, controller_epoch: int) -> TopicPlan:
-        """A topic that is not there yet.
+        """Plan a new topic.
 
         Raises:
             ApiError: it cannot be created; the code and the message say why.
@@ -85,17 +85,17 @@ class TopicPlanner:
         assignment: Sequence[Sequence[int]] | None,
         controller_epoch: int,
     ) -> list[Op]:
-        """A topic that gets more partitions, ``count`` in all.
+        """Plan more partitions of a topic, ``count`` in all.
 
         Raises:
-            ApiError: it cannot; the code and the message say why.
+            ApiError: it cannot grow; the code and the message say why.
         """
         topic = self.existing(name)
         current = len(topic.partitions)
         if count <= current:
             raise ApiError(
                 ErrorCode.INVALID_PARTITIONS,
-                f"the topic has {current} partitions already, and never gets fewer",
+                f"the topic has {current} partitions already; partitions cannot be removed",
             )
         check_count(count - current)
         added = self._assign_more(topic, count, assignment)
@@ -106,7 +106,7 @@ class TopicPlanner:
         return [*topic.guards, change, *states]
 
     def existing(self, name: str) -> Topic:
-        """The topic of that name.
+        """Return the topic of that name.
 
         Raises:
             ApiError: UNKNOWN_TOPIC_OR_PARTITION.
@@ -119,7 +119,7 @@ class TopicPlanner:
         return topic
 
     def partition(self, topic: Topic, index: int) -> PartitionInfo:
-        """One partition of a topic.
+        """Return one partition of a topic.
 
         Raises:
             ApiError: UNKNOWN_TOPIC_OR_PARTITION.
@@ -146,7 +146,7 @@ class TopicPlanner:
             if new.partitions != DEFAULT or new.replication_factor != DEFAULT:
                 raise ApiError(
                     ErrorCode.INVALID_REQUEST,
-                    "an assignment excludes numbers of partitions and replicas other than -1",
+                    "with an assignment, the numbers of partitions and replicas must be -1",
                 )
             check_count(len(new.assignment))
             return check_assignment(new.assignment, 0, self._metadata.brokers)
@@ -191,7 +191,7 @@ class TopicPlanner:
         return checked
 
     def _racks(self, needed: int) -> dict[int, str | None]:
-        """The brokers that new replicas go to; those about to leave, or full, only if needed."""
+        """Return the brokers for new replicas; stopping or full ones only if needed."""
         live = self._metadata.brokers.values()
         staying = {
             broker.id: broker.rack
@@ -202,7 +202,7 @@ class TopicPlanner:
 
 
 def delete(topic: Topic, nodes: Mapping[str, Node]) -> list[Op]:
-    """Delete a topic with all ``nodes`` of its tree, and its configuration."""
+    """Plan the deletion of a topic with all ``nodes`` of its tree and its configuration."""
     root = TopicNode.path(topic.name)
     below = sorted((path for path in nodes if path != root), key=len, reverse=True)
     ops: list[Op] = [*topic.guards, *(Delete(path) for path in below)]
@@ -213,7 +213,7 @@ def delete(topic: Topic, nodes: Mapping[str, Node]) -> list[Op]:
 
 
 def check_count(partitions: int) -> None:
-    """Check how many partitions one request creates.
+    """Check the number of partitions that one request creates.
 
     Raises:
         ApiError: POLICY_VIOLATION, too many.
@@ -221,7 +221,7 @@ def check_count(partitions: int) -> None:
     if partitions > MAX_PARTITIONS:
         raise ApiError(
             ErrorCode.POLICY_VIOLATION,
-            f"{partitions} partitions at once; at most {MAX_PARTITIONS} can be created",
+            f"{partitions} partitions in one request; the limit is {MAX_PARTITIONS}",
         )
 
 

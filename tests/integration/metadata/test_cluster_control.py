@@ -122,7 +122,7 @@ def test_who_is_stopped_has_others_lead_before_it_goes(control: Control) -> None
     others = {1, 2, 3} - {office}
     assert control.live == others
     assert control.leaders() <= others
-    assert "for 0 there is nobody" in control.cluster.brokers[office].log_text()
+    assert "; 0 have no other replica to lead" in control.cluster.brokers[office].log_text()
     wait_until(lambda: control.controller_epoch > epoch, "another controller")
     wait_until(lambda: control.in_sync() <= others, "it to be in sync no more")
     control.produce(30)

@@ -120,7 +120,7 @@ async def test_a_registration_that_does_not_say_whose_it_is_is_somebody_elses(
 
 async def test_the_registration_of_another_directory_is_waited_out(store: MetadataStore) -> None:
     await registered(store)
-    waiting = asyncio.ensure_future(expire_previous_registration(store, 3, "disk-2", patience_s=60))
+    waiting = asyncio.ensure_future(expire_previous_registration(store, 3, "disk-2", timeout_s=60))
     await store.transaction([Create(BrokerNode.path(4), ephemeral=True)])
     await asyncio.sleep(0.05)
     assert not waiting.done(), "another broker came, this one did not go"
@@ -131,7 +131,7 @@ async def test_the_registration_of_another_directory_is_waited_out(store: Metada
 async def test_patience_ends(store: MetadataStore) -> None:
     await registered(store)
     with pytest.raises(ConfigError, match="is running"):
-        await expire_previous_registration(store, 3, "disk-2", patience_s=0.05)
+        await expire_previous_registration(store, 3, "disk-2", timeout_s=0.05)
 
 
 async def test_who_is_about_to_leave_says_so(store: MetadataStore) -> None:
