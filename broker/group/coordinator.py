@@ -1,4 +1,4 @@
-"""The group coordinator: what handlers ask of groups and their offsets."""
+"""The group coordinator: requests of handlers about groups and their offsets."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -23,26 +23,26 @@ from .requests import Heartbeat, Join, JoinResult, Leave, LeaveResult, Request, 
 from .state import GroupState
 from .timers import LoopTimers, Timers
 
-MAX_MEMBER_BYTES: Final = 512 * 1024  # of metadata or assignment, so that a znode can hold it
+MAX_MEMBER_BYTES: Final = 512 * 1024  # of metadata or assignment; a znode must hold it
 
 
 class ClusterMetadata(LiveBrokers, Protocol):
-    """What groups need of the cluster's metadata."""
+    """The part of the cluster's metadata that groups need."""
 
     @property
     def topics(self) -> Mapping[str, Topic]:
-        """Those that exist now, by name."""
+        """The topics that exist now, by name."""
 
     def subscribe(self, subscriber: Subscriber) -> None:
-        """Tell ``subscriber`` what becomes different."""
+        """Call ``subscriber`` with every change from now on."""
 
 
 class GroupCoordinator:
-    """The consumer groups that belong to this broker, of all that the cluster has.
+    """The consumer groups that this broker coordinates.
 
-    Whatever is answered is stored. When the store does not do its part, the answer or the
+    A request is answered when its effects are stored. When the store fails, the answer or the
     :class:`ApiError` raised is COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS or
-    NOT_COORDINATOR, and a client tries again.
+    NOT_COORDINATOR, and clients try again.
     """
 
     def __init__(
@@ -68,16 +68,16 @@ class GroupCoordinator:
         metadata.subscribe(self._cleaner.follow)
 
     def coordinator(self, group_id: str) -> BrokerInfo | None:
-        """The broker that coordinates a group; None while there is none that could."""
+        """Return the broker that coordinates a group, or None while there is none."""
         return self._ownership.coordinator(group_id)
 
     async def start(self) -> None:
-        """Begin to load this broker's groups; those that are asked for meanwhile come first."""
+        """Begin to load this broker's groups; requested groups come first."""
         self._failover.start()
         self._cleaner.start()
 
     def drain(self) -> None:
-        """Take nothing on any more; members whose requests are parked are turned away."""
+        """Accept no more requests, and refuse parked ones."""
         self._registry.drain()
 
     async def close(self) -> None:
@@ -86,10 +86,10 @@ class GroupCoordinator:
         self._cleaner.stop()
         await self._registry.close()
 
-    # Membership: never raises, every request has a way to be refused
+    # Membership: these methods never raise; every request has an answer that refuses it
 
     async def join(self, group_id: str, request: Join) -> JoinResult:
-        """A member's way into the next generation."""
+        """Let a member join the next generation."""
         shortest = self._config.group_min_session_timeout_ms
         longest = self._config.group_max_session_timeout_ms
         if group_id and not shortest <= request.session_timeout_ms <= longest:
@@ -100,19 +100,19 @@ class GroupCoordinator:
         return result
 
     async def sync(self, group_id: str, request: Sync) -> SyncResult:
-        """A member's assignment; from the leader, everyone's."""
+        """Return a member's assignment; the leader's request brings all assignments."""
         if any(len(part) > MAX_MEMBER_BYTES for part in request.assignments.values()):
             return request.refuse(ErrorCode.INVALID_REQUEST)
         result: SyncResult = await self._ask(group_id, request)
         return result
 
     async def heartbeat(self, group_id: str, request: Heartbeat) -> ErrorCode:
-        """A member's sign of life."""
+        """Extend a member's session."""
         result: ErrorCode = await self._ask(group_id, request)
         return result
 
     async def leave(self, group_id: str, request: Leave) -> LeaveResult:
-        """Members that go."""
+        """Remove members."""
         result: LeaveResult = await self._ask(group_id, request)
         return result
 
@@ -136,13 +136,13 @@ class GroupCoordinator:
         generation: int = -1,
         retention_ms: int = -1,
     ) -> None:
-        """Store offsets, by a member of the generation or (-1) by anyone while the group is empty.
+        """Store offsets of a member of the generation or, with -1, of any client of an empty group.
 
-        Their times are filled in here; ``retention_ms`` -1 is the broker's own.
+        Commit times are set here. ``retention_ms`` -1 takes the broker's retention.
 
         Raises:
-            ApiError: not stored, as far as anyone can know. GROUP_ID_NOT_FOUND if a generation is
-                given of a group that does not exist.
+            ApiError: the offsets may not be stored. GROUP_ID_NOT_FOUND: a generation was given, and
+                the group does not exist.
         """
         metadata = await self._registry.get(group_id)
         if generation >= 0 and metadata.is_disposable:
@@ -167,10 +167,10 @@ class GroupCoordinator:
         }
 
     async def offsets(self, group_id: str) -> Offsets:
-        """What is stored for a group, to be read before the next ``await``; nothing if unknown.
+        """Return the stored offsets of a group; read them before the next ``await``.
 
         Raises:
-            ApiError: try again, here or elsewhere.
+            ApiError: retriable, here or at another broker.
         """
         metadata = await self._registry.get(group_id)
         _check(await self._registry.confirm(metadata))
@@ -181,11 +181,11 @@ class GroupCoordinator:
     async def delete_offsets(
         self, group_id: str, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, ErrorCode]:
-        """Delete offsets, except (GROUP_SUBSCRIBED_TO_TOPIC) of topics that the group consumes.
+        """Delete offsets; those of topics that the group consumes get GROUP_SUBSCRIBED_TO_TOPIC.
 
         Raises:
-            ApiError: INVALID_GROUP_ID, GROUP_ID_NOT_FOUND, or NON_EMPTY_GROUP where it cannot be
-                told what the members consume.
+            ApiError: INVALID_GROUP_ID, GROUP_ID_NOT_FOUND, or NON_EMPTY_GROUP for members whose
+                subscriptions are not those of consumers.
         """
         if not group_id:
             raise ApiError(ErrorCode.INVALID_GROUP_ID)
@@ -205,19 +205,19 @@ class GroupCoordinator:
     # Administration
 
     async def groups(self) -> list[Group]:
-        """All groups of this broker, to be read only.
+        """Return all groups of this broker, for reading.
 
         Raises:
-            ApiError: try again.
+            ApiError: retriable.
         """
         await self._registry.load_all()
         return [metadata.group for metadata in self._registry if not metadata.is_disposable]
 
     async def describe(self, group_id: str) -> Group | None:
-        """A group, to be read only.
+        """Return a group for reading, or None.
 
         Raises:
-            ApiError: try again.
+            ApiError: retriable.
         """
         try:
             return (await self._existing(group_id)).group
@@ -230,7 +230,7 @@ class GroupCoordinator:
         """Delete a group and its offsets.
 
         Raises:
-            ApiError: GROUP_ID_NOT_FOUND; NON_EMPTY_GROUP; or try again.
+            ApiError: GROUP_ID_NOT_FOUND; NON_EMPTY_GROUP; or a retriable one.
         """
         metadata = await self._existing(group_id)
         if metadata.group.state is not GroupState.EMPTY:
@@ -247,17 +247,17 @@ class GroupCoordinator:
     # For metrics
 
     def states(self) -> Counter[GroupState]:
-        """How many groups in memory are in which state."""
+        """Number of groups in memory, by state."""
         return Counter(metadata.group.state for metadata in self._registry)
 
     @property
     def rebalances(self) -> int:
-        """Rebalances completed since the start."""
+        """Number of rebalances completed since the start."""
         return self._registry.rebalances
 
     @property
     def expired_offsets(self) -> int:
-        """Offsets deleted for their age since the start."""
+        """Number of offsets expired since the start."""
         return self._cleaner.expired
 
 

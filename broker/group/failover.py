@@ -1,32 +1,32 @@
-"""Groups change hands: when brokers come and go, and when the session with the store ends.
+"""Failover of groups to another coordinator, when brokers come and go or a session ends.
 
-A group belongs to one of the brokers that live (:mod:`.ownership`), but two may take it for theirs
-at the same time: one has not heard yet of who came or went, or was stopped for longer than its
-session lasts, and does not know it. What keeps the two apart is the store, not what they believe:
+A group belongs to one live broker (:mod:`.ownership`), but two brokers may both believe that they
+coordinate it: one has not yet heard of a change, or was paused for longer than its session without
+noticing. The store keeps the two apart, not their beliefs:
 
-- Every write of a group, its offsets too, checks the group's fence, which is its coordinator's, and
-  loading a group replaces that before anything else is read (:mod:`.loader`). So there is one
-  broker at a time that can write, whoever loaded last. All that was acknowledged before is seen by
-  the loader; whatever its predecessor tries later fails, is answered NOT_COORDINATOR, and has it
-  let go.
-- Commits, new generations and assignments are answered when they are stored. So no two brokers
-  accept commits of a group, or make different things of one generation.
-- Committed offsets are handed out after the store confirmed the fence, in the same transactions
-  as commits. So nobody starts again from where a group was before a takeover.
-- What is answered from memory alone is true of the generation that it names, which nobody can
-  change: who asks again for the assignment of that generation gets the one that was stored. A
-  heartbeat may be told that a generation goes on which is over, until this broker hears of the
-  takeover; the member learns of it with its next commit at the latest.
+- Every write of a group, including its offsets, checks the group's fence, which names one
+  coordinator. Loading a group replaces the fence before it reads anything else (:mod:`.loader`). So
+  only the broker that loaded the group last can write it. The loader sees everything that was
+  acknowledged before. A later write of the predecessor fails, is answered NOT_COORDINATOR, and
+  makes the predecessor unload the group.
+- Commits, new generations and assignments are answered when they are stored. So two brokers never
+  both accept commits of a group, and never disagree about a generation.
+- Committed offsets are returned after the store confirmed the fence, in the same transactions as
+  commits. So no member resumes from offsets that are older than a failover.
+- An answer from memory alone is true for the generation that it names, which cannot change: a
+  repeated SyncGroup gets the assignment that was stored. Until this broker hears of the failover, a
+  heartbeat may confirm a generation that is over; the member learns of it with its next commit at
+  the latest.
 
-While the connection to the store is suspended nothing can be stored or confirmed: everything is
-refused with COORDINATOR_NOT_AVAILABLE except heartbeats. Those are answered for STORE_TIMEOUT_S,
-which is shorter than any member's session, so an election in the ensemble costs no membership.
-Another broker takes over when the session has ended, and starts all members' sessions anew; so the
-members that found it out late are still in time. After STORE_TIMEOUT_S all groups are let go.
+While the connection to the store is suspended, nothing can be stored or confirmed, so all requests
+but heartbeats are refused with COORDINATOR_NOT_AVAILABLE. Heartbeats are answered for
+STORE_TIMEOUT_S, which is shorter than any member's session, so an election in the ensemble costs no
+membership. Then all groups are unloaded. Another broker takes over when the session has ended, and
+restarts all members' sessions, so members that notice late are still in time.
 
-A takeover is no rebalance: members keep their generation and their assignment. Groups are loaded at
-once, before anybody asks for them, so that members that died together with their coordinator are
-missed.
+A failover is no rebalance: members keep their generation and assignment. The new coordinator loads
+groups at once, before any request, so that the sessions of members that died with the former
+coordinator expire.
 """
 
 import asyncio
@@ -49,7 +49,7 @@ _RETRY_SECONDS: Final = 1.0
 
 
 class CoordinatorFailover:
-    """Lets go of groups that are not this broker's any more, and loads those that are now."""
+    """Unloads groups that no longer belong to this broker, and loads those that now do."""
 
     def __init__(
         self,
@@ -66,26 +66,26 @@ class CoordinatorFailover:
         self._timers = timers
         self._candidates = frozenset[int]()
         self._is_running = False
-        self._timer: Timer | None = None  # until groups are let go, or loading is tried again
+        self._timer: Timer | None = None  # until groups are unloaded, or loading is retried
         self._loading: asyncio.Task[None] | None = None
         self._is_due = False
         store.on_state(self._on_state)
 
     def start(self) -> None:
-        """Begin to load all groups that are this broker's; those that are asked for come first."""
+        """Begin to load all groups of this broker; requested groups come first."""
         self._is_running = True
         self._candidates = self._ownership.candidates
         self._load()
 
     def stop(self) -> None:
-        """Take nothing over any more."""
+        """Stop loading groups."""
         self._is_running = False
         self._stop_timer()
         if self._loading is not None:
             self._loading.cancel()
 
     def follow(self, events: Sequence[Event]) -> None:
-        """Brokers may have come or gone."""
+        """Handle brokers that came or went."""
         candidates = self._ownership.candidates
         if candidates == self._candidates or not any(isinstance(e, BrokersChanged) for e in events):
             return
@@ -112,10 +112,10 @@ class CoordinatorFailover:
             self._registry.unload(metadata, error)
 
     def _load(self) -> None:
-        """Look for groups to load, once more if that is under way."""
+        """Load this broker's groups; if that is under way, do it once more afterwards."""
         self._is_due = self._is_running
         if self._is_due and (self._loading is None or self._loading.done()):
-            self._loading = asyncio.create_task(self._load_while_due(), name="take over groups")
+            self._loading = asyncio.create_task(self._load_while_due(), name="load groups")
 
     async def _load_while_due(self) -> None:
         while self._is_due:
@@ -123,7 +123,7 @@ class CoordinatorFailover:
             try:
                 await self._registry.load_all()
             except ApiError as error:
-                _log.warning("cannot take groups over: %s", error)
+                _log.warning("cannot load groups, retrying: %s", error)
                 if self._store.state is SessionState.CONNECTED:
                     self._call_in(_RETRY_SECONDS, self._load)
 

@@ -4,14 +4,14 @@ The rules are those of Kafka's classic group protocol as its coordinator applies
 (session and rebalance time-outs), KIP-134 (delayed initial rebalance), KIP-345 (static members),
 KIP-394 (known member ids), KIP-559 (protocol checks), KIP-814 (static leaders that come back).
 
-A rebalance has two halves. *Preparing* parks every JoinGroup until all known members are in, or
-the slowest one's rebalance time-out has passed; laggards are dropped then. *Completing* starts with
-a new generation: everyone is told of it, SyncGroup requests are parked until the one from the
-leader brings the assignment, and the group is *Stable*. Whoever has not synced a rebalance time-out
-later is dropped, and the group prepares again.
+A rebalance has two halves. *Preparing* parks every JoinGroup until all known members have joined,
+or the longest rebalance time-out has passed; members that are missing then are removed.
+*Completing* starts with a new generation: all members are told of it, and SyncGroup requests are
+parked until the leader's brings the assignment, which makes the group *Stable*. A member that has
+not synced within its rebalance time-out is removed, and the group prepares again.
 
-There is no clock and no IO: ``now`` is monotonic seconds, ``wake_at`` says when to call
-:meth:`Group.tick` next, and every request handed in is answered by exactly one ``Respond``.
+The class has no clock and does no IO: ``now`` is monotonic seconds, ``wake_at`` is when
+:meth:`Group.tick` is due, and every request is answered by exactly one ``Respond`` effect.
 """
 
 import math
@@ -43,14 +43,14 @@ from .state import MOVES, GroupState
 
 _RETRY_SECONDS: Final = 1.0  # a rebalance that nobody joined is not retried more often
 
-# A member may heartbeat as soon as it knows its generation, thus also while others still sync.
+# A member heartbeats as soon as it knows its generation, even while others still sync.
 _HEARTBEAT_ANSWERS: Final = {
     GroupState.PREPARING: ErrorCode.REBALANCE_IN_PROGRESS,
     GroupState.COMPLETING: ErrorCode.NONE,
     GroupState.STABLE: ErrorCode.NONE,
 }
-# While preparing, members may still commit what they did in the old generation; while completing
-# they know of the new one, but not yet what they own in it.
+# While preparing, members still commit for the old generation. While completing, they know the new
+# generation but not yet their assignment.
 _COMMIT_ANSWERS: Final = {
     GroupState.PREPARING: ErrorCode.NONE,
     GroupState.COMPLETING: ErrorCode.REBALANCE_IN_PROGRESS,
@@ -60,7 +60,7 @@ _COMMIT_ANSWERS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class GroupLimits:
-    """What the broker's configuration says of every group. Times are in seconds."""
+    """Limits for every group, from the broker's configuration. Times are in seconds."""
 
     max_size: int = 2**31 - 1
     initial_rebalance_delay: float = 3.0
@@ -69,9 +69,9 @@ class GroupLimits:
 
 @dataclass(slots=True)
 class InitialDelay:
-    """The first rebalance of an empty group waits on while members keep arriving (KIP-134).
+    """The first rebalance of an empty group is delayed while members arrive (KIP-134).
 
-    ``remaining``: seconds by which it may still be extended; ``grew``: someone came meanwhile.
+    ``remaining``: seconds by which it may still be extended; ``grew``: a member arrived meanwhile.
     """
 
     remaining: float
@@ -79,7 +79,10 @@ class InitialDelay:
 
 
 class GroupImage(NamedTuple):
-    """A group with its established members; Empty when there are none."""
+    """The durable part of a group: a snapshot to store and to restore from.
+
+    It has the established members only; without any, the state is Empty.
+    """
 
     state: GroupState
     generation: int
@@ -120,7 +123,7 @@ class Group:
         self._effects: list[Effect] = []
 
     def handle(self, request: Request, now: float) -> list[Effect]:
-        """Take a request; what to do about it. Its reply may come now or with a later event."""
+        """Handle a request and return the effects; its response may come with a later event."""
         self._effects = []
         match request:
             case Join():
@@ -134,7 +137,7 @@ class Group:
         return self._effects
 
     def tick(self, now: float) -> list[Effect]:
-        """Let time pass: what is due. Meant for ``wake_at``; at other times it does no harm."""
+        """Handle the passing of time; return the effects. Due at ``wake_at``, harmless before."""
         self._effects = []
         if self.state is GroupState.DEAD:
             return self._effects
@@ -147,9 +150,9 @@ class Group:
     def admit_commit(
         self, member_id: str, instance_id: str | None, generation: int, now: float
     ) -> ErrorCode:
-        """Whether offsets may be committed; a member's commit is also a sign of life.
+        """Decide whether offsets may be committed; a member's commit also extends its session.
 
-        Anyone may while the group is empty; otherwise only members of the current generation.
+        Any client may commit to an empty group, otherwise only members of the generation.
         """
         if self.state is GroupState.DEAD:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -161,14 +164,14 @@ class Group:
         return _COMMIT_ANSWERS[self.state]
 
     def dissolve(self, error: ErrorCode) -> list[Effect]:
-        """Turn everyone away: the group is deleted, or no longer served from this memory."""
+        """Refuse everything parked and die: the group is deleted or unloaded."""
         self.turn_away(error)
         self._move(GroupState.DEAD, f"dissolved with {error.name}")
         self._phase_ends = self.wake_at = math.inf
         return self._effects
 
     def turn_away(self, error: ErrorCode) -> list[Effect]:
-        """Turn down whatever is parked; the members stay."""
+        """Refuse everything parked; the members stay."""
         self._effects = []
         for member_id in [*self.joining, *self.syncing]:
             self._refuse_parked(member_id, error)
@@ -176,11 +179,11 @@ class Group:
 
     @property
     def is_vacant(self) -> bool:
-        """Whether nobody is in it or about to be."""
+        """Whether there are no members and no ids given to future members."""
         return not self.members and not self.pending
 
     def image(self) -> GroupImage:
-        """What must survive a restart: the group as its established members know it."""
+        """Take a snapshot of what must survive a failover."""
         members = tuple(MemberImage.of(member) for member in self.members if not member.is_new)
         if not members:
             return GroupImage(GroupState.EMPTY, self.generation, self.protocol_type, None, None)
@@ -194,7 +197,7 @@ class Group:
     def restore(
         cls, group_id: str, image: GroupImage, now: float, limits: GroupLimits | None = None
     ) -> Self:
-        """The group that ``image`` was taken of, with every time-out started afresh."""
+        """Restore a group from its image; all time-outs start again."""
         group = cls(group_id, limits)
         group.state = image.state
         group.generation = image.generation
@@ -213,7 +216,7 @@ class Group:
     # JoinGroup
 
     def _join(self, request: Join, now: float) -> None:
-        """Answer or park a wish to be in the next generation."""
+        """Answer or park a JoinGroup request."""
         if self.state is GroupState.DEAD:
             self._reply(request, request.refuse(ErrorCode.COORDINATOR_NOT_AVAILABLE))
         elif not self._has_room_for(request.member_id):
@@ -228,10 +231,10 @@ class Group:
             self._rejoin(request, now)
 
     def _has_room_for(self, member_id: str) -> bool:
-        """Whether the group may have this member.
+        """Whether the group has room for this member.
 
-        While preparing, those who are in count and not those who should be: when the limit was
-        lowered, the last to rejoin are the ones that must go.
+        While preparing, only members that have rejoined count: after the limit was lowered, the
+        last to rejoin are refused.
         """
         limit = self._limits.max_size
         if self.state is GroupState.EMPTY:
@@ -254,7 +257,7 @@ class Group:
         return same_type and self.members.supports(request.protocols)
 
     def _join_unknown(self, request: Join, now: float) -> None:
-        """A client without a member id: new, or a static member that started again."""
+        """Handle a client without a member id: a new one, or a restarted static member."""
         member_id = request.new_member_id
         holder = self.members.instance(request.instance_id)
         if holder is not None:
@@ -303,7 +306,7 @@ class Group:
         )
 
     def _is_up_to_date(self, member: Member, request: Join) -> bool:
-        """Whether the member only missed the answer that told it of the current generation.
+        """Whether the member only missed the response about the current generation.
 
         A leader may see changes that no member's metadata shows, such as new partitions: when it
         rejoins a stable group it wants a rebalance.
@@ -341,16 +344,16 @@ class Group:
             self._prepare_rebalance(f"{member.instance_id} is now {member.member_id}", now)
 
     def _resumed(self, member: Member, request: Join, old_leader: str | None) -> JoinResult:
-        """What a static member that comes back to a stable group is told: go on, do not assign."""
+        """Answer a static member that returns to a stable group: continue without an assignment."""
         if request.knows_skip_assignment:
             return self._joined(member, skip_assignment=member.member_id == self.leader)
-        # Older clients would take themselves for the leader of a rebalance, were they named here.
+        # An older client that is named leader here would compute an assignment.
         return self._joined(member, leader=old_leader, members=())
 
     # The rebalance
 
     def _prepare_rebalance(self, reason: str, now: float) -> None:
-        """Call everyone in; or, when that is under way, see whether all are in now."""
+        """Begin a rebalance; if one is being prepared, check whether all members have joined."""
         if self.state is GroupState.PREPARING:
             self._complete_if_all_in(now)
             return
@@ -370,13 +373,13 @@ class Group:
             self._complete_if_all_in(now)
 
     def _complete_if_all_in(self, now: float) -> None:
-        """End the first half of a rebalance early when there is nobody left to wait for."""
+        """Complete the preparation early when all members have joined."""
         all_in = len(self.joining) == len(self.members) and not self.pending
         if self.state is GroupState.PREPARING and not self._initial and all_in:
             self._complete_preparing(now)
 
     def _complete_preparing(self, now: float) -> None:
-        """Go on with those who are in. Static members keep their place without rejoining."""
+        """Continue with the members that joined; static members stay without rejoining."""
         self._initial = None
         for member in list(self.members):
             if member.member_id not in self.joining and member.instance_id is None:
@@ -394,7 +397,7 @@ class Group:
         self.generation += 1
         self.protocol = self.leader = None
         self._phase_ends = math.inf
-        self._move(GroupState.EMPTY, "nobody is left")
+        self._move(GroupState.EMPTY, "no members left")
         self._save()
 
     def _start_generation(self, now: float) -> None:
@@ -421,7 +424,7 @@ class Group:
         members: tuple[JoinedMember, ...] | None = None,
         skip_assignment: bool = False,
     ) -> JoinResult:
-        """What a member is told of the current generation; its leader hears of everyone."""
+        """Describe the current generation to a member; the leader also gets all members."""
         if members is None:
             members = self._joined_members() if member.member_id == self.leader else ()
         return JoinResult(
@@ -442,7 +445,7 @@ class Group:
         )
 
     def _end_phase(self, now: float) -> None:
-        """The time of the current phase is up: go on without those who are missing."""
+        """End the current phase without the members that are missing."""
         self._phase_ends = math.inf
         initial = self._initial
         if self.state is GroupState.PREPARING:
@@ -463,14 +466,14 @@ class Group:
         self._end_phase_at(now + delay)
 
     def _expire_sessions(self, now: float) -> None:
-        """Drop the members that have been silent for too long."""
+        """Remove members whose sessions have expired."""
         for member_id in [key for key, deadline in self.pending.items() if deadline <= now]:
             del self.pending[member_id]
         gone = []
         for member in [member for member in self.members if member.deadline <= now]:
             parked = member.member_id in self.joining or member.member_id in self.syncing
             if parked and not member.is_new:
-                member.deadline = math.inf  # a client that waits for us need not heartbeat
+                member.deadline = math.inf  # a client with a parked request does not heartbeat
             else:
                 self._remove(member.member_id)
                 gone.append(member.member_id)
@@ -481,7 +484,7 @@ class Group:
     # Members of a generation
 
     def _heartbeat(self, request: Heartbeat, now: float) -> None:
-        """Take a sign of life, and tell the member of a rebalance."""
+        """Extend a session, and tell the member of a rebalance."""
         if self.state is GroupState.DEAD:
             answer = ErrorCode.COORDINATOR_NOT_AVAILABLE
         else:
@@ -492,7 +495,7 @@ class Group:
         self._reply(request, answer)
 
     def _sync(self, request: Sync, now: float) -> None:
-        """Answer with the member's assignment, or park it until the leader brings it."""
+        """Answer with the member's assignment, or park the request until the leader brings it."""
         if error := self._sync_error(request):
             self._reply(request, request.refuse(error))
             return
@@ -537,7 +540,7 @@ class Group:
         return SyncResult(ErrorCode.NONE, self.protocol_type, self.protocol, member.assignment)
 
     def _leave(self, request: Leave, now: float) -> None:
-        """Let members go, each with its own answer, and rebalance once for all of them."""
+        """Remove members, each with its own result, and rebalance once for all of them."""
         if self.state is GroupState.DEAD:
             self._reply(request, request.refuse(ErrorCode.COORDINATOR_NOT_AVAILABLE))
             return
@@ -554,7 +557,7 @@ class Group:
 
     def _dismiss(self, leaver: Leaver) -> ErrorCode:
         member_id = leaver.member_id
-        if not member_id:  # an administrator knows only the instance
+        if not member_id:  # an administrator names only the instance
             holder = self.members.instance(leaver.instance_id)
             if holder is None:
                 return ErrorCode.UNKNOWN_MEMBER_ID
@@ -567,13 +570,13 @@ class Group:
         return ErrorCode.NONE
 
     def _check(self, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
-        """Whether this is a member of the current generation."""
+        """Check that this is a member of the current generation."""
         if error := self.members.check(member_id, instance_id):
             return error
         return ErrorCode.NONE if generation == self.generation else ErrorCode.ILLEGAL_GENERATION
 
     def _remove(self, member_id: str) -> None:
-        """Take a member off and answer what it waits for."""
+        """Remove a member and refuse its parked requests."""
         member = self.members.remove(member_id)
         self._refuse_parked(member_id, ErrorCode.UNKNOWN_MEMBER_ID)
         self._unsynced.discard(member_id)
@@ -585,43 +588,42 @@ class Group:
     # Time
 
     def _extend_session(self, member: Member, now: float) -> None:
-        """Count the member's silence from now on.
+        """Restart the member's session time-out.
 
-        A new member cannot heartbeat, and its client's death goes unseen while its JoinGroup is
-        parked: it gets a long time, but not for ever.
+        A new member cannot heartbeat while its JoinGroup is parked, so it gets a long time-out.
         """
         timeout = member.session_timeout_ms / 1000
         member.deadline = now + (self._limits.new_member_timeout if member.is_new else timeout)
         self._wake_by(member.deadline)
 
     def _end_phase_at(self, at: float) -> None:
-        """Set the time at which the current phase is over, whoever is missing."""
+        """Set the time at which the current phase ends, even with members missing."""
         self._phase_ends = at
         self._wake_by(at)
 
     def _wake_by(self, at: float) -> None:
-        """Have time let pass at ``at`` or before.
+        """Make ``wake_at`` no later than ``at``.
 
-        Deadlines mostly move out: waking early now and then is cheaper than finding the earliest
-        of them at every heartbeat.
+        Deadlines mostly move out, and an early wake-up now and then is cheaper than finding the
+        earliest deadline at every heartbeat.
         """
         self.wake_at = min(self.wake_at, at)
 
     def _find_wake_time(self) -> None:
-        """Sleep until the earliest of all deadlines."""
+        """Set ``wake_at`` to the earliest of all deadlines."""
         sessions = (member.deadline for member in self.members)
         self.wake_at = min([self._phase_ends, *self.pending.values(), *sessions])
 
     # Effects
 
     def _refuse_parked(self, member_id: str, error: ErrorCode) -> None:
-        """Turn down the requests that this member waits on."""
+        """Refuse the parked requests of this member."""
         for parked in (self.joining.pop(member_id, None), self.syncing.pop(member_id, None)):
             if parked is not None:
                 self._reply(parked, parked.refuse(error))
 
     def _reply(self, request: Request, result: Result) -> None:
-        """Answer a request; every request comes here exactly once."""
+        """Answer a request; this happens exactly once for every request."""
         self._effects.append(Respond(request, result))
 
     def _save(self) -> None:

@@ -1,4 +1,4 @@
-"""A group in memory beside what the store holds of it, and what is on its way there."""
+"""A group in memory, its znodes, and the writes between the two."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -16,9 +16,9 @@ Done = Callable[[ErrorCode], None]
 
 @dataclass(slots=True)
 class _Write:
-    """A change, and who must hear when it is stored, or why it was not.
+    """A change to store, with callbacks for its outcome.
 
-    ``touches_group``: the group itself and not only its offsets is to be written.
+    ``touches_group``: it changes the group itself, not only its offsets.
     """
 
     change: GroupChange = field(default_factory=GroupChange)
@@ -27,10 +27,10 @@ class _Write:
 
 
 class GroupMetadata:
-    """Memory is ahead of the store by at most two changes: one being written, one gathering.
+    """A coordinated group: its state machine, its znodes and its pending writes.
 
-    Nobody is told of memory's state before the store has it: what is said meanwhile waits for the
-    change that is last on its way.
+    Memory is ahead of the store by at most two writes: one in flight and one pending. Responses
+    wait until the last of them is stored, so no client learns of state that could be lost.
     """
 
     def __init__(self, group: Group, znodes: GroupZnodes, since_ms: int) -> None:
@@ -45,26 +45,26 @@ class GroupMetadata:
 
     @property
     def group_id(self) -> str:
-        """The id under which clients know it."""
+        """The group's id."""
         return self.group.group_id
 
     @property
     def is_abandoned(self) -> bool:
-        """Whether a write failed, so that this memory is not to be trusted."""
+        """Whether a write failed, so that memory may differ from the store."""
         return bool(self._abandoned)
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is on its way to the store."""
+        """Whether no write is pending or in flight."""
         return self._pending is None and self._in_flight is None
 
     @property
     def is_disposable(self) -> bool:
-        """Whether nothing would be lost by forgetting it: nobody is in it, nothing is stored."""
+        """Whether it may be forgotten: it has no members, and nothing of it is stored."""
         return self.is_idle and self.znodes.version is None and self.group.is_vacant
 
     def offsets_of(self, topic: str) -> dict[int, Offset]:
-        """What is or soon will be stored for a topic."""
+        """Return the offsets of a topic that are stored or about to be."""
         offsets = dict(self.znodes.offsets.get(topic, {}))
         for writing in (self._in_flight, self._pending):
             for (name, partition), offset in writing.change.offsets.items() if writing else ():
@@ -75,23 +75,23 @@ class GroupMetadata:
         return offsets
 
     def save_group(self) -> None:
-        """Have the group's image, as it will be when the writing starts, stored."""
+        """Store the group's image, as it is when the write begins."""
         self._pending_write().touches_group = True
 
     def save_offsets(self, offsets: Mapping[TopicPartition, Offset | None], done: Done) -> None:
-        """Have offsets stored (None: deleted). Later ones replace those that still wait."""
+        """Store offsets (None deletes one). Later ones replace those that are pending."""
         writing = self._pending_write()
         writing.change.offsets.update(offsets)
         writing.done.append(done)
 
     def remove(self, done: Done) -> None:
-        """Have the group removed from the store."""
+        """Remove the group from the store."""
         writing = self._pending_write()
         writing.change.remove = writing.touches_group = True
         writing.done.append(done)
 
     def when_stored(self, done: Done) -> None:
-        """Call ``done`` once the group's image is stored as it is now; at once if it is."""
+        """Call ``done`` once the group is stored as it is now; at once if it is already."""
         if self._abandoned:
             done(self._abandoned)
             return
@@ -102,7 +102,7 @@ class GroupMetadata:
         done(ErrorCode.NONE)
 
     def begin_write(self) -> list[list[Op]]:
-        """Start writing what has gathered: the transactions to make."""
+        """Move the pending write in flight; return its transactions."""
         assert self._in_flight is None
         writing, self._pending = self._pending, None
         if writing is None:
@@ -115,7 +115,7 @@ class GroupMetadata:
         return self.znodes.plan(writing.change)
 
     def commit_write(self) -> None:
-        """What took off is stored."""
+        """The write in flight is stored."""
         writing, self._in_flight = self._in_flight, None
         if writing is not None:
             self.znodes.apply(writing.change)
@@ -123,7 +123,7 @@ class GroupMetadata:
                 done(ErrorCode.NONE)
 
     def abandon(self, error: ErrorCode) -> None:
-        """Nobody knows what is stored: whoever waits is told ``error``."""
+        """What is stored is unknown: report ``error`` to all callbacks."""
         self._abandoned = error
         waiting = [writing for writing in (self._in_flight, self._pending) if writing is not None]
         self._in_flight = self._pending = None

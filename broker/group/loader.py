@@ -1,12 +1,12 @@
-"""Takes groups over from the store, and sets right what does not belong there.
+"""Loads groups from the store, and repairs what does not belong there.
 
-Another broker may have the group in memory still: one that was stopped for a while, or has not
-heard yet of who came and went. Every write to a group checks its fence, so before anything else is
-read, that is replaced by one of our own. Whatever the other one has stored was stored before that
-and is read after it; whatever it tries from then on fails.
+Another broker may still have the group in memory: one that was paused, or has not heard of a change
+in the cluster. Every write to a group checks its fence, so loading replaces the fence before it
+reads anything else. Everything the other broker stored came before that and is read after it; its
+later writes fail.
 
-A server of the store may lag behind, so that what a read does not show may be there all the same.
-Writes do not lag: that there is no such group is what a transaction says, not a read.
+A server of the ensemble may lag behind, so a read may miss a node that exists. Transactions do not
+lag: a transaction, not a read, tells that a group does not exist.
 """
 
 import asyncio
@@ -50,18 +50,18 @@ _log = logging.getLogger(__name__)
 
 Topics = Mapping[str, Topic]
 
-_ATTEMPTS: Final = 5  # to write a group's node before somebody else does
+_ATTEMPTS: Final = 5  # to write a group's node before another broker does
 
 
 class GroupLoader:
-    """Reads what is stored of groups; ``topics`` are those that exist now."""
+    """Reads groups from the store; ``topics`` are the topics that exist now."""
 
     def __init__(self, store: MetadataStore, topics: Topics) -> None:
         self._store = store
         self._topics = topics
 
     async def group_ids(self) -> list[str]:
-        """All groups of the store. What is no name of a group is none."""
+        """Return the ids of all groups in the store; other nodes are skipped."""
         found = []
         for name in await self._store.children(ROOT):
             try:
@@ -71,13 +71,13 @@ class GroupLoader:
         return found
 
     async def load(self, group_id: str, now_ms: int) -> tuple[GroupZnodes, GroupImage, int]:
-        """A group, or an empty one that is not stored, and when it entered its state.
+        """Load a group, or an empty one that is not stored, and when it entered its state.
 
-        From now on nobody else who had loaded it can write it.
+        From now on no broker that loaded it before can write it.
 
         Raises:
-            MalformedGroupError: the store holds something else than a group there.
-            ApiError: NOT_COORDINATOR, somebody else takes it over at the same time.
+            MalformedGroupError: the node does not hold a group.
+            ApiError: NOT_COORDINATOR, another broker loads it at the same time.
         """
         znodes = GroupZnodes(group_id)
         znodes.version = await self._fence(znodes)
@@ -97,10 +97,10 @@ class GroupLoader:
         return znodes, image, since_ms
 
     async def _fence(self, znodes: GroupZnodes) -> int | None:
-        """Replace a group's fence; the version of its node then, or None: there is no such group.
+        """Replace a group's fence; return the version of its node, or None if it does not exist.
 
-        What was read may be of the past, and there another group of that name: then its version or
-        its fence is not there any more.
+        The node that was read may be outdated and belong to a deleted group of the same name; then
+        its version or its fence no longer exists.
         """
         path = znodes.paths.group
         for _ in range(_ATTEMPTS):
@@ -124,7 +124,7 @@ class GroupLoader:
         raise _taken(path)
 
     def _drop_stale(self, znodes: GroupZnodes) -> list[Op]:
-        """Offsets of topics that were deleted while nobody watched, and whose names are taken."""
+        """Plan to delete offsets of deleted topics whose names belong to other topics now."""
         stale: dict[TopicPartition, Offset | None] = {
             (topic, partition): None
             for topic, partitions in znodes.offsets.items()
@@ -143,11 +143,11 @@ class GroupLoader:
 
 
 def _taken(what: str) -> ApiError:
-    return ApiError(ErrorCode.NOT_COORDINATOR, f"{what} is being taken over")
+    return ApiError(ErrorCode.NOT_COORDINATOR, f"another broker is loading {what}")
 
 
 def _read(znodes: GroupZnodes, below: dict[str, bytes], now_ms: int) -> list[Op]:
-    """Fill in what is below a group's node; what has to be set right."""
+    """Fill in what is below a group's node; return the repairs to write."""
     repairs: list[Op] = []
     try:
         for path, data in below.items():
@@ -161,7 +161,7 @@ def _read(znodes: GroupZnodes, below: dict[str, bytes], now_ms: int) -> list[Op]
                     commit = below.get(commit_path(path))
                     offset = decode_offset(data, commit, now_ms)
                     znodes.offsets.setdefault(unescape(topic), {})[int(partition)] = offset
-                    if commit is None:  # written by hand: from now on it is like the others
+                    if commit is None:  # an offset written by hand
                         path = f"{znodes.paths.group}/{path}"
                         repairs.append(Create(commit_path(path), encode_commit(offset)))
     except ValueError as error:
@@ -170,18 +170,18 @@ def _read(znodes: GroupZnodes, below: dict[str, bytes], now_ms: int) -> list[Op]
 
 
 class StoreWait:
-    """Waits for tasks that read the store; a task goes on when nobody waits for it any more."""
+    """Waits for tasks that read the store, for a limited time; the tasks themselves continue."""
 
     def __init__(self, clock: Clock, timers: Timers) -> None:
         self._clock = clock
         self._timers = timers
 
     async def wait_for(self, task: asyncio.Task[Any]) -> Any:
-        """What ``task`` comes to.
+        """Return the result of ``task``.
 
         Raises:
             ApiError: COORDINATOR_LOAD_IN_PROGRESS, it takes longer; COORDINATOR_NOT_AVAILABLE, it
-                failed; UNKNOWN_SERVER_ERROR, what is stored is no group; or what it raised.
+                failed; UNKNOWN_SERVER_ERROR, the node is malformed; or what the task raised.
         """
         enough: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         deadline = self._clock.monotonic() + STORE_TIMEOUT_S
@@ -191,7 +191,7 @@ class StoreWait:
         finally:
             timer.cancel()
         if not task.done():
-            task.add_done_callback(_log_failure)  # nobody may be there to hear of it
+            task.add_done_callback(_log_failure)  # its failure may have no other witness
             raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         if task.cancelled():
             raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the broker is shutting down")

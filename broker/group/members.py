@@ -15,8 +15,8 @@ from .requests import GroupProtocol
 class Member:
     """One member of a group.
 
-    ``deadline`` is the monotonic time in seconds at which its session ends. ``is_new`` until it was
-    told of a generation: a client that never saw an answer cannot heartbeat, and is not stored.
+    ``deadline`` is the monotonic time in seconds at which its session ends. A member ``is_new``
+    until it was told of a generation: it cannot heartbeat yet, and it is not stored.
     """
 
     member_id: str
@@ -31,7 +31,7 @@ class Member:
     is_new: bool = False
 
     def metadata(self, protocol: str | None) -> bytes:
-        """What the member said for ``protocol``; nothing if it does not support it."""
+        """Return the member's metadata for ``protocol``; empty if it does not support it."""
         for name, metadata in self.protocols:
             if name == protocol:
                 return metadata
@@ -39,7 +39,7 @@ class Member:
 
 
 class MemberImage(NamedTuple):
-    """An established member: one that was told of a generation."""
+    """The durable part of an established member, that is, one that was told of a generation."""
 
     member_id: str
     instance_id: str | None
@@ -52,7 +52,7 @@ class MemberImage(NamedTuple):
 
     @classmethod
     def of(cls, member: Member) -> "MemberImage":
-        """The member as it is now."""
+        """Take a snapshot of a member."""
         return cls(
             member.member_id,
             member.instance_id,
@@ -65,7 +65,7 @@ class MemberImage(NamedTuple):
         )
 
     def restore(self) -> Member:
-        """The member as it was, its session not yet running."""
+        """Restore the member; its session is not running yet."""
         return Member(*self)
 
 
@@ -90,16 +90,16 @@ class Members:
         return self._members[member_id]
 
     def first(self) -> str | None:
-        """The id of the member that has been here longest."""
+        """Return the id of the longest-standing member."""
         return next(iter(self._members), None)
 
     def instance(self, instance_id: str | None) -> Member | None:
-        """The member that holds this instance id."""
+        """Return the member that holds this instance id."""
         member_id = self._instances.get(instance_id) if instance_id is not None else None
         return self._members[member_id] if member_id is not None else None
 
     def check(self, member_id: str, instance_id: str | None) -> ErrorCode:
-        """Whether this is a member, and the current holder of its instance id if it names one."""
+        """Check that this is a member and, if it names an instance id, its current holder."""
         if instance_id is not None:
             holder = self._instances.get(instance_id)
             if holder is None:
@@ -109,7 +109,7 @@ class Members:
         return ErrorCode.NONE if member_id in self._members else ErrorCode.UNKNOWN_MEMBER_ID
 
     def add(self, member: Member) -> None:
-        """Add a member whose id and instance id nobody here has."""
+        """Add a member; its id and instance id must be new."""
         assert member.member_id not in self._members
         if member.instance_id is not None:
             assert member.instance_id not in self._instances
@@ -118,7 +118,7 @@ class Members:
         self._supporters.update(_names(member.protocols))
 
     def remove(self, member_id: str) -> Member:
-        """Take a member off."""
+        """Remove a member."""
         member = self._members.pop(member_id)
         if member.instance_id is not None:
             del self._instances[member.instance_id]
@@ -132,19 +132,19 @@ class Members:
         return member
 
     def set_protocols(self, member: Member, protocols: tuple[GroupProtocol, ...]) -> None:
-        """Replace what a member supports."""
+        """Replace the protocols of a member."""
         self._supporters.subtract(_names(member.protocols))
         member.protocols = protocols
         self._supporters.update(_names(protocols))
 
     def supports(self, protocols: tuple[GroupProtocol, ...]) -> bool:
-        """Whether every member supports one of these protocols, and it is the same one for all."""
+        """Whether at least one of these protocols is supported by every member."""
         return any(self._supporters[name] == len(self) for name in _names(protocols))
 
     def vote(self) -> str:
-        """The protocol for the next generation: of those that all support, the one most prefer.
+        """Choose the protocol that most members prefer among those that all support.
 
-        A tie goes to the preference of the member that has been here longest.
+        The longest-standing member breaks a tie.
         """
         common = {name for name, count in self._supporters.items() if count == len(self)}
         votes = Counter(
@@ -153,7 +153,7 @@ class Members:
         return votes.most_common(1)[0][0]
 
     def rebalance_timeout(self) -> float:
-        """Seconds that the slowest member asked for to rejoin; 0 without members."""
+        """Return the longest rebalance time-out of any member in seconds; 0 without members."""
         slowest = max((member.rebalance_timeout_ms for member in self), default=0)
         return max(slowest, 0) / 1000
 

@@ -1,4 +1,4 @@
-"""What happens to offsets without anyone asking: they expire, or their topic is deleted."""
+"""Deletes committed offsets that have expired or whose topic was deleted, and empty groups."""
 
 import asyncio
 import logging
@@ -23,7 +23,7 @@ _DELETED: Final[Offset | None] = None
 
 
 class OffsetCleaner:
-    """Looks through this broker's groups now and then, and follows topics' deletion."""
+    """Cleans up this broker's groups at intervals and when topics are deleted."""
 
     def __init__(
         self,
@@ -33,7 +33,7 @@ class OffsetCleaner:
         clock: Clock,
         timers: Timers,
     ) -> None:
-        """``interval``: seconds from one look through the groups to the next."""
+        """``interval``: seconds between two clean-ups."""
         self._registry = registry
         self._retention = retention
         self._interval = interval
@@ -44,24 +44,24 @@ class OffsetCleaner:
         self.expired = 0
 
     def start(self) -> None:
-        """Begin to look through the groups once in a while."""
+        """Begin to clean up at intervals."""
         self._clean_up_after(self._interval)
 
     def stop(self) -> None:
-        """Leave everything as it is."""
+        """Stop cleaning up."""
         if self._timer is not None:
             self._timer.cancel()
         for task in self._tasks:
             task.cancel()
 
     async def follow(self, events: Sequence[Event]) -> None:
-        """Delete what is committed for topics that were deleted; not what is for namesakes."""
+        """Delete the offsets of deleted topics, but not those of new topics of the same name."""
         topics = [event.topic for event in events if isinstance(event, TopicDeleted)]
         if topics and not await self._try(self._forget(topics)):
             self._spawn(self._keep_trying_to_forget(topics))
 
     async def clean_up(self) -> None:
-        """Delete expired offsets, and groups that have neither members nor offsets any more.
+        """Delete expired offsets, and groups that have neither members nor offsets.
 
         Raises:
             ApiError: the groups cannot be read.
@@ -119,7 +119,7 @@ class OffsetCleaner:
         try:
             await work
         except ApiError as error:
-            _log.warning("cannot look through the groups: %s", error)
+            _log.warning("cleaning up groups failed, retrying: %s", error)
             return False
         return True
 

@@ -17,11 +17,11 @@ NO_TOPIC_ID = bytes(16)
 
 
 class Offset(NamedTuple):
-    """A position that a group committed for one partition.
+    """An offset that a group committed for one partition.
 
-    ``metadata`` is the client's own; ``leader_epoch`` is -1 if it told none. ``committed_at`` and
-    ``expires_at`` (only if the client set a retention of its own) are in milliseconds since the
-    Unix epoch. ``topic_id`` tells a topic from its namesake that was deleted.
+    ``metadata`` belongs to the client. ``leader_epoch`` is -1 if the client gave none.
+    ``committed_at`` and ``expires_at`` are in milliseconds since the Unix epoch; ``expires_at`` is
+    set only if the client gave a retention. ``topic_id`` tells apart topics of the same name.
     """
 
     offset: int
@@ -37,27 +37,29 @@ Offsets = Mapping[str, Mapping[int, Offset]]
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """How long offsets live after their group emptied, in milliseconds.
+    """How long offsets are kept after their group became empty, in milliseconds.
 
-    Times of commit are rounded up to a hundredth of that, at most an hour: so they rarely change,
-    and need not be written with every commit. No offset expires early for it.
+    Commit times are rounded up to a hundredth of it, at most an hour, so that they rarely change
+    and need not be written with every commit. No offset expires early because of that.
     """
 
     milliseconds: int
 
     def round(self, time_ms: int) -> int:
-        """The time as it is kept with an offset."""
+        """Round a time up as it is stored with an offset."""
         step = max(1, min(self.milliseconds // 100, 3_600_000))
         return -(-time_ms // step) * step
 
     def expired(
         self, group: Group, offsets: Offsets, since_ms: int, now_ms: int
     ) -> Iterator[TopicPartition]:
-        """The offsets whose time is up; ``since_ms`` is when the group entered its state.
+        """Find the expired offsets; ``since_ms`` is when the group entered its state.
 
-        As Kafka does (KIP-211): those of a group with members while it is stable, for topics it no
-        longer subscribes to, from their commit on; those of an empty group from when it emptied;
-        those of a group that never had members from their commit on.
+        As in Kafka (KIP-211), the retention of an offset starts
+
+        - with its commit, in a stable group that no longer subscribes to its topic;
+        - when the group became empty, in an empty group;
+        - with its commit, in a group that never had members.
         """
         empty = group.state is GroupState.EMPTY
         stable_consumers = group.state is GroupState.STABLE and group.protocol_type == CONSUMER

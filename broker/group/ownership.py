@@ -1,13 +1,13 @@
-"""Which broker coordinates a group: rendezvous hashing, so that everybody comes to the same answer.
+"""Which broker coordinates a group, by rendezvous hashing: every broker computes the same answer.
 
-Each broker that lives and is not stopping is weighed for a group, and the heaviest has it; of two
-that weigh the same, the one with the smaller id. The weight is a number of 64 bits::
+Each live broker that is not stopping has a weight for a group, and the broker with the largest one
+coordinates it; of equal weights, the one with the smaller id. The weight is a number of 64 bits::
 
     weight(broker, group) = mix(fnv1a(the group's id in UTF-8) + mix(the broker's id))
 
 with FNV-1a of 64 bits, the finalizer of SplitMix64 as ``mix``, and sums modulo 2**64. When a broker
-goes, only its groups move, evenly to all others; when one comes, it takes an even share of each.
-Who wants to know a coordinator needs nothing but the list of brokers.
+leaves, only its groups move, evenly to all others; when one joins, it takes an even share of each.
+The list of live brokers is all that is needed to find a coordinator.
 """
 
 from collections.abc import Iterable, Mapping
@@ -21,7 +21,7 @@ _FNV_PRIME: Final = 0x100000001B3
 
 
 def coordinator_of(group_id: str, brokers: Iterable[int]) -> int | None:
-    """The id of the one of ``brokers`` that coordinates a group; None where there are none."""
+    """Return the id of the broker that coordinates a group, or None without ``brokers``."""
     hashed = _fnv1a(group_id.encode())
     return max(brokers, key=lambda broker: (_mix(hashed + _mix(broker)), -broker), default=None)
 
@@ -41,15 +41,15 @@ def _mix(value: int) -> int:
 
 
 class LiveBrokers(Protocol):
-    """Who there is."""
+    """The live brokers."""
 
     @property
     def brokers(self) -> Mapping[int, BrokerInfo]:
-        """The brokers that live now, by id."""
+        """The live brokers by id."""
 
 
 class Ownership:
-    """Who has which group, as far as this broker knows of the others."""
+    """Which broker coordinates which group, by this broker's view of the cluster."""
 
     def __init__(self, node_id: int, cluster: LiveBrokers) -> None:
         """``node_id``: this broker."""
@@ -58,15 +58,15 @@ class Ownership:
 
     @property
     def candidates(self) -> frozenset[int]:
-        """The brokers that groups belong to."""
+        """The brokers that can coordinate groups."""
         brokers = self._cluster.brokers.values()
         return frozenset(broker.id for broker in brokers if not broker.is_stopping)
 
     def coordinator(self, group_id: str) -> BrokerInfo | None:
-        """The broker that a group belongs to; None while there is nobody for it."""
+        """Return the broker that coordinates a group, or None while there is none."""
         broker = coordinator_of(group_id, self.candidates)
         return None if broker is None else self._cluster.brokers[broker]
 
     def is_ours(self, group_id: str) -> bool:
-        """Whether a group belongs to this broker."""
+        """Whether this broker coordinates a group."""
         return coordinator_of(group_id, self.candidates) == self._node_id

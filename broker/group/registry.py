@@ -1,9 +1,8 @@
-"""Groups in memory: loaded when first asked for, woken when something is due, let go when in doubt.
+"""The groups in memory: loaded on the first request, woken by timers, unloaded when in doubt.
 
-Memory is a cache of the store. Whenever a write fails, nobody can know what is stored: the group is
-given up, everyone who waits for it is told to try again, and the next one who asks for it has it
-loaded anew. Only groups that belong to this broker are loaded; :mod:`.failover` lets go of those
-that do not any more.
+Memory is a cache of the store. When a write fails, what is stored is unknown: the group is
+unloaded, all waiting requests get a retriable error, and the next request loads the group again.
+Only groups that belong to this broker are loaded; :mod:`.failover` unloads those that no longer do.
 """
 
 import asyncio
@@ -53,7 +52,7 @@ class GroupRegistry:
         self._ownership = ownership
         self._clock = clock
         self._timers = timers
-        self._timeout_s = StoreWait(clock, timers)
+        self._store_wait = StoreWait(clock, timers)
         self._limits = GroupLimits(
             max_size=config.group_max_size,
             initial_rebalance_delay=config.group_initial_rebalance_delay_ms / 1000,
@@ -67,50 +66,53 @@ class GroupRegistry:
         self.rebalances = 0
 
     def __iter__(self) -> Iterator[GroupMetadata]:
-        """Those in memory, which after :meth:`load_all` are all; not those on their way out."""
+        """The groups in memory, after :meth:`load_all` all of them; without dead ones."""
         groups = list(self._groups.values())
         return (metadata for metadata in groups if metadata.group.state is not GroupState.DEAD)
 
     async def get(self, group_id: str) -> GroupMetadata:
-        """A group, loaded if need be; an empty one that is not stored if it does not exist.
+        """Return a group, loaded if needed; an empty one that is not stored if it does not exist.
 
-        What is done to it must be done before the next ``await``: it may be let go then.
+        Use it before the next ``await``: it may be unloaded then.
 
         Raises:
-            ApiError: NOT_COORDINATOR, it is another broker's; COORDINATOR_LOAD_IN_PROGRESS or
-                COORDINATOR_NOT_AVAILABLE, try again; UNKNOWN_SERVER_ERROR, what is stored is no
-                group.
+            ApiError: NOT_COORDINATOR, it belongs to another broker; COORDINATOR_LOAD_IN_PROGRESS or
+                COORDINATOR_NOT_AVAILABLE, retriable; UNKNOWN_SERVER_ERROR, its node is malformed.
         """
         while True:
             if self._is_closed:
                 raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the broker is shutting down")
             if self._store.state is not SessionState.CONNECTED:
-                raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the store is out of reach")
+                raise ApiError(
+                    ErrorCode.COORDINATOR_NOT_AVAILABLE, "the metadata store is not connected"
+                )
             if metadata := self._groups.get(group_id):
                 if metadata.group.state is GroupState.DEAD:
-                    raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "it is being deleted")
+                    raise ApiError(
+                        ErrorCode.COORDINATOR_NOT_AVAILABLE, "the group is being deleted"
+                    )
                 return metadata
             self._check_owner(group_id)
             task = self._loading.get(group_id)
             if task is None:
                 task = asyncio.create_task(self._load(group_id), name=f"load group {group_id!r}")
                 self._loading[group_id] = task
-            await self._timeout_s.wait_for(task)
+            await self._store_wait.wait_for(task)
 
     def _check_owner(self, group_id: str) -> None:
         if not self._ownership.is_ours(group_id):
             raise ApiError(ErrorCode.NOT_COORDINATOR)
 
     async def load_all(self) -> None:
-        """Have every group of the store in memory that belongs to this broker and can be read.
+        """Load every group that belongs to this broker and can be read.
 
         Raises:
-            ApiError: COORDINATOR_LOAD_IN_PROGRESS or COORDINATOR_NOT_AVAILABLE, try again.
+            ApiError: COORDINATOR_LOAD_IN_PROGRESS or COORDINATOR_NOT_AVAILABLE, retriable.
         """
         reading = asyncio.create_task(self._loader.group_ids(), name="list groups")
         missing = [
             name
-            for name in await self._timeout_s.wait_for(reading)
+            for name in await self._store_wait.wait_for(reading)
             if name not in self._groups and self._ownership.is_ours(name)
         ]
         for start in range(0, len(missing), _LOADS_AT_ONCE):
@@ -125,9 +127,9 @@ class GroupRegistry:
                 raise
 
     async def ask(self, group_id: str, request: Request) -> Any:
-        """A group's answer to a request, when it has one and all that it tells of is stored.
+        """Return a group's response to a request, once everything it tells is stored.
 
-        Heartbeats are answered from memory, as long as there is any.
+        Heartbeats are answered from memory while the group is loaded.
 
         Raises:
             ApiError: the group cannot be loaded.
@@ -143,21 +145,21 @@ class GroupRegistry:
     async def save_offsets(
         self, metadata: GroupMetadata, offsets: Mapping[TopicPartition, Offset | None]
     ) -> ErrorCode:
-        """Store offsets, or delete them (None); why that failed, as far as anyone can know."""
+        """Store offsets, or delete them (None); return the error, if any."""
         stored: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
         metadata.save_offsets(offsets, partial(_resolve, stored))
         self._writer.write(metadata)
         return await stored
 
     async def confirm(self, metadata: GroupMetadata) -> ErrorCode:
-        """Wait until the store has said that what it holds is what memory has; why not, if so.
+        """Confirm with the store that memory is current; return the error, if any.
 
-        Nobody else can have taken the group over unnoticed, then.
+        No other broker can have loaded the group unnoticed, then.
         """
         return ErrorCode.NONE if metadata.is_disposable else await self.save_offsets(metadata, {})
 
     async def remove(self, metadata: GroupMetadata) -> ErrorCode:
-        """Delete a group that nobody is in; who asks for it meanwhile is told to try again."""
+        """Delete a group without members; requests meanwhile get a retriable error."""
         removed: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
 
         def done(error: ErrorCode) -> None:
@@ -170,15 +172,15 @@ class GroupRegistry:
         return await removed
 
     def unload(self, metadata: GroupMetadata, error: ErrorCode) -> None:
-        """Forget a group of which nobody knows what is stored; all who wait are told ``error``."""
+        """Unload a group whose stored state is unknown; waiting requests get ``error``."""
         if metadata.is_abandoned:
             return
-        _log.info("gave up group %r in memory: %s", metadata.group_id, error.name)
+        _log.info("unloaded group %r: %s", metadata.group_id, error.name)
         metadata.abandon(error)
         self.forget(metadata, error)
 
     def forget(self, metadata: GroupMetadata, error: ErrorCode) -> None:
-        """Have a group no longer in memory; those whom it kept waiting are told ``error``."""
+        """Remove a group from memory; waiting requests get ``error``."""
         self._refuse(metadata.group.dissolve(error))
         if metadata.timer is not None:
             metadata.timer.cancel()
@@ -186,12 +188,12 @@ class GroupRegistry:
             del self._groups[metadata.group_id]
 
     def forget_if_disposable(self, metadata: GroupMetadata) -> None:
-        """Keep no memory of a group that only a question made."""
+        """Forget a group that exists only because a request named it."""
         if metadata.is_disposable:
             self.forget(metadata, ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
     def drain(self) -> None:
-        """Take nothing on any more, and turn away whoever waits for others to join or sync."""
+        """Accept no more requests, and refuse parked ones."""
         self._is_closed = True
         for metadata in self._groups.values():
             if metadata.timer is not None:
@@ -211,7 +213,7 @@ class GroupRegistry:
         try:
             now_ms = self._clock.time_ms()
             znodes, image, since_ms = await self._loader.load(group_id, now_ms)
-            self._check_owner(group_id)  # it may have changed hands meanwhile
+            self._check_owner(group_id)  # ownership may have changed meanwhile
             group = Group.restore(group_id, image, self._clock.monotonic(), self._limits)
             metadata = self._groups[group_id] = GroupMetadata(group, znodes, since_ms)
             self._set_timer(metadata)
@@ -251,7 +253,7 @@ class GroupRegistry:
         at = metadata.group.wake_at
         if metadata.timer is not None:
             if metadata.timer_at <= at:
-                return  # it will be set anew when it finds that it came too early
+                return  # an early wake-up sets it again
             metadata.timer.cancel()
         metadata.timer_at = at
         metadata.timer = (
@@ -264,7 +266,7 @@ class GroupRegistry:
 
 
 def _printable(text: str) -> str:
-    """Without what clients could forge lines of the log with."""
+    """Replace unprintable characters, with which clients could forge log lines."""
     return "".join(character if character.isprintable() else "?" for character in text)
 
 

@@ -1,8 +1,8 @@
-"""What members ask of a group, and what they are answered.
+"""The requests, results and effects of the group state machine.
 
-These are the group protocol's requests without their wire form: no versions, no topics. Each one
-knows how to be refused, so whoever holds one can always answer it. Requests compare by identity:
-two equal ones from a client that retries are still two requests to answer.
+The requests are those of the group protocol without their wire format: no versions, no topics. Each
+one has a ``refuse`` method, so it can always be answered. Requests compare by identity: two equal
+ones from a client that retries are two requests to answer.
 """
 
 from dataclasses import dataclass
@@ -12,14 +12,14 @@ from qbus.errors import ErrorCode
 
 
 class GroupProtocol(NamedTuple):
-    """A way to divide the work that a member supports, and what the leader must know for it."""
+    """An assignment protocol that a member supports, and its metadata for the leader."""
 
     name: str
     metadata: bytes
 
 
 class JoinedMember(NamedTuple):
-    """A member as the leader is told of it."""
+    """A member as the leader sees it."""
 
     member_id: str
     instance_id: str | None
@@ -28,7 +28,7 @@ class JoinedMember(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class JoinResult:
-    """The answer to a join: the new generation, or why there is none for this member."""
+    """The response to a join: the new generation, or an error."""
 
     error: ErrorCode
     member_id: str
@@ -42,12 +42,12 @@ class JoinResult:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Join:
-    """A wish to be in the next generation.
+    """A request to join the next generation.
 
-    ``member_id`` is empty when the client has none; ``new_member_id`` is the one it gets then.
-    ``needs_known_id`` sends a dynamic member away once to come back with that id (KIP-394);
-    ``knows_skip_assignment`` marks clients that understand that answer (KIP-814). Time-outs are in
-    milliseconds; ``protocols`` are in the member's order of preference.
+    ``member_id`` is empty when the client has none; it then gets ``new_member_id``.
+    ``needs_known_id``: a dynamic member must join again with that id (KIP-394).
+    ``knows_skip_assignment``: the client understands that flag in the response (KIP-814). Time-outs
+    are in milliseconds; ``protocols`` are in the member's order of preference.
     """
 
     member_id: str
@@ -64,13 +64,13 @@ class Join:
     knows_skip_assignment: bool = True
 
     def refuse(self, error: ErrorCode) -> JoinResult:
-        """The answer that turns this request down."""
+        """Return the response that refuses this request."""
         return JoinResult(error, self.member_id)
 
 
 @dataclass(frozen=True, slots=True)
 class SyncResult:
-    """The answer to a sync: this member's part of the assignment."""
+    """The response to a sync: this member's assignment."""
 
     error: ErrorCode
     protocol_type: str | None = None
@@ -80,7 +80,7 @@ class SyncResult:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sync:
-    """A member's call for its assignment; the leader's brings everyone's (``assignments``)."""
+    """A member's request for its assignment; the leader's has all ``assignments``."""
 
     member_id: str
     instance_id: str | None
@@ -90,20 +90,20 @@ class Sync:
     assignments: dict[str, bytes]
 
     def refuse(self, error: ErrorCode) -> SyncResult:
-        """The answer that turns this request down."""
+        """Return the response that refuses this request."""
         return SyncResult(error)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Heartbeat:
-    """A sign of life; the answer is an error code."""
+    """A heartbeat; the response is an error code."""
 
     member_id: str
     instance_id: str | None
     generation: int
 
     def refuse(self, error: ErrorCode) -> ErrorCode:
-        """The answer that turns this request down."""
+        """Return the response that refuses this request."""
         return error
 
 
@@ -116,7 +116,7 @@ class Leaver(NamedTuple):
 
 
 class LeaveOutcome(NamedTuple):
-    """What became of one leaver."""
+    """The result for one leaver."""
 
     leaver: Leaver
     error: ErrorCode
@@ -124,7 +124,7 @@ class LeaveOutcome(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LeaveResult:
-    """The answer to a leave, in the order of its leavers."""
+    """The response to a leave, in the order of its leavers."""
 
     error: ErrorCode
     outcomes: tuple[LeaveOutcome, ...] = ()
@@ -132,12 +132,12 @@ class LeaveResult:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Leave:
-    """Members that go, or that an administrator sends away (KIP-345)."""
+    """Members that leave, or that an administrator removes (KIP-345)."""
 
     leavers: tuple[Leaver, ...]
 
     def refuse(self, error: ErrorCode) -> LeaveResult:
-        """The answer that turns this request down."""
+        """Return the response that refuses this request."""
         return LeaveResult(error)
 
 
@@ -146,7 +146,7 @@ Result = JoinResult | SyncResult | ErrorCode | LeaveResult
 
 
 class Respond(NamedTuple):
-    """Effect: answer this request, once everything saved before it is stored."""
+    """Effect: send the response once every save before it is stored."""
 
     request: Request
     result: Result
@@ -157,7 +157,7 @@ class Save(NamedTuple):
 
 
 class Moved(NamedTuple):
-    """Effect: the group entered another state; for people to read."""
+    """Effect: the group entered another state; for the log."""
 
     old: str
     new: str

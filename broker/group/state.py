@@ -1,4 +1,4 @@
-"""The states of a consumer group, and how it may move between them.
+"""The states of a consumer group, and its transitions.
 
     Empty ──────────────► PreparingRebalance ◄─────────── Stable
       ▲   a member joins     │    ▲     │    a member joins   ▲
@@ -9,12 +9,12 @@
                             CompletingRebalance ──────────────┘
                                    the leader hands in the assignment
 
-- *Empty*: no members; the group lives on for its offsets.
-- *PreparingRebalance*: JoinGroup requests are parked until everyone is in or time is up.
+- *Empty*: no members; the group is kept for its offsets.
+- *PreparingRebalance*: JoinGroup requests are parked until all members have joined or time is up.
 - *CompletingRebalance*: a new generation exists; SyncGroup requests are parked until its leader
   brings the assignment.
 - *Stable*: every member can have its assignment and heartbeats.
-- *Dead*: no longer served here (deleted, or let go after a failed write); any state leads there.
+- *Dead*: deleted, or unloaded here; every state leads there.
 
 The names are Kafka's, as clients see them in DescribeGroups and ListGroups.
 """
@@ -25,7 +25,7 @@ from typing import Final
 
 
 class GroupState(Enum):
-    """Where a group stands in its rebalance cycle."""
+    """The state of a group in its rebalance cycle."""
 
     EMPTY = "Empty"
     PREPARING = "PreparingRebalance"

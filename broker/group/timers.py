@@ -7,21 +7,21 @@ from typing import Final, Protocol
 from qbus.clock import Clock
 
 STORE_TIMEOUT_S: Final = 5.0
-"""Seconds for the store to answer; then clients are told to try again."""
+"""Seconds for the store to answer; after that, clients get a retriable error."""
 
 
 class Timer(Protocol):
-    """A call that is due at some time."""
+    """A scheduled call."""
 
     def cancel(self) -> None:
-        """Do not make the call; harmless when it was made."""
+        """Cancel the call; harmless when it was made."""
 
 
 class Timers(Protocol):
-    """Makes calls at given times of the monotonic clock, in seconds."""
+    """Schedules calls by the monotonic clock, in seconds."""
 
     def call_at(self, when: float, callback: Callable[[], None]) -> Timer:
-        """Have ``callback`` called at ``when``, or soon if that is past; never right now."""
+        """Call ``callback`` at ``when``, or soon if that is past; never synchronously."""
 
 
 class LoopTimers:

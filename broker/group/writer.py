@@ -1,14 +1,14 @@
-"""Writes what groups want stored, as few transactions as keep up.
+"""Writes groups to the store, coalescing many writes into few transactions.
 
-All that gathers while transactions are in flight goes into the next one (one at a time a store
-takes 1,200 sets a second, in transactions of hundreds 50,000). Two are in flight, of different
-groups, so that the store has work while the next is put together.
+All writes that become pending while transactions are in flight go into the next transaction. (A
+store takes 1,200 sets a second one at a time, and 50,000 in transactions of hundreds.) Two
+transactions of different groups are in flight, so that the store has work while the next one is
+prepared.
 
-A transaction fails as a whole: when a version check did it, or it was too large, each group is
-tried alone, so that only the one fails that someone else has written, or that is too large by
-itself. After any other failure nobody knows what is stored, and all its groups are given up for
-their owner to load again. (A store does what it is asked in order, so what is read then is what
-came of the write.)
+A transaction fails as a whole. When a version check failed or it was too large, each group is tried
+alone, so that only the group fails that another broker has written, or that is too large by itself.
+After any other failure what is stored is unknown, and all groups of the transaction are unloaded,
+to be loaded again. The store works in order, so that load sees the outcome of the write.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ from .znodes import MAX_OPS
 
 _log = logging.getLogger(__name__)
 
-# What one group may have brought upon all that are written with it.
+# Errors of one group that fail all groups of its transaction.
 _OF_ONE = {ErrorCode.NOT_COORDINATOR, ErrorCode.INVALID_COMMIT_OFFSET_SIZE}
 
 _IN_FLIGHT: Final = 2  # transactions in flight
@@ -35,7 +35,7 @@ Unload = Callable[[GroupMetadata, ErrorCode], None]
 
 
 class GroupWriter:
-    """The only one who writes groups. ``unload`` hears of groups whose writing failed."""
+    """The only writer of groups. It calls ``unload`` for groups whose write failed."""
 
     def __init__(
         self,
@@ -55,10 +55,10 @@ class GroupWriter:
             GroupMetadata, bool
         ] = {}  # whether more has gathered for it meanwhile
         self._tasks: set[asyncio.Task[None]] = set()
-        self._stuck: set[asyncio.Task[None]] = set()  # those of the lanes
+        self._stuck: set[asyncio.Task[None]] = set()  # tasks whose transaction timed out
 
     def write(self, metadata: GroupMetadata) -> None:
-        """Have what ``metadata`` gathered stored soon."""
+        """Write the pending changes of a group soon."""
         if self._stuck:
             self._unload(metadata, ErrorCode.COORDINATOR_NOT_AVAILABLE)
         elif metadata in self._in_flight:
@@ -69,7 +69,7 @@ class GroupWriter:
                 self._tasks.add(asyncio.create_task(self._run(), name="group writer"))
 
     async def drain(self) -> None:
-        """Wait until all that was handed in is stored; no longer than timeout_s allows."""
+        """Wait until everything pending is stored, for ``timeout_s`` at most."""
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=self._timeout_s)
 
@@ -98,7 +98,7 @@ class GroupWriter:
                     self._waiting[metadata.group_id] = metadata
 
     def _next_batch(self) -> list[tuple[GroupMetadata, list[list[Op]]]]:
-        """Groups with the transactions that they need: enough to fill one."""
+        """Take groups with their transactions, enough to fill one transaction."""
         batch = []
         size = 0
         while self._waiting and size < MAX_OPS:
@@ -128,7 +128,7 @@ class GroupWriter:
                 if ops:
                     await self._store.transaction(ops)
         except NodeError as error:
-            _log.warning("groups are not stored as they were left: %r", error)
+            _log.warning("another broker has written groups: %r", error)
             return ErrorCode.NOT_COORDINATOR
         except TransactionTooLarge as error:
             _log.warning("groups are too large to be stored: %s", error)
@@ -145,7 +145,7 @@ class GroupWriter:
             metadata.commit_write()
 
     def _time_out(self, task: asyncio.Task[None], groups: Iterable[GroupMetadata]) -> None:
-        """The store does not answer. It may yet do what it was asked, but nobody waits for it."""
+        """Unload all groups: the store does not answer, but may still perform the write."""
         self._stuck.add(task)
         waiting, self._waiting = self._waiting, {}
         for metadata in [*groups, *waiting.values()]:

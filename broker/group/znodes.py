@@ -1,19 +1,18 @@
-"""The znodes of a group: where they are and what they hold.
+"""The znodes of a group: their paths and contents, and the transactions that change them.
 
     /consumers/<group>                            JSON: state, generation, protocol, leader, fence
-    /consumers/<group>/fence-<fence>              there as long as one coordinator has the group
+    /consumers/<group>/fence-<fence>              exists while one coordinator has the group
     /consumers/<group>/ids/<member>               JSON: client, time-outs, protocols, assignment
     /consumers/<group>/owners/<topic>/<p>         the member id that was assigned the partition
     /consumers/<group>/offsets/<topic>/<p>        the committed offset, a plain integer
     /consumers/<group>/offsets/<topic>/<p>/commit JSON: what else belongs to the commit
 
-The fence is a name that a coordinator gives itself for one group, whenever it creates or loads it,
-in place of the former one: every write to the group checks that it is still there. So whoever was
-coordinator before can write nothing, not even to a group of the same name that was deleted and
-created anew, and is as many changes old. Owners are there to be read by people; they follow
-from the assignments. What accompanies an offset changes rarely (its time is rounded for that), so
-that it lies beside the integer and is written when it changes; an offset without it is one that
-someone wrote by hand.
+The fence is a random name that a coordinator chooses whenever it creates or loads a group; it
+replaces the former fence. Every write to the group checks that the fence still exists. So a former
+coordinator can write nothing, not even to a group of the same name that was deleted, created again,
+and has reached the same version. Owners are derived from the assignments, for people to read. The
+data beside an offset changes rarely (its time is rounded for that purpose), so it is a node of its
+own that is written when it changes. An offset without that node was written by hand.
 
 Group, member and client names may hold anything and are escaped; bytes are base64.
 """
@@ -40,16 +39,16 @@ ROOT: Final = "/consumers"
 _VERSION: Final = 1
 
 MAX_OPS: Final = 1_000  # of a transaction
-_MAX_BYTES: Final = 800_000  # of its paths and data; ZooKeeper takes 1 MiB with all around them
-_MAX_OWNERS: Final = 10_000  # of a group; more are not written down for people to read
+_MAX_BYTES: Final = 800_000  # of paths and data; ZooKeeper takes 1 MiB with its framing
+_MAX_OWNERS: Final = 10_000  # per group; owners are not written beyond that
 
 
 class MalformedGroupError(QbusError):
-    """A znode that does not hold what this layout says."""
+    """A znode does not follow this layout."""
 
 
 class GroupPaths:
-    """Where the znodes of one group are."""
+    """The paths of one group's znodes."""
 
     def __init__(self, group_id: str) -> None:
         self.group = f"{ROOT}/{escape(group_id)}"
@@ -58,7 +57,7 @@ class GroupPaths:
         self.offsets = f"{self.group}/offsets"
 
     def fence(self, name: str) -> str:
-        """The node that is there for the coordinator that goes by ``name``."""
+        """The node of the fence ``name``."""
         return f"{self.group}/fence-{name}"
 
     def member(self, member_id: str) -> str:
@@ -66,7 +65,7 @@ class GroupPaths:
         return f"{self.ids}/{escape(member_id)}"
 
     def owned_topic(self, topic: str) -> str:
-        """The folder of a topic's owners. Any name: a leader may assign what does not exist."""
+        """The parent of a topic's owners; the topic may not exist, as the leader names it."""
         return f"{self.owners}/{escape(topic)}"
 
     def committed_topic(self, topic: str) -> str:
@@ -75,12 +74,12 @@ class GroupPaths:
 
 
 def commit_path(offset_path: str) -> str:
-    """Where the rest of a commit lies, given where its offset is."""
+    """Return the path of the node beside a committed offset."""
     return f"{offset_path}/commit"
 
 
 def encode_group(image: GroupImage, since_ms: int, fence: str) -> bytes:
-    """A group's own node; ``since_ms`` is when it entered its state."""
+    """Encode a group's own node; ``since_ms`` is when the group entered its state."""
     return _encode(
         {
             "state": image.state.value,
@@ -95,10 +94,10 @@ def encode_group(image: GroupImage, since_ms: int, fence: str) -> bytes:
 
 
 def with_fence(data: bytes, fence: str) -> tuple[bytes, str | None]:
-    """A group's node with another fence, and the one that it had; None: it is older than fences.
+    """Replace the fence in a group's node; return the node and the former fence, if it had one.
 
     Raises:
-        MalformedGroupError: it is no group's.
+        MalformedGroupError: the node does not hold a group.
     """
     node = _decode(data)
     former = node.get("fence")
@@ -108,10 +107,10 @@ def with_fence(data: bytes, fence: str) -> tuple[bytes, str | None]:
 
 
 def decode_group(data: bytes, members: tuple[MemberImage, ...]) -> tuple[GroupImage, int]:
-    """A group and when it entered its state.
+    """Decode a group and the time at which it entered its state.
 
     Raises:
-        MalformedGroupError: it is none, or its parts contradict each other.
+        MalformedGroupError: the node does not hold a group, or contradicts its members.
     """
     node = _decode(data)
     try:
@@ -135,7 +134,7 @@ def decode_group(data: bytes, members: tuple[MemberImage, ...]) -> tuple[GroupIm
 
 
 def encode_member(member: MemberImage) -> bytes:
-    """A member's node."""
+    """Encode a member's node."""
     return _encode(
         {
             "instance_id": member.instance_id,
@@ -153,10 +152,10 @@ def encode_member(member: MemberImage) -> bytes:
 
 
 def decode_member(member_id: str, data: bytes) -> MemberImage:
-    """A member.
+    """Decode a member.
 
     Raises:
-        MalformedGroupError: it is none.
+        MalformedGroupError: the node does not hold a member.
     """
     node = _decode(data)
     try:
@@ -179,12 +178,12 @@ def decode_member(member_id: str, data: bytes) -> MemberImage:
 
 
 def encode_offset(offset: Offset) -> bytes:
-    """The node of a committed offset."""
+    """Encode the node of a committed offset."""
     return b"%d" % offset.offset
 
 
 def encode_commit(offset: Offset) -> bytes:
-    """The node beside it."""
+    """Encode the node beside a committed offset."""
     return _encode(
         {
             "leader_epoch": offset.leader_epoch,
@@ -197,10 +196,10 @@ def encode_commit(offset: Offset) -> bytes:
 
 
 def decode_offset(data: bytes, commit: bytes | None, now_ms: int) -> Offset:
-    """A committed offset; one written by hand counts from now.
+    """Decode a committed offset; one written by hand counts as committed now.
 
     Raises:
-        MalformedGroupError: it is none.
+        MalformedGroupError: the nodes do not hold an offset.
     """
     try:
         position = int(data)
@@ -235,10 +234,10 @@ def _decode(data: bytes) -> dict[str, Any]:
 
 @dataclass(slots=True)
 class GroupChange:
-    """What a group wants stored.
+    """A change of a group to store.
 
-    ``image`` with the time at which the group entered its state, if it changed; offsets to commit,
-    or None to delete one; or the group to be removed whole.
+    ``image`` is set if the group itself changed; ``since_ms`` is when it entered its state.
+    ``offsets`` are to be stored, or deleted (None). ``remove`` deletes the whole group.
     """
 
     image: GroupImage | None = None
@@ -248,9 +247,9 @@ class GroupChange:
 
 
 class GroupZnodes:
-    """A mirror of one group's znodes, kept up to date with each transaction that succeeds.
+    """The known content of one group's znodes, updated with each transaction that succeeds.
 
-    ``fence`` is what this mirror's owner goes by.
+    ``fence`` is the name that this coordinator chose.
     """
 
     def __init__(self, group_id: str) -> None:
@@ -262,10 +261,10 @@ class GroupZnodes:
         self.offsets: dict[str, dict[int, Offset]] = {}
 
     def plan(self, change: GroupChange) -> list[list[Op]]:
-        """The transactions for a change: one, unless it is too large.
+        """Plan the transactions for a change: one, unless it is too large.
 
-        A group and its members change in one; what does not fit beside them follows or, when the
-        group is removed, precedes. Each checks that nobody else has taken the group over meanwhile.
+        A group and its members change in one transaction. What does not fit into it follows or,
+        when the group is removed, precedes it. Each transaction checks the fence.
         """
         if change.remove:
             return self._plan_removal()
@@ -280,7 +279,7 @@ class GroupZnodes:
         return [group, *_fenced(self._check, rest)]
 
     def apply(self, change: GroupChange) -> None:
-        """The transaction for this change succeeded."""
+        """Record that the transactions of a change succeeded."""
         if change.remove:
             self.version = None
             self.fence = _new_fence()

@@ -79,8 +79,8 @@ def test_only_lists_are_appended_to() -> None:
     [
         ([Edit("flush.ms", SET, "1"), Edit("flush.ms", SET, "2")], "flush.ms is edited twice"),
         ([Edit("flush.ms", SET, "1"), Edit("flush.ms", DELETE, None)], "edited twice"),
-        ([Edit("flush.ms", SET, None)], "a value is needed"),
-        ([Edit("cleanup.policy", APPEND, None)], "a value is needed"),
+        ([Edit("flush.ms", SET, None)], "a value is required"),
+        ([Edit("cleanup.policy", APPEND, None)], "a value is required"),
         ([Edit("flush.ms", 4, "1")], "unknown operation 4"),
         ([Edit("flush.ms", -1, "1")], "unknown operation -1"),
     ],

@@ -142,5 +142,5 @@ def test_moves_are_told_with_their_reason() -> None:
 
     assert [effect for effect in scene.effects if isinstance(effect, Moved)] == [
         Moved("Stable", "PreparingRebalance", "left: a (no reason given)"),
-        Moved("PreparingRebalance", "Empty", "nobody is left"),
+        Moved("PreparingRebalance", "Empty", "no members left"),
     ]
