@@ -1,1 +1,1 @@
-"""The mirror between datacenters (IDCs): the same batches at the same offsets."""
+"""The mirror between datacenters: the same batches at the same offsets."""

@@ -77,7 +77,7 @@ class MirrorLink:
     async def run(self) -> None:
         """Mirror until cancelled; then drain what was sent, and leave the group.
 
-        Transient errors are retried for ever, and shown by :meth:`status` meanwhile. Raises
+        Transient errors are retried without end, and shown by :meth:`status` meanwhile. Raises
         :class:`~qbus.errors.QbusError` for others, such as a refused group.
         """
         failure: QbusError | None = None

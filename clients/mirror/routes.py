@@ -134,7 +134,7 @@ def _obstacle(route: TopicRoute, existing: Topic) -> Obstacle | None:
     if known.topic_id != route.provenance.topic_id:
         reason = (
             f"the source's {route.topic} is not the topic that {name} is a copy of: it was deleted"
-            " and created again. Delete the copy to have it mirrored anew"
+            " and created again. Delete the copy to mirror it again"
         )
         return Obstacle(route, reason, Trouble.SOURCE_RECREATED)
     if existing.partitions > route.partitions and known.path == route.provenance.path:

@@ -44,7 +44,7 @@ async def read_topics(
 
     await retrying(attempt, cluster.request_timeout)
     found = cluster.metadata.topics
-    names = sorted(name for name, one in found.items() if not one.is_internal and wanted(name))
+    names = sorted(name for name, topic in found.items() if not topic.is_internal and wanted(name))
     configs: dict[str, dict[str, str]] = {}
     for start in range(0, len(names), _AT_A_TIME):
         configs |= await _configs(cluster, names[start : start + _AT_A_TIME])

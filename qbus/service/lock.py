@@ -31,7 +31,7 @@ class DirectoryLock:
         """Take the lock at once, if this object does not hold it yet.
 
         Raises:
-            DirectoryInUse: somebody else holds it.
+            DirectoryInUse: another process holds it.
             OSError: the lock file cannot be opened or locked.
         """
         if self._file is not None:
@@ -65,7 +65,7 @@ class DirectoryLock:
 
 
 def is_locked(path: Path) -> bool:
-    """Whether somebody holds the lock in the file ``path``; without the file nobody does.
+    """Whether the lock in the file ``path`` is held; without the file it is not.
 
     Raises OSError where the file cannot be opened or locked.
     """
@@ -74,7 +74,7 @@ def is_locked(path: Path) -> bool:
     except FileNotFoundError:
         return False
     try:
-        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)  # shared: two who ask never see each other
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)  # shared: checks do not see each other
     except BlockingIOError:
         return True
     finally:
@@ -83,7 +83,7 @@ def is_locked(path: Path) -> bool:
 
 
 def try_lock(file: int) -> bool:
-    """Lock an open file exclusively until it is closed; False if somebody else holds its lock."""
+    """Lock an open file exclusively until it is closed; False if it is locked already."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

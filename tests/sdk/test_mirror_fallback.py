@@ -1,4 +1,4 @@
-"""A target that is Apache Kafka: records are produced anew, once each, and tell their origin."""
+"""A target that is Apache Kafka: records are reproduced, once each, and tell their origin."""
 
 from collections.abc import Iterator
 from pathlib import Path

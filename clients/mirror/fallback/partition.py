@@ -67,7 +67,7 @@ class ReproducedPartition:
             self._stop(
                 Trouble.SOURCE_LOST_DATA,
                 f"the source's log ends at {end}, and the target has copies up to {resume}: the"
-                " source lost data, or its topic was created anew",
+                " source lost data, or its topic was created again",
             )
             return None
         if resume < start:

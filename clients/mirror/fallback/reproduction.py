@@ -42,6 +42,7 @@ class Reproduction:
         self._source = source
         self._target = target
         self._admin = Admin.over(source)
+        self._clients = Clients(config, self._assigned, self._revoked)
         self._clock = SystemClock()
         self._rate_limit = RateLimit(config.rate_limit_bytes, self._clock.monotonic())
         self._routes: dict[str, TopicRoute] = {}
@@ -67,19 +68,18 @@ class Reproduction:
         )
 
     async def run(self) -> None:
-        """Mirror until cancelled: then what was sent is waited for, and the group left.
+        """Mirror until cancelled; then drain what was sent, and leave the group.
 
-        Raises :class:`~qbus.errors.QbusError` when something fails: whoever runs it again goes on
-        behind what the target has.
+        Raises :class:`~qbus.errors.QbusError` if something fails; another run goes on behind what
+        the target has.
         """
         config = self._config
         _log.warning(
-            "link %s: %s is no Qbus: records are produced anew, at offsets of their own, and groups"
+            "link %s: %s is no Qbus: records are reproduced at their own offsets, and groups"
             " are not carried over",
             config.name,
             config.target_bootstrap,
         )
-        self._clients = Clients(config, self._assigned, self._revoked)
         try:
             await self._copy()
         finally:

@@ -1,4 +1,4 @@
-"""A broker that is away, and a full stop and start of the agent."""
+"""A broker that is unreachable, and a stop and a start of the agent."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Agents that ZooKeeper controls: changed together, safe from mistakes, and able to do without."""
+"""Agents controlled by ZooKeeper: changed together, safe from mistakes, working without it."""
 
 import asyncio
 import json

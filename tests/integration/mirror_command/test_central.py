@@ -1,4 +1,4 @@
-"""A mirror that ZooKeeper controls: told live, and telling of itself there."""
+"""A mirror controlled by ZooKeeper: configured live, with its status there."""
 
 import asyncio
 import json

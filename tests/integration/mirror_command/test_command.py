@@ -1,4 +1,4 @@
-"""`qbus mirror` between two IDCs: run, stopped, configured, looked at; and groups that move."""
+"""`qbus mirror` between two datacenters: run, stopped, configured, shown; and groups that move."""
 
 import asyncio
 import json

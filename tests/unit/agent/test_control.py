@@ -12,7 +12,7 @@ async def apply(_: AgentConfig) -> None:
     """Accept anything."""
 
 
-async def test_a_variable_that_is_not_set_here_is_a_refusal() -> None:
+async def test_a_missing_environment_variable_is_refused() -> None:
     configured = configured_agent(apply, environ={"DC": "north"})
     assert await configured.accept(GOOD + b'key = "{env.DC}"', NODE)
     assert not await configured.accept(GOOD + b'key = "{env.ROLE}"', NODE)

@@ -45,7 +45,7 @@ def test_all_files_together_are_measured() -> None:
     assert registry.get_sample_value("qbus_agent_spool_records_total", {"directory": "/s"}) == 2
 
 
-def test_an_agent_without_anything_is_measured_too() -> None:
+def test_an_agent_without_files_has_metrics() -> None:
     registry = CollectorRegistry()
     registry.register(AgentMetrics(AgentStatus, configured_agent(apply)))
     assert registry.get_sample_value("qbus_agent_lag_seconds") == 0

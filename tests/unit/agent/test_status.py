@@ -54,7 +54,7 @@ def test_totals_count_states_and_take_the_longest_lag() -> None:
     assert (totals["lag_seconds"], totals["rate"], totals["records"]) == (1.5, 15.0, 7)
 
 
-def test_spools_are_told_of() -> None:
+def test_spools_are_in_the_document() -> None:
     spool = SpoolStatus(directory="/spool", waiting_bytes=5, damaged=1, error="no")
     made = document(AgentStatus(spools=(spool,)))
     assert made["spools"][0]["damaged"] == 1
@@ -65,6 +65,6 @@ def test_a_file_that_shrank_has_no_lag() -> None:
     assert file("/a", size=5, position=9).lag_bytes == 0
 
 
-def test_names_that_are_no_text_are_still_json() -> None:
+def test_file_names_that_are_no_text_are_valid_json() -> None:
     made = document(AgentStatus(files=(file("/log/\udcff"),)))
     assert json.loads(encode(made))["files"][0]["path"] == "/log/\udcff"

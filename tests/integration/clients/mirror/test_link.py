@@ -1,4 +1,4 @@
-"""A link between two real brokers: the same bytes at the same offsets, or it says what is wrong."""
+"""A link between two real brokers: the same bytes at the same offsets, or a trouble."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A source's topic that is deleted and created again, too quickly for anybody to see it gone."""
+"""A source's topic that is deleted and created again, too quickly to be seen missing."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What an agent can be told, and how it refuses the rest."""
+"""The configuration of an agent: what it can state, and how the rest is refused."""
 
 from pathlib import Path
 
@@ -21,7 +21,7 @@ def only_source(text: str) -> Source:
     return source
 
 
-def test_little_has_to_be_said() -> None:
+def test_few_fields_are_required() -> None:
     config = read(HEAD + SOURCE)
     assert config.bootstrap == "h:9092"
     assert config.sources[0].paths == ("/var/log/*.log",)
@@ -29,7 +29,7 @@ def test_little_has_to_be_said() -> None:
     assert config.delivery.compression == "lz4"
 
 
-def test_a_sources_own_topic_goes_before_the_agents() -> None:
+def test_a_sources_topic_overrides_the_agents() -> None:
     assert only_source('topic = "mine"').topic == "mine"
 
 
@@ -39,11 +39,11 @@ def test_patterns_are_of_bytes() -> None:
     assert pattern.search("2026-ü".encode())
 
 
-def test_an_empty_key_is_none() -> None:
+def test_an_empty_key_means_no_key() -> None:
     assert only_source('key = ""').key is None
 
 
-def test_what_is_not_stated_may_have_a_default_from_elsewhere() -> None:
+def test_a_caller_may_give_defaults() -> None:
     text = b'topic = "t"\n' + SOURCE.encode()
     assert parse(text, defaults={"bootstrap": "zk://z"}).bootstrap == "zk://z"
     stated = b'bootstrap = "h:9"\n' + text
@@ -124,17 +124,17 @@ def test_what_is_not_allowed_is_refused_by_name(text: str, why: str) -> None:
         read(text)
 
 
-def test_what_is_no_text_is_refused() -> None:
+def test_invalid_utf8_is_refused() -> None:
     with pytest.raises(ConfigError, match="not TOML"):
         parse(b"\xff\xfe")
 
 
-def test_what_no_node_could_hold_is_refused() -> None:
+def test_a_document_too_large_for_a_node_is_refused() -> None:
     with pytest.raises(ConfigError, match="too long"):
         parse(b"#" * (MAX_BYTES + 1))
 
 
-def test_a_long_value_is_not_repeated_whole() -> None:
+def test_a_long_value_is_abbreviated_in_the_error() -> None:
     with pytest.raises(ConfigError) as refusal:
         read(HEAD + SOURCE + f'key = "{"{x}" * 10_000}"')
     assert len(str(refusal.value)) < 1000

@@ -1,4 +1,4 @@
-"""Templates: constant for a file where they can be, and bytes whatever names are made of."""
+"""Templates: constant for a file if possible, and bytes for any file name."""
 
 import os
 
@@ -37,13 +37,13 @@ def test_variables_are_filled_in(text: str, rendered: bytes) -> None:
     assert render(text) == rendered
 
 
-def test_what_does_not_depend_on_the_record_is_made_once() -> None:
+def test_a_template_without_offset_is_rendered_once() -> None:
     bound = Template.parse("{host}:{path}").bind(VALUES)
     assert bound.constant == b"web-1:/var/log/a.log"
     assert bound.render(1) is bound.render(2)
 
 
-def test_what_depends_on_the_record_is_no_constant() -> None:
+def test_a_template_with_offset_is_rendered_for_each_record() -> None:
     assert Template.parse("{offset}").bind(VALUES).constant is None
 
 
@@ -59,7 +59,7 @@ def test_names_that_are_no_text_stay_as_they_are() -> None:
     assert Template.parse("{path}").bind({"path": b"/log/\xff"}).render(0) == b"/log/\xff"
 
 
-def test_it_is_known_what_the_environment_has_to_have() -> None:
+def test_a_template_names_its_environment_variables() -> None:
     assert Template.parse("{env.DC}{host}{env.ROLE}").environment == {"DC", "ROLE"}
 
 

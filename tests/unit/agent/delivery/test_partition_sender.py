@@ -126,7 +126,7 @@ async def test_files_take_turns_and_each_stays_in_order() -> None:
     assert len(context.arrived) == 1003
 
 
-async def test_nothing_is_read_where_there_is_no_memory() -> None:
+async def test_nothing_is_read_without_memory() -> None:
     context = Context()
     context.budget.used = context.budget.limit
     async with running(context) as sender:
@@ -138,7 +138,7 @@ async def test_nothing_is_read_where_there_is_no_memory() -> None:
         await eventually(lambda: context.sent)
 
 
-async def test_what_is_refused_is_sent_again_before_anything_new() -> None:
+async def test_refused_batches_are_resent_before_new_ones() -> None:
     context = Context()
     async with running(context) as sender:
         sender.add(context.file(b"a", 150))

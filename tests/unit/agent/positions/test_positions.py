@@ -25,7 +25,7 @@ def added(positions: Positions, identity: Identity = ONE, path: str = "/var/log/
     return position
 
 
-def test_what_was_written_is_found_again(tmp_path: Path) -> None:
+def test_positions_survive_a_restart(tmp_path: Path) -> None:
     positions = opened(tmp_path)
     position = added(positions)
     position.fingerprint = Fingerprint.of(b"head")
@@ -39,7 +39,7 @@ def test_what_was_written_is_found_again(tmp_path: Path) -> None:
     assert found.formers == [Former(Fingerprint.of(b"head"), 500, (4, 77))]
 
 
-def test_moves_are_small_and_the_last_one_counts(tmp_path: Path) -> None:
+def test_offset_changes_take_short_lines_and_the_last_counts(tmp_path: Path) -> None:
     positions = opened(tmp_path)
     position = added(positions)
     positions.write()
@@ -55,7 +55,7 @@ def test_moves_are_small_and_the_last_one_counts(tmp_path: Path) -> None:
     assert (found.offset, found.tail) == (30, (10, 1))
 
 
-def test_any_cut_of_the_journal_leaves_what_was_whole_before_it(tmp_path: Path) -> None:
+def test_a_truncated_journal_keeps_its_whole_lines(tmp_path: Path) -> None:
     positions = opened(tmp_path)
     position = added(positions)
     ends = {}
@@ -77,7 +77,7 @@ def test_any_cut_of_the_journal_leaves_what_was_whole_before_it(tmp_path: Path) 
         survivor.close()
 
 
-def test_what_is_behind_damage_is_cut_off_and_written_anew(tmp_path: Path) -> None:
+def test_lines_behind_damage_are_cut_off_and_overwritten(tmp_path: Path) -> None:
     positions = opened(tmp_path)
     position = added(positions)
     positions.write()
@@ -100,7 +100,7 @@ def test_what_is_behind_damage_is_cut_off_and_written_anew(tmp_path: Path) -> No
     assert again.offset == 7
 
 
-def test_the_journal_is_written_anew_without_what_is_obsolete(tmp_path: Path) -> None:
+def test_compaction_drops_obsolete_lines(tmp_path: Path) -> None:
     clock = ManualClock()
     positions = opened(tmp_path, clock)
     gone, there = added(positions), added(positions, Identity(1, 101))
@@ -115,7 +115,7 @@ def test_the_journal_is_written_anew_without_what_is_obsolete(tmp_path: Path) ->
     assert found.was_seen("source")
 
 
-def test_a_full_disk_keeps_all_to_be_written_later(
+def test_after_a_full_disk_everything_is_written_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     positions = opened(tmp_path)

@@ -1,4 +1,4 @@
-"""Emptying a spool: in order, removed only when stored, nothing lost whoever fails."""
+"""A spool is emptied in order; batches are removed once stored; no failure loses any."""
 
 import asyncio
 import os
@@ -79,7 +79,7 @@ def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scene:
     return Scene(tmp_path)
 
 
-async def test_what_is_there_is_delivered_in_order_and_removed(scene: Scene) -> None:
+async def test_batches_are_delivered_in_order_and_removed(scene: Scene) -> None:
     with SpoolWriter(scene.spool) as writer:
         writer.append("t", 0, batch(b"a", b"b"))
         writer.append("t", 0, batch(b"c"))
@@ -91,7 +91,7 @@ async def test_what_is_there_is_delivered_in_order_and_removed(scene: Scene) -> 
     assert scene.shipper.status.delivered_records == 4
 
 
-async def test_a_writer_that_lives_is_followed(scene: Scene) -> None:
+async def test_the_batches_of_a_live_writer_are_delivered_as_they_come(scene: Scene) -> None:
     with SpoolWriter(scene.spool) as writer:
         async with scene.running():
             writer.append("t", 0, batch(b"a"))
@@ -101,7 +101,7 @@ async def test_a_writer_that_lives_is_followed(scene: Scene) -> None:
             await eventually(lambda: scene.shipper.status.waiting_bytes == 0)
 
 
-async def test_a_spool_that_is_not_there_yet_is_waited_for(scene: Scene) -> None:
+async def test_a_missing_spool_is_waited_for(scene: Scene) -> None:
     async with scene.running():
         await asyncio.sleep(0)
         with SpoolWriter(scene.spool) as writer:
@@ -118,7 +118,7 @@ async def test_earlier_writers_go_first(scene: Scene) -> None:
         await scene.has_stored(b"1", b"1 again", b"2")
 
 
-async def test_a_failure_holds_its_partition_up_and_no_other(scene: Scene) -> None:
+async def test_a_failure_holds_up_only_its_partition(scene: Scene) -> None:
     scene.sender.failures[b"a"] = [ConnectionFailed("away")] * 1_000_000
     with SpoolWriter(scene.spool) as writer:
         writer.append("t", 0, batch(b"a"))
@@ -133,7 +133,7 @@ async def test_a_failure_holds_its_partition_up_and_no_other(scene: Scene) -> No
         await eventually(lambda: scene.shipper.status.error is None)
 
 
-async def test_what_was_acknowledged_is_not_delivered_by_the_next_agent(scene: Scene) -> None:
+async def test_acknowledged_batches_are_not_delivered_by_the_next_agent(scene: Scene) -> None:
     with SpoolWriter(scene.spool) as writer:
         writer.append("t", 0, batch(b"a"))
         writer.append("t", 0, batch(b"b"))
@@ -164,7 +164,7 @@ async def test_an_agent_that_dies_before_the_acknowledgement_repeats_one_batch(
         await scene.has_stored(b"a", b"b")
 
 
-async def test_damage_is_set_aside_and_what_is_whole_is_delivered(scene: Scene) -> None:
+async def test_damaged_segments_are_quarantined_and_whole_batches_delivered(scene: Scene) -> None:
     with SpoolWriter(scene.spool) as writer:
         for value in (b"a", b"b", b"c"):
             writer.append("t", 0, batch(value))
@@ -181,7 +181,7 @@ async def test_damage_is_set_aside_and_what_is_whole_is_delivered(scene: Scene) 
 
 
 @pytest.mark.parametrize("code", [ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.INVALID_TIMESTAMP])
-async def test_what_is_refused_for_good_is_set_aside(scene: Scene, code: ErrorCode) -> None:
+async def test_batches_refused_for_good_are_quarantined(scene: Scene, code: ErrorCode) -> None:
     scene.sender.failures[b"a"] = [ApiError(code, "no")]
     refused = batch(b"a")
     with SpoolWriter(scene.spool) as writer:
@@ -194,7 +194,7 @@ async def test_what_is_refused_for_good_is_set_aside(scene: Scene, code: ErrorCo
     assert kept.read_bytes()[16:] == refused[16:]  # all but its place in the spool
 
 
-async def test_what_is_refused_for_now_is_kept(scene: Scene) -> None:
+async def test_batches_refused_for_now_are_kept(scene: Scene) -> None:
     scene.sender.failures[b"a"] = [ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "no")] * 3
     with SpoolWriter(scene.spool) as writer:
         writer.append("t", 0, batch(b"a"))
@@ -216,7 +216,7 @@ async def test_a_spool_is_for_one_agent_at_a_time(scene: Scene) -> None:
         await scene.has_stored(b"a")
 
 
-async def test_a_spool_that_is_no_directory_is_told_of(scene: Scene) -> None:
+async def test_a_spool_that_is_no_directory_is_an_error_in_the_status(scene: Scene) -> None:
     scene.spool.write_text("no directory")
     async with scene.running():
         await eventually(lambda: scene.shipper.status.error is not None)

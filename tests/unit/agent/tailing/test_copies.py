@@ -1,4 +1,4 @@
-"""When a new file is a copy of one that is shipped."""
+"""A new file may be a copy of one that is shipped."""
 
 import pytest
 
@@ -27,12 +27,12 @@ def test_another_head_or_another_tail_is_another_file() -> None:
     assert verdict(original(has_ended=True), is_alike=False) is Verdict.OTHER
 
 
-def test_a_copy_that_is_being_made_is_waited_for() -> None:
+def test_an_unfinished_copy_is_waited_for() -> None:
     assert verdict(original(), is_alike=None) is Verdict.WAITING
     assert verdict(original(has_ended=True), is_alike=None) is Verdict.OTHER
 
 
-def test_too_few_bytes_alike_prove_nothing() -> None:
+def test_too_few_equal_bytes_prove_nothing() -> None:
     assert verdict(original(offset=256)) is Verdict.OTHER
     assert verdict(original(offset=0, is_read=False)) is Verdict.WAITING
 
@@ -48,10 +48,10 @@ def test_too_few_bytes_alike_prove_nothing() -> None:
         "app.log.old",
     ],
 )
-def test_what_rotation_adds_to_a_name(name: str) -> None:
+def test_additions_of_rotations_are_stripped(name: str) -> None:
     assert stem(name) == "app.log"
 
 
-def test_other_names_stay() -> None:
+def test_other_names_stay_unchanged() -> None:
     assert stem("app2.log") == "app2.log"
     assert stem("7") == "7"

@@ -1,4 +1,4 @@
-"""A file that is followed, on a real file system."""
+"""A tailed file on a real file system."""
 
 import gzip
 import os
@@ -60,7 +60,7 @@ def test_an_unfinished_line_is_read_when_it_is_finished(tmp_path: Path, follow: 
     assert file.is_read
 
 
-def test_it_goes_on_after_it_was_closed(tmp_path: Path, follow: Follow) -> None:
+def test_a_closed_file_is_reopened_where_it_was(tmp_path: Path, follow: Follow) -> None:
     path = tmp_path / "a.log"
     path.write_bytes(b"one\n")
     file = follow(path)
@@ -70,7 +70,7 @@ def test_it_goes_on_after_it_was_closed(tmp_path: Path, follow: Follow) -> None:
     assert read(file) == [b"two"]
 
 
-def test_an_emptied_file_is_read_from_its_start(tmp_path: Path, follow: Follow) -> None:
+def test_a_truncated_file_is_read_from_its_start(tmp_path: Path, follow: Follow) -> None:
     path = tmp_path / "a.log"
     path.write_bytes(b"one\ntwo\n")
     file = follow(path)
@@ -82,9 +82,7 @@ def test_an_emptied_file_is_read_from_its_start(tmp_path: Path, follow: Follow) 
     assert (former.offset, former.tail) == (8, (8, zlib.crc32(b"one\ntwo\n")))
 
 
-def test_a_file_that_was_emptied_and_is_larger_again_is_noticed(
-    tmp_path: Path, follow: Follow
-) -> None:
+def test_a_truncated_file_that_grew_larger_is_noticed(tmp_path: Path, follow: Follow) -> None:
     path = tmp_path / "a.log"
     path.write_bytes(b"one\ntwo\n")
     file = follow(path)
@@ -93,7 +91,7 @@ def test_a_file_that_was_emptied_and_is_larger_again_is_noticed(
     assert read(file) == [b"another one", b"another two"]
 
 
-def test_a_file_that_is_emptied_and_filled_before_it_is_read_is_not_read_in_the_middle(
+def test_a_file_truncated_and_refilled_between_reads_is_read_from_its_start(
     tmp_path: Path, follow: Follow
 ) -> None:
     path = tmp_path / "a.log"
@@ -109,7 +107,7 @@ def test_a_file_that_is_emptied_and_filled_before_it_is_read_is_not_read_in_the_
     assert read(file) == [b"another one", b"another two"]
 
 
-def test_what_was_on_its_way_when_it_was_emptied_moves_no_position(
+def test_chunks_in_flight_at_a_truncation_do_not_advance_the_position(
     tmp_path: Path, follow: Follow
 ) -> None:
     path = tmp_path / "a.log"
@@ -125,9 +123,7 @@ def test_what_was_on_its_way_when_it_was_emptied_moves_no_position(
     assert file.position.formers[0].offset == 8, "its copy is read from there"
 
 
-def test_acknowledgements_out_of_order_count_when_the_first_is_there(
-    tmp_path: Path, follow: Follow
-) -> None:
+def test_acknowledgements_out_of_order_wait_for_the_first(tmp_path: Path, follow: Follow) -> None:
     path = tmp_path / "a.log"
     path.write_bytes(b"x" * 60 + b"\n" + b"y" * 60 + b"\n")
     file = follow(path)
@@ -141,7 +137,7 @@ def test_acknowledgements_out_of_order_count_when_the_first_is_there(
     assert file.position.offset == 122
 
 
-def test_another_file_at_its_path_is_not_read_for_it(tmp_path: Path, follow: Follow) -> None:
+def test_another_file_at_the_path_is_not_read(tmp_path: Path, follow: Follow) -> None:
     path = tmp_path / "a.log"
     path.write_bytes(b"one\n")
     file = follow(path)
@@ -164,7 +160,7 @@ def test_a_deleted_file_is_read_to_its_end(tmp_path: Path, follow: Follow) -> No
     assert read(file) == [b"thr"]
 
 
-def test_a_fifo_is_never_waited_for(tmp_path: Path, follow: Follow) -> None:
+def test_a_fifo_does_not_block(tmp_path: Path, follow: Follow) -> None:
     path = tmp_path / "a.log"
     os.mkfifo(path)
     with pytest.raises(FileNotFoundError):
@@ -190,7 +186,7 @@ def test_a_long_line_is_split_in_bounded_steps(tmp_path: Path, follow: Follow) -
     assert b"".join(values) == b"a" * 1000 + b"next"
 
 
-def test_a_hole_is_passed_over(tmp_path: Path, follow: Follow) -> None:
+def test_a_hole_is_skipped(tmp_path: Path, follow: Follow) -> None:
     path = tmp_path / "a.log"
     path.write_bytes(b"before\n")
     file = follow(path)
@@ -218,7 +214,7 @@ def test_packed_lines_are_read_once(tmp_path: Path, follow: Follow) -> None:
     assert file.position.is_done
 
 
-def test_a_packed_file_that_is_being_made_is_waited_for(tmp_path: Path, follow: Follow) -> None:
+def test_an_unfinished_packed_file_is_waited_for(tmp_path: Path, follow: Follow) -> None:
     path = tmp_path / "a.log.gz"
     packed = gzip.compress(b"".join(b"%d\n" % number for number in range(1000)))
     path.write_bytes(packed[:800])
@@ -230,7 +226,7 @@ def test_a_packed_file_that_is_being_made_is_waited_for(tmp_path: Path, follow: 
     assert file.is_read
 
 
-def test_what_is_no_gzip_is_an_error(tmp_path: Path, follow: Follow) -> None:
+def test_a_damaged_gzip_file_is_an_error(tmp_path: Path, follow: Follow) -> None:
     path = tmp_path / "a.log.gz"
     path.write_bytes(b"plain text")
     with pytest.raises(OSError, match="damaged gzip"):
@@ -246,7 +242,7 @@ def test_a_file_grows() -> None:
     assert compare(23, 23, _KNOWN, _HEAD) is Change.NONE
 
 
-def test_a_file_that_is_smaller_than_what_was_read_was_emptied() -> None:
+def test_a_file_smaller_than_its_read_offset_was_truncated() -> None:
     assert compare(100, 23, _KNOWN, _HEAD) is Change.RESTARTED
     assert compare(100, 0, _KNOWN, b"") is Change.RESTARTED
 

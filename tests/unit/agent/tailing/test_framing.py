@@ -1,4 +1,4 @@
-"""Records out of bytes, whatever the reads they come in."""
+"""Bytes become the same records, however they are read."""
 
 import re
 from collections.abc import Iterator
@@ -40,11 +40,11 @@ def test_a_carriage_return_before_the_newline_belongs_to_it_and_others_stay() ->
     assert Framer(limit=100).frame(b"one\r\nt\rwo\r\r\n").values == [b"one", b"t\rwo\r"]
 
 
-def test_what_is_no_text_stays_as_it_is() -> None:
+def test_bytes_that_are_no_text_stay_unchanged() -> None:
     assert Framer(limit=100).frame(b"\0\xff\n\xc3(\n").values == [b"\0\xff", b"\xc3("]
 
 
-def test_the_last_line_is_a_record_when_nothing_will_come() -> None:
+def test_an_unfinished_last_line_is_a_record_once_flushed() -> None:
     frame = Framer(limit=100).frame(b"one\ntw", Flush.ALL)
     assert (frame.values, frame.consumed) == ([b"one", b"tw"], 6)
 
@@ -63,7 +63,7 @@ def test_long_lines_are_cut_and_end_with_the_marker() -> None:
     assert (frame.values, frame.consumed) == ([b"abc...", b"k"], 13)
 
 
-def test_a_line_to_be_cut_whose_end_is_not_there_says_so() -> None:
+def test_a_too_long_line_without_its_end_is_reported() -> None:
     framer = Framer(limit=6, marker=b"...")
     frame = framer.frame(b"abcdefghijklmnop")
     assert frame.is_too_long
@@ -73,7 +73,9 @@ def test_a_line_to_be_cut_whose_end_is_not_there_says_so() -> None:
 
 @settings(max_examples=60)
 @given(CONTENT, st.lists(st.integers(1, 7), min_size=1), st.integers(16, 40))
-def test_where_reads_end_makes_no_difference(content: bytes, sizes: list[int], limit: int) -> None:
+def test_the_boundaries_of_reads_make_no_difference(
+    content: bytes, sizes: list[int], limit: int
+) -> None:
     framer = Framer(limit=limit)
     cycle = iter(sizes * (len(content) + 1))
     assert records(framer, content, cycle) == records(framer, content)
@@ -103,11 +105,11 @@ class TestSeveralLines:
         frame = self.FRAMER.frame(b"1 a\n at x\n at y\n2 b\n at z\n")
         assert (frame.values, frame.consumed) == ([b"1 a\n at x\n at y"], 16)
 
-    def test_the_last_one_is_whole_after_a_while_but_for_an_unfinished_line(self) -> None:
+    def test_a_flush_completes_the_last_record_without_an_unfinished_line(self) -> None:
         frame = self.FRAMER.frame(b"1 a\n at x\n at", Flush.LINES)
         assert (frame.values, frame.consumed) == ([b"1 a\n at x"], 10)
 
-    def test_lines_before_the_first_beginning_are_a_record(self) -> None:
+    def test_lines_before_the_first_match_are_a_record(self) -> None:
         assert self.FRAMER.frame(b" at x\n1 a\n2 b\n").values == [b" at x", b"1 a"]
 
     def test_there_are_no_more_lines_than_allowed(self) -> None:
@@ -128,27 +130,27 @@ class TestEncodings:
         assert frame.values == ["größe".encode(), b"zwei"]
         assert frame.consumed == len(content)
 
-    def test_a_newline_is_none_across_two_characters(self) -> None:
+    def test_a_newline_across_two_characters_is_none(self) -> None:
         content = "\u0a00\u000a".encode("utf-16-be") + "\u010a\u0001\n".encode("utf-16-be")
         framer = Framer(limit=1000, encoding=Encoding.of("utf-16-be"))
         assert framer.frame(content).values == ["\u0a00".encode(), "\u010a\u0001".encode()]
 
-    def test_what_is_no_text_is_replaced(self) -> None:
+    def test_invalid_bytes_are_replaced(self) -> None:
         framer = Framer(limit=1000, encoding=Encoding.of("ascii"))
         assert framer.frame(b"a\xffb\n").values == ["a\ufffdb".encode()]
 
-    def test_a_mark_tells_the_order_of_bytes(self) -> None:
+    def test_a_byte_order_mark_decides_the_encoding(self) -> None:
         assert Encoding.of("utf-16", b"\xfe\xff\0a") == Encoding("utf-16-be", 2, 2)
         assert Encoding.of("utf-16", b"\xff\xfea\0") == Encoding("utf-16-le", 2, 2)
         assert Encoding.of("utf-8-sig", b"\xef\xbb\xbfa") == Encoding("utf-8", 1, 3)
         assert Encoding.of("utf-16", b"a\0") == Encoding("utf-16-le", 2, 0)
 
 
-def test_an_unfinished_line_is_waited_for_unless_its_writer_has_left() -> None:
+def test_an_unfinished_line_is_flushed_only_after_rotation() -> None:
     assert flush_after(is_rotated=False, has_lines=False, partial=10, lines=2) is None
     assert flush_after(is_rotated=True, has_lines=False, partial=10, lines=2) == 10
 
 
-def test_whole_lines_of_a_record_are_waited_for_not_as_long() -> None:
+def test_whole_lines_of_a_record_are_flushed_sooner() -> None:
     assert flush_after(is_rotated=False, has_lines=True, partial=10, lines=2) == 2
     assert flush_after(is_rotated=True, has_lines=True, partial=10, lines=2) == 2

@@ -1,4 +1,4 @@
-"""Globs find what a shell's do."""
+"""Globs find what a shell finds."""
 
 from pathlib import Path
 
@@ -39,7 +39,7 @@ def test_a_path_without_patterns(tree: Path) -> None:
     assert found(tree, "one/x.log") == []
 
 
-def test_directories_are_told_in_which_others_may_appear(tree: Path) -> None:
+def test_directories_where_files_may_appear_are_returned(tree: Path) -> None:
     directories: set[str] = set()
     list(Glob(f"{tree}/**/*.log").find(directories))
     assert {str(tree), f"{tree}/one", f"{tree}/one/two"} <= directories

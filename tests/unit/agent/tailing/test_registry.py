@@ -1,4 +1,4 @@
-"""Files told apart although inodes are used again, through rotations and restarts.
+"""Files are recognized through rotations and restarts, although inodes are reused.
 
 A listing is scripted: it may tell of a file at a path that something else has taken since.
 """
@@ -72,13 +72,13 @@ def read(world: World, file: TailedFile) -> bytes:
     return b"".join(found)
 
 
-def test_what_is_packed_just_now_is_not_the_file_that_had_its_inode(world: World) -> None:
+def test_a_file_being_packed_is_not_the_former_file_of_its_inode(world: World) -> None:
     inode = world.put("pack.tmp", gzip.compress(OTHER))
     (file,) = world.see(app_log_1=inode)
     assert not world.registry.find(file)
 
 
-def test_what_is_still_empty_is_not_the_file_that_had_its_inode(world: World) -> None:
+def test_an_empty_file_is_not_the_former_file_of_its_inode(world: World) -> None:
     inode = world.put("pack.tmp", b"")
     (file,) = world.see(app_log_1=inode)
     assert not world.registry.find(file)
@@ -107,7 +107,7 @@ def test_a_file_that_turns_out_to_be_packed_is_unpacked(world: World) -> None:
     assert read(world, file) == OTHER
 
 
-def test_the_rest_of_a_file_that_was_deleted_while_nobody_looked_is_read_from_its_copy(
+def test_the_rest_of_a_file_deleted_while_no_agent_ran_is_read_from_its_copy(
     world: World,
 ) -> None:
     reused = world.put("pack.tmp", gzip.compress(OTHER))
@@ -122,7 +122,7 @@ def test_the_rest_of_a_file_that_was_deleted_while_nobody_looked_is_read_from_it
     assert copy.position.partition == 5, "where the lines before went, so that they stay in order"
 
 
-def test_no_copy_waits_for_whatever_has_the_inode_of_its_original_now(world: World) -> None:
+def test_a_copy_does_not_wait_for_another_file_with_its_originals_inode(world: World) -> None:
     reused = world.put("app.log.3.gz", gzip.compress(OTHER))
     world.known(reused, LOG, 1000)
     copy_inode = world.put("app.log.2.gz", gzip.compress(LOG))
@@ -148,7 +148,7 @@ def test_a_new_file_that_was_renamed_before_it_was_read_does_not_wait_for_itself
     assert read(world, file) == LOG
 
 
-def test_no_file_waits_for_itself_whatever_it_was_called(world: World) -> None:
+def test_no_file_waits_for_itself_under_an_earlier_name(world: World) -> None:
     (file,) = world.see(app_log=world.put("app.log", LOG))
     file.refresh(0.0)
     file.path = f"{world.logs}/app.log.1"

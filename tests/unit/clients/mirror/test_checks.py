@@ -1,4 +1,4 @@
-"""What the target is: a Qbus that takes mirrors, something else, or the source itself."""
+"""The target is a Qbus that takes mirrors, another cluster, or the source itself."""
 
 from collections.abc import Iterable
 from types import SimpleNamespace
@@ -47,11 +47,11 @@ async def takes(cluster: FakeCluster) -> bool:
     return await takes_mirrors(cluster, "a")  # type: ignore[arg-type]
 
 
-async def test_a_qbus_takes_a_mirror_and_knows_what_is_no_idc() -> None:
+async def test_a_qbus_accepts_a_mirror_and_refuses_an_impossible_name() -> None:
     assert await takes(FakeCluster(lambda idc: None if idc == "a" else REFUSED))
 
 
-async def test_a_kafka_knows_no_mirrors() -> None:
+async def test_kafka_refuses_mirrors() -> None:
     assert not await takes(FakeCluster(lambda _: REFUSED))
 
 
@@ -59,7 +59,7 @@ async def test_a_broker_that_takes_any_configuration_is_no_qbus() -> None:
     assert not await takes(FakeCluster(lambda _: None))
 
 
-async def test_what_is_not_allowed_is_no_answer() -> None:
+async def test_a_refused_request_is_raised() -> None:
     refusal = ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "not you")
     with pytest.raises(ApiError, match="not you"):
         await takes(FakeCluster(lambda _: refusal))
@@ -72,5 +72,5 @@ async def test_source_and_target_are_told_apart_by_the_id_of_the_cluster() -> No
         await check_apart(CONFIG, one, same)  # type: ignore[arg-type]
 
 
-async def test_clusters_without_an_id_may_be_two() -> None:
+async def test_clusters_without_an_id_are_not_compared() -> None:
     await check_apart(CONFIG, FakeCluster(cluster_id=""), FakeCluster(cluster_id=""))  # type: ignore[arg-type]

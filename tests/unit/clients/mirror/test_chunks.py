@@ -1,4 +1,4 @@
-"""What of a fetch is sent on: the very bytes, from the right place on, whole and sound."""
+"""A chunk is made of the fetched bytes, from the right offset on, whole and undamaged."""
 
 import pytest
 
@@ -33,7 +33,7 @@ def test_the_bytes_are_not_copied() -> None:
     assert (found.oldest_ms, found.newest_ms) == (NOW, NOW + 104)
 
 
-def test_what_comes_before_the_position_is_left_out() -> None:
+def test_batches_before_the_position_are_left_out() -> None:
     found = chunk(LOG, 15)
     assert found.records == LOG[len(batch(10)) :]
     assert (found.end, found.batches) == (35, 2)

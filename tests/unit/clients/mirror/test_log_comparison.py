@@ -1,4 +1,4 @@
-"""Where copying goes on, for every way two logs can lie beside each other."""
+"""Where copying goes on, for every relation of two logs."""
 
 import pytest
 
@@ -49,7 +49,7 @@ def test_nothing_that_the_target_has_is_ever_written_again() -> None:
                         assert start <= found.position <= max(end, target_end)
 
 
-def test_a_place_says_what_is_missing() -> None:
+def test_a_gap_says_which_offsets_are_missing() -> None:
     found = start_offset(LogBounds(31, 50, 0, 30))
     assert isinstance(found, StartOffset)
     assert found.reason is not None
@@ -81,7 +81,7 @@ def header(base: int, value: bytes = b"v", count: int = 5) -> BatchHeader:
         (None, None, False),
     ],
 )
-def test_a_log_that_was_cut_and_written_to_since_shows(
+def test_a_log_that_was_truncated_and_written_to_is_recognized(
     source: BatchHeader | None, target: BatchHeader | None, has_parted: bool
 ) -> None:
     assert (diverged(source, target) is not None) == has_parted

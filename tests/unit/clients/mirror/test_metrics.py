@@ -80,10 +80,10 @@ def test_a_link_is_measured_by_partition_and_in_all() -> None:
     assert registry.get_sample_value("qbus_mirror_configuration_refused") == 1
 
 
-def test_a_lag_that_nobody_knows_is_no_series() -> None:
+def test_an_unknown_lag_has_no_series() -> None:
     where = {"link": "a->b", "topic": "stock", "partition": "0"}
     assert registered(STATUS).get_sample_value("qbus_mirror_lag_records", where) is None
 
 
-def test_a_mirror_without_links_is_measured_too() -> None:
+def test_a_mirror_without_links_has_metrics() -> None:
     assert registered().get_sample_value("qbus_mirror_configuration_refused") == 1

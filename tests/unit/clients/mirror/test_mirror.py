@@ -1,4 +1,4 @@
-"""The links of a configuration: begun, left alone, begun anew, stopped."""
+"""The links of a configuration are started, left alone, restarted and stopped."""
 
 import pytest
 
@@ -48,21 +48,21 @@ async def test_each_source_has_a_link(mirror: Mirror, events: list[str]) -> None
     assert [link.name for link in mirror.refresh()] == ["a->t", "c->t"]
 
 
-async def test_what_a_change_does_not_touch_goes_on(mirror: Mirror, events: list[str]) -> None:
+async def test_links_without_changes_go_on(mirror: Mirror, events: list[str]) -> None:
     await mirror.apply(config("a", "c"))
     events.clear()
     await mirror.apply(config("c", "d"))
     assert events == ["stop a->t", "start d->t"]
 
 
-async def test_what_it_touches_begins_anew(mirror: Mirror, events: list[str]) -> None:
+async def test_changed_links_are_restarted(mirror: Mirror, events: list[str]) -> None:
     await mirror.apply(config("a"))
     events.clear()
     await mirror.apply(config("a", topics="orders"))
     assert events == ["stop a->t", "start a->t"]
 
 
-async def test_at_the_end_all_are_stopped(mirror: Mirror, events: list[str]) -> None:
+async def test_stop_stops_all_links(mirror: Mirror, events: list[str]) -> None:
     await mirror.apply(config("a", "c"))
     events.clear()
     await mirror.stop()

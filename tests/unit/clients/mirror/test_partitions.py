@@ -1,4 +1,4 @@
-"""A partition's way to the target: what is asked, held, acknowledged, and begun again."""
+"""A mirrored partition: fetched, held, acknowledged, and started again."""
 
 import pytest
 
@@ -40,7 +40,7 @@ def is_current(mirrored: MirroredPartition) -> bool:
     return mirrored.is_current
 
 
-def test_from_nothing_to_everything() -> None:
+def test_a_partition_is_copied_from_start_to_end() -> None:
     mirrored = fresh()
     assert mirrored.may_be_resolved(0.0)
     assert mirrored.status(NOW).state is PartitionState.WAITING
@@ -64,7 +64,7 @@ def test_from_nothing_to_everything() -> None:
     assert mirrored.status(NOW).lag_records == 0
 
 
-def test_what_follows_is_acknowledged_before_what_a_former_leader_still_has() -> None:
+def test_a_later_chunk_is_acknowledged_before_that_of_a_former_leader() -> None:
     mirrored = resolved(0, 15, 0, 0)
     chunks = [mirrored.fetched(fetched(batch(base), end=15)) for base in (0, 5, 10)]
     first, second, third = (chunk for chunk in chunks if chunk is not None)
@@ -83,7 +83,7 @@ def test_a_copy_that_begins_late_follows_nothing() -> None:
     assert (chunk.follows, chunk.end) == (0, 5_000_005)
 
 
-def test_an_empty_answer_says_how_far_the_source_is() -> None:
+def test_an_empty_response_updates_the_sources_end() -> None:
     mirrored = resolved(0, 10, 0, 10)
     assert is_current(mirrored)
     assert mirrored.fetched(fetched(end=12)) is None
@@ -108,7 +108,7 @@ def test_after_a_failure_everything_held_is_void() -> None:
     assert mirrored.may_be_resolved(200.0)
 
 
-def test_failing_again_and_again_takes_longer_until_something_is_done() -> None:
+def test_repeated_failures_delay_longer_until_a_success() -> None:
     mirrored, delays = resolved(0, 10, 0, 0), []
     for _ in range(10):
         mirrored.failed(GONE, now=0.0)
@@ -125,13 +125,13 @@ def test_failing_again_and_again_takes_longer_until_something_is_done() -> None:
     assert mirrored.retry_at == delays[0]
 
 
-def test_where_the_source_begins_now_is_asked_at_once() -> None:
+def test_an_overtaken_partition_is_resolved_at_once() -> None:
     mirrored = resolved(0, 10, 0, 0)
     mirrored.overtaken()
     assert mirrored.may_be_resolved(0.0)
 
 
-def test_a_gap_is_told_of_as_long_as_the_copy_runs() -> None:
+def test_a_gap_stays_in_the_status_while_copying() -> None:
     mirrored = resolved(20, 30, 0, 10)
     chunk = mirrored.fetched(fetched(batch(20, 10), start=20, end=30))
     assert chunk is not None
@@ -143,7 +143,7 @@ def test_a_gap_is_told_of_as_long_as_the_copy_runs() -> None:
     assert status.error is not None
 
 
-def test_what_lost_data_is_never_written_to() -> None:
+def test_a_partition_whose_source_lost_data_is_never_written() -> None:
     mirrored = resolved(0, 5, 0, 10)
     assert mirrored.phase is Phase.STOPPED
     assert mirrored.status(NOW).state is PartitionState.STOPPED
@@ -161,7 +161,7 @@ def test_stopping_drops_what_is_held() -> None:
     assert mirrored.status(NOW).error == "it is another one"
 
 
-def test_a_batch_across_the_position_is_not_taken() -> None:
+def test_a_batch_across_the_position_is_refused() -> None:
     mirrored = resolved(0, 10, 0, 3)
     with pytest.raises(CorruptBatch):
         mirrored.fetched(fetched(batch(0), end=10))
@@ -187,12 +187,12 @@ def test_lag_in_seconds_is_the_age_of_the_oldest_record_that_is_missing() -> Non
     assert mirrored.status(NOW).lag_bytes == 0
 
 
-def test_of_a_copy_that_was_never_placed_nothing_is_known() -> None:
+def test_before_resolving_nothing_is_known() -> None:
     status = fresh().status(NOW)
     assert (status.lag_records, status.lag_bytes, status.lag_seconds) == (None, None, None)
 
 
-def test_what_is_sent_again_is_counted() -> None:
+def test_resent_batches_are_counted() -> None:
     mirrored = resolved(0, 10, 0, 0)
     chunk = mirrored.fetched(fetched(batch(0), end=10))
     assert chunk is not None
@@ -222,7 +222,7 @@ STOPPED, GOES_ON = PartitionState.STOPPED, PartitionState.COPYING
         (LogBounds(0, 20, 10, 10), STOPPED),
     ],
 )
-def test_what_lost_data_is_looked_at_again(ends: LogBounds, state: PartitionState) -> None:
+def test_lost_data_is_rechecked(ends: LogBounds, state: PartitionState) -> None:
     mirrored = resolved(0, 5, 0, 10)
     mirrored.recheck()
     assert mirrored.may_be_resolved(0.0)
@@ -232,7 +232,7 @@ def test_what_lost_data_is_looked_at_again(ends: LogBounds, state: PartitionStat
     assert (mirrored.status(NOW).error is not None) == (state is STOPPED)
 
 
-def test_only_what_lost_data_is_looked_at_again() -> None:
+def test_only_lost_data_is_rechecked() -> None:
     mirrored = resolved(0, 10, 0, 0)
     mirrored.stop(Trouble.UNRELATED_TOPIC, "it is another one")
     mirrored.recheck()

@@ -1,4 +1,4 @@
-"""Where a topic comes from, written into its configuration and read out of it again."""
+"""The provenance of a topic is written into its configuration and read from it."""
 
 import pytest
 
@@ -18,7 +18,7 @@ def test_no_mirror(config: dict[str, str]) -> None:
     assert Provenance.of(config) is None
 
 
-def test_what_is_not_said() -> None:
+def test_missing_keys_have_defaults() -> None:
     assert Provenance.of({SOURCE: "a"}) == Provenance("a", "", ("a",))
     assert Provenance.of({SOURCE: "a", PATH: " a , b ", TOPIC_ID: "x"}) == Provenance(
         "a", "x", ("a", "b")

@@ -1,4 +1,4 @@
-"""Which topics go where: whatever the links look like, no loops, and one way to each topic."""
+"""Routes of topics: whatever the links look like, no loops, and one route to each topic."""
 
 import itertools
 from collections.abc import Iterable, Mapping
@@ -67,7 +67,7 @@ def test_a_relayed_topic_keeps_the_name_and_the_id_of_its_origin() -> None:
         mirror("a.orders", "a", "c"),
     ],
 )
-def test_nothing_goes_where_it_has_been(origin: Topic) -> None:
+def test_no_topic_returns_to_a_datacenter_of_its_path(origin: Topic) -> None:
     assert route_of(link(), origin) is None
 
 
@@ -77,7 +77,7 @@ def test_a_name_that_looks_like_a_copy_is_none_without_the_configuration() -> No
     assert found.target_topic == "a.b.orders"
 
 
-def test_what_is_not_chosen() -> None:
+def test_unselected_topics_have_no_route() -> None:
     assert route_of(link(topics="ord.*"), topic("payments")) is None
     assert route_of(link(exclude=("orders",)), topic("orders")) is None
     assert route_of(link(), replace(topic("__consumer_offsets"), is_internal=True)) is None
@@ -93,7 +93,7 @@ def test_a_source_without_topic_ids() -> None:
 # What the target has.
 
 
-def test_new_ones_are_created_and_known_ones_mirrored() -> None:
+def test_new_topics_are_created_and_existing_mirrors_copied() -> None:
     found = planned(link(), [topic("orders"), topic("payments")], mirror("a.orders", "a"))
     assert [one.target_topic for one in found.create] == ["a.payments"]
     assert [one.target_topic for one in found.mirror] == ["a.orders"]
@@ -111,7 +111,7 @@ def test_new_ones_are_created_and_known_ones_mirrored() -> None:
         (mirror("a.orders", "a", partitions=4), Trouble.UNRELATED_TOPIC),
     ],
 )
-def test_what_must_not_be_written_to(existing: Topic, trouble: Trouble) -> None:
+def test_unrelated_topics_are_obstacles(existing: Topic, trouble: Trouble) -> None:
     found = planned(link(), [topic("orders")], existing)
     assert (found.create, found.mirror, found.take_over) == ((), (), ())
     (obstacle,) = found.obstacles
@@ -119,19 +119,19 @@ def test_what_must_not_be_written_to(existing: Topic, trouble: Trouble) -> None:
     assert "a.orders" in obstacle.reason
 
 
-def test_what_comes_another_way_is_left_alone() -> None:
+def test_a_topic_of_another_path_is_left_alone() -> None:
     relayed = mirror("c.orders", "c")
     found = planned(link("b", "a"), [relayed], mirror("c.orders", "c", "d"))
     assert found == Plan((), (), (), ())
 
 
-def test_a_shorter_way_takes_over() -> None:
+def test_a_shorter_path_takes_over() -> None:
     found = planned(link("a", "c"), [topic("orders")], mirror("a.orders", "a", "b"))
     assert [one.provenance.path for one in found.take_over] == [("a",)]
     assert not found.mirror
 
 
-def test_a_longer_way_does_not() -> None:
+def test_a_longer_path_does_not_take_over() -> None:
     found = planned(link("b", "c"), [mirror("a.orders", "a")], mirror("a.orders", "a"))
     assert found == Plan((), (), (), ())
 
@@ -149,7 +149,7 @@ def test_two_topics_that_would_get_one_name() -> None:
     assert [one.topic for one in found.create] == ["orders"]
 
 
-def test_a_copy_whose_source_is_gone_is_kept_and_told_of() -> None:
+def test_a_copy_whose_source_is_gone_is_kept_as_an_obstacle() -> None:
     partitions = [mirror("a.orders", "a"), mirror("c.relayed", "c", "a"), mirror("d.other", "d")]
     found = planned(link(), [], *partitions)
     assert {one.route.target_topic for one in found.obstacles} == {"a.orders", "c.relayed"}
@@ -258,7 +258,7 @@ def rotations(links: list[LinkConfig]) -> list[list[LinkConfig]]:
 
 
 @pytest.mark.parametrize("shape", ["a mesh of three", "a mesh of four", "a ring both ways"])
-def test_topics_come_by_the_shortest_way_in_the_end(shape: str) -> None:
+def test_topics_end_up_on_the_shortest_path(shape: str) -> None:
     idcs, links = SHAPES[shape]
     for order in rotations(World(idcs, links).links):
         world = World(idcs, links)

@@ -1,4 +1,4 @@
-"""A link that runs: again when it fails, with its reason told meanwhile, until it is stopped."""
+"""A running link is restarted when it fails, shows why meanwhile, and can be stopped."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -74,16 +74,16 @@ async def link(opening: Opening) -> AsyncIterator[RunningLink]:
     await link.stop()
 
 
-def test_before_it_begins_it_only_has_a_name(opening: Opening) -> None:
+def test_before_its_session_a_link_only_has_a_name(opening: Opening) -> None:
     assert RunningLink(CONFIG, opening).status() == LinkStatus(name="a->b", source="a", target="b")
 
 
-async def test_it_tells_what_its_work_tells(link: RunningLink, opening: Opening) -> None:
+async def test_the_status_is_that_of_the_session(link: RunningLink, opening: Opening) -> None:
     await eventually(lambda: opening.work.begun)
     assert link.status().records == 7
 
 
-async def test_it_runs_again_when_it_fails(link: RunningLink, opening: Opening) -> None:
+async def test_a_failed_link_is_restarted(link: RunningLink, opening: Opening) -> None:
     await eventually(lambda: opening.work.begun)
     opening.failures = [ConnectionFailed("nobody there")] * 3
     opening.work.failures.put_nowait(ConnectionFailed("cut"))
@@ -93,7 +93,9 @@ async def test_it_runs_again_when_it_fails(link: RunningLink, opening: Opening) 
     assert opening.closed == 1
 
 
-async def test_even_a_defect_does_not_end_it(link: RunningLink, opening: Opening) -> None:
+async def test_an_unexpected_error_does_not_end_the_link(
+    link: RunningLink, opening: Opening
+) -> None:
     await eventually(lambda: opening.work.begun)
     opening.failures = [ConnectionFailed("x")] * 5
     opening.work.failures.put_nowait(RuntimeError("a defect"))
@@ -101,7 +103,7 @@ async def test_even_a_defect_does_not_end_it(link: RunningLink, opening: Opening
     await eventually(lambda: opening.work.begun == 2)
 
 
-async def test_when_it_is_stopped_its_work_is_drained(link: RunningLink, opening: Opening) -> None:
+async def test_a_stopped_link_drains(link: RunningLink, opening: Opening) -> None:
     await eventually(lambda: opening.work.begun)
     await link.stop()
     assert (opening.work.drained, opening.closed) == (1, 1)

@@ -32,7 +32,7 @@ def link(*partitions: PartitionStatus) -> LinkStatus:
     return LinkStatus(name="a->b", source="a", target="b", partitions=partitions)
 
 
-def test_a_partition_is_told_of_whole() -> None:
+def test_the_document_of_a_partition() -> None:
     (found,) = link_document(link(partition(3, trouble=Trouble.OVERTAKEN, error="e")))["partitions"]
     assert found == {
         "topic": "orders",
@@ -59,7 +59,7 @@ def test_the_totals_are_of_all_and_the_worst_come_first() -> None:
     assert (totals["lag_records"], totals["lag_bytes"], totals["lag_seconds"]) == (55, 300, 1.235)
 
 
-def test_it_has_a_bound_and_tells_what_was_left_out() -> None:
+def test_the_document_is_bounded_and_counts_what_is_left_out() -> None:
     status = link(*map(partition, range(1000)))
     document = link_document(status, max_bytes=10_000)
     assert len(encode({"all": document["partitions"]})) < 10_100
@@ -74,7 +74,7 @@ def test_long_errors_are_cut() -> None:
     assert len(json.dumps(link_document(status))) < 2000
 
 
-def test_what_nobody_can_tell_is_null() -> None:
+def test_unknown_lag_is_null() -> None:
     unknown = PartitionStatus(
         topic="t", target_topic="a.t", partition=0, state=PartitionState.WAITING
     )

@@ -1,4 +1,4 @@
-"""Making the target's topics as they should be, also where others do the same at once."""
+"""The target's topics are created and configured, also by several processes at once."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -83,7 +83,7 @@ async def applied(
     return [obstacle.reason for obstacle in found]
 
 
-def test_what_of_a_configuration_is_copied() -> None:
+def test_selected_keys_of_a_configuration_are_copied() -> None:
     config = {
         "retention.ms": "1",
         "min.insync.replicas": "2",
@@ -113,7 +113,7 @@ async def test_a_replication_factor_that_was_chosen() -> None:
     assert admin.created[0].replication_factor == 1
 
 
-async def test_what_cannot_be_created_keeps_nothing_else_from_it() -> None:
+async def test_a_topic_that_cannot_be_created_does_not_stop_others() -> None:
     admin = Admin(bad=ErrorCode.INVALID_CONFIG, there=ErrorCode.TOPIC_ALREADY_EXISTS)
     (reason,) = await applied(admin, [topic("bad"), topic("good"), topic("there")])
     assert "a.bad" in reason
@@ -134,25 +134,25 @@ async def test_copies_follow_partitions_and_configuration() -> None:
     assert admin.altered == [("a.orders", {"retention.ms": "2"})]
 
 
-async def test_what_is_as_it_should_be_is_left_alone() -> None:
+async def test_correct_topics_are_left_alone() -> None:
     admin = Admin()
     await applied(admin, [topic("orders")], [mirror("a.orders")])
     assert (admin.created, admin.enlarged, admin.altered) == ([], [], [])
 
 
-async def test_another_process_was_there_first() -> None:
+async def test_another_process_was_first() -> None:
     admin = Admin(enlarge=ErrorCode.INVALID_PARTITIONS)
     assert await applied(admin, [topic("orders", 6)], [mirror("a.orders", 3)]) == []
 
 
-async def test_what_cannot_be_changed_is_told_of() -> None:
+async def test_failed_changes_are_obstacles() -> None:
     code = ErrorCode.POLICY_VIOLATION
     source = [topic("orders", 6, retention_ms="2")]
     found = await applied(Admin(enlarge=code, alter=code), source, [mirror("a.orders", 3)])
     assert len(found) == 2
 
 
-async def test_a_shorter_way_is_written_down() -> None:
+async def test_a_shorter_path_is_configured() -> None:
     admin = Admin()
     await applied(admin, [topic("orders")], [mirror("a.orders", path=("a", "c"))])
     assert admin.altered == [("a.orders", {PATH: "a"})]
@@ -174,12 +174,12 @@ async def test_an_empty_plan_asks_for_nothing() -> None:
         ("delete", {"retention.ms": "5"}),
     ],
 )
-def test_what_the_source_compacts_is_kept_whole(policy: str, retention: dict[str, str]) -> None:
+def test_compacted_topics_are_kept_whole(policy: str, retention: dict[str, str]) -> None:
     config = uncompacted({"cleanup.policy": policy, "retention.ms": "5", "x": "y"})
     assert config == {"cleanup.policy": "delete", "x": "y"} | retention
 
 
-async def test_a_compacted_topic_is_mirrored_and_stays_as_it_was_made() -> None:
+async def test_the_configuration_of_a_compacted_topic_is_stable() -> None:
     admin = Admin()
     source = topic("t", cleanup_policy="compact")
     assert not await applied(admin, [source])

@@ -1,4 +1,4 @@
-"""Reader and writer together: everything once and in order, within bounds, whatever moves."""
+"""Reader and writer together: everything once and in order, within bounds, despite failures."""
 
 import asyncio
 from collections.abc import AsyncIterator, Coroutine
@@ -190,7 +190,7 @@ def fill(source: FakeCluster, batches: int = 30, size: int = 1000) -> None:
         node.wake()
 
 
-async def test_everything_arrives_and_what_comes_later_too() -> None:
+async def test_existing_and_later_batches_arrive() -> None:
     async with engine() as e:
         fill(e.source)
         e.start()
@@ -234,7 +234,7 @@ async def test_connections_break(side: str) -> None:
         await eventually(lambda: e.writer.held_bytes == 0)
 
 
-async def test_one_that_is_refused_takes_those_behind_it_along() -> None:
+async def test_a_refused_chunk_voids_those_behind_it() -> None:
     async with engine(Transfer(fetch_wait_ms=50)) as e:
         node = e.target.nodes[1]
         honest = node.handlers[ApiKey.PRODUCE]
@@ -271,7 +271,7 @@ async def test_one_that_is_refused_takes_those_behind_it_along() -> None:
         assert ErrorCode.NOT_ENOUGH_REPLICAS in codes
 
 
-async def test_no_more_is_under_way_than_may_be() -> None:
+async def test_requests_in_flight_are_bounded() -> None:
     async with engine(Transfer(in_flight=2, fetch_wait_ms=50)) as e:
         under_way, most = 0, 0
         node = e.target.nodes[1]
@@ -336,7 +336,7 @@ async def test_a_topic_that_is_gone_is_an_error_of_its_copies() -> None:
 
 
 @pytest.mark.parametrize("versions", [(4, 12), (4, 18)], ids=["by name", "by id"])
-async def test_nothing_comes_of_a_topic_created_anew(versions: tuple[int, int]) -> None:
+async def test_no_record_of_a_topic_created_again_is_copied(versions: tuple[int, int]) -> None:
     async with engine(Transfer(fetch_wait_ms=20)) as e:
         for node in e.source.nodes.values():
             node.versions = {**SPOKEN, ApiKey.FETCH: versions}
@@ -375,7 +375,7 @@ async def test_a_new_leader_is_not_read_before_its_log_was_compared() -> None:
         assert {mirrored.source_epoch for mirrored in e.partitions} == {1}
 
 
-async def test_draining_waits_for_what_is_under_way() -> None:
+async def test_draining_waits_for_requests_in_flight() -> None:
     async with engine() as e:
         fill(e.source, batches=5)
         e.start()

@@ -1,4 +1,4 @@
-"""What a mirror can be told, and how it refuses the rest."""
+"""The configuration of a mirror: what it can state, and how the rest is refused."""
 
 from pathlib import Path
 
@@ -22,7 +22,7 @@ def only_link(text: str) -> LinkConfig:
     return link
 
 
-def test_little_has_to_be_said() -> None:
+def test_few_fields_are_required() -> None:
     link = only_link(GOOD)
     assert (link.source, link.target) == ("a", "b")
     assert (link.source_bootstrap, link.target_bootstrap) == ("a1:9092", "b1:9092")
@@ -37,7 +37,7 @@ def test_a_link_has_the_topics_of_the_top_and_no_internal_ones() -> None:
     assert "__consumer_offsets" not in only_link(GOOD + 'topics = [".*"]').selection
 
 
-def test_a_source_may_say_itself_what_it_gives() -> None:
+def test_a_source_may_state_its_own_topics() -> None:
     text = GOOD + 'topics = [".*"]\nexclude = ["secret"]\nrelay = false\nrate_limit_bytes = 9'
     link = only_link(text)
     assert "orders" in link.selection
@@ -52,13 +52,13 @@ def test_there_is_a_link_for_each_source() -> None:
     assert len({link.group for link in found}) == 2
 
 
-def test_the_mirrors_own_groups_are_never_carried_over() -> None:
+def test_the_mirrors_own_groups_are_never_synced() -> None:
     link = only_link(GOOD)
     assert "readers" in link.group_selection
     assert link.group not in link.group_selection
 
 
-def test_where_the_target_is_may_be_known_from_elsewhere() -> None:
+def test_the_targets_bootstrap_may_be_a_default() -> None:
     text = GOOD.replace('bootstrap = "b1:9092"\n', "")
     assert (
         parse(text.encode(), defaults={"target": {"bootstrap": "zk://z:1"}}).target.bootstrap

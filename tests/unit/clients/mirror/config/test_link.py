@@ -1,4 +1,4 @@
-"""Names by pattern: matched as a whole, less those that are left out."""
+"""Names are selected by patterns that match them as a whole."""
 
 import pytest
 
@@ -26,5 +26,5 @@ def test_names(
     assert (name in Selection(include, exclude)) is expected
 
 
-def test_what_is_no_name_is_not_selected() -> None:
+def test_only_strings_are_selected() -> None:
     assert None not in Selection((".*",))

@@ -1,4 +1,4 @@
-"""One partition that is produced anew: where it begins, and how far it is."""
+"""One partition that is reproduced: where it starts, and its progress."""
 
 import pytest
 
@@ -78,7 +78,7 @@ def test_copies_of_another_topic_of_the_same_name_are_left_alone(
     assert reproduced.trouble is (Trouble.SOURCE_RECREATED if is_stopped else None)
 
 
-def test_it_is_as_far_as_everything_before_was_delivered(reproduced: ReproducedPartition) -> None:
+def test_progress_is_up_to_the_first_undelivered_record(reproduced: ReproducedPartition) -> None:
     reproduced.resolve(NOTHING, None, 0, 100)
     first, second = Sent(), Sent()
     reproduced.sent(first, 40, 40, 1_000)
@@ -105,7 +105,7 @@ def test_markers_behind_the_last_record_need_no_copy(reproduced: ReproducedParti
     assert reproduced.status(0).state is PartitionState.CURRENT
 
 
-def test_what_cannot_be_delivered_is_raised_and_the_place_stays(
+def test_a_failed_delivery_is_raised_and_the_progress_stays(
     reproduced: ReproducedPartition,
 ) -> None:
     reproduced.resolve(NOTHING, None, 0, 100)
@@ -117,7 +117,7 @@ def test_what_cannot_be_delivered_is_raised_and_the_place_stays(
     assert reproduced.acknowledged == 0
 
 
-def test_how_late_it_is_shows_by_the_last_record_that_arrived(
+def test_the_lag_is_measured_by_the_last_delivered_record(
     reproduced: ReproducedPartition,
 ) -> None:
     reproduced.resolve(NOTHING, None, 0, 100)
@@ -129,7 +129,7 @@ def test_how_late_it_is_shows_by_the_last_record_that_arrived(
     assert reproduced.status(5_000).lag_seconds == 4.0
 
 
-def test_before_it_is_placed_nothing_is_known(reproduced: ReproducedPartition) -> None:
+def test_before_its_start_is_resolved_nothing_is_known(reproduced: ReproducedPartition) -> None:
     status = reproduced.status(0)
     assert status.state is PartitionState.WAITING
     assert status.lag_records is None

@@ -1,4 +1,4 @@
-"""A link whose target is no Qbus: what it tells of itself, and when it begins again."""
+"""A link whose target is no Qbus: its status, and when it starts again."""
 
 from dataclasses import replace
 from types import SimpleNamespace
@@ -18,7 +18,7 @@ CONFIG = LinkConfig("a", "b", "s:1", "t:1", ("t",))
 
 
 def reproduction(config: LinkConfig = CONFIG) -> Reproduction:
-    return Reproduction(config, *(Cluster(one, "test", 1.0) for one in ("s:1", "t:1")))
+    return Reproduction(config, *(Cluster(bootstrap, "test", 1.0) for bootstrap in ("s:1", "t:1")))
 
 
 @pytest.mark.parametrize("wanted", [True, False])
@@ -29,7 +29,7 @@ def test_the_status_says_that_group_offsets_are_not_synced(wanted: bool) -> None
     assert ("not synced" in (document["groups"]["error"] or "")) == wanted
 
 
-async def test_it_begins_again_when_a_topic_was_created_anew(
+async def test_the_link_starts_again_if_a_topic_was_created_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     found: dict[str, TopicRoute] = {}

@@ -1,4 +1,4 @@
-"""Where to go on: behind the last copy that the target has, wherever in its log that is."""
+"""A partition goes on behind the last copy at the target, wherever in its log that is."""
 
 from collections.abc import AsyncIterator, Mapping
 
@@ -63,7 +63,7 @@ async def found() -> Found:
     return await find_resume(None, WHERE, HERE)  # type: ignore[arg-type]
 
 
-async def test_mostly_the_last_record_tells(log: Log) -> None:
+async def test_the_last_record_usually_tells_the_origin(log: Log) -> None:
     for offset in range(500):
         log.reproduced(offset)
     assert await found() == Found(500, is_empty=False)
@@ -71,7 +71,7 @@ async def test_mostly_the_last_record_tells(log: Log) -> None:
 
 
 @pytest.mark.parametrize("others", [1, 15, 16, 17, 300])
-async def test_records_of_others_are_looked_behind(log: Log, others: int) -> None:
+async def test_records_of_others_are_skipped_backwards(log: Log, others: int) -> None:
     log.reproduced(7)
     log.reproduced(8)
     log.other(others)
@@ -83,11 +83,11 @@ async def test_a_topic_of_others_holds_no_copy(log: Log) -> None:
     assert await found() == Found(None, is_empty=False)
 
 
-async def test_an_empty_topic_is_told_from_that(log: Log) -> None:
+async def test_an_empty_topic_is_reported_as_empty(log: Log) -> None:
     assert await found() == Found(None, is_empty=True)
 
 
-async def test_of_copies_out_of_order_the_furthest_counts(log: Log) -> None:
+async def test_the_furthest_of_unordered_copies_counts(log: Log) -> None:
     log.other()
     for offset in (5, 9, 7):
         log.reproduced(offset)
@@ -95,7 +95,7 @@ async def test_of_copies_out_of_order_the_furthest_counts(log: Log) -> None:
     assert await found() == Found(10, is_empty=False)
 
 
-async def test_the_furthest_copy_tells_of_which_topic_it_was(log: Log) -> None:
+async def test_the_furthest_copy_tells_the_topic_id(log: Log) -> None:
     log.reproduced(5, "old")
     log.reproduced(6, "new")
     log.other()

@@ -41,11 +41,11 @@ def test_a_copy_of_a_copy_is_known_by_the_last_copying() -> None:
         (("qbus-origin", None), ("qbus-offset", b"3")),
     ],
 )
-def test_what_was_not_copied_from_there_has_no_stamp(headers: Headers) -> None:
+def test_records_of_other_origins_have_no_stamp(headers: Headers) -> None:
     assert stamp_of(headers, HERE) is None
 
 
-def test_one_of_before_there_were_ids_tells_none() -> None:
+def test_a_stamp_without_topic_id_has_an_empty_one() -> None:
     headers = (("qbus-origin", b"a.orders"), ("qbus-offset", b"3"))
     assert stamp_of(headers, HERE) == Stamp(3, "")
     assert stamp_of((*headers, ("qbus-topic-id", None)), HERE) == Stamp(3, "")

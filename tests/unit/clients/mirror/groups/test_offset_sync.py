@@ -1,4 +1,4 @@
-"""Carrying offsets over: every group that can be, and the reason for each that cannot."""
+"""Syncing offsets: of every group that can be synced, and why others are skipped."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -115,7 +115,7 @@ async def test_every_group_gets_its_offsets(
     assert carried[1].offsets == {THERE: 100}
 
 
-async def test_groups_of_others_than_consumers_are_left_out(
+async def test_groups_that_are_no_consumers_are_left_out(
     offset_sync: OffsetSync, source: FakeCluster, target: FakeCluster
 ) -> None:
     source.commit("connect", HERE, 40)
@@ -146,7 +146,7 @@ async def test_members_that_join_in_between_are_left_alone_as_well(
     assert "members" in str(found.skipped)
 
 
-async def test_one_that_fails_does_not_keep_the_others(
+async def test_a_failing_group_does_not_stop_others(
     offset_sync: OffsetSync, source: FakeCluster, target: FakeCluster
 ) -> None:
     source.commit("bad", HERE, 40)
@@ -166,7 +166,7 @@ async def test_a_partition_that_the_target_does_not_have_yet_gets_nothing(
     assert found.offsets == {THERE: 40}
 
 
-async def test_only_the_groups_that_were_asked_for_are_carried(
+async def test_only_the_requested_groups_are_synced(
     offset_sync: OffsetSync, source: FakeCluster, target: FakeCluster
 ) -> None:
     source.commit("one", HERE, 40)

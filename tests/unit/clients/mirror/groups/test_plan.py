@@ -1,4 +1,4 @@
-"""Which offsets a group gets at the target: as far as at the source, and as the data reaches."""
+"""A group gets its offsets at the target: those of the source, but none beyond the data."""
 
 from uuid import UUID
 
@@ -46,7 +46,7 @@ def test_it_goes_backwards_when_asked_and_still_not_beyond_the_data() -> None:
     assert plan(committed, present, {HERE: 20}, backwards=True) == {HERE: OffsetAndMetadata(20)}
 
 
-def test_what_the_target_cannot_tell_the_end_of_gets_nothing() -> None:
+def test_a_partition_without_a_high_watermark_gets_nothing() -> None:
     assert plan({HERE: OffsetAndMetadata(50)}, {}, {}) == {}
 
 
@@ -79,17 +79,17 @@ def test_a_topic_is_its_copy_at_the_target() -> None:
     assert counterparts("a", here, "b", there) == {"orders": "a.orders"}
 
 
-def test_a_copy_of_the_targets_own_topic_leads_back_to_it() -> None:
+def test_the_counterpart_of_a_mirror_is_the_targets_own_topic() -> None:
     here, there = [mirrored("b.stock", "b", STOCK)], [own("stock", STOCK)]
     assert counterparts("a", here, "b", there) == {"b.stock": "stock"}
 
 
-def test_copies_of_a_third_are_one_whichever_way_they_came() -> None:
+def test_mirrors_of_a_third_datacenter_correspond_over_any_path() -> None:
     here, there = [mirrored("c.x", "c", OTHER)], [mirrored("c.x", "c", OTHER, "c", "a")]
     assert counterparts("a", here, "b", there) == {"c.x": "c.x"}
 
 
-def test_a_topic_that_was_created_anew_is_another_one() -> None:
+def test_a_topic_created_again_is_another_one() -> None:
     here, there = [own("orders", OTHER)], [mirrored("a.orders", "a", ORDERS)]
     assert counterparts("a", here, "b", there) == {}
 

@@ -45,7 +45,7 @@ async def test_offsets_are_counted_and_skipped_groups_named() -> None:
     assert (status.carried_ms, status.error) == (5_000, None)
 
 
-async def test_a_failure_is_told_of_and_it_goes_on() -> None:
+async def test_a_failure_is_in_the_status_and_syncing_goes_on() -> None:
     status = (await synced([SyncedGroup("g", {WHERE: 5})], ConnectionFailed("cut"))).status
     assert (status.offsets, status.error) == (1, "cut")
     assert (await synced(ConnectionFailed("cut"), [])).status.error is None
