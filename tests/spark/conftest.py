@@ -1,7 +1,7 @@
 """One Spark and one broker for all tests of a process; each test has topics of its own."""
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING
 
 import pytest
@@ -9,6 +9,7 @@ import pytest
 from qbus import Admin, Producer
 from tests.support import spark_session
 from tests.support.broker_process import BrokerProcess
+from tests.support.server_process import StartupTimeout
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -20,6 +21,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "tests/spark/" in item.path.as_posix():
             item.add_marker(pytest.mark.integration)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call() -> Generator[None, None, None]:
+    """Tell a test for which Spark's processes did not start in time from one that failed."""
+    try:
+        yield
+    except Exception as error:
+        if _is_from_spark(error) and spark_session.has_timed_out(error):
+            raise StartupTimeout(f"a process of Spark did not start in time: {error}") from error
+        raise
+
+
+def _is_from_spark(error: Exception) -> bool:
+    return type(error).__module__.partition(".")[0] in {"pyspark", "py4j"}
 
 
 @pytest.fixture(scope="session")

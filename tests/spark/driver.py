@@ -8,8 +8,10 @@ from pathlib import Path
 import psutil
 
 from tests.support.process_group import ProcessGroup
+from tests.support.server_process import StartupTimeout
+from tests.support.spark_session import has_timed_out
 
-_TOO_OFTEN = 30
+_TOO_OFTEN = 29
 _EXECUTOR = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
 
 
@@ -23,12 +25,18 @@ class Driver:
         self._group = ProcessGroup(log)
 
     def keep_running(self) -> None:
-        """Start it unless it runs; fails when it has ended too often."""
+        """Start it unless it runs.
+
+        Fails when it has ended too often: with StartupTimeout if Spark did not start the last time.
+        """
         if self._group.is_running:
             return
         self.kill()
+        if self.starts >= _TOO_OFTEN:
+            end = self.log.read_text(errors="replace")[-4000:]
+            kind = StartupTimeout if has_timed_out(end) else AssertionError
+            raise kind(f"the driver has ended {self.starts} times, at last with: {end}")
         self.starts += 1
-        assert self.starts < _TOO_OFTEN, "the driver ends again and again"
         command = [sys.executable, "-m", "tests.spark.copying", json.dumps(self._options)]
         self._group.run(command, cwd=Path(__file__).parents[2])
 

@@ -5,7 +5,8 @@ from typing import Any, TypeVar
 
 from qbus.clients.pipelines.run import Tally
 from tests.support.broker_process import BrokerProcess
-from tests.support.spark_streams import ATTEMPTS, BUSY
+from tests.support.spark_session import has_timed_out
+from tests.support.spark_streams import ATTEMPTS
 
 T = TypeVar("T")
 
@@ -48,6 +49,6 @@ def finished(pipeline: Callable[[Collected], T]) -> tuple[T, Collected]:
         try:
             return pipeline(seen), seen
         except PySparkException as error:
-            if BUSY not in str(error) or attempt == ATTEMPTS - 1:
+            if not has_timed_out(error) or attempt == ATTEMPTS - 1:
                 raise
     raise AssertionError("unreachable")

@@ -11,9 +11,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from qbus.local_cluster.spark import linked_home
+from tests.support.server_process import StartupTimeout
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+_WORKER_TIMEOUT = "Python worker failed to connect back"
+"""Spark gives a Python worker ten seconds to start; no setting changes that."""
+_START_TIMEOUT = "java.util.concurrent.TimeoutException"
 
 _QUICK_JVM = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 
@@ -41,11 +46,17 @@ def missing() -> str | None:
     return None
 
 
+def has_timed_out(error: object) -> bool:
+    """Whether an error, or the text of one, says that a process of Spark did not start in time."""
+    return _WORKER_TIMEOUT in str(error)
+
+
 @contextmanager
 def spark_session(master: str = "local[2,3]", **settings: str) -> "Iterator[SparkSession]":
     """A session that has a JVM of its own; ``settings`` have ``__`` for dots.
 
-    ``local[2,3]`` runs two tasks at once, and a failed one up to three times.
+    ``local[2,3]`` runs two tasks at once, and a failed one up to three times. Raises
+    :class:`StartupTimeout` if Spark does not start in time.
     """
     from pyspark.sql import SparkSession
 
@@ -54,7 +65,12 @@ def spark_session(master: str = "local[2,3]", **settings: str) -> "Iterator[Spar
         chosen = {name.replace("__", "."): value for name, value in settings.items()}
         for name, value in {**SETTINGS, **chosen}.items():
             builder = builder.config(name, value)
-        session = builder.getOrCreate()
+        try:
+            session = builder.getOrCreate()
+        except Exception as error:
+            if _START_TIMEOUT in str(error) or has_timed_out(error):
+                raise StartupTimeout(f"Spark did not start in time: {error}") from error
+            raise
         session.sparkContext.setLogLevel("ERROR")
         try:
             yield session

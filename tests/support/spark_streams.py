@@ -3,11 +3,11 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from tests.support.spark_session import has_timed_out
+
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
-BUSY = "Python worker failed to connect back"
-"""Spark gives the process that plans a query ten seconds to start, and nobody can change that."""
 ATTEMPTS = 5
 
 
@@ -15,7 +15,7 @@ def run_to_end(start: "Callable[[], StreamingQuery]", timeout: int = 150) -> "St
     """The query that ``start`` starts, ended: with the trigger ``availableNow``, or by an error.
 
     Raises what the query does. A query whose planner did not start in time has done nothing, and is
-    started again.
+    started again, up to ``ATTEMPTS`` times.
     """
     from pyspark.errors import StreamingQueryException
 
@@ -24,7 +24,7 @@ def run_to_end(start: "Callable[[], StreamingQuery]", timeout: int = 150) -> "St
         try:
             assert query.awaitTermination(timeout), f"the query runs after {timeout} s"
         except StreamingQueryException as error:
-            if BUSY not in str(error) or attempt == ATTEMPTS - 1:
+            if not has_timed_out(error) or attempt == ATTEMPTS - 1:
                 raise
         else:
             break

@@ -6,7 +6,7 @@ One such module that cannot be imported would hide all others from Spark: this o
 import logging
 
 try:
-    from ...datasource import QbusDataSource as DefaultSource
+    from qbus.clients.spark.datasource import QbusDataSource as DefaultSource
 except Exception as error:  # noqa: BLE001 - whatever it is, other data sources must be found
     logging.getLogger(__name__).warning("Spark goes without the format qbus: %s", error)
 else:
