@@ -19,7 +19,8 @@ from qbus.wire.messages.offset_fetch import (
 )
 
 from .errors import api_error, check
-from .net.cluster import Cluster, ConnectionGroup
+from .net.cluster import Cluster
+from .net.pool import ConnectionGroup
 from .net.routing import COORDINATOR_MOVED, retry_at_coordinator
 from .types import OffsetAndMetadata, TopicPartition, by_topic
 

@@ -84,7 +84,7 @@ __all__ = [
     "everywhere",
 ]
 
-_FACES = {
+_SYNC_CLIENTS = {
     "Admin": "clients.blocking.admin",
     "Consumer": "clients.blocking.consumer",
     "Producer": "clients.blocking.producer",
@@ -94,8 +94,8 @@ _HOMES = ("errors", "records", "clients")
 
 def __getattr__(name: str) -> Any:
     """Import a public name when it is first used: a broker, which uses none, starts the faster."""
-    if name in _FACES:
-        value = getattr(import_module(f".{_FACES[name]}", __name__), name)
+    if name in _SYNC_CLIENTS:
+        value = getattr(import_module(f".{_SYNC_CLIENTS[name]}", __name__), name)
     elif name in __all__:
         homes = (import_module(f".{home}", __name__) for home in _HOMES)
         value = next(getattr(home, name) for home in homes if hasattr(home, name))
@@ -106,4 +106,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_FACES, *__all__})
+    return sorted({*globals(), *_SYNC_CLIENTS, *__all__})

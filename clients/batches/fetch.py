@@ -86,12 +86,12 @@ async def fetch_batches(
                 topic_id=ids[topic].bytes,
                 partitions=[
                     FetchPartition(
-                        partition=one.partition,
-                        current_leader_epoch=epochs.get(one, leader_epoch(cluster, one)),
-                        fetch_offset=offsets[one],
+                        partition=key.partition,
+                        current_leader_epoch=epochs.get(key, leader_epoch(cluster, key)),
+                        fetch_offset=offsets[key],
                         partition_max_bytes=limits.partition_max_bytes,
                     )
-                    for one in (TopicPartition(topic, index) for index in indexes)
+                    for key in (TopicPartition(topic, index) for index in indexes)
                 ],
             )
             for topic, indexes in topics.items()

@@ -206,7 +206,9 @@ class ConsumerCoordinator:
                 for index in range(count)
             )
             names = frozenset(self._wanted.names)
-            self._assignment.remove([one for one in self._assignment if one.topic not in names])
+            self._assignment.remove(
+                [partition for partition in self._assignment if partition.topic not in names]
+            )
         self._refresh_at = time.monotonic() + _REFRESH_INTERVAL
 
     async def _find_positions(self) -> None:

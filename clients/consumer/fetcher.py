@@ -9,7 +9,8 @@ from qbus.wire import ApiKey
 from qbus.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 
 from ..errors import check
-from ..net.cluster import Cluster, ConnectionGroup
+from ..net.cluster import Cluster
+from ..net.pool import ConnectionGroup
 from ..types import TopicPartition, by_topic
 from .assignment import Assignment, PartitionState
 from .fetch_responses import FetchResponses

@@ -96,7 +96,7 @@ class Commits:
         """The first that wait, as far as they are of one member and generation."""
         membership = self._waiting[0].membership
         count = next(
-            (n for n, one in enumerate(self._waiting) if one.membership != membership),
+            (n for n, commit in enumerate(self._waiting) if commit.membership != membership),
             len(self._waiting),
         )
         together, self._waiting = self._waiting[:count], self._waiting[count:]

@@ -31,7 +31,8 @@ from qbus.wire.messages.sync_group import (
 
 from ..committed import Membership
 from ..errors import check
-from ..net.cluster import Cluster, ConnectionGroup
+from ..net.cluster import Cluster
+from ..net.pool import ConnectionGroup
 from ..types import TopicPartition
 from .assignors import Assignments, Candidate, Topics
 from .options import GroupOptions

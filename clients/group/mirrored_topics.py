@@ -38,15 +38,15 @@ class MirroredTopics:
             for topic in topics
             if (origin := self._wanted.origin(topic.name)) is not None and not topic.is_internal
         }
-        self._known = {one: self._known[one] for one in origins if one in self._known}
-        ours = [one for one, origin in origins.items() if not origin]
+        self._known = {topic: self._known[topic] for topic in origins if topic in self._known}
+        ours = [topic for topic, origin in origins.items() if not origin]
         self._known |= dict.fromkeys(ours, True)
-        unknown = [one for one in origins if one not in self._known]
+        unknown = [topic for topic in origins if topic not in self._known]
         for start in range(0, len(unknown), _AT_A_TIME):
             some = unknown[start : start + _AT_A_TIME]
             sources = await self._sources([name for name, _ in some])
             self._known |= {
-                one: origins[one] in sources[one[0]] for one in some if one[0] in sources
+                topic: origins[topic] in sources[topic[0]] for topic in some if topic[0] in sources
             }
         return tuple(sorted(name for (name, _), is_one in self._known.items() if is_one))
 

@@ -175,7 +175,7 @@ class Rebalance:
         """Have what was assigned, and nothing else."""
         place = self.state.membership
         if not assigned.issuperset(self._partitions):
-            await self._give_up(lambda: [one for one in self._partitions if one not in assigned])
+            await self._give_up(lambda: [key for key in self._partitions if key not in assigned])
             self.state.request_rejoin("partitions were revoked")  # so that others get them
 
         async def receive() -> None:

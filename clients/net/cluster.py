@@ -19,9 +19,6 @@ from .connection import Connection
 from .hedging import Attempts, first_answer
 from .metadata import ClusterMetadata, Endpoint
 from .pool import ConnectionGroup, ConnectionGroupKey, ConnectionPool
-from .retry import retrying
-
-__all__ = ["Cluster", "ConnectionGroup", "retrying"]
 
 _GROUP_COORDINATOR = 0
 _LONGEST_CONNECT = 10.0

@@ -6,8 +6,8 @@ from typing import TypeVar
 from qbus.errors import ApiError, ErrorCode
 
 from ..types import TopicPartition
-from .cluster import Cluster, retrying
-from .retry import Outcomes, ask_each, results_or_raise, retry_each
+from .cluster import Cluster
+from .retry import Outcomes, ask_each, results_or_raise, retry_each, retrying
 
 T = TypeVar("T")
 

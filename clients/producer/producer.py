@@ -9,7 +9,8 @@ from qbus.clock import SystemClock
 from qbus.records.crc import Buffer
 
 from ..errors import BufferFull, ClientClosed, RequestTimedOut
-from ..net.cluster import Cluster, retrying
+from ..net.cluster import Cluster
+from ..net.retry import retrying
 from ..types import TopicDescription
 from .accumulator import Accumulator
 from .batch import Countdown

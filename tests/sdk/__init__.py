@@ -1,4 +1,4 @@
-"""What the SDK promises, shown: the same tests by both faces against Qbus and Apache Kafka.
+"""What the SDK promises: one suite for sync and async clients, Qbus and Apache Kafka.
 
 `faults` puts a proxy that does harm between client and broker, `storms` lets the members of groups
 come and go, `hostile` answers with lies. What chance decides follows a seed that is printed:

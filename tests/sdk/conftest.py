@@ -12,8 +12,8 @@ from qbus.errors import ApiError
 from tests.support.fault_proxy import FaultProxy
 
 from . import servers
-from .faces import FACES, Face
 from .reading import eventually
+from .sdk_clients import CLIENT_KINDS, SdkClients
 
 _numbers = itertools.count()
 
@@ -49,10 +49,10 @@ def bootstrap(server: servers.Server) -> str:
     return server.bootstrap
 
 
-@pytest.fixture(params=FACES)
-def face(request: pytest.FixtureRequest) -> Face:
-    """Each of the SDK's faces in turn."""
-    return FACES[request.param]()
+@pytest.fixture(params=CLIENT_KINDS)
+def sdk(request: pytest.FixtureRequest) -> SdkClients:
+    """The sync and the async clients in turn."""
+    return CLIENT_KINDS[request.param]()
 
 
 @pytest_asyncio.fixture

@@ -9,7 +9,7 @@ from typing import Any
 from qbus.clients import ConsumerRecord
 from qbus.errors import QbusError
 
-from .faces import Face
+from .sdk_clients import SdkClients
 
 MARGIN = 15.0
 """Seconds by which something may be late on a busy machine."""
@@ -18,9 +18,9 @@ MARGIN = 15.0
 class Sent:
     """Numbered records on their way to the partitions of one topic."""
 
-    def __init__(self, face: Face, producer: Any, topic: str, partitions: int) -> None:
+    def __init__(self, sdk: SdkClients, producer: Any, topic: str, partitions: int) -> None:
         self.values: dict[int, list[bytes]] = {index: [] for index in range(partitions)}
-        self._face = face
+        self._sdk = sdk
         self._producer = producer
         self._topic = topic
         self._numbers = itertools.count()
@@ -43,7 +43,7 @@ class Sent:
         try:
             async with asyncio.timeout(within):
                 results = await asyncio.gather(
-                    *(self._face.result(delivery, within) for _, delivery in self._deliveries),
+                    *(self._sdk.result(delivery, within) for _, delivery in self._deliveries),
                     return_exceptions=True,
                 )
         except TimeoutError:

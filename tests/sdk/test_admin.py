@@ -1,16 +1,16 @@
-"""Administration, by both faces, of both servers."""
+"""Administration, by the sync and the async clients, of both servers."""
 
 import pytest
 
 from qbus.aio import Consumer, Producer
 from qbus.clients import EARLIEST, LATEST, ConfigKind, TopicPartition
 from qbus.errors import ApiError, ErrorCode
-from tests.sdk.faces import Face
 from tests.sdk.reading import eventually, read
+from tests.sdk.sdk_clients import SdkClients
 
 
-async def test_topics(bootstrap: str, name: str, face: Face) -> None:
-    async with face.admin(bootstrap) as admin:
+async def test_topics(bootstrap: str, name: str, sdk: SdkClients) -> None:
+    async with sdk.admin(bootstrap) as admin:
         await admin.create_topic(name, partitions=2)
 
         async def is_known() -> bool:
@@ -35,8 +35,8 @@ async def test_topics(bootstrap: str, name: str, face: Face) -> None:
         await eventually(is_gone)
 
 
-async def test_what_does_not_exist(bootstrap: str, name: str, face: Face) -> None:
-    async with face.admin(bootstrap, request_timeout_ms=1_000) as admin:
+async def test_what_does_not_exist(bootstrap: str, name: str, sdk: SdkClients) -> None:
+    async with sdk.admin(bootstrap, request_timeout_ms=1_000) as admin:
         for asked in (admin.describe_topic, admin.delete_topic):
             with pytest.raises(ApiError) as caught:
                 await asked(name)
@@ -46,12 +46,12 @@ async def test_what_does_not_exist(bootstrap: str, name: str, face: Face) -> Non
         assert caught.value.code is ErrorCode.GROUP_ID_NOT_FOUND
 
 
-async def test_configuration(bootstrap: str, topic: str, face: Face) -> None:
+async def test_configuration(bootstrap: str, topic: str, sdk: SdkClients) -> None:
     async def retention() -> str:
         entries = await admin.describe_config(ConfigKind.TOPIC, topic)
         return next(str(entry.value) for entry in entries if entry.name == "retention.ms")
 
-    async with face.admin(bootstrap) as admin:
+    async with sdk.admin(bootstrap) as admin:
         before = await retention()
         await admin.alter_config(ConfigKind.TOPIC, topic, set={"retention.ms": "1234567"})
 
@@ -69,12 +69,12 @@ async def test_configuration(bootstrap: str, topic: str, face: Face) -> None:
             await admin.alter_config(ConfigKind.TOPIC, topic, set={"retention.ms": "soon"})
 
 
-async def test_groups_and_their_offsets(bootstrap: str, topic: str, face: Face) -> None:
+async def test_groups_and_their_offsets(bootstrap: str, topic: str, sdk: SdkClients) -> None:
     partition = TopicPartition(topic, 0)
     async with Producer(bootstrap) as producer:
         for _ in range(5):
             await producer.send(topic, b"v", partition=0)
-    async with face.admin(bootstrap) as admin:
+    async with sdk.admin(bootstrap) as admin:
         async with Consumer(bootstrap, group=topic, offset_reset="earliest") as consumer:
             consumer.subscribe([topic])
             await read(consumer, 5)
@@ -93,12 +93,12 @@ async def test_groups_and_their_offsets(bootstrap: str, topic: str, face: Face) 
         assert topic not in {listed.group for listed in await admin.list_groups()}
 
 
-async def test_records_and_the_cluster(bootstrap: str, topic: str, face: Face) -> None:
+async def test_records_and_the_cluster(bootstrap: str, topic: str, sdk: SdkClients) -> None:
     partition = TopicPartition(topic, 0)
     async with Producer(bootstrap) as producer:
         for _ in range(5):
             await producer.send(topic, b"v", partition=0)
-    async with face.admin(bootstrap) as admin:
+    async with sdk.admin(bootstrap) as admin:
         assert (await admin.list_offsets({partition: LATEST}))[partition].offset == 5
         await admin.delete_records({partition: 3})
         assert (await admin.list_offsets({partition: EARLIEST}))[partition].offset == 3

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from qbus.clients.producer.partitioner import partition_for_key
-from tests.sdk.faces import Face
 from tests.sdk.reading import read_topic
+from tests.sdk.sdk_clients import SdkClients
 from tests.sdk.test_consuming import fill
 
 pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
@@ -25,12 +25,12 @@ def table(count: int) -> Any:
     )
 
 
-async def test_a_table_becomes_records(bootstrap: str, topic: str, face: Face) -> None:
-    async with face.producer(bootstrap, batch_bytes=5000) as producer:
+async def test_a_table_becomes_records(bootstrap: str, topic: str, sdk: SdkClients) -> None:
+    async with sdk.producer(bootstrap, batch_bytes=5000) as producer:
         delivery = await producer.send_arrow(
             topic, table(1000), value="value", key="key", timestamp="time"
         )
-        await face.result(delivery)
+        await sdk.result(delivery)
     records = await read_topic(bootstrap, topic, 1000)
     numbers = sorted(int((record.value or b"").split()[1]) for record in records)
     assert numbers == list(range(1000))
@@ -42,19 +42,21 @@ async def test_a_table_becomes_records(bootstrap: str, topic: str, face: Face) -
             assert record.partition == partition_for_key(record.key, 3)
 
 
-async def test_a_slice_of_a_batch_to_one_partition(bootstrap: str, topic: str, face: Face) -> None:
+async def test_a_slice_of_a_batch_to_one_partition(
+    bootstrap: str, topic: str, sdk: SdkClients
+) -> None:
     (batch,) = table(1000).to_batches()
-    async with face.producer(bootstrap) as producer:
-        await face.result(await producer.send_arrow(topic, batch.slice(100, 50), partition=1))
+    async with sdk.producer(bootstrap) as producer:
+        await sdk.result(await producer.send_arrow(topic, batch.slice(100, 50), partition=1))
     records = await read_topic(bootstrap, topic, 50)
     assert [record.value for record in records] == [b"value %d" % n for n in range(100, 150)]
     assert {record.partition for record in records} == {1}
 
 
-async def test_a_topic_becomes_record_batches(bootstrap: str, topic: str, face: Face) -> None:
+async def test_a_topic_becomes_record_batches(bootstrap: str, topic: str, sdk: SdkClients) -> None:
     await fill(bootstrap, topic, 300, partition=None)
     found: defaultdict[int, list[Any]] = defaultdict(list)
-    async with face.consumer(bootstrap, offset_reset="earliest") as consumer:
+    async with sdk.consumer(bootstrap, offset_reset="earliest") as consumer:
         consumer.subscribe([topic])
         while sum(batch.num_rows for part in found.values() for batch in part) < 300:
             for batch in await consumer.poll_arrow(1.0):
@@ -73,9 +75,9 @@ async def test_a_topic_becomes_record_batches(bootstrap: str, topic: str, face: 
         ]
 
 
-async def test_columns_come_and_go_whole(bootstrap: str, topic: str, face: Face) -> None:
+async def test_columns_come_and_go_whole(bootstrap: str, topic: str, sdk: SdkClients) -> None:
     """What poll_arrow returns, send_arrow takes: headers, nulls and times survive the way."""
-    async with face.producer(bootstrap) as producer:
+    async with sdk.producer(bootstrap) as producer:
         for number in range(10):
             await producer.send(
                 topic,
@@ -86,13 +88,13 @@ async def test_columns_come_and_go_whole(bootstrap: str, topic: str, face: Face)
                 timestamp=THEN + number,
             )
         await producer.flush()
-        async with face.consumer(bootstrap, offset_reset="earliest") as consumer:
+        async with sdk.consumer(bootstrap, offset_reset="earliest") as consumer:
             consumer.assign([(topic, 0, None)])
             batches: list[Any] = []
             while sum(batch.num_rows for batch in batches) < 10:
                 batches += await consumer.poll_arrow(1.0)
         for batch in batches:
-            await face.result(
+            await sdk.result(
                 await producer.send_arrow(
                     topic,
                     batch,

@@ -1,4 +1,4 @@
-"""Consumer groups, by both faces, on both servers."""
+"""Consumer groups, by the sync and the async clients, on both servers."""
 
 import asyncio
 from collections.abc import Callable, Iterable
@@ -11,8 +11,8 @@ from qbus.aio import Admin, Producer
 from qbus.clients import TopicPartition
 from qbus.errors import ApiError, ErrorCode
 from tests.sdk.conftest import PARTITIONS
-from tests.sdk.faces import Face
 from tests.sdk.reading import eventually, read, records
+from tests.sdk.sdk_clients import SdkClients
 
 EVERYTHING = set(range(PARTITIONS))
 ASSIGNORS = ("range", "roundrobin", "sticky", "cooperative-sticky")
@@ -22,8 +22,8 @@ each_assignor = pytest.mark.parametrize("assignor", ASSIGNORS)
 class Members:
     """Makes members of one group, which reads one topic."""
 
-    def __init__(self, face: Face, bootstrap: str, topic: str, **options: Any) -> None:
-        self._face = face
+    def __init__(self, sdk: SdkClients, bootstrap: str, topic: str, **options: Any) -> None:
+        self._sdk = sdk
         self._bootstrap = bootstrap
         self._topic = topic
         self._options = {
@@ -36,7 +36,7 @@ class Members:
 
     def join(self, **options: Any) -> Any:
         """One more, subscribed; it joins when it polls."""
-        consumer = self._face.consumer(self._bootstrap, **{**self._options, **options})
+        consumer = self._sdk.consumer(self._bootstrap, **{**self._options, **options})
         consumer.subscribe([self._topic])
         return consumer
 
@@ -65,9 +65,9 @@ async def settle(members: Iterable[Any], others: Callable[[], set[int]] = set) -
 
 @each_assignor
 async def test_members_share_and_take_over(
-    bootstrap: str, topic: str, face: Face, assignor: str
+    bootstrap: str, topic: str, sdk: SdkClients, assignor: str
 ) -> None:
-    members = Members(face, bootstrap, topic, assignors=[assignor])
+    members = Members(sdk, bootstrap, topic, assignors=[assignor])
     async with members.join() as first:
         assert await settle([first]) == [EVERYTHING]
         async with members.join() as second:
@@ -80,11 +80,11 @@ async def test_members_share_and_take_over(
 
 
 async def test_cooperative_members_keep_what_they_may(
-    bootstrap: str, topic: str, face: Face
+    bootstrap: str, topic: str, sdk: SdkClients
 ) -> None:
     """Only what moves is revoked, and nothing else stops (KIP-429)."""
     revoked: list[TopicPartition] = []
-    members = Members(face, bootstrap, topic, assignors=["cooperative-sticky"])
+    members = Members(sdk, bootstrap, topic, assignors=["cooperative-sticky"])
     async with members.join(on_revoked=revoked.extend) as first:
         await settle([first])
         async with members.join() as second:
@@ -95,14 +95,14 @@ async def test_cooperative_members_keep_what_they_may(
 
 @pytest.mark.parametrize("assignor", ["range", "cooperative-sticky"])
 async def test_callbacks_tell_what_comes_and_goes(
-    bootstrap: str, topic: str, face: Face, assignor: str
+    bootstrap: str, topic: str, sdk: SdkClients, assignor: str
 ) -> None:
     log: list[tuple[str, set[int]]] = []
 
     def note(what: str) -> Callable[[list[TopicPartition]], None]:
         return lambda partitions: log.append((what, {p.partition for p in partitions}))
 
-    members = Members(face, bootstrap, topic, assignors=[assignor])
+    members = Members(sdk, bootstrap, topic, assignors=[assignor])
     callbacks = {"on_assigned": note("assigned"), "on_revoked": note("revoked")}
     async with members.join(**callbacks) as first:
         await settle([first])
@@ -121,12 +121,12 @@ async def test_callbacks_tell_what_comes_and_goes(
 
 
 async def test_offsets_are_committed_before_partitions_go(
-    bootstrap: str, topic: str, face: Face
+    bootstrap: str, topic: str, sdk: SdkClients
 ) -> None:
     async with Producer(bootstrap) as producer:
         for number in range(300):
             await producer.send(topic, b"%d" % number, partition=number % PARTITIONS)
-    members = Members(face, bootstrap, topic, auto_commit_interval_ms=60_000)
+    members = Members(sdk, bootstrap, topic, auto_commit_interval_ms=60_000)
     async with members.join() as first:
         assert len(await read(first, 300)) == 300
         async with members.join() as second:
@@ -137,12 +137,12 @@ async def test_offsets_are_committed_before_partitions_go(
 
 
 async def test_a_commit_of_an_old_generation_is_refused(
-    bootstrap: str, topic: str, face: Face
+    bootstrap: str, topic: str, sdk: SdkClients
 ) -> None:
     async with Producer(bootstrap) as producer:
         for _ in range(3):
             await producer.send(topic, b"v", partition=0)
-    members = Members(face, bootstrap, topic, rebalance_timeout_ms=500, auto_commit=False)
+    members = Members(sdk, bootstrap, topic, rebalance_timeout_ms=500, auto_commit=False)
     async with members.join() as slow, members.join() as eager:
         await read(slow, 3)
         await settle([eager])  # the slow one did not join again in time
@@ -157,9 +157,9 @@ async def test_a_commit_of_an_old_generation_is_refused(
 
 
 async def test_a_static_member_comes_back_without_a_rebalance(
-    bootstrap: str, topic: str, face: Face
+    bootstrap: str, topic: str, sdk: SdkClients
 ) -> None:
-    members = Members(face, bootstrap, topic)
+    members = Members(sdk, bootstrap, topic)
     revoked: list[TopicPartition] = []
     async with members.join(instance_id="other", on_revoked=revoked.extend) as other:
         async with members.join(instance_id="static") as static:
@@ -172,8 +172,10 @@ async def test_a_static_member_comes_back_without_a_rebalance(
         assert revoked == []
 
 
-async def test_the_same_instance_twice_is_fenced(bootstrap: str, topic: str, face: Face) -> None:
-    members = Members(face, bootstrap, topic, instance_id="one")
+async def test_the_same_instance_twice_is_fenced(
+    bootstrap: str, topic: str, sdk: SdkClients
+) -> None:
+    members = Members(sdk, bootstrap, topic, instance_id="one")
     async with members.join() as first:
         await settle([first])
         async with members.join() as second:
@@ -186,7 +188,7 @@ async def test_the_same_instance_twice_is_fenced(bootstrap: str, topic: str, fac
 
 @pytest.mark.parametrize("assignor", ["range", "roundrobin", "cooperative-sticky"])
 async def test_members_of_librdkafka_and_ours_share_a_group(
-    bootstrap: str, topic: str, face: Face, assignor: str
+    bootstrap: str, topic: str, sdk: SdkClients, assignor: str
 ) -> None:
     theirs = ck.Consumer(
         {
@@ -203,7 +205,7 @@ async def test_members_of_librdkafka_and_ours_share_a_group(
         theirs.poll(0.05)
         return {partition.partition for partition in theirs.assignment()}
 
-    members = Members(face, bootstrap, topic, assignors=[assignor])
+    members = Members(sdk, bootstrap, topic, assignors=[assignor])
     async with members.join() as ours:
         try:
             await settle([ours], their_share)
@@ -212,11 +214,13 @@ async def test_members_of_librdkafka_and_ours_share_a_group(
         assert await settle([ours]) == [EVERYTHING]
 
 
-async def test_a_member_that_works_for_long_stays(bootstrap: str, topic: str, face: Face) -> None:
+async def test_a_member_that_works_for_long_stays(
+    bootstrap: str, topic: str, sdk: SdkClients
+) -> None:
     """Heartbeats go on between polls: the session is much shorter than the work."""
     async with Producer(bootstrap) as producer:
         await producer.send(topic, b"v", partition=0)
-    members = Members(face, bootstrap, topic, session_timeout_ms=600, auto_commit=False)
+    members = Members(sdk, bootstrap, topic, session_timeout_ms=600, auto_commit=False)
     async with members.join() as consumer:
         await read(consumer, 1)
         await asyncio.sleep(1.5)

@@ -9,14 +9,16 @@ import pytest
 from qbus.clients import OffsetAndMetadata, TopicPartition
 from qbus.errors import ConfigError
 from tests.sdk.conftest import PARTITIONS, create_topic
-from tests.sdk.faces import Face
 from tests.sdk.reading import eventually, read, records
+from tests.sdk.sdk_clients import SdkClients
 from tests.sdk.test_consuming import HOUR, THEN, fill, numbers
 
 
-async def test_polls_return_records_by_partition(bootstrap: str, topic: str, face: Face) -> None:
+async def test_polls_return_records_by_partition(
+    bootstrap: str, topic: str, sdk: SdkClients
+) -> None:
     await fill(bootstrap, topic, 30, partition=None)
-    async with face.consumer(bootstrap, offset_reset="earliest") as consumer:
+    async with sdk.consumer(bootstrap, offset_reset="earliest") as consumer:
         consumer.subscribe([topic])
         found: dict[int, list[int]] = {0: [], 1: [], 2: []}
         while sum(map(len, found.values())) < 30:
@@ -28,9 +30,9 @@ async def test_polls_return_records_by_partition(bootstrap: str, topic: str, fac
     assert found == {index: list(range(10)) for index in range(PARTITIONS)}
 
 
-async def test_a_poll_may_be_told_how_many(bootstrap: str, topic: str, face: Face) -> None:
+async def test_a_poll_may_be_told_how_many(bootstrap: str, topic: str, sdk: SdkClients) -> None:
     await fill(bootstrap, topic, 20)
-    async with face.consumer(bootstrap, offset_reset="earliest") as consumer:
+    async with sdk.consumer(bootstrap, offset_reset="earliest") as consumer:
         consumer.assign([(topic, 0, None)])
         assert numbers(records(await consumer.poll(10.0, max_records=3))) == [0, 1, 2]
         assert numbers(records(await consumer.poll(10.0, max_records=1))) == [3]
@@ -38,11 +40,11 @@ async def test_a_poll_may_be_told_how_many(bootstrap: str, topic: str, face: Fac
 
 
 async def test_iteration_keeps_the_position_at_the_record_in_hand(
-    bootstrap: str, topic: str, face: Face
+    bootstrap: str, topic: str, sdk: SdkClients
 ) -> None:
     await fill(bootstrap, topic, 20)
     found = []
-    async with face.consumer(bootstrap, offset_reset="earliest") as consumer:
+    async with sdk.consumer(bootstrap, offset_reset="earliest") as consumer:
         consumer.assign([(topic, 0, None)])
         async for record in consumer:
             found.append(int(record.value))
@@ -53,10 +55,10 @@ async def test_iteration_keeps_the_position_at_the_record_in_hand(
     assert found == list(range(7))
 
 
-async def test_pausing(bootstrap: str, topic: str, face: Face) -> None:
+async def test_pausing(bootstrap: str, topic: str, sdk: SdkClients) -> None:
     await fill(bootstrap, topic, 30, partition=None)
     one = TopicPartition(topic, 1)
-    async with face.consumer(bootstrap, offset_reset="earliest") as consumer:
+    async with sdk.consumer(bootstrap, offset_reset="earliest") as consumer:
         consumer.subscribe([topic])
         await eventually(lambda: _poll_until_assigned(consumer))
         consumer.seek(topic, 1, 0)
@@ -84,9 +86,9 @@ async def read_for(consumer: Any, seconds: float) -> list[Any]:
     return found
 
 
-async def test_seeking_by_time(bootstrap: str, topic: str, face: Face) -> None:
+async def test_seeking_by_time(bootstrap: str, topic: str, sdk: SdkClients) -> None:
     await fill(bootstrap, topic, 10)
-    async with face.consumer(bootstrap) as consumer:
+    async with sdk.consumer(bootstrap) as consumer:
         consumer.assign([(topic, 0, 0)])
         await consumer.seek_to_time(topic, 0, THEN + 6 * HOUR - 1)
         assert numbers(await read(consumer, 4)) == [6, 7, 8, 9]
@@ -96,46 +98,46 @@ async def test_seeking_by_time(bootstrap: str, topic: str, face: Face) -> None:
         assert [record.offset for record in await read(consumer, 1)] == [10]
 
 
-async def test_lag(bootstrap: str, topic: str, face: Face) -> None:
+async def test_lag(bootstrap: str, topic: str, sdk: SdkClients) -> None:
     await fill(bootstrap, topic, 10)
-    async with face.consumer(bootstrap, offset_reset="earliest") as consumer:
+    async with sdk.consumer(bootstrap, offset_reset="earliest") as consumer:
         consumer.assign([(topic, 0, None)])
         await consumer.poll(10.0, max_records=4)
         assert await consumer.lag() == {TopicPartition(topic, 0): 6}
 
 
-async def test_a_pattern_finds_its_topics(bootstrap: str, name: str, face: Face) -> None:
+async def test_a_pattern_finds_its_topics(bootstrap: str, name: str, sdk: SdkClients) -> None:
     for suffix in ("-logs-a", "-logs-b", "-other"):
         await create_topic(bootstrap, name + suffix)
         await fill(bootstrap, name + suffix, 3)
-    async with face.consumer(bootstrap, group=name, offset_reset="earliest") as consumer:
+    async with sdk.consumer(bootstrap, group=name, offset_reset="earliest") as consumer:
         consumer.subscribe(re.compile(re.escape(name) + "-logs-.*"))
         found = await read(consumer, 6)
         assert {record.topic for record in found} == {f"{name}-logs-a", f"{name}-logs-b"}
 
 
 async def test_commits_with_metadata_and_in_the_background(
-    bootstrap: str, topic: str, face: Face
+    bootstrap: str, topic: str, sdk: SdkClients
 ) -> None:
     await fill(bootstrap, topic, 10)
     partition = TopicPartition(topic, 0)
-    async with face.consumer(
+    async with sdk.consumer(
         bootstrap, group=topic, offset_reset="earliest", auto_commit=False
     ) as consumer:
         consumer.subscribe([topic])
         await read(consumer, 10)
         await consumer.commit({partition: OffsetAndMetadata(4, "half way")})
         assert (await consumer.committed([partition]))[partition][:2] == (4, "half way")
-        await face.result(consumer.commit_nowait({partition: OffsetAndMetadata(6)}))
+        await sdk.result(consumer.commit_nowait({partition: OffsetAndMetadata(6)}))
         assert (await consumer.committed([partition]))[partition].offset == 6
 
 
 async def test_offsets_are_committed_in_the_background(
-    bootstrap: str, topic: str, face: Face
+    bootstrap: str, topic: str, sdk: SdkClients
 ) -> None:
     await fill(bootstrap, topic, 10)
     partition = TopicPartition(topic, 0)
-    async with face.consumer(
+    async with sdk.consumer(
         bootstrap, group=topic, offset_reset="earliest", auto_commit_interval_ms=100
     ) as consumer:
         consumer.subscribe([topic])
@@ -149,11 +151,11 @@ async def test_offsets_are_committed_in_the_background(
         await eventually(is_committed)
 
 
-async def test_wrong_options_are_told(bootstrap: str, face: Face) -> None:
+async def test_wrong_options_are_told(bootstrap: str, sdk: SdkClients) -> None:
     for options in (
         {"offset_reset": "sometimes"},
         {"isolation_level": "read_all"},
         {"assignors": ("whim",), "group": "g"},
     ):
         with pytest.raises(ConfigError):
-            face.consumer(bootstrap, **options)
+            sdk.consumer(bootstrap, **options)

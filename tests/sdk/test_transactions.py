@@ -6,8 +6,8 @@ import confluent_kafka as ck
 import pytest_asyncio
 
 from tests.sdk.conftest import with_kafka
-from tests.sdk.faces import Face
 from tests.sdk.reading import read, records
+from tests.sdk.sdk_clients import SdkClients
 
 pytestmark = with_kafka  # Qbus has no transactions yet
 
@@ -48,13 +48,13 @@ async def transactions(bootstrap: str, topic: str) -> Transactions:
 
 
 async def test_what_was_aborted_is_not_seen(
-    bootstrap: str, topic: str, face: Face, transactions: Transactions
+    bootstrap: str, topic: str, sdk: SdkClients, transactions: Transactions
 ) -> None:
     await asyncio.to_thread(transactions.commit, b"1", b"2")
     await asyncio.to_thread(transactions.abort, b"never")
     await asyncio.to_thread(transactions.abort, b"nor this", b"nor that")
     await asyncio.to_thread(transactions.commit, b"3")
-    async with face.consumer(bootstrap, **READ_COMMITTED) as consumer:
+    async with sdk.consumer(bootstrap, **READ_COMMITTED) as consumer:
         consumer.assign([(topic, 0, None)])
         assert [record.value for record in await read(consumer, 3)] == [b"1", b"2", b"3"]
         await consumer.poll(0.2)
@@ -62,11 +62,11 @@ async def test_what_was_aborted_is_not_seen(
 
 
 async def test_what_is_not_finished_is_waited_for(
-    bootstrap: str, topic: str, face: Face, transactions: Transactions
+    bootstrap: str, topic: str, sdk: SdkClients, transactions: Transactions
 ) -> None:
     await asyncio.to_thread(transactions.commit, b"1")
     await asyncio.to_thread(transactions.leave_open, b"2")
-    async with face.consumer(bootstrap, **READ_COMMITTED) as consumer:
+    async with sdk.consumer(bootstrap, **READ_COMMITTED) as consumer:
         consumer.assign([(topic, 0, None)])
         assert [record.value for record in await read(consumer, 1)] == [b"1"]
         assert records(await consumer.poll(0.3)) == []
@@ -75,11 +75,11 @@ async def test_what_is_not_finished_is_waited_for(
 
 
 async def test_by_default_everything_is_seen(
-    bootstrap: str, topic: str, face: Face, transactions: Transactions
+    bootstrap: str, topic: str, sdk: SdkClients, transactions: Transactions
 ) -> None:
     await asyncio.to_thread(transactions.abort, b"aborted")
     await asyncio.to_thread(transactions.leave_open, b"open")
-    async with face.consumer(bootstrap, offset_reset="earliest") as consumer:
+    async with sdk.consumer(bootstrap, offset_reset="earliest") as consumer:
         consumer.assign([(topic, 0, None)])
         assert [record.value for record in await read(consumer, 2)] == [b"aborted", b"open"]
     await asyncio.to_thread(transactions.finish)

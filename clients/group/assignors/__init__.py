@@ -39,10 +39,10 @@ def assignors_of(chosen: Iterable[str | Assignor]) -> tuple[Assignor, ...]:
     if isinstance(chosen, str):
         chosen = (chosen,)
     found: dict[str, Assignor] = {}
-    for one in chosen:
-        if not isinstance(one, Assignor) and one not in _BUILT_IN:
-            raise ConfigError(f"assignors are {', '.join(_BUILT_IN)}; not {one!r}")
-        assignor = one if isinstance(one, Assignor) else _BUILT_IN[one]()
+    for choice in chosen:
+        if not isinstance(choice, Assignor) and choice not in _BUILT_IN:
+            raise ConfigError(f"assignors are {', '.join(_BUILT_IN)}; not {choice!r}")
+        assignor = choice if isinstance(choice, Assignor) else _BUILT_IN[choice]()
         if assignor.name in found:
             raise ConfigError(f"two assignors have the name {assignor.name!r}")
         found[assignor.name] = assignor

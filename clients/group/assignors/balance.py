@@ -106,31 +106,33 @@ class Balance:
         ]
         if nearby:
             had = self._had(partition)
-            taker = min(nearby, key=lambda one: (self._counts[one], one not in had))
+            taker = min(nearby, key=lambda member: (self._counts[member], member not in had))
             self._give(taker, partition)
         return bool(nearby)
 
     def _level(self) -> None:
         """Move partitions along chains until none makes the assignment more even."""
-        settled: set[str] = set()
+        balanced: set[str] = set()
         while True:
             lowest = min(self._counts.values(), default=0)
             rich = [
                 member_id
                 for member_id, count in self._counts.items()
-                if count >= lowest + 2 and member_id not in settled
+                if count >= lowest + 2 and member_id not in balanced
             ]
             if not rich:
                 return
-            giver = max(rich, key=lambda one: (self._counts[one], self._rank[one]))
+            giver = max(rich, key=lambda member: (self._counts[member], self._rank[member]))
             reached = self._reach(giver)
-            taker = min(reached, key=lambda one: (self._counts[one], self._rank[one]))
+            taker = min(reached, key=lambda member: (self._counts[member], self._rank[member]))
             if self._counts[taker] <= self._counts[giver] - 2:
                 self._move_along(reached, taker)
-                settled.clear()
+                balanced.clear()
             else:  # nor can those it reaches do better: they reach no others
-                settled.add(giver)
-                settled.update(one for one in reached if self._counts[one] <= self._counts[giver])
+                balanced.add(giver)
+                balanced.update(
+                    member for member in reached if self._counts[member] <= self._counts[giver]
+                )
 
     def _reach(self, start: str) -> dict[str, _Step | None]:
         """Every member that chains of moves from ``start`` end at, and the last step to each."""

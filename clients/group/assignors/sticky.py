@@ -64,7 +64,7 @@ def _without_what_others_have(assigned: Assignments, said: Mapping[str, Previous
         for partition in previous.partitions:
             holders[partition].add(member_id)
     return {
-        member_id: [one for one in partitions if holders.get(one, set()) <= {member_id}]
+        member_id: [key for key in partitions if holders.get(key, set()) <= {member_id}]
         for member_id, partitions in assigned.items()
     }
 

@@ -4,9 +4,9 @@ import asyncio
 
 from qbus.aio import Consumer, Producer
 from tests.sdk.conftest import PARTITIONS
-from tests.sdk.faces import AsyncFace
 from tests.sdk.ledger import MARGIN, Seen, Sent
 from tests.sdk.reading import read_topic, records
+from tests.sdk.sdk_clients import AsyncClients
 from tests.sdk.servers import Server
 from tests.support.eventually import eventually
 from tests.support.fault_proxy import FaultProxy
@@ -43,7 +43,7 @@ async def test_a_producer_and_a_consumer_go_on(
         consumer,
     ):
         consumer.subscribe([proxied_topic])
-        sent = Sent(AsyncFace(), producer, proxied_topic, PARTITIONS)
+        sent = Sent(AsyncClients(), producer, proxied_topic, PARTITIONS)
         async with asyncio.TaskGroup() as tasks:
             sending = tasks.create_task(load(sent, enough))
             tasks.create_task(consume(consumer, seen, stopped))

@@ -7,9 +7,9 @@ import pytest
 
 from qbus.clients import TopicPartition
 from tests.sdk.conftest import PARTITIONS
-from tests.sdk.faces import Face
 from tests.sdk.ledger import MARGIN, Seen, Sent
 from tests.sdk.reading import read_topic, records
+from tests.sdk.sdk_clients import SdkClients
 from tests.support.eventually import eventually
 from tests.support.fault_proxy import FaultProxy
 from tests.support.seeds import new_seed
@@ -19,7 +19,7 @@ CUTS = 20
 
 
 each_face_and_server_once = pytest.mark.parametrize(
-    ("server", "face"),
+    ("server", "sdk"),
     [("qbus", "aio"), ("qbus", "blocking"), ("kafka", "aio")],
     indirect=True,
     scope="session",
@@ -52,13 +52,13 @@ SEEDS = pytest.mark.parametrize(
 @SEEDS
 @each_face_and_server_once
 async def test_a_producer_loses_doubles_and_reorders_nothing(
-    proxy: FaultProxy, proxied_topic: str, face: Face, seed: int
+    proxy: FaultProxy, proxied_topic: str, sdk: SdkClients, seed: int
 ) -> None:
     print("seed", seed)
     chance, done = random.Random(seed), asyncio.Event()
     options = {"batch_bytes": 2_000, "retry_backoff_ms": 10, "retry_backoff_max_ms": 50}
-    async with face.producer(proxy.bootstrap, **options) as producer:
-        sent = Sent(face, producer, proxied_topic, PARTITIONS)
+    async with sdk.producer(proxy.bootstrap, **options) as producer:
+        sent = Sent(sdk, producer, proxied_topic, PARTITIONS)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(cut_at_random(proxy, chance, done, up=20_000, down=2_000))
             while proxy.cuts < CUTS:
@@ -76,18 +76,18 @@ async def test_a_producer_loses_doubles_and_reorders_nothing(
 @SEEDS
 @each_face_and_server_once
 async def test_a_consumer_skips_nothing(
-    proxy: FaultProxy, proxied_topic: str, face: Face, seed: int
+    proxy: FaultProxy, proxied_topic: str, sdk: SdkClients, seed: int
 ) -> None:
     print("seed", seed)
     chance, done = random.Random(seed), asyncio.Event()
     seen = Seen()
     options = {"offset_reset": "earliest", "partition_max_bytes": 4_000}
-    async with face.producer(proxy.bootstrap, batch_bytes=2_000) as producer:
-        sent = Sent(face, producer, proxied_topic, PARTITIONS)
+    async with sdk.producer(proxy.bootstrap, batch_bytes=2_000) as producer:
+        sent = Sent(sdk, producer, proxied_topic, PARTITIONS)
         for _ in range(COUNT):
             await sent.send(size=50)
         await producer.flush()
-    async with face.consumer(proxy.bootstrap, group=proxied_topic, **options) as consumer:
+    async with sdk.consumer(proxy.bootstrap, group=proxied_topic, **options) as consumer:
         consumer.subscribe([proxied_topic])
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(cut_at_random(proxy, chance, done, up=1_000, down=30_000))
@@ -99,26 +99,26 @@ async def test_a_consumer_skips_nothing(
 
 
 async def test_a_cut_answer_is_asked_for_again(
-    proxy: FaultProxy, proxied_topic: str, face: Face
+    proxy: FaultProxy, proxied_topic: str, sdk: SdkClients
 ) -> None:
     """The broker has the record, the producer is not told: it asks again and is told the same."""
-    async with face.producer(proxy.bootstrap) as producer:
+    async with sdk.producer(proxy.bootstrap) as producer:
         before = await producer.send(proxied_topic, b"before", partition=0)
-        assert (await face.result(before)).offset == 0
+        assert (await sdk.result(before)).offset == 0
         proxy.to_client.cut_after(1)
         delivery = await producer.send(proxied_topic, b"once", partition=0)
-        assert (await face.result(delivery)).offset == 1
+        assert (await sdk.result(delivery)).offset == 1
         assert proxy.cuts == 1
     stored = await read_topic(proxy.bootstrap, proxied_topic, 2)
     assert [record.value for record in stored] == [b"before", b"once"]
 
 
 async def test_a_commit_whose_answer_is_cut_is_made(
-    proxy: FaultProxy, proxied_topic: str, face: Face
+    proxy: FaultProxy, proxied_topic: str, sdk: SdkClients
 ) -> None:
-    async with face.producer(proxy.bootstrap) as producer:
+    async with sdk.producer(proxy.bootstrap) as producer:
         await producer.send(proxied_topic, b"v", partition=0)
-    async with face.consumer(
+    async with sdk.consumer(
         proxy.bootstrap, group=proxied_topic, offset_reset="earliest", auto_commit=False
     ) as consumer:
         consumer.subscribe([proxied_topic])
@@ -128,5 +128,5 @@ async def test_a_commit_whose_answer_is_cut_is_made(
         await consumer.commit()
         await eventually(lambda: proxy.cuts == 1)
     partition = TopicPartition(proxied_topic, 0)
-    async with face.consumer(proxy.bootstrap, group=proxied_topic) as later:
+    async with sdk.consumer(proxy.bootstrap, group=proxied_topic) as later:
         assert (await later.committed([partition]))[partition].offset == 1

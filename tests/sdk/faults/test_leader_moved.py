@@ -6,9 +6,9 @@ import itertools
 import pytest
 
 from qbus.aio import Consumer, Producer
-from tests.sdk.faces import AsyncFace
 from tests.sdk.ledger import MARGIN, Seen, Sent
 from tests.sdk.reading import read, records
+from tests.sdk.sdk_clients import AsyncClients
 from tests.support.fake_cluster import FakeCluster
 
 PARTITIONS = 3
@@ -37,7 +37,7 @@ async def test_a_producer_follows(gives_hints: bool) -> None:
         Producer(cluster.bootstrap, batch_bytes=500) as producer,
     ):
         cluster.gives_hints = gives_hints
-        sent = Sent(AsyncFace(), producer, "t", PARTITIONS)
+        sent = Sent(AsyncClients(), producer, "t", PARTITIONS)
         async with asyncio.TaskGroup() as tasks:
             moving = tasks.create_task(move_about(cluster, done))
             for _ in range(60):
@@ -63,7 +63,7 @@ async def test_a_consumer_follows(gives_hints: bool) -> None:
     ):
         cluster.gives_hints = gives_hints
         consumer.assign([("t", partition, None) for partition in range(PARTITIONS)])
-        sent = Sent(AsyncFace(), producer, "t", PARTITIONS)
+        sent = Sent(AsyncClients(), producer, "t", PARTITIONS)
         async with asyncio.TaskGroup() as tasks:
             moving = tasks.create_task(move_about(cluster, done))
             for _ in range(30):

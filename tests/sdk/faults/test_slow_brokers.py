@@ -9,9 +9,9 @@ from qbus.aio import Producer
 from qbus.clients import TopicPartition
 from qbus.errors import ApiError
 from tests.sdk.conftest import PARTITIONS, with_qbus
-from tests.sdk.faces import AsyncFace, Face
 from tests.sdk.ledger import MARGIN, Seen, Sent
 from tests.sdk.reading import read, read_topic, records
+from tests.sdk.sdk_clients import AsyncClients, SdkClients
 from tests.support.fault_proxy import FaultProxy
 
 LONGEST_BACKOFF = 1.0
@@ -33,19 +33,19 @@ def half_open(proxy: FaultProxy) -> None:
 
 pytestmark = with_qbus  # the proxy is what differs
 harms = pytest.mark.parametrize(
-    ("face", "harm"),
+    ("sdk", "harm"),
     [("aio", silent), ("aio", half_open), ("blocking", half_open)],
-    indirect=["face"],
+    indirect=["sdk"],
     ids=lambda part: getattr(part, "__name__", part),
 )
 
 
 @harms
 async def test_deliveries_wait_for_the_broker(
-    proxy: FaultProxy, proxied_topic: str, face: Face, harm: Harm
+    proxy: FaultProxy, proxied_topic: str, sdk: SdkClients, harm: Harm
 ) -> None:
-    async with face.producer(proxy.bootstrap, request_timeout_ms=300) as producer:
-        sent = Sent(face, producer, proxied_topic, PARTITIONS)
+    async with sdk.producer(proxy.bootstrap, request_timeout_ms=300) as producer:
+        sent = Sent(sdk, producer, proxied_topic, PARTITIONS)
         for _ in range(30):
             await sent.send()
         await producer.flush()
@@ -61,11 +61,11 @@ async def test_deliveries_wait_for_the_broker(
 
 @harms
 async def test_deliveries_fail_in_time(
-    proxy: FaultProxy, proxied_topic: str, face: Face, harm: Harm
+    proxy: FaultProxy, proxied_topic: str, sdk: SdkClients, harm: Harm
 ) -> None:
-    producer = face.producer(proxy.bootstrap, request_timeout_ms=300, delivery_timeout_ms=700)
+    producer = sdk.producer(proxy.bootstrap, request_timeout_ms=300, delivery_timeout_ms=700)
     async with producer:
-        sent = Sent(face, producer, proxied_topic, PARTITIONS)
+        sent = Sent(sdk, producer, proxied_topic, PARTITIONS)
         for _ in range(30):
             await sent.send()
         await producer.flush()
@@ -81,26 +81,26 @@ async def test_deliveries_fail_in_time(
 
 @harms
 async def test_a_flush_and_a_close_end_in_time(
-    proxy: FaultProxy, proxied_topic: str, face: Face, harm: Harm
+    proxy: FaultProxy, proxied_topic: str, sdk: SdkClients, harm: Harm
 ) -> None:
-    producer = face.producer(proxy.bootstrap, request_timeout_ms=400, delivery_timeout_ms=800)
+    producer = sdk.producer(proxy.bootstrap, request_timeout_ms=400, delivery_timeout_ms=800)
     async with asyncio.timeout(MARGIN):
         async with producer:
-            await face.result(await producer.send(proxied_topic, b"known", partition=0))
+            await sdk.result(await producer.send(proxied_topic, b"known", partition=0))
             harm(proxy)
             delivery = await producer.send(proxied_topic, b"lost", partition=0)
         with pytest.raises(ApiError):
-            await face.result(delivery)
+            await sdk.result(delivery)
 
 
 @harms
 async def test_a_consumer_goes_on(
-    proxy: FaultProxy, proxied_topic: str, face: Face, harm: Harm
+    proxy: FaultProxy, proxied_topic: str, sdk: SdkClients, harm: Harm
 ) -> None:
     seen = Seen()
     async with (
         Producer(proxy.bootstrap, request_timeout_ms=500) as producer,
-        face.consumer(
+        sdk.consumer(
             proxy.bootstrap,
             group=proxied_topic,
             offset_reset="earliest",
@@ -109,7 +109,7 @@ async def test_a_consumer_goes_on(
         ) as consumer,
     ):
         consumer.subscribe([proxied_topic])
-        sent = Sent(AsyncFace(), producer, proxied_topic, PARTITIONS)
+        sent = Sent(AsyncClients(), producer, proxied_topic, PARTITIONS)
         for _ in range(30):
             await sent.send()
         seen.add(await read(consumer, 30))
@@ -126,9 +126,9 @@ async def test_a_consumer_goes_on(
 
 @harms
 async def test_the_admin_is_answered_or_told(
-    proxy: FaultProxy, proxied_topic: str, face: Face, harm: Harm
+    proxy: FaultProxy, proxied_topic: str, sdk: SdkClients, harm: Harm
 ) -> None:
-    async with face.admin(proxy.bootstrap, request_timeout_ms=600) as admin:
+    async with sdk.admin(proxy.bootstrap, request_timeout_ms=600) as admin:
         await admin.describe_topic(proxied_topic)
         harm(proxy)
         async with asyncio.timeout(MARGIN):
@@ -139,10 +139,12 @@ async def test_the_admin_is_answered_or_told(
         assert (await admin.describe_topic(proxied_topic)).name == proxied_topic
 
 
-async def test_a_slow_line_is_a_line(proxy: FaultProxy, proxied_topic: str, face: Face) -> None:
+async def test_a_slow_line_is_a_line(
+    proxy: FaultProxy, proxied_topic: str, sdk: SdkClients
+) -> None:
     """Frames that arrive in small pieces, each late, are frames all the same."""
-    async with face.producer(proxy.bootstrap) as producer:
-        sent = Sent(face, producer, proxied_topic, PARTITIONS)
+    async with sdk.producer(proxy.bootstrap) as producer:
+        sent = Sent(sdk, producer, proxied_topic, PARTITIONS)
         for _ in range(300):
             await sent.send()
         await producer.flush()
@@ -153,17 +155,17 @@ async def test_a_slow_line_is_a_line(proxy: FaultProxy, proxied_topic: str, face
         outcomes = await sent.outcomes(MARGIN)
     assert not [outcome for outcome in outcomes.values() if isinstance(outcome, BaseException)]
     seen = Seen()
-    async with face.consumer(proxy.bootstrap, offset_reset="earliest") as consumer:
+    async with sdk.consumer(proxy.bootstrap, offset_reset="earliest") as consumer:
         consumer.assign([(proxied_topic, partition, None) for partition in range(PARTITIONS)])
         seen.add(await read(consumer, len(sent)))
     seen.check_none_skipped()
 
 
 async def test_a_late_answer_is_no_answer_to_the_next(
-    proxy: FaultProxy, proxied_topic: str, face: Face
+    proxy: FaultProxy, proxied_topic: str, sdk: SdkClients
 ) -> None:
     """An answer that comes after its time is over must not be taken for that of a later request."""
-    async with face.admin(proxy.bootstrap, request_timeout_ms=500) as admin:
+    async with sdk.admin(proxy.bootstrap, request_timeout_ms=500) as admin:
         await admin.describe_topic(proxied_topic)
         proxy.to_client.delay(1.0)
         with pytest.raises(ApiError):
@@ -174,13 +176,13 @@ async def test_a_late_answer_is_no_answer_to_the_next(
         assert (await admin.list_offsets({partition: -1}))[partition].offset == 0
 
 
-async def test_nobody_listens(proxy: FaultProxy, proxied_topic: str, face: Face) -> None:
+async def test_nobody_listens(proxy: FaultProxy, proxied_topic: str, sdk: SdkClients) -> None:
     """A broker that was known goes away for good: every call ends, each in its own way."""
     async with (
-        face.producer(proxy.bootstrap, request_timeout_ms=400, delivery_timeout_ms=800) as producer,
-        face.consumer(proxy.bootstrap, offset_reset="earliest", request_timeout_ms=400) as consumer,
+        sdk.producer(proxy.bootstrap, request_timeout_ms=400, delivery_timeout_ms=800) as producer,
+        sdk.consumer(proxy.bootstrap, offset_reset="earliest", request_timeout_ms=400) as consumer,
     ):
-        await face.result(await producer.send(proxied_topic, b"v", partition=0))
+        await sdk.result(await producer.send(proxied_topic, b"v", partition=0))
         consumer.assign([(proxied_topic, 0, None)])
         assert len(await read(consumer, 1)) == 1
         await proxy.refuse()
@@ -188,10 +190,10 @@ async def test_nobody_listens(proxy: FaultProxy, proxied_topic: str, face: Face)
         async with asyncio.timeout(3 * MARGIN):
             delivery = await producer.send(proxied_topic, b"lost", partition=0)
             with pytest.raises(ApiError) as caught:
-                await face.result(delivery)
+                await sdk.result(delivery)
             assert caught.value.retriable
             assert records(await consumer.poll(0.3)) == []
         await proxy.listen()
         await asyncio.sleep(LONGEST_BACKOFF)  # which is more than a delivery may take here
-        await face.result(await producer.send(proxied_topic, b"after", partition=0))
+        await sdk.result(await producer.send(proxied_topic, b"after", partition=0))
         assert [record.value for record in await read(consumer, 1)] == [b"after"]

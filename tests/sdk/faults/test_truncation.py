@@ -4,9 +4,9 @@ import pytest
 
 from qbus.aio import Consumer, Producer
 from qbus.clients.errors import LogTruncated
-from tests.sdk.faces import AsyncFace
 from tests.sdk.ledger import Sent
 from tests.sdk.reading import read
+from tests.sdk.sdk_clients import AsyncClients
 from tests.support.fake_cluster import FakeCluster
 
 
@@ -21,7 +21,7 @@ async def lose(cluster: FakeCluster, producer: Producer, *, keep: int, write: in
 
 async def prepared(cluster: FakeCluster, producer: Producer, count: int) -> None:
     """So many records, each a batch of its own."""
-    sent = Sent(AsyncFace(), producer, "t", 1)
+    sent = Sent(AsyncClients(), producer, "t", 1)
     for _ in range(count):
         await sent.send()
         await producer.flush()

@@ -1,4 +1,4 @@
-"""The SDK documents itself: every option, every method, every exception, by both faces."""
+"""The SDK documents itself: every option, every method, every exception, by sync and async clients."""
 
 import inspect
 import pydoc
@@ -13,8 +13,8 @@ from .generated import DOCS
 from .sdk import CLIENTS, descriptions, is_error, methods, options
 
 FACES = [
-    pytest.param(getattr(face, name), id=f"{face.__name__}.{name}")
-    for face in (qbus, aio)
+    pytest.param(getattr(module, name), id=f"{module.__name__}.{name}")
+    for module in (qbus, aio)
     for name in CLIENTS
 ]
 

@@ -1,4 +1,4 @@
-"""The thread behind a blocking face: it serves every thread but its own, and hangs nobody."""
+"""The thread behind sync clients: it serves every thread but its own, and hangs nobody."""
 
 import asyncio
 import gc

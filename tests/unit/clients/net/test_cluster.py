@@ -5,7 +5,9 @@ import asyncio
 import pytest
 
 from qbus.clients.errors import ClientClosed, ConnectionFailed, check
-from qbus.clients.net.cluster import Cluster, ConnectionGroup, retrying
+from qbus.clients.net.cluster import Cluster
+from qbus.clients.net.pool import ConnectionGroup
+from qbus.clients.net.retry import retrying
 from qbus.clients.net.routing import ask_leaders, retry_at_coordinator
 from qbus.clients.types import TopicPartition
 from qbus.errors import ApiError, ErrorCode, WireError

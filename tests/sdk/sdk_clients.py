@@ -1,4 +1,4 @@
-"""The two faces of the SDK behind one: every test that takes ``face`` runs with both."""
+"""One interface to the sync and the async clients: a test that takes ``sdk`` runs with both."""
 
 import asyncio
 import inspect
@@ -10,8 +10,8 @@ import qbus
 import qbus.aio
 
 
-class Face(ABC):
-    """Makes clients whose methods are awaited where those of asyncio's face are."""
+class SdkClients(ABC):
+    """Makes clients whose methods are awaited where those of the async clients are coroutines."""
 
     name: str
 
@@ -35,7 +35,7 @@ class Face(ABC):
         """What became of what was sent; raises what kept it from being delivered."""
 
 
-class AsyncFace(Face):
+class AsyncClients(SdkClients):
     """``qbus.aio``, as it is."""
 
     name = "aio"
@@ -47,7 +47,7 @@ class AsyncFace(Face):
         return await asyncio.wait_for(delivery, timeout)
 
 
-class BlockingFace(Face):
+class SyncClients(SdkClients):
     """``qbus`` itself, each call in a thread."""
 
     name = "blocking"
@@ -92,4 +92,6 @@ def _in_a_thread(function: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-FACES: dict[str, type[Face]] = {kind.name: kind for kind in (AsyncFace, BlockingFace)}
+CLIENT_KINDS: dict[str, type[SdkClients]] = {
+    kind.name: kind for kind in (AsyncClients, SyncClients)
+}

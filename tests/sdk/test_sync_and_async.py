@@ -1,4 +1,4 @@
-"""What the two faces have in common, and what only the blocking one has to withstand."""
+"""What sync and async clients have in common, and what only sync clients must withstand."""
 
 import asyncio
 import inspect
@@ -21,9 +21,9 @@ _OF_ONE_FACE = {"over"}
 """What makes a client of connections that are shared in one event loop."""
 
 
-def public(face: object, kind: str) -> dict[str, inspect.Signature | None]:
+def public(sdk: object, kind: str) -> dict[str, inspect.Signature | None]:
     """The public names of a client, with the parameters of those that are called."""
-    cls = getattr(face, kind)
+    cls = getattr(sdk, kind)
     names = [name for name in dir(cls) if not name.startswith("_") and name not in _OF_ONE_FACE]
     return {
         name: _parameters(getattr(cls, name)) if callable(getattr(cls, name)) else None
@@ -47,7 +47,7 @@ def test_both_have_the_same_methods_and_arguments(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_both_have_the_same_options(kind: str) -> None:
-    ours, theirs = (inspect.signature(getattr(face, kind)).parameters for face in (qbus, qbus.aio))
+    ours, theirs = (inspect.signature(getattr(sdk, kind)).parameters for sdk in (qbus, qbus.aio))
     options = {name: theirs[name].default for name in theirs if name != "clock"}  # for tests alone
     assert {name: ours[name].default for name in ours} == options
 
