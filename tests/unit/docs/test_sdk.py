@@ -1,4 +1,4 @@
-"""The SDK documents itself: every option, every method, every exception, by sync and async clients."""
+"""The SDK documents every option, method and exception of its sync and async clients."""
 
 import inspect
 import pydoc
