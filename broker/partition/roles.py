@@ -11,13 +11,13 @@ from .partition import Partition
 
 
 class Fetchers(Protocol):
-    """Copies what the leaders of partitions have, as long as they are followed here."""
+    """Fetches the partitions that this broker follows from their leaders."""
 
-    def follow(self, partition: Partition, leader_id: int, leader_epoch: int) -> None:
-        """Follow that leader from now on, and no other one."""
+    def add(self, partition: Partition, leader_id: int, leader_epoch: int) -> None:
+        """Fetch a partition from this leader in this epoch, and from no other."""
 
-    def forget(self, partition: Partition) -> None:
-        """Follow nobody; a truncation that is under way goes on, see :meth:`Partition.quiet`."""
+    def remove(self, partition: Partition) -> None:
+        """Stop fetching; a truncation that is under way goes on, see :meth:`Partition.quiet`."""
 
 
 class Roles:
@@ -31,7 +31,7 @@ class Roles:
     async def prepare(self, partition: Partition, info: PartitionInfo) -> None:
         """Let what a follower began come to its end, if ``partition`` is to be led here."""
         if info.leader == self._node_id and not partition.is_leader:
-            self._fetchers.forget(partition)
+            self._fetchers.remove(partition)
             await partition.quiet()
 
     def take(self, partition: Partition, info: PartitionInfo) -> None:
@@ -48,13 +48,13 @@ class Roles:
         if before == (partition.leader_id, partition.leader_epoch):
             return
         if partition.leader_id == NO_LEADER:
-            self._fetchers.forget(partition)
+            self._fetchers.remove(partition)
         else:
-            self._fetchers.follow(partition, partition.leader_id, partition.leader_epoch)
+            self._fetchers.add(partition, partition.leader_id, partition.leader_epoch)
 
     def leave(self, partition: Partition, code: ErrorCode) -> None:
         """Neither lead nor follow: requests get ``code``."""
-        self._fetchers.forget(partition)
+        self._fetchers.remove(partition)
         partition.refuse(code)
 
 

@@ -65,10 +65,10 @@ class ReplicaFetchers:
         await asyncio.gather(*(fetcher.close() for fetcher in fetchers.values()), *self._ending)
         self._peers.close()
 
-    def follow(self, partition: Replica, leader_id: int, leader_epoch: int) -> None:
+    def add(self, partition: Replica, leader_id: int, leader_epoch: int) -> None:
         """Fetch a partition from this leader in this epoch, and from no other."""
         _, before = self._states.get(partition, (None, None))
-        self.forget(partition)
+        self.remove(partition)
         settings = self._settings
         state = PartitionFetchState(
             partition,
@@ -84,7 +84,7 @@ class ReplicaFetchers:
         self._states[partition] = fetcher, state
         fetcher.add(state)
 
-    def forget(self, partition: Replica) -> None:
+    def remove(self, partition: Replica) -> None:
         """Stop fetching a partition; a truncation that is under way goes on."""
         fetcher, state = self._states.pop(partition, (None, None))
         if fetcher is None or state is None:

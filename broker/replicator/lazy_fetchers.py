@@ -35,14 +35,14 @@ class LazyFetchers:
         self._metrics = metrics
         self._fetchers: ReplicaFetchers | None = None
 
-    def follow(self, partition: Partition, leader_id: int, leader_epoch: int) -> None:
+    def add(self, partition: Partition, leader_id: int, leader_epoch: int) -> None:
         """Fetch a partition from this leader in this epoch, and from no other."""
-        self._loaded().follow(partition, leader_id, leader_epoch)
+        self._loaded().add(partition, leader_id, leader_epoch)
 
-    def forget(self, partition: Partition) -> None:
+    def remove(self, partition: Partition) -> None:
         """Stop fetching a partition; a truncation that is under way goes on."""
         if self._fetchers is not None:
-            self._fetchers.forget(partition)
+            self._fetchers.remove(partition)
 
     def is_failing(self, partition: Partition) -> bool:
         """Whether the last fetch of a partition failed."""

@@ -1,10 +1,10 @@
-"""Addresses as they are written in configuration."""
+"""Addresses in configuration: host and port."""
 
 from typing import NamedTuple
 
 
 class Address(NamedTuple):
-    """Host and port; an empty host stands for every interface, port 0 for any free port."""
+    """Host and port; an empty host means all interfaces, port 0 any free port."""
 
     host: str
     port: int
@@ -15,7 +15,7 @@ class Address(NamedTuple):
 
 
 def parse_address(text: str) -> Address:
-    """The address in ``host:port``, ``[ipv6]:port`` or ``PLAINTEXT://host:port``.
+    """Parse ``host:port``, ``[ipv6]:port`` or ``PLAINTEXT://host:port``.
 
     Raises:
         ValueError: the text has another form; the message says which one is expected.

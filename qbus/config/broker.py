@@ -1,4 +1,4 @@
-"""The broker's configuration in force: defaults, what it was started with, what was set since."""
+"""The broker's configuration in force: defaults, static values, and dynamic changes."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -18,16 +18,16 @@ from qbus.errors import ConfigError
 class BrokerConfig(NetworkKeys, LogKeys, GroupKeys, ReplicationKeys, ZooKeeperKeys):
     """Every broker key, typed: ``config.num_partitions`` is ``num.partitions`` in force.
 
-    Only :meth:`set_dynamic` changes it, so whoever reads it when needed follows.
+    Only :meth:`set_dynamic` changes it: read values when they are needed, and do not keep them.
     """
 
     __slots__ = ("_layers", "_topic_defaults")
 
     def __init__(self, static: Mapping[str, object] | None = None) -> None:
-        """Start from ``static``: what the operator stated, as text or TOML.
+        """``static``: the values that the operator states, as text or TOML values.
 
         Raises:
-            ConfigError: a name is unknown, a value not allowed, or two contradict each other.
+            ConfigError: a name is unknown, a value is not allowed, or two contradict each other.
         """
         stated = self.parse(static or {})
         self._layers: dict[ConfigSource, dict[str, Any]] = {ConfigSource.STATIC_BROKER: stated}
@@ -35,9 +35,9 @@ class BrokerConfig(NetworkKeys, LogKeys, GroupKeys, ReplicationKeys, ZooKeeperKe
         self._check_together()
 
     def set_dynamic(self, default: Mapping[str, str], own: Mapping[str, str]) -> None:
-        """Put in force what is stored for all brokers, and for this one.
+        """Put dynamic values in force: ``default`` for all brokers, ``own`` for this one.
 
-        What cannot be read (an older Qbus stored it, or a newer one) is left out.
+        Values that another version of Qbus stored and this one cannot read are ignored.
         """
         self._layers = {
             ConfigSource.BROKER: self.parse_readable(own),
@@ -47,7 +47,7 @@ class BrokerConfig(NetworkKeys, LogKeys, GroupKeys, ReplicationKeys, ZooKeeperKe
         self._merge()
 
     def stated(self, names: Iterable[str]) -> Iterator[Stated]:
-        """All that is stated for any of ``names``: the strongest source first, defaults last."""
+        """Yield the values stated for any of ``names``: strongest source first, defaults last."""
         keys = [self.KEYS[name] for name in names]
         for source, layer in self._layers.items():
             for key in keys:
@@ -58,14 +58,14 @@ class BrokerConfig(NetworkKeys, LogKeys, GroupKeys, ReplicationKeys, ZooKeeperKe
                 yield Stated(key, key.default, ConfigSource.DEFAULT)
 
     def describe(self, name: str) -> ConfigEntry:
-        """One key with its value in force and its synonyms."""
+        """Return a key with its value in force and its synonyms."""
         key = self.key(name)
         synonyms = tuple(self.stated(RELATIVES.get(name, (name,))))
         source = next((item.source for item in synonyms if item.key is key), ConfigSource.DEFAULT)
         return ConfigEntry(key, self.values[name], source, synonyms)
 
     def describe_for_all(self) -> list[ConfigEntry]:
-        """What is set dynamically for all brokers, in force here or not."""
+        """Return the dynamic values for all brokers, in force here or not."""
         source = ConfigSource.DEFAULT_BROKER
         stated = (
             Stated(self.KEYS[name], value, source)
@@ -75,7 +75,7 @@ class BrokerConfig(NetworkKeys, LogKeys, GroupKeys, ReplicationKeys, ZooKeeperKe
 
     @property
     def topic_defaults(self) -> Mapping[str, Any]:
-        """What is in force for a topic that sets nothing itself. Not to be changed."""
+        """The values of a topic that sets none itself; do not change the mapping."""
         return self._topic_defaults
 
     def _merge(self) -> None:

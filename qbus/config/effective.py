@@ -1,4 +1,4 @@
-"""A topic's configuration in force: its own settings, else the broker's defaults."""
+"""A topic's configuration in force: its own values, else the broker's defaults."""
 
 from collections.abc import Mapping
 
@@ -15,10 +15,10 @@ class TopicConfig(TopicKeys):
     __slots__ = ("_broker", "_own")
 
     def __init__(self, broker: BrokerConfig, own: Mapping[str, str]) -> None:
-        """``own``: what is set for the topic itself.
+        """``own``: the values of the topic itself.
 
-        What cannot be read (an older Qbus stored it, or a newer one) is left out; to have it
-        refused, use :func:`check_topic_config` before it is stored.
+        Values that another version of Qbus stored and this one cannot read are ignored. Use
+        :func:`check_topic_config` to refuse invalid values before they are stored.
         """
         self._broker = broker
         self._own = self.parse_readable(own) if own else {}
@@ -26,7 +26,7 @@ class TopicConfig(TopicKeys):
         self.values = {**defaults, **self._own} if self._own else defaults
 
     def describe(self, name: str) -> ConfigEntry:
-        """One key with its value in force and its synonyms."""
+        """Return a key with its value in force and its synonyms."""
         key = self.key(name)
         stated = tuple(self._broker.stated(synonym.name for synonym in SYNONYMS.get(name, ())))
         if name in self._own:
@@ -36,7 +36,7 @@ class TopicConfig(TopicKeys):
 
 
 def check_topic_config(own: Mapping[str, str | None]) -> None:
-    """Check what somebody wants to set for a topic.
+    """Check the values that are to be set for a topic.
 
     Raises:
         ConfigError: a name is unknown, a value is missing, not allowed, or contradicts another.

@@ -1,4 +1,4 @@
-"""One configuration key: its one definition."""
+"""The definition of a configuration key."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -10,12 +10,12 @@ from qbus.errors import ConfigError
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
 class ConfigKey:
-    """What a key means and which values it takes.
+    """The meaning of a key, and the values it takes.
 
-    ``name`` is Kafka's. ``default`` None: not set unless somebody sets it. ``unit``: of a number,
-    ``""`` for a count. ``choices``: the values allowed, of a list the items. ``refused``: values
-    that Kafka knows and Qbus does not support, and why. ``static``: set when the broker starts, and
-    stays. ``check`` raises ValueError, saying what is expected instead.
+    ``name`` is Kafka's. ``default``: None for a key that is not set by default. ``unit``: that of a
+    number, ``""`` for a count. ``choices``: the allowed values, or items of a list. ``refused``:
+    the reasons why values that Kafka knows are not supported. ``static``: a change needs a restart.
+    ``check`` raises ValueError with what is expected instead.
     """
 
     name: str
@@ -35,12 +35,12 @@ class ConfigKey:
 
     @property
     def sensitive(self) -> bool:
-        """Whether the value is never shown."""
+        """Whether the value is secret."""
         return self.type is ConfigType.PASSWORD
 
     @property
     def allowed(self) -> str:
-        """Which values are allowed, for people."""
+        """The allowed values, in words."""
         if self.choices:
             return "one of " + ", ".join(self.choices) if len(self.choices) > 1 else self.choices[0]
         noun = f"{self.type.noun} of {self.unit}" if self.unit else self.type.noun
@@ -53,10 +53,10 @@ class ConfigKey:
         return noun
 
     def parse(self, raw: object) -> Any:
-        """The value that ``raw`` (text, or what TOML has for it) means.
+        """Return the value of ``raw``, which is text or a TOML value.
 
         Raises:
-            ConfigError: it is not allowed; the message names key, value, and what is allowed.
+            ConfigError: the value is not allowed; the message names the key and the allowed values.
         """
         try:
             value = self.type.parse(raw)
@@ -72,7 +72,7 @@ class ConfigKey:
         return value
 
     def format(self, value: Any) -> str | None:
-        """The value as text; None where it is not set."""
+        """Return the value as text; None if it is not set."""
         return None if value is None else self.type.format(value)
 
     def _check_item(self, raw: object, item: Any) -> None:
@@ -93,10 +93,10 @@ class ConfigKey:
         )
 
     def _refusal(self, raw: object, why: str) -> ConfigError:
-        return ConfigError(f"{self.name}={_show(raw, self)}: {why}")
+        return ConfigError(f"{self.name}={_abbreviated(raw, self)}: {why}")
 
 
-def _show(raw: object, key: ConfigKey) -> str:
+def _abbreviated(raw: object, key: ConfigKey) -> str:
     if key.sensitive:
         return "(hidden)"
     text = raw if isinstance(raw, str) else repr(raw)

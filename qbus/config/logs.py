@@ -1,4 +1,4 @@
-"""Broker configuration: topics' defaults, and the files."""
+"""Broker configuration: the defaults of topics, and the care of log files."""
 
 from typing import Any, TypeVar
 
@@ -13,12 +13,12 @@ T = TypeVar("T")
 
 
 def _default_of(topic: Field[T]) -> Field[T]:
-    """A broker key that gives the default of a topic's: of the same type and range."""
+    """Define a broker key that is the default of a topic key, with its type and range."""
     return _copy(topic.key, topic.key.default)
 
 
 def _refines_default_of(topic: Field[T]) -> Field[T | None]:
-    """The same, not set by default: a coarser key gives the default until it is."""
+    """Define the same without a default: while it is not set, a key with a coarser unit counts."""
     return _copy(topic.key, None)
 
 
@@ -37,23 +37,31 @@ def _copy(key: ConfigKey, default: Any) -> Field[Any]:
 
 
 class LogKeys(Settings):
-    """What topics are created with, their defaults, and how files are looked after."""
+    """The creation of topics, their defaults, and the care of log files."""
 
     __slots__ = ()
 
     auto_create_topics_enable = boolean(
-        True, "Whether a topic that a client asks for, and that does not exist, is created."
+        True, "Whether a topic that does not exist is created when a client asks for it."
     )
     num_partitions = integer(
-        1, "Partitions of a topic created without saying how many.", at_least=1, at_most=100_000
+        1,
+        "Number of partitions of a new topic, unless its creator states one.",
+        at_least=1,
+        at_most=100_000,
     )
     default_replication_factor = integer(
-        1, "Replicas of a topic created without saying how many.", at_least=1, at_most=2**15 - 1
+        1,
+        "Replication factor of a new topic, unless its creator states one.",
+        at_least=1,
+        at_most=2**15 - 1,
     )
     delete_topic_enable = boolean(True, "Whether topics can be deleted.", static=True)
 
     log_dirs = strings(
-        (), "Directories of the partitions; new ones go where the fewest are.", static=True
+        (),
+        "Directories for partitions. A new partition goes to the directory that has the fewest.",
+        static=True,
     )
     durability = _default_of(TopicKeys.qbus_durability)
     log_segment_bytes = _default_of(TopicKeys.segment_bytes)
@@ -114,39 +122,43 @@ class LogKeys(Settings):
 
     log_retention_check_interval_ms = long(
         5 * _MINUTE_MS,
-        "How often logs are looked through for segments to delete or to close.",
+        "How often logs are checked for segments to delete or to roll.",
         unit="ms",
         at_least=1,
         static=True,
     )
     log_flush_offset_checkpoint_interval_ms = integer(
         _MINUTE_MS,
-        "How often is noted up to where logs are on stable storage.",
+        "How often the offset up to which each log is on stable storage is checkpointed.",
         unit="ms",
         at_least=1,
         static=True,
     )
     log_flush_start_offset_checkpoint_interval_ms = integer(
-        _MINUTE_MS, "How often is noted where logs start.", unit="ms", at_least=1, static=True
+        _MINUTE_MS,
+        "How often the start offset of each log is checkpointed.",
+        unit="ms",
+        at_least=1,
+        static=True,
     )
     num_recovery_threads_per_data_dir = integer(
         2,
-        "Threads for each directory that open logs at start and close them at the end.",
+        "Threads per directory that open logs at start-up and close them at shutdown.",
         at_least=1,
         at_most=1024,
         static=True,
     )
     producer_id_expiration_ms = integer(
         24 * 60 * _MINUTE_MS,
-        "An idempotent producer that was not heard of for so long is forgotten.",
+        "A partition forgets an idempotent producer that wrote nothing for this time.",
         unit="ms",
         at_least=1,
         static=True,
     )
     producer_ids_max_per_partition = integer(
         10_000,
-        "Idempotent producers that a partition remembers; the one heard of longest ago is "
-        "forgotten first.",
+        "Maximum number of idempotent producers that a partition remembers; the one that wrote "
+        "longest ago is forgotten first.",
         at_least=1,
         static=True,
     )

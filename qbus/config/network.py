@@ -1,4 +1,4 @@
-"""Broker configuration: who the broker is, where it listens, and what connections may cost."""
+"""Broker configuration: the broker's identity, its listeners, and the limits of connections."""
 
 from qbus.config.address import Address, parse_address
 from qbus.config.settings import Settings, integer, long, string, strings, unset
@@ -31,96 +31,94 @@ class NetworkKeys(Settings):
 
     __slots__ = ()
 
-    node_id = integer(
-        1, "The number of this broker, unlike that of any other.", at_least=0, static=True
-    )
+    node_id = integer(1, "The id of this broker, unique in the cluster.", at_least=0, static=True)
     broker_rack = unset(
-        ConfigType.STRING, "Where the broker stands, so that replicas are spread.", static=True
+        ConfigType.STRING,
+        "The rack of this broker; the replicas of a partition are spread over racks.",
+        static=True,
     )
     listeners = strings(
         ("PLAINTEXT://127.0.0.1:9092",),
-        "The address to listen on; an empty host stands for every interface, port 0 for any.",
+        "The address to listen on. An empty host means all interfaces, port 0 any free port.",
         static=True,
         check=_one_address,
     )
     advertised_listeners = unset(
         ConfigType.LIST,
-        "The address that clients are told to connect to, if not the one listened on.",
+        "The address that clients and other brokers connect to, if it differs from listeners.",
         static=True,
         check=_one_reachable_address,
     )
     metrics_listen = string(
         "",
-        "The address to serve Prometheus metrics on, as host:port; empty: none.",
+        "The address that serves Prometheus metrics, as host:port. Empty: metrics are not served.",
         static=True,
         check=_maybe_address,
     )
     socket_request_max_bytes = integer(
         100 * _MIB,
-        "The largest request that is read; a larger one closes its connection.",
+        "Maximum size of a request. A larger one closes its connection.",
         unit="bytes",
         at_least=1024,
         static=True,
     )
     socket_send_buffer_bytes = integer(
         -1,
-        "The system's send buffer of a connection. -1: the system decides.",
+        "Send buffer of a connection's socket. -1: the system's default.",
         unit="bytes",
         at_least=-1,
         static=True,
     )
     socket_receive_buffer_bytes = integer(
         -1,
-        "The system's receive buffer of a connection. -1: the system decides.",
+        "Receive buffer of a connection's socket. -1: the system's default.",
         unit="bytes",
         at_least=-1,
         static=True,
     )
     queued_max_request_bytes = long(
         256 * _MIB,
-        "Memory for requests that have not been received whole, of all connections together. "
-        "When it is used up, connections wait. -1: no limit.",
+        "Memory for incomplete requests, over all connections. When it is used up, connections "
+        "wait. -1: no limit.",
         unit="bytes",
         at_least=-1,
         static=True,
     )
-    max_connections = integer(
-        _NO_LIMIT, "How many connections are accepted.", at_least=0, static=True
-    )
+    max_connections = integer(_NO_LIMIT, "Maximum number of connections.", at_least=0, static=True)
     max_connections_per_ip = integer(
-        _NO_LIMIT, "How many connections are accepted from one address.", at_least=0, static=True
+        _NO_LIMIT, "Maximum number of connections from one IP address.", at_least=0, static=True
     )
     connections_max_idle_ms = long(
         10 * 60_000,
-        "A connection that asked for nothing for so long is closed.",
+        "A connection without requests for this time is closed.",
         unit="ms",
         at_least=1,
         static=True,
     )
     request_frame_timeout_ms = long(
         30_000,
-        "A request must arrive whole within this time; large ones get longer.",
+        "A request must arrive completely within this time; large requests get more.",
         unit="ms",
         at_least=1,
         static=True,
     )
     response_stall_timeout_ms = long(
         60_000,
-        "A client that takes nothing of its responses for so long is disconnected.",
+        "A client that receives nothing of its responses for this time is disconnected.",
         unit="ms",
         at_least=1,
         static=True,
     )
     fetch_max_bytes = integer(
         55 * _MIB,
-        "The most that one fetch is answered with, whatever it asks for.",
+        "Maximum size of a fetch response, whatever the request asks for.",
         unit="bytes",
         at_least=1024,
         static=True,
     )
     shutdown_drain_timeout_ms = long(
         30_000,
-        "On shutdown, how long requests in flight may take until their connections are closed.",
+        "How long a broker that shuts down waits for requests in flight.",
         unit="ms",
         at_least=0,
         static=True,
@@ -128,16 +126,16 @@ class NetworkKeys(Settings):
 
     @property
     def listen_address(self) -> Address:
-        """Where to listen."""
+        """The address to listen on."""
         return parse_address(self.listeners[0])
 
     @property
     def advertised_address(self) -> Address | None:
-        """Where clients are told to connect to, if that is configured."""
+        """The address for clients, if it is configured."""
         advertised = self.advertised_listeners
         return parse_address(advertised[0]) if advertised else None
 
     @property
     def metrics_address(self) -> Address | None:
-        """Where to serve metrics, if at all."""
+        """The address that serves metrics, if any."""
         return parse_address(self.metrics_listen) if self.metrics_listen else None

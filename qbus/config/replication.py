@@ -1,4 +1,4 @@
-"""Broker configuration: replicas, who leads them, and how brokers take over from each other."""
+"""Broker configuration: replication, leader elections and shutdown."""
 
 from qbus.config.settings import Settings, boolean, integer, long, string
 from qbus.config.topic import FOREVER
@@ -7,128 +7,129 @@ _MIB = 1024 * 1024
 
 
 class ReplicationKeys(Settings):
-    """How replicas follow their leaders, and what the controller does by itself."""
+    """The settings of followers, throttles, the controller and controlled shutdown."""
 
     __slots__ = ()
 
     replica_lag_time_max_ms = long(
         30_000,
-        "A replica that has not had everything for so long is no longer in sync.",
+        "A replica that has not caught up with its leader for this time leaves the ISR.",
         unit="ms",
         at_least=1,
         static=True,
     )
     replica_fetch_min_bytes = integer(
         1,
-        "How much a replica waits for when it asks its leader.",
+        "Minimum size of a leader's response to a follower's fetch.",
         unit="bytes",
         at_least=0,
         static=True,
     )
     replica_fetch_max_bytes = integer(
         _MIB,
-        "How much of one partition a replica asks for at once; a larger batch comes all the same.",
+        "Maximum that a follower fetches of one partition at once; a larger batch is sent anyway.",
         unit="bytes",
         at_least=0,
         static=True,
     )
     replica_fetch_response_max_bytes = integer(
         10 * _MIB,
-        "How much of all partitions of one leader a replica asks for at once.",
+        "Maximum that a follower fetches from one leader at once, over all partitions.",
         unit="bytes",
         at_least=0,
         static=True,
     )
     replica_fetch_wait_max_ms = integer(
         500,
-        "How long a leader that has nothing new lets a replica wait.",
+        "How long a leader without new records holds a follower's fetch.",
         unit="ms",
         at_least=0,
         static=True,
     )
     replica_fetch_backoff_ms = integer(
         1_000,
-        "How long a replica waits after its leader failed, before it asks again.",
+        "Maximum pause of a follower after a failed fetch.",
         unit="ms",
         at_least=0,
         static=True,
     )
     replica_socket_timeout_ms = integer(
         30_000,
-        "How long a replica waits for its leader's answer beyond what it let it wait.",
+        "How long a follower waits for a leader's response, beyond replica.fetch.wait.max.ms.",
         unit="ms",
         at_least=1,
         static=True,
     )
     replica_socket_receive_buffer_bytes = integer(
         64 * 1024,
-        "The system's receive buffer of a replica's connection. -1: the system decides.",
+        "Receive buffer of a follower's socket. -1: the system's default.",
         unit="bytes",
         at_least=-1,
         static=True,
     )
     replica_high_watermark_checkpoint_interval_ms = long(
         5_000,
-        "How often is noted up to where partitions are acknowledged.",
+        "How often the high watermarks are checkpointed.",
         unit="ms",
         at_least=1,
         static=True,
     )
     replica_selector_class = string(
         "",
-        "Who serves consumers: rack (a replica in sync of the consumer's own rack, also by the "
-        "name of Kafka's class for that), or, if empty, the leader alone.",
+        "Which replica serves a consumer. Empty: the leader. rack, or Kafka's class name for it: "
+        "an in-sync replica in the consumer's rack, if there is one.",
         choices=("", "rack", "org.apache.kafka.common.replica.RackAwareReplicaSelector"),
         static=True,
     )
     leader_replication_throttled_rate = long(
         FOREVER,
-        "Bytes a second that this broker sends to the throttled replicas that follow it.",
+        "Bytes per second that this broker, as a leader, sends to throttled replicas.",
         at_least=0,
     )
     follower_replication_throttled_rate = long(
         FOREVER,
-        "Bytes a second that this broker's throttled replicas ask of their leaders.",
+        "Bytes per second that this broker fetches for its throttled replicas.",
         at_least=0,
     )
     auto_leader_rebalance_enable = boolean(
         True,
-        "Whether preferred replicas are made leaders again from time to time.",
+        "Whether the controller regularly makes preferred replicas leaders again.",
         static=True,
     )
     leader_imbalance_check_interval_seconds = long(
         300,
-        "How often is looked whether preferred replicas lead.",
+        "How often the controller checks whether preferred replicas lead.",
         at_least=1,
         static=True,
     )
     leader_imbalance_per_broker_percentage = integer(
         10,
-        "How many of the partitions that a broker should lead may be led by others, in percent, "
-        "until that is changed.",
+        "Percentage of a broker's preferred partitions that other brokers may lead before the "
+        "controller makes it their leader again.",
         at_least=0,
         static=True,
     )
     crash_detection_enable = boolean(
         True,
-        "Have others take over at once from a broker whose process has died: one whose connection "
-        "broke and whose address refuses new ones. Otherwise the end of its session is waited for.",
+        "Whether other brokers take over at once from a broker whose process has died: its "
+        "connection broke and its address refuses new ones. Otherwise they wait for the end of its "
+        "ZooKeeper session.",
         static=True,
     )
     controlled_shutdown_enable = boolean(
         True,
-        "Whether a broker that stops has others lead its partitions first.",
+        "Whether a broker that shuts down first has other replicas elected for its partitions.",
         static=True,
     )
     controlled_shutdown_max_retries = integer(
         3,
-        "How often a broker that stops tries again to find other leaders.",
+        "Maximum number of retries of that election.",
         at_least=0,
         static=True,
     )
     controlled_shutdown_retry_backoff_ms = long(
         5_000,
-        "How long a broker that stops waits before it tries that again, at most.",
+        "Maximum pause before such a retry.",
         unit="ms",
         at_least=0,
         static=True,

@@ -16,7 +16,7 @@ from qbus.errors import ConfigError
 
 
 class ConfigSource(IntEnum):
-    """Who set a value, by its number in DescribeConfigs (KIP-226). The first that did wins."""
+    """The source of a value, numbered as in DescribeConfigs (KIP-226), the strongest first."""
 
     TOPIC = 1
     BROKER = 2
@@ -26,7 +26,7 @@ class ConfigSource(IntEnum):
 
 
 class Stated(NamedTuple):
-    """A value that somebody stated, in force or not: ``value`` is typed."""
+    """A typed value that is stated somewhere, in force or not."""
 
     key: ConfigKey
     value: Any
@@ -34,7 +34,7 @@ class Stated(NamedTuple):
 
 
 class ConfigEntry(NamedTuple):
-    """A key with its value in force, and all that was stated for it, the first in force."""
+    """A key with its value in force, and all values stated for it, the one in force first."""
 
     key: ConfigKey
     value: Any
@@ -43,7 +43,7 @@ class ConfigEntry(NamedTuple):
 
     @property
     def text(self) -> str | None:
-        """The value as it may be shown: None when it is not set, or secret."""
+        """The value as text; None if it is not set or secret."""
         return None if self.key.sensitive else self.key.format(self.value)
 
 
@@ -51,7 +51,7 @@ T = TypeVar("T")
 
 
 class Field(Generic[T]):
-    """Defines ``key`` in the class it is in, and reads its value in that class's instances."""
+    """Defines a key in a class of settings; on an instance, the value in force."""
 
     __slots__ = ("_definition", "key")
 
@@ -77,7 +77,7 @@ class Field(Generic[T]):
 
 
 class Settings:
-    """A set of keys with values. Subclasses define the keys as attributes."""
+    """Keys with their values in force. Subclasses define the keys as attributes."""
 
     KEYS: ClassVar[Mapping[str, ConfigKey]] = MappingProxyType({})
 
@@ -96,10 +96,10 @@ class Settings:
 
     @classmethod
     def key(cls, name: str) -> ConfigKey:
-        """The definition of ``name``.
+        """Return the definition of ``name``.
 
         Raises:
-            ConfigError: there is none; the message names the closest.
+            ConfigError: the key is unknown; the message names the closest one.
         """
         key = cls.KEYS.get(name)
         if key is None:
@@ -112,7 +112,7 @@ class Settings:
 
     @classmethod
     def parse(cls, raw: Mapping[str, object]) -> dict[str, Any]:
-        """Typed values of what is stated as text or TOML.
+        """Return the typed values of text or TOML values.
 
         Raises:
             ConfigError: a name is unknown, or a value is not allowed.
@@ -121,7 +121,7 @@ class Settings:
 
     @classmethod
     def parse_readable(cls, raw: Mapping[str, str]) -> dict[str, Any]:
-        """Typed values of what was stored once, without what this version cannot read."""
+        """Return the typed values of stored text, without those that this version cannot read."""
         values = {}
         for name, text in raw.items():
             try:
@@ -162,5 +162,5 @@ def strings(default: tuple[str, ...], doc: str, **rest: Any) -> Field[tuple[str,
 
 
 def unset(type_: ConfigType, doc: str, **rest: Any) -> Field[Any]:
-    """Define a key without a default; its value is None until somebody sets it."""
+    """Define a key without a default; its value is None until it is set."""
     return Field(type_, None, doc, **rest)

@@ -1,6 +1,6 @@
-"""Which broker configuration gives the default of which topic configuration (Kafka's table).
+"""The broker keys that are defaults of topic keys (Kafka's table of synonyms).
 
-Of several, the first that is set wins; each multiplies its value into the topic's unit.
+Of several, the first that is set counts. A factor converts its value to the topic key's unit.
 """
 
 from typing import NamedTuple
@@ -10,7 +10,7 @@ _MINUTE_MS = 60 * 1000
 
 
 class Synonym(NamedTuple):
-    """A broker key, and how many of the topic key's units one of its own is."""
+    """A broker key; ``factor`` converts its unit to the topic key's."""
 
     name: str
     factor: int = 1
@@ -52,4 +52,4 @@ RELATIVES: dict[str, tuple[str, ...]] = {
     for synonyms in SYNONYMS.values()
     for synonym in synonyms
 }
-"""Broker key -> the broker keys that say the same in other units, itself among them."""
+"""Broker key -> the broker keys with the same meaning in any unit, itself included."""

@@ -1,7 +1,7 @@
-"""What can be set for one topic: Kafka's topic configuration, names and defaults as of 4.x.
+"""The configuration of a topic: Kafka's keys and defaults, as of 4.x.
 
-Keys that matter only for what Qbus does not do (compaction, recompression) are accepted, because
-Kafka without those ignores them as well, and tools set them. Asking for the thing is refused.
+Keys of features that Qbus does not have (compaction, recompression) are accepted, since tools set
+them and Kafka, too, ignores them while the feature is off. Turning the feature on is refused.
 """
 
 from qbus.config.settings import Settings, boolean, double, integer, long, string, strings
@@ -58,127 +58,127 @@ class TopicKeys(Settings):
 
     segment_bytes = integer(
         1024 * _MIB,
-        "Size at which a segment file is closed and the next one started.",
+        "Size at which a segment is rolled: it is closed and a new one started.",
         unit="bytes",
         at_least=1024,
     )
     segment_ms = long(
         _WEEK_MS,
-        "Age at which a segment is closed even if it is not full, so that retention can delete it.",
+        "Age at which a segment is rolled even if it is not full, so that retention can delete it.",
         unit="ms",
         at_least=1,
     )
     segment_jitter_ms = long(
         0,
-        "Up to how much earlier than segment.ms a segment is closed, chosen at random, so that "
-        "partitions do not close all at once.",
+        "Maximum of a random time by which a segment is rolled earlier than segment.ms, so that "
+        "partitions do not roll all at once.",
         unit="ms",
         at_least=0,
     )
     segment_index_bytes = integer(
         10 * _MIB,
-        "Size that an index of a segment may reach before the segment is closed.",
+        "Maximum size of a segment's index; the segment is rolled when it is reached.",
         unit="bytes",
         at_least=4,
     )
     index_interval_bytes = integer(
         4096,
-        "An index gets an entry at most every so many bytes of log.",
+        "Minimum number of bytes of log between two entries of an index.",
         unit="bytes",
         at_least=0,
     )
     retention_ms = long(
         _WEEK_MS,
-        "Segments whose newest record is older are deleted. -1: no limit of time.",
+        "A segment is deleted when its newest record is older than this. -1: no limit.",
         unit="ms",
         at_least=-1,
     )
     retention_bytes = long(
         -1,
-        "The oldest segments of a partition are deleted while it would stay above this size. "
-        "-1: no limit of size.",
+        "The oldest segments of a partition are deleted as long as the rest has at least this "
+        "size. -1: no limit.",
         unit="bytes",
         at_least=-1,
     )
     max_message_bytes = integer(
         _MIB + 12,
-        "The largest record batch that is accepted, as compressed by its producer.",
+        "Maximum size of a record batch, as compressed by its producer.",
         unit="bytes",
         at_least=0,
     )
     message_timestamp_type = string(
         "CreateTime",
-        "Whose time a record carries: that of its producer, or that of the broker at the append.",
+        "The timestamp of a record: the producer's (CreateTime), or the time of the append.",
         choices=("CreateTime", "LogAppendTime"),
     )
     message_timestamp_before_max_ms = long(
         FOREVER,
-        "How far behind the broker's clock a producer's timestamp may be.",
+        "Maximum time by which a producer's timestamp may be behind the broker's clock.",
         unit="ms",
         at_least=0,
     )
     message_timestamp_after_max_ms = long(
         _HOUR_MS,
-        "How far ahead of the broker's clock a producer's timestamp may be.",
+        "Maximum time by which a producer's timestamp may be ahead of the broker's clock.",
         unit="ms",
         at_least=0,
     )
     min_insync_replicas = integer(
         1,
-        "How many replicas must be in sync for a write with acks=all to be accepted; "
-        "no more than a partition has.",
+        "Minimum size of the ISR for writes with acks=all; it counts as no more than the number of "
+        "replicas.",
         at_least=1,
     )
     qbus_durability = string(
         "fsync",
-        "When a record counts as acknowledged: once it is on stable storage (fsync), or once it is "
-        "written to the system's page cache (memory).",
+        "When a replica acknowledges a record: once it is on stable storage (fsync), or in the "
+        "system's page cache (memory).",
         choices=DURABILITIES,
     )
     flush_messages = long(
         FOREVER,
-        "With durability memory: flush to stable storage after so many records.",
+        "With durability memory: flush to stable storage after this number of records.",
         at_least=1,
     )
     flush_ms = long(
         FOREVER,
-        "With durability memory: flush to stable storage when something is unflushed for so long.",
+        "With durability memory: flush to stable storage when a record is unflushed for this time.",
         unit="ms",
         at_least=0,
     )
     file_delete_delay_ms = long(
         60_000,
-        "How long a deleted segment's files stay on disk, for readers that still have them.",
+        "How long the files of a deleted segment stay on disk, for reads that are under way.",
         unit="ms",
         at_least=0,
     )
     preallocate = boolean(
         False,
-        "Whether a new segment reserves its disk space at once.",
+        "Whether a new segment allocates its disk space in advance.",
         refused=_NO_PREALLOCATION,
     )
     compression_type = string(
         "producer",
-        "How batches are compressed in the log: as their producer did.",
+        "The compression of batches in the log: as the producer compressed them.",
         choices=("producer",),
         refused=_NO_RECOMPRESSION,
     )
     compression_gzip_level = integer(
         -1,
-        "Level of gzip, were the broker to compress. -1: gzip's default.",
+        "Level of gzip, if the broker compressed. -1: gzip's default.",
         at_least=-1,
         at_most=9,
         check=_gzip_level,
     )
     compression_lz4_level = integer(
-        9, "Level of lz4, were the broker to compress.", at_least=1, at_most=17
+        9, "Level of lz4, if the broker compressed.", at_least=1, at_most=17
     )
     compression_zstd_level = integer(
-        3, "Level of zstd, were the broker to compress.", at_least=-131072, at_most=22
+        3, "Level of zstd, if the broker compressed.", at_least=-131072, at_most=22
     )
     cleanup_policy = strings(
         ("delete",),
-        "What happens to old records: deleted by retention.ms and retention.bytes.",
+        "What happens to old records: retention.ms and retention.bytes delete them.",
         choices=("delete",),
         refused=_NO_COMPACTION,
         check=_not_empty,
@@ -190,59 +190,56 @@ class TopicKeys(Settings):
         at_least=0,
     )
     min_compaction_lag_ms = long(
-        0, "How long a record would stay uncompacted at least.", unit="ms", at_least=0
+        0, "Minimum time for which compaction would not touch a record.", unit="ms", at_least=0
     )
     max_compaction_lag_ms = long(
         FOREVER,
-        "How long a record would stay uncompacted at most.",
+        "Maximum time after which compaction would have to process a record.",
         unit="ms",
         at_least=1,
     )
     min_cleanable_dirty_ratio = double(
         0.5,
-        "Share of a log that is uncompacted before compaction would start.",
+        "Minimum uncompacted share of a log for compaction to start.",
         at_least=0,
         at_most=1,
     )
     unclean_leader_election_enable = boolean(
         False,
-        "Whether a replica that was not in sync may become leader when no other is left, losing "
-        "records.",
+        "Whether a replica that is not in sync may become leader when no other is left; records "
+        "are lost then.",
     )
     leader_replication_throttled_replicas = strings(
         (),
-        "The replicas for which leader.replication.throttled.rate counts, as partition:broker; "
-        "*: all.",
+        "The replicas under leader.replication.throttled.rate, as partition:broker; *: all.",
         check=_replicas,
     )
     follower_replication_throttled_replicas = strings(
         (),
-        "The replicas for which follower.replication.throttled.rate counts, as partition:broker; "
-        "*: all.",
+        "The replicas under follower.replication.throttled.rate, as partition:broker; *: all.",
         check=_replicas,
     )
     qbus_mirror_source = string(
         "",
-        "The IDC whose topic this one mirrors: only a mirror writes to it, at the offsets that the "
-        "records have there. Set when the topic is created. Removing it makes the topic an "
-        "ordinary one that goes on where the mirror ended, for good.",
+        "The datacenter (IDC) whose topic this one mirrors. Only a mirror writes to it, at the "
+        "offsets that the records have there. It is set when the topic is created. Removing it "
+        "turns the topic into an ordinary one for good; writes continue where the mirror ended.",
         check=_idc_or_none,
     )
     qbus_mirror_topic_id = string(
         "",
-        "The id of the topic that this one mirrors, so that one created anew under the same name "
-        "is not taken for it.",
+        "The id of the topic that this one mirrors. It tells it from a new topic of the same name.",
     )
     qbus_mirror_path = strings(
         (),
-        "The IDCs that the records of a mirror come through, the one where they were written "
-        "first.",
+        "The datacenters (IDCs) that the records of a mirror come through; first the one where "
+        "they were written.",
         check=_idcs,
     )
     qbus_mirror_former_source = string(
         "",
-        "The IDC whose mirror this topic was before qbus.mirror.source was removed; the broker "
-        "sets it, and it stays. The offsets of such a topic may have gaps.",
+        "The datacenter (IDC) that this topic mirrored before qbus.mirror.source was removed. The "
+        "broker sets it for good. The offsets of such a topic may have gaps.",
         check=_idc_or_none,
     )
 

@@ -19,11 +19,11 @@ class ConfigType(IntEnum):
 
     @property
     def noun(self) -> str:
-        """What a value of this type is, for people."""
+        """The name of the type in messages."""
         return _NOUNS[self]
 
     def parse(self, raw: object) -> Any:
-        """The typed value of ``raw``: text, or what TOML has for it.
+        """Return the typed value of ``raw``, which is text or a TOML value.
 
         Raises:
             ValueError: ``raw`` is of another type.
@@ -31,7 +31,7 @@ class ConfigType(IntEnum):
         return _PARSERS[self](raw)
 
     def format(self, value: Any) -> str:
-        """The value as Kafka's tools write it."""
+        """Return the value as Kafka's tools write it."""
         if self is ConfigType.BOOLEAN:
             return "true" if value else "false"
         if self is ConfigType.LIST:

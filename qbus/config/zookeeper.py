@@ -27,44 +27,44 @@ def _user_and_password(text: str) -> None:
 
 
 class ZooKeeperKeys(Settings):
-    """Where it is, how long it waits, and who may write there."""
+    """The address of ZooKeeper, the time-outs and the access to it."""
 
     __slots__ = ()
 
     zookeeper_connect = string(
         "",
-        "The ZooKeeper that holds the metadata, as host:port,host:port/chroot; "
-        "empty: a file in the first data directory.",
+        "The ZooKeeper servers that hold the metadata, as host:port,host:port/chroot. "
+        "Empty: a file in the first data directory holds it.",
         static=True,
         check=_maybe_servers,
     )
     zookeeper_session_timeout_ms = integer(
         9_000,
-        "A broker that ZooKeeper has not heard of for so long is taken for dead.",
+        "A broker is considered dead when ZooKeeper has not heard from it for this time.",
         unit="ms",
         at_least=1,
         static=True,
     )
     zookeeper_connection_timeout_ms = unset(
         ConfigType.INT,
-        "How long a starting broker waits for ZooKeeper. Not set: zookeeper.session.timeout.ms.",
+        "How long a broker waits for ZooKeeper at start-up. Not set: zookeeper.session.timeout.ms.",
         unit="ms",
         at_least=1,
         static=True,
     )
     zookeeper_digest = unset(
         ConfigType.PASSWORD,
-        "Who the broker is to ZooKeeper (digest authentication), as user:password.",
+        "Credentials for ZooKeeper's digest authentication, as user:password.",
         static=True,
         check=_user_and_password,
     )
     zookeeper_set_acl = boolean(
         False,
-        "Whether only zookeeper.digest may write what brokers create. Everybody may read it.",
+        "Whether only the zookeeper.digest user may change what brokers write. Anyone may read it.",
         static=True,
     )
 
     @property
     def zookeeper_address(self) -> "ZooKeeperAddress | None":
-        """Where ZooKeeper is, if there is one."""
+        """The address of ZooKeeper, if it is configured."""
         return _parse(self.zookeeper_connect) if self.zookeeper_connect else None

@@ -97,7 +97,7 @@ class Scene:
     def follow(self, partition: Partition, leader: int = LEADER, epoch: int = 0) -> None:
         """As the metadata says."""
         partition.follow(leader, epoch)
-        self.fetchers.follow(partition, leader, epoch)
+        self.fetchers.add(partition, leader, epoch)
 
     async def copied(self, partition: Partition, leader: FakeLeader) -> None:
         """Return when all that the leader has is there, and known to be acknowledged."""

@@ -162,7 +162,7 @@ async def test_what_is_followed_no_more_is_forgotten(scene: Scene) -> None:
         leader.lead(partition.index)
         scene.follow(partition)
     await eventually(lambda: len(leader.fetches) >= 2)
-    scene.fetchers.forget(goes)
+    scene.fetchers.remove(goes)
     leader.partitions[ORDERS, 0].append(b"a")
     leader.partitions[ORDERS, 1].append(b"a")
     leader.moved()

@@ -220,7 +220,7 @@ async def test_a_partition_that_is_led_here_meanwhile_is_not_cut(scene: Scene) -
     partition = scene.partition()
     give(partition, 0, 0)
     scene.follow(partition, epoch=2)
-    scene.fetchers.forget(partition)
+    scene.fetchers.remove(partition)
     other = scene.partition(1)
     lead(leader, 1, epoch=2, index=1)
     scene.follow(other, epoch=2)

@@ -54,7 +54,7 @@ async def test_a_leader_is_repaired_from_one_in_sync(scene: Scene) -> None:
     partition = await replica(scene, leader)
     leader.partitions[bytes(16), 0].epoch = 1
     state = PartitionInfo(US, 1, (US, OTHER, LEADER), (US, OTHER, LEADER))
-    scene.fetchers.forget(partition)
+    scene.fetchers.remove(partition)
     partition.lead(state, 0.0)
     good = spoil(partition)
     await scene.fetchers.repair([partition])
@@ -78,7 +78,7 @@ async def test_what_cannot_be_repaired_now_is_tried_again(scene: Scene, what: st
     elif what == "spoiled":
         led.batches[1] = true[:-1] + b"?"
     else:
-        scene.fetchers.forget(partition)
+        scene.fetchers.remove(partition)
         partition.high_watermark = 1
     await scene.fetchers.repair([partition])
     assert len(partition.log.corruptions) == 1
