@@ -73,7 +73,7 @@ class GzipContent:
         Raises OSError for damaged files.
         """
         if offset < self._start:
-            self.__init__(self._file)  # type: ignore[misc] # from the beginning again
+            self._rewind()
         while self._start + len(self._buffer) < offset + size and self._unpack():
             surplus = min(offset - self._start, len(self._buffer))
             if surplus > 0:
@@ -87,6 +87,12 @@ class GzipContent:
     def next_data(self, offset: int) -> int:
         """Return ``offset``: there are no holes."""
         return offset
+
+    def _rewind(self) -> None:
+        self.end = None
+        self._packed_offset = self._start = 0
+        self._member = zlib.decompressobj(_GZIP)
+        self._buffer.clear()
 
     def _unpack(self) -> bool:
         """Unpack the next part; return whether there was any."""

@@ -1,4 +1,4 @@
-"""A group that reads at home, and what has been carried over of how far it is."""
+"""A group that reads in its datacenter, and the offsets synced for it elsewhere."""
 
 import threading
 from typing import Self
@@ -14,7 +14,7 @@ GROUP = "readers"
 
 
 class Reader:
-    """The group's one member: it reads everything, and commits often."""
+    """The only member of the group: it reads everything, and commits often."""
 
     def __init__(self, idc: Idc) -> None:
         self._idc = idc
@@ -31,7 +31,7 @@ class Reader:
         self._thread.join()
 
     def stop(self) -> None:
-        """Read nothing more; raises what went wrong."""
+        """Stop reading; raise the error if reading failed."""
         self._over.set()
         self._thread.join()
         if self._failure is not None:
@@ -54,7 +54,7 @@ class Reader:
 
 
 def committed(home: Idc, target: Idc) -> dict[TopicPartition, int]:
-    """How far the group is in the mirror of its topic; it is never told to be ahead of the data."""
+    """Return the group's synced offsets in the mirror of its topic; never beyond the data."""
     topic = f"{home.name}.{TOPIC}"
     partitions = [TopicPartition(topic, index) for index in range(PARTITIONS)]
     with Admin(target.bootstrap) as admin:

@@ -1,4 +1,4 @@
-"""IDCs: clusters with a ZooKeeper each, who writes there, and the mirrors into them."""
+"""Datacenters: clusters with a ZooKeeper each, their writers, and the mirrors into them."""
 
 import random
 import threading
@@ -59,22 +59,22 @@ class Idc:
 
     @property
     def bootstrap(self) -> str:
-        """The addresses for those who are here."""
+        """The bootstrap for clients in this datacenter."""
         return ",".join(broker.bootstrap for broker in self.brokers.values())
 
     @property
     def ports(self) -> list[int]:
-        """Where its brokers listen."""
+        """The addresses of its brokers."""
         return [broker.port for broker in self.brokers.values()]
 
     def start(self) -> None:
-        """Start what does not wait for anything; :meth:`wait_ready` waits."""
+        """Start all processes; :meth:`wait_ready` waits for them."""
         self.zookeeper.start()
         for broker in self.brokers.values():
             broker.start(wait=False)
 
     def wait_ready(self) -> None:
-        """Return when it can be used; then the topic is there."""
+        """Return when the cluster is ready and the topic exists."""
         for broker in self.brokers.values():
             broker.wait_ready()
         wait_until(self.view.are_all_there, f"the brokers of {self.name}", 60)
@@ -88,18 +88,18 @@ class Idc:
             )
 
     def kill(self) -> None:
-        """Kill what lives."""
+        """Kill all processes."""
         for server in [*self.brokers.values(), self.zookeeper]:
             if server.alive:
                 server.kill()
 
 
 class Writer:
-    """Writes to an IDC's topic at a moderate pace, in all compressions, until told to stop."""
+    """Writes to a datacenter's topic at a moderate rate, in all compressions, until stopped."""
 
     def __init__(self, idc: Idc, seed: int) -> None:
         self.acknowledged = 0
-        """Records that are."""
+        """The number of acknowledged records."""
         self._idc = idc
         self._random = random.Random(seed)
         self._over = threading.Event()
@@ -115,7 +115,7 @@ class Writer:
         self._thread.join()
 
     def stop(self) -> None:
-        """Write nothing more; everything is acknowledged, or this raises why not."""
+        """Stop writing; raise the error if not everything is acknowledged."""
         self._over.set()
         self._thread.join()
         if self._failure is not None:
@@ -147,7 +147,7 @@ class Writer:
 
 
 def mirror(target: Idc, sources: Mapping[str, Way], directory: Path, number: int) -> MirrorCommand:
-    """One of the processes that mirror ``sources`` into an IDC, not yet started."""
+    """Return a process that mirrors ``sources`` into a datacenter, not started yet."""
     text = _MIRROR.format(idc=target.name, bootstrap=target.bootstrap) + "".join(
         _SOURCE.format(idc=idc, bootstrap=way.bootstrap, relay="true")
         for idc, way in sources.items()
@@ -158,7 +158,7 @@ def mirror(target: Idc, sources: Mapping[str, Way], directory: Path, number: int
 
 
 def start_all(idcs: Sequence[Idc]) -> None:
-    """Start several, together."""
+    """Start several datacenters together."""
     for idc in idcs:
         idc.start()
     for idc in idcs:

@@ -1,4 +1,4 @@
-"""What is in topics, byte for byte and offset for offset, and what must be true of a mirror."""
+"""The content of topics, byte for byte and offset for offset, and what must hold of a mirror."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -24,18 +24,18 @@ _EPOCH = slice(12, 16)
 _PATIENCE = 120.0
 
 Batches = dict[int, bytes]
-"""By their base offset, the bytes of each, leader epochs left out."""
+"""The bytes of batches without leader epochs, by base offset."""
 
 
 class Span(NamedTuple):
-    """Where a partition begins, and what its consumers see the end of."""
+    """Return the start of a partition and its high watermark."""
 
     start: int
     end: int
 
 
 def span(idc: Idc, topic: str, index: int) -> Span | None:
-    """That of a partition; None while nobody leads it, or there is no such topic."""
+    """Return the span of a partition; None without a leader or without the topic."""
     node = idc.view.leader(topic, index)
     if node < 0 or not idc.brokers[node].alive:
         return None
@@ -55,7 +55,7 @@ def span(idc: Idc, topic: str, index: int) -> Span | None:
 
 
 def read(idc: Idc, topic: str, index: int) -> Batches:
-    """Everything in a partition."""
+    """Return all batches of a partition."""
     found: Batches = {}
     known = span(idc, topic, index)
     assert known is not None, f"nobody leads {topic}-{index} in {idc.name}"
@@ -84,18 +84,18 @@ def read(idc: Idc, topic: str, index: int) -> Batches:
 
 
 def topics(idc: Idc) -> set[str]:
-    """What topics there are, but for internal ones."""
+    """Return the topics, without internal ones."""
     return {name for name in idc.view.topics() if not name.startswith("__")}
 
 
 def wait_for_topics(idcs: Iterable[Idc], expected: Iterable[Iterable[str]]) -> None:
-    """Return when each IDC has those topics that it should have in the end."""
+    """Return when each datacenter has the topics that it should have in the end."""
     wanted = [(idc, set(names)) for idc, names in zip(idcs, expected, strict=True)]
     wait_until(lambda: all(topics(idc) >= names for idc, names in wanted), "topics", _PATIENCE, 0.5)
 
 
 def wait_until_equal(source: Idc, target: Idc) -> None:
-    """Return when a mirror reaches as far as its source, which nobody writes to any more."""
+    """Return when a mirror has reached its source, which is no longer written to."""
     name = f"{source.name}.{TOPIC}"
 
     def is_equal() -> bool:
@@ -107,7 +107,7 @@ def wait_until_equal(source: Idc, target: Idc) -> None:
 
 
 def judge(source: Idc, target: Idc, acknowledged: int) -> None:
-    """The mirror has what the source has, and that is all that was acknowledged, once."""
+    """Check that the mirror equals the source, which has all acknowledged records once."""
     wait_until_equal(source, target)
     values: Counter[bytes | None] = Counter()
     for index in range(PARTITIONS):
@@ -121,7 +121,7 @@ def judge(source: Idc, target: Idc, acknowledged: int) -> None:
 
 
 def replicas_agree(idc: Idc, names: Iterable[str]) -> None:
-    """Every replica comes to have the same bytes."""
+    """Check that all replicas become equal."""
 
     def content(node: int, partition: str) -> bytes:
         files = sorted((idc.brokers[node].data_dir / partition).glob("*.log"))

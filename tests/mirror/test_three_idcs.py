@@ -1,9 +1,9 @@
-"""Three IDCs far apart, and all that goes wrong between them: in the end each has everything.
+"""Three distant datacenters with failures between them: in the end each has everything.
 
-Links take 100 ms there and back, and one frame in a hundred stalls. Mirrors are killed, links are
-cut or fall silent, a source's leader and a target's broker die. Then every mirror has its source's
-batches: the same bytes at the same offsets, nothing lost, nothing twice, no topic has come back
-home, and no group's offset was ever ahead of the data.
+Round trips take 100 ms, and one frame in a hundred stalls. Mirrors are killed, links are cut or
+fall silent, a source's leader and a target's broker die. Then every mirror has its source's
+batches: the same bytes at the same offsets, nothing lost, nothing twice; no topic has returned to
+its origin, and no group's offset was ever beyond the data.
 """
 
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Three IDCs, ways between them, writers, a group, and mirrors, of which any may fail."""
+"""Three datacenters, the paths between them, writers, a group, and mirrors; any may fail."""
 
 import random
 import time
@@ -19,17 +19,17 @@ from .idcs import TOPIC, Idc, Writer, mirror, start_all
 from .judging import judge, replicas_agree, span, topics, wait_for_topics
 
 Topology = Mapping[str, tuple[str, ...]]
-"""Of each IDC, those that it mirrors from."""
+"""The sources of each datacenter."""
 
 _DELAY, _STALLS, _STALL = 0.05, 0.01, 0.5
 _MANY = 500  # records tell that time has passed
 
 
 class World:
-    """All of it, started on entry; a ``with`` block ends it. IDC a has three brokers."""
+    """Everything, started on entry and ended on exit. Datacenter a has three brokers."""
 
     def __init__(self, directory: Path, topology: Topology, seed: int, processes: int = 1) -> None:
-        """``processes`` mirror into each IDC, and share its links out."""
+        """``processes`` mirror into each datacenter, and divide its links."""
         self.random = random.Random(seed)
         self.topology = topology
         self.idcs = {
@@ -86,7 +86,7 @@ class World:
         return [(one, other) for one in self.idcs for other in self.idcs if one != other]
 
     def _expected(self) -> list[list[str]]:
-        """The topics that each IDC should have in the end."""
+        """The topics that each datacenter should have in the end."""
         return [
             [TOPIC, *(f"{other}.{TOPIC}" for other in self.idcs if other != name)]
             for name in self.idcs
@@ -95,7 +95,7 @@ class World:
     # How it goes.
 
     def wait_for_progress(self) -> None:
-        """Return when every copy has got further than now, so that all ways are in use."""
+        """Return when every mirror has progressed, so that all paths are in use."""
         before = {pair: self._reached(*pair) for pair in self._pairs()}
 
         def is_further() -> bool:
@@ -105,7 +105,7 @@ class World:
         wait_until(is_further, "progress on every way", 120, 0.2)
 
     def wait_for_writers(self) -> None:
-        """Return when much has been written everywhere."""
+        """Return when many records have been written everywhere."""
         before = {name: writer.acknowledged for name, writer in self.writers.items()}
         wait_until(
             lambda: all(
@@ -117,7 +117,7 @@ class World:
         )
 
     def check_groups(self) -> None:
-        """No group is told to be ahead of the data."""
+        """Check that no group's offset is beyond the data."""
         for target in "bc":
             if self.idcs[target].brokers[1].serves():
                 committed(self.idcs["a"], self.idcs[target])
@@ -129,20 +129,20 @@ class World:
     # What goes wrong.
 
     def kill_mirror(self) -> None:
-        """One process, at a moment of its own; it is started again."""
-        one = self.random.choice(self.mirrors)
-        one.kill()
-        one.start()
+        """Kill a mirror process at a random moment, and start it again."""
+        process = self.random.choice(self.mirrors)
+        process.kill()
+        process.start()
 
     def cut_way(self) -> None:
-        """One, while much is written."""
+        """Cut a path while many records are written."""
         way = self.random.choice(list(self.ways.values()))
         self.network.cut(way)
         self.wait_for_writers()
         self.network.mend(way)
 
     def cut_way_for_minutes(self, seconds: float = 180.0) -> None:
-        """One, for longer than anything waits; all the while its source is written to."""
+        """Cut a path for longer than any time-out; its source is written to meanwhile."""
         (source, target), way = self.random.choice(list(self.ways.items()))
         writer = self.writers[source]
         self.network.cut(way)
@@ -158,14 +158,14 @@ class World:
         self.network.mend(way)
 
     def silence_way(self, seconds: float = 75.0) -> None:
-        """One, for longer than anyone waits for an answer."""
+        """Silence a path for longer than any request waits."""
         way = self.random.choice(list(self.ways.values()))
         self.network.silence(way)
         time.sleep(seconds)
         self.network.mend(way)
 
     def kill_leader(self) -> None:
-        """One of the brokers of the IDC that has several; another one goes on in its place."""
+        """Kill a leader in the datacenter with several brokers; another one takes over."""
         idc = self.idcs["a"]
         node = wait_until(lambda: max(idc.view.leader(TOPIC), 0), "a leader", 60)
         idc.brokers[node].kill()
@@ -173,7 +173,7 @@ class World:
         idc.brokers[node].start()
 
     def kill_target(self) -> None:
-        """The only broker of an IDC."""
+        """Kill the only broker of a datacenter, and start it again."""
         broker = self.idcs[self.random.choice("bc")].brokers[1]
         broker.kill()
         broker.start()
@@ -181,7 +181,7 @@ class World:
     # How it ends.
 
     def judge(self) -> None:
-        """All mirrors are equal to their sources, and there is nothing else."""
+        """Check that all mirrors equal their sources, and that there is nothing else."""
         for writer in self.writers.values():
             writer.stop()
         self.reader.stop()
@@ -196,7 +196,7 @@ class World:
         wait_until(self._is_carried, "the group's offsets", 60, 0.5)
 
     def _read_everywhere(self, idc: Idc) -> None:
-        """One subscription gives the records of all IDCs."""
+        """Check that one subscription gives the records of all datacenters."""
         expected = {
             TOPIC if name == idc.name else f"{name}.{TOPIC}": writer.acknowledged
             for name, writer in self.writers.items()

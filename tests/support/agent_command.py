@@ -28,11 +28,11 @@ class AgentCommand(ServerProcess):
         return [*command, *self.arguments]
 
     def serves(self) -> bool:
-        """Whether it has told of itself."""
+        """Whether it has written its status."""
         return self.status().get("pid") == self.pid
 
     def status(self) -> dict[str, Any]:
-        """What it tells of itself in its data directory; empty before the first time."""
+        """Return the status in its data directory; empty before the first one."""
         try:
             status: dict[str, Any] = json.loads((self.data_dir / "status.json").read_bytes())
         except FileNotFoundError:
@@ -40,7 +40,7 @@ class AgentCommand(ServerProcess):
         return status
 
     def memory_bytes(self) -> int:
-        """The most memory it had at any time."""
+        """Its peak memory."""
         lines = Path(f"/proc/{self.pid}/status").read_text().splitlines()
         (peak,) = (line for line in lines if line.startswith("VmHWM"))
         return int(peak.split()[1]) * 1024

@@ -1,4 +1,4 @@
-"""A shipping agent as a real process of its own, to be killed at any moment."""
+"""The shipper of files as a real process, to be killed at any moment."""
 
 import subprocess
 import sys
@@ -11,7 +11,7 @@ from qbus.agent.config import read, to_toml
 
 
 class AgentProcess:
-    """An agent over a configuration (a document of TOML's types) and a directory for positions."""
+    """A process with a configuration (a document of TOML's types) and a directory of positions."""
 
     def __init__(self, directory: Path, document: dict[str, Any]) -> None:
         self.directory = directory
@@ -27,7 +27,7 @@ class AgentProcess:
         return self._process.pid
 
     def start(self) -> Self:
-        """Start it; it ships as soon as it can."""
+        """Start the process."""
         assert self._process is None
         command = [sys.executable, "-m", "tests.support.agent_main", str(self._config)]
         self._process = subprocess.Popen(
@@ -39,7 +39,7 @@ class AgentProcess:
         return self
 
     def kill(self) -> None:
-        """Send SIGKILL and reap it; fail if it had ended by itself."""
+        """Send SIGKILL and wait; fail if the process had ended by itself."""
         assert self._process is not None
         assert self._process.poll() is None, self.log_text()
         self._process.kill()
@@ -55,7 +55,7 @@ class AgentProcess:
         assert code == 0, self.log_text()
 
     def log_text(self) -> str:
-        """What it printed."""
+        """Return its output."""
         self._log.seek(0)
         return self._log.read().decode(errors="replace")
 

@@ -9,7 +9,7 @@ from .server_process import ServerProcess
 
 
 class MirrorCommand(ServerProcess):
-    """A mirror, whose port is that of its metrics; ``arguments`` are those of the command."""
+    """A mirror; ``port`` serves its metrics, ``arguments`` are those of the command."""
 
     name = "mirror"
 
@@ -24,11 +24,11 @@ class MirrorCommand(ServerProcess):
         return [*command, "--metrics-listen", self.bootstrap]
 
     def serves(self) -> bool:
-        """Whether it has told of itself."""
+        """Whether it serves metrics."""
         return bool(self.metrics())
 
     def metrics(self) -> dict[str, float]:
-        """What it counts, by name and labels as Prometheus writes them; empty before the start."""
+        """Return its metrics by name and labels in Prometheus' form; empty before the start."""
         with suppress(OSError), urlopen(f"http://{self.bootstrap}/metrics", timeout=5) as answer:
             lines = answer.read().decode().splitlines()
             return {
@@ -39,7 +39,7 @@ class MirrorCommand(ServerProcess):
         return {}
 
     def metric(self, name: str, **labels: str) -> float:
-        """The sum of the samples of this name that have these labels; 0 if there are none."""
+        """Return the sum of the samples with this name and these labels; 0 if there are none."""
         wanted = [f'{label}="{value}"' for label, value in labels.items()]
         return sum(
             value

@@ -17,7 +17,7 @@ from .writers import KINDS, Writer
 SEED = 20261121
 BATCH_BYTES = 64 * 1024
 FILES = 2
-"""How many an agent may be in the middle of: what was rotated, and its successor."""
+"""The files that an agent may be reading: the rotated one and its successor."""
 
 
 async def ship(kind: str, *, kills: int, bootstrap: str, topic: str, logs: Path) -> int:

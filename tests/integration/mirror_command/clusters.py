@@ -1,4 +1,4 @@
-"""Two IDCs of one broker each, what is in them, and a mirror between."""
+"""Two datacenters of one broker each, their content, and a mirror between them."""
 
 from collections.abc import Iterable
 

@@ -1,4 +1,4 @@
-"""Two IDCs for all tests of the command, each with topics of its own names."""
+"""Two datacenters for all tests of the command; each test has its own topics."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""Waiting for what a cluster tells."""
+"""Waiting for a state of a cluster."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

@@ -1,4 +1,4 @@
-"""Two IDCs for these tests: a broker each."""
+"""Two datacenters for these tests, with a broker each."""
 
 import itertools
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Two real brokers, a topic at the one, its copy at the other, and the link between them."""
+"""Two real brokers, a topic at one, its copy at the other, and the link between them."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -26,7 +26,7 @@ PATIENCE = 40.0
 
 
 class Scene:
-    """Both IDCs, and a topic ``name`` whose copy is ``target_topic``."""
+    """Both datacenters, and a topic ``name`` whose copy is ``target_topic``."""
 
     def __init__(self, idcs: Idcs, name: str) -> None:
         source, target = (broker.bootstrap for broker in idcs)
