@@ -1,6 +1,6 @@
 """Qbus on Apache Spark: ``spark.readStream.format("qbus")``, without a jar.
 
-Spark finds the format by itself where Qbus is installed. Needs the extra: pip install qbus[spark]
+Spark finds the format where Qbus is installed with its extra: pip install qbus[spark]
 """
 
 from typing import TYPE_CHECKING, Any
@@ -16,15 +16,15 @@ __all__ = ["QbusDataSource", "register"]
 
 
 def register(spark: "SparkSession") -> None:
-    """Make the format ``qbus`` known to a session that does not find it, as from ``--py-files``.
+    """Register the format ``qbus`` where Spark does not find it, as with ``--py-files``.
 
-    The package must still be there to import on the driver and on the executors.
+    The driver and the executors must be able to import the package.
     """
     spark.dataSource.register(_data_source())
 
 
 def __getattr__(name: str) -> Any:
-    """Import the source when it is asked for: options can be read without pyspark.
+    """Import the data source on first use, so that options can be read without pyspark.
 
     Raises :class:`~qbus.records.extras.MissingExtra` where pyspark is not installed.
     """
@@ -35,7 +35,7 @@ def __getattr__(name: str) -> Any:
 
 def _data_source() -> "type[QbusDataSource]":
     try:
-        from .datasource import QbusDataSource  # noqa: PLC0415 - pyspark, which not all have
+        from .datasource import QbusDataSource  # noqa: PLC0415 - needs the extra
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != "pyspark":
             raise

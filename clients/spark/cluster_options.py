@@ -1,4 +1,4 @@
-"""The options that say which cluster a query speaks to, and how: the same to read and to write."""
+"""The options of a cluster and of connections to it, for reading and for writing."""
 
 from dataclasses import dataclass
 
@@ -23,7 +23,7 @@ CLUSTER_OPTIONS = (
 
 @dataclass(frozen=True, slots=True)
 class ClusterOptions:
-    """How to reach a cluster. Times are in seconds; hashable, so that connections go by it."""
+    """How to reach a cluster. Times are in seconds. Hashable: a key for shared connections."""
 
     bootstrap: str
     client_id: str
@@ -32,7 +32,7 @@ class ClusterOptions:
 
     @classmethod
     def of(cls, options: Options, client_id: str) -> "ClusterOptions":
-        """What was chosen; ``client_id``: what brokers call the client otherwise.
+        """Read the options; ``client_id`` is the default name of the client.
 
         Raises :class:`~qbus.clients.spark.options.OptionError`.
         """
@@ -49,7 +49,7 @@ class ClusterOptions:
 def _bootstrap(options: Options) -> str:
     chosen = options.among((SERVERS, OWN_SERVERS))
     if not chosen:
-        raise OptionError(SERVERS, None, f"name the brokers, or ZooKeeper with {OWN_SERVERS}")
+        raise OptionError(SERVERS, None, f"name the brokers here, or ZooKeeper with {OWN_SERVERS}")
     name = chosen[0]
     value = options.required(name, "give host:port,... or zk://host:port,.../chroot")
     if len(chosen) > 1 and options.text(chosen[1]) != options.text(name):

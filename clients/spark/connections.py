@@ -1,7 +1,7 @@
-"""Connections of this process to clusters, which outlive the task that opened them.
+"""Connections of this process to clusters, shared by all of its tasks.
 
-Spark gives one task after another to the same Python worker: only the first has to connect. Broken
-connections are opened anew by those who use them.
+Spark runs one task after another in the same Python worker: only the first one connects. The
+cluster client reopens broken connections.
 """
 
 import os
@@ -25,7 +25,7 @@ _open: dict[tuple[int, ClusterOptions], "Connections"] = {}
 
 
 class Connections:
-    """A cluster, and the thread in whose loop its connections live."""
+    """A cluster client, and the thread whose event loop it runs in."""
 
     def __init__(self, options: ClusterOptions) -> None:
         self.options = options
@@ -38,14 +38,11 @@ class Connections:
         self.thread = LoopThread("qbus-spark")
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """What ``coroutine``, run in the thread, returns or raises."""
+        """Run ``coroutine`` in the thread; return or raise its result."""
         return self.thread.run(coroutine)
 
     def ask(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """What ``coroutine`` learns from any broker; :class:`NotReached` where none answers it.
-
-        Raises what else it does.
-        """
+        """Run ``coroutine`` as :meth:`run`; raises :class:`NotReached` if no broker answers."""
         try:
             return self.run(coroutine)
         except ApiError as error:
@@ -53,20 +50,20 @@ class Connections:
                 raise
             raise NotReached(
                 f"no broker of {self.options.bootstrap} (option {SERVERS}) answers this host:"
-                f" {error}. See that they run, and that driver and executors can reach the"
-                " addresses they advertise"
+                f" {error}. Check that the brokers run, and that the driver and the executors can"
+                " reach the addresses that they advertise"
             ) from error
 
 
 def _is_unreached(error: ApiError) -> bool:
-    """Not where a broker has answered, and was not ready until the time was over."""
+    """Whether no broker answered at all; false if one answered that it was not ready."""
     answer = error.__cause__
     last = answer if isinstance(answer, ApiError) else error
     return error.code in _UNREACHED and last.code in _UNREACHED
 
 
 def connections(options: ClusterOptions) -> Connections:
-    """This process's connections to a cluster; a forked process has its own."""
+    """The connections of this process to a cluster; a forked process has its own."""
     key = (os.getpid(), options)
     with _lock:
         found = _open.get(key)

@@ -1,4 +1,4 @@
-"""The format ``qbus``: what Spark makes, in this process and that, to read and to write."""
+"""The format ``qbus``: the data source that Spark creates in each process of a query."""
 
 from pyspark.sql.datasource import (
     DataSource,
@@ -16,37 +16,37 @@ from .schema import source_schema
 class QbusDataSource(DataSource):
     """Reads and writes topics of a Qbus or Kafka cluster.
 
-    Opens nothing by itself: Spark makes it again in every process that has to do with a query. Its
-    methods raise :class:`~qbus.errors.ConfigError` for options and schemas that are wrong.
+    Spark creates an instance in every process of a query; the instance opens no connections. The
+    methods raise :class:`~qbus.errors.ConfigError` for invalid options and schemas.
     """
 
     @classmethod
     def name(cls) -> str:
-        """What a user gives to ``format``."""
+        """The name of the format."""
         return "qbus"
 
     def schema(self) -> StructType:
-        """The columns to read, where the user does not choose some of them."""
+        """The columns of a query that does not choose its own."""
         options = Options(self.options)
         return source_schema(include_headers=options.boolean("includeHeaders", False))
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Reads a range once."""
-        from .source.batch import BatchReader  # noqa: PLC0415 - whoever writes needs none
+        """Create the reader of a batch query."""
+        from .source.batch import BatchReader  # noqa: PLC0415 - not needed to write
 
         return BatchReader(self.options, schema)
 
     def streamReader(  # noqa: N802 - Spark's name
         self, schema: StructType
     ) -> DataSourceStreamReader:
-        """Reads on and on."""
+        """Create the reader of a streaming query."""
         from .source.stream import StreamReader  # noqa: PLC0415
 
         return StreamReader(self.options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """Writes once."""
-        from .sink.writers import BatchWriter  # noqa: PLC0415 - whoever reads needs none
+        """Create the writer of a batch query."""
+        from .sink.writers import BatchWriter  # noqa: PLC0415 - not needed to read
 
         return BatchWriter(self.options, schema, overwrite)
 
@@ -55,7 +55,7 @@ class QbusDataSource(DataSource):
         schema: StructType,
         overwrite: bool,  # noqa: ARG002 - of output mode "complete"
     ) -> DataSourceStreamWriter:
-        """Writes on and on."""
+        """Create the writer of a streaming query."""
         from .sink.writers import StreamWriter  # noqa: PLC0415
 
         return StreamWriter(self.options, schema)

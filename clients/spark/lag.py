@@ -1,10 +1,10 @@
-"""How far streaming queries are behind the topics that they read, as their progress tells.
+"""The lag of streaming queries behind the topics that they read, from their progress reports.
 
     listener = LagListener()
     spark.streams.addListener(listener)
     stop = qbus.prometheus.serve(listener, "127.0.0.1", 9400)
 
-The consumer group of each query tells the same to those who ask the brokers, a micro-batch later.
+The consumer group of each query shows the same lag, one micro-batch later.
 """
 
 import json
@@ -32,17 +32,17 @@ _log = logging.getLogger(__name__)
 
 Lags = Mapping[TopicPartition, int]
 Publish = Callable[[str, Lags], None]
-"""Takes a query's name, or its id where it has none, and the records it is behind by partition."""
+"""Takes the name of a query, by default its id, and its lag in records by partition."""
 
 
 class LagListener(StreamingQueryListener):
-    """Keeps the lags of all running queries of a session that read with the format ``qbus``.
+    """Keeps the lags of the running queries of a session that read the format ``qbus``.
 
-    Any thread may ask for them. What Spark's other sources report is not looked at.
+    Thread-safe. Other sources are ignored.
     """
 
     def __init__(self, publish: Publish | None = None) -> None:
-        """``publish``: is called after each micro-batch; what it raises is only logged."""
+        """``publish`` is called after each micro-batch; exceptions that it raises are logged."""
         self._publish = publish
         self._lock = threading.Lock()
         self._names: dict[str, str] = {}
@@ -50,12 +50,12 @@ class LagListener(StreamingQueryListener):
 
     @property
     def lags(self) -> dict[str, Lags]:
-        """The records that each query is behind, by partition."""
+        """The lag of each query in records, by partition."""
         with self._lock:
             return {self._names[run]: lags for run, lags in self._lags.items()}
 
     def collect(self) -> Iterable["Metric"]:
-        """The lags as a Prometheus family: ``qbus_spark_lag_records``."""
+        """The lags as the Prometheus metric ``qbus_spark_lag_records``."""
         from prometheus_client.core import (  # noqa: PLC0415 - only where metrics are served
             GaugeMetricFamily,
         )
@@ -71,10 +71,10 @@ class LagListener(StreamingQueryListener):
         yield family
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name
-        """Nothing is known yet."""
+        """Do nothing: the lag is not known yet."""
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 - Spark's name
-        """A micro-batch is done."""
+        """Store and publish the lag after a micro-batch."""
         progress = event.progress
         lags: dict[TopicPartition, int] = {}
         for source in progress.sources:
@@ -88,20 +88,20 @@ class LagListener(StreamingQueryListener):
             if self._publish is not None:
                 self._publish(name, lags)
         except Exception:  # noqa: BLE001 - it is the user's, and may raise anything
-            _log.exception("the lag of query %s is not published", name)
+            _log.exception("cannot publish the lag of query %s", name)
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802 - Spark's name
-        """There was nothing to read: the lag is what it was."""
+        """Do nothing: the lag has not changed."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 - Spark's name
-        """The query has ended, and is behind nothing."""
+        """Forget the lag of a query that has ended."""
         with self._lock:
             self._lags.pop(str(event.runId), None)
             self._names.pop(str(event.runId), None)
 
 
 def lag(reached: Any, latest: Any) -> dict[TopicPartition, int]:
-    """The records between two offsets as Spark shows them; empty for those of other sources."""
+    """The records between two offsets in Spark's JSON; empty for offsets of other sources."""
     try:
         at = QueryOffsets.from_json(json.loads(reached)).positions
         ends = QueryOffsets.from_json(json.loads(latest)).positions

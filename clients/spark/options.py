@@ -1,7 +1,7 @@
-"""The options of a query as Spark gives them: texts by name, in whatever case.
+"""The options of a query as Spark passes them: texts by names that ignore case.
 
-What is wrong with one is raised with its name, its value and what to do, before anything is read or
-written.
+An invalid option is an error before anything is read or written. The error has the option's name,
+its value and a remedy.
 """
 
 import re
@@ -23,27 +23,27 @@ _DURATION = re.compile(r"\s*(\d+)\s*([a-z]*)\s*", re.IGNORECASE)
 _BOOLEANS = {"true": True, "false": False}
 
 REFUSED: Final[Mapping[str, str]] = {
-    "path": "there is no path: name topics with subscribe, or with topic to write to one",
+    "path": "there is no path: name topics with subscribe, or with topic to write",
     "kafka.key.deserializer": "keys are bytes: cast the column, or decode it with a function",
     "kafka.value.deserializer": "values are bytes: cast the column, or decode it with a function",
     "kafka.key.serializer": "keys are bytes or strings: cast the column before it is written",
     "kafka.value.serializer": "values are bytes or strings: cast the column before it is written",
-    "kafka.auto.offset.reset": "say where to begin with startingOffsets",
-    "kafka.enable.auto.commit": "offsets are in the query's checkpoint, and never committed so",
-    "kafka.interceptor.classes": "there are no interceptors",
-    "kafka.group.instance.id": "the source is no member of a group",
+    "kafka.auto.offset.reset": "choose where to start with startingOffsets",
+    "kafka.enable.auto.commit": "offsets are kept in the query's checkpoint",
+    "kafka.interceptor.classes": "interceptors are not supported",
+    "kafka.group.instance.id": "the source does not join a group",
     "kafka.enable.idempotence": "writing is always idempotent",
     "kafka.transactional.id": "each micro-batch is written exactly once without transactions",
-    "fetchoffset.numretries": "offsets are asked for until kafka.request.timeout.ms is over",
-    "fetchoffset.retryintervalms": "pauses between attempts grow by themselves",
+    "fetchoffset.numretries": "requests are retried until kafka.request.timeout.ms has passed",
+    "fetchoffset.retryintervalms": "pauses between retries grow automatically",
 }
-"""What Kafka's users may set but has no meaning here, and what to do instead."""
+"""Options of Kafka that have no meaning here, with the remedy for each."""
 
 _SECURITY = ("kafka.ssl.", "kafka.sasl.")
 
 
 class OptionError(ConfigError):
-    """An option that is missing, unknown or malformed: ``option`` names it."""
+    """An option is missing, unknown or malformed; ``option`` names it."""
 
     def __init__(self, option: str, value: object, remedy: str) -> None:
         super().__init__(f"option {option}: {_shown(value)}{remedy}")
@@ -51,7 +51,7 @@ class OptionError(ConfigError):
 
 
 class Options:
-    """What a user chose. Every method raises :class:`OptionError`."""
+    """The options that were given. Every method raises :class:`OptionError`."""
 
     def __init__(self, given: Mapping[str, str]) -> None:
         self._given = {name.lower(): str(value) for name, value in given.items()}
@@ -60,15 +60,15 @@ class Options:
         return name.lower() in self._given
 
     def among(self, names: Iterable[str]) -> list[str]:
-        """Those of ``names`` that were chosen."""
+        """Those of ``names`` that were given."""
         return [name for name in names if name in self]
 
     def text(self, name: str, default: str | None = None) -> str | None:
-        """The value as it is."""
+        """The value as given, or the default."""
         return self._given.get(name.lower(), default)
 
     def required(self, name: str, remedy: str) -> str:
-        """The value of an option that must be there, and must not be empty."""
+        """The value of an option that is mandatory and must not be empty."""
         value = self.text(name)
         if value is None or not value.strip():
             raise OptionError(name, value, remedy)
@@ -80,7 +80,7 @@ class Options:
         return default if found is None else found
 
     def maybe_integer(self, name: str, *, minimum: int = 0) -> int | None:
-        """A whole number, or None where nothing was chosen."""
+        """A whole number, or None if the option was not given."""
         value = self.text(name)
         if value is None:
             return None
@@ -103,7 +103,7 @@ class Options:
             raise OptionError(name, value, "give true or false") from None
 
     def choice(self, name: str, default: str, allowed: Iterable[str]) -> str:
-        """One of some words, in the case in which ``allowed`` has it."""
+        """One of the words in ``allowed``, whose case is kept."""
         words = {word.lower(): word for word in allowed}
         value = self.text(name, default) or ""
         try:
@@ -123,15 +123,15 @@ class Options:
         return int(match[1]) * unit
 
     def check(self, known: Iterable[str]) -> None:
-        """Raise for whatever is not in ``known``: a slip of the pen must not pass in silence."""
+        """Raise for an option that is not in ``known``, which may be misspelt."""
         names = {name.lower(): name for name in known}
         for name, value in self._given.items():
-            if name in names or name.startswith("__"):  # the latter are Spark's own
+            if name in names or name.startswith("__"):  # Spark's own
                 continue
             if name in REFUSED:
                 raise OptionError(name, value, REFUSED[name])
             if name.startswith(_SECURITY):
-                raise OptionError(name, None, "connections are plain: there is no TLS or SASL")
+                raise OptionError(name, None, "TLS and SASL are not supported")
             close = get_close_matches(name, names, n=1)
             meant = f"; did you mean {names[close[0]]}?" if close else ""
             raise OptionError(name, value, f"there is no such option{meant}")

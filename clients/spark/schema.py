@@ -1,4 +1,4 @@
-"""The columns of records on Spark: those of Spark's own Kafka connector, by name and type."""
+"""The columns of records on Spark: names and types are those of Spark's Kafka connector."""
 
 from collections.abc import Iterable, Mapping
 
@@ -33,11 +33,11 @@ _COLUMNS: Mapping[str, DataType] = {
 
 
 class SchemaError(ConfigError):
-    """A column that is missing, unknown or of another type: the message names it."""
+    """A column is missing, unknown or of the wrong type; the message names it."""
 
 
 def source_schema(*, include_headers: bool) -> StructType:
-    """The columns that a query has which does not choose its own."""
+    """The columns of a query that does not choose its own."""
     names = [name for name in _COLUMNS if include_headers or name != "headers"]
     return StructType([StructField(name, _COLUMNS[name]) for name in names])
 
@@ -49,15 +49,15 @@ def check_source_schema(schema: StructType) -> None:
         raise SchemaError(f"the schema has no columns: choose some of {', '.join(_COLUMNS)}")
     for field in schema.fields:
         if field.name in {"key", "value"} and not field.nullable:
-            raise SchemaError(f"column {field.name} is NOT NULL, and records may have none")
+            raise SchemaError(f"column {field.name} is NOT NULL, but records may have none")
 
 
 def check_columns(
     schema: StructType, allowed: Mapping[str, Iterable[DataType]], required: Iterable[str] = ()
 ) -> None:
-    """Raise :class:`SchemaError` for columns not in ``allowed``, of other types, or missing.
+    """Raise :class:`SchemaError` for columns that are unknown, of a wrong type, or missing.
 
-    Whether values may be null does not matter.
+    Nullability is ignored.
     """
     for field in schema.fields:
         if field.name not in allowed:
@@ -80,8 +80,8 @@ def _listed(allowed: Iterable[str]) -> str:
     return f"the columns are {', '.join(allowed)}"
 
 
-def _is_same(one: DataType, other: DataType) -> bool:
-    return one.simpleString() == other.simpleString()
+def _is_same(left: DataType, right: DataType) -> bool:
+    return left.simpleString() == right.simpleString()
 
 
 _ALLOWED: dict[str, tuple[DataType, ...]] = {

@@ -68,7 +68,7 @@ def test_a_checkpoint_of_another_topic(
     put(producer, topic)
     put(producer, f"{topic}-other")
     archive(topic)
-    assert f"{topic}-0 is not there any more, or not subscribed to" in failure(
+    assert f"{topic}-0 no longer exists or is no longer subscribed to" in failure(
         archive, f"{topic}-other"
     )
 

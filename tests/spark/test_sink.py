@@ -231,5 +231,5 @@ def test_another_staging_topic_is_refused_while_the_query_lives(shipping: Shippi
     shipping.put(range(10))
     shipping.run()
     shipping.put(range(10, 20))
-    with pytest.raises(Exception, match=r"qbus\.staging\.topic.*give that one"):
+    with pytest.raises(Exception, match=r"qbus\.staging\.topic.*name that topic"):
         shipping.run(**{"qbus.staging.topic": "another"})

@@ -63,7 +63,7 @@ def test_a_topic_that_was_created_again_stops_the_query(
     put(producer, topic, 10)
     assert stream() == 10
     admin.delete_topic(topic)
-    with pytest.raises(Exception, match=f"{topic}-0 is not there any more"):
+    with pytest.raises(Exception, match=f"{topic}-0 no longer exists"):
         stream()
     admin.create_topic(topic, partitions=2)
     put(producer, topic, 12)

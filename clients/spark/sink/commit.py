@@ -1,4 +1,4 @@
-"""What the driver does when all tasks of a micro-batch are done: publish it, once."""
+"""What the driver does when all tasks of a micro-batch are done: publishes it, once."""
 
 import logging
 from collections.abc import Sequence
@@ -24,25 +24,30 @@ _log = logging.getLogger(__name__)
 
 
 class Committer:
-    """Publishes what tasks staged in a staging topic."""
+    """Publishes the batches that tasks have staged in a staging topic."""
 
     def __init__(self, cluster: Cluster, staging: str, patience: float) -> None:
-        """``patience``: seconds that one record batch may take to be published."""
+        """``patience``: the most seconds to publish one record batch."""
         self._cluster = cluster
         self._staging = staging
         self._publisher = Publisher(cluster, staging, patience)
 
     async def commit(self, query: str, batch: int, staged: Sequence[StagedBatch]) -> None:
-        """Publish ``staged`` as ``batch`` of ``query``, or what was decided before to be that.
+        """Publish ``staged`` as ``batch`` of ``query``, or the manifest that binds already.
 
-        A batch that is published already, or one before it, is passed over. Raises
-        :class:`~qbus.errors.QbusError`; the same call goes on from there, in any process.
+        A batch that was published before is skipped. Raises :class:`~qbus.errors.QbusError`; the
+        same call then continues the work, in any process.
         """
         await ensure_staging(self._cluster, self._staging)
         ledger = Ledger(self._cluster, self._staging, query)
         history = await ledger.open()
         if history.batch > batch:
-            _log.warning("batch %d of %s is passed over: %d is done", batch, query, history.batch)
+            _log.warning(
+                "skipped batch %d of query %s: batch %d is published already",
+                batch,
+                query,
+                history.batch,
+            )
         own: set[str] = set()
         while not history.is_published or (history.batch < batch and staged):
             if history.is_published:
@@ -53,14 +58,14 @@ class Committer:
                 await self._finish(history, ledger, is_fresh=history.bookmark.attempt in own)
 
     async def publish(self, query: str, staged: Sequence[StagedBatch]) -> None:
-        """Publish ``staged`` for a query that nobody will ever go on with."""
+        """Publish ``staged`` for a query that never continues."""
         if staged:
             manifest = await self._manifest(query, 0, staged)
             await self._publisher.publish(manifest, is_fresh=True)
 
     async def _finish(self, history: History, ledger: Ledger, *, is_fresh: bool) -> None:
         assert history.manifest is not None
-        await ledger.bookmark(history)  # first: later the manifest may have aged out
+        await ledger.bookmark(history)  # before the manifest can age out
         await self._publisher.publish(history.manifest, is_fresh=is_fresh)
         history.published()
         await ledger.bookmark(history)
@@ -115,10 +120,10 @@ class Committer:
             if not is_gone(error):
                 raise
             raise TargetChanged(
-                f"{error}: rows of batch {batch} are for a topic or partition that is not there any"
-                " more; nothing of the batch is published. See that its topic has as many"
-                " partitions as before, and start the query again; tasks know of fewer when"
-                " kafka.metadata.max.age.ms is over, or in a new application"
+                f"{error}: rows of batch {batch} are for a topic or partition that no longer"
+                " exists; nothing of the batch is published. Restore the partitions, and start the"
+                " query again. Tasks use fewer partitions once kafka.metadata.max.age.ms has"
+                " passed, or in a new application"
             ) from error
         return {target: at.offset for target, at in found.items()}
 

@@ -1,4 +1,4 @@
-"""Rows of one partition put together from many Arrow batches, for full record batches."""
+"""Collects rows of many Arrow batches by partition, so that record batches are full."""
 
 from collections.abc import Iterator
 
@@ -9,14 +9,14 @@ from ...types import TopicPartition
 Full = tuple[TopicPartition, pa.Table]
 
 _ROOM = 64 * 1024 * 1024
-"""Bytes of all partitions' rows from which on those that wait longest are not full, but sent."""
+"""The most bytes held for all partitions; beyond that, the oldest rows are released early."""
 
 
 class Gatherer:
-    """Holds rows back until there are enough for one partition, or too many for the memory."""
+    """Holds rows until there are enough for a partition, or too many in memory."""
 
     def __init__(self, enough: int, room: int = _ROOM) -> None:
-        """``enough``: bytes for one partition, ``room``: for all of them."""
+        """``enough``: bytes that fill one partition; ``room``: the most bytes for all of them."""
         self._enough = enough
         self._room = room
         self._held: dict[TopicPartition, list[pa.RecordBatch]] = {}
@@ -24,7 +24,7 @@ class Gatherer:
         self._total = 0
 
     def add(self, target: TopicPartition, rows: pa.RecordBatch) -> Iterator[Full]:
-        """Take in ``rows``; what is to be sent now, if anything."""
+        """Add ``rows``; yield what is to be sent now."""
         size = rows.nbytes
         self._held.setdefault(target, []).append(rows)
         self._sizes[target] = self._sizes.get(target, 0) + size
@@ -35,7 +35,7 @@ class Gatherer:
             yield self._release(next(iter(self._held)))
 
     def rest(self) -> Iterator[Full]:
-        """All that is left."""
+        """Yield everything that is left."""
         while self._held:
             yield self._release(next(iter(self._held)))
 

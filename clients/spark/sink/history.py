@@ -1,13 +1,13 @@
-"""What is known of a query's micro-batches: which of them are decided, and published. Pure.
+"""Which of a query's micro-batches are decided, and which are published. Pure.
 
-The log decides, so that two drivers of one query can do no harm. A driver appends the manifest of
-the next batch, naming the batch before, and then reads what was appended: **the first manifest that
-follows the last one binds**, whoever wrote it, and every driver publishes that one. All others are
-passed over, with the rows they name.
+The log decides, so that two drivers of one query do no harm. A driver appends the manifest of the
+next batch, which names the batch before, and reads what was appended: **the first manifest that
+follows the last one binds**, whoever wrote it. Every driver publishes that one, and ignores all
+others and the rows they name.
 
-The offset that the query's consumer group has committed is only a bookmark: where to begin to read,
-and whether that batch is published. A bookmark that an old driver puts back costs reading, and a
-look for what is published already, no more.
+The offset that the query's consumer group has committed is only a bookmark: where to start reading,
+and whether that batch is published. If an old driver moves it back, the next one reads more and
+searches the targets for published batches; nothing else happens.
 """
 
 import json
@@ -19,14 +19,14 @@ from .manifest import NO_BATCH, Manifest
 
 
 class StagingLost(QbusError):  # noqa: N818 - what happened
-    """The staging topic does not hold any more what a query needs to go on."""
+    """The staging topic has lost batches or manifests that a query needs to continue."""
 
 
 @dataclass(frozen=True)
 class Bookmark:
-    """Where a query's last manifest begins, and whether all of it is published.
+    """Where a query's last manifest begins, and whether it is fully published.
 
-    Without a batch (NO_BATCH): where the first one will be found.
+    Without a batch (NO_BATCH): the offset from which on the first manifest will be.
     """
 
     offset: int
@@ -36,7 +36,7 @@ class Bookmark:
 
     @property
     def metadata(self) -> str:
-        """What is committed beside the offset."""
+        """The metadata of the committed offset."""
         fields = {
             "batch": self.batch,
             "attempt": self.attempt,
@@ -46,29 +46,30 @@ class Bookmark:
 
     @classmethod
     def of(cls, offset: int, metadata: str) -> "Bookmark":
-        """What was committed; raises :class:`StagingLost` for what no sink commits."""
+        """Parse a committed offset; raises :class:`StagingLost` if no sink has committed it."""
         try:
             found = json.loads(metadata)
             is_published = found["state"] == "published"
             return cls(offset, int(found["batch"]), str(found["attempt"]), is_published)
         except (ValueError, TypeError, KeyError) as error:
             raise StagingLost(
-                f"the query's group has committed {metadata!r} at offset {offset}, which no sink"
-                " does: was the group reset? Delete it, and nobody knows what was published"
+                f"the query's group has committed {metadata!r} at offset {offset}, which is not"
+                " a bookmark of a sink: somebody has reset the group. Deleting the group lets the"
+                " query continue, but may publish the last batch twice"
             ) from error
 
 
 class History:
     """The query's last decided batch, as far as the log was read.
 
-    ``manifest`` is None as long as there is none, or it is too old to be still there.
+    ``manifest`` is None if there is none yet, or it has aged out.
     """
 
     def __init__(self, bookmark: Bookmark, log_start: int, log_end: int) -> None:
-        """``log_start``, ``log_end``: what can be read. Raises :class:`StagingLost`.
+        """``log_start``, ``log_end``: the bounds of the log. Raises :class:`StagingLost`.
 
-        The log of a staging topic that was created anew ends before the bookmark: what is published
-        needs none of the old one.
+        A log that ends before the bookmark is that of a staging topic that was created again. It
+        suffices if the last batch is published.
         """
         self.bookmark = bookmark
         self.manifest: Manifest | None = None
@@ -86,11 +87,11 @@ class History:
 
     @property
     def is_published(self) -> bool:
-        """Whether all of it is known to be in its targets."""
+        """Whether it is known to be published completely."""
         return self.bookmark.is_published
 
-    def take(self, manifest: Manifest, offset: int) -> None:
-        """The next manifest in the log, beginning at ``offset``: it binds, or means nothing."""
+    def add(self, manifest: Manifest, offset: int) -> None:
+        """Add the next manifest of the log, which begins at ``offset``: it binds, or is ignored."""
         if manifest.attempt == self.bookmark.attempt:
             self.manifest = manifest
         elif manifest.previous == self.batch and manifest.batch > self.batch:
@@ -98,19 +99,20 @@ class History:
             self.bookmark = Bookmark(offset, manifest.batch, manifest.attempt, is_published=False)
 
     def check(self) -> None:
-        """Raise :class:`StagingLost` where all was read, and what to publish was not found."""
+        """Raise :class:`StagingLost` if the manifest to publish was not in the log."""
         if not self.is_published and self.manifest is None:
             raise self._lost("is not in the staging topic, which was created anew")
 
     def published(self) -> None:
-        """All of the last batch is in its targets."""
+        """Note that the last batch is published completely."""
         now = self.bookmark
         self.bookmark = Bookmark(now.offset, now.batch, now.attempt)
 
     def _lost(self, why: str) -> StagingLost:
         mark = self.bookmark
         return StagingLost(
-            f"batch {mark.batch} was being published when the query stopped, and what is missing of"
-            f" it (offset {mark.offset}) {why}. To go on without it, commit batch {mark.batch} as"
-            " published in the query's group; and let retention.ms exceed what a query may stop"
+            f"batch {mark.batch} was being published when the query stopped, and its manifest"
+            f" (offset {mark.offset}) {why}. To continue without it, commit batch {mark.batch} as"
+            " published in the query's group. retention.ms must exceed the time that a query may"
+            " stop for"
         )

@@ -1,4 +1,4 @@
-"""A query's manifests in the staging topic, and its bookmark in a consumer group."""
+"""Reads and writes a query's manifests in the staging topic, and its bookmark in a group."""
 
 import asyncio
 from collections.abc import Mapping
@@ -20,9 +20,9 @@ GROUP_PREFIX = "qbus-spark-"
 
 
 class Ledger:
-    """Reads and writes what is decided about a query's batches.
+    """The manifests and the bookmark of one query.
 
-    Its methods raise :class:`~qbus.errors.ApiError`,
+    The methods raise :class:`~qbus.errors.ApiError`,
     :class:`~qbus.clients.spark.sink.history.StagingLost` and
     :class:`~qbus.clients.spark.sink.manifest.UnreadableManifest`.
     """
@@ -36,10 +36,10 @@ class Ledger:
         self._position = 0
 
     async def open(self) -> History:
-        """The query's history up to now.
+        """Read the query's history up to now.
 
-        The end of the log comes first, then the bookmark: whoever finds none knows that nobody had
-        one when the log ended there, so that no manifest of the query lies before.
+        The end of the log is read before the bookmark. If there is no bookmark, no driver had one
+        when the log ended there, so no manifest of the query lies before that end.
         """
         starts, ends = await asyncio.gather(self._offset(EARLIEST), self._offset(LATEST))
         committed = await fetch_committed(self._cluster, self._group, None)
@@ -56,9 +56,9 @@ class Ledger:
         return history
 
     async def append(self, manifest: Manifest, history: History) -> None:
-        """Propose ``manifest``, and learn what binds: it, or another one that came first.
+        """Append ``manifest``, and read which one binds: it, or another one that came first.
 
-        A part that is stored twice does no harm, so that no producer's id is needed.
+        Parts that are stored twice do no harm, so that no producer id is needed.
         """
         for value, headers in split(manifest):
             batch = encode_records(
@@ -72,7 +72,7 @@ class Ledger:
         await self._read(history, await self._offset(LATEST))
 
     async def bookmark(self, history: History) -> None:
-        """Note how far the query is."""
+        """Commit the query's bookmark."""
         mark = history.bookmark
         await commit(
             self._cluster, self._group, {self._where: OffsetAndMetadata(mark.offset, mark.metadata)}
@@ -84,7 +84,7 @@ class Ledger:
             for record in decode_records(batch, header, *self._where):
                 found = self._assembler.take(record)
                 if found is not None:
-                    history.take(*found)
+                    history.add(*found)
 
     async def _offset(self, time: int) -> int:
         return (await list_offsets(self._cluster, {self._where: time}))[self._where].offset
@@ -95,6 +95,5 @@ class Ledger:
             raise OptionError(
                 "qbus.staging.topic",
                 self._where.topic,
-                f"the query has staged in {', '.join(others)} so far, and what it published is"
-                " noted there: give that one",
+                f"the query's manifests are in {', '.join(others)}: name that topic",
             )

@@ -1,8 +1,8 @@
-"""What one micro-batch publishes: which staged batches, where, and under which sequences. Pure.
+"""Manifests: which staged batches a micro-batch publishes, where, and with which sequences. Pure.
 
-A manifest is a JSON document in the staging topic's first partition. One that is too large for a
-record is split over several, with the same attempt in their headers. Drivers that publish the same
-manifest send the same bytes with the same sequences, so that the broker stores each batch once.
+A manifest is a JSON document in the staging topic's first partition. A large one is split over
+several records, with the same attempt in their headers. Drivers that publish the same manifest send
+the same bytes with the same sequences, so that the broker stores each batch once.
 """
 
 import json
@@ -40,7 +40,7 @@ class StagedBatch(NamedTuple):
 
 
 class ProducerIdentity(NamedTuple):
-    """Under whose name batches are published (KIP-98)."""
+    """The producer id and epoch that batches are published with (KIP-98)."""
 
     id: int
     epoch: int
@@ -54,19 +54,19 @@ class Numbered(NamedTuple):
 
 
 class UnreadableManifest(QbusError):  # noqa: N818 - what was found
-    """A record where a manifest should be holds none that this version understands."""
+    """A record that should be a manifest is not one, or has an unknown version."""
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """The decision what a micro-batch publishes.
+    """The batches that a micro-batch publishes.
 
-    attempt: tells apart the manifests of drivers that decide about the same batch.
-    previous: the query's batch before, as its writer knew it; NO_BATCH: none.
-    staged: in the order of publishing, by target.
-    sequences: for each partition the query has written to, where its sequences go on.
-    ends: the end of each target partition before anything was published.
-    topic_ids: of the targets, so that a topic that was created anew is noticed.
+    attempt: a unique id; several drivers may write manifests of the same batch.
+    previous: the query's batch before this one, as the writer knew it; NO_BATCH: none.
+    staged: the batches by target, in the order of publishing.
+    sequences: the next sequence of each partition that the query has written to.
+    ends: the end offset of each target partition before anything was published.
+    topic_ids: the ids of the target topics; a topic that was created again has another id.
     """
 
     query: str
@@ -81,11 +81,11 @@ class Manifest:
 
     @property
     def targets(self) -> list[TopicPartition]:
-        """The partitions that are published to."""
+        """The target partitions."""
         return list(self.ends)
 
     def numbered(self) -> Iterator[Numbered]:
-        """What is to be published, with its sequences."""
+        """The staged batches, each with its sequence."""
         after = dict(self.sequences)
         for staged in self.staged:
             sequence = after.get(staged.target, 0)
@@ -93,7 +93,7 @@ class Manifest:
             after[staged.target] = (sequence + staged.records) & MAX_SEQUENCE
 
     def sequences_after(self) -> dict[TopicPartition, int]:
-        """Where sequences go on for the batch after this one."""
+        """The next sequence of each partition after this batch."""
         after = dict(self.sequences)
         for staged, sequence in self.numbered():
             after[staged.target] = (sequence + staged.records) & MAX_SEQUENCE
@@ -101,12 +101,12 @@ class Manifest:
 
 
 def in_order(staged: Sequence[StagedBatch]) -> tuple[StagedBatch, ...]:
-    """``staged`` in the order of publishing: the one they can be read in."""
+    """``staged`` in the order of publishing, which is the order of reading."""
     return tuple(sorted(staged))
 
 
 def encode(manifest: Manifest) -> bytes:
-    """The document."""
+    """The manifest as JSON."""
     return json.dumps(
         {
             "version": _VERSION,
@@ -127,13 +127,13 @@ def encode(manifest: Manifest) -> bytes:
 
 
 def decode(document: bytes) -> Manifest:
-    """The manifest; raises :class:`UnreadableManifest`."""
+    """Parse a manifest; raises :class:`UnreadableManifest`."""
     try:
         found: dict[str, Any] = json.loads(document)
         if found["version"] != _VERSION:
             raise UnreadableManifest(
-                f"a manifest is of version {found['version']}: a later Qbus wrote to this query,"
-                " and has to go on with it"
+                f"a manifest has version {found['version']}: a later version of Qbus has run this"
+                " query and must continue it"
             )
         targets = [
             (TopicPartition(topic, index), end, batches)
@@ -153,17 +153,17 @@ def decode(document: bytes) -> Manifest:
             topic_ids=found["topics"],
         )
     except (ValueError, TypeError, KeyError) as error:
-        raise UnreadableManifest(f"what should be a manifest is none: {error!r}") from error
+        raise UnreadableManifest(f"a record is not a manifest: {error!r}") from error
 
 
 PART_BYTES = 500_000
-"""What every broker takes in one record."""
+"""The size of a part in bytes, which every broker accepts in one record."""
 
 Headers = Sequence[tuple[str, bytes]]
 
 
 def split(manifest: Manifest, part_bytes: int = PART_BYTES) -> list[tuple[bytes, Headers]]:
-    """The values and headers of the records that hold ``manifest``; the key is its query."""
+    """The values and headers of the records of ``manifest``; their key is the query."""
     document = encode(manifest)
     pieces = [document[at : at + part_bytes] for at in range(0, len(document), part_bytes)]
     return [
@@ -186,7 +186,7 @@ class _Unfinished:
 
 
 class Assembler:
-    """Puts the manifests of one query together, as its records come in the order of the log."""
+    """Joins the parts of one query's manifests, from records in the order of the log."""
 
     def __init__(self, query: str) -> None:
         self._key = query.encode()
@@ -205,7 +205,7 @@ class Assembler:
             number, count = int(headers["part"] or b""), int(headers["parts"] or b"")
         except (KeyError, ValueError) as error:
             raise UnreadableManifest(
-                f"the record at offset {record.offset} has the key of a manifest and is none"
+                f"the record at offset {record.offset} has the key of a manifest but is not one"
             ) from error
         found = self._unfinished.setdefault(attempt, _Unfinished(record.offset))
         found.pieces[number] = bytes(record.value or b"")

@@ -1,4 +1,4 @@
-"""What a user can choose about writing."""
+"""The options of the sink."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -35,11 +35,11 @@ _MIB = 1024 * 1024
 
 @dataclass(frozen=True)
 class ProducerSettings:
-    """How a task sends records; tasks of one process that agree in it share a producer.
+    """How a task sends records; tasks of one process with equal settings share a producer.
 
     batch_bytes: records gathered for one record batch, before compression.
-    buffer_bytes: records that may wait for the brokers.
-    delivery_timeout_ms: how long a record may take on its way.
+    buffer_bytes: the most bytes of records that wait to be sent.
+    delivery_timeout_ms: the most time to deliver a record.
     """
 
     acks: str
@@ -50,8 +50,8 @@ class ProducerSettings:
 
     @classmethod
     def of(cls, options: Options, *, is_exactly_once: bool) -> Self:
-        """What was chosen; raises :class:`~qbus.clients.spark.options.OptionError`."""
-        options.milliseconds("kafka.linger.ms", 0)  # means nothing: rows come in bulk
+        """Read the options; raises :class:`~qbus.clients.spark.options.OptionError`."""
+        options.milliseconds("kafka.linger.ms", 0)  # checked but unused: rows come in bulk
         return cls(
             acks=_acks(options, is_exactly_once),
             compression=options.choice("kafka.compression.type", "none", _CODECS),
@@ -63,11 +63,11 @@ class ProducerSettings:
 
 @dataclass(frozen=True)
 class SinkOptions:
-    """What is written where, and how.
+    """Where rows are written, and how.
 
-    topic: where all rows go; None: each row says it itself.
+    topic: the topic of all rows; None: each row has its own.
     is_exactly_once: stage rows first, and publish them when the micro-batch is complete.
-    query_id, batch_id: what makes a batch write that is tried again the same one.
+    query_id, batch_id: identify a batch write, so that a repeated one is published once.
     """
 
     cluster: ClusterOptions
@@ -80,7 +80,7 @@ class SinkOptions:
 
     @classmethod
     def of(cls, given: Mapping[str, str]) -> "SinkOptions":
-        """What was chosen; raises :class:`~qbus.clients.spark.options.OptionError`."""
+        """Read the options; raises :class:`~qbus.clients.spark.options.OptionError`."""
         options = Options(given)
         options.check(SINK_OPTIONS)
         options.boolean("includeHeaders", True)
@@ -101,16 +101,16 @@ def _identity(options: Options) -> tuple[str | None, int | None]:
     query_id = options.text("qbus.query.id")
     batch_id = options.maybe_integer("qbus.batch.id")
     if query_id is not None and not query_id.strip():
-        raise OptionError("qbus.query.id", query_id, "give the query a name of its own")
+        raise OptionError("qbus.query.id", query_id, "give the query a unique name")
     if (query_id is None) != (batch_id is None):
         given, missing = ("qbus.query.id", "qbus.batch.id")[:: 1 if batch_id is None else -1]
-        raise OptionError(given, options.text(given), f"goes with {missing}: give both, or none")
+        raise OptionError(given, options.text(given), f"needs {missing}: give both, or none")
     return query_id, batch_id
 
 
 def _acks(options: Options, is_exactly_once: bool) -> str:
     acks = options.choice("kafka.acks", "all", ["all", "-1", "0", "1"])
     if is_exactly_once and acks not in {"all", "-1"}:
-        remedy = "what is written exactly once needs all; or choose qbus.exactly.once=false"
+        remedy = "exactly-once writes need all; or choose qbus.exactly.once=false"
         raise OptionError("kafka.acks", acks, remedy)
     return acks

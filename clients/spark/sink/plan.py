@@ -1,4 +1,4 @@
-"""What is left to publish of a manifest, and in which order it is read. Pure."""
+"""What remains to be published of a manifest, and in which order it is read. Pure."""
 
 from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
@@ -14,15 +14,15 @@ from .history import StagingLost
 from .manifest import Manifest, Numbered, ProducerIdentity
 
 _FAR = 10_000
-"""Records between two batches from which on the second is asked for by itself."""
+"""Batches that are at least so many offsets apart are read by separate requests."""
 
 
 class TargetChanged(QbusError):  # noqa: N818 - what happened
-    """A topic is not any more what it was when it was decided what to publish to it."""
+    """A target topic has changed since the manifest was written."""
 
 
 class Bounds(NamedTuple):
-    """The offsets that a partition holds now, and its topic's id."""
+    """The current bounds of a partition, and its topic's id."""
 
     topic_id: str
     start: int
@@ -30,7 +30,7 @@ class Bounds(NamedTuple):
 
 
 class BatchRun(NamedTuple):
-    """Batches that are read in one go, from ``start`` to before ``end``."""
+    """Batches that are read together, from offset ``start`` to before ``end``."""
 
     start: int
     end: int
@@ -38,9 +38,10 @@ class BatchRun(NamedTuple):
 
 
 def scan_range(manifest: Manifest, target: TopicPartition, now: Bounds) -> tuple[int, int]:
-    """Where in ``target`` there may be something of ``manifest``.
+    """The offsets of ``target`` that batches of ``manifest`` may be at.
 
-    From where it ended before; in a log that was cut, or of a topic created anew, from its start.
+    They begin at the end of the log before publishing; or at the log's start, if the log was
+    truncated or the topic was created again.
     """
     end = manifest.ends[target]
     is_same = manifest.topic_ids.get(target.topic) == now.topic_id
@@ -51,10 +52,11 @@ def scan_range(manifest: Manifest, target: TopicPartition, now: Bounds) -> tuple
 def remaining(
     manifest: Manifest, found: Mapping[TopicPartition, Collection[int]]
 ) -> list[Numbered]:
-    """What is not published yet, where those first sequences were found in the targets.
+    """The batches that are not published yet.
 
-    Each partition is published in order: what lies before one that is there was there, too, even if
-    retention or compaction has taken it since.
+    found: the first sequences of the batches that the targets hold. A partition is published in
+    order: all batches before a found one were published, even if retention or compaction has
+    removed them since.
     """
     by_target: dict[TopicPartition, list[Numbered]] = {}
     for batch in manifest.numbered():
@@ -105,10 +107,9 @@ def _runs(batches: Iterable[Numbered]) -> list[BatchRun]:
 def as_published(
     producer: ProducerIdentity, batch: Numbered, header: BatchHeader, stored: Buffer
 ) -> bytearray:
-    """The bytes of a staged batch as its target gets them.
+    """The bytes of a staged batch for its target.
 
-    Raises :class:`~qbus.clients.spark.sink.history.StagingLost` when they are not those that were
-    staged.
+    Raises :class:`~qbus.clients.spark.sink.history.StagingLost` if another batch was stored there.
     """
     staged = batch.staged
     if header.records_count != staged.records or header.is_log_append_time:

@@ -1,6 +1,6 @@
-"""The producers of this process, which outlive the task that made them.
+"""The producers of this process, shared by its tasks.
 
-Each has an id that brokers remember for a day: one for every task would be too many.
+Brokers remember each producer id for a day: one producer for every task would be too many.
 """
 
 import os
@@ -21,7 +21,7 @@ _open: dict[_Key, tuple[Connections, Producer]] = {}
 
 
 def producer(connected: Connections, settings: ProducerSettings) -> Producer:
-    """The producer of that kind that lives in the loop of ``connected``."""
+    """The producer with these settings, in the event loop of ``connected``."""
     key = (os.getpid(), connected.options, settings)
     with _lock:
         found = _open.get(key)
@@ -31,7 +31,7 @@ def producer(connected: Connections, settings: ProducerSettings) -> Producer:
 
 
 def discard(connected: Connections, settings: ProducerSettings) -> None:
-    """Let the next task have a new producer: this one failed, and what it holds is given up."""
+    """Close a producer that failed, with the records it holds; the next task gets a new one."""
     with _lock:
         found = _open.pop((os.getpid(), connected.options, settings), None)
     if found is not None and found[0] is connected:

@@ -1,4 +1,4 @@
-"""Publishing a manifest: staged batches go to their targets, undecoded, each once."""
+"""Publishes manifests: copies staged batches to their targets, undecoded, each once."""
 
 import asyncio
 import logging
@@ -31,19 +31,19 @@ _AT_A_TIME = 8
 
 
 class Publisher:
-    """Copies what a manifest names from the staging topic to its targets."""
+    """Copies the batches of manifests from the staging topic to their targets."""
 
     def __init__(self, cluster: Cluster, staging: str, patience: float) -> None:
-        """``patience``: seconds that one batch may take to be stored."""
+        """``patience``: the most seconds to store one batch."""
         self._cluster = cluster
         self._staging = staging
         self._patience = patience
 
     async def publish(self, manifest: Manifest, *, is_fresh: bool) -> None:
-        """Return when all of ``manifest`` is in its targets; ``is_fresh``: none of it is, so far.
+        """Publish all batches of ``manifest``; ``is_fresh``: none is published yet.
 
-        Raises :class:`~qbus.errors.ApiError`, StagingLost or TargetChanged; what is published by
-        then stays, and the next attempt goes on behind it.
+        Raises :class:`~qbus.errors.ApiError`, StagingLost or TargetChanged. Batches published until
+        then remain, and the next attempt continues after them.
         """
         left = list(manifest.numbered()) if is_fresh else await self._left(manifest)
         while left:
@@ -53,19 +53,19 @@ class Publisher:
                 if error.code not in _DISPLACED:
                     raise _explained(manifest, error) from error
                 before, left = left, await self._left(manifest)
-                if len(left) == len(before):  # nobody else is at it either
+                if len(left) == len(before):  # no other driver publishes it either
                     raise TargetChanged(
-                        f"batch {manifest.batch} of query {manifest.query} cannot go on: {error}."
-                        " Its topic lost records that were acknowledged; to write the batch anew,"
-                        f" delete the group of the query, after which {len(left)} of"
-                        f" {len(manifest.staged)} record batches are written for the first time"
-                        " and the others once more"
+                        f"batch {manifest.batch} of query {manifest.query} cannot be published:"
+                        f" {error}. Its topic has lost acknowledged records. To write the batch"
+                        f" again, delete the group of the query; then {len(left)} of"
+                        f" {len(manifest.staged)} record batches are written for the first time,"
+                        " and the others twice"
                     ) from error
             else:
                 return
 
     async def _left(self, manifest: Manifest) -> list[Numbered]:
-        """What was not published yet, going by what the targets hold."""
+        """The batches that the targets do not hold yet."""
         bounds = await self._bounds(manifest)
         turns = asyncio.Semaphore(_AT_A_TIME)
 
@@ -79,7 +79,7 @@ class Publisher:
         found = await asyncio.gather(*map(scan, manifest.targets))
         left = remaining(manifest, dict(zip(manifest.targets, found, strict=True)))
         _log.info(
-            "batch %d of query %s: %d of %d record batches are left to publish",
+            "batch %d of query %s: %d of %d record batches remain to be published",
             manifest.batch,
             manifest.query,
             len(left),
@@ -119,7 +119,7 @@ class Publisher:
             await asyncio.gather(*work, return_exceptions=True)
 
     async def _copy_run(self, manifest: Manifest, partition: int, run: BatchRun) -> None:
-        """A batch for each target at a time, while the next ones are read."""
+        """Copy a run: batches, one for each target, are stored while the next ones are read."""
         where = TopicPartition(self._staging, partition)
         storing = asyncio.ensure_future(asyncio.sleep(0))
         waiting: dict[TopicPartition, Buffer] = {}
@@ -159,24 +159,24 @@ class Publisher:
 
     def _lost(self, manifest: Manifest, where: TopicPartition, offset: int) -> StagingLost:
         return StagingLost(
-            f"offset {offset} of {where.topic}-{where.partition} is gone, where rows of batch"
-            f" {manifest.batch} were staged: retention.ms of {where.topic} must exceed the time a"
-            " query may stop for"
+            f"offset {offset} of {where.topic}-{where.partition}, where rows of batch"
+            f" {manifest.batch} were staged, no longer exists: retention.ms of {where.topic}"
+            " must exceed the time that a query may stop for"
         )
 
 
 def is_gone(error: ApiError) -> bool:
-    """Whether a topic or partition was asked for that is not there."""
+    """Whether a requested topic or partition does not exist."""
     errors = error.errors.values() if isinstance(error, PartialFailure) else [error]
     return any(each.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION for each in errors)
 
 
 def _explained(manifest: Manifest, error: ApiError) -> QbusError:
-    """``error``, with what to do where that is not plain."""
+    """The error with a remedy, where there is one."""
     if not is_gone(error):
         return error
     return TargetChanged(
         f"{error}: a topic or partition that batch {manifest.batch} of query {manifest.query} is"
-        f" published to is not there any more. Create {', '.join(sorted(manifest.topic_ids))} again"
-        " with as many partitions, and start the query again: it goes on"
+        f" published to no longer exists. Create {', '.join(sorted(manifest.topic_ids))} again"
+        " with as many partitions, and start the query again; it continues"
     )

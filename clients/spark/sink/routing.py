@@ -1,4 +1,4 @@
-"""Which rows go to which partition: by Arrow's means, without a look at single rows."""
+"""Assigns rows to partitions by Arrow functions on whole columns."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -14,27 +14,28 @@ from ...producer.partitioner import StickyPartitioner
 from ...types import TopicDescription, TopicPartition
 
 Describe = Callable[[str, int], TopicDescription]
-"""Tells of a topic; it is looked up anew if fewer partitions of it are known."""
+"""Describes a topic that needs so many partitions; refreshes metadata that has fewer."""
 
 
 class BadRow(QbusError):  # noqa: N818 - what was found
-    """A row that cannot be written; nothing of its micro-batch is."""
+    """A row cannot be written; nothing of its micro-batch is published."""
 
 
 class Router:
-    """Shares rows out as the SDK's producer does: by the hash of the key, else in turn.
+    """Assigns partitions as the SDK's producer does: by the key's hash, or sticky without a key.
 
-    A row's own ``partition`` goes first. Rows without a key stay together for one Arrow batch.
+    A row's own ``partition`` comes first. Rows of one Arrow batch without a key go to the same
+    partition.
     """
 
     def __init__(self, topic: str | None, describe: Describe) -> None:
-        """``topic``: where all rows go; None: each row's own."""
+        """``topic``: the topic of all rows; None: each row has its own."""
         self._topic = topic
         self._describe = describe
         self._sticky = StickyPartitioner()
 
     def route(self, rows: pa.RecordBatch) -> Iterator[tuple[TopicPartition, pa.RecordBatch]]:
-        """Which of ``rows`` go where, in their order; raises :class:`BadRow`."""
+        """Split ``rows`` by partition, in their order; raises :class:`BadRow`."""
         if not rows.num_rows:
             return
         for topic, part in self._by_topic(rows):
@@ -47,10 +48,7 @@ class Router:
             return
         column = rows.column("topic")
         if column.null_count:
-            raise BadRow(
-                "a row's topic is null: give every row a topic, or all of them one with the"
-                " option topic"
-            )
+            raise BadRow("a row's topic is null: give every row a topic, or set the option topic")
         names = pc.unique(column).to_pylist()
         for name in names:
             yield name, rows if len(names) == 1 else rows.filter(pc.equal(column, name))
@@ -75,13 +73,13 @@ class Router:
             yield sticky, rows
             return
         is_free = pc.less(pc.fill_null(chosen, -1), 0)
-        settled = pc.if_else(is_free, pa.scalar(sticky, pa.int32()), chosen)
-        yield from rows_by_partition(rows, settled)
+        partitions = pc.if_else(is_free, pa.scalar(sticky, pa.int32()), chosen)
+        yield from rows_by_partition(rows, partitions)
 
 
 def _needed(topic: str, partitions: Any) -> int:
-    """How many partitions ``topic`` must have for rows that name theirs."""
+    """The number of partitions that ``topic`` must have for these rows."""
     bounds = pc.min_max(partitions).as_py()
     if (bounds["min"] or 0) < 0:
-        raise BadRow(f"a row's partition of {topic} is {bounds['min']}: none is below 0")
+        raise BadRow(f"a row's partition of {topic} is {bounds['min']}: it must be 0 or more")
     return (bounds["max"] or 0) + 1

@@ -1,4 +1,4 @@
-"""Rows made ready for their topic: only the columns of records, and nothing it would refuse."""
+"""Prepares rows for their topic: keeps the columns of records, and checks the topic's limits."""
 
 import time
 
@@ -10,7 +10,7 @@ from .topics import TopicLimits
 
 RECORD_COLUMNS = ("value", "key", "headers", "timestamp")
 _OVERHEAD = 100
-"""More than a batch of one record takes beside its key, value and headers."""
+"""Upper bound for a batch of one record, without its key, value and headers."""
 
 
 def now_ms() -> int:
@@ -19,7 +19,7 @@ def now_ms() -> int:
 
 
 def record_columns(rows: pa.RecordBatch) -> pa.RecordBatch:
-    """``rows`` without the columns that said where they go; timestamps in milliseconds."""
+    """``rows`` without the columns for routing, and with timestamps in milliseconds."""
     names = [name for name in RECORD_COLUMNS if name in rows.schema.names]
     columns = [rows.column(name) for name in names]
     if "timestamp" in names:
@@ -29,7 +29,7 @@ def record_columns(rows: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def check_rows(topic: str, rows: pa.RecordBatch, limits: TopicLimits) -> None:
-    """Raise :class:`~qbus.clients.spark.sink.routing.BadRow` for what ``topic`` will not take."""
+    """Raise :class:`~qbus.clients.spark.sink.routing.BadRow` for rows that ``topic`` rejects."""
     if limits.needs_keys and ("key" not in rows.schema.names or rows.column("key").null_count):
         raise BadRow(f"a row has no key, and {topic} is compacted: its records need one")
     if rows.nbytes + _OVERHEAD > limits.max_batch_bytes:
@@ -39,9 +39,9 @@ def check_rows(topic: str, rows: pa.RecordBatch, limits: TopicLimits) -> None:
 
 
 def shifted(rows: pa.Table) -> tuple[pa.Table, int]:
-    """``rows`` whose latest timestamp is now, and by how many milliseconds they were moved.
+    """``rows`` shifted in time so that the latest timestamp is now, and the milliseconds added.
 
-    The staging topic's retention goes by timestamps, and rows may be of any time.
+    The staging topic's retention depends on timestamps, and rows may have any.
     """
     if "timestamp" not in rows.schema.names:
         return rows, 0
@@ -64,7 +64,7 @@ def _check_sizes(topic: str, rows: pa.RecordBatch, most: int) -> None:
             total = pc.add(total, sizes.cast(pa.int64()))
     if (largest := pc.max(total).as_py()) > most:
         raise BadRow(
-            f"a row makes a record of about {largest} bytes, and max.message.bytes of {topic} is"
+            f"a row makes a record of about {largest} bytes, but max.message.bytes of {topic} is"
             f" {most}: raise it, or write smaller values"
         )
 

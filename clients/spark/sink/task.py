@@ -1,4 +1,4 @@
-"""What a task does with its rows: they are staged, or written to their topics at once."""
+"""What a task does: stages its rows, or writes them to their topics."""
 
 import asyncio
 from collections.abc import Iterable, Iterator
@@ -32,7 +32,7 @@ class TaskWriter:
     """Writes the rows of one task.
 
     Raises :class:`~qbus.clients.spark.sink.routing.BadRow` for rows that cannot be written, and
-    :class:`~qbus.errors.QbusError` for what keeps them from it.
+    :class:`~qbus.errors.QbusError` for other failures.
     """
 
     def __init__(self, options: SinkOptions) -> None:
@@ -46,14 +46,14 @@ class TaskWriter:
         self._row_partitions = 0
 
     def write(self, batches: Iterable[pa.RecordBatch]) -> tuple[StagedBatch, ...]:
-        """Return when all rows are stored; what was staged, if anything was."""
+        """Store all rows; return the staged batches, none unless rows are staged."""
         try:
             if self._options.is_exactly_once:
                 staging = ensure_staging(self._cluster, self._options.staging_topic)
                 self._row_partitions = len(self._connections.ask(staging).partitions) - 1
             for target, rows in self._full(batches):
                 self._send(target, rows)
-            return tuple(self._connections.run(self._settle()))
+            return tuple(self._connections.run(self._delivered_batches()))
         except BaseException:
             discard(self._connections, self._options.producer)
             self._forget()
@@ -81,7 +81,7 @@ class TaskWriter:
             self._sent.append(_Sent(target, shift, self._connections.run(sending)))
 
     def _cut(self, topic: str, rows: pa.Table) -> Iterator[pa.Table]:
-        """Parts of ``rows`` that make batches which ``topic`` takes."""
+        """Parts of ``rows`` that make batches which ``topic`` accepts."""
         most = self._limits_of(topic).max_batch_bytes
         if most >= self._options.producer.batch_bytes:
             yield rows
@@ -94,12 +94,12 @@ class TaskWriter:
             start = stop
 
     def _forget(self) -> None:
-        """Let the next task learn anew what topics are like: this one may have failed by that."""
+        """Have the next task refresh the metadata, which may have made this one fail."""
         topics = {self._options.staging_topic, *(sent.target.topic for sent in self._sent)}
         if not self._connections.thread.is_closed:
             self._connections.thread.call(self._cluster.metadata.forget, topics)
 
-    async def _settle(self) -> list[StagedBatch]:
+    async def _delivered_batches(self) -> list[StagedBatch]:
         stored = await asyncio.gather(*(_delivered(sent.delivery) for sent in self._sent))
         if not self._options.is_exactly_once:
             return []
@@ -109,7 +109,9 @@ class TaskWriter:
             for run in runs
         ]
         if any(each.offset < 0 for each in staged):
-            raise QbusError("a broker stored rows and does not tell where: the task has to repeat")
+            raise QbusError(
+                "a broker stored rows but returned no offset: the task must be repeated"
+            )
         return staged
 
     def _describe(self, topic: str, partitions: int) -> TopicDescription:

@@ -1,4 +1,4 @@
-"""What the sink has to know of topics: how many partitions they have, and what they take."""
+"""What the sink needs to know about topics: their partitions and their limits."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from ...types import ConfigKind, TopicDescription
 from ..options import OptionError
 
 MANIFESTS = 0
-"""The staging topic's partition for manifests; rows are staged in the others."""
+"""The staging topic's partition for manifests; the others hold staged rows."""
 
 _ROW_PARTITIONS = 8
 _DAY_MS = 86_400_000
@@ -37,9 +37,9 @@ _UNKNOWABLE = frozenset(
 
 @dataclass(frozen=True)
 class TopicLimits:
-    """What a topic takes. Times are milliseconds away from now.
+    """The limits of a topic. Times are milliseconds from now.
 
-    Rows are held to it before they are staged: later, nobody could take them back.
+    Rows are checked before they are staged, because a manifest cannot be withdrawn.
     """
 
     max_batch_bytes: int = _FOREVER
@@ -49,7 +49,7 @@ class TopicLimits:
 
     @classmethod
     def of(cls, config: Mapping[str, str | None]) -> Self:
-        """As a topic's configuration says."""
+        """Read the limits from a topic's configuration."""
         is_create_time = config.get("message.timestamp.type") != "LogAppendTime"
         return cls(
             max_batch_bytes=int(config.get("max.message.bytes") or _FOREVER),
@@ -64,7 +64,7 @@ def _far(config: Mapping[str, str | None], name: str, is_create_time: bool) -> i
 
 
 async def topic_limits(cluster: Cluster, topic: str) -> TopicLimits:
-    """What ``topic`` takes, as far as this client may ask."""
+    """The limits of ``topic``; none if the cluster does not let this client read them."""
     try:
         entries = await Admin.over(cluster).describe_config(ConfigKind.TOPIC, topic)
     except ApiError as error:
@@ -75,7 +75,7 @@ async def topic_limits(cluster: Cluster, topic: str) -> TopicLimits:
 
 
 async def describe(cluster: Cluster, topic: str, partitions: int = 1) -> TopicDescription:
-    """``topic``, which the broker may create; asked for anew if fewer ``partitions`` are known."""
+    """Describe ``topic``, which the broker may create; refresh metadata with fewer partitions."""
 
     async def attempt() -> TopicDescription:
         known = cluster.metadata.topics.get(topic)
@@ -88,17 +88,17 @@ async def describe(cluster: Cluster, topic: str, partitions: int = 1) -> TopicDe
 
 
 async def ensure_staging(cluster: Cluster, topic: str) -> TopicDescription:
-    """The staging topic, created where it is missing.
+    """Describe the staging topic; create it if it is missing.
 
-    Raises :class:`~qbus.clients.spark.options.OptionError` for a topic that is not fit for it.
+    Raises :class:`~qbus.clients.spark.options.OptionError` for a topic with too few partitions.
     """
 
-    async def look() -> TopicDescription:
+    async def attempt_describe() -> TopicDescription:
         await cluster.need([topic])
         return cluster.metadata.topic(topic)
 
     try:
-        found = await retrying(look, cluster.request_timeout, final=_MISSING)
+        found = await retrying(attempt_describe, cluster.request_timeout, final=_MISSING)
     except ApiError as error:
         if error.code not in _MISSING:
             raise
@@ -108,8 +108,8 @@ async def ensure_staging(cluster: Cluster, topic: str) -> TopicDescription:
         raise OptionError(
             "qbus.staging.topic",
             topic,
-            "this topic has one partition and needs at least 2: give it more, or name one that is"
-            " not there yet",
+            "this topic has one partition and needs at least 2: add partitions, or name a topic"
+            " that does not exist yet",
         )
     return found
 
@@ -120,6 +120,6 @@ async def _create(cluster: Cluster, topic: str) -> None:
             topic, partitions=_ROW_PARTITIONS + 1, config=_STAGING_CONFIG
         )
     except ApiError as error:
-        if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:  # another task was quicker
+        if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:  # by another task
             raise
     cluster.metadata.forget([topic])

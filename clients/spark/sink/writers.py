@@ -1,4 +1,4 @@
-"""The sink's face to Spark: a writer for batches, and one for streams."""
+"""The sink's interface to Spark: a writer for batch queries, and one for streams."""
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
@@ -31,20 +31,20 @@ _QUERY_ID = "sql.streaming.queryId"
 
 @dataclass
 class Written(WriterCommitMessage):
-    """What one task did for a query: which record batches it staged, if it staged."""
+    """The result of one task: the query, and the record batches that the task has staged."""
 
     query: str
     staged: tuple[StagedBatch, ...]
 
 
 class BatchWriter(DataSourceArrowWriter):
-    """Writes a data frame once; with ``qbus.query.id`` and ``qbus.batch.id`` also when repeated."""
+    """Writes a data frame; with ``qbus.query.id`` and ``qbus.batch.id`` a repeat writes nothing."""
 
     def __init__(self, given: Mapping[str, str], schema: StructType, overwrite: bool) -> None:
         """Raises :class:`~qbus.errors.ConfigError`; connects to nothing."""
         self._options = SinkOptions.of(given)
         if overwrite:
-            raise OptionError("mode", "overwrite", "topics are only ever added to: use append")
+            raise OptionError("mode", "overwrite", "topics cannot be overwritten: use append")
         check_sink_schema(schema, self._options.topic)
         self._query = self._options.query_id or uuid4().hex
 
@@ -53,27 +53,27 @@ class BatchWriter(DataSourceArrowWriter):
         return Written(self._query, TaskWriter(self._options).write(iterator))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Publish what the tasks staged."""
+        """Publish the staged batches."""
         batch = None if self._options.query_id is None else self._options.batch_id
         _commit(self._options, messages, batch)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Leave what was staged to the staging topic's retention."""
+        """Leave the staged batches to the staging topic's retention."""
         done = sum(message is not None for message in messages)
-        _log.warning("a batch write failed; what %d tasks staged is not published", done)
+        _log.warning("a batch write failed; the staged rows of %d tasks are not published", done)
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
     """Writes the micro-batches of a query, each once.
 
-    Output mode "complete" appends the whole result each time, as Spark's own sink for Kafka does.
+    Output mode "complete" appends the whole result each time, as Spark's Kafka sink does.
     """
 
     def __init__(self, given: Mapping[str, str], schema: StructType) -> None:
         """Raises :class:`~qbus.errors.ConfigError`; connects to nothing."""
         self._options = SinkOptions.of(given)
         if self._options.query_id is not None:
-            remedy = "a stream has an id of its own, in its checkpoint: leave this out"
+            remedy = "a stream's id is in its checkpoint: leave this out"
             raise OptionError("qbus.query.id", self._options.query_id, remedy)
         check_sink_schema(schema, self._options.topic)
 
@@ -82,28 +82,30 @@ class StreamWriter(DataSourceStreamArrowWriter):
         context = TaskContext.get()
         query = None if context is None else context.getLocalProperty(_QUERY_ID)
         if query is None:
-            raise QbusError(f"Spark does not tell which query a task is of ({_QUERY_ID})")
+            raise QbusError(f"Spark does not tell the id of the task's query ({_QUERY_ID})")
         return Written(query, TaskWriter(self._options).write(iterator))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
-        """Publish what the tasks of a micro-batch staged; once, however often it is called."""
+        """Publish the staged batches of a micro-batch, once, however often this is called."""
         _commit(self._options, messages, batchId)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Leave what was staged to the staging topic's retention."""
+        """Leave the staged batches to the staging topic's retention."""
         done = sum(message is not None for message in messages)
-        _log.warning("batch %d failed; what %d tasks staged is not published", batchId, done)
+        _log.warning(
+            "batch %d failed; the staged rows of %d tasks are not published", batchId, done
+        )
 
 
 def _commit(
     options: SinkOptions, messages: Sequence[WriterCommitMessage | None], batch: int | None
 ) -> None:
-    """Publish ``messages`` as a query's ``batch`` (None: of one that is never repeated)."""
+    """Publish the staged batches as a query's ``batch``; None: the write is never repeated."""
     if not options.is_exactly_once:
         return
     written = [message for message in messages if isinstance(message, Written)]
     if len(written) != len(messages):
-        raise QbusError("a task succeeded without saying what it wrote")
+        raise QbusError("a task succeeded without a commit message")
     if not written:
         return
     connected = connections(options.cluster)

@@ -1,1 +1,1 @@
-"""The source: topics as data frames, batch and streaming."""
+"""The source: reads topics as data frames, in batch and streaming queries."""

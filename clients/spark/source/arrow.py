@@ -1,4 +1,4 @@
-"""Arrow batches as Spark takes them: its columns, its types, in its order."""
+"""Converts the SDK's Arrow batches to those that Spark expects: its columns, types and order."""
 
 from bisect import bisect_left
 from collections.abc import Callable, Mapping
@@ -11,14 +11,14 @@ _LARGEST_MS = ((1 << 63) - 1) // 1000
 
 
 class RowsForSpark:
-    """Makes what the SDK decodes into batches of a schema: whole columns at a time, few copied."""
+    """Converts decoded batches to a schema, column by column and mostly without copies."""
 
     def __init__(self, schema: StructType) -> None:
         """``schema``: some of the source's columns."""
         self._schema = to_arrow_schema(schema, timezone="UTC")
 
     def convert(self, batch: Any, topic: str, partition: int) -> Any:
-        """A batch of :func:`~qbus.records.to_arrow` as Spark wants it."""
+        """Convert a batch of :func:`~qbus.records.to_arrow`."""
         import pyarrow as pa  # noqa: PLC0415 - only where records are read
 
         arrays = [
@@ -28,7 +28,7 @@ class RowsForSpark:
 
 
 def before(batch: Any, end: int) -> Any:
-    """The rows of offsets below ``end``."""
+    """The rows with offsets below ``end``."""
     if not batch.num_rows or batch.column("offset")[-1].as_py() < end:
         return batch
     offsets = batch.column("offset")
@@ -58,7 +58,7 @@ def _partition(batch: Any, kind: Any, _topic: str, partition: int) -> Any:
 
 
 def _timestamp(batch: Any, kind: Any, _topic: str, _partition: int) -> Any:
-    """In microseconds; what a producer claims that is beyond those is cut to what they can tell."""
+    """Timestamps in microseconds; values out of range become the nearest one in range."""
     import pyarrow as pa  # noqa: PLC0415
     import pyarrow.compute as pc  # noqa: PLC0415
 

@@ -1,4 +1,4 @@
-"""Reading once: ``spark.read.format("qbus")``."""
+"""Batch queries: ``spark.read.format("qbus")``."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -18,7 +18,7 @@ from .positions import check_order, ending, starting
 
 
 class BatchReader(DataSourceReader):
-    """Plans a batch on the driver, and reads its ranges on the executors."""
+    """Plans a batch query on the driver, and reads its ranges on the executors."""
 
     def __init__(self, given: Mapping[str, str], schema: StructType) -> None:
         """Raises :class:`~qbus.errors.ConfigError`; connects to nothing."""
@@ -32,11 +32,14 @@ class BatchReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         """The ranges to read, one for each task."""
         driver = Driver(self._options)
-        logs = driver.look()
+        logs = driver.logs()
         driver.check_all_there(logs)
         starts = driver.resolve(self._starting, logs)
         ends = driver.resolve(self._ending, logs)
-        planned = [fixed_range(one, starts[one], ends[one], logs[one]) for one in sorted(logs)]
+        planned = [
+            fixed_range(where, starts[where], ends[where], log)
+            for where, log in sorted(logs.items())
+        ]
         losses = [loss for _, lost in planned for loss in lost]
         if losses and self._options.fetch.fail_on_data_loss:
             raise DataLoss(losses)

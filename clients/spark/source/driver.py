@@ -1,4 +1,4 @@
-"""What the driver asks the cluster: which partitions there are, and what they hold."""
+"""What the driver asks the cluster: which partitions exist, and their bounds."""
 
 import asyncio
 import logging
@@ -22,13 +22,13 @@ from .watch import Watch
 _log = logging.getLogger(__name__)
 
 _COMMIT_SECONDS = 1.0
-"""How long a commit may hold up the query, which does not depend on it."""
+"""How long a query waits for its offset commit, which it does not depend on."""
 
 
 class Driver:
-    """Plans a query.
+    """The connection of a query's driver to the cluster.
 
-    Every method raises :class:`~qbus.clients.spark.errors.NotReached`, or what a broker refuses.
+    Every method raises :class:`~qbus.clients.spark.errors.NotReached`, and brokers' errors.
     """
 
     def __init__(self, options: SourceOptions) -> None:
@@ -38,14 +38,14 @@ class Driver:
         self._watch: Watch | None = None
         self._commits: Commits | None = None
 
-    def look(self) -> dict[TopicPartition, PartitionLog]:
-        """The partitions to read, and what each holds now."""
-        return self._connections.ask(self._look())
+    def logs(self) -> dict[TopicPartition, PartitionLog]:
+        """The partitions to read, with their current bounds."""
+        return self._connections.ask(self._logs())
 
     def resolve(self, chosen: ChosenPositions, logs: PartitionLogs) -> dict[TopicPartition, int]:
-        """The offsets that ``chosen`` positions stand for.
+        """The offsets of ``chosen`` positions.
 
-        Raises :class:`~qbus.clients.spark.options.OptionError` where they stand for none.
+        Raises :class:`~qbus.clients.spark.options.OptionError` if a position has no offset.
         """
         times = chosen.look_up(logs)
         ends = {where: log.end for where, log in logs.items()}
@@ -60,26 +60,26 @@ class Driver:
         return chosen.resolve(logs, found, ends)
 
     def check_all_there(self, logs: PartitionLogs) -> None:
-        """Raise for topics and partitions that are to be read by name and not in ``logs``."""
+        """Raise for topics and partitions that are named in the options but do not exist."""
         subscription, metadata = self._options.subscription, self._cluster.metadata
         for name in subscription.names or ():
             if name not in metadata.topics:
                 error = metadata.errors.get(name) or unknown_topic(name)
-                raise ApiError(error.code, f"{error}: create the topic first, or see its name")
+                raise ApiError(error.code, f"{error}: create the topic first, or check its name")
         for topic, index in sorted((subscription.partitions or frozenset()) - logs.keys()):
             raise ApiError(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                f"{topic} has no partition {index}: see the option assign",
+                f"{topic} has no partition {index}: check the option assign",
             )
 
     def wait(self, ends: Marks) -> None:
-        """Return when there are records behind ``ends``, or after ``idle_wait`` seconds."""
+        """Wait for records at or after ``ends``, for at most ``idle_wait`` seconds."""
         self._connections.ask(self._wait(ends))
 
-    def show(self, group: str, reached: Marks) -> None:
-        """Commit how far a query has come; it does not go by that, so a failure is only logged."""
+    def commit(self, group: str, reached: Marks) -> None:
+        """Commit a query's offsets for monitoring; a failure is only logged."""
 
-        async def commit() -> None:
+        async def submit() -> None:
             if self._commits is None:
                 self._commits = Commits(self._cluster, group, None)
             done = self._commits.submit(
@@ -88,15 +88,15 @@ class Driver:
             done.add_done_callback(lambda done: _warn(group, done))
             await asyncio.wait([done], timeout=_COMMIT_SECONDS)
 
-        self._connections.run(commit())
+        self._connections.run(submit())
 
     def close(self) -> None:
-        """Ask nothing any more; the connections stay open for other queries."""
+        """Stop requests; the connections stay open for other queries."""
         if self._watch is not None and not self._connections.thread.is_closed:
             self._connections.run(self._watch.close())
         self._watch = None
 
-    async def _look(self) -> dict[TopicPartition, PartitionLog]:
+    async def _logs(self) -> dict[TopicPartition, PartitionLog]:
         partitions = await self._partitions()
         starts, ends = await asyncio.gather(
             self._offsets(partitions, EARLIEST), self._offsets(partitions, LATEST)
@@ -123,7 +123,7 @@ class Driver:
     async def _offsets(
         self, partitions: Iterable[TopicPartition], time: int
     ) -> dict[TopicPartition, int]:
-        """Without the partitions that are not there any more."""
+        """The offsets of the partitions that still exist."""
         committed = self._options.fetch.read_committed
         try:
             times = dict.fromkeys(partitions, time)
@@ -149,7 +149,7 @@ class Driver:
 
 def _warn(group: str, done: asyncio.Future[None]) -> None:
     if not done.cancelled() and (error := done.exception()) is not None:
-        _log.warning("group %s does not show how far the query has come: %s", group, error)
+        _log.warning("cannot commit the offsets of the query to group %s: %s", group, error)
 
 
 def _is_gone(error: ApiError) -> bool:

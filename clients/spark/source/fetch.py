@@ -1,4 +1,4 @@
-"""One range of offsets, fetched from wherever its partition is led."""
+"""What a task does: fetches one range of offsets from the leader of its partition."""
 
 import asyncio
 import time
@@ -26,15 +26,15 @@ from .options import FetchOptions
 from .planning import OffsetRange
 
 _MAX_WAIT = 0.5
-_LOOK_AROUND = 1.0
-_TROUBLED = 0.1
-"""Seconds between looks whether the cluster has mended."""
-_STRANGERS = 20
-"""How often brokers may tell of another topic of that name: some hear of a new one late."""
+_RECHECK = 1.0
+_RETRY_PAUSE = 0.1
+"""Seconds between retries while the topic is not known."""
+_MAX_MISMATCHES = 20
+"""How often brokers may return another topic id: some learn of a new topic late."""
 
 
 class RangeFetch:
-    """Arrow batches of a range, in order; fetches ahead of who takes them, and not past the end."""
+    """Fetches the Arrow batches of a range in order; prefetches, but not past the end."""
 
     def __init__(self, cluster: Cluster, wanted: OffsetRange, options: FetchOptions) -> None:
         self.wanted = wanted
@@ -52,21 +52,21 @@ class RangeFetch:
         self._buffer = FetchBuffer(self._assignment, self._fetcher.responses)
         self._columns = ColumnPool()
         self._trouble: QbusError | None = None
-        self._strangers = 0
+        self._mismatches = 0
 
     @property
     def position(self) -> int:
-        """The offset to go on at."""
+        """The next offset to read."""
         position = self._state.read_to
-        assert position is not None, "it is only ever sought to offsets"
+        assert position is not None, "the position is always set to an offset"
         return position
 
     async def next(self) -> Any | None:
-        """The next ``pyarrow.RecordBatch``, its last rows perhaps behind the range; None: no more.
+        """The next ``pyarrow.RecordBatch``, or None at the end of the range.
 
-        Raises :class:`DataLoss` for records that are gone,
-        :class:`~qbus.records.CorruptBatch`, RequestTimedOut after ``patience`` seconds without any,
-        and what a broker refuses.
+        The last rows may lie beyond the range. Raises :class:`DataLoss` for lost records,
+        :class:`~qbus.records.CorruptBatch`, RequestTimedOut after ``patience`` seconds without
+        records, and brokers' errors.
         """
         deadline = time.monotonic() + self._options.patience
         while self.position < self.wanted.end:
@@ -78,20 +78,20 @@ class RangeFetch:
             if self.position >= self.wanted.end:
                 break
             if time.monotonic() > deadline:
-                self._give_up()
+                self._time_out()
             elif await self._is_known():
                 self._fetcher.start()
-                await self._wait(_LOOK_AROUND)
+                await self._wait(_RECHECK)
             else:
-                await asyncio.sleep(_TROUBLED)
+                await asyncio.sleep(_RETRY_PAUSE)
         return None
 
     async def close(self) -> None:
-        """Give up what is in flight."""
+        """Cancel requests in flight."""
         await self._fetcher.close()
 
     async def _take(self) -> list[Any]:
-        self._buffer.close_cursors()  # if it was interrupted the last time
+        self._buffer.close_cursors()  # a previous call may have been interrupted
         try:
             while cursors := self._buffer.open_cursors():
                 self._fetcher.start()
@@ -104,16 +104,16 @@ class RangeFetch:
         except ApiError as error:
             if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
                 raise
-            await self._pass_over(error)
+            await self._skip_lost(error)
         return []
 
-    async def _pass_over(self, error: ApiError) -> None:
-        """Go on at what there is, if that is wanted; raises :class:`DataLoss`."""
+    async def _skip_lost(self, error: ApiError) -> None:
+        """Skip lost records if that is allowed; else raise :class:`DataLoss`."""
         if self._options.fail_on_data_loss:
             raise DataLoss([f"{self.wanted}: {error}"]) from error
         where = self.wanted.where
         warn([f"{self.wanted}: {error}"])
-        if isinstance(error, LogTruncated):  # what is there now from here on may do
+        if isinstance(error, LogTruncated):  # the log goes on from here
             self._assignment.seek(where, self.position)
             return
         start = (await list_offsets(self._cluster, {where: EARLIEST}))[where].offset
@@ -121,7 +121,7 @@ class RangeFetch:
         self._assignment.seek(where, min(start, end) if start > self.position else end)
 
     async def _is_known(self) -> bool:
-        """Whether the topic is known, and is the one that was planned for; else see again soon."""
+        """Whether the topic is known and has the planned id; otherwise retry."""
         topic = self.wanted.topic
         try:
             await self._cluster.need([topic])
@@ -134,21 +134,21 @@ class RangeFetch:
         self._trouble = None
         if str(found.topic_id) == self.wanted.topic_id:
             return True
-        self._cluster.metadata.forget([topic])  # what is known may be older than the plan
-        self._strangers += 1
-        if self._strangers > _STRANGERS:
+        self._cluster.metadata.forget([topic])  # the metadata may be older than the plan
+        self._mismatches += 1
+        if self._mismatches > _MAX_MISMATCHES:
             self._lost(f"{self.wanted}: the topic was deleted and created again")
         return False
 
     def _lost(self, loss: str) -> None:
-        """Nothing more can be read; raises :class:`DataLoss` unless that is to be passed over."""
+        """Skip the rest of the range if that is allowed; else raise :class:`DataLoss`."""
         if self._options.fail_on_data_loss:
             raise DataLoss([loss])
         warn([loss])
         self._assignment.seek(self.wanted.where, self.wanted.end)
 
-    def _give_up(self) -> None:
-        """Say why nothing came for so long."""
+    def _time_out(self) -> None:
+        """Raise the reason why no records arrived, or skip the range."""
         at, end = self.position, self._state.end_offset
         trouble = self._trouble
         if trouble is None and 0 <= end <= at:
@@ -158,9 +158,9 @@ class RangeFetch:
         else:
             reason = f": {trouble}" if trouble is not None else ""
             raise RequestTimedOut(
-                f"{self.wanted}: nothing came at offset {at} in {self._options.patience} s{reason}."
-                " See that the partition's leader runs and this executor can reach it; the option"
-                " kafkaConsumer.pollTimeoutMs says how long to wait"
+                f"{self.wanted}: no records at offset {at} in {self._options.patience} s{reason}."
+                " Check that the partition's leader runs and that this executor can reach it; the"
+                " option kafkaConsumer.pollTimeoutMs sets the time-out"
             ) from trouble
 
     async def _wait(self, seconds: float) -> None:
@@ -188,10 +188,9 @@ def _consumer_options(options: FetchOptions) -> ConsumerOptions:
 
 
 def read(partition: InputPartition, options: FetchOptions, schema: StructType) -> Iterator[Any]:
-    """The records of a range as ``pyarrow.RecordBatch`` of ``schema``.
+    """Read a range as ``pyarrow.RecordBatch`` of ``schema``; raises as :meth:`RangeFetch.next`.
 
-    None of what is no range: Spark makes such a partition when a query has none. Raises as
-    :meth:`RangeFetch.next`.
+    An input partition that is not a range has no records: Spark creates one for an empty query.
     """
     if not isinstance(partition, OffsetRange):
         return

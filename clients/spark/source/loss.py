@@ -1,7 +1,7 @@
-"""What a query should have read and cannot any more. Pure.
+"""Detects records that a query should have read but that no longer exist. Pure.
 
-The rules are those of Spark's Kafka connector, and one that needs the ids of topics: one that was
-deleted and created again holds other records under the same offsets.
+The rules are those of Spark's Kafka connector, and one more: a topic with a new id was deleted and
+created again, and holds other records at the same offsets.
 """
 
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from .planning import OffsetRange
 
 
 class PartitionLog(NamedTuple):
-    """What a partition holds now: the offsets from ``start`` to before ``end``."""
+    """The current bounds of a partition: offsets from ``start`` to before ``end``."""
 
     topic_id: str
     start: int
@@ -24,14 +24,14 @@ PartitionLogs = Mapping[TopicPartition, PartitionLog]
 
 
 class Onward(NamedTuple):
-    """Where to go on in each partition that there is, and what was lost before that."""
+    """Where a query continues in each existing partition, and what was lost before that."""
 
     positions: dict[TopicPartition, int]
     losses: list[str]
 
 
 def go_on(since: QueryOffsets, logs: PartitionLogs) -> Onward:
-    """Where a query goes on that has come as far as ``since``."""
+    """Where a query continues that has read up to ``since``."""
     losses = [_gone(partition, at) for partition, at in _missing(since, logs)]
     positions = {}
     for partition, log in sorted(logs.items()):
@@ -49,7 +49,7 @@ def go_on(since: QueryOffsets, logs: PartitionLogs) -> Onward:
 def ranges(
     begin: Onward, end: QueryOffsets, logs: PartitionLogs
 ) -> tuple[list[OffsetRange], list[str]]:
-    """What a batch that ends at ``end`` reads of what there is now, and what was lost of it."""
+    """The ranges of a batch that ends at ``end``, and what was lost of it."""
     found, losses = [], list(begin.losses)
     for partition, until in sorted(end.positions.items()):
         log = logs.get(partition)
@@ -71,7 +71,7 @@ def ranges(
 def up_to(
     target: PartitionLogs, since: QueryOffsets, onward: Onward, logs: PartitionLogs
 ) -> dict[TopicPartition, PartitionLog]:
-    """What there is now, without what came after ``target``; no query goes back, or forgets."""
+    """The bounds of the logs, cut to ``target``, but never below the query's position."""
     bounded = {}
     for partition, log in logs.items():
         at, bound = onward.positions[partition], target.get(partition)
@@ -85,7 +85,7 @@ def up_to(
 def fixed_range(
     partition: TopicPartition, start: int, stop: int, log: PartitionLog
 ) -> tuple[OffsetRange, list[str]]:
-    """What a batch over chosen offsets reads of what there is, and which of them are not there."""
+    """The part of the chosen offsets that exists, and what is missing."""
     losses = []
     if start < log.start:
         losses.append(_deleted(partition, start, log))
@@ -111,21 +111,22 @@ def _appeared(partition: TopicPartition, log: PartitionLog) -> tuple[int, str | 
     if log.start == 0:
         return 0, None
     return log.start, (
-        f"{_name(partition)} is new, and what was before offset {log.start} is deleted already"
+        f"{_name(partition)} is new, and records before offset {log.start} were deleted before they"
+        " were read"
     )
 
 
 def _deleted(partition: TopicPartition, at: int, log: PartitionLog) -> str:
     return (
-        f"{_name(partition)} begins at offset {log.start} now: records from {at} on were deleted,"
-        " by retention or on request, before they were read"
+        f"{_name(partition)} begins at offset {log.start} now: records from offset {at} on were"
+        " deleted, by retention or on request, before they were read"
     )
 
 
 def _cut_off(partition: TopicPartition, at: int, log: PartitionLog) -> str:
     return (
-        f"{_name(partition)} ends at offset {log.end}, before {at}: its log was cut, or it was"
-        " deleted and created again"
+        f"{_name(partition)} ends at offset {log.end}, before {at}: its log was truncated, or it"
+        " was deleted and created again"
     )
 
 
@@ -136,7 +137,7 @@ def _recreated(partition: TopicPartition, at: int | None) -> str:
 
 def _gone(partition: TopicPartition, at: int) -> str:
     return (
-        f"{_name(partition)} is not there any more, or not subscribed to; it was to be read from"
+        f"{_name(partition)} no longer exists or is no longer subscribed to; it was to be read from"
         f" offset {at} on"
     )
 

@@ -1,15 +1,15 @@
-"""How far a streaming query has come, in the JSON that Spark keeps in the query's checkpoint.
+"""The offsets of a streaming query, in the JSON that Spark stores in the query's checkpoint.
 
-As Spark's own Kafka connector writes it, ``{"topic": {"0": 23}}``, and beside that, under names
-that no topic can have:
+The format is that of Spark's Kafka connector, ``{"topic": {"0": 23}}``, with more fields whose
+names no topic can have:
 
 ``#ids``    the id of each topic: one deleted and created again has another
-``#query``  names the query, for the consumer group that shows how far it has come
-``#begin``  only in the end of a query's first batch: where that began. Spark asks again where to
-            begin if the first batch is not done when the query stops, and the answer "latest" would
-            skip what the batch was planned with.
+``#query``  the id of the query, for the name of its consumer group
+``#begin``  only in the end offset of a query's first batch: where that batch began. If the query
+            stops before the batch is done, Spark asks for the initial offset again; the answer
+            "latest" would then skip records of the batch.
 
-Spark compares offsets as texts: equal ones must be written in the same order.
+Spark compares offsets as text: equal offsets must be written in the same order.
 """
 
 from collections.abc import Mapping
@@ -23,12 +23,12 @@ _RESERVED = "#"
 _IDS, _QUERY, _BEGIN = "#ids", "#query", "#begin"
 
 Marks = Mapping[TopicPartition, int]
-"""An offset in each of some partitions."""
+"""An offset for each partition."""
 
 
 @dataclass(frozen=True)
 class QueryOffsets:
-    """The offset of the next record of each partition, and what those partitions are."""
+    """The offset of the next record of each partition, and the ids of the topics."""
 
     query: str
     ids: Mapping[str, str]
@@ -37,11 +37,11 @@ class QueryOffsets:
 
     @property
     def is_initial(self) -> bool:
-        """Whether nothing was read yet."""
+        """Whether nothing has been read yet."""
         return self.begin == self.positions
 
     def to_json(self) -> dict[str, Any]:
-        """What Spark is to keep; raises nothing."""
+        """The JSON for the checkpoint."""
         written: dict[str, Any] = {}
         if self.begin is not None:
             written[_BEGIN] = _write(self.begin)
@@ -51,9 +51,9 @@ class QueryOffsets:
 
     @classmethod
     def from_json(cls, written: Any) -> "QueryOffsets":
-        """What Spark has kept; raises :class:`~qbus.clients.spark.errors.CheckpointError`."""
+        """Parse a checkpoint's JSON; raises :class:`~qbus.clients.spark.errors.CheckpointError`."""
         if not isinstance(written, Mapping):
-            raise CheckpointError(f"{written!r:.200} is no JSON object")
+            raise CheckpointError(f"{written!r:.200} is not a JSON object")
         rest = dict(written)
         ids, query = rest.pop(_IDS, None), rest.pop(_QUERY, None)
         begin = rest.pop(_BEGIN, None)
@@ -61,7 +61,7 @@ class QueryOffsets:
             raise CheckpointError(f"{_IDS} or {_QUERY} is missing in {written!r:.200}")
         later = [name for name in rest if name.startswith(_RESERVED)]
         if later:
-            raise CheckpointError(f"nothing is known of {later[0]}")
+            raise CheckpointError(f"the field {later[0]} is unknown")
         positions = _read(rest)
         unnamed = {partition.topic for partition in positions} - ids.keys()
         if unnamed:

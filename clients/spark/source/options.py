@@ -1,4 +1,4 @@
-"""What a user can choose about reading."""
+"""The options of the source."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -41,10 +41,10 @@ _MIB = 1024 * 1024
 class FetchOptions:
     """How a task reads its range. Times are in seconds.
 
-    fail_on_data_loss: whether records that are gone stop the query, instead of being passed over.
-    patience: how long a task waits for records that should be there.
-    prefetch_bytes: how much of what was fetched may wait to be read.
-    rows: about how many records one Arrow batch holds.
+    fail_on_data_loss: whether lost records stop the query; otherwise they are skipped.
+    patience: how long a task waits for records that should exist.
+    prefetch_bytes: the most fetched bytes that wait to be read.
+    rows: the approximate number of records in one Arrow batch.
     """
 
     cluster: ClusterOptions
@@ -60,7 +60,7 @@ class FetchOptions:
 
     @classmethod
     def of(cls, options: Options) -> "FetchOptions":
-        """What was chosen; raises :class:`OptionError`."""
+        """Read the options; raises :class:`OptionError`."""
         isolation = ("read_uncommitted", "read_committed")
         level = options.choice("kafka.isolation.level", isolation[0], isolation)
         return cls(
@@ -83,11 +83,11 @@ class FetchOptions:
 class SourceOptions:
     """What a query reads, and how it is planned. Times are in seconds.
 
-    max_offsets, min_offsets: records of a micro-batch, at most and at least; a smaller one waits
+    max_offsets, min_offsets: the most and the least records of a micro-batch; a smaller one waits
         for ``max_delay``.
-    group: in which consumer group a stream shows how far it has come; None: in one of its own,
-        which begins with ``group_prefix``.
-    idle_wait: how long a stream waits at the brokers for records before it tells Spark of none.
+    group: the consumer group to which a stream commits its offsets, for monitoring; None: one of
+        its own, whose name begins with ``group_prefix``.
+    idle_wait: how long a stream waits at the brokers for records before it reports none.
     """
 
     fetch: FetchOptions
@@ -103,7 +103,7 @@ class SourceOptions:
 
     @classmethod
     def of(cls, given: Mapping[str, str]) -> "SourceOptions":
-        """What was chosen; raises :class:`OptionError`."""
+        """Read the options; raises :class:`OptionError`."""
         options = Options(given)
         options.check(SOURCE_OPTIONS)
         options.boolean("includeHeaders", False)

@@ -1,4 +1,4 @@
-"""How much a micro-batch reads, and how that is split among tasks. Pure."""
+"""How much a micro-batch reads, and how it is split among tasks. Pure."""
 
 import heapq
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from .offsets import Marks
 
 @dataclass(frozen=True, order=True)
 class OffsetRange(InputPartition):
-    """The records from ``start`` to before ``end``, of the topic that has this id."""
+    """What one task reads: offsets from ``start`` to before ``end``, of the topic with this id."""
 
     topic: str
     partition: int
@@ -22,7 +22,7 @@ class OffsetRange(InputPartition):
     topic_id: str
 
     def __len__(self) -> int:
-        """How many offsets it spans: as many records, but for those that compaction removed."""
+        """The number of offsets; there are fewer records if compaction has removed some."""
         return self.end - self.start
 
     def __str__(self) -> str:
@@ -30,19 +30,19 @@ class OffsetRange(InputPartition):
 
     @property
     def where(self) -> TopicPartition:
-        """The partition that it is of."""
+        """The partition."""
         return TopicPartition(self.topic, self.partition)
 
 
 def backlog(begin: Marks, end: Marks) -> dict[TopicPartition, int]:
-    """How many offsets each partition of ``end`` is behind."""
+    """The number of offsets to read in each partition of ``end``."""
     return {where: max(at - begin[where], 0) for where, at in end.items()}
 
 
 def admit(begin: Marks, end: Marks, limit: int) -> dict[TopicPartition, int]:
-    """Where a batch of about ``limit`` records ends: each partition's share is as its backlog.
+    """The end of a batch of about ``limit`` records, shared in proportion to the backlogs.
 
-    Every partition with a backlog gets on by a record at least, however small the limit.
+    Every partition with a backlog advances by at least one record.
     """
     behind = backlog(begin, end)
     total = sum(behind.values())
@@ -60,9 +60,9 @@ def split(
     min_partitions: int | None = None,
     max_records: int | None = None,
 ) -> list[OffsetRange]:
-    """The ranges, cut so that there are ``min_partitions``, and none has over ``max_records``.
+    """Cut the ranges into ``min_partitions`` or more, of ``max_records`` or fewer.
 
-    What is largest is cut first, into parts as equal as can be; nothing below one record.
+    The largest ranges are cut first, into equal parts of at least one record.
     """
     ranges = [each for each in ranges if len(each) > 0]
     parts = [1 if max_records is None else -(-len(each) // max_records) for each in ranges]

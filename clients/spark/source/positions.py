@@ -1,7 +1,7 @@
-"""Where a query begins and ends: the options starting... and ending..., as positions in partitions.
+"""Where a query starts and ends: the options starting... and ending..., as positions in partitions.
 
-A partition's position is an offset, or what has to be looked up: a time in milliseconds since the
-Unix epoch, or EARLIEST or LATEST in place of one.
+A position is an offset, or has to be looked up: a time in milliseconds since the Unix epoch, or
+EARLIEST or LATEST.
 """
 
 import json
@@ -25,11 +25,11 @@ _WORDS = {"earliest": EARLIEST, "latest": LATEST}
 
 @dataclass(frozen=True)
 class ChosenPositions:
-    """What was chosen: one thing for all partitions, or something for each.
+    """The chosen position: one for all partitions, or one for each.
 
-    option: which option it was, for errors.
-    everywhere: the time for all of them; None: ``offsets`` or ``times`` name each.
-    or_latest: whether a time after the last record means LATEST, instead of an error.
+    option: the name of the option, for errors.
+    everywhere: the time for all partitions; None: ``offsets`` or ``times`` has each.
+    or_latest: whether a time after the last record means LATEST; otherwise it is an error.
     """
 
     option: str
@@ -39,18 +39,18 @@ class ChosenPositions:
     or_latest: bool = True
 
     def look_up(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The times to look up; raises :class:`OptionError` unless each partition has one."""
+        """The times to look up; raises :class:`OptionError` if partitions and positions differ."""
         wanted = set(partitions)
         if self.everywhere is not None:
             return dict.fromkeys(wanted, self.everywhere)
         named = self.offsets.keys() | self.times.keys()
         for wrong, problem in (
             (wanted - named, "partitions are missing; -2 is earliest, -1 latest"),
-            (named - wanted, "partitions are not there, or not subscribed to"),
+            (named - wanted, "partitions do not exist, or are not subscribed to"),
         ):
             if wrong:
                 raise OptionError(self.option, None, f"these {problem}: {_listed(wrong)}")
-        return {**{one: at for one, at in self.offsets.items() if at < 0}, **self.times}
+        return {**{where: at for where, at in self.offsets.items() if at < 0}, **self.times}
 
     def resolve(
         self,
@@ -58,9 +58,9 @@ class ChosenPositions:
         found: Mapping[TopicPartition, OffsetAndTimestamp],
         latest: Mapping[TopicPartition, int],
     ) -> dict[TopicPartition, int]:
-        """The offset in each partition, by what was ``found`` of what was to be looked up.
+        """The offset in each partition; ``found`` has the results of the look-up.
 
-        Raises :class:`OptionError` where there is no record so late, and that is an error.
+        Raises :class:`OptionError` for a time after the last record, if that is an error.
         """
         resolved: dict[TopicPartition, int] = {}
         for partition in partitions:
@@ -72,7 +72,7 @@ class ChosenPositions:
                 resolved[partition] = latest[partition]
             else:
                 remedy = (
-                    f"{_listed([partition])} has no record so late; choose an earlier time, or"
+                    f"{_listed([partition])} has no record that late; choose an earlier time, or"
                     " startingOffsetsByTimestampStrategy=latest"
                 )
                 raise OptionError(self.option, None, remedy)
@@ -80,39 +80,39 @@ class ChosenPositions:
 
 
 def starting(options: Options, *, is_batch: bool) -> ChosenPositions:
-    """Where to begin: by default a batch with what is earliest, a stream with what comes next."""
+    """Where to start; by default a batch starts at the earliest record, a stream at the latest."""
     strategy = options.choice("startingOffsetsByTimestampStrategy", "error", ["error", "latest"])
     default = "earliest" if is_batch else "latest"
     chosen = _parse(options, STARTING_OPTIONS[:3], default, or_latest=strategy == "latest")
     if is_batch and (chosen.everywhere == LATEST or LATEST in chosen.offsets.values()):
-        remedy = "a batch that begins at the end is empty: begin elsewhere, or read a stream"
+        remedy = "a batch that starts at the end is empty: start elsewhere, or read a stream"
         raise OptionError(chosen.option, options.text(chosen.option), remedy)
     return chosen
 
 
 def ending(options: Options) -> ChosenPositions:
-    """Where a batch ends: by default with what is latest when it is planned."""
+    """Where a batch ends; by default at the latest record when it is planned."""
     chosen = _parse(options, ENDING_OPTIONS, "latest", or_latest=True)
     if chosen.everywhere == EARLIEST or EARLIEST in chosen.offsets.values():
-        remedy = "a batch that ends with what is earliest is empty: end elsewhere"
+        remedy = "a batch that ends at the earliest record is empty: end elsewhere"
         raise OptionError(chosen.option, options.text(chosen.option), remedy)
     return chosen
 
 
 def check_order(start: ChosenPositions, end: ChosenPositions) -> None:
-    """Raise :class:`OptionError` where offsets were chosen of which the end comes first."""
+    """Raise :class:`OptionError` if an end offset lies before its start offset."""
     for partition, first in sorted(start.offsets.items()):
         last = end.offsets.get(partition, LATEST)
         if 0 <= last < first:
             remedy = (
-                f"{_listed([partition])} would end at offset {last}, before it starts at {first}:"
-                f" see {start.option}"
+                f"{_listed([partition])} would end at offset {last}, before its start {first}:"
+                f" check {start.option}"
             )
             raise OptionError(end.option, None, remedy)
 
 
 def refuse_ending(options: Options) -> None:
-    """Raise :class:`OptionError` for a stream that is to end."""
+    """Raise :class:`OptionError` for ending options, which streams do not have."""
     for name in options.among(ENDING_OPTIONS):
         remedy = "streams do not end: read a batch, or use the trigger availableNow"
         raise OptionError(name, options.text(name), remedy)
@@ -121,7 +121,7 @@ def refuse_ending(options: Options) -> None:
 def _parse(
     options: Options, names: tuple[str, ...], default: str, *, or_latest: bool
 ) -> ChosenPositions:
-    """The first option that was given counts, as with Spark's Kafka connector."""
+    """The first given option counts, as with Spark's Kafka connector."""
     timestamp, by_timestamp, offsets = names
     if (time := options.maybe_integer(timestamp)) is not None:
         return ChosenPositions(timestamp, everywhere=time, or_latest=or_latest)

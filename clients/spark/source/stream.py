@@ -1,4 +1,4 @@
-"""Reading on and on: ``spark.readStream.format("qbus")``."""
+"""Streaming queries: ``spark.readStream.format("qbus")``."""
 
 import time
 import uuid
@@ -26,16 +26,16 @@ from .options import SourceOptions
 from .planning import admit, backlog, split
 from .positions import refuse_ending, starting
 
-_SETTLING = 3.0
-"""Seconds after which records that seem to be lost are."""
+_LOSS_CONFIRMED = 3.0
+"""Seconds after which apparent data loss is real; right after a fail-over brokers may lag."""
 _PAUSE = 0.3
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Plans micro-batches on the driver, and reads their ranges on the executors.
 
-    Spark asks for the latest offsets every few milliseconds while there are none: the answer waits
-    at the brokers for some, for as long as the option ``qbus.idle.wait`` says.
+    An idle Spark query asks for the latest offsets every few milliseconds. The answer therefore
+    waits at the brokers for new records, for up to the option ``qbus.idle.wait``.
     """
 
     def __init__(self, given: Mapping[str, str], schema: StructType) -> None:
@@ -49,13 +49,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._initial: QueryOffsets | None = None
         self._target: PartitionLogs | None = None
         self._latest: QueryOffsets | None = None
-        self._shown: Mapping[Any, int] = {}
+        self._committed: Mapping[Any, int] = {}
         self._admitted_at = time.monotonic()
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        """Where a query begins that has no checkpoint yet; always the same."""
+        """Where a query without a checkpoint starts; always the same."""
         if self._initial is None:
-            logs = self._driver_now.look()
+            logs = self._driver_now.logs()
             self._driver_now.check_all_there(logs)
             positions = self._driver_now.resolve(self._starting, logs)
             ids = {partition.topic: log.topic_id for partition, log in logs.items()}
@@ -63,7 +63,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._initial.to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        """What the options say; Spark gives it back unless the trigger wants all."""
+        """The limit in the options, which Spark passes back unless the trigger reads everything."""
         if self._options.max_offsets is not None:
             return ReadMaxRows(self._options.max_offsets)
         if self._options.min_offsets is not None:
@@ -71,15 +71,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        """Read only what there is now, in however many micro-batches."""
-        self._target = self._driver_now.look()
+        """Read only the records that exist now, in any number of micro-batches."""
+        self._target = self._driver_now.logs()
 
     def latestOffset(  # noqa: N802 - Spark's name
         self, start: dict[str, Any], limit: ReadLimit
     ) -> dict[str, Any]:
         """Where the next micro-batch ends; ``start`` when there is nothing to read."""
         since = QueryOffsets.from_json(start)
-        self._show(since)
+        self._commit(since)
         end = self._plan(since, limit)
         if end is None and self._target is None:
             self._driver_now.wait(self._ends)
@@ -90,18 +90,18 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return end.to_json()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - Spark's name
-        """What there was to read when Spark last asked for offsets, for the query's progress."""
+        """The ends of the logs when Spark last asked for offsets, for the query's progress."""
         return None if self._latest is None else self._latest.to_json()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """The ranges of a micro-batch, one for each task."""
         until = QueryOffsets.from_json(end)
         since = QueryOffsets.from_json(start)
-        if until.begin is not None:  # the query's first batch knows better where it began
+        if until.begin is not None:  # the first batch has its own start
             since = QueryOffsets(until.query, until.ids, until.begin)
         if since.positions == until.positions and since.ids == until.ids:
             return []
-        for logs in self._looks():
+        for logs in self._repeated_logs():
             found, losses = ranges(go_on(since, logs), until, logs)
             if not losses:
                 break
@@ -121,11 +121,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return read(partition, self._options.fetch, self._schema)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Show how far the query has come."""
-        self._show(QueryOffsets.from_json(end))
+        """Commit the query's offsets for monitoring."""
+        self._commit(QueryOffsets.from_json(end))
 
     def stop(self) -> None:
-        """Ask the cluster nothing any more."""
+        """Stop requests to the cluster."""
         if self._driver is not None:
             self._driver.close()
 
@@ -137,11 +137,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._driver = Driver(self._options)
         return self._driver
 
-    def _looks(self) -> Iterator[PartitionLogs]:
-        """What there is, again and again: right after a failure brokers may tell of too little."""
-        deadline = time.monotonic() + _SETTLING
+    def _repeated_logs(self) -> Iterator[PartitionLogs]:
+        """The bounds of the logs, read again and again while they may lag after a fail-over."""
+        deadline = time.monotonic() + _LOSS_CONFIRMED
         while True:
-            yield self._driver_now.look()
+            yield self._driver_now.logs()
             if time.monotonic() > deadline:
                 return
             time.sleep(_PAUSE)
@@ -151,8 +151,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {} if self._latest is None else dict(self._latest.positions)
 
     def _plan(self, since: QueryOffsets, limit: ReadLimit) -> QueryOffsets | None:
-        """Where a batch after ``since`` ends; None: there is nothing to read, or not enough yet."""
-        for logs in self._looks():
+        """The end of a batch after ``since``; None: nothing to read, or not enough yet."""
+        for logs in self._repeated_logs():
             onward = go_on(since, logs)
             if not onward.losses:
                 break
@@ -171,7 +171,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return None
         if not since.is_initial:
             return QueryOffsets(since.query, ids, ends)
-        warn(onward.losses)  # nobody sees them later: the batch begins behind them
+        warn(onward.losses)  # reported here only: the batch begins after them
         begin = {partition: onward.positions[partition] for partition in ends}
         return QueryOffsets(since.query, ids, ends, begin)
 
@@ -183,10 +183,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return True
         return sum(backlog(onward.positions, ends).values()) >= least
 
-    def _show(self, reached: QueryOffsets) -> None:
-        """In the query's consumer group; the checkpoint alone is what the query goes by."""
-        if reached.is_initial or reached.positions == self._shown:
+    def _commit(self, reached: QueryOffsets) -> None:
+        """Commit the offsets to the query's group; the query itself relies on its checkpoint."""
+        if reached.is_initial or reached.positions == self._committed:
             return
-        self._shown = reached.positions
+        self._committed = reached.positions
         group = self._options.group or f"{self._options.group_prefix}-{reached.query}"
-        self._driver_now.show(group, reached.positions)
+        self._driver_now.commit(group, reached.positions)

@@ -1,4 +1,4 @@
-"""Which partitions a query reads: the options assign, subscribe and subscribePattern."""
+"""The partitions that a query reads: the options assign, subscribe and subscribePattern."""
 
 import json
 import re
@@ -21,30 +21,32 @@ class Subscription:
 
     @classmethod
     def of(cls, options: Options) -> "Subscription":
-        """What was chosen; raises :class:`~qbus.clients.spark.options.OptionError`."""
+        """Read the options; raises :class:`~qbus.clients.spark.options.OptionError`."""
         chosen = options.among(SUBSCRIPTION_OPTIONS)
         if not chosen:
             raise OptionError("subscribe", None, "name the topics, or use subscribePattern, assign")
         if len(chosen) > 1:
-            raise OptionError(chosen[1], options.text(chosen[1]), f"{chosen[0]} is given: use one")
+            raise OptionError(
+                chosen[1], options.text(chosen[1]), f"{chosen[0]} is given too: use one"
+            )
         name = chosen[0]
-        value = options.required(name, "it is empty")
+        value = options.required(name, "it must not be empty")
         if name == "assign":
             partitions = _parse_assign(value)
-            return cls(tuple(sorted({one.topic for one in partitions})), partitions=partitions)
+            return cls(tuple(sorted({where.topic for where in partitions})), partitions=partitions)
         if name == "subscribe":
             names = {topic.strip() for topic in value.split(",")} - {""}
             if not names:
-                raise OptionError(name, value, "give the names of topics, with commas between")
+                raise OptionError(name, value, "give the names of topics, separated by commas")
             return cls(tuple(sorted(names)))
         try:
             re.compile(value)
         except re.error as error:
-            raise OptionError(name, value, f"no regular expression: {error}") from None
+            raise OptionError(name, value, f"not a regular expression: {error}") from None
         return cls(None, pattern=value)
 
     def select(self, topics: Iterable[TopicDescription]) -> list[TopicPartition]:
-        """The partitions to read of the topics that there are; names match a pattern as a whole."""
+        """The partitions to read among ``topics``; a pattern must match the whole name."""
         return sorted(
             partition
             for topic in topics
@@ -54,7 +56,7 @@ class Subscription:
         )
 
     def wants(self, name: str) -> bool:
-        """Whether a topic of that name is read."""
+        """Whether the query reads the topic ``name``."""
         if self.names is not None:
             return name in self.names
         assert self.pattern is not None
@@ -66,7 +68,7 @@ def _parse_assign(value: str) -> frozenset[TopicPartition]:
     try:
         parsed = json.loads(value)
     except ValueError as error:
-        raise OptionError("assign", value, f"no JSON ({error}): {remedy}") from None
+        raise OptionError("assign", value, f"not JSON ({error}): {remedy}") from None
     if not isinstance(parsed, Mapping) or not all(map(_is_indexes, parsed.values())):
         raise OptionError("assign", value, remedy)
     found = frozenset(

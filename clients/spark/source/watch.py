@@ -13,15 +13,15 @@ _BYTES = 64 * 1024
 
 
 class Watch:
-    """Long polls that go on while the query works: news since the last wait ends the next at once.
+    """Long polls for new records; those that arrived since the last wait end the next one at once.
 
-    What they bring is thrown away. Each broker sends one batch of each partition, and then is asked
-    no more until the next wait.
+    The fetched records are discarded. Each broker sends one batch of each partition, and is asked
+    again only in the next wait.
     """
 
     def __init__(self, cluster: Cluster, seconds: float, *, committed: bool) -> None:
-        """seconds: how long a wait takes at most.
-        committed: whether records of open transactions are no news.
+        """seconds: the longest wait.
+        committed: whether records of open transactions are ignored.
         """
         self._seconds = seconds
         self._changed = asyncio.Event()
@@ -42,7 +42,7 @@ class Watch:
         self._fetcher = Fetcher(cluster, self._assignment, options, self._changed)
 
     async def wait(self, ends: Marks) -> None:
-        """Return when there is a record at or behind ``ends``, or the time is over."""
+        """Return when there is a record at or after ``ends``, or the time is over."""
         states = self._assignment.states
         self._assignment.remove([partition for partition in states if partition not in ends])
         self._assignment.add(ends)
@@ -53,7 +53,7 @@ class Watch:
         while not any(state.fetched for state in states.values()):
             self._changed.clear()
             self._fetcher.start()
-            self._fetcher.responses.failure = None  # whoever looks at the partitions next is told
+            self._fetcher.responses.failure = None  # the next look-up of offsets reports it
             remaining = deadline - time.monotonic()
             if remaining <= 0:
                 return
@@ -64,5 +64,5 @@ class Watch:
                 return
 
     async def close(self) -> None:
-        """Give up what is in flight."""
+        """Cancel requests in flight."""
         await self._fetcher.close()

@@ -1,13 +1,14 @@
-"""What Spark looks for: a module ``pyspark_*`` with a ``DefaultSource`` makes its format known.
+"""The module that Spark discovers: ``pyspark_*`` with a ``DefaultSource``.
 
-One such module that cannot be imported would hide all others from Spark: this one then has none.
+Spark ignores all discovered modules if one of them cannot be imported. So this one never raises: if
+the data source cannot be imported, the module has no ``DefaultSource``.
 """
 
 import logging
 
 try:
     from qbus.clients.spark.datasource import QbusDataSource as DefaultSource
-except Exception as error:  # noqa: BLE001 - whatever it is, other data sources must be found
-    logging.getLogger(__name__).warning("Spark goes without the format qbus: %s", error)
+except Exception as error:  # noqa: BLE001 - other data sources must still be found
+    logging.getLogger(__name__).warning("the format qbus is not available on Spark: %s", error)
 else:
     __all__ = ["DefaultSource"]

@@ -19,7 +19,7 @@ def connected() -> Connections:
 
 
 def test_brokers_that_do_not_answer_are_named(connected: Connections) -> None:
-    with pytest.raises(NotReached, match=rf"no broker of {NOBODY} \(option .*See that they run"):
+    with pytest.raises(NotReached, match=rf"no broker of {NOBODY} \(option .*Check that the"):
         connected.ask(connected.cluster.refresh(["topic"]))
 
 

@@ -318,7 +318,7 @@ async def test_a_target_that_lost_records_is_an_error() -> None:
         for known in log._known.values():
             while len(known) > 1:
                 known.pop()
-        with pytest.raises(TargetChanged, match="lost records"):
+        with pytest.raises(TargetChanged, match="lost acknowledged records"):
             await commit(broker, 1, ROWS)
 
 

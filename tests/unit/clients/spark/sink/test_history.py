@@ -16,7 +16,7 @@ def opened(bookmark: Bookmark, log_start: int = 0, log_end: int = 100) -> Histor
 
 def read(history: History, *manifests: Manifest) -> History:
     for offset, each in enumerate(manifests, 10):
-        history.take(each, offset)
+        history.add(each, offset)
     return history
 
 
@@ -63,7 +63,7 @@ def test_a_bookmark_reads_as_it_was_written() -> None:
 
 @pytest.mark.parametrize("metadata", ["", "{}", "null", "[]", '{"batch": "x", "state": "bound"}'])
 def test_a_commit_that_is_no_bookmark(metadata: str) -> None:
-    with pytest.raises(StagingLost, match="was the group reset"):
+    with pytest.raises(StagingLost, match="has reset the group"):
         Bookmark.of(3, metadata)
 
 

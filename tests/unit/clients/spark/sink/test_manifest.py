@@ -83,12 +83,12 @@ def test_other_queries_are_passed_over() -> None:
 
 @pytest.mark.parametrize("document", [b"", b"{}", b"[1]", b"\xff", b'{"version": 1}', b"null"])
 def test_what_is_no_manifest(document: bytes) -> None:
-    with pytest.raises(UnreadableManifest, match="is none"):
+    with pytest.raises(UnreadableManifest, match="is not a manifest"):
         decode(document)
 
 
 def test_a_later_version_is_named() -> None:
-    with pytest.raises(UnreadableManifest, match="version 2: a later Qbus"):
+    with pytest.raises(UnreadableManifest, match="version 2: a later version of Qbus"):
         decode(encode(manifest()).replace(b'"version":1', b'"version":2'))
 
 

@@ -62,7 +62,7 @@ def test_a_rows_own_partition_goes_first() -> None:
     assert "b" in found[TopicPartition("t", partition_for_key(b"k", 5))]
 
 
-@pytest.mark.parametrize(("partition", "message"), [(5, "0 to 4"), (-1, "none is below 0")])
+@pytest.mark.parametrize(("partition", "message"), [(5, "0 to 4"), (-1, "it must be 0 or more")])
 def test_a_partition_that_is_not_there(partition: int, message: str) -> None:
     with pytest.raises(BadRow, match=message):
         routed(value=["a"], partition=ints(partition))

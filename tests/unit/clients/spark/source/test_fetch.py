@@ -88,7 +88,7 @@ async def test_a_range_is_read_from_its_start_to_its_end(
 async def test_an_answer_without_visible_records_is_not_waited_upon(
     brokers: FakeCluster, client: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fetching, "_LOOK_AROUND", 3600.0)
+    monkeypatch.setattr(fetching, "_RECHECK", 3600.0)
     fill(brokers, 1)
     for _ in range(3):
         brokers.logs["t", 0].append(end_of_transaction(), brokers.epochs["t", 0])
@@ -148,8 +148,8 @@ async def test_a_log_that_ends_too_soon_stops_the_task(
 async def test_another_topic_of_the_same_name_is_not_read(
     brokers: FakeCluster, client: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fetching, "_STRANGERS", 2)
-    monkeypatch.setattr(fetching, "_TROUBLED", 0.001)
+    monkeypatch.setattr(fetching, "_MAX_MISMATCHES", 2)
+    monkeypatch.setattr(fetching, "_RETRY_PAUSE", 0.001)
     fill(brokers, 1)
     planned = str(UUID(int=1))
     with pytest.raises(DataLoss, match="deleted and created again"):
@@ -161,5 +161,5 @@ async def test_a_leader_that_does_not_come_is_waited_for_so_long(
     brokers: FakeCluster, client: Cluster
 ) -> None:
     await brokers.kill(1)
-    with pytest.raises(RequestTimedOut, match=r"nothing came at offset 0.*pollTimeoutMs"):
+    with pytest.raises(RequestTimedOut, match=r"no records at offset 0.*pollTimeoutMs"):
         await read(client, 0, 10)

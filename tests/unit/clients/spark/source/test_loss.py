@@ -38,10 +38,15 @@ def test_a_new_topic_is_read_from_its_start() -> None:
 @pytest.mark.parametrize(
     ("positions", "log", "goes_on_at", "message"),
     [
-        ((7,), PartitionLog("id", 10, 100), 10, "a-0 begins at offset 10 now: records from 7 on"),
+        (
+            (7,),
+            PartitionLog("id", 10, 100),
+            10,
+            "a-0 begins at offset 10 now: records from offset 7",
+        ),
         ((7,), PartitionLog("id", 0, 5), 5, "a-0 ends at offset 5, before 7"),
         ((7,), PartitionLog("other", 0, 100), 0, "a was deleted and created again, after offset 7"),
-        ((), PartitionLog("id", 3, 100), 3, "a-0 is new, and what was before offset 3"),
+        ((), PartitionLog("id", 3, 100), 3, "a-0 is new, and records before offset 3"),
     ],
 )
 def test_what_is_lost_is_named(
@@ -63,7 +68,7 @@ def test_a_partition_that_is_gone_is_lost() -> None:
     found = go_on(since(7, 8), {A0: PartitionLog("id", 0, 9)})
     assert found.positions == {A0: 7}
     (loss,) = found.losses
-    assert "a-1 is not there any more" in loss
+    assert "a-1 no longer exists" in loss
     assert "offset 8" in loss
 
 
@@ -79,7 +84,7 @@ def test_a_batch_is_read_as_it_was_planned() -> None:
         (PartitionLog("id", 0, 6), [(5, 6)], "a-0 ends at offset 6, before 8"),
         (PartitionLog("id", 7, 20), [(7, 8)], "a-0 begins at offset 7 now"),
         (PartitionLog("other", 0, 20), [], "deleted and created again"),
-        (None, [], "not there any more"),
+        (None, [], "no longer exists"),
     ],
 )
 def test_what_was_lost_since_it_was_planned_is_named(

@@ -40,7 +40,7 @@ def test_a_time_counts_more_than_offsets() -> None:
 def test_a_time_after_the_last_record_is_an_error_unless_told_otherwise() -> None:
     late = {A0: NONE, A1: OffsetAndTimestamp(3, 9)}
     options = {"startingTimestamp": "1000"}
-    with pytest.raises(OptionError, match="a-0 has no record so late"):
+    with pytest.raises(OptionError, match="a-0 has no record that late"):
         starting(Options(options), is_batch=True).resolve(ENDS, late, ENDS)
     options["startingOffsetsByTimestampStrategy"] = "LATEST"
     found = starting(Options(options), is_batch=True).resolve(ENDS, late, ENDS)
@@ -54,7 +54,7 @@ def test_an_end_after_the_last_record_is_the_end() -> None:
 
 @pytest.mark.parametrize(
     ("offsets", "message"),
-    [({A0: 1}, "missing.*a-1"), ({A0: 1, A1: 1, TopicPartition("b", 0): 1}, "not there.*b-0")],
+    [({A0: 1}, "missing.*a-1"), ({A0: 1, A1: 1, TopicPartition("b", 0): 1}, "do not exist.*b-0")],
 )
 def test_all_partitions_are_named_and_no_others(
     offsets: dict[TopicPartition, int], message: str

@@ -28,17 +28,17 @@ Marks = Mapping[TopicPartition, int]
 class FakeDriver:
     """A cluster that holds what the test says."""
 
-    logs: dict[TopicPartition, PartitionLog]
+    bounds: dict[TopicPartition, PartitionLog]
     moments: list[dict[TopicPartition, PartitionLog]]
     comes: dict[TopicPartition, PartitionLog]
-    shown: list[tuple[str, Marks]]
+    committed: list[tuple[str, Marks]]
     waits: int
 
     def __init__(self, options: SourceOptions) -> None:
         assert options.subscription.names == ("a",)
 
-    def look(self) -> dict[TopicPartition, PartitionLog]:
-        return dict(FakeDriver.moments.pop() if FakeDriver.moments else FakeDriver.logs)
+    def logs(self) -> dict[TopicPartition, PartitionLog]:
+        return dict(FakeDriver.moments.pop() if FakeDriver.moments else FakeDriver.bounds)
 
     def check_all_there(self, logs: Mapping[TopicPartition, PartitionLog]) -> None:
         pass
@@ -54,12 +54,12 @@ class FakeDriver:
         return resolved
 
     def wait(self, ends: Marks) -> None:
-        assert ends.keys() == FakeDriver.logs.keys()
+        assert ends.keys() == FakeDriver.bounds.keys()
         FakeDriver.waits += 1
-        FakeDriver.logs |= FakeDriver.comes
+        FakeDriver.bounds |= FakeDriver.comes
 
-    def show(self, group: str, reached: Marks) -> None:
-        FakeDriver.shown.append((group, dict(reached)))
+    def commit(self, group: str, reached: Marks) -> None:
+        FakeDriver.committed.append((group, dict(reached)))
 
     def close(self) -> None:
         pass
@@ -68,12 +68,12 @@ class FakeDriver:
 @pytest.fixture(autouse=True)
 def driver(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stream, "Driver", FakeDriver)
-    monkeypatch.setattr(stream, "_SETTLING", 0.0)
+    monkeypatch.setattr(stream, "_LOSS_CONFIRMED", 0.0)
     monkeypatch.setattr(stream, "_PAUSE", 0.0)
-    FakeDriver.logs = {A0: PartitionLog("id", 0, 100), A1: PartitionLog("id", 0, 300)}
+    FakeDriver.bounds = {A0: PartitionLog("id", 0, 100), A1: PartitionLog("id", 0, 300)}
     FakeDriver.moments = []
     FakeDriver.comes = {}
-    FakeDriver.shown = []
+    FakeDriver.committed = []
     FakeDriver.waits = 0
 
 
@@ -91,7 +91,7 @@ def grow(**ends: int) -> None:
     """Let logs end later: ``p0=5``."""
     for name, end in ends.items():
         where = TopicPartition("a", int(name[1:]))
-        FakeDriver.logs[where] = FakeDriver.logs.get(where, PartitionLog("id", 0, 0))._replace(
+        FakeDriver.bounds[where] = FakeDriver.bounds.get(where, PartitionLog("id", 0, 0))._replace(
             end=end
         )
 
@@ -186,7 +186,7 @@ def test_what_is_lost_stops_the_query_or_is_passed_over(
     since = reader(startingOffsets="earliest").initialOffset()
     if not is_first:
         since = reader(maxOffsetsPerTrigger="4").latestOffset(since, ReadMaxRows(4))
-    FakeDriver.logs[A0] = PartitionLog("id", 40, 100)
+    FakeDriver.bounds[A0] = PartitionLog("id", 40, 100)
     with pytest.raises(DataLoss, match="a-0 begins at offset 40"):
         reader().latestOffset(since, ALL)
     lenient = reader(failOnDataLoss="false")
@@ -199,18 +199,18 @@ def test_what_is_lost_after_it_was_planned_stops_the_query_too() -> None:
     query = reader(startingOffsets="earliest")
     start = query.initialOffset()
     end = query.latestOffset(start, ALL)
-    FakeDriver.logs[A0] = PartitionLog("id", 40, 100)
+    FakeDriver.bounds[A0] = PartitionLog("id", 40, 100)
     with pytest.raises(DataLoss, match="a-0 begins at offset 40"):
         query.partitions(start, end)
-    del FakeDriver.logs[A0]
-    with pytest.raises(DataLoss, match="a-0 is not there any more"):
+    del FakeDriver.bounds[A0]
+    with pytest.raises(DataLoss, match="a-0 no longer exists"):
         query.partitions(start, end)
 
 
 def test_brokers_that_tell_of_too_little_for_a_moment_are_asked_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(stream, "_SETTLING", 60.0)
+    monkeypatch.setattr(stream, "_LOSS_CONFIRMED", 60.0)
     query = reader(startingOffsets="earliest")
     start = query.initialOffset()
     end = query.latestOffset(start, ALL)
@@ -226,7 +226,7 @@ def test_a_topic_created_again_is_read_from_its_start_if_that_is_wanted() -> Non
     start = query.initialOffset()
     grow(p0=120)
     since = query.latestOffset(start, ALL)
-    FakeDriver.logs = {A0: PartitionLog("new", 0, 50)}
+    FakeDriver.bounds = {A0: PartitionLog("new", 0, 50)}
     with pytest.raises(DataLoss, match="created again"):
         query.latestOffset(since, ALL)
     lenient = reader(failOnDataLoss="false")
@@ -239,12 +239,12 @@ def test_a_group_shows_how_far_the_query_has_come() -> None:
     query = reader(startingOffsets="earliest", groupIdPrefix="jobs")
     start = query.initialOffset()
     end = query.latestOffset(start, ALL)
-    assert FakeDriver.shown == []
+    assert FakeDriver.committed == []
     query.latestOffset(end, ALL)
     query.commit(end)
-    assert FakeDriver.shown == [(f"jobs-{start['#query']}", {A0: 100, A1: 300})]
+    assert FakeDriver.committed == [(f"jobs-{start['#query']}", {A0: 100, A1: 300})]
     reader(**{"kafka.group.id": "ours"}).commit(end)
-    assert FakeDriver.shown[1][0] == "ours"
+    assert FakeDriver.committed[1][0] == "ours"
 
 
 def test_what_was_latest_is_reported() -> None:
