@@ -75,8 +75,8 @@ class Reproduction:
         """
         config = self._config
         _log.warning(
-            "link %s: %s is no Qbus: records are reproduced at their own offsets, and groups"
-            " are not carried over",
+            "link %s: %s is no Qbus: records are reproduced at new offsets, and group offsets are"
+            " not synced",
             config.name,
             config.target_bootstrap,
         )

@@ -86,3 +86,32 @@ def test_a_refused_file_is_named(tmp_path: Path) -> None:
     path.write_text("x = ")
     with pytest.raises(ConfigError, match=r"car\.toml: not TOML"):
         toml.read_file(path, toml.parse)
+
+
+def _named(car: Car) -> Car:
+    if not car.name:
+        raise ConfigError("a car needs a name")
+    return car
+
+
+def test_a_loader_lays_the_document_over_defaults_and_overrides_over_both(tmp_path: Path) -> None:
+    loader = toml.Loader(Car, _named)
+    (tmp_path / "car").write_text('kind = "bus"\nhome = "/there"')
+    car = loader.load(
+        tmp_path / "car",
+        defaults={"name": "a", "kind": "van", "fast": True},
+        overrides={"home": "/here"},
+    )
+    assert (car.name, car.kind, car.fast, car.home) == ("a", "bus", True, "/here")
+
+
+def test_a_loader_checks_the_whole_and_names_the_file(tmp_path: Path) -> None:
+    (tmp_path / "car").write_text("")
+    with pytest.raises(ConfigError, match="car: a car needs a name"):
+        toml.Loader(Car, _named).load(tmp_path / "car")
+
+
+def test_merged_tables_keep_what_the_upper_one_does_not_state() -> None:
+    below = {"target": {"idc": "b", "port": 1}, "topics": ["x"]}
+    above = {"target": {"port": 2}, "topics": ["y"]}
+    assert toml.merged(below, above) == {"target": {"idc": "b", "port": 2}, "topics": ["y"]}
