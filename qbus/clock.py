@@ -1,11 +1,11 @@
-"""Time as a dependency, so that tests decide what time it is."""
+"""Time as a dependency, so that tests control it."""
 
 import time
 from typing import Protocol
 
 
 class Clock(Protocol):
-    """Two readings of time: one for people and records, one for measuring."""
+    """Wall-clock time for records and people, and monotonic time for measuring."""
 
     def time_ms(self) -> int:
         """Milliseconds since the Unix epoch; may jump."""
@@ -25,7 +25,7 @@ class SystemClock:
 
 
 class ManualClock:
-    """A clock that moves only when told to."""
+    """A clock that only moves by :meth:`advance`."""
 
     def __init__(self, now_ms: int = 1_700_000_000_000) -> None:
         self._now_ms = now_ms
@@ -40,5 +40,5 @@ class ManualClock:
     def advance(self, seconds: float) -> None:
         """Move both readings forward by ``seconds``; never back."""
         if seconds < 0:
-            raise ValueError(f"a clock does not go back: {seconds}")
+            raise ValueError(f"a clock cannot go back: {seconds}")
         self._now_ms += round(seconds * 1000)

@@ -7,7 +7,7 @@ from enum import IntEnum
 
 
 class ErrorCode(IntEnum):
-    """An error as a number on the wire."""
+    """An error code of the protocol."""
 
     UNKNOWN_SERVER_ERROR = -1
     NONE = 0
@@ -185,22 +185,22 @@ _RETRIABLE = frozenset(
 
 
 class QbusError(Exception):
-    """The base of every error that Qbus raises on purpose."""
+    """The base class of all errors of Qbus."""
 
     @property
     def retriable(self) -> bool:
-        """Whether the same may succeed later."""
+        """Whether the same operation may succeed later."""
         return False
 
 
 MAX_MESSAGE = 1000
-"""The most characters of an error's message: what a client sent may be part of it."""
+"""Maximum length of an error message in characters; it may quote a client's input."""
 
 
 class ApiError(QbusError):
     """A request that is answered with an error code.
 
-    ``code`` goes onto the wire; the message goes where the response has room for one.
+    The response has ``code``, and the message where its format has a field for one.
     """
 
     def __init__(self, code: ErrorCode, message: str | None = None) -> None:
@@ -217,8 +217,8 @@ class ApiError(QbusError):
 
 
 class WireError(QbusError):
-    """Bytes that are not a message of the protocol: truncated, oversized, or malformed."""
+    """Bytes that are not a message of the protocol: truncated, oversized or malformed."""
 
 
 class ConfigError(QbusError):
-    """A configuration that is unknown, malformed or out of range; the message says which."""
+    """A configuration that is unknown, malformed or out of range; the message names it."""

@@ -1,12 +1,14 @@
-"""Names: which ones a topic may have, and how any name becomes that of a znode.
+"""Names of topics, partitions and datacenters, and the escaping of any name for a znode.
 
-Topics: 1 to 249 of ``[a-zA-Z0-9._-]``, neither ``.`` nor ``..``; names that differ only in ``.``
-and ``_`` collide, because Kafka's metrics take both for the same (Kafka's documentation of topics).
+Topic names have 1 to 249 characters of ``[a-zA-Z0-9._-]`` and are neither ``.`` nor ``..``. Names
+that differ only in ``.`` and ``_`` collide, because Kafka's metrics do not distinguish the two
+(Kafka's documentation of topics).
 
-Group ids and transactional ids may hold anything, so they are escaped: percent-encoded UTF-8
-(RFC 3986), of which every path and every znode is safe.
+Group ids and transactional ids may have any characters, so they are escaped as percent-encoded
+UTF-8 (RFC 3986), which is safe in every path and znode.
 
-IDCs: 1 to 64 of ``[a-zA-Z0-9_-]``, so that ``<idc>.<topic>`` is a topic's name and tells both.
+Datacenter names (``idc`` in configurations) have 1 to 64 characters of ``[a-zA-Z0-9_-]``, so that
+``<idc>.<topic>`` is a topic name from which both can be read.
 """
 
 import re
@@ -19,7 +21,7 @@ MAX_TOPIC_NAME = 249
 
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]+", re.ASCII)
 _IDC = re.compile(r"[a-zA-Z0-9_-]{1,64}", re.ASCII)
-_EMPTY = "%"  # no percent-encoding is a lone %
+_EMPTY = "%"  # no percent-encoded text is a lone %
 _DOTS = {".": "%2E", "..": "%2E%2E"}
 
 
@@ -34,7 +36,7 @@ def check_topic_name(name: str) -> None:
     """Check that a topic may have this name.
 
     Raises:
-        ApiError: INVALID_TOPIC_EXCEPTION; the message says what is wrong.
+        ApiError: INVALID_TOPIC_EXCEPTION; the message names the problem.
     """
     problem = _problem(name)
     if problem:
@@ -47,10 +49,10 @@ def is_topic_name(name: str) -> bool:
 
 
 def check_idc_name(name: str) -> None:
-    """Check that an IDC may have this name.
+    """Check that a datacenter may have this name.
 
     Raises:
-        ValueError: it may not; the message says what may be.
+        ValueError: it may not; the message has the rule.
     """
     if not _IDC.fullmatch(name):
         raise ValueError("an IDC's name: 1 to 64 ASCII letters, digits, '_' and '-'")
@@ -64,32 +66,32 @@ def _problem(name: str) -> str | None:
     if len(name) > MAX_TOPIC_NAME:
         return f"is {len(name)} characters long, at most {MAX_TOPIC_NAME} are allowed"
     if not _TOPIC.fullmatch(name):
-        return f"{name!r} holds something else than ASCII letters, digits, '.', '_' and '-'"
+        return f"{name!r} has other characters than ASCII letters, digits, '.', '_' and '-'"
     return None
 
 
 def collision_key(name: str) -> str:
-    """What two topic names that collide have in common."""
+    """Return a key that is equal for topic names that collide."""
     return name.replace(".", "_")
 
 
 def escape(name: str) -> str:
-    """A znode name for any text; :func:`unescape` is its reverse."""
+    """Return a znode name for any text; :func:`unescape` reverses it."""
     if name in _DOTS:
         return _DOTS[name]
-    # surrogatepass: what is not valid UTF-8 keeps a name of its own all the same.
+    # surrogatepass: text that is not valid UTF-8 still gets a name of its own.
     return quote(name.encode("utf-8", "surrogatepass"), safe="") or _EMPTY
 
 
 def unescape(znode: str) -> str:
-    """The text that :func:`escape` made this znode name of.
+    """Return the text of a znode name made by :func:`escape`.
 
     Raises:
-        ValueError: it made no such name.
+        ValueError: it is not such a name.
     """
     if znode == _EMPTY:
         return ""
     name = unquote_to_bytes(znode).decode("utf-8", "surrogatepass")
     if escape(name) != znode:
-        raise ValueError(f"{znode!r} is no escaped name")
+        raise ValueError(f"{znode!r} is not an escaped name")
     return name

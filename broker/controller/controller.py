@@ -94,7 +94,7 @@ class Controller:
         self._loop = ControllerLoop(store, metadata, self._election, config)
         self._shutdown = ControlledShutdown(store, metadata, config)
         self._elector = LeaderElector(store, metadata)
-        random = random or Random()  # noqa: S311 - it spreads partitions, and guards nothing
+        random = random or Random()  # noqa: S311 - not for secrets
         self._planner = TopicPlanner(metadata, config, random)
 
     @property

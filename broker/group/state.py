@@ -4,7 +4,7 @@
       ▲   a member joins     │    ▲     │    a member joins   ▲
       │                      │    │     │    anew, leaves     │
       └──────────────────────┘    │     │    or falls silent  │
-        nobody is left            │     │                     │
+        no members left           │     │                     │
                                   │     ▼ all have joined     │
                             CompletingRebalance ──────────────┘
                                    the leader hands in the assignment

@@ -1,8 +1,8 @@
-"""What this broker knows of the cluster: in memory, and kept current from the store's feed.
+"""The metadata cache: the cluster's metadata in memory, kept current by the store's feed.
 
-The position in the feed is taken before anything is read, and what a change names is read anew, so
-nothing is missed between the two. Subscribers are told what became different, in order and one
-after the other; only when they are done does a change count as applied.
+The cache takes its position in the feed before it reads anything, and reads again what a change
+names, so it misses nothing in between. Subscribers are called with the differences, in order and
+one after the other; a change counts as applied when all of them have returned.
 """
 
 import asyncio
@@ -58,20 +58,20 @@ Subscriber = Callable[[Sequence[Event]], Awaitable[None] | None]
 
 
 class MetadataCache:
-    """Topics, brokers and configuration as of the last change that was applied.
+    """Topics, brokers and configuration as of the last applied change.
 
-    ``doubted`` are the partitions, by topic and index, of which this broker does not know any more
-    whether it still leads them (:mod:`qbus.broker.partition.leadership_lease`).
+    ``doubted`` are partitions, by topic and index, for which this broker's leadership lease ran out
+    (:mod:`qbus.broker.partition.leadership_lease`).
 
     Read ``topics`` (by name), ``topics_by_id``, ``brokers`` (by id), ``controller_id`` and
-    ``cluster`` freely, from the event loop; ``config`` gets what is configured dynamically for this
-    broker. Brokers and controllers go without a word when their sessions end, so those are watched.
+    ``cluster`` from the event loop. ``config`` receives this broker's dynamic configuration. The
+    end of a session writes nothing to the feed, so brokers and the controller are watched as well.
     """
 
     def __init__(
         self, store: MetadataStore, config: BrokerConfig, *, retry_s: float = _RETRY_S
     ) -> None:
-        """``retry_s``: how long to wait, in seconds, before a store that failed is read again."""
+        """``retry_s``: seconds before a failed store is read again."""
         self._store = store
         self._retry_s = retry_s
         self._config = config
@@ -91,17 +91,17 @@ class MetadataCache:
 
     @property
     def brokers(self) -> Mapping[int, BrokerInfo]:
-        """The brokers that live, by id."""
+        """The live brokers, by id."""
         return self.cluster.brokers
 
     @property
     def controller_id(self) -> int:
-        """Which broker is the controller; NO_CONTROLLER: none."""
+        """The id of the controller, or NO_CONTROLLER."""
         controller = self.cluster.controller
         return NO_CONTROLLER if controller is None else controller.broker
 
     def fence(self) -> Check:
-        """The check that goes with whatever is decided from what is known here.
+        """Return the check of the controller epoch, for every decision made from this cache.
 
         Raises:
             ApiError: NOT_CONTROLLER, there has been no controller yet.
@@ -109,15 +109,15 @@ class MetadataCache:
         return self.cluster.fence()
 
     def is_live(self, broker: int, epoch: int) -> bool:
-        """Whether a broker is registered under ``epoch``, and not about to leave."""
+        """Whether a broker is registered under ``epoch`` and not about to stop."""
         return self.cluster.is_live(broker, epoch)
 
     def subscribe(self, subscriber: Subscriber) -> None:
-        """Tell ``subscriber`` of every event from now on; what it returns is awaited."""
+        """Call ``subscriber`` with all events from now on, and await what it returns."""
         self._subscribers.append(subscriber)
 
     async def start(self) -> None:
-        """Read everything, tell the subscribers of it, and follow from there.
+        """Read everything, call the subscribers with it, and follow the feed from there.
 
         Raises:
             StoreUnavailable: the store cannot be read.
@@ -137,36 +137,36 @@ class MetadataCache:
         self._stop_waiting(StoreUnavailable("the broker is shutting down"))
 
     async def applied(self, sequence: int) -> None:
-        """Wait until the change ``sequence`` is known here, and the subscribers are done with it.
+        """Wait until the change ``sequence`` is applied, subscribers included.
 
         Raises:
-            StoreUnavailable: it will not be.
+            StoreUnavailable: it will not be applied.
         """
         if sequence <= self._applied:
             return
         if not self._tasks or self._tasks[0].done():
-            raise StoreUnavailable("the metadata is not followed any more")
+            raise StoreUnavailable("the metadata cache is closed")
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append((sequence, future))
         await future
 
     async def catch_up(self) -> None:
-        """Wait until everything is known here that is in the feed now.
+        """Wait until every change that is in the feed now is applied.
 
         Raises:
-            StoreUnavailable: it will not be.
+            StoreUnavailable: it will not be applied.
         """
         await self.applied(await newest(self._store))
 
     def topic_config(self, topic: Topic) -> TopicConfig:
-        """The configuration in force for a topic of the cache."""
+        """Return the effective configuration of a topic."""
         config = self._effective.get(topic.name)
         if config is None:
             config = self._effective[topic.name] = TopicConfig(self._config, topic.config)
         return config
 
     def colliding(self, name: str) -> str | None:
-        """The topic whose name collides with ``name``, be it ``name`` itself."""
+        """Return the topic whose name collides with ``name``, possibly ``name`` itself."""
         return self._collisions.get(collision_key(name))
 
     # Reading the store
@@ -185,7 +185,7 @@ class MetadataCache:
             await self._publish(position, events)
 
     async def _follow(self) -> None:
-        """Follow as long as the session lasts, whatever fails meanwhile: as on a full disk."""
+        """Follow the feed as long as the session lasts, across failures such as a full disk."""
         loaded = True
         while True:
             try:
@@ -195,17 +195,17 @@ class MetadataCache:
                 async for changes in follow(self._store, self._applied):
                     await self._apply(changes[-1].sequence, [c.data for c in changes])
             except ChangesLost:
-                _log.warning("fell behind the changes of the metadata; reading everything anew")
-            except Exception as error:  # noqa: BLE001 - without the metadata the broker is no use
+                _log.warning(
+                    "missed changes of the metadata that were pruned; reading everything again"
+                )
+            except Exception as error:  # noqa: BLE001 - a broker needs its metadata
                 if not loaded or self._is_over:
-                    self._stop_waiting(StoreUnavailable(f"the metadata is not followed: {error}"))
+                    self._stop_waiting(StoreUnavailable(f"the metadata cannot be read: {error}"))
                 if self._is_over:
-                    _log.info("the metadata is not followed any more: %s", error)
+                    _log.info("the session ended, the metadata cache stops: %s", error)
                     return
                 known = error if not isinstance(error, StoreUnavailable) else None
-                _log.error(
-                    "the metadata could not be followed (%s); trying again", error, exc_info=known
-                )
+                _log.error("following the metadata failed (%s), retrying", error, exc_info=known)
                 await asyncio.sleep(self._retry_s)
             loaded = False
 
@@ -237,7 +237,7 @@ class MetadataCache:
             await self._publish(sequence, events)
 
     async def _watch_cluster(self) -> None:
-        """Notice at once whose session has ended."""
+        """Watch the registrations, to notice at once when a session ends."""
         while True:
             changed = asyncio.Event()
             try:
@@ -251,7 +251,7 @@ class MetadataCache:
                 if self._is_over:
                     return
                 known = error if not isinstance(error, StoreError) else None
-                _log.info("the brokers cannot be watched (%s); trying again", error, exc_info=known)
+                _log.info("watching the brokers failed (%s), retrying", error, exc_info=known)
                 await asyncio.sleep(self._retry_s)
 
     async def _read_cluster(self) -> list[Event]:
@@ -268,7 +268,7 @@ class MetadataCache:
         try:
             after = read_topic(name, nodes, nodes.get(ConfigNode.topic_path(name)))
         except MalformedNode:
-            _log.exception("the topic %s cannot be read; it stays as it was known before", name)
+            _log.exception("the topic %s cannot be read; its last known state stays in use", name)
             return []
         if before is not None:
             del self._topics[name], self._by_id[before.id]
@@ -282,7 +282,7 @@ class MetadataCache:
     def _put(self, topic: Topic) -> None:
         self._topics[topic.name] = self._by_id[topic.id] = topic
 
-    # Telling
+    # Subscribers
 
     async def _publish(self, sequence: int, events: Sequence[Event]) -> None:
         if events:
@@ -291,8 +291,8 @@ class MetadataCache:
                     outcome = subscriber(events)
                     if outcome is not None:
                         await outcome
-                except Exception:  # noqa: BLE001 - whoever fails, the others go on
-                    _log.exception("a change of the metadata was not followed everywhere")
+                except Exception:  # noqa: BLE001 - one failure must not stop the others
+                    _log.exception("a subscriber failed to handle a change of the metadata")
         self._applied = sequence
         ready = [future for wanted, future in self._waiting if wanted <= sequence]
         self._waiting = [waiting for waiting in self._waiting if waiting[0] > sequence]

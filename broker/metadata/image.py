@@ -1,4 +1,4 @@
-"""What a broker knows of the cluster, as values that do not change, and how two of them differ."""
+"""The cluster's metadata as immutable values, and the differences between two of them."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -9,10 +9,10 @@ from qbus.metadata.znodes import NO_LEADER, ConfigNode, PartitionStateNode, Topi
 
 @dataclass(frozen=True, slots=True)
 class BrokerInfo:
-    """A broker that lives, and where clients reach it; ``epoch`` is that of its registration.
+    """A live broker and its address; ``epoch`` is that of its registration.
 
-    ``is_stopping``: it still serves, and nothing more is handed to it. ``is_full``: it has no room
-    for more records, and leads only where nobody else can.
+    ``is_stopping``: it still serves, but takes over nothing more. ``is_full``: it has no room for
+    more records, and leads only where no other replica can.
     """
 
     id: int
@@ -26,10 +26,10 @@ class BrokerInfo:
 
 @dataclass(frozen=True, slots=True)
 class PartitionInfo:
-    """A partition's replicas and their state; ``version`` is that of the state's node.
+    """A partition's replicas and state; ``version`` is that of the state's node.
 
-    While it moves, ``replicas`` are all that are meant to hold it, now or later: ``adding`` did not
-    before, ``removing`` will not afterwards.
+    During a reassignment ``replicas`` has the target and the former replicas: ``adding`` are new,
+    ``removing`` will be removed.
     """
 
     leader: int
@@ -44,31 +44,31 @@ class PartitionInfo:
 
     @property
     def is_moving(self) -> bool:
-        """Whether it is being moved to other brokers."""
+        """Whether the partition is being reassigned."""
         return bool(self.adding or self.removing)
 
     @property
     def target(self) -> tuple[int, ...]:
-        """The replicas that it shall have."""
+        """The replicas after the reassignment."""
         return tuple(replica for replica in self.replicas if replica not in self.removing)
 
     def state(self, controller_epoch: int = 0) -> PartitionStateNode:
-        """What its state's node holds, save for the controller's epoch."""
+        """Return the content of the state's node, with the given controller epoch."""
         return PartitionStateNode(
             self.leader, self.leader_epoch, self.isr, controller_epoch, self.elr, self.last_in_sync
         )
 
     @property
     def has_leader(self) -> bool:
-        """Whether somebody leads it."""
+        """Whether the partition has a leader."""
         return self.leader != NO_LEADER
 
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A topic: 16 bytes of id, partitions from 0 on, and what is configured for it.
+    """A topic: a 16-byte id, partitions from 0 on, and the topic's own configuration.
 
-    ``version`` and ``config_version`` are those of its nodes; -1 where there is no configuration.
+    ``version`` and ``config_version`` are those of its nodes; -1 without configuration.
     ``has_identity``: see :class:`qbus.metadata.znodes.TopicNode`.
     """
 
@@ -82,9 +82,9 @@ class Topic:
 
     @property
     def guards(self) -> list[Op]:
-        """What whoever decides something about this topic checks: that it is still this one.
+        """The checks that this topic still exists, for every decision about it.
 
-        It goes before all that reads or writes the topic's other nodes.
+        They precede all operations on the topic's other nodes.
         """
         if not self.has_identity:
             return []
@@ -93,21 +93,21 @@ class Topic:
 
 @dataclass(frozen=True, slots=True)
 class TopicCreated:
-    """A topic is new."""
+    """A topic was created."""
 
     topic: Topic
 
 
 @dataclass(frozen=True, slots=True)
 class TopicDeleted:
-    """A topic is gone; one of the same name and another id may follow."""
+    """A topic was deleted; another one of the same name may follow."""
 
     topic: Topic
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionsChanged:
-    """A topic has more partitions, or other leaders, replicas or in-sync replicas than before."""
+    """A topic has more partitions, or its leaders, replicas or in-sync replicas changed."""
 
     topic: Topic
     before: Topic
@@ -115,19 +115,19 @@ class PartitionsChanged:
 
 @dataclass(frozen=True, slots=True)
 class TopicConfigChanged:
-    """Something else is configured for a topic."""
+    """A topic's configuration changed."""
 
     topic: Topic
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerConfigChanged:
-    """Something else is configured for this broker, and with that, maybe, for any topic."""
+    """This broker's configuration changed, and possibly the defaults of every topic."""
 
 
 @dataclass(frozen=True, slots=True)
 class BrokersChanged:
-    """Brokers came or went, or another one is the controller."""
+    """Brokers came or went, or the controller changed."""
 
 
 Event = (
@@ -141,10 +141,10 @@ Event = (
 
 
 def read_topic(name: str, nodes: Mapping[str, Node], config: Node | None) -> Topic | None:
-    """The topic that ``nodes``, with its tree in the store, and its configuration's node make.
+    """Build a topic from its ``nodes`` in the store and the node of its configuration.
 
     Raises:
-        MalformedNode: a node holds something else.
+        MalformedNode: a node cannot be decoded.
     """
     root = nodes.get(TopicNode.path(name))
     if root is None:
@@ -165,10 +165,10 @@ def read_topic(name: str, nodes: Mapping[str, Node], config: Node | None) -> Top
 
 
 def with_states(topic: Topic, nodes: Mapping[int, Node]) -> Topic:
-    """The topic with other states of some of its partitions, by index.
+    """Replace the states of some partitions, given by index.
 
     Raises:
-        MalformedNode: a node holds something else.
+        MalformedNode: a node cannot be decoded.
     """
     partitions = list(topic.partitions)
     for index, node in nodes.items():
@@ -178,7 +178,7 @@ def with_states(topic: Topic, nodes: Mapping[int, Node]) -> Topic:
 
 
 def topic_node(topic: Topic) -> TopicNode:
-    """What a topic's node holds."""
+    """Return the content of a topic's node."""
     partitions = dict(enumerate(topic.partitions))
     return TopicNode(
         topic.id,
@@ -191,7 +191,7 @@ def topic_node(topic: Topic) -> TopicNode:
 
 def _read_partition(topic: TopicNode, index: int, node: Node | None) -> PartitionInfo:
     replicas = topic.assignment[index]
-    if node is None:  # assigned, but nobody has led it yet
+    if node is None:  # assigned, but never led
         return PartitionInfo(NO_LEADER, -1, replicas, (), -1)
     return _with_state(replicas, topic.adding.get(index, ()), topic.removing.get(index, ()), node)
 
@@ -214,7 +214,7 @@ def _with_state(
 
 
 def differences(before: Topic | None, after: Topic | None) -> Iterator[Event]:
-    """What has to happen for ``before`` to become ``after``."""
+    """List the events that turn ``before`` into ``after``."""
     if before is not None and (after is None or before.id != after.id):
         yield TopicDeleted(before)
         before = None

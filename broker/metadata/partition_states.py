@@ -1,14 +1,14 @@
-"""How the state of a partition may change: who may lead it, and who may be said to hold it all.
+"""How the state of a partition may change: its leader, its ISR and its eligible replicas.
 
-Everything that was acknowledged is on every replica of ``isr`` and of ``elr`` (KIP-966). That holds
-because a leader acknowledges nothing while fewer than ``min_isr`` replicas are in sync or ``elr``
-holds any, so that whoever falls out of sync then has missed nothing: it stays eligible. As soon as
-enough are in sync again ``elr`` is emptied, and only then does the high watermark move on.
+Every acknowledged record is on every replica of ``isr`` and of ``elr`` (KIP-966). The reason: a
+leader acknowledges nothing while fewer than ``min_isr`` replicas are in sync or ``elr`` is not
+empty, so a replica that leaves the ISR then has missed nothing and stays eligible. When enough
+replicas are in sync again, ``elr`` is emptied, and only then the high watermark advances.
 
-So the last replica that is in sync is no replica that leads alone and loses the rest: when it
-fails, no other one is elected, and it may come back (the "last replica standing").
+When the last replica in sync fails, no replica without its records is elected; it may come back
+(the "last replica standing").
 
-Functions of the state alone, for whoever writes it by compare-and-set.
+The functions are pure; their results are written by compare-and-set.
 """
 
 from collections.abc import Collection, Sequence
@@ -18,11 +18,11 @@ from qbus.metadata.znodes import NO_LEADER, PartitionStateNode
 
 
 class Policy(NamedTuple):
-    """What a topic asks for.
+    """The guarantees that a topic asks for.
 
-    ``is_durable``: replicas acknowledge from stable storage. Where they do so from memory, a leader
-    may have lost its power, and what it held, before anybody knows. So whoever falls out of sync
-    stays eligible until the leader has written, in a change of its own, that it goes on without.
+    ``is_durable``: replicas acknowledge from stable storage. Where they acknowledge from memory, a
+    power cut may have cost a leader its records before anyone knows. So a replica that leaves the
+    ISR stays eligible until the leader itself has written that it continues without it.
     """
 
     min_isr: int
@@ -30,46 +30,47 @@ class Policy(NamedTuple):
 
 
 def policy(min_isr: int, replicas: int, *, is_durable: bool) -> Policy:
-    """For ``min.insync.replicas``, which counts as no more than there are replicas.
+    """Build the policy for ``min.insync.replicas``, limited to the number of replicas.
 
-    Else nothing would ever be visible.
+    Without the limit, no record would ever become visible.
     """
     return Policy(max(1, min(min_isr, replicas)), is_durable)
 
 
 def is_acknowledging(state: PartitionStateNode, wanted: Policy) -> bool:
-    """Whether the high watermark may move on in this state."""
+    """Whether the high watermark may advance in this state."""
     return len(state.isr) >= wanted.min_isr and not state.elr
 
 
 def with_isr(state: PartitionStateNode, isr: tuple[int, ...], wanted: Policy) -> PartitionStateNode:
-    """The same leader, with ``isr`` in sync; who left them stays eligible, or does not.
+    """Return the state with another ``isr`` under the same leader.
 
-    For the leader alone: where replicas acknowledge from memory, only it may write anybody off.
+    For the leader only: where replicas acknowledge from memory, only it may drop a replica from the
+    eligible ones.
     """
     last_in_sync = NO_LEADER if isr else state.last_in_sync
     return state._replace(isr=isr, elr=_eligible(state, isr, wanted), last_in_sync=last_in_sync)
 
 
 def without(state: PartitionStateNode, replica: int, wanted: Policy) -> PartitionStateNode:
-    """``replica`` has failed, with all that it holds: it neither leads nor is in sync."""
+    """Return the state after ``replica`` failed: it neither leads nor is in sync."""
     changed = _shrunk(state, tuple(other for other in state.isr if other != replica), wanted)
     return _without_leader(changed) if state.leader == replica else changed
 
 
 def resigning(state: PartitionStateNode, replica: int) -> PartitionStateNode:
-    """``replica`` leads no more; it keeps what it held.
+    """Return the state in which ``replica`` no longer leads, but keeps its records.
 
-    For whoever was started anew, before it says that it is there: it does not know any more what it
-    did as the leader in that epoch.
+    For a broker that has restarted, before it registers: it no longer knows what it did as the
+    leader in that epoch.
     """
     return _without_leader(state) if state.leader == replica else state
 
 
 def forgetting(state: PartitionStateNode, replica: int, wanted: Policy) -> PartitionStateNode:
-    """``replica`` may have lost some of what it held: it is not eligible until it has caught up.
+    """Return the state after ``replica`` may have lost records: not eligible until caught up.
 
-    For whoever comes back from a crash without stable storage, before it says that it is there.
+    For a broker that comes back from a crash without stable storage, before it registers.
     """
     known = replica in state.isr or replica in state.elr
     changed = without(state, replica, wanted)
@@ -88,13 +89,13 @@ def elect(
     wanted: Policy,
     unclean: bool = False,
 ) -> PartitionStateNode:
-    """The state after an election: a new leader epoch, even when the leader stays (KIP-101).
+    """Return the state after an election: a new leader epoch, even if the leader stays (KIP-101).
 
-    What a leader wrote before and lost in a crash, and what it writes now at the same offsets, must
-    not pass for the same. The leader comes from the live replicas in sync, in order of preference,
-    else from those that are eligible; else it is the one that was in sync last, when nobody else is
-    eligible; else, if ``unclean``, any that lives, and what the others hold beyond it is lost.
-    Otherwise nobody leads.
+    The new epoch tells apart the records that a leader lost in a crash and those that it writes now
+    at the same offsets. The leader is the first of ``replicas`` that is live and in sync; else the
+    first live eligible one; else the one that was in sync last, if none is eligible; else, if
+    ``unclean``, the first live one, and records that it lacks are lost. Otherwise there is no
+    leader.
     """
     leader = _choose(state, [replica for replica in replicas if replica in live], unclean=unclean)
     if leader == NO_LEADER:
@@ -119,9 +120,9 @@ def moved(
     *,
     wanted: Policy,
 ) -> PartitionStateNode:
-    """The state when other ``replicas`` are to hold it: a new leader epoch, so that all notice.
+    """Return the state with other ``replicas``: a new leader epoch, so that all of them notice.
 
-    Who is not among them any more is neither in sync nor eligible, and leads no more.
+    Removed replicas are neither in sync nor eligible, and do not lead.
     """
     kept = state._replace(
         isr=tuple(replica for replica in state.isr if replica in replicas),
@@ -152,7 +153,7 @@ def _without_leader(state: PartitionStateNode) -> PartitionStateNode:
 
 
 def _shrunk(state: PartitionStateNode, isr: tuple[int, ...], wanted: Policy) -> PartitionStateNode:
-    """What others than the leader make of it: see ``Policy.is_durable``."""
+    """Shrink the ISR on behalf of another broker than the leader; see ``Policy.is_durable``."""
     changed = with_isr(state, isr, wanted)
     if wanted.is_durable:
         return changed

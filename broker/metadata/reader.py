@@ -1,4 +1,4 @@
-"""What a broker reads of the store about the cluster and about some of its topics."""
+"""Reads the cluster, its configuration and its topics from the store."""
 
 import asyncio
 import logging
@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 
 class Cluster(NamedTuple):
-    """Who is there, and who decides; ``epoch_version`` is that of the epoch's node, or -1."""
+    """The live brokers and the controller; ``epoch_version`` is that of the epoch's node, or -1."""
 
     brokers: Mapping[int, BrokerInfo] = {}
     controller: ControllerNode | None = None
@@ -38,23 +38,23 @@ class Cluster(NamedTuple):
     epoch_version: int = -1
 
     def fence(self) -> Check:
-        """The check that goes with whatever is decided under this controller.
+        """Return the check of the controller epoch, for every decision under this controller.
 
         Raises:
-            ApiError: NOT_CONTROLLER, there has been none yet.
+            ApiError: NOT_CONTROLLER, there has been no controller yet.
         """
         if self.epoch_version < 0:
             raise ApiError(ErrorCode.NOT_CONTROLLER, "the cluster has no controller yet")
         return Check(CONTROLLER_EPOCH, self.epoch_version)
 
     def is_live(self, broker: int, epoch: int) -> bool:
-        """Whether a broker is registered under ``epoch``, and not about to leave."""
+        """Whether a broker is registered under ``epoch`` and not about to stop."""
         known = self.brokers.get(broker)
         return known is not None and known.epoch == epoch and not known.is_stopping
 
 
 async def read_cluster(store: MetadataStore) -> Cluster:
-    """Who is there now. The epoch is never newer than the controller that it is read with."""
+    """Read the cluster. The epoch is never newer than the controller that is read with it."""
     epoch, controller, nodes = await asyncio.gather(
         store.get(CONTROLLER_EPOCH), store.get(CONTROLLER), store.tree(BROKERS)
     )
@@ -72,7 +72,7 @@ async def read_cluster(store: MetadataStore) -> Cluster:
 async def read_broker_configs(
     store: MetadataStore, node_id: int
 ) -> tuple[Mapping[str, str], Mapping[str, str]]:
-    """What is configured dynamically for all brokers, and for this one."""
+    """Read the dynamic configuration of all brokers, and that of this one."""
     paths = [ConfigNode.broker_path(name) for name in (ALL_BROKERS, str(node_id))]
     nodes = await store.get_many(paths)
     nothing = ConfigNode({})
@@ -81,7 +81,7 @@ async def read_broker_configs(
 
 
 class TopicNodes(NamedTuple):
-    """What was read of some topics: whole ones, and others whose states alone changed."""
+    """Topics that were read: ``whole`` ones, and those of which only states changed."""
 
     whole: Collection[str]
     nodes: Mapping[str, Node]
@@ -94,9 +94,10 @@ async def read_changed(
     states: Mapping[str, Collection[int]],
     known: Mapping[str, Topic],
 ) -> TopicNodes:
-    """Read the topics ``names`` whole, and of those in ``states`` what changed, if that will do.
+    """Read the topics ``names`` whole, and of those in ``states`` only the changed states.
 
-    Many nodes come with one request: a broker that fails may have led thousands of partitions.
+    A topic whose root changed as well is read whole. One request reads many nodes: a broker that
+    fails may have led thousands of partitions.
     """
     partial_ = {name: some for name, some in states.items() if name not in names}
     paths = [TopicNode.path(name) for name in (*names, *partial_)]
@@ -131,7 +132,7 @@ async def _read_states(
 def _updated(
     topic: Topic | None, name: str, some: Collection[int], nodes: Mapping[str, Node]
 ) -> Topic | None:
-    """The topic as it is now; None when more than states became different."""
+    """Return the updated topic, or None if more than its states changed."""
     root = nodes.get(TopicNode.path(name))
     found = {index: nodes.get(PartitionStateNode.path(name, index)) for index in some}
     states = {index: node for index, node in found.items() if node is not None}
@@ -143,7 +144,7 @@ def _updated(
         is_same = TopicNode.decode(root.data).topic_id == topic.id
         return with_states(topic, states) if is_same else None
     except MalformedNode:
-        return None  # reading it whole says what is wrong
+        return None  # reading it whole reports the error
 
 
 def _read_broker(path: str, data: bytes) -> BrokerInfo:
@@ -160,11 +161,11 @@ def _read_broker(path: str, data: bytes) -> BrokerInfo:
 
 
 def readable(decode: Callable[[bytes], T], stored: Node | bytes | None) -> T | None:
-    """What is stored; None where it is not there, or holds something else."""
+    """Decode a node; return None where it is missing or malformed."""
     if stored is None:
         return None
     try:
         return decode(stored.data if isinstance(stored, Node) else stored)
     except MalformedNode:
-        _log.exception("something in the metadata cannot be read and is left out")
+        _log.exception("a node of the metadata cannot be read and is ignored")
         return None

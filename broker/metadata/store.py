@@ -1,4 +1,4 @@
-"""Which metadata store a broker has: ZooKeeper where one is named, else a file of its own."""
+"""Chooses a broker's metadata store: ZooKeeper where configured, else an embedded file."""
 
 from pathlib import Path
 
@@ -9,10 +9,10 @@ STORE_FILE = "metadata.db"
 
 
 def metadata_store(config: BrokerConfig) -> MetadataStore:
-    """The store of a broker with this configuration, not started.
+    """Create the store of a broker with this configuration; it is not started.
 
     Raises:
-        ConfigError: ZooKeeper is named, and kazoo is not installed.
+        ConfigError: ZooKeeper is configured, but kazoo is not installed.
     """
     address = config.zookeeper_address
     if address is None:

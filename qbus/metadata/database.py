@@ -1,9 +1,9 @@
 """The nodes of the embedded store in a SQLite file. Blocking; used by one thread.
 
-One table, keyed by parent and name, so that a node and a node's children are each one look-up. The
-file is in WAL mode with ``synchronous=FULL``: a commit that returned is on stable storage. It is
-locked as long as it is open, which makes whoever has it open the only session there is: all
-ephemeral nodes found on opening belong to a session that ended.
+One table, keyed by parent and name, makes a node and a node's children one look-up each. The file
+is in WAL mode with ``synchronous=FULL``: a commit that returned is on stable storage. The file is
+locked while it is open, so there is only one session at a time, and all ephemeral nodes found on
+opening belong to a session that ended.
 """
 
 import sqlite3
@@ -46,16 +46,19 @@ _SCHEMA = (
 
 
 class Database:
-    """An open file."""
+    """An open database.
+
+    ``touched`` are the nodes that changed, or whose children did, since it was cleared.
+    """
 
     def __init__(self, path: Path) -> None:
         """Open or create the file.
 
         Raises:
-            StoreUnusable: it is locked, corrupt, not ours, or from a newer Qbus.
+            StoreUnusable: the file is locked, corrupt, foreign, or from a newer Qbus.
         """
         self._path = path
-        self.touched: set[str] = set()  # nodes that changed, or whose children did, since asked
+        self.touched: set[str] = set()
         try:
             self._db = sqlite3.connect(path, timeout=_LOCK_WAIT_SECONDS, isolation_level=None)
             try:
@@ -79,7 +82,7 @@ class Database:
             for statement in _SCHEMA:
                 run(statement)
         elif application != _APPLICATION_ID:
-            raise StoreUnusable(f"{self._path} is a database of something else")
+            raise StoreUnusable(f"{self._path} is not a metadata store of Qbus")
         elif version != SCHEMA_VERSION:
             raise StoreUnusable(f"{self._path} was written by a newer Qbus (format {version})")
         elif (problem := run("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
@@ -88,22 +91,22 @@ class Database:
         run("COMMIT")
 
     def close(self) -> None:
-        """Close the file, which gives up its lock."""
+        """Close the file and release its lock."""
         self._db.close()
 
     def begin(self) -> None:
-        """Begin what becomes durable, or does not, as one."""
+        """Begin a commit: all until ``commit`` becomes durable together, or not at all."""
         self._db.execute("BEGIN")
 
     def commit(self) -> None:
-        """Return when all since ``begin`` is on stable storage."""
+        """Commit; on return, all since ``begin`` is on stable storage."""
         self._db.execute("COMMIT")
 
     def rollback(self) -> bool:
-        """Undo all since ``begin``; whether that worked."""
+        """Undo all since ``begin``; return whether that worked."""
         self.touched.clear()
         try:
-            if self._db.in_transaction:  # if not, SQLite did it
+            if self._db.in_transaction:  # else SQLite has rolled back itself
                 self._db.execute("ROLLBACK")
         except sqlite3.Error:
             return False
@@ -116,26 +119,26 @@ class Database:
         self._db.execute("DELETE FROM nodes WHERE ephemeral")
 
     def get(self, path: str) -> Node | None:
-        """The node at ``path``."""
+        """Return the node at ``path``, or None."""
         row = self._db.execute(
             "SELECT data, version FROM nodes WHERE parent = ? AND name = ?", split(path)
         ).fetchone()
         return Node(*row) if row else None
 
     def get_many(self, wanted: Sequence[str]) -> dict[str, Node]:
-        """Those of the nodes that there are."""
+        """Return those of the nodes that exist."""
         nodes = ((path, self.get(path)) for path in wanted)
         return {path: node for path, node in nodes if node is not None}
 
     def children(self, path: str) -> list[str]:
-        """The sorted names of the nodes below ``path``."""
+        """Return the sorted names of the children of ``path``."""
         rows = self._db.execute(
             "SELECT name FROM nodes WHERE parent = ? AND name > '' ORDER BY name", (path,)
         )
         return [name for (name,) in rows]
 
     def tree(self, path: str) -> dict[str, Node]:
-        """The node at ``path`` and all below it."""
+        """Return the node at ``path`` and all below it."""
         node = self.get(path)
         if node is None:
             return {}
@@ -150,10 +153,10 @@ class Database:
         return {path: node, **below}
 
     def apply(self, operations: Sequence[Op]) -> list[Result]:
-        """Apply all of a transaction's operations, or none.
+        """Apply all operations of a transaction, or none.
 
         Raises:
-            NodeError: one does not apply.
+            NodeError: an operation does not apply.
         """
         touched = set(self.touched)
         self._db.execute("SAVEPOINT one")
@@ -200,7 +203,7 @@ class Database:
             (data, version + 1, *split(path), version),
         )
         if not done.rowcount:
-            self._check(path, version)  # says which it is
+            self._check(path, version)  # raises NoNode or VersionConflict
         self.touched.add(path)
         return version + 1
 
@@ -226,7 +229,7 @@ class Database:
         return path
 
     def _require_parent(self, path: str) -> int:
-        """The sequence number of the next child of ``path``, which is created if needed."""
+        """Create ``path`` if needed; return the sequence number of its next child."""
         row = self._db.execute(
             "SELECT ephemeral, next_child FROM nodes WHERE parent = ? AND name = ?", split(path)
         ).fetchone()
@@ -250,13 +253,13 @@ class Database:
 
 
 def explain(error: sqlite3.Error) -> str:
-    """What a failure of SQLite means to an operator."""
+    """Explain a failure of SQLite to an operator."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     return _MEANINGS.get(code, "") + str(error)
 
 
 def is_full(error: sqlite3.Error) -> bool:
-    """Whether there is no space left; then the file is as it was before."""
+    """Whether the disk is full; then the file is unchanged."""
     return getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_FULL
 
 

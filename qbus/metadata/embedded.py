@@ -1,8 +1,8 @@
 """The embedded store: for one broker, in one SQLite file.
 
-One thread has the file. Whatever waits for it is done together: each transaction applies or fails
-by itself, in a savepoint; then one commit makes all that applied durable (group commit), and only
-then is anyone answered.
+One thread owns the file and handles all waiting requests together: each transaction applies or
+fails alone, in a savepoint; one commit makes all of them durable (group commit); then all requests
+are answered.
 """
 
 import asyncio
@@ -28,14 +28,14 @@ T = TypeVar("T")
 
 
 class _Request(NamedTuple):
-    """A piece of work, and who waits for it."""
+    """Work for the thread, and the future of its result."""
 
     work: Callable[[Database], Any]
     future: asyncio.Future[Any]
 
 
 class _Outcome(NamedTuple):
-    """What became of a request."""
+    """The result of a request."""
 
     future: asyncio.Future[Any]
     result: Any
@@ -43,7 +43,7 @@ class _Outcome(NamedTuple):
 
 
 class _Worker:
-    """The thread that has the database; ``opened`` says when, or why not."""
+    """The thread that owns the database. ``opened`` resolves when it is open, or has the error."""
 
     def __init__(
         self,
@@ -51,19 +51,19 @@ class _Worker:
         loop: asyncio.AbstractEventLoop,
         deliver: Callable[[list[_Outcome], Iterable[str], bool], None],
     ) -> None:
-        """``deliver`` is called in the loop: outcomes, nodes that changed, whether all is over."""
+        """``deliver`` gets outcomes, changed nodes, and whether the file failed, in the loop."""
         self._path = path
         self._loop = loop
         self._deliver = deliver
         self._queue: SimpleQueue[_Request | None] = SimpleQueue()
         self.opened: asyncio.Future[None] = loop.create_future()
         self.closed: asyncio.Future[None] = loop.create_future()
-        # A daemon: a process that ends without closing the store is a crash, which it survives.
+        # A daemon thread: a process that exits without closing the store counts as a crash.
         self._thread = threading.Thread(target=self._run, name="metadata-store", daemon=True)
         self._thread.start()
 
     def submit(self, work: Callable[[Database], T]) -> asyncio.Future[T]:
-        """Have ``work`` done in the thread, after all that was submitted before."""
+        """Do ``work`` in the thread, after everything submitted before."""
         future: asyncio.Future[T] = self._loop.create_future()
         self._queue.put(_Request(work, future))
         return future
@@ -79,7 +79,7 @@ class _Worker:
     def _run(self) -> None:
         try:
             database = Database(self._path)
-        except BaseException as error:  # noqa: BLE001 - told to whoever waits for the start
+        except BaseException as error:  # noqa: BLE001 - the outcome of the start
             self._tell([_Outcome(self.opened, None, error), _Outcome(self.closed, None, None)])
             return
         self._tell([_Outcome(self.opened, None, None)])
@@ -93,7 +93,7 @@ class _Worker:
         self._tell([_Outcome(self.closed, None, None)])
 
     def _next_batch(self) -> list[_Request]:
-        """What waits, at least one; nothing at the end."""
+        """Take the waiting requests, at least one; none at the end."""
         batch = []
         request = self._queue.get()
         while request is not None:
@@ -109,7 +109,7 @@ class _Worker:
         return batch
 
     def _serve(self, database: Database, batch: list[_Request]) -> StoreUnavailable | None:
-        """Do all of a batch in one commit; why the file cannot be used any more, if so."""
+        """Do a batch in one commit; return an error if the file became unusable."""
         failure = None
         try:
             database.begin()
@@ -127,7 +127,7 @@ class _Worker:
         return failure
 
     def _serve_singly(self, database: Database, batch: list[_Request]) -> StoreUnavailable | None:
-        """Commit each request by itself: what is too large for the disk fails alone."""
+        """Commit each request alone, so that only what does not fit on the disk fails."""
         for number, request in enumerate(batch, 1):
             failure = self._serve(database, [request])
             if failure is not None:
@@ -140,22 +140,24 @@ class _Worker:
     ) -> None:
         try:
             self._loop.call_soon_threadsafe(self._deliver, outcomes, touched, broken)
-        except RuntimeError:  # the loop is closed: nobody waits
-            _log.debug("nobody waits for %d answers of the metadata store", len(outcomes))
+        except RuntimeError:  # the loop is closed
+            _log.debug(
+                "%d answers of the metadata store came after the end of the loop", len(outcomes)
+            )
 
 
 def _attempt(database: Database, request: _Request) -> _Outcome:
-    """Do one request: its own failure is its own, that of the file is everybody's."""
+    """Do one request; its errors are its outcome, except those of the file."""
     try:
         return _Outcome(request.future, request.work(database), None)
     except sqlite3.Error:
         raise
-    except Exception as error:  # noqa: BLE001 - told to whoever asked
+    except Exception as error:  # noqa: BLE001 - the outcome of the request
         return _Outcome(request.future, None, error)
 
 
 class EmbeddedStore(MetadataStore):
-    """The nodes in the file ``path``, which is created when missing."""
+    """A store in the file ``path``, which is created when missing."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -170,11 +172,11 @@ class EmbeddedStore(MetadataStore):
         return self._state
 
     def on_state(self, callback: Callable[[SessionState], None]) -> None:
-        """Call back when the state changes."""
+        """Call ``callback`` when the state changes."""
         self._callbacks.append(callback)
 
     async def start(self) -> None:
-        """Open the file, and start the thread that has it."""
+        """Open the file in a thread of its own."""
         if self._worker is not None:
             raise StoreUnavailable(f"{self.path} was opened already")
         self._worker = _Worker(self.path, asyncio.get_running_loop(), self._deliver)
@@ -186,7 +188,7 @@ class EmbeddedStore(MetadataStore):
         self._enter(SessionState.CONNECTED)
 
     async def close(self) -> None:
-        """Finish what waits, delete the ephemeral nodes, close the file."""
+        """Finish waiting requests, delete the ephemeral nodes, and close the file."""
         if self._worker is None:
             return
         if self._state is not SessionState.LOST:
@@ -223,7 +225,7 @@ class EmbeddedStore(MetadataStore):
         """Apply the operations together."""
         wanted = tuple(operations)
         for operation in wanted:
-            check(operation)  # here, not in SQLite, which would refuse the whole batch with it
+            check(operation)  # here, because an error of SQLite would fail the whole batch
         return await self._submit(lambda database: database.apply(wanted))
 
     def _submit(
@@ -232,7 +234,7 @@ class EmbeddedStore(MetadataStore):
         path: str = "",
         watch: Callable[[], None] | None = None,
     ) -> asyncio.Future[T]:
-        """Have ``work`` done; ``watch`` is called when ``path`` or its children change since."""
+        """Submit ``work``; ``watch`` is called when ``path`` or its children change afterwards."""
         if self._worker is None or self._state is not SessionState.CONNECTED:
             raise StoreUnavailable(f"the metadata store {self.path} is not open")
         future = self._worker.submit(work)
@@ -244,7 +246,7 @@ class EmbeddedStore(MetadataStore):
 
     def _deliver(self, outcomes: list[_Outcome], touched: Iterable[str], broken: bool) -> None:
         for future, result, error in outcomes:
-            if future.done():  # cancelled: nobody waits
+            if future.done():  # cancelled
                 continue
             if error is None:
                 future.set_result(result)

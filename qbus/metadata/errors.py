@@ -1,6 +1,6 @@
-"""How a store fails."""
+"""The errors of the metadata store."""
 
-# ruff: noqa: N818 - the names say what was found, as ZooKeeper's do
+# ruff: noqa: N818 - names in the style of ZooKeeper's
 
 from qbus.errors import QbusError
 
@@ -10,29 +10,29 @@ class StoreError(QbusError):
 
 
 class StoreUnavailable(StoreError):
-    """The store cannot be used: not now, or not any more.
+    """The store cannot be used for now, or for good.
 
-    Whether a write that fails with this was done is unknown. It was done once at most, and not
-    after the store is connected again: what is read then tells.
+    Whether a write that fails with this was done is unknown. It was done at most once, and not
+    after the store is connected again, so a read tells then.
     """
 
     @property
     def retriable(self) -> bool:
-        """It may be there later."""
+        """The store may be available later."""
         return True
 
 
 class StoreUnusable(StoreUnavailable):
-    """The store cannot be opened: corrupt, locked, or of a version that is not known here."""
+    """The store cannot be opened: it is corrupt, locked, or of an unknown version."""
 
     @property
     def retriable(self) -> bool:
-        """Somebody has to do something about it."""
+        """An operator has to act."""
         return False
 
 
 class AccessDenied(StoreError):
-    """The store does not let us read or write a node; ``path`` says which."""
+    """The store denies access to the node ``path``."""
 
     def __init__(self, path: str) -> None:
         super().__init__(f"the metadata store denies access to {path}")
@@ -40,11 +40,11 @@ class AccessDenied(StoreError):
 
 
 class TransactionTooLarge(StoreError):
-    """The transaction is larger than the store takes in one; none of it was applied."""
+    """The transaction is larger than the store allows; it was not applied."""
 
 
 class NodeError(StoreError):
-    """A transaction did not apply, none of it; ``path`` says where."""
+    """A transaction did not apply, because of the node ``path``."""
 
     def __init__(self, path: str) -> None:
         super().__init__(f"{type(self).__name__}: {path}")
@@ -52,15 +52,15 @@ class NodeError(StoreError):
 
 
 class VersionConflict(NodeError):
-    """The node was changed since the version that was checked."""
+    """The node has another version than the one that was checked."""
 
 
 class NodeExists(NodeError):
-    """The node to create is there already."""
+    """The node to create exists already."""
 
 
 class NoNode(NodeError):
-    """The node is not there."""
+    """The node does not exist."""
 
 
 class NotEmpty(NodeError):
@@ -72,8 +72,8 @@ class NoChildrenForEphemerals(NodeError):
 
 
 class ChangesLost(StoreError):
-    """Changes were pruned that were not seen: everything has to be read anew."""
+    """Changes were pruned before they were seen; everything has to be read again."""
 
 
 class MalformedNode(StoreError):
-    """A node holds something else than belongs there."""
+    """A node's content cannot be decoded."""

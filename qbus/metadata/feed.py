@@ -22,14 +22,14 @@ _DELETED_AT_ONCE = 1000  # ZooKeeper takes 1 MiB in one transaction
 
 
 class Change(NamedTuple):
-    """One entry of the feed."""
+    """An entry of the feed."""
 
     sequence: int
     data: bytes
 
 
 def announce(data: bytes) -> Create:
-    """The operation that puts ``data`` at the end of the feed."""
+    """Return the operation that appends ``data`` to the feed."""
     return Create(f"{PATH}/{_PREFIX}", data, sequential=True)
 
 
@@ -55,12 +55,12 @@ async def decide(
 
 
 def sequence_of(name: str) -> int:
-    """The sequence number in the name or the path of a change."""
+    """Return the sequence number in the name or the path of a change."""
     return int(name.rpartition(_PREFIX)[2])
 
 
 async def newest(store: MetadataStore) -> int:
-    """The sequence number of the newest change; an empty feed gets its first one."""
+    """Return the sequence number of the newest change; an empty feed gets a first one."""
     names = await store.children(PATH)
     if not names:
         (path,) = await store.transaction([announce(b"{}")])
@@ -69,7 +69,7 @@ async def newest(store: MetadataStore) -> int:
 
 
 async def prune(store: MetadataStore, keep: int = KEPT) -> int:
-    """Delete all but the newest ``keep`` changes, the oldest first; how many those were."""
+    """Delete all but the newest ``keep`` changes, oldest first; return the number deleted."""
     names = await store.children(PATH)
     old = names[: -max(keep, 1)]
     for start in range(0, len(old), _DELETED_AT_ONCE):
@@ -82,10 +82,10 @@ async def prune(store: MetadataStore, keep: int = KEPT) -> int:
 
 
 async def follow(store: MetadataStore, after: int) -> AsyncIterator[list[Change]]:
-    """The changes after ``after``, all that there are at a time, as they come.
+    """Yield the changes after ``after`` as they come, all available ones at a time.
 
     Raises:
-        ChangesLost: the change ``after``, or one since, was pruned before it was seen here.
+        ChangesLost: the change ``after`` or a later one was pruned before it was seen.
         StoreUnavailable: at the latest when the session ends.
     """
     while True:

@@ -1,4 +1,4 @@
-"""Ids that nobody else has: of clusters and of topics, 16 random bytes, written as Kafka does."""
+"""Ids of clusters and topics: 16 random bytes, written as in Kafka."""
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from os import urandom
@@ -7,7 +7,7 @@ ID_SIZE = 16
 
 
 def new_id() -> bytes:
-    """A random id, never zero, and never one whose text a command would take for an option."""
+    """Return a random id that is not zero and whose text does not begin with a hyphen."""
     while True:
         identity = urandom(ID_SIZE)
         if any(identity) and not encode_id(identity).startswith("-"):
@@ -15,15 +15,15 @@ def new_id() -> bytes:
 
 
 def encode_id(identity: bytes) -> str:
-    """The 22 characters of base64url, without padding, that stand for an id."""
+    """Encode an id as 22 characters of base64url without padding."""
     return urlsafe_b64encode(identity).decode().rstrip("=")
 
 
 def decode_id(text: str) -> bytes:
-    """The id that ``text`` stands for.
+    """Decode an id.
 
     Raises:
-        ValueError: it stands for none.
+        ValueError: ``text`` is not an id.
     """
     identity = urlsafe_b64decode(text + "==")
     if len(identity) != ID_SIZE or encode_id(identity) != text:

@@ -4,7 +4,7 @@ ROOT = "/"
 
 
 def split(path: str) -> tuple[str, str]:
-    """The parent's path, ``""`` above the root, and the node's own name."""
+    """Return the parent's path (``""`` above the root) and the node's name."""
     parent, _, name = path.rpartition("/")
     if name:
         return parent or ROOT, name
@@ -12,17 +12,17 @@ def split(path: str) -> tuple[str, str]:
 
 
 def join(parent: str, name: str) -> str:
-    """The path of ``name`` below ``parent``."""
+    """Return the path of ``name`` below ``parent``."""
     if not name:
         return ROOT
     return f"/{name}" if parent == ROOT else f"{parent}/{name}"
 
 
 def check(path: str) -> None:
-    """Check that ZooKeeper, too, would take this path.
+    """Check that every store accepts this path.
 
     Raises:
-        ValueError: it would not.
+        ValueError: it is not a path.
     """
     if _is_plain(path) or path == ROOT:
         return
@@ -34,7 +34,7 @@ def check(path: str) -> None:
 
 
 def _is_plain(path: str) -> bool:
-    """Whether a path is one at first sight, as nearly all are: this is asked very often."""
+    """Whether a path is obviously valid, as nearly all are; this check is cheap."""
     return (
         path[:1] == "/"
         and path[-1] != "/"

@@ -1,7 +1,7 @@
 """The metadata store: a small tree of versioned nodes, as ZooKeeper keeps one.
 
-Everything that decides something is one transaction that checks the versions it was decided from.
-Two stores implement this, over the same contract tests: an embedded one and ZooKeeper.
+Every decision is one transaction that checks the versions it was made from. Two stores implement
+this interface and pass the same contract tests: an embedded one and ZooKeeper.
 """
 
 from abc import ABC, abstractmethod
@@ -20,17 +20,18 @@ BOUNDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 
 
 
 class Node(NamedTuple):
-    """What is stored at a path: bytes, and how often they were set since the node was created."""
+    """The content of a node: its data, and how often they were set since its creation."""
 
     data: bytes
     version: int
 
 
 class Create(NamedTuple):
-    """Create a node, whose version is then 0, and its parents where they are missing.
+    """Create a node with version 0, and its parents where they are missing.
 
-    ``ephemeral``: gone when the session of its store ends; it has no children. ``sequential``: ten
-    digits are appended to the path, always greater than those given before below the same parent.
+    ``ephemeral``: the node disappears when the session ends, and cannot have children.
+    ``sequential``: ten digits are appended to the path, larger than all given before below the same
+    parent.
     """
 
     path: str
@@ -55,7 +56,7 @@ class Delete(NamedTuple):
 
 
 class Check(NamedTuple):
-    """Check that a node is there, and its version."""
+    """Check that a node exists, and its version."""
 
     path: str
     version: int = ANY_VERSION
@@ -63,15 +64,15 @@ class Check(NamedTuple):
 
 Op = Create | Set | Delete | Check
 Result = str | int | None
-"""Of Create the path, of Set the new version, else None."""
+"""The path for Create, the new version for Set, else None."""
 
 
 def check(operation: Op) -> None:
-    """Check that every store would take this operation, whether or not it then applies.
+    """Check that an operation is well-formed; it may still not apply.
 
     Raises:
-        ValueError: its path is none.
-        TypeError: its data are no bytes.
+        ValueError: its path is invalid.
+        TypeError: its data are not bytes.
     """
     paths.check(operation.path)
     if isinstance(operation, Create | Set) and not isinstance(operation.data, bytes):
@@ -79,10 +80,10 @@ def check(operation: Op) -> None:
 
 
 class SessionState(Enum):
-    """What the store knows of its session.
+    """The state of a session, as the client knows it.
 
-    While SUSPENDED the session may have ended without our knowing; LOST is final: its ephemeral
-    nodes are gone.
+    While SUSPENDED, the session may have ended unnoticed. LOST is final: its ephemeral nodes are
+    gone.
     """
 
     CONNECTED = "connected"
@@ -91,7 +92,7 @@ class SessionState(Enum):
 
 
 class Timings:
-    """A histogram: requests by bucket, and their ``seconds`` together."""
+    """A histogram of request durations: counts by bucket, and the sum in ``seconds``."""
 
     def __init__(self) -> None:
         self.counts = [0] * (len(BOUNDS) + 1)
@@ -106,14 +107,14 @@ class Timings:
 class MetadataStore(ABC):
     """A session with a store. Every method raises StoreUnavailable when the store cannot be used.
 
-    Methods are called from one event loop; what one caller wrote, its next read sees. What is asked
-    for without waiting is done in that order, save that a transaction that has to create parents
-    may be overtaken. ``timings`` has how long requests took.
+    Call the methods from one event loop. A read sees the caller's earlier writes. Concurrent
+    requests are done in the order of the calls, but others may overtake a transaction that has to
+    create parents.
     """
 
     @cached_property
     def timings(self) -> Timings:
-        """How long requests took, from asking to the answer."""
+        """Durations of requests, from the call to the answer."""
         return Timings()
 
     @property
@@ -130,55 +131,55 @@ class MetadataStore(ABC):
         """Open the store and begin a session.
 
         Raises:
-            StoreUnusable: it cannot be opened.
+            StoreUnusable: the store cannot be opened.
         """
 
     @abstractmethod
     async def close(self) -> None:
-        """Finish what was asked for, and end the session."""
+        """Finish requests under way, and end the session."""
 
     @abstractmethod
     async def get(self, path: str, watch: Callable[[], None] | None = None) -> Node | None:
-        """The node at ``path``, if there is one.
+        """Return the node at ``path``, or None.
 
-        ``watch`` is called once, from the event loop, when the node was created, set or deleted
-        since, or the session ended; now and then for nothing.
+        ``watch`` is called once, from the event loop, after the node was created, set or deleted or
+        the session ended; rarely without a reason.
         """
 
     @abstractmethod
     async def get_many(self, wanted: Sequence[str]) -> dict[str, Node]:
-        """Those nodes of many that there are, by their paths; cheaper than one by one.
+        """Return those of the nodes that exist, by path; cheaper than single reads.
 
-        Not necessarily as they were at one moment.
+        The result is not a consistent snapshot.
         """
 
     @abstractmethod
     async def children(self, path: str, watch: Callable[[], None] | None = None) -> list[str]:
-        """The sorted names of the nodes below ``path``; none when there is no such node.
+        """Return the sorted names of the children of ``path``; none if it does not exist.
 
-        ``watch`` is called once, from the event loop, when a child was created or deleted since, or
-        the session ended; now and then for nothing.
+        ``watch`` is called once, from the event loop, after a child was created or deleted or the
+        session ended; rarely without a reason.
         """
 
     @abstractmethod
     async def tree(self, path: str) -> dict[str, Node]:
-        """The node at ``path`` and all below it, by their paths; empty when there is none.
+        """Return the node at ``path`` and all below it, by path; empty if it does not exist.
 
-        Not necessarily as they were at one moment.
+        The result is not a consistent snapshot.
         """
 
     @abstractmethod
     async def transaction(self, operations: Sequence[Op]) -> list[Result]:
-        """Apply all of the operations in their order and durably, or none of them.
+        """Apply all operations in order and durably, or none of them.
 
-        Missing parents of created nodes are created with them. Nothing is ever tried again when
-        its outcome is unknown.
+        Missing parents of created nodes are created with them. A transaction with an unknown
+        outcome is never retried.
 
         Raises:
             VersionConflict, NodeExists, NoNode, NotEmpty, NoChildrenForEphemerals: the first
                 operation that does not apply.
-            TransactionTooLarge: it is more than the store takes in one.
-            AccessDenied: the store keeps a node from us.
+            TransactionTooLarge: the store does not take so much in one transaction.
+            AccessDenied: the store denies access to a node.
             StoreUnavailable: whether it was applied is unknown.
         """
 

@@ -28,17 +28,17 @@ TOPIC_CONFIGS = "/config/topics"
 BROKER_CONFIGS = "/config/brokers"
 
 ALL_BROKERS = "<default>"
-"""In place of a broker's id: what is configured for every broker."""
+"""In place of a broker's id: the configuration of all brokers."""
 
 NO_LEADER = -1
 
-_STATES = 1024  # partitions are many, and most are in the same state as others
+_STATES = 1024  # there are many partitions, but few different states
 
 _dump = json.JSONEncoder(separators=(",", ":")).encode
 
 
 class ClusterIdNode(NamedTuple):
-    """The cluster's id, given once."""
+    """The cluster's id, which never changes."""
 
     cluster_id: str
 
@@ -48,17 +48,17 @@ class ClusterIdNode(NamedTuple):
 
     @classmethod
     def decode(cls, data: bytes) -> Self:
-        """Read what :meth:`encode` wrote."""
+        """Decode what :meth:`encode` wrote."""
         with _decoding("cluster id", data) as json_:
             return cls(str(json_["id"]))
 
 
 class BrokerNode(NamedTuple):
-    """A broker that lives: an ephemeral node of its session.
+    """The registration of a live broker: an ephemeral node of its session.
 
-    ``directory`` tells its data from all other data: whoever has locked that is the same broker.
-    ``is_stopping``: it is about to leave, and takes over nothing more. ``is_full``: one of its data
-    directories has no room; it leads only where nobody else can.
+    ``directory`` identifies its data: a broker that has locked it is the same broker.
+    ``is_stopping``: it is about to stop, and takes over nothing more. ``is_full``: one of its data
+    directories has no room; it leads only where no other replica can.
     """
 
     host: str
@@ -72,19 +72,19 @@ class BrokerNode(NamedTuple):
 
     @staticmethod
     def path(node_id: int) -> str:
-        """Where the broker ``node_id`` is registered."""
+        """The path of the registration of broker ``node_id``."""
         return f"{BROKERS}/{node_id}"
 
     @staticmethod
     def id_of(path: str) -> int:
-        """Which broker is registered at ``path``."""
+        """The id of the broker that is registered at ``path``."""
         name = path.rpartition("/")[2]
         if not name.isdecimal():
             raise MalformedNode(f"no broker id: {path}")
         return int(name)
 
     def encode(self) -> bytes:
-        """Kafka's JSON, version 5, with what Kafka does not know of beside it."""
+        """Kafka's JSON, version 5, with additional fields of Qbus."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         registration = {
             "version": 5,
@@ -109,7 +109,7 @@ class BrokerNode(NamedTuple):
 
     @classmethod
     def decode(cls, data: bytes) -> Self:
-        """Read what :meth:`encode` wrote."""
+        """Decode what :meth:`encode` wrote."""
         with _decoding("broker", data) as json_:
             return cls(
                 host=str(json_["host"]),
@@ -130,18 +130,18 @@ class BrokerEpochNode(NamedTuple):
 
     @staticmethod
     def path(node_id: int) -> str:
-        """Where the epoch of the broker ``node_id`` is."""
+        """The path of the epoch of broker ``node_id``."""
         return f"{BROKER_EPOCHS}/{node_id}"
 
     def encode(self) -> bytes:
-        """When the broker was registered last, for people."""
+        """The time of the last registration, for people to read."""
         return _dump({"version": 1, "timestamp": str(self.timestamp_ms)}).encode()
 
 
 class ControllerNode(NamedTuple):
-    """The broker that decides: an ephemeral node of its session.
+    """The controller: an ephemeral node of its session.
 
-    ``broker_epoch`` is that of its registration: of two lives of a broker it tells which.
+    ``broker_epoch`` is that of its registration; it tells apart two runs of a broker.
     """
 
     broker: int
@@ -162,7 +162,7 @@ class ControllerNode(NamedTuple):
 
     @classmethod
     def decode(cls, data: bytes) -> Self:
-        """Read what :meth:`encode` wrote."""
+        """Decode what :meth:`encode` wrote."""
         with _decoding("controller", data) as json_:
             return cls(
                 int(json_["brokerid"]),
@@ -172,7 +172,7 @@ class ControllerNode(NamedTuple):
 
 
 class ControllerEpochNode(NamedTuple):
-    """How many controllers there were. Each checks the node's version with all that it writes."""
+    """The number of controllers so far. A controller checks the node's version with every write."""
 
     epoch: int
 
@@ -182,7 +182,7 @@ class ControllerEpochNode(NamedTuple):
 
     @classmethod
     def decode(cls, data: bytes) -> Self:
-        """Read what :meth:`encode` wrote."""
+        """Decode what :meth:`encode` wrote."""
         with _decoding("controller epoch", data) as number:
             return cls(int(number))
 
@@ -190,13 +190,13 @@ class ControllerEpochNode(NamedTuple):
 class TopicNode(NamedTuple):
     """A topic's id, and the replicas of each partition, the preferred leader first.
 
-    While a partition moves (KIP-455), its replicas are those that it shall have and, after them,
-    those in ``removing``; ``adding`` are those of them that it did not have before.
+    During a reassignment (KIP-455), the replicas are the target ones followed by those in
+    ``removing``; ``adding`` are the new ones among the target.
 
-    ``has_identity``: beside its partitions there is a node that is called by its id. A topic that
-    is deleted and created anew has nodes of the same paths, and soon of the same versions; whoever
-    decided something about the one must not write it to the other, so it checks that node as well.
-    Kafka's own topics have none.
+    ``has_identity``: the topic has a child node named by its id. A topic that is deleted and
+    created again has nodes with the same paths and soon the same versions. A decision about the
+    first must not be written to the second, so its transaction checks the child node as well.
+    Topics of Kafka have no such node.
     """
 
     topic_id: bytes
@@ -207,16 +207,16 @@ class TopicNode(NamedTuple):
 
     @staticmethod
     def path(topic: str) -> str:
-        """Where ``topic`` is."""
+        """The path of ``topic``."""
         return f"{TOPICS}/{topic}"
 
     @staticmethod
     def identity_path(topic: str, topic_id: bytes) -> str:
-        """What is there as long as ``topic`` is the one with this id."""
+        """The path of the node that exists while ``topic`` is the one with this id."""
         return f"{TOPICS}/{topic}/id-{encode_id(topic_id)}"
 
     def encode(self) -> bytes:
-        """Kafka's JSON, version 3; what Kafka does not know of, beside it when there is any."""
+        """Kafka's JSON, version 3, with additional fields of Qbus where needed."""
         topic: dict[str, Any] = {
             "version": 3,
             "topic_id": encode_id(self.topic_id),
@@ -230,7 +230,7 @@ class TopicNode(NamedTuple):
 
     @classmethod
     def decode(cls, data: bytes) -> Self:
-        """Read what :meth:`encode` wrote; partitions are numbered from 0 without a gap."""
+        """Decode what :meth:`encode` wrote; partitions are numbered from 0 without a gap."""
         with _decoding("topic", data) as json_:
             assignment = _by_index(json_["partitions"])
             if sorted(assignment) != list(range(len(assignment))):
@@ -253,11 +253,10 @@ def _by_index(json_: dict[str, list[int]]) -> dict[int, tuple[int, ...]]:
 
 
 class PartitionStateNode(NamedTuple):
-    """Who leads a partition since when, and which replicas hold all that was acknowledged.
+    """The leader of a partition, its epoch, and the replicas with all acknowledged records.
 
-    ``isr`` are in sync; ``elr`` are not any more, but nothing was acknowledged since they were
-    (KIP-966, eligible leader replicas). ``last_in_sync`` is the one that was in sync last, once
-    nobody is left of either.
+    ``isr`` are in sync. ``elr`` (eligible leader replicas, KIP-966) no longer are, but nothing was
+    acknowledged since they were. ``last_in_sync`` is the last replica in sync, once both are empty.
     """
 
     leader: int
@@ -269,12 +268,12 @@ class PartitionStateNode(NamedTuple):
 
     @staticmethod
     def path(topic: str, partition: int) -> str:
-        """Where the state of a partition is."""
+        """The path of a partition's state."""
         return f"{TopicNode.path(topic)}/partitions/{partition}/state"
 
-    @lru_cache(maxsize=_STATES)  # noqa: B019 - a few hundred small values, kept on purpose
+    @lru_cache(maxsize=_STATES)  # noqa: B019 - few small values, kept on purpose
     def encode(self) -> bytes:
-        """Kafka's JSON, version 1; what Kafka does not know of, beside it when there is any."""
+        """Kafka's JSON, version 1, with additional fields of Qbus where needed."""
         state = {
             "controller_epoch": self.controller_epoch,
             "leader": self.leader,
@@ -291,7 +290,7 @@ class PartitionStateNode(NamedTuple):
     @classmethod
     @lru_cache(maxsize=_STATES)
     def decode(cls, data: bytes) -> Self:
-        """Read what :meth:`encode` wrote."""
+        """Decode what :meth:`encode` wrote."""
         with _decoding("partition state", data) as json_:
             return cls(
                 leader=int(json_["leader"]),
@@ -310,12 +309,12 @@ class ConfigNode(NamedTuple):
 
     @staticmethod
     def topic_path(topic: str) -> str:
-        """Where the configuration of ``topic`` is."""
+        """The path of the configuration of ``topic``."""
         return f"{TOPIC_CONFIGS}/{topic}"
 
     @staticmethod
     def broker_path(broker: str) -> str:
-        """Where the configuration of the broker with this id, or of ALL_BROKERS, is."""
+        """The path of the configuration of a broker id or of ALL_BROKERS."""
         return f"{BROKER_CONFIGS}/{broker}"
 
     def encode(self) -> bytes:
@@ -324,18 +323,18 @@ class ConfigNode(NamedTuple):
 
     @classmethod
     def decode(cls, data: bytes) -> Self:
-        """Read what :meth:`encode` wrote."""
+        """Decode what :meth:`encode` wrote."""
         with _decoding("configuration", data) as json_:
             return cls({str(name): str(value) for name, value in json_["config"].items()})
 
 
 class ChangeNode(NamedTuple):
-    """What a transaction changed, by name: an entry of the feed.
+    """An entry of the feed: the names of what a transaction changed.
 
-    ``topics``: created, deleted, or changed in their replicas. ``states``: of topics, the
-    partitions whose states changed, and nothing else. ``configs``: topics whose configuration
-    changed. ``brokers``: brokers, or ALL_BROKERS, whose configuration changed. ``cluster``: brokers
-    came or went, or the controller changed.
+    ``topics`` were created, deleted, or changed in their replicas. ``states`` has partitions by
+    topic of which only the state changed. ``configs`` are topics, and ``brokers`` are broker ids or
+    ALL_BROKERS, whose configuration changed. ``cluster``: brokers came or went, or the controller
+    changed.
     """
 
     topics: tuple[str, ...] = ()
@@ -345,7 +344,7 @@ class ChangeNode(NamedTuple):
     states: Mapping[str, tuple[int, ...]] = MappingProxyType({})
 
     def encode(self) -> bytes:
-        """JSON of our own."""
+        """JSON of Qbus; Kafka has no such node."""
         change: dict[str, Any] = {"version": 1}
         if self.topics:
             change["topics"] = self.topics
@@ -361,7 +360,7 @@ class ChangeNode(NamedTuple):
 
     @classmethod
     def decode(cls, data: bytes) -> Self:
-        """Read what :meth:`encode` wrote."""
+        """Decode what :meth:`encode` wrote."""
         with _decoding("change", data) as json_:
             states = json_.get("states", {}).items()
             return cls(
@@ -375,7 +374,7 @@ class ChangeNode(NamedTuple):
 
 @contextmanager
 def _decoding(what: str, data: bytes) -> Iterator[Any]:
-    """The JSON in ``data``, for a block in which whatever is missing or of a wrong type tells."""
+    """Parse JSON for a block; missing fields and wrong types in it raise MalformedNode."""
     try:
         yield json.loads(str(data, "utf-8"))
     except (ValueError, KeyError, TypeError, AttributeError) as error:

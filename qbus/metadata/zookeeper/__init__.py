@@ -1,6 +1,7 @@
-"""The metadata store in ZooKeeper, and what clients find there. Only here is kazoo imported.
+"""The metadata store in ZooKeeper, and the discovery of brokers there.
 
-The store itself is ``qbus.metadata.zookeeper.store.ZooKeeperStore``; importing that needs kazoo.
+Only this package imports kazoo.
+The store itself is ``qbus.metadata.zookeeper.store.ZooKeeperStore``; importing it needs kazoo.
 """
 
 from qbus.metadata.zookeeper.address import ZooKeeperAddress

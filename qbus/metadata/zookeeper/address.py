@@ -1,4 +1,4 @@
-"""Where a ZooKeeper is, as it is written everywhere: ``host:port,host:port/chroot``."""
+"""Addresses of ZooKeeper ensembles: ``host:port,host:port/chroot``."""
 
 from typing import NamedTuple, Self
 
@@ -11,17 +11,17 @@ _FORM = "host:port,.../chroot"
 
 
 class ZooKeeperAddress(NamedTuple):
-    """The servers of an ensemble, any of which will do, and the node below which everything is."""
+    """The servers of an ensemble, and the chroot: the node below which everything lies."""
 
     servers: tuple[tuple[str, int], ...]
     chroot: str = paths.ROOT
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read ``host[:port],.../chroot``, with or without ``zk://`` before it.
+        """Parse ``host[:port],.../chroot``, with or without a leading ``zk://``.
 
         Raises:
-            ValueError: the text has another form; the message says which one is expected.
+            ValueError: the text has another form; the message has the expected one.
         """
         servers, slash, chroot = text.strip().removeprefix(_SCHEME).partition("/")
         chroot = chroot.rstrip("/")
@@ -34,7 +34,7 @@ class ZooKeeperAddress(NamedTuple):
 
     @property
     def hosts(self) -> str:
-        """The servers, as kazoo takes them."""
+        """The servers in kazoo's form."""
         return ",".join(
             f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in self.servers
         )

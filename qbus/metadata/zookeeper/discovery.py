@@ -1,4 +1,4 @@
-"""Which brokers there are: what a client needs that knows only the ZooKeeper."""
+"""The discovery of brokers by clients that know only the ZooKeeper address."""
 
 import asyncio
 import json
@@ -21,13 +21,13 @@ _PLAINTEXT = "PLAINTEXT"
 
 
 async def find_brokers(address: str, timeout: float) -> list[tuple[str, int]]:
-    """Host and port of each registered broker, by broker id; empty when there is none.
+    """Return host and port of each registered broker, ordered by broker id.
 
-    ``address`` is ``zk://host:port,.../chroot``; ``timeout`` is for everything, in seconds. Reads
-    the registrations of Qbus and those of Apache Kafka up to 3.x.
+    ``address`` is ``zk://host:port,.../chroot``; ``timeout`` in seconds covers everything. Reads
+    registrations of Qbus and of Apache Kafka up to 3.x.
 
     Raises:
-        ConfigError: the address is none, or kazoo is not installed.
+        ConfigError: the address is invalid, or kazoo is not installed.
         StoreUnavailable: no ZooKeeper answered in time.
     """
     try:
@@ -55,7 +55,7 @@ async def _read(address: ZooKeeperAddress, timeout: float) -> list[tuple[str, in
         if (endpoint := _endpoint(data)) is not None:
             found.append(endpoint)
         else:
-            _log.warning("%s: %s names no endpoint that can be used", address.hosts, path)
+            _log.warning("%s: %s has no usable endpoint", address.hosts, path)
     return found
 
 
@@ -63,12 +63,12 @@ async def _registrations(session: "Session", below: str) -> list[tuple[str, byte
     from qbus.metadata.zookeeper.library import exceptions  # noqa: PLC0415
 
     registrations = []
-    with suppress(exceptions.NoNodeError):  # no broker ever was there
+    with suppress(exceptions.NoNodeError):  # no broker has ever registered
         for name in sorted(
             await session.ask(methodcaller("get_children_async", below)), key=_numerically
         ):
             path = f"{below}/{name}"
-            with suppress(exceptions.NoNodeError):  # it went away meanwhile
+            with suppress(exceptions.NoNodeError):  # it unregistered meanwhile
                 data, _ = await session.ask(methodcaller("get_async", path))
                 registrations.append((path, data))
     return registrations
@@ -79,7 +79,7 @@ def _numerically(name: str) -> tuple[bool, int, str]:
 
 
 def _endpoint(registration: bytes) -> tuple[str, int] | None:
-    """The first endpoint without encryption; else host and port, as of Kafka before 0.9."""
+    """Return the first plaintext endpoint, else host and port as of Kafka before 0.9."""
     try:
         broker = json.loads(registration)
         protocols = broker.get("listener_security_protocol_map", {})

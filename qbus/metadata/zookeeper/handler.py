@@ -1,8 +1,7 @@
-"""kazoo's answers, watches and states, brought into an event loop in the order they came.
+"""Delivers kazoo's answers, watches and states to an event loop, in the order of their arrival.
 
-kazoo reads its connection in one thread, and would call back from two others. Here one inbox takes
-the place of both: what the server said first arrives first, and as much as has come meanwhile
-arrives at once.
+kazoo reads its connection in one thread and calls back from two others. One inbox replaces those
+two: it delivers in order, and everything that has arrived at once.
 """
 
 import asyncio
@@ -23,7 +22,7 @@ Call = Callable[[], object]
 
 
 class Inbox:
-    """Calls from any thread, made in the event loop in their order."""
+    """Makes calls from any thread in the event loop, in order."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -31,26 +30,26 @@ class Inbox:
         self._woken = False
 
     def put(self, call: Call) -> None:
-        """Have ``call`` made in the event loop, after those put here before."""
+        """Schedule ``call`` after all that were put before."""
         self._calls.append(call)
         if not self._woken:
             self._woken = True
             try:
                 self._loop.call_soon_threadsafe(self._empty)
-            except RuntimeError:  # the loop is closed: nobody waits
+            except RuntimeError:  # the loop is closed
                 self._calls.clear()
 
     def _empty(self) -> None:
-        self._woken = False  # first: what is put here from now on wakes the loop again
+        self._woken = False  # first, so that later calls wake the loop again
         for _ in range(len(self._calls)):
             try:
                 self._calls.popleft()()
-            except Exception:  # noqa: BLE001 - whoever fails, the others are answered
-                _log.exception("a callback of the metadata store has failed")
+            except Exception:  # noqa: BLE001 - one failure must not stop the others
+                _log.exception("a callback of the metadata store failed")
 
 
 class Answer:
-    """What kazoo puts the answer to a request into; whoever asked awaits ``future``."""
+    """Receives kazoo's answer to a request; the caller awaits ``future``."""
 
     __slots__ = ("_inbox", "future")
 
@@ -67,16 +66,16 @@ class Answer:
         self._inbox.put(partial(_reject, self.future, error))
 
     def get(self) -> Any:
-        """What was put here, when that is done."""
+        """Return the result of a completed request."""
         return self.future.result()
 
     def rawlink(self, callback: Callable[["Answer"], object]) -> None:
-        """Call back, in the event loop, when that is done: kazoo does more with some answers."""
+        """Call back in the event loop on completion; kazoo processes some answers further."""
         self.future.add_done_callback(lambda _: callback(self))
 
 
 def _resolve(future: asyncio.Future[Any], value: object) -> None:
-    if not future.done():  # else whoever asked gave up
+    if not future.done():  # else the caller has given up
         future.set_result(value)
 
 
@@ -86,16 +85,16 @@ def _reject(future: asyncio.Future[Any], error: BaseException) -> None:
 
 
 class Waker:
-    """Both ends of what wakes kazoo's thread: a count in the kernel.
+    """Wakes kazoo's thread through an eventfd; serves as both ends.
 
-    kazoo's own pair of sockets blocks whoever asks when some hundred requests wait to be sent.
+    kazoo's own socket pair blocks the caller when a few hundred requests wait to be sent.
     """
 
     def __init__(self) -> None:
         self._fd = os.eventfd(0, os.EFD_SEMAPHORE | os.EFD_CLOEXEC)
 
     def fileno(self) -> int:
-        """For a selector: readable while the count is above 0."""
+        """The descriptor; readable while the count is above 0."""
         return self._fd
 
     def send(self, data: bytes) -> None:
@@ -107,17 +106,17 @@ class Waker:
         os.eventfd_read(self._fd)
 
     def close(self) -> None:
-        """Close it; again does nothing."""
+        """Close the descriptor; idempotent."""
         fd, self._fd = self._fd, -1
         if fd >= 0:
             os.close(fd)
 
 
 class LoopHandler(SequentialThreadingHandler):  # type: ignore[misc] # kazoo has no types
-    """kazoo's handler interface over an event loop; kazoo's own thread for the connection stays."""
+    """kazoo's handler interface over an event loop; kazoo keeps its connection thread."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, connect_timeout: float) -> None:
-        """``connect_timeout``: how long one server may take to begin to serve us, in seconds."""
+        """``connect_timeout``: seconds that one server may take until the session is connected."""
         super().__init__()
         self._loop = loop
         self._connect_timeout = connect_timeout
@@ -125,23 +124,23 @@ class LoopHandler(SequentialThreadingHandler):  # type: ignore[misc] # kazoo has
         self.inbox = Inbox(loop)
 
     def start(self) -> None:
-        """There are no threads to start."""
+        """Do nothing: there are no threads."""
 
     def stop(self) -> None:
-        """There are no threads to stop."""
+        """Do nothing: there are no threads."""
 
     def async_result(self) -> Answer:
-        """Called in the event loop, by whatever sends a request."""
+        """Return a receiver for an answer; called in the event loop."""
         return Answer(self.inbox, self._loop.create_future())
 
     def dispatch_callback(self, callback: Any) -> None:
-        """A watch has something to tell."""
+        """Deliver a watch event."""
         self.inbox.put(partial(callback.func, *callback.args))
 
     def select(
         self, readable: list[Any], writable: list[Any], _: object, timeout: float | None = None
     ) -> tuple[list[Any], list[Any], list[Any]]:
-        """As ``select.select``; kazoo's own builds and drops an epoll for every message."""
+        """Like ``select.select``; kazoo's own creates an epoll object for every message."""
         if self._is_connecting and timeout is not None:
             timeout = min(timeout, self._connect_timeout)
         poll = select.poll()
@@ -157,19 +156,19 @@ class LoopHandler(SequentialThreadingHandler):  # type: ignore[misc] # kazoo has
         )
 
     def create_connection(self, *args: Any, timeout: float, **kwargs: Any) -> Any:
-        """Connect, but do not wait for one server until the session has expired, as kazoo would.
+        """Connect with a time-out shorter than the session; kazoo would wait for all of that.
 
-        A server that has just been started may accept a connection and then forget about it.
+        A server that has just started may accept a connection and then ignore it.
         """
         self._is_connecting = True
         timeout = min(timeout, self._connect_timeout)
         return super().create_connection(*args, timeout=timeout, **kwargs)
 
     def connected(self) -> None:
-        """The server has answered: from now on kazoo's own time-outs hold."""
+        """Note that the server answered; kazoo's own time-outs apply from now on."""
         self._is_connecting = False
 
     def create_socket_pair(self) -> tuple[Waker, Waker]:
-        """What wakes the thread of the connection."""
+        """Return what wakes the connection thread."""
         waker = Waker()
         return waker, waker

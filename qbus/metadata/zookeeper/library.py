@@ -1,4 +1,4 @@
-"""kazoo, which is optional: the one place that imports it."""
+"""The only import of kazoo, which is optional."""
 
 from qbus.errors import ConfigError
 

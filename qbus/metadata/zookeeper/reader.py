@@ -20,7 +20,7 @@ from qbus.metadata.zookeeper.library import KazooClient, exceptions, serializati
 from qbus.metadata.zookeeper.session import Session
 
 _IN_ONE = 100  # nodes read by one request
-_AT_ONCE = 10  # such requests under way for one tree; others get their turn in between
+_AT_ONCE = 10  # such requests under way for one tree, so that others get their turn
 
 _MULTI_HEADER = Struct(">i?i")  # the operation's type, whether this is the end, an error
 _INT = Struct(">i")
@@ -32,15 +32,15 @@ T = TypeVar("T")
 
 
 class Reader:
-    """What a session can read. Every method raises AccessDenied and StoreUnavailable."""
+    """Reads nodes in a session. Every method raises AccessDenied and StoreUnavailable."""
 
     def __init__(self, session: Session, prefix: str) -> None:
-        """``prefix`` goes before every path: the chroot, or nothing."""
+        """``prefix`` precedes every path: the chroot or an empty string."""
         self._session = session
         self._prefix = prefix
 
     async def get(self, path: str, watch: Callable[[object], None] | None = None) -> Node | None:
-        """The node at ``path``; ``watch`` is called when it changes."""
+        """Return the node at ``path``; ``watch`` is called when it changes."""
         while True:
             try:
                 return _node(*await self._ask("get_async", path, watch))
@@ -49,27 +49,27 @@ class Reader:
                     return None
 
     async def get_many(self, wanted: Sequence[str]) -> dict[str, Node]:
-        """Those of the nodes that there are."""
+        """Return those of the nodes that exist."""
         found = await self._read(serialization.GetData, wanted)
         return {path: _node(data, stat) for path, (data, stat) in found}
 
     async def children(self, path: str, watch: Callable[[object], None] | None = None) -> list[str]:
-        """The sorted names below ``path``; ``watch`` is called when they change."""
+        """Return the sorted children of ``path``; ``watch`` is called when they change."""
         while True:
             try:
                 return sorted(await self._ask("get_children_async", path, watch))
             except exceptions.NoNodeError:
-                # What is not there can be watched itself, but not its children.
+                # A missing node can be watched, but not its children.
                 if watch is None or not await self._ask("exists_async", path, watch):
                     return []
 
     async def missing(self, about: Sequence[str]) -> set[str]:
-        """Those of the paths at which there is nothing."""
+        """Return those of the paths that do not exist."""
         found = await _in_turn(partial(self._ask, "exists_async"), about)
         return {path for path, stat in zip(about, found, strict=True) if stat is None}
 
     async def tree(self, path: str) -> dict[str, Node]:
-        """The nodes from ``path`` down, read level by level."""
+        """Return the nodes from ``path`` down, read level by level."""
         nodes: dict[str, Node] = {}
         level = [path]
         while level:
@@ -83,7 +83,7 @@ class Reader:
         return nodes
 
     async def _read(self, kind: Any, about: Sequence[str]) -> list[tuple[str, Any]]:
-        """Those of the paths that are there, each with what is known of it."""
+        """Read those of the paths that exist."""
         parts = [about[start : start + _IN_ONE] for start in range(0, len(about), _IN_ONE)]
         answers = await _in_turn(partial(self._read_part, kind), parts)
         return [found for part in answers for found in part]
@@ -95,7 +95,7 @@ class Reader:
         for path, answer in zip(about, answers, strict=True):
             if isinstance(answer, exceptions.NoAuthError):
                 raise AccessDenied(path)
-            if isinstance(answer, exceptions.NoNodeError):  # it went away meanwhile
+            if isinstance(answer, exceptions.NoNodeError):  # it was deleted meanwhile
                 continue
             if isinstance(answer, Exception):
                 raise StoreUnavailable(f"{path} cannot be read: {answer!r}")
@@ -113,12 +113,12 @@ class Reader:
 
 
 def _node(data: bytes | None, stat: Any) -> Node:
-    """Data may be missing where somebody else created the node."""
+    """Build a node; one that another program created may have no data."""
     return Node(data or b"", stat.version)
 
 
 async def _in_turn(question: Callable[[S], Awaitable[T]], about: Sequence[S]) -> list[T]:
-    """The answers to a question about many, some of which are under way at a time."""
+    """Ask about many, a few at a time; return the answers."""
     answers: list[T] = []
     for start in range(0, len(about), _AT_ONCE):
         answers += await asyncio.gather(*map(question, about[start : start + _AT_ONCE]))
@@ -126,7 +126,7 @@ async def _in_turn(question: Callable[[S], Awaitable[T]], about: Sequence[S]) ->
 
 
 class MultiRead:
-    """kazoo's view of such a request: its number, its bytes, and what the answer's bytes mean."""
+    """A multi-read as a request of kazoo: its type, its bytes, and the decoding of its answer."""
 
     type = 22
 
@@ -136,13 +136,13 @@ class MultiRead:
         self._paths = paths
 
     def serialize(self) -> bytes:
-        """The request, after its number."""
+        """Encode the request after its header."""
         head = _MULTI_HEADER.pack(self._kind.type, False, _NO_ERROR)
         operations = [head + bytes(self._kind(path, None).serialize()) for path in self._paths]
         return b"".join(operations) + _MULTI_HEADER.pack(-1, True, _NO_ERROR)
 
     def deserialize(self, data: bytes, offset: int) -> list[Any]:
-        """Of each path what kazoo has for it, or its exception."""
+        """Decode the answer of each path, or its exception."""
         answers: list[Any] = []
         while True:
             kind, is_end, _ = _MULTI_HEADER.unpack_from(data, offset)
@@ -179,7 +179,7 @@ def _children(data: bytes, offset: int) -> tuple[list[str], int]:
 
 
 def _multi_read(client: KazooClient, kind: Any, paths: Sequence[str]) -> Answer:
-    """Send a multi-read as kazoo's own methods send theirs."""
+    """Send a multi-read in the way of kazoo's own methods."""
     answer: Answer = client.handler.async_result()
     client._call(MultiRead(kind, paths), answer)
     return answer

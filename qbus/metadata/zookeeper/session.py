@@ -16,14 +16,14 @@ from qbus.metadata.zookeeper.library import KazooClient, KazooRetry, KazooState,
 
 _log = logging.getLogger(__name__)
 
-# Kazoo warns of every attempt to connect; here it is told once that there is no connection.
+# Kazoo warns about every attempt to connect; the session logs only its states.
 _attempts = logging.getLogger(f"{__name__}.attempts")
 _attempts.addFilter(
     lambda record: record.levelno >= logging.ERROR or _attempts.isEnabledFor(logging.DEBUG)
 )
 
 _RECONNECT = {"max_tries": -1, "delay": 0.05, "backoff": 2, "max_delay": 1.0, "max_jitter": 0.4}
-_LEAST_CONNECT_TIMEOUT = 1.0  # seconds; a server that is only slow would never do
+_LEAST_CONNECT_TIMEOUT = 1.0  # seconds; less would exclude slow servers
 
 _STATES = {
     KazooState.CONNECTED: SessionState.CONNECTED,
@@ -33,12 +33,11 @@ _STATES = {
 
 
 class Session:
-    """One session, from :meth:`open` until it is closed or ZooKeeper has ended it.
+    """A session, from :meth:`open` until it is closed or ZooKeeper ends it.
 
-    It survives connections: while it looks for another server it is suspended, and takes no
-    requests; those that were sent are answered with StoreUnavailable, for nobody knows whether
-    they were done. Nothing is ever sent a second time. Only ZooKeeper says that a session has
-    ended; then it is lost for good.
+    It outlives connections. While it looks for another server, it is suspended and takes no
+    requests. Requests under way fail with StoreUnavailable, because their outcome is unknown; none
+    is ever sent twice. Only ZooKeeper ends a session; then it is lost for good.
     """
 
     def __init__(
@@ -50,10 +49,10 @@ class Session:
         on_state: Callable[[SessionState], None] = lambda _: None,
         timings: Timings | None = None,
     ) -> None:
-        """``timeout``: after how many seconds of silence ZooKeeper ends the session.
+        """``timeout``: seconds of silence after which ZooKeeper ends the session.
 
         ``credentials``: ``user:password`` for digest authentication. ``on_state`` is called from
-        the event loop. ``timings`` gets how long requests take.
+        the event loop. ``timings`` receives the durations of requests.
         """
         self.address = address
         self.state = SessionState.SUSPENDED
@@ -63,8 +62,8 @@ class Session:
         self._timings = timings or Timings()
         self._client: KazooClient = None  # from open() on
         self._stopping: asyncio.Future[None] | None = None
-        # Kazoo would begin a new session when one has expired. What its thread has heard last, and
-        # the lock, keep every request out of that.
+        # Kazoo begins a new session when one has expired. The lock and the last state heard by its
+        # thread keep requests out of that one.
         self._lock = threading.Lock()
         self._heard = SessionState.SUSPENDED
         self._is_open = False
@@ -73,10 +72,10 @@ class Session:
         """Connect to one of the servers, within ``timeout`` seconds.
 
         Raises:
-            StoreUnusable: none answers in time, or none takes the credentials.
+            StoreUnusable: no server answers in time, or none accepts the credentials.
         """
         loop = asyncio.get_running_loop()
-        # A dead connection is noticed when two thirds of the session are gone.
+        # A dead connection is noticed after two thirds of the session time-out.
         each = max(self._timeout / 3 / len(self.address.servers), _LEAST_CONNECT_TIMEOUT)
         handler = LoopHandler(loop, each)
         opened: asyncio.Future[None] = loop.create_future()
@@ -101,18 +100,18 @@ class Session:
             raise
 
     async def close(self) -> None:
-        """Finish what was asked for, and end the session."""
+        """Finish requests under way, and end the session."""
         if self._client is None:
             return
         await asyncio.shield(self._begin_to_stop())
         self._enter(SessionState.LOST)
 
     async def ask(self, request: Callable[[KazooClient], Answer]) -> Any:
-        """Send what ``request`` asks of the client, after all that was asked before; its answer.
+        """Send a request after all earlier ones; return its answer.
 
         Raises:
-            StoreUnavailable: no answer came; whether the request was done is not known.
-            ZookeeperError: it was refused, and not done.
+            StoreUnavailable: there was no answer; whether the request was done is unknown.
+            ZookeeperError: the request was refused.
         """
         answer = self._submit(request)
         started = perf_counter()
@@ -120,10 +119,10 @@ class Session:
             return await answer
         except _REFUSALS:
             raise
-        except Exception as error:  # kazoo raises whatever it runs into, as in a garbled answer
+        except Exception as error:  # kazoo raises anything, for example for a garbled answer
             raise StoreUnavailable(
                 f"ZooKeeper at {self.address} did not answer ({error!r}):"
-                " whether it did what was asked is not known"
+                " whether the request was done is unknown"
             ) from error
         finally:
             self._timings.observe(perf_counter() - started)
@@ -166,11 +165,11 @@ class Session:
                 opened.set_exception(StoreUnusable(why))
 
     def _resume(self) -> bool:
-        """Take requests; whether the connection is still there."""
+        """Accept requests; return whether the connection still exists."""
         with self._lock:
             if self._heard is not SessionState.CONNECTED:
-                return False  # the news of that is on its way
-            # The server may lag behind the one before it: let it catch up before it is asked.
+                return False  # that state is on its way
+            # This server may lag behind the former one: let it catch up before any request.
             caught_up = self._client.sync_async(self.address.chroot).future
             caught_up.add_done_callback(lambda future: future.cancelled() or future.exception())
             self._is_open = True
@@ -197,8 +196,8 @@ class Session:
         try:
             self._client.stop()
             self._client.close()
-        except Exception as error:  # noqa: BLE001 - it is over in any case
-            _log.warning("ending the session with ZooKeeper at %s: %s", self.address, error)
+        except Exception as error:  # noqa: BLE001 - the session is over in any case
+            _log.warning("ending the session with ZooKeeper at %s failed: %s", self.address, error)
 
 
 _REFUSALS = (
@@ -215,5 +214,5 @@ _REFUSALS = (
 _LEVELS = {
     SessionState.CONNECTED: logging.INFO,
     SessionState.SUSPENDED: logging.WARNING,
-    SessionState.LOST: logging.INFO,  # bad news only for who did not close it
+    SessionState.LOST: logging.INFO,  # expected when closing; the store's user logs otherwise
 }

@@ -54,7 +54,7 @@ _ATTEMPTS = 20  # to create parents that others create and delete at the same ti
 
 
 class ZooKeeperStore(MetadataStore):
-    """The nodes below the address's chroot, which is created when missing."""
+    """A store below the address's chroot, which is created when missing."""
 
     def __init__(
         self,
@@ -65,11 +65,11 @@ class ZooKeeperStore(MetadataStore):
         credentials: str | None = None,
         protect: bool = False,
     ) -> None:
-        """``session_timeout_s``: how long ZooKeeper keeps a session whose store is silent.
+        """``session_timeout_s``: seconds of silence after which ZooKeeper ends the session.
 
-        ``connection_timeout_s``: how long the first connection may take; by default the same.
-        ``credentials``: ``user:password`` for ZooKeeper's digest authentication. ``protect``: let
-        everybody read what is created here, and only these credentials write it.
+        ``connection_timeout_s``: seconds that the first connection may take; by default the same.
+        ``credentials``: ``user:password`` for ZooKeeper's digest authentication. ``protect``: nodes
+        created here can be read by all, but written only with these credentials.
         """
         self._session = Session(
             address,
@@ -78,7 +78,7 @@ class ZooKeeperStore(MetadataStore):
             on_state=self._tell,
             timings=self.timings,
         )
-        self._patience = connection_timeout_s or session_timeout_s
+        self._timeout_s = connection_timeout_s or session_timeout_s
         self._acl = [*READ_ACL_UNSAFE, *CREATOR_ALL_ACL] if protect else OPEN_ACL_UNSAFE
         self._acl_size = acl_size(self._acl)
         self._prefix = "" if address.chroot == paths.ROOT else address.chroot
@@ -92,11 +92,11 @@ class ZooKeeperStore(MetadataStore):
 
     @property
     def state(self) -> SessionState:
-        """SUSPENDED until there is a connection and while there is none."""
+        """The session's state; SUSPENDED until it is first connected."""
         return self._session.state
 
     def on_state(self, callback: Callable[[SessionState], None]) -> None:
-        """Call back when the state changes."""
+        """Call ``callback`` when the state changes."""
         self._callbacks.append(callback)
 
     def _tell(self, state: SessionState) -> None:
@@ -107,11 +107,11 @@ class ZooKeeperStore(MetadataStore):
             callback(state)
 
     async def start(self) -> None:
-        """Connect to one of the servers, and make sure of the chroot."""
+        """Connect to one of the servers, and create the chroot if needed."""
         if self._is_started:
-            raise StoreUnavailable(f"the session with {self._session.address} was begun already")
+            raise StoreUnavailable(f"the session with {self._session.address} was already started")
         self._is_started = True
-        await self._session.open(self._patience)
+        await self._session.open(self._timeout_s)
         try:
             await self._make_chroot()
         except StoreError as error:
@@ -119,18 +119,18 @@ class ZooKeeperStore(MetadataStore):
             raise StoreUnusable(f"cannot use {self._session.address}: {error}") from error
 
     async def close(self) -> None:
-        """Wait for what is under way, and end the session, which deletes the ephemeral nodes."""
+        """Wait for requests under way, and end the session, which deletes the ephemeral nodes."""
         self._is_closing = True
         if self._under_way and self.state is SessionState.CONNECTED:
             with suppress(TimeoutError):
-                async with asyncio.timeout(self._patience):
+                async with asyncio.timeout(self._timeout_s):
                     await self._idle.wait()
         await self._session.close()
 
     # Reading
 
     async def get(self, path: str, watch: Callable[[], None] | None = None) -> Node | None:
-        """The node at ``path``."""
+        """Return the node at ``path``, or None."""
         paths.check(path)
         with self._working():
             if watch is None:
@@ -138,14 +138,14 @@ class ZooKeeperStore(MetadataStore):
             return await self._watched(watch, partial(self._reader.get, path))
 
     async def get_many(self, wanted: Sequence[str]) -> dict[str, Node]:
-        """Those of the nodes that there are."""
+        """Return those of the nodes that exist."""
         for path in wanted:
             paths.check(path)
         with self._working():
             return await self._reader.get_many(wanted)
 
     async def children(self, path: str, watch: Callable[[], None] | None = None) -> list[str]:
-        """The names below ``path``."""
+        """Return the sorted children of ``path``."""
         paths.check(path)
         with self._working():
             if watch is None:
@@ -153,7 +153,7 @@ class ZooKeeperStore(MetadataStore):
             return await self._watched(watch, partial(self._reader.children, path))
 
     async def tree(self, path: str) -> dict[str, Node]:
-        """The nodes from ``path`` down."""
+        """Return the nodes from ``path`` down."""
         paths.check(path)
         with self._working():
             return await self._reader.tree(path)
@@ -161,7 +161,7 @@ class ZooKeeperStore(MetadataStore):
     async def _watched(
         self, watch: Callable[[], None], read: Callable[[Callable[[object], None]], Awaitable[T]]
     ) -> T:
-        """What ``read`` finds, from where on ``watch`` tells of changes."""
+        """Read with a watch on changes that come after it."""
         fire = self._watching(watch)
         try:
             return await read(fire)
@@ -170,7 +170,7 @@ class ZooKeeperStore(MetadataStore):
             raise
 
     def _watching(self, watch: Callable[[], None]) -> Callable[[object], None]:
-        """What kazoo calls with an event, perhaps twice; not when it is stopped at once."""
+        """Return a callback for kazoo that calls ``watch`` once: kazoo may call twice, or never."""
 
         def fire(_: object) -> None:
             if fire in self._watches:
@@ -183,7 +183,7 @@ class ZooKeeperStore(MetadataStore):
     # Writing
 
     async def transaction(self, operations: Sequence[Op]) -> list[Result]:
-        """Send the operations as one request, again only when it was refused for its parents."""
+        """Send the operations as one request; retry only when it was refused for its parents."""
         wanted = tuple(operations)
         for operation in wanted:
             check(operation)

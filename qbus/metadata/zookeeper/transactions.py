@@ -1,7 +1,7 @@
-"""From a transaction to the operations that ZooKeeper is sent: those, and missing parents.
+"""Transactions as requests of ZooKeeper, with the creation of missing parents.
 
-ZooKeeper creates no parents. They become part of the same transaction, so that it stays one: which
-are missing is asked before, and if that has changed meanwhile, nothing of the transaction applies.
+ZooKeeper creates no parents, so their creation becomes part of the same transaction. Which parents
+are missing is read before; if that has changed meanwhile, the transaction does not apply.
 """
 
 from collections.abc import Container, Sequence
@@ -23,7 +23,7 @@ from qbus.metadata.zookeeper.handler import Answer
 from qbus.metadata.zookeeper.library import KazooClient, exceptions, serialization
 
 MAX_BYTES = 0xFFFFF
-"""The largest request that ZooKeeper reads: its ``jute.maxbuffer``, as it is by default."""
+"""The largest request that ZooKeeper accepts: the default of its ``jute.maxbuffer``."""
 
 # Sizes on the wire (zookeeper.jute): 4 bytes for an int and for each length, 9 for a MultiHeader.
 _LENGTH = 4
@@ -47,14 +47,14 @@ _ERRORS = {
 
 
 class Step(NamedTuple):
-    """An operation of the plan, which the transaction names or which creates a missing parent."""
+    """An operation of the request: one of the transaction, or the creation of a missing parent."""
 
     operation: Op
     is_asked_for: bool
 
 
 def plan(operations: Sequence[Op], missing: Container[str]) -> list[Step]:
-    """The operations, each creation preceded by those of its parents that are ``missing``."""
+    """Insert the creations of ``missing`` parents before the operations that need them."""
     if not any(isinstance(operation, Create) for operation in operations):
         return [Step(operation, True) for operation in operations]
     steps: list[Step] = []
@@ -63,7 +63,7 @@ def plan(operations: Sequence[Op], missing: Container[str]) -> list[Step]:
     for operation in operations:
         if isinstance(operation, Create):
             for parent in reversed(ancestors(operation.path)):
-                # Below what was created just now there is only what was created since.
+                # Nodes below one that was just created exist only if created since.
                 is_missing = parent in missing or parent in deleted or split(parent)[0] in created
                 if is_missing and parent not in created:
                     steps.append(Step(Create(parent), is_asked_for=False))
@@ -78,7 +78,7 @@ def plan(operations: Sequence[Op], missing: Container[str]) -> list[Step]:
 
 
 def ancestors(path: str) -> list[str]:
-    """The nodes above ``path``, the nearest first, without the root."""
+    """Return the ancestors of ``path``, nearest first, without the root."""
     above = []
     while (path := split(path)[0]) != ROOT and path:
         above.append(path)
@@ -86,13 +86,13 @@ def ancestors(path: str) -> list[str]:
 
 
 def parents_of(operations: Sequence[Op]) -> list[str]:
-    """Every node that has to be there for the creations among the operations."""
+    """Return every node that has to exist for the creations among the operations."""
     created = [operation.path for operation in operations if isinstance(operation, Create)]
     return list(dict.fromkeys(parent for path in created for parent in ancestors(path)))
 
 
 def size(steps: Sequence[Step], prefix: int, acl: int) -> int:
-    """The bytes of the request; ``prefix`` is the size of the chroot, ``acl`` that of an ACL."""
+    """Return the request's size in bytes; ``prefix`` and ``acl`` are sizes of chroot and ACL."""
     return _REQUEST + sum(_size(step.operation, acl) + prefix for step in steps)
 
 
@@ -113,14 +113,14 @@ class Refusal(NamedTuple):
 
     @property
     def is_about_parents(self) -> bool:
-        """Whether parents are missing, or have come meanwhile: the plan has to be made anew."""
+        """Whether parents are missing or appeared meanwhile, so that a new plan is needed."""
         if isinstance(self.error, exceptions.NodeExistsError):
             return not self.step.is_asked_for
         creates = isinstance(self.step.operation, Create)
         return creates and isinstance(self.error, exceptions.NoNodeError)
 
     def as_error(self) -> StoreError:
-        """What it is for the store's users."""
+        """Convert to an error of the metadata store."""
         path = self.step.operation.path
         if isinstance(self.error, exceptions.NoChildrenForEphemeralsError):
             return NoChildrenForEphemerals(paths.split(path)[0])
@@ -130,7 +130,7 @@ class Refusal(NamedTuple):
 
 def send(client: KazooClient, steps: Sequence[Step], prefix: str, acl: Sequence[Any]) -> Answer:
     """Send the steps as one request, with ``prefix`` before every path."""
-    # Not through the request's own methods, which do again, slowly, what is done already.
+    # Not through the request's own methods, which repeat checks that are done, slowly.
     request = client.transaction()
     request.operations.extend(_encodable(step.operation, prefix, acl) for step in steps)
     answer: Answer = request.commit_async()
@@ -152,13 +152,13 @@ def _encodable(operation: Op, prefix: str, acl: Sequence[Any]) -> Any:
 
 
 def acl_size(acl: Sequence[Any]) -> int:
-    """The bytes that an access control list takes in a request."""
+    """Return the size in bytes of an access control list in a request."""
     without = serialization.Create("", b"", (), 0).serialize()
     return _COUNT + len(serialization.Create("", b"", acl, 0).serialize()) - len(without)
 
 
 def refusal(steps: Sequence[Step], answers: Sequence[Any]) -> Refusal | None:
-    """Why nothing was applied, if so."""
+    """Return why the transaction was refused, or None if it was applied."""
     if not any(isinstance(answer, Exception) for answer in answers):
         return None
     for step, answer in zip(steps, answers, strict=True):
@@ -168,7 +168,7 @@ def refusal(steps: Sequence[Step], answers: Sequence[Any]) -> Refusal | None:
 
 
 def results(steps: Sequence[Step], answers: Sequence[Any], prefix: str) -> list[Result]:
-    """What each operation of the transaction returns."""
+    """Return the results of the transaction's own operations."""
     return [
         _result(step.operation, answer, len(prefix))
         for step, answer in zip(steps, answers, strict=True)

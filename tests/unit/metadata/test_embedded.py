@@ -80,7 +80,7 @@ def a_damaged_page(path: Path) -> None:
     ("spoil", "why"),
     [
         (garbage, "damaged, or no metadata store"),
-        (another_application, "database of something else"),
+        (another_application, "not a metadata store"),
         (a_newer_format, "newer Qbus"),
         (a_damaged_page, "damaged"),
     ],

@@ -28,6 +28,6 @@ async def test_where_a_zookeeper_is_named_it_is_that() -> None:
     )
     assert isinstance(store, ZooKeeperStore)
     assert str(store._session.address) == "a:1,b:2/bus"
-    assert (store._session._timeout, store._patience) == (6.0, 6.0)
+    assert (store._session._timeout, store._timeout_s) == (6.0, 6.0)
     assert store._session._credentials == "bus:secret"
     assert len(store._acl) == 2
