@@ -25,7 +25,7 @@ class Work(Protocol):
     """What copies: a mirror link, or a reproduction if the target is no Qbus."""
 
     async def run(self) -> None:
-        """MirroredPartition until cancelled."""
+        """Copy until cancelled."""
 
     def status(self) -> LinkStatus:
         """Return the status of the link."""

@@ -34,7 +34,7 @@ _FOREVER = {"retention.ms": "-1", "retention.bytes": "-1"}
 async def read_topics(
     cluster: Cluster, wanted: Callable[[str], bool] = lambda _: True
 ) -> dict[str, Topic]:
-    """The topics that are not internal and whose names are ``wanted``, with what was set for them.
+    """Return the topics with ``wanted`` names and their own configuration; internal ones never.
 
     Raises :class:`~qbus.errors.ApiError`.
     """

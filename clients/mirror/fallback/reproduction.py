@@ -35,7 +35,7 @@ _NO_GROUPS = "group offsets are not synced: records have other offsets at a targ
 
 
 class Reproduction:
-    """Runs one link to a target that is no Qbus, as :class:`~qbus.clients.mirror.link.Link`."""
+    """Runs one link to a target that is no Qbus; used like :class:`.MirrorLink`."""
 
     def __init__(self, config: LinkConfig, source: Cluster, target: Cluster) -> None:
         self._config = config
