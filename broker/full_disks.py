@@ -1,13 +1,12 @@
-"""Tells the cluster that there is no room here for more records, and when there is again.
+"""Tells the cluster when a disk of this broker is full, and when it has space again.
 
-Where a write failed for want of space, nothing more can be taken: others are to lead what is led
-here, as long as that lasts. The controller sees to it (:mod:`qbus.broker.controller.elections`).
+A broker without space for records cannot lead: the controller moves the leadership to others as
+long as that lasts (:mod:`qbus.broker.controller.elections`).
 """
 
 import asyncio
 import logging
 from collections.abc import Sequence
-from contextlib import suppress
 
 from qbus.metadata import MetadataStore, StoreError
 from qbus.metadata.errors import MalformedNode
@@ -15,10 +14,11 @@ from qbus.metadata.errors import MalformedNode
 from .controller import announce_room
 from .log.data_directory import DataDirectory
 from .metadata.cache import MetadataCache
+from .partition.background_tasks import BackgroundTasks
 
 _log = logging.getLogger(__name__)
 
-_LOOK_S = 1.0
+_INTERVAL_S = 1.0
 
 
 class FullDisks:
@@ -38,21 +38,13 @@ class FullDisks:
         self._directories = directories
         self._node_id = node_id
         self._broker_epoch = broker_epoch
-        self._task: asyncio.Task[None] | None = None
 
-    def start(self) -> None:
-        """Watch from now on."""
-        self._task = asyncio.create_task(self._keep_looking(), name="full disks")
+    def register(self, tasks: BackgroundTasks) -> None:
+        """Watch from now on, as a background task."""
+        tasks.add("disk space", _INTERVAL_S, self.check)
 
-    async def stop(self) -> None:
-        """Watch no longer."""
-        if self._task is not None:
-            self._task.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._task
-
-    async def look(self) -> None:
-        """See whether there is room, and tell if that is news; who is alone tells nobody."""
+    async def check(self) -> None:
+        """Look for space, and tell the other brokers, if there are any, what changed."""
         full = [one for one in self._directories if one.is_full and not one.offline]
         for directory in full:
             await asyncio.to_thread(directory.look_for_room)
@@ -64,12 +56,4 @@ class FullDisks:
         try:
             await announce_room(self._store, self._node_id, self._broker_epoch, is_full=is_full)
         except (StoreError, MalformedNode) as error:
-            _log.info("others are not told yet that there is no room here: %s", error)
-
-    async def _keep_looking(self) -> None:
-        while True:
-            await asyncio.sleep(_LOOK_S)
-            try:
-                await self.look()
-            except Exception:  # noqa: BLE001 - next time it may work
-                _log.exception("looking for room failed")
+            _log.info("cannot tell other brokers about full disks, trying again: %s", error)

@@ -97,7 +97,9 @@ class Metrics:
         for name, (text, read) in list(self.counters.items()):
             yield CounterMetricFamily(f"qbus_{name}", text, value=read())
         yield CounterMetricFamily(
-            "qbus_request_failures", "Requests that a defect ended", value=self.requests.failures
+            "qbus_request_failures",
+            "Number of requests that failed by a defect of the broker.",
+            value=self.requests.failures,
         )
         yield self._latencies()
         for name, (text, timings) in list(self.timings.items()):
@@ -111,7 +113,9 @@ class Metrics:
         from qbus.wire import ApiKey  # noqa: PLC0415 - as above
 
         family = HistogramMetricFamily(
-            "qbus_request_seconds", "Time from a request's frame to its response", labels=["api"]
+            "qbus_request_seconds",
+            "Time from a request to its response, in seconds.",
+            labels=["api"],
         )
         for key, counts in list(self.requests.counts.items()):
             buckets = _buckets(_LATENCY_BOUNDS, counts)

@@ -13,22 +13,25 @@ import signal
 from collections.abc import Coroutine
 from contextlib import AsyncExitStack, suppress
 from time import perf_counter
-from typing import Any
+from typing import Any, TypeVar
 
 from qbus.clock import Clock, SystemClock
 from qbus.config import Address, BrokerConfig
 from qbus.errors import ApiError
 from qbus.metadata import StoreError
 
-from . import metrics as metrics_server
-from .broker import Broker
+from .broker import Broker, running_broker
 from .kafka.dispatch import Dispatcher
 from .malloc import give_back_early
+from .metrics import Metrics
+from .metrics import serve as serve_metrics
 from .net.connection import TimeLimits
-from .net.listener import Listener, ListenerLimits
+from .net.listener import Listener, ListenerLimits, bind
 from .net.memory_budget import MemoryBudget
 
 _log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 _UNLIMITED = 1 << 62
 _FILES_OF_LOGS = 4096
@@ -58,19 +61,19 @@ def run(config: BrokerConfig) -> int:
 
 
 async def serve(config: BrokerConfig, clock: Clock, started: float) -> int:
-    """Be a broker, one life after the other, until a signal; the exit code."""
+    """Run a broker until a signal, anew after each lost session; return the exit code."""
     stop = _on_signals()
-    life = Life(config, clock, config.listen_address, started)
-    await life.live(stop)
+    this_run = BrokerRun(config, clock, config.listen_address, started)
+    await this_run.serve(stop)
     delay = _FIRST_DELAY_S
     while not stop.is_set():
         if config.zookeeper_address is None:
             return 1
         _log.warning("starting anew")
         gc.unfreeze()
-        life = Life(config, clock, life.address, perf_counter())
+        this_run = BrokerRun(config, clock, this_run.address, perf_counter())
         try:
-            await life.live(stop)
+            await this_run.serve(stop)
             delay = _FIRST_DELAY_S
         except (StoreError, OSError) as error:
             _log.error("cannot start anew: %s; trying again in %g s", error, delay)
@@ -81,7 +84,7 @@ async def serve(config: BrokerConfig, clock: Clock, started: float) -> int:
     return 0
 
 
-class Life:
+class BrokerRun:
     """From one start of a broker to the end of its session, or of the process."""
 
     def __init__(
@@ -93,7 +96,7 @@ class Life:
         self._clock = clock
         self._started = started
 
-    async def live(self, stop: asyncio.Event) -> None:
+    async def serve(self, stop: asyncio.Event) -> None:
         """Start, serve until ``stop`` is set or the session is over, and end.
 
         Raises:
@@ -103,31 +106,34 @@ class Life:
         budget = MemoryBudget(_budget(config))
         async with AsyncExitStack() as cleanup:
             # The address first: two brokers on one port is the mistake that should show at once.
-            broker = Broker(config, self._clock)
-            listener = Listener(self.address, Dispatcher(broker), _limits(config), budget)
-            listener.bind()
-            self.address = listener.address
-            cleanup.push_async_callback(broker.stop)
-            cleanup.callback(listener.close)
-            if not await _unless(stop, broker.start(listener.address)):
+            sock, self.address = bind(self.address)
+            cleanup.callback(sock.close)
+            starting = cleanup.enter_async_context(
+                running_broker(config, self._clock, self.address)
+            )
+            broker = await _unless(stop, starting)
+            if broker is None:
                 return
-            _show_network(broker, listener, budget)
+            limits = _limits(config)
+            listener = Listener(sock, self.address, Dispatcher(broker), limits, budget)
+            cleanup.callback(listener.close)
+            _register_metrics(broker.metrics, listener, budget)
             if config.metrics_address is not None:
-                cleanup.callback(metrics_server.serve(broker.metrics, *config.metrics_address))
+                cleanup.callback(serve_metrics(broker.metrics, *config.metrics_address))
             gc.freeze()
             gc.enable()
             listener.start()
-            self._say_that_it_listens(broker)
+            self._log_address(broker)
             await _first_of(stop, broker.is_over)
             if stop.is_set():
                 _log.info("stopping: finishing what was asked")
-                await _hand_over(broker)
+                await _shut_down_controlled(broker)
                 broker.drain()
                 await listener.drain(config.shutdown_drain_timeout_ms / 1000)
             else:
                 _log.critical("the metadata store is lost")
 
-    def _say_that_it_listens(self, broker: Broker) -> None:
+    def _log_address(self, broker: Broker) -> None:
         _log.info(
             "broker %d of cluster %s listens on %s, %.3f s after its start",
             broker.node_id,
@@ -137,8 +143,8 @@ class Life:
         )
 
 
-async def _unless(stop: asyncio.Event, work: Coroutine[Any, Any, None]) -> bool:
-    """Do ``work`` until ``stop`` is set; whether it was done.
+async def _unless(stop: asyncio.Event, work: Coroutine[Any, Any, T]) -> T | None:
+    """Return the result of ``work``, or cancel it and return None once ``stop`` is set.
 
     Raises:
         Exception: whatever the work failed with.
@@ -149,9 +155,8 @@ async def _unless(stop: asyncio.Event, work: Coroutine[Any, Any, None]) -> bool:
     if not working.done():
         working.cancel()
         await asyncio.wait([working])
-        return False
-    working.result()
-    return True
+        return None
+    return working.result()
 
 
 async def _first_of(*events: asyncio.Event) -> None:
@@ -161,11 +166,11 @@ async def _first_of(*events: asyncio.Event) -> None:
         one.cancel()
 
 
-async def _hand_over(broker: Broker) -> None:
+async def _shut_down_controlled(broker: Broker) -> None:
     try:
-        await broker.hand_over()
+        await broker.shut_down_controlled()
     except (StoreError, ApiError) as error:
-        _log.warning("others lead only when this broker is gone: %s", error)
+        _log.warning("cannot move leadership before the stop; others take over after it: %s", error)
 
 
 def _on_signals() -> asyncio.Event:
@@ -202,21 +207,28 @@ def _limits(config: BrokerConfig) -> ListenerLimits:
     )
 
 
-def _show_network(broker: Broker, listener: Listener, budget: MemoryBudget) -> None:
-    metrics = broker.metrics
-    metrics.gauge("connections", "Open client connections", lambda: listener.connections)
+def _register_metrics(metrics: Metrics, listener: Listener, budget: MemoryBudget) -> None:
+    metrics.gauge("connections", "Number of open client connections.", lambda: listener.connections)
     metrics.gauge(
-        "request_memory_bytes", "Memory held for unfinished requests", lambda: budget.used
+        "request_memory_bytes",
+        "Memory held for unfinished requests, in bytes.",
+        lambda: budget.used,
     )
     metrics.gauge(
         "connections_waiting_for_memory",
-        "Connections that stand still until memory is free",
+        "Number of connections that wait for memory.",
         lambda: budget.waiting,
     )
-    metrics.counter("connections_accepted", "Connections accepted", lambda: listener.accepted)
-    metrics.counter("connections_refused", "Connections above the limits", lambda: listener.refused)
-    metrics.counter("received_bytes", "Bytes from clients", lambda: listener.received_bytes)
-    metrics.counter("sent_bytes", "Bytes to clients", lambda: listener.sent_bytes)
+    metrics.counter(
+        "connections_accepted", "Number of connections accepted.", lambda: listener.accepted
+    )
+    metrics.counter(
+        "connections_refused", "Number of connections refused by a limit.", lambda: listener.refused
+    )
+    metrics.counter(
+        "received_bytes", "Bytes received from clients.", lambda: listener.received_bytes
+    )
+    metrics.counter("sent_bytes", "Bytes sent to clients.", lambda: listener.sent_bytes)
 
 
 def _connections_that_fit() -> int:

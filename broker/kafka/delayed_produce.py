@@ -25,7 +25,7 @@ class DelayedProduce(Delayed[ProduceResponse]):
         self._response = response
         self._waiting = waiting
 
-    def settled(self, token: object, code: ErrorCode) -> None:
+    def acknowledged(self, token: object, code: ErrorCode) -> None:
         """The partition whose answer is ``token`` is acknowledged (NONE), or never will be."""
         assert isinstance(token, PartitionProduceResponse)
         token.error_code = code

@@ -172,8 +172,8 @@ class ReplicaSession:
             <= partition.log.log_end_offset
         ):
             return False
-        partition.told_start(self.replica_id, wanted.log_start_offset)
-        return partition.asked(self.replica_id, self.broker_epoch, wanted.fetch_offset, now)
+        partition.note_start(self.replica_id, wanted.log_start_offset)
+        return partition.fetched(self.replica_id, self.broker_epoch, wanted.fetch_offset, now)
 
     def _read(self, followed: FollowedPartition, reader: FetchReader) -> PartitionData | None:
         """Records or an error of a partition; None: there are none, or there is no room."""

@@ -35,13 +35,39 @@ class ListenerLimits(NamedTuple):
     receive_buffer: int = -1
 
 
+def bind(address: Address) -> tuple[socket.socket, Address]:
+    """Take an address, without accepting anybody yet; port 0 becomes a real one.
+
+    Raises:
+        OSError: the address is in use or not ours; the message names it.
+    """
+    try:
+        family, _, _, _, name = socket.getaddrinfo(
+            address.host, address.port, type=socket.SOCK_STREAM
+        )[0]
+        sock = socket.create_server(name, family=family, backlog=_BACKLOG)
+    except OSError as error:
+        message = f"cannot listen on {address}: {error.strerror}"
+        raise OSError(error.errno, message) from error
+    sock.setblocking(False)
+    return sock, Address(address.host, sock.getsockname()[1])
+
+
 class Listener:
-    """Accepts clients on one address until it is closed."""
+    """Accepts clients on one address, from :meth:`start` until it is closed."""
 
     def __init__(
-        self, address: Address, dispatch: Dispatch, limits: ListenerLimits, budget: MemoryBudget
+        self,
+        sock: socket.socket,
+        address: Address,
+        dispatch: Dispatch,
+        limits: ListenerLimits,
+        budget: MemoryBudget,
     ) -> None:
+        """``sock`` listens on ``address``, see :func:`bind`. Make it in a running event loop."""
         self.address = address
+        self._sock = sock
+        self._loop = asyncio.get_running_loop()
         self._dispatch = dispatch
         self._limits = limits
         self._budget = budget
@@ -55,26 +81,8 @@ class Listener:
         self.refused = 0
         self.accepted = 0
 
-    def bind(self) -> None:
-        """Take the address, without accepting anybody yet; port 0 becomes a real one.
-
-        Raises:
-            OSError: the address is in use or not ours; the message names it.
-        """
-        try:
-            family, _, _, _, name = socket.getaddrinfo(
-                self.address.host, self.address.port, type=socket.SOCK_STREAM
-            )[0]
-            self._sock = socket.create_server(name, family=family, backlog=_BACKLOG)
-        except OSError as error:
-            message = f"cannot listen on {self.address}: {error.strerror}"
-            raise OSError(error.errno, message) from error
-        self._sock.setblocking(False)
-        self.address = Address(self.address.host, self._sock.getsockname()[1])
-
     def start(self) -> None:
         """Let clients in."""
-        self._loop = asyncio.get_running_loop()
         self._accept_on()
         self._sweep_timer = self._loop.call_later(_SWEEP_SECONDS, self._sweep)
 

@@ -1,181 +1,112 @@
-"""What partitions need from time to time: retention, new segments, checkpoints, flushes, checks.
+"""Work that the broker does from time to time: a registry that anything may add to.
 
-Each kind of work has a task of its own, so that a slow disk delays none of the others, and what
-waits for a disk runs in threads. A failure is logged, and the work tried again next time.
+Each task runs on its own, so that a slow disk delays none of the others. A task that fails is
+logged, keeps its last error, and runs again at its next time.
 """
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-
-from qbus.clock import Clock
-from qbus.config import BrokerConfig
-from qbus.errors import ApiError
-
-from ..log import LogManager, TopicPartition
-from .partition import Partition
+from typing import Final
 
 _log = logging.getLogger(__name__)
 
-SCRUB_STEP_BYTES = 1024 * 1024
-SCRUB_ROUND_S = 24 * 60 * 60.0
-_TICK_S = 1.0
-_SLOW_TICK_S = 5.0
-_THREADS = 4
+_THREADS: Final = 4
 
 Work = Callable[[], Awaitable[object] | None]
 
 
-class BackgroundTasks:
-    """The background work on all partitions."""
+class BackgroundTask:
+    """One kind of work: ``work`` is called every ``interval_s`` seconds, by its ``name``.
 
-    def __init__(
-        self,
-        config: BrokerConfig,
-        partitions: Iterable[Partition],
-        logs: LogManager,
-        clock: Clock,
-        retry: Work,
-        disqualify: Work,
-        repair: Work,
-        doubt: Work,
-    ) -> None:
-        """``partitions`` is iterated anew each time.
+    ``runs`` counts how often it was done; ``last_error`` is what its last run failed with, and
+    None after one that did not fail.
+    """
 
-        ``retry`` opens what could not be opened, ``disqualify`` says of what is held here that it
-        is lost, ``repair`` replaces what went bad by what other replicas have, ``doubt`` stops to
-        lead what others may lead.
-        """
-        self._config = config
-        self._partitions = partitions
-        self._logs = logs
-        self._clock = clock
-        self._retry = retry
-        self._disqualify = disqualify
-        self._repair = repair
-        self._doubt = doubt
-        self._high_watermarks: dict[TopicPartition, int] = {}
-        self._stopping = False
-        self._tasks: list[asyncio.Task[None]] = []
-        self._scrubbed: Iterator[Partition] = iter(())
-        self._scrubbing: Partition | None = None
-        self._next_round = clock.monotonic()
+    def __init__(self, name: str, interval_s: float, work: Work) -> None:
+        self.name = name
+        self.interval_s = interval_s
+        self.runs = 0
+        self.last_error: Exception | None = None
+        self._work = work
 
-    def start(self) -> None:
-        """Begin to work."""
-        config, logs = self._config, self._logs
-        self._threads = ThreadPoolExecutor(_THREADS, "qbus-upkeep")
-        schedule: tuple[tuple[float, Work], ...] = (
-            (_TICK_S, self.flush),
-            (_SLOW_TICK_S, self._retry),
-            (_TICK_S, self._disqualify),
-            (_SLOW_TICK_S, self._repair),
-            (_TICK_S, self._doubt),
-            (_TICK_S, self._threaded(self.scrub)),
-            (_SLOW_TICK_S, self._threaded(logs.empty_trash)),
-            (config.log_retention_check_interval_ms / 1000, self._threaded(self.apply_retention)),
-            (
-                config.log_flush_offset_checkpoint_interval_ms / 1000,
-                self._threaded(logs.checkpoint),
-            ),
-            (
-                config.log_flush_start_offset_checkpoint_interval_ms / 1000,
-                self._threaded(self._logs.checkpoint_log_starts),
-            ),
-            (
-                config.replica_high_watermark_checkpoint_interval_ms / 1000,
-                self.checkpoint_high_watermarks,
-            ),
-        )
-        self._tasks = [asyncio.create_task(_repeat(*entry)) for entry in schedule]
+    async def repeat(self) -> None:
+        """Wait, work, and so on for ever."""
+        while True:
+            await asyncio.sleep(self.interval_s)
+            await self.run()
 
-    async def stop(self) -> None:
-        """Stop, and wait for what runs in threads."""
-        self._stopping = True
-        for task in self._tasks:
-            task.cancel()
-        for task in self._tasks:
-            with suppress(asyncio.CancelledError):
-                await task
-        if self._tasks:
-            if (noting := self.checkpoint_high_watermarks()) is not None:
-                await noting
-            await asyncio.to_thread(self._threads.shutdown)
-
-    # In the event loop
-
-    def flush(self) -> None:
-        """Begin the flushes that are due by configuration, or that could not be done before."""
-        for partition in self._partitions:
-            if not partition.error and (partition.is_behind or partition.log.flush_due()):
-                partition.flush()
-
-    def checkpoint_high_watermarks(self) -> Awaitable[None] | None:
-        """Note up to where partitions are acknowledged, if that is another place than before."""
-        known = {one.log.topic_partition: one.high_watermark for one in self._partitions}
-        if known == self._high_watermarks:
-            return None
-        self._high_watermarks = known
-        loop = asyncio.get_running_loop()
-        return loop.run_in_executor(self._threads, self._logs.checkpoint_high_watermarks, known)
-
-    # In threads
-
-    def apply_retention(self) -> None:
-        """Begin new segments, delete old ones, forget idle producers."""
-        for partition in self._partitions:
-            if self._stopping:
-                return
-            if not partition.log.is_usable:
-                continue
-            try:
-                partition.log.roll_if_due()
-                partition.log.apply_retention(partition.high_watermark)
-                partition.log.remover.expire_producers()
-            except ApiError as error:  # it was deleted just now, or its disk failed
-                _log.info("no retention of %s: %s", partition, error)
-            except Exception:  # noqa: BLE001 - one partition's trouble is no other's
-                _log.exception("retention of %s failed", partition)
-
-    def scrub(self) -> None:
-        """Check a little more of what is on disk: all of it, in turn, at most once a day."""
-        if self._scrubbing is None:
-            self._scrubbing = self._next_to_scrub()
-        if self._scrubbing is None:
-            return
+    async def run(self) -> None:
+        """Do the work once, and wait until it is done; a failure is logged."""
         try:
-            if self._scrubbing.log.scrub(SCRUB_STEP_BYTES):
-                self._scrubbing = None
-        except ApiError:  # its log is closed, or corrupt as a whole, which was reported
-            self._scrubbing = None
-        except OSError as error:
-            _log.warning("checking %s failed: %s", self._scrubbing, error)
-            self._scrubbing = None
-
-    def _next_to_scrub(self) -> Partition | None:
-        following = next(self._scrubbed, None)
-        now = self._clock.monotonic()
-        if following is None and now >= self._next_round:
-            partitions = list(self._partitions)
-            if partitions:  # else they are still to come
-                self._next_round = now + SCRUB_ROUND_S
-            self._scrubbed = iter(partitions)
-            following = next(self._scrubbed, None)
-        return following
-
-    def _threaded(self, work: Callable[[], object]) -> Work:
-        loop = asyncio.get_running_loop()
-        return lambda: loop.run_in_executor(self._threads, work)
-
-
-async def _repeat(seconds: float, work: Work) -> None:
-    while True:
-        await asyncio.sleep(seconds)
-        try:
-            outcome = work()
+            outcome = self._work()
             if outcome is not None:
                 await outcome
-        except Exception:  # noqa: BLE001 - next time it may work
-            _log.exception("upkeep failed; it is tried again in %g s", seconds)
+        except Exception as error:  # noqa: BLE001 - next time it may work
+            self.last_error = error
+            _log.exception(
+                "background task %r failed; it runs again in %g s", self.name, self.interval_s
+            )
+        else:
+            self.last_error = None
+        self.runs += 1
+
+
+class BackgroundTasks:
+    """All background tasks of a broker, by name."""
+
+    def __init__(self) -> None:
+        self._tasks: dict[str, BackgroundTask] = {}
+        self._running: dict[str, asyncio.Task[None]] = {}
+        self._threads = ThreadPoolExecutor(_THREADS, "qbus-background")
+        self._is_started = False
+
+    def __iter__(self) -> Iterator[BackgroundTask]:
+        return iter(self._tasks.values())
+
+    def __getitem__(self, name: str) -> BackgroundTask:
+        return self._tasks[name]
+
+    def add(self, name: str, interval_s: float, work: Work) -> BackgroundTask:
+        """Call ``work`` in the event loop every ``interval_s`` seconds, and await what it returns.
+
+        Tasks may be added before and after the start. Raises ValueError when the name is taken.
+        """
+        if name in self._tasks:
+            raise ValueError(f"there is a background task {name!r} already")
+        task = self._tasks[name] = BackgroundTask(name, interval_s, work)
+        if self._is_started:
+            self._start(task)
+        return task
+
+    def add_threaded(
+        self, name: str, interval_s: float, work: Callable[[], object]
+    ) -> BackgroundTask:
+        """As :meth:`add`, for work that waits for disks: it runs in a thread."""
+        return self.add(name, interval_s, lambda: self.in_thread(work))
+
+    def in_thread(self, work: Callable[[], object]) -> Awaitable[object]:
+        """Run ``work`` once in one of the tasks' threads."""
+        return asyncio.get_running_loop().run_in_executor(self._threads, work)
+
+    def start(self) -> None:
+        """Begin with all tasks."""
+        self._is_started = True
+        for task in self:
+            self._start(task)
+
+    async def stop(self) -> None:
+        """Begin nothing any more, and wait for what runs in threads."""
+        self._is_started = False
+        running, self._running = self._running, {}
+        for task in running.values():
+            task.cancel()
+        for task in running.values():
+            with suppress(asyncio.CancelledError):
+                await task
+        await asyncio.to_thread(self._threads.shutdown)
+
+    def _start(self, task: BackgroundTask) -> None:
+        self._running[task.name] = asyncio.create_task(task.repeat(), name=task.name)

@@ -1,12 +1,12 @@
-"""Replicas here that cannot keep up what they claim: said in the store, so others go on without.
+"""Replicas of this broker that cannot keep what they claim, taken out of the in-sync replicas.
 
-A log that is corrupt, or whose disk failed, may lack what was acknowledged. So its replica is taken
-out of those in sync and those eligible, and leads no more; the controller then has another one lead
-it, if there is one. A corrupt log is fetched anew from there; a disk that failed stays as it is
-until the broker is started again.
+A log that is corrupt, or whose disk failed, may lack acknowledged records. So the replica is
+removed from those in sync and those eligible, and leads no longer; the controller then elects
+another one, if there is one. A corrupt log is fetched anew from there; a failed disk stays as it
+is until the broker is restarted.
 
-A follower whose disk is full has what it ever had, but takes nothing more. So it is in sync no
-more, before everybody waits for it in vain; as soon as it can follow again, it comes back.
+A follower whose disk is full keeps its records, but takes no more. It leaves the in-sync replicas
+before ``acks=all`` waits for it in vain, and comes back as soon as it can follow again.
 """
 
 import logging
@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 
 from qbus.errors import ApiError, ErrorCode
 from qbus.metadata import MetadataStore, NodeError, Set, StoreError
-from qbus.metadata.feed import announce
+from qbus.metadata.feed import decide
 from qbus.metadata.znodes import ChangeNode, PartitionStateNode
 
 from ..metadata.image import Topic
@@ -26,7 +26,7 @@ _log = logging.getLogger(__name__)
 
 
 class Disqualification:
-    """Looks for such replicas, and writes it by compare-and-set."""
+    """Finds such replicas, and removes them by compare-and-set."""
 
     def __init__(
         self,
@@ -36,15 +36,15 @@ class Disqualification:
         partitions: Iterable[Partition],
         is_stuck: Callable[[Partition], bool],
     ) -> None:
-        """``partitions`` is iterated anew each time. ``is_stuck``: for want of space, following."""
+        """``partitions`` is iterated anew each time. ``is_stuck``: a follower without space."""
         self._node_id = node_id
         self._store = store
         self._metadata = metadata
         self._partitions = partitions
         self._is_stuck = is_stuck
 
-    async def look(self) -> None:
-        """Write what is due; what another write was faster than is looked at again next time."""
+    async def check(self) -> None:
+        """Write what is due; where another write came first, check again next time."""
         for partition in self._partitions:
             topic = self._due(partition)
             if topic is None:
@@ -54,15 +54,13 @@ class Disqualification:
             except NodeError:
                 continue
             except (StoreError, ApiError) as error:
-                _log.info(
-                    "that %s is lost or stuck here could not be written: %s", partition, error
-                )
+                _log.info("cannot remove the replica of %s here from the ISR: %s", partition, error)
                 return
 
     def _due(self, partition: Partition) -> Topic | None:
-        """Its topic, if that says more of this replica than is true.
+        """Its topic, if that claims more of this replica than is true.
 
-        One that nobody shares keeps what it has: there is nothing better.
+        The only replica of a partition keeps its claims: there is no better one.
         """
         if not self._is_lost(partition) and not self._is_stuck(partition):
             return None
@@ -91,13 +89,7 @@ class Disqualification:
         state = (forgetting if is_lost else without)(before, self._node_id, wanted)
         path = PartitionStateNode.path(partition.topic, partition.index)
         change = ChangeNode(states={partition.topic: (partition.index,)})
-        await self._store.transaction(
-            [
-                self._metadata.fence(),
-                *topic.guards,
-                Set(path, state.encode(), info.version),
-                announce(change.encode()),
-            ]
-        )
-        why = "is lost here" if is_lost else "has no room here"
-        _log.warning("%s %s: others go on without this replica", partition, why)
+        guards = [self._metadata.fence(), *topic.guards]
+        await decide(self._store, guards, [Set(path, state.encode(), info.version)], change)
+        why = "is corrupt or offline" if is_lost else "has no space"
+        _log.warning("the replica of %s here %s: removed from the ISR", partition, why)

@@ -1,23 +1,24 @@
-"""Who is in sync: asked of the followers of what is led here, and written to the store.
+"""Changes of the in-sync replicas (ISR) of partitions that are led here.
 
-Each change is a compare-and-set of the partition's state that also checks that the metadata it was
-made from is no older controller's, and that whoever comes in sync is still registered as it was
-when it asked (KIP-903). The changes of many partitions go in one transaction.
+Each change is a compare-and-set of the partition's state. It also checks that the metadata it was
+made from is no older controller's, and that a replica that is added is still registered as it was
+when it fetched (KIP-903). The changes of many partitions go in one transaction.
 
-Answers of the store get lost, so a change whose outcome is not known is written again as it was,
-until what the store has says how it came out.
+Answers of the store get lost, so a change with an unknown outcome is written again as it was, until
+the state in the store tells the outcome.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Protocol
 
 from qbus.clock import Clock
 from qbus.errors import ApiError
 from qbus.metadata import MetadataStore, StoreError
 
-from ..kafka.replica_sessions import ReplicaSessions
 from ..metadata.image import Event, Topic
+from .background_tasks import BackgroundTasks
 from .isr_writing import Change, write
 from .metadata import Metadata
 from .partition import Partition
@@ -29,6 +30,25 @@ RETRY_S = 1.0
 _ROUNDS = 2  # of looking for the slow in the time that they have
 
 
+class FollowerSession(Protocol):
+    """The fetch session of a follower (KIP-227): it names a partition only when that changes."""
+
+    def still_caught_up(self) -> None:
+        """Tell the partitions of which the follower has everything that it still does."""
+
+
+class FollowerSessions(Protocol):
+    """The sessions of all followers."""
+
+    def __iter__(self) -> Iterator[FollowerSession]: ...
+
+    def prune(self, now: float) -> None:
+        """Close the sessions that were not used for long."""
+
+    def close(self) -> None:
+        """Close all."""
+
+
 class IsrChanges:
     """Proposes changes, writes them, and tells the partitions of their outcome."""
 
@@ -36,7 +56,7 @@ class IsrChanges:
         self,
         store: MetadataStore,
         metadata: Metadata,
-        sessions: ReplicaSessions,
+        sessions: FollowerSessions,
         partitions: Iterable[Partition],
         clock: Clock,
         max_lag_s: float,
@@ -52,25 +72,25 @@ class IsrChanges:
         self._max_lag_s = max_lag_s
         self._open: dict[Partition, None] = {}
         self._wanted = asyncio.Event()
-        self._tasks: list[asyncio.Task[None]] = []
+        self._writer: asyncio.Task[None] | None = None
+
+    def register(self, tasks: BackgroundTasks) -> None:
+        """Add the search for slow replicas, and for changes to be written again."""
+        tasks.add("slow replicas", self._max_lag_s / _ROUNDS, self.check)
+        tasks.add("unwritten ISR changes", RETRY_S, self.retry)
 
     def start(self) -> None:
-        """Begin to write, and to look for those who are slow."""
-        self._tasks = [
-            asyncio.create_task(self._write_all()),
-            asyncio.create_task(self._every(self._max_lag_s / _ROUNDS, self.look)),
-            asyncio.create_task(self._every(RETRY_S, self.retry)),
-        ]
+        """Begin to write."""
+        self._writer = asyncio.create_task(self._write_all())
 
     async def stop(self) -> None:
         """Write nothing any more."""
-        for task in self._tasks:
-            task.cancel()
-        if self._tasks:
-            await asyncio.wait(self._tasks)
+        if self._writer is not None:
+            self._writer.cancel()
+            await asyncio.wait([self._writer])
 
     def consider(self, partition: Partition, replica: int) -> None:
-        """``replica`` has asked, and may come in sync, if it is not."""
+        """Propose to add ``replica``, which fetched, if it is not in sync and may be."""
         followers = partition.followers
         if followers is not None and replica not in followers.state.isr:
             self.propose(partition)
@@ -86,14 +106,14 @@ class IsrChanges:
             self._wanted.set()
 
     def follow(self, _: Sequence[Event]) -> None:
-        """Others may have changed who is in sync: write off at once who has to be."""
+        """Drop eligible replicas at once where others changed the ISR and that is due."""
         for partition in self._partitions:
             followers = partition.followers
             if followers is not None and followers.state.elr:
                 self.propose(partition)
 
-    def look(self) -> None:
-        """Look who became too slow, or what else is due."""
+    def check(self) -> None:
+        """Propose to remove replicas that became too slow, and whatever else is due."""
         self._sessions.prune(self._clock.monotonic())
         for session in self._sessions:
             session.still_caught_up()
@@ -101,7 +121,7 @@ class IsrChanges:
             self.propose(partition)
 
     def retry(self) -> None:
-        """Write once more what has no known outcome."""
+        """Write again what has no known outcome."""
         if self._open:
             self._wanted.set()
 
@@ -112,9 +132,9 @@ class IsrChanges:
             try:
                 await self._write_open()
             except (StoreError, ApiError) as error:
-                _log.info("changes of in-sync replicas could not be written: %s", error)
+                _log.info("cannot write ISR changes, which are tried again: %s", error)
             except Exception:  # noqa: BLE001 - next time it may work
-                _log.exception("changes of in-sync replicas could not be written")
+                _log.exception("cannot write ISR changes, which are tried again")
 
     async def _write_open(self) -> None:
         changes = [change for partition in self._open if (change := self._change_of(partition))]
@@ -160,12 +180,4 @@ class IsrChanges:
         self.shrinks += bool(set(before) - set(after))
         self.expands += bool(set(after) - set(before))
         if before != after:
-            _log.info("%s: in sync are %s instead of %s", partition, after, before)
-
-    async def _every(self, seconds: float, work: Callable[[], None]) -> None:
-        while True:
-            await asyncio.sleep(seconds)
-            try:
-                work()
-            except Exception:  # noqa: BLE001 - next time it may work
-                _log.exception("looking at the in-sync replicas failed")
+            _log.info("%s: in-sync replicas are %s, were %s", partition, after, before)

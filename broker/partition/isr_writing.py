@@ -11,7 +11,7 @@ from qbus.metadata import (
     Set,
     TransactionTooLarge,
 )
-from qbus.metadata.feed import announce
+from qbus.metadata.feed import decide
 from qbus.metadata.znodes import BrokerEpochNode, ChangeNode, PartitionStateNode
 
 from ..metadata.image import Topic
@@ -66,7 +66,8 @@ async def write(
     refused: list[Change] = []
     while left:
         try:
-            await store.transaction(_operations(left, fence, controller_epoch))
+            guards, writes, change = _operations(left, controller_epoch)
+            await decide(store, [fence, *guards], writes, change)
         except TransactionTooLarge:
             if len(left) == 1:
                 raise
@@ -89,8 +90,12 @@ async def write(
     return Outcome([], refused)
 
 
-def _operations(changes: Sequence[Change], fence: Check, controller_epoch: int) -> list[Op]:
-    """The states come before the checks of who is added.
+def _operations(
+    changes: Sequence[Change], controller_epoch: int
+) -> tuple[list[Op], list[Op], ChangeNode]:
+    """The guards, the writes and what the feed announces.
+
+    The states come before the checks of the replicas that are added.
 
     Where both are at fault, the state's version tells: the change may have come to pass before.
     """
@@ -100,9 +105,7 @@ def _operations(changes: Sequence[Change], fence: Check, controller_epoch: int) 
     for change in changes:
         topic = change.topic.name
         states[topic] = (*states.get(topic, ()), change.partition.index)
-    return [
-        fence,
-        *topics.values(),
+    writes: list[Op] = [
         *(
             Set(
                 change.path,
@@ -112,5 +115,5 @@ def _operations(changes: Sequence[Change], fence: Check, controller_epoch: int) 
             for change in changes
         ),
         *(Check(path, epoch) for path, epoch in added),
-        announce(ChangeNode(states=states).encode()),
     ]
+    return list(topics.values()), writes, ChangeNode(states=states)

@@ -1,13 +1,13 @@
-"""A leader that the store does not reach any more: when it stops taking itself for the leader.
+"""How long a leader that lost the metadata store may take itself for the leader.
 
 Its session may have ended without its knowing, and others may have elected another leader; nobody
-tells it. It acknowledges nothing that all replicas must have anyway, but whoever knows of it alone
-would go on asking it. So once its session's time is over, it looks whether anybody follows it: who
-was elected elsewhere is followed there. Of a partition that nobody follows, and that others could
-lead, it says that it is not the leader, and it names none.
+tells it. It acknowledges no ``acks=all`` record anyway, but clients that know of it alone would go
+on asking it. So once its session's time is over, it checks which partitions replicas still fetch:
+where others were elected, the replicas fetch there. A partition that no replica fetches, and that
+others could lead, is suspected: the broker says that it is not the leader, and names none.
 
-While the whole store is down nobody is elected, and the followers go on to follow: then all go on
-to serve. A leader that is followed again, or has its connection back, leads as before.
+While the whole store is down nobody is elected, and the replicas go on fetching: then everybody
+goes on serving. A leader that is fetched from again, or has its connection back, leads as before.
 """
 
 from collections.abc import Collection, Iterable
@@ -23,7 +23,7 @@ _MISSED: Final = 4  # fetches in a row
 
 
 class LeadershipLease:
-    """Looks from time to time, as long as the store is out of reach."""
+    """Checks the partitions that are led here, as long as the store is out of reach."""
 
     def __init__(
         self,
@@ -36,35 +36,35 @@ class LeadershipLease:
         """``partitions`` is iterated anew each time.
 
         ``session_s``: how long a session lasts without a connection. ``fetch_wait_s``: how long
-        followers wait for records before they ask again.
+        followers wait for records before they fetch again.
         """
         self._metadata = metadata
         self._partitions = partitions
         self._clock = clock
         self._session_s = session_s
         self._silence_s = _MISSED * fetch_wait_s
-        self._since: float | None = None
+        self._suspended_since: float | None = None
 
     def on_state(self, state: SessionState) -> None:
-        """The connection with the store came or went."""
+        """Note that the connection with the store came or went."""
         if state is SessionState.CONNECTED:
-            self._since = None
-            self._settle(())
-        elif self._since is None:
-            self._since = self._clock.monotonic()
+            self._suspended_since = None
+            self._suspect_only(())
+        elif self._suspended_since is None:
+            self._suspended_since = self._clock.monotonic()
 
-    def look(self) -> None:
-        """Doubt what has to be doubted by now, and trust the rest."""
-        now = self._clock.monotonic()
-        if self._since is not None and now - self._since >= self._session_s:
+    def check(self) -> None:
+        """Suspect what others may lead by now, and resume the rest."""
+        now, since = self._clock.monotonic(), self._suspended_since
+        if since is not None and now - since >= self._session_s:
             asked_since = now - self._silence_s
-            self._settle({one for one in self._partitions if one.may_be_deposed(asked_since)})
+            self._suspect_only({p for p in self._partitions if p.may_be_deposed(asked_since)})
 
-    def _settle(self, doubted: Collection[Partition]) -> None:
+    def _suspect_only(self, suspected: Collection[Partition]) -> None:
         self._metadata.doubted.clear()
-        self._metadata.doubted.update((one.topic, one.index) for one in doubted)
+        self._metadata.doubted.update((one.topic, one.index) for one in suspected)
         for partition in self._partitions:
-            if partition in doubted:
-                partition.doubt()
+            if partition in suspected:
+                partition.suspect()
             else:
-                partition.trust()
+                partition.resume()

@@ -1,6 +1,6 @@
-"""What the broker's metrics say of its partitions."""
+"""The metrics of partitions, replication and disks."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 
 from qbus.errors import ErrorCode
 
@@ -14,98 +14,113 @@ from .registry import PartitionRegistry
 _STORAGE_ERROR = ErrorCode.KAFKA_STORAGE_ERROR
 
 
-def show_partitions(metrics: Metrics, hosting: PartitionRegistry) -> None:
-    """What is held here, and what became of it."""
-    gauge, counter = metrics.gauge, metrics.counter
-    gauge("partitions", "Partitions held here", lambda: sum(1 for _ in hosting))
+def register_metrics(
+    metrics: Metrics,
+    registry: PartitionRegistry,
+    isr_changes: IsrChanges,
+    directories: Sequence[DataDirectory],
+    purgatory: Purgatory,
+) -> None:
+    """Register what there is to know of this broker's partitions."""
+    _register_partitions(metrics, registry)
+    _register_replication(metrics, registry, isr_changes)
+    gauge = metrics.gauge
     gauge(
-        "offline_partitions",
-        "Partitions that cannot be used because of their disk",
-        lambda: hosting.failed + sum(p.error is _STORAGE_ERROR for p in hosting),
-    )
-    gauge("log_bytes", "Bytes of all logs", lambda: sum(p.log.size for p in hosting))
-    gauge(
-        "corruptions",
-        "Places where corrupt data was found; it is never served",
-        lambda: sum(len(p.log.corruptions) for p in hosting),
-    )
-    counter(
-        "produced_bytes",
-        "Bytes of batches appended",
-        lambda: hosting.retired.bytes_in + sum(p.bytes_in for p in hosting),
-    )
-    counter(
-        "fetched_bytes",
-        "Bytes of batches sent to clients",
-        lambda: hosting.retired.bytes_out + sum(p.bytes_out for p in hosting),
-    )
-    counter(
-        "produced_messages",
-        "Messages appended",
-        lambda: hosting.retired.messages_in + sum(p.messages_in for p in hosting),
-    )
-    counter(
-        "replicated_bytes",
-        "Bytes of batches sent to followers",
-        lambda: hosting.retired.replicated_bytes + sum(p.replicated_bytes for p in hosting),
-    )
-
-
-def show_disks(metrics: Metrics, directories: Iterable[DataDirectory]) -> None:
-    """Which of them can be used."""
-    metrics.gauge(
         "offline_data_directories",
-        "Data directories that failed",
+        "Number of data directories that failed.",
         lambda: sum(directory.offline for directory in directories),
     )
-    metrics.gauge(
+    gauge(
         "full_data_directories",
-        "Data directories without room for more records",
+        "Number of data directories without space for new records.",
         lambda: sum(directory.is_full for directory in directories),
     )
-
-
-def show_waiting(metrics: Metrics, purgatory: Purgatory) -> None:
-    """Requests that are not answered yet."""
-    metrics.gauge(
-        "delayed_fetches", "Fetches that wait for records", lambda: len(purgatory.fetches)
+    gauge(
+        "delayed_fetches",
+        "Number of fetch requests that wait for records.",
+        lambda: len(purgatory.fetches),
     )
-    metrics.gauge(
+    gauge(
         "delayed_produces",
-        "Produce requests that wait for their acknowledgement",
+        "Number of produce requests that wait for acknowledgement.",
         lambda: len(purgatory.produces),
     )
 
 
-def show_replication(
-    metrics: Metrics, partitions: Iterable[Partition], changes: IsrChanges
+def _register_partitions(metrics: Metrics, registry: PartitionRegistry) -> None:
+    gauge, counter, closed = metrics.gauge, metrics.counter, registry.closed_totals
+    gauge("partitions", "Number of replicas on this broker.", lambda: sum(1 for _ in registry))
+    gauge(
+        "offline_partitions",
+        "Number of replicas on this broker that a failed disk made unusable.",
+        lambda: registry.failed + sum(p.error is _STORAGE_ERROR for p in registry),
+    )
+    gauge("log_bytes", "Size of all logs, in bytes.", lambda: sum(p.log.size for p in registry))
+    gauge(
+        "corruptions",
+        "Number of places where corrupt data was found; it is never served.",
+        lambda: sum(len(p.log.corruptions) for p in registry),
+    )
+    counter(
+        "produced_bytes",
+        "Bytes of record batches appended by producers.",
+        lambda: closed.bytes_in + sum(p.bytes_in for p in registry),
+    )
+    counter(
+        "fetched_bytes",
+        "Bytes of record batches sent to consumers.",
+        lambda: closed.bytes_out + sum(p.bytes_out for p in registry),
+    )
+    counter(
+        "produced_messages",
+        "Records appended by producers.",
+        lambda: closed.messages_in + sum(p.messages_in for p in registry),
+    )
+    counter(
+        "replicated_bytes",
+        "Bytes of record batches sent to followers.",
+        lambda: closed.replicated_bytes + sum(p.replicated_bytes for p in registry),
+    )
+
+
+def _register_replication(
+    metrics: Metrics, registry: PartitionRegistry, isr_changes: IsrChanges
 ) -> None:
-    """What is led here, and how well it is followed."""
     gauge, counter = metrics.gauge, metrics.counter
 
     def count(holds: Callable[[Partition], bool]) -> Callable[[], float]:
-        return lambda: sum(holds(one) for one in partitions if one.is_leader)
+        return lambda: sum(holds(one) for one in registry if one.is_leader)
 
-    gauge("leader_partitions", "Partitions led here", count(lambda _: True))
+    gauge(
+        "leader_partitions", "Number of partitions that this broker leads.", count(lambda _: True)
+    )
     gauge(
         "under_replicated_partitions",
-        "Partitions led here with replicas that are not in sync",
+        "Number of partitions that this broker leads with replicas out of sync.",
         count(lambda p: len(p.isr) < p.replica_count),
     )
     gauge(
         "under_min_isr_partitions",
-        "Partitions with fewer in-sync replicas than min.insync.replicas",
+        "Number of partitions led here with fewer in-sync replicas than min.insync.replicas.",
         count(lambda p: len(p.isr) < p.min_isr),
     )
     gauge(
         "at_min_isr_partitions",
-        "Partitions with just as many in-sync replicas as min.insync.replicas",
+        "Number of partitions led here with exactly min.insync.replicas in-sync replicas.",
         count(lambda p: len(p.isr) == p.min_isr),
     )
     gauge(
         "follower_lag_max",
-        "Messages that the follower of a partition led here lacks that lacks most",
-        lambda: max((one.lag for one in partitions), default=0),
+        "Largest follower lag, in records.",
+        lambda: max((one.lag for one in registry), default=0),
     )
-    counter("isr_shrinks", "Replicas that fell out of sync, by changes", lambda: changes.shrinks)
-    counter("isr_expands", "Replicas that came in sync, by changes", lambda: changes.expands)
+    counter(
+        "isr_shrinks",
+        "Number of times that in-sync replicas were removed.",
+        lambda: isr_changes.shrinks,
+    )
+    counter(
+        "isr_expands",
+        "Number of times that in-sync replicas were added.",
+        lambda: isr_changes.expands,
+    )

@@ -1,28 +1,115 @@
-"""A partition of which this broker holds a replica: its leader, or one that follows.
+"""A partition of which this broker holds a replica: its log, its role, and who waits for it.
 
-It has one role at a time. The leader's high watermark is what :mod:`.followers` makes of how far
-each replica has everything; a follower's is what its leader told. It never goes back but where an
-unclean election takes records away.
+A partition has one role at a time. As the leader it appends what producers send, and its
+:class:`~qbus.broker.partition.followers.Followers` say how far each replica has everything; the
+high watermark follows from that. As a follower it appends what its leader has, and its high
+watermark is what the leader told. Without a role it refuses everything. Roles come from the
+metadata alone, see :mod:`.roles`. The high watermark goes back only where an unclean election takes
+records away.
+
+Everything here runs in the event loop. Only flushes and truncations run in threads, one at a time
+for each log, and report back to the loop.
 """
 
-from qbus.errors import ErrorCode
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from enum import Enum
+from typing import Protocol
+
+from qbus.errors import ApiError, ErrorCode
 from qbus.metadata.znodes import NO_LEADER
 
-from ..log import EpochEnd, Log
+from ..log import AppendInfo, EpochEnd, Log, Provenance
 from ..metadata.image import PartitionInfo
 from ..metadata.partition_states import Policy, policy
 from .flusher import Flusher
-from .follower_replica import Storage
 from .followers import Followers
-from .leader_replica import ACKS_ALL, NO_EPOCH, LeaderReplica, Session
+from .observers import Acknowledgements, AckWaiter, PartitionEvents, ReplicaWatcher, Watcher
 
-__all__ = ["ACKS_ALL", "NO_EPOCH", "Partition", "Session"]
+_log = logging.getLogger(__name__)
+
+ACKS_ALL = -1
+NO_EPOCH = -1
+
+_SIZES = 1024  # beyond that many appends, those that become visible late count as one
+
+# To a client a refusal says that nothing was written; this one says "perhaps".
+_PERHAPS_WRITTEN = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+_NOT_HERE = frozenset({ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NOT_LEADER_OR_FOLLOWER})
 
 
-class Partition(LeaderReplica):
-    """One partition that this broker holds a replica of: takes the roles that it is given."""
+class Role(Enum):
+    """What this broker is to a partition that it holds."""
 
-    __slots__ = ("_target_count",)
+    LEADER = "leader"
+    FOLLOWER = "follower"
+    NONE = "none"
+
+
+class StoreSession:
+    """This broker's session with the metadata store, as far as partitions care.
+
+    While it is suspended another broker may lead in our place, so nothing is acknowledged.
+    """
+
+    __slots__ = ("is_suspended",)
+
+    def __init__(self) -> None:
+        self.is_suspended = False
+
+
+class LogStorage(Protocol):
+    """Removes records at the end of logs; waits for disks, so it is for threads."""
+
+    def truncate(self, topic: str, partition: int, offset: int) -> int:
+        """Cut a log back to ``offset``, and return where it ends then."""
+
+    def restart_at(self, topic: str, partition: int, offset: int) -> None:
+        """Drop all that a log has, and let it go on with ``offset``."""
+
+
+class Partition:
+    """One replica of a partition.
+
+    ``high_watermark`` is the offset below which records are acknowledged and visible. A ``durable``
+    replica acknowledges what is on stable storage, another one what is written. ``error`` is what
+    requests to the leader get here: NONE while it is led here, and that is certain. ``followers``
+    is the leader's view of the replicas, and None unless it is led here. A follower's fetcher sets
+    ``on_stable``, called whenever ``stable_end`` advanced. Bytes and messages are counted since the
+    start, those sent to followers apart from those sent to clients.
+    """
+
+    __slots__ = (
+        "_acks",
+        "_events",
+        "_flusher",
+        "_flushing",
+        "_session",
+        "_sizes",
+        "_storage",
+        "_target_count",
+        "_truncating",
+        "bytes_in",
+        "bytes_out",
+        "durable",
+        "error",
+        "followers",
+        "high_watermark",
+        "index",
+        "leader_epoch",
+        "leader_id",
+        "log",
+        "messages_in",
+        "min_insync_replicas",
+        "on_stable",
+        "replica_watchers",
+        "replicated_bytes",
+        "start_waiters",
+        "topic",
+        "watchers",
+    )
 
     def __init__(
         self,
@@ -30,18 +117,130 @@ class Partition(LeaderReplica):
         index: int,
         log: Log,
         flusher: Flusher,
-        storage: Storage,
-        session: Session,
+        storage: LogStorage,
+        session: StoreSession,
+        events: PartitionEvents,
     ) -> None:
-        super().__init__(topic, index, log, flusher, storage, session)
-        self._target_count = 1  # replicas that it is to have, once it does not move any more
+        self.topic = topic
+        self.index = index
+        self.log = log
+        self.durable = True
+        self.min_insync_replicas = 1
+        known = min(log.checkpointed_high_watermark, log.log_end_offset)
+        self.high_watermark = max(known, log.log_start_offset)
+        # The role
+        self.error = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        self.leader_id = NO_LEADER
+        self.leader_epoch = NO_EPOCH
+        self.followers: Followers | None = None
+        self.on_stable: Callable[[], None] | None = None
+        # Who waits
+        self.watchers: dict[Watcher, None] = {}
+        self.replica_watchers: dict[ReplicaWatcher, None] = {}
+        self.start_waiters: set[asyncio.Event] = set()
+        # What was counted
+        self.bytes_in = 0
+        self.bytes_out = 0
+        self.messages_in = 0
+        self.replicated_bytes = 0
+        self._flusher = flusher
+        self._flushing = False
+        self._storage = storage
+        self._truncating: asyncio.Future[object] | None = None
+        self._session = session
+        self._events = events
+        self._acks = Acknowledgements()
+        self._sizes: deque[tuple[int, int]] = deque()  # end offset and bytes of each append
+        self._target_count = 1  # replicas that it is to have, once no reassignment is under way
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.index}"
+
+    # What it is
+
+    @property
+    def role(self) -> Role:
+        """What this broker is to the partition now."""
+        if self.followers is not None:
+            return Role.LEADER
+        return Role.NONE if self.leader_id == NO_LEADER else Role.FOLLOWER
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether it is led here."""
+        return self.followers is not None
+
+    @property
+    def isr(self) -> tuple[int, ...]:
+        """The in-sync replicas, as its leader knows; none elsewhere."""
+        return () if self.followers is None else self.followers.state.isr
+
+    @property
+    def min_isr(self) -> int:
+        """How many in-sync replicas ``acks=all`` needs, as its leader knows; 0 elsewhere.
+
+        That is ``min.insync.replicas``, but no more than there are replicas: Kafka's
+        ``Partition.effectiveMinIsr``.
+        """
+        return 0 if self.followers is None else self.followers.wanted.min_isr
+
+    @property
+    def replica_count(self) -> int:
+        """How many replicas there are, as its leader knows; 0 elsewhere."""
+        return 0 if self.followers is None else len(self.followers.replicas)
+
+    @property
+    def lag(self) -> int:
+        """The largest follower lag, in records, as its leader knows; 0 elsewhere."""
+        if self.followers is None:
+            return 0
+        return max(self.followers.lag(self.log.log_end_offset).values(), default=0)
+
+    @property
+    def stable_end(self) -> int:
+        """Up to where this replica has everything, on stable storage if the topic wants that."""
+        return self.log.flushed_offset if self.durable else self.log.log_end_offset
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether something waits for a flush, and none is under way."""
+        return not self._flushing and self.stable_end < self.log.log_end_offset
+
+    def check(self, leader_epoch: int = NO_EPOCH) -> ErrorCode:
+        """What a client gets that takes this broker for the leader in ``leader_epoch``.
+
+        KIP-320: -1 skips the check, an older epoch is fenced, a newer one is not known here yet.
+        """
+        if self.error or leader_epoch in {NO_EPOCH, self.leader_epoch}:
+            return self.error
+        return self._check_epoch(leader_epoch)
+
+    def check_readable(self, leader_epoch: int = NO_EPOCH) -> ErrorCode:
+        """The same for a client that may read from a follower as well (KIP-392)."""
+        if self.error and self.error is not ErrorCode.NOT_LEADER_OR_FOLLOWER:
+            return self.error
+        if self.leader_epoch == NO_EPOCH:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if leader_epoch in {NO_EPOCH, self.leader_epoch}:
+            return ErrorCode.NONE
+        return self._check_epoch(leader_epoch)
+
+    def end_of_epoch(self, epoch: int) -> EpochEnd:
+        """Where ``epoch`` ended, or the nearest older one that has records; -1, -1: unknown."""
+        end_offset = self.log.log_end_offset
+        epochs = self.log.epoch_cache
+        latest = epochs.latest_epoch
+        if latest < epoch <= self.leader_epoch:  # epochs without records, up to this leader's
+            older = epoch if epoch == self.leader_epoch or latest < 0 else latest
+            return EpochEnd(older, end_offset)
+        return epochs.end_offset_for(epoch, end_offset)
 
     # Roles
 
     def lead(self, info: PartitionInfo, now: float) -> None:
         """Be the leader, in the state that the store has; ``now`` is monotonic, in seconds.
 
-        What is older than what is known here changes nothing.
+        A state that is older than what is known here changes nothing.
         """
         if info.leader_epoch < self.leader_epoch:
             return
@@ -64,67 +263,42 @@ class Partition(LeaderReplica):
     def refuse(self, code: ErrorCode) -> None:
         """Answer ``code`` to everything from now on: it can neither be led nor followed here.
 
-        Those who wait hear the same of a topic that is gone. Otherwise what they appended may be
-        kept, so they must not be told that it was refused: NOT_ENOUGH_REPLICAS_AFTER_APPEND.
+        Requests that wait get the same if the topic is gone. Otherwise what they appended may be
+        kept, so they must not hear that it was refused: NOT_ENOUGH_REPLICAS_AFTER_APPEND.
         """
         self.leader_id = NO_LEADER
         self._step_down(code)
 
+    def suspect(self) -> None:
+        """Serve nobody as the leader until it is known again who leads."""
+        if self.followers is not None and not self.error:
+            self.error = ErrorCode.NOT_LEADER_OR_FOLLOWER
+            self._acks.refuse(self._after_append)
+            self._wake_all()
+
+    def resume(self) -> None:
+        """Serve again as the leader, if it is led here."""
+        if self.followers is not None and self.error is ErrorCode.NOT_LEADER_OR_FOLLOWER:
+            self.error = ErrorCode.NONE
+            self._wake_all()
+
+    def may_be_deposed(self, asked_since: float) -> bool:
+        """Whether others may lead it by now: some could, and none has fetched since then."""
+        if self.followers is None:
+            return False
+        state = self.followers.state
+        could_lead = {*state.isr, *state.elr} - {self.leader_id}
+        return bool(could_lead) and all(
+            watcher.asked_at < asked_since for watcher in self.replica_watchers
+        )
+
     def configure(self, *, durable: bool, min_insync_replicas: int) -> None:
-        """Take changed settings over; the log has its own."""
+        """Apply changed settings; the log has its own."""
         self.durable = durable
         self.min_insync_replicas = min_insync_replicas
         if self.followers is not None:
             self.followers.wanted = self._policy(self._target_count)
-        self.catch_up_with_log()
-
-    def check(self, leader_epoch: int = NO_EPOCH) -> ErrorCode:
-        """What a client gets that takes this partition to be led here in ``leader_epoch``.
-
-        KIP-320: -1 skips the check, an older epoch is fenced, a newer one not known here yet.
-        """
-        if self.error or leader_epoch in {NO_EPOCH, self.leader_epoch}:
-            return self.error
-        return self._check_epoch(leader_epoch)
-
-    def check_readable(self, leader_epoch: int = NO_EPOCH) -> ErrorCode:
-        """The same for one that may read from a follower as well (KIP-392)."""
-        if self.error and self.error is not ErrorCode.NOT_LEADER_OR_FOLLOWER:
-            return self.error
-        if self.leader_epoch == NO_EPOCH:
-            return ErrorCode.NOT_LEADER_OR_FOLLOWER
-        if leader_epoch in {NO_EPOCH, self.leader_epoch}:
-            return ErrorCode.NONE
-        return self._check_epoch(leader_epoch)
-
-    def end_of_epoch(self, epoch: int) -> EpochEnd:
-        """Where ``epoch`` ended, or the nearest older one that has records; -1, -1: unknown."""
-        end_offset = self.log.log_end_offset
-        epochs = self.log.epoch_cache
-        latest = epochs.latest_epoch
-        if latest < epoch <= self.leader_epoch:  # epochs without records, up to this leader's
-            older = epoch if epoch == self.leader_epoch or latest < 0 else latest
-            return EpochEnd(older, end_offset)
-        return epochs.end_offset_for(epoch, end_offset)
-
-    # What follows from the log
-
-    def catch_up_with_log(self) -> None:
-        """Bring the high watermark, and what is stable, to where durability wants them."""
-        if self.is_behind:
-            self.flush()
-        self.advance()
-
-    def _stabilized(self, stable_end: int) -> None:
-        if self.followers is not None:
-            self._advance(self.followers, stable_end)
-        elif self.on_stable is not None:
-            self.on_stable()
-
-    def _failed(self) -> None:
-        # A shortage passes: upkeep begins the next flush, and whoever waits goes on waiting.
-        if not self.log.is_usable:
-            self.refuse(ErrorCode.KAFKA_STORAGE_ERROR)
+        self._catch_up_with_log()
 
     def _begin_to_lead(self, info: PartitionInfo, now: float) -> None:
         end = self.log.log_end_offset
@@ -142,17 +316,22 @@ class Partition(LeaderReplica):
         )
         self.error = ErrorCode.NONE
         self.on_stable = None
-        self.catch_up_with_log()
-        self._tell_all()
+        self._catch_up_with_log()
+        self._wake_all()
+        for leading in self._events.leading:
+            leading(self, info.leader_epoch)
 
     def _step_down(self, code: ErrorCode) -> None:
+        if self.followers is not None:
+            for stepping_down in self._events.stepping_down:
+                stepping_down(self, code)
         for waiter in self.start_waiters:
             waiter.set()
         self.error = code
         self.followers = None
         self.on_stable = None
         self._acks.refuse(self._after_append)
-        self._tell_all()
+        self._wake_all()
 
     def _follows(self, leader: int, leader_epoch: int) -> bool:
         known = (self.leader_id, self.leader_epoch, self.error)
@@ -166,3 +345,260 @@ class Partition(LeaderReplica):
     def _policy(self, replicas: int) -> Policy:
         self._target_count = replicas
         return policy(self.min_insync_replicas, replicas, is_durable=self.durable)
+
+    # Leading: append, and acknowledge what the in-sync replicas have
+
+    def append(self, batch: memoryview, acks: int) -> AppendInfo:
+        """Append one batch, which is changed in place.
+
+        Raises:
+            ApiError: ``error``, NOT_ENOUGH_REPLICAS, or what the log refuses the batch with.
+        """
+        if self.error:
+            raise ApiError(self.error)
+        if acks == ACKS_ALL:
+            self._check_in_sync()
+        info = self.log.append(batch, self.leader_epoch)
+        if not info.duplicate:
+            end = info.last_offset + 1
+            self._appended(end, len(batch), end - info.first_offset)
+        return info
+
+    def append_mirrored(self, batches: memoryview, provenance: Provenance) -> AppendInfo:
+        """Append what another cluster's log has; leader epochs are changed in place.
+
+        For acks=all alone. A log that was empty may then start with a later offset.
+
+        Raises:
+            ApiError: ``error``, NOT_ENOUGH_REPLICAS, or what the log refuses the batches with.
+        """
+        if self.error:
+            raise ApiError(self.error)
+        self._check_in_sync()
+        log = self.log
+        before = log.log_end_offset
+        size, records = len(batches), 0  # as far as is known, should that fail half-way
+        try:
+            info = log.append_mirrored(batches, provenance, self.leader_epoch)
+            size, records = info.size, info.records
+            return info
+        finally:
+            end, start = log.log_end_offset, log.log_start_offset
+            if self.followers is not None and start > self.followers.high_watermark:
+                self.followers.high_watermark = start  # there is nothing below it
+                self._reach(start)
+            if end > before:
+                self._appended(end, size, records)
+
+    def when_acknowledged(self, end_offset: int, waiter: AckWaiter, token: object) -> None:
+        """Tell ``waiter`` when everything below ``end_offset`` is acknowledged."""
+        if self.error:
+            waiter.acknowledged(token, self._after_append)
+        else:
+            self._acks.add(end_offset, waiter, token)
+
+    def fetched(self, replica: int, broker_epoch: int, offset: int, now: float) -> bool:
+        """Note that a replica has everything before ``offset``.
+
+        Returns:
+            Whether it is one of ours, and current.
+        """
+        followers = self.followers
+        end_offset = self.log.log_end_offset
+        if followers is None or not followers.asked(replica, broker_epoch, offset, end_offset, now):
+            return False
+        self.advance()
+        return True
+
+    def note_start(self, replica: int, offset: int) -> None:
+        """Note that a follower's log starts at ``offset``."""
+        if self.followers is not None:
+            self.followers.starts_at(replica, offset)
+            for waiter in self.start_waiters:
+                waiter.set()
+
+    def advance(self) -> None:
+        """Advance the high watermark as far as the in-sync replicas let it, if it is led here."""
+        if self.followers is not None:
+            self._advance(self.followers, self.stable_end)
+
+    def delete_records_before(self, offset: int) -> int:
+        """Let the log start with ``offset``, and soon its followers' logs; return where it does.
+
+        Raises:
+            ApiError: OFFSET_OUT_OF_RANGE, or the log's directory failed.
+        """
+        start = self.log.delete_records_before(offset)
+        for watcher in self.replica_watchers:
+            watcher.changed(at_once=False)
+        return start
+
+    def _check_in_sync(self) -> None:
+        followers = self.followers  # and no properties: this is asked for every batch
+        if self._session.is_suspended:
+            raise ApiError(
+                ErrorCode.NOT_ENOUGH_REPLICAS, "whether this broker still leads is not known"
+            )
+        if followers is not None and len(followers.state.isr) < followers.wanted.min_isr:
+            raise ApiError(
+                ErrorCode.NOT_ENOUGH_REPLICAS,
+                f"{self} has {len(self.isr)} in-sync replicas, {self.min_isr} needed",
+            )
+
+    def _appended(self, end: int, size: int, records: int) -> None:
+        self.bytes_in += size
+        self.messages_in += records
+        self._written(end, size)
+        for watcher in self.replica_watchers:
+            watcher.appended(size)
+        for appended in self._events.appended:
+            appended(self, end, size)
+
+    @property
+    def _after_append(self) -> ErrorCode:
+        return _PERHAPS_WRITTEN if self.error in _NOT_HERE else self.error
+
+    # Following: as the leader says, and nothing of its own
+
+    def append_from_leader(self, records: memoryview) -> None:
+        """Append batches as the leader has them; ``stable_end`` follows, see ``on_stable``.
+
+        Raises:
+            ApiError: CORRUPT_MESSAGE, KAFKA_STORAGE_ERROR: none of them, or only the first.
+        """
+        before = self.log.log_end_offset
+        try:
+            self.log.append_as_follower(records)
+        finally:
+            end = self.log.log_end_offset
+            if end > before:
+                self._written(end, len(records))
+
+    def learn_high_watermark(self, offset: int, leader_log_start: int) -> None:
+        """Take over what the leader's answer tells, after its records were appended."""
+        log = self.log
+        end = log.log_end_offset
+        if log.log_start_offset < leader_log_start <= end:
+            log.delete_records_before(leader_log_start)
+        reached = max(min(offset, end), log.log_start_offset)
+        if reached > self.high_watermark:
+            self._reach(reached)
+
+    async def truncate(self, offset: int) -> None:
+        """Cut the log back to ``offset``; stable on return.
+
+        Raises:
+            ApiError: NOT_LEADER_OR_FOLLOWER when it is led here, KAFKA_STORAGE_ERROR.
+        """
+        await self._truncate(self._storage.truncate, offset)
+
+    async def truncate_fully(self, start_offset: int) -> None:
+        """Drop everything, be it corrupt, and go on with ``start_offset``; stable on return.
+
+        Raises:
+            ApiError: NOT_LEADER_OR_FOLLOWER when it is led here, KAFKA_STORAGE_ERROR.
+        """
+        await self._truncate(self._storage.restart_at, start_offset)
+
+    @property
+    def is_truncating(self) -> bool:
+        """Whether a truncation is under way."""
+        return self._truncating is not None
+
+    async def truncated(self) -> None:
+        """Wait until no truncation is under way: only then it may be led here."""
+        while self._truncating is not None:
+            await asyncio.wait([self._truncating])
+
+    async def _truncate(self, cut: Callable[[str, int, int], object], offset: int) -> None:
+        await self.truncated()
+        if self.is_leader:
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self} is led here")
+        loop = asyncio.get_running_loop()
+        truncating = loop.run_in_executor(None, cut, self.topic, self.index, offset)
+        self._truncating = truncating
+        truncating.add_done_callback(self._after_truncation)
+        await asyncio.wait([truncating])  # the thread goes on, whoever is cancelled
+        truncating.result()
+
+    def _after_truncation(self, _: asyncio.Future[object]) -> None:
+        self._truncating = None
+        self._sizes.clear()
+        log = self.log
+        kept = min(self.high_watermark, log.log_end_offset)
+        self.high_watermark = max(kept, log.log_start_offset)
+
+    # Stable storage and the high watermark
+
+    def flush(self) -> None:
+        """Begin to flush what is written, unless a flush is under way."""
+        if not self._flushing:
+            self._flushing = True
+            self._flusher.submit(self.log.flush, self._flushed)
+
+    def wake(self) -> None:
+        """Have readers that wait look again."""
+        for watcher in self.watchers:
+            watcher.advanced(0)
+
+    def _written(self, end: int, size: int) -> None:
+        """Go on after records up to ``end``, of ``size`` bytes, came into the log."""
+        sizes = self._sizes
+        if len(sizes) >= _SIZES:
+            size += sizes.pop()[1]
+        sizes.append((end, size))
+        if self.durable:
+            self.flush()
+        else:
+            self._stabilized(end)
+            if end - self.log.flushed_offset >= self.log.config.flush_messages:
+                self.flush()
+
+    def _flushed(self, result: int | BaseException) -> None:
+        self._flushing = False
+        if isinstance(result, BaseException):
+            _log.error("flushing %s failed: %s", self, result)
+            # A shortage passes: maintenance begins the next flush, and whoever waits goes on
+            # waiting. A log that is not usable any more is refused.
+            if not self.log.is_usable:
+                self.refuse(ErrorCode.KAFKA_STORAGE_ERROR)
+            return
+        self._stabilized(self.stable_end)
+        if self.is_behind:
+            self.flush()
+
+    def _stabilized(self, stable_end: int) -> None:
+        if self.followers is not None:
+            self._advance(self.followers, stable_end)
+        elif self.on_stable is not None:
+            self.on_stable()
+
+    def _catch_up_with_log(self) -> None:
+        """Bring the high watermark, and what is stable, to where durability wants them."""
+        if self.is_behind:
+            self.flush()
+        self.advance()
+
+    def _advance(self, followers: Followers, stable_end: int) -> None:
+        if not self._session.is_suspended and followers.advance(stable_end):
+            self._reach(followers.high_watermark)
+
+    def _reach(self, offset: int) -> None:
+        """Let the high watermark be ``offset``: acknowledge, and let readers see."""
+        self.high_watermark = offset
+        self._acks.advance(offset)
+        size = 0
+        sizes = self._sizes
+        while sizes and sizes[0][0] <= offset:
+            size += sizes.popleft()[1]
+        for watcher in self.watchers:
+            watcher.advanced(size)
+        for replica in self.replica_watchers:
+            replica.changed(at_once=False)
+        for moved in self._events.high_watermark_moved:
+            moved(self, offset)
+
+    def _wake_all(self) -> None:
+        self.wake()
+        for watcher in self.replica_watchers:
+            watcher.changed(at_once=True)

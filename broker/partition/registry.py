@@ -1,8 +1,7 @@
-"""Which partitions this broker holds: what the metadata says, made true on disk.
+"""The partitions that this broker holds: opened, changed and deleted as the metadata says.
 
-A topic is brought to what the metadata says of it now, whichever events told of it, so it does not
-matter how many changes come together. What cannot be done now, because a disk is full or offline,
-is tried again from time to time.
+Each change brings a topic to what the metadata says of it now, so several changes may come
+together. What cannot be done now, because a disk is full or offline, is tried again later.
 """
 
 import asyncio
@@ -24,6 +23,7 @@ from ..metadata.image import (
     TopicDeleted,
 )
 from .metadata import Metadata
+from .observers import PartitionEvents, PartitionListener
 from .partition import Partition
 from .roles import Roles, is_held
 from .settings import is_durable, log_config
@@ -35,14 +35,14 @@ _AT_ONCE = 16
 NOTHING: Mapping[int, Partition] = MappingProxyType({})
 
 
-class Retired:
-    """What partitions counted that are not held here any more."""
+class ClosedTotals(PartitionListener):
+    """The counts of partitions that are not held here any more: totals must not go back."""
 
     def __init__(self) -> None:
         self.bytes_in = self.bytes_out = self.messages_in = self.replicated_bytes = 0
 
-    def add(self, partition: Partition) -> None:
-        """Go on with what ``partition`` counted."""
+    def closed(self, partition: Partition) -> None:
+        """Add what ``partition`` counted."""
         self.bytes_in += partition.bytes_in
         self.bytes_out += partition.bytes_out
         self.messages_in += partition.messages_in
@@ -60,10 +60,16 @@ class PartitionRegistry:
         metadata: Metadata,
         make_partition: Callable[[str, int, Log], Partition],
         roles: Roles,
+        events: PartitionEvents,
     ) -> None:
-        """``make_partition`` is given a topic's name, the partition's index, and its log."""
+        """``make_partition`` is given a topic's name, the partition's index, and its log.
+
+        ``events`` are those of the partitions that it makes.
+        """
         self.topics: dict[str | bytes, dict[int, Partition]] = {}
-        self.retired = Retired()
+        self.closed_totals = ClosedTotals()
+        events.subscribe(self.closed_totals)
+        self._events = events
         self._config = config
         self._node_id = node_id
         self._logs = logs
@@ -83,6 +89,10 @@ class PartitionRegistry:
     def failed(self) -> int:
         """How many partitions should be held here and could not be opened."""
         return len(self._failed)
+
+    def get_partition(self, topic: str | bytes, index: int) -> Partition | None:
+        """One partition by its topic's name or id, if it is here."""
+        return self.topics.get(topic, NOTHING).get(index)
 
     def why_missing(self, topic: str | bytes, index: int) -> ErrorCode:
         """What a request gets for a partition that is not in ``topics``: Kafka's codes."""
@@ -123,8 +133,9 @@ class PartitionRegistry:
                     if isinstance(event, TopicCreated):
                         new.add(event.topic.name)
         async with self._changing:
-            await asyncio.gather(*(one.quiet() for one in gone))
-            await asyncio.gather(*(self._delete(one.topic, one.index) for one in gone))
+            await asyncio.gather(*(partition.truncated() for partition in gone))
+            deleting = (self._delete(partition.topic, partition.index) for partition in gone)
+            await asyncio.gather(*deleting)
             await self._bring(changed, new)
 
     async def retry(self) -> None:
@@ -143,12 +154,13 @@ class PartitionRegistry:
         self._settings.pop(topic.name, None)
         self._failed = {failed for failed in self._failed if failed[0] != topic.name}
         for partition in partitions.values():
-            self._retire(partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            self._close(partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return list(partitions.values())
 
-    def _retire(self, partition: Partition, code: ErrorCode) -> None:
+    def _close(self, partition: Partition, code: ErrorCode) -> None:
         self._roles.leave(partition, code)
-        self.retired.add(partition)
+        for closed in self._events.closed:
+            closed(partition)
 
     async def _bring(self, names: Iterable[str], new: Iterable[str] = ()) -> None:
         """Bring topics to what the metadata says; ``new`` ones cannot have logs here yet."""
@@ -178,11 +190,11 @@ class PartitionRegistry:
             partition = partitions.get(index)
             if partition is not None:
                 del self.topics[topic.name][index]
-                self._retire(partition, ErrorCode.NOT_LEADER_OR_FOLLOWER)
-                await partition.quiet()
+                self._close(partition, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+                await partition.truncated()
             log = self._logs.get(topic.name, index)
             if log is not None and log.topic_id == topic.id:
-                _log.info("%s-%d is held by others now, and deleted here", topic.name, index)
+                _log.info("%s-%d moved to other brokers: deleting it here", topic.name, index)
                 await self._delete(topic.name, index)
 
     def _update(self, topic: Topic) -> list[int]:
@@ -210,6 +222,8 @@ class PartitionRegistry:
 
     def _open(self, topic: Topic, index: int, log: Log) -> None:
         partition = self._make_partition(topic.name, index, log)
+        for opened in self._events.opened:
+            opened(partition)
         self._apply(partition, topic.partitions[index], self._metadata.topic_config(topic))
         self.topics[topic.name][index] = partition
         self._failed.discard((topic.name, index))
@@ -238,7 +252,7 @@ class PartitionRegistry:
             _log.warning(
                 "%d directories hold partitions of topics that do not exist and are left alone;"
                 " a crash while a topic is deleted leaves some."
-                " If nobody misses their data, stop the broker and delete them: %s",
+                " To free their space, stop the broker and delete them: %s",
                 len(strays),
                 " ".join(strays),
             )

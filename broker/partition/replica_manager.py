@@ -1,108 +1,129 @@
 """The partitions of this broker: found by topic, flushed, and refused when their disk fails."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from typing import Generic, TypeVar
 
 from qbus.clock import Clock
 from qbus.config import BrokerConfig
 from qbus.errors import ApiError, ErrorCode
 from qbus.metadata import MetadataStore, SessionState
 
-from ..kafka.replica_sessions import ReplicaSessions
 from ..log import Log, LogManager
 from ..metrics import Metrics
-from ..replicator.lazy_fetchers import LazyFetchers
 from .background_tasks import BackgroundTasks
 from .disqualification import Disqualification
 from .flusher import Flusher
-from .isr_changes import IsrChanges
+from .isr_changes import FollowerSessions, IsrChanges
 from .leader_throttle import LeaderThrottle
 from .leadership_lease import LeadershipLease
+from .maintenance import SLOW_TICK_S, TICK_S, LogMaintenance
 from .metadata import Metadata
-from .metrics import show_disks, show_partitions, show_replication, show_waiting
-from .partition import NO_EPOCH, Partition, Session
+from .metrics import register_metrics
+from .observers import PartitionEvents
+from .partition import NO_EPOCH, Partition, StoreSession
 from .purgatory import Purgatory
 from .registry import NOTHING, PartitionRegistry
-from .roles import Roles
+from .roles import Replicator, Roles
 
 _READERS = 4
 
+IsLive = Callable[[int, int], bool]
+S = TypeVar("S", bound=FollowerSessions)
 
-class ReplicaManager:
-    """Everything that this broker does with partitions.
 
+class ReplicaManager(Generic[S]):
+    """Everything that this broker does with partitions. Make it in a running event loop.
+
+    ``events`` tells listeners what happens to partitions, ``tasks`` does work from time to time:
+    services that stand on partitions subscribe to the one and add to the other before the start.
     ``purgatory`` has the requests that wait; ``readers`` are the threads for reads that would wait
-    for a disk. Both are there from :meth:`start` on.
+    for a disk; ``sessions`` are those of followers.
     """
 
     def __init__(
         self,
         config: BrokerConfig,
-        node_id: int,
         logs: LogManager,
         metadata: Metadata,
         clock: Clock,
         metrics: Metrics,
         store: MetadataStore,
-        broker_epoch: int,
+        replicator: Replicator,
+        make_sessions: Callable[[PartitionRegistry, IsLive, LeaderThrottle], S],
     ) -> None:
-        """``broker_epoch`` is that of this broker's registration."""
+        """``make_sessions`` is given where partitions are found, and which brokers live."""
+        loop, node_id = asyncio.get_running_loop(), config.node_id
         self.fetch_max_bytes = config.fetch_max_bytes
+        self.events = PartitionEvents()
+        self.tasks = BackgroundTasks()
+        self.purgatory = Purgatory(loop)
+        self.readers = ThreadPoolExecutor(_READERS, "qbus-read")
+        self._loop = loop
         self._logs = logs
         self._metadata = metadata
-        self._metrics = metrics
         self._store = store
-        self._session = Session()
-        self._fetchers = LazyFetchers(config, node_id, broker_epoch, metadata, clock, metrics)
-        roles = Roles(node_id, self._fetchers, clock)
-        hosting = PartitionRegistry(config, node_id, logs, metadata, self._make_partition, roles)
-        self._hosting = hosting
-        self._topics = hosting.topics
-        throttle = LeaderThrottle(node_id, config, metadata, clock)
-        self.sessions = ReplicaSessions(self, self._is_registered, throttle)
+        self._session = StoreSession()
+        self._flushers = {directory.path: Flusher(loop) for directory in logs.directories}
+        self._replicator = replicator
+        self._registry = registry = PartitionRegistry(
+            config,
+            node_id,
+            logs,
+            metadata,
+            self._make_partition,
+            Roles(node_id, replicator, clock),
+            self.events,
+        )
+        self._topics = registry.topics
+        self.maintenance = LogMaintenance(registry, logs, clock)
+        self.sessions = make_sessions(
+            registry, self._is_registered, LeaderThrottle(node_id, config, metadata, clock)
+        )
         max_lag_s = config.replica_lag_time_max_ms / 1000
-        self.isr_changes = IsrChanges(store, metadata, self.sessions, hosting, clock, max_lag_s)
-        self.disqualification = Disqualification(node_id, store, metadata, hosting, self._is_stuck)
+        self.isr_changes = IsrChanges(store, metadata, self.sessions, registry, clock, max_lag_s)
+        self.disqualification = Disqualification(node_id, store, metadata, registry, self._is_stuck)
         session_s = config.zookeeper_session_timeout_ms / 1000
         fetch_wait_s = config.replica_fetch_wait_max_ms / 1000
-        self.doubts = LeadershipLease(metadata, hosting, clock, session_s, fetch_wait_s)
-        repair = partial(self._fetchers.repair, hosting)
-        disqualify = self.disqualification.look
-        doubt = self.doubts.look
-        self._upkeep = BackgroundTasks(
-            config, hosting, logs, clock, hosting.retry, disqualify, repair, doubt
-        )
+        self.lease = LeadershipLease(metadata, registry, clock, session_s, fetch_wait_s)
+        self._register_tasks(config)
+        register_metrics(metrics, registry, self.isr_changes, logs.directories, self.purgatory)
+
+    def _register_tasks(self, config: BrokerConfig) -> None:
+        tasks, registry = self.tasks, self._registry
+        self.maintenance.register(tasks, config)
+        self.isr_changes.register(tasks)
+        tasks.add("open partitions again", SLOW_TICK_S, registry.retry)
+        tasks.add("disqualify replicas", TICK_S, self.disqualification.check)
+        tasks.add("repair batches", SLOW_TICK_S, partial(self._replicator.repair, registry))
+        tasks.add("leadership lease", TICK_S, self.lease.check)
 
     async def start(self) -> None:
         """Open the partitions of the metadata, which is loaded already, and follow it."""
-        loop = asyncio.get_running_loop()
-        self._loop = loop
-        self.purgatory = Purgatory(loop)
-        self.readers = ThreadPoolExecutor(_READERS, "qbus-read")
-        self._flushers = {directory.path: Flusher(loop) for directory in self._logs.directories}
         for directory in self._logs.directories:
             directory.shared.health.on_failure(self._on_directory_failure)
         self._on_store_state(self._store.state)
         self._store.on_state(self._on_store_state)
-        await self._hosting.start()
-        self._upkeep.start()
+        await self._registry.start()
+        self.tasks.start()
         self._metadata.subscribe(self.isr_changes.follow)  # when the partitions know of it
         self.isr_changes.start()
-        self._show()
 
     def drain(self) -> None:
-        """Answer what waits for records; let nobody wait any more."""
+        """Answer the fetches that wait for records; let no request wait any more."""
         self.purgatory.fetches.drain()
 
     async def stop(self) -> None:
         """Finish what is under way on disk; the logs can be closed then."""
         self.drain()
-        await self._fetchers.stop()
+        await self._replicator.stop()
         await self.isr_changes.stop()
         self.sessions.close()
-        await self._upkeep.stop()
+        self.maintenance.stop()
+        await self.tasks.stop()
+        await asyncio.to_thread(self.maintenance.checkpoint_high_watermarks)
         for flusher in self._flushers.values():
             await flusher.stop()
         await asyncio.to_thread(self.readers.shutdown)
@@ -119,7 +140,7 @@ class ReplicaManager:
 
     def why_missing(self, topic: str | bytes, index: int) -> ErrorCode:
         """What a request gets for a partition that is not here."""
-        return self._hosting.why_missing(topic, index)
+        return self._registry.why_missing(topic, index)
 
     def leader_of(self, topic: str | bytes, index: int, leader_epoch: int = NO_EPOCH) -> Partition:
         """One partition that is led here.
@@ -140,35 +161,28 @@ class ReplicaManager:
     # When the metadata store, or disks, fail
 
     def _is_stuck(self, partition: Partition) -> bool:
-        """Whether a follower does not get on because its disk is full."""
+        """Whether a follower falls behind because its disk is full."""
         path = partition.log.directory.rpartition("/")[0]
         is_full = any(one.is_full for one in self._logs.directories if one.path == path)
-        return is_full and self._fetchers.is_failing(partition)
+        return is_full and self._replicator.is_failing(partition)
 
     def _on_store_state(self, state: SessionState) -> None:
         self._session.is_suspended = state is not SessionState.CONNECTED
-        self.doubts.on_state(state)
+        self.lease.on_state(state)
         if not self._session.is_suspended:
-            for partition in self._hosting:
+            for partition in self._registry:
                 partition.advance()
 
     def _make_partition(self, topic: str, index: int, log: Log) -> Partition:
-        data_dir = log.directory.rpartition("/")[0]
-        flusher = self._flushers[data_dir]
-        return Partition(topic, index, log, flusher, self._logs, self._session)
+        flusher = self._flushers[log.directory.rpartition("/")[0]]
+        return Partition(topic, index, log, flusher, self._logs, self._session, self.events)
 
     def _on_directory_failure(self, path: str) -> None:
         """In whichever thread met the failure."""
         self._loop.call_soon_threadsafe(self._refuse_directory, path)
 
     def _refuse_directory(self, path: str) -> None:
-        """Nothing in the directory is used any more until the broker restarts."""
-        for partition in self._hosting:
+        """Use nothing in the directory any more until the broker restarts."""
+        for partition in self._registry:
             if partition.log.directory.startswith(f"{path}/"):
                 partition.refuse(ErrorCode.KAFKA_STORAGE_ERROR)
-
-    def _show(self) -> None:
-        show_partitions(self._metrics, self._hosting)
-        show_replication(self._metrics, self._hosting, self.isr_changes)
-        show_disks(self._metrics, self._logs.directories)
-        show_waiting(self._metrics, self.purgatory)

@@ -1,5 +1,6 @@
-"""Whether a partition is led here or followed: as the metadata says."""
+"""The roles of partitions: this broker leads or follows, as the metadata says."""
 
+from collections.abc import Iterable
 from typing import Protocol
 
 from qbus.clock import Clock
@@ -10,29 +11,38 @@ from ..metadata.image import PartitionInfo, Topic
 from .partition import Partition
 
 
-class Fetchers(Protocol):
-    """Fetches the partitions that this broker follows from their leaders."""
+class Replicator(Protocol):
+    """Copies what the leaders of partitions have, as long as this broker follows them."""
 
     def add(self, partition: Partition, leader_id: int, leader_epoch: int) -> None:
         """Fetch a partition from this leader in this epoch, and from no other."""
 
     def remove(self, partition: Partition) -> None:
-        """Stop fetching; a truncation that is under way goes on, see :meth:`Partition.quiet`."""
+        """Stop fetching; a truncation under way goes on, see :meth:`Partition.truncated`."""
+
+    def is_failing(self, partition: Partition) -> bool:
+        """Whether a partition follows a leader, and its last fetch failed."""
+
+    async def repair(self, partitions: Iterable[Partition]) -> None:
+        """Replace corrupt batches by what other replicas have."""
+
+    async def stop(self) -> None:
+        """Copy nothing any more; returns when nothing is under way."""
 
 
 class Roles:
     """Gives partitions the roles that their states in the store ask for."""
 
-    def __init__(self, node_id: int, fetchers: Fetchers, clock: Clock) -> None:
+    def __init__(self, node_id: int, replicator: Replicator, clock: Clock) -> None:
         self._node_id = node_id
-        self._fetchers = fetchers
+        self._replicator = replicator
         self._clock = clock
 
     async def prepare(self, partition: Partition, info: PartitionInfo) -> None:
         """Let what a follower began come to its end, if ``partition`` is to be led here."""
         if info.leader == self._node_id and not partition.is_leader:
-            self._fetchers.remove(partition)
-            await partition.quiet()
+            self._replicator.remove(partition)
+            await partition.truncated()
 
     def take(self, partition: Partition, info: PartitionInfo) -> None:
         """Lead or follow, as ``info`` says; call :meth:`prepare` first."""
@@ -48,13 +58,13 @@ class Roles:
         if before == (partition.leader_id, partition.leader_epoch):
             return
         if partition.leader_id == NO_LEADER:
-            self._fetchers.remove(partition)
+            self._replicator.remove(partition)
         else:
-            self._fetchers.add(partition, partition.leader_id, partition.leader_epoch)
+            self._replicator.add(partition, partition.leader_id, partition.leader_epoch)
 
     def leave(self, partition: Partition, code: ErrorCode) -> None:
         """Neither lead nor follow: requests get ``code``."""
-        self._fetchers.remove(partition)
+        self._replicator.remove(partition)
         partition.refuse(code)
 
 

@@ -182,7 +182,7 @@ class LeaderFetcher:
         for state in unreconciled:
             if not _is_waiting(state):
                 continue
-            if state.replica.is_being_cut:  # its log still has records that are about to go
+            if state.replica.is_truncating:  # its log still has records that are about to go
                 self._delay(state, 0.0)
             elif state.is_corrupt and not self._rebuild_guard.may_rebuild(state):
                 state.is_failing = True

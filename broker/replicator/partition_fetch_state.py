@@ -39,7 +39,7 @@ class Replica(Protocol):
         """Take over what the leader's response says."""
 
     @property
-    def is_being_cut(self) -> bool:
+    def is_truncating(self) -> bool:
         """Whether a truncation is under way, for this leader or a former one."""
 
     async def truncate(self, offset: int) -> None:

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any, TypeVar, cast
 
 from qbus.broker.kafka.context import Peer, RequestContext
+from qbus.broker.kafka.replica_sessions import ReplicaSessions
 from qbus.broker.log import LogConfig, LogManager
 from qbus.broker.metadata.cache import Subscriber
 from qbus.broker.metadata.image import BrokerInfo, Event, PartitionInfo, Topic, differences
@@ -16,6 +17,7 @@ from qbus.broker.metrics import Metrics
 from qbus.broker.partition.partition import Partition
 from qbus.broker.partition.replica_manager import ReplicaManager
 from qbus.broker.partition.settings import log_config
+from qbus.broker.replicator.lazy_fetchers import LazyFetchers
 from qbus.clock import ManualClock
 from qbus.config import Address, BrokerConfig, TopicConfig
 from qbus.metadata import Check, MetadataStore, Op, Result, SessionState, Set, StoreError
@@ -127,7 +129,7 @@ class Store:
         self.transactions.append(list(operations))
         if self.failures:
             raise self.failures.pop(0)
-        return [None] * len(operations)
+        return [*([None] * (len(operations) - 1)), "/brokers/changes/change-0000000007"]
 
     def states(self) -> list[tuple[str, PartitionStateNode, int]]:
         """The states that were to be set: path, state and the version they are based on."""
@@ -164,15 +166,19 @@ class DataPlane:
             node_id=NODE,
             cluster_id=CLUSTER,
         )
+        epoch = self.metadata.brokers[NODE].epoch
+        self.fetchers = LazyFetchers(
+            self.config, NODE, epoch, self.metadata, self.clock, self.metrics
+        )
         self.replicas = ReplicaManager(
             self.config,
-            NODE,
             self.logs,
             self.metadata,
             self.clock,
             self.metrics,
             cast("MetadataStore", self.store),
-            self.metadata.brokers[NODE].epoch,
+            self.fetchers,
+            ReplicaSessions,
         )
         await self.replicas.start()
         self.broker: Any = SimpleNamespace(

@@ -64,12 +64,12 @@ async def test_others_lead_while_there_is_no_room(bench: Bench) -> None:
     topics = bench.plane.metadata.topics
     await bench.plane.controller.create_topics([NewTopic("t", assignment={0: [1, 2, 3]})])
     bench.fill()
-    await bench.watch.look()
+    await bench.watch.check()
     await eventually(lambda: topics["t"].partitions[0].leader == 2)
     assert bench.is_full
     assert topics["t"].partitions[0].isr == (2, 3)
     bench.disk.empty()
-    await bench.watch.look()
+    await bench.watch.check()
     await eventually(lambda: not bench.is_full)
     assert topics["t"].partitions[0].leader == 2, "until its preferred leader is elected"
 
@@ -77,7 +77,7 @@ async def test_others_lead_while_there_is_no_room(bench: Bench) -> None:
 async def test_who_leads_alone_goes_on(bench: Bench) -> None:
     await bench.plane.controller.create_topics([NewTopic("t", assignment={0: [1]})])
     bench.fill()
-    await bench.watch.look()
+    await bench.watch.check()
     await eventually(lambda: bench.is_full)
     assert bench.plane.metadata.topics["t"].partitions[0].leader == 1
 
@@ -86,7 +86,7 @@ async def test_room_that_is_there_already_is_not_talked_about(bench: Bench) -> N
     bench.fill()
     bench.disk.empty()
     version = await registration_version(bench)
-    await bench.watch.look()
+    await bench.watch.check()
     assert not bench.logs.directories[0].is_full
     assert await registration_version(bench) == version
 
@@ -94,9 +94,9 @@ async def test_room_that_is_there_already_is_not_talked_about(bench: Bench) -> N
 async def test_a_look_leaves_nothing_behind(bench: Bench, tmp_path: Path) -> None:
     before = sorted((tmp_path / "logs").iterdir())
     bench.fill()
-    await bench.watch.look()
+    await bench.watch.check()
     bench.disk.empty()
-    await bench.watch.look()
+    await bench.watch.check()
     assert sorted((tmp_path / "logs").iterdir()) == before
 
 
@@ -104,7 +104,7 @@ async def test_a_store_that_fails_is_told_later(bench: Bench) -> None:
     bench.fill()
     store = bench.plane.store
     await store.close()
-    await bench.watch.look()
+    await bench.watch.check()
     assert not bench.is_full
 
 

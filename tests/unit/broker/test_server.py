@@ -8,20 +8,21 @@ from qbus.broker.server import _first_of, _unless
 
 
 async def test_what_is_done_before_a_signal_is_done() -> None:
-    assert await _unless(asyncio.Event(), asyncio.sleep(0))
+    assert await _unless(asyncio.Event(), asyncio.sleep(0, "done")) == "done"
 
 
 async def test_a_signal_ends_a_start_that_takes_its_time() -> None:
     stop, cleaned = asyncio.Event(), asyncio.Event()
 
-    async def start() -> None:
+    async def start() -> str:
         try:
             stop.set()
             await asyncio.Event().wait()
+            return "started"
         finally:
             cleaned.set()
 
-    assert not await _unless(stop, start())
+    assert await _unless(stop, start()) is None
     assert cleaned.is_set()
 
 

@@ -18,7 +18,7 @@ from qbus.broker.net.connection import (
     Reply,
     TimeLimits,
 )
-from qbus.broker.net.listener import Listener, ListenerLimits
+from qbus.broker.net.listener import Listener, ListenerLimits, bind
 from qbus.broker.net.memory_budget import MemoryBudget
 from qbus.broker.net.write_buffer import Part
 from qbus.config import Address
@@ -44,10 +44,10 @@ def limits(**changes: Any) -> ListenerLimits:
 
 @asynccontextmanager
 async def listening(dispatch: Dispatch, budget: MemoryBudget | None = None, **changes: Any) -> Any:
+    sock, address = bind(Address("127.0.0.1", 0))
     listener = Listener(
-        Address("127.0.0.1", 0), dispatch, limits(**changes), budget or MemoryBudget(64 << 20)
+        sock, address, dispatch, limits(**changes), budget or MemoryBudget(64 << 20)
     )
-    listener.bind()
     listener.start()
     try:
         yield listener
@@ -341,6 +341,5 @@ async def test_draining_answers_what_was_asked() -> None:
 
 async def test_an_address_in_use_is_named() -> None:
     async with listening(echo) as listener:
-        again = Listener(listener.address, echo, limits(), MemoryBudget(1))
         with pytest.raises(OSError, match=f"cannot listen on {listener.address}"):
-            again.bind()
+            bind(listener.address)

@@ -103,7 +103,7 @@ class TestFallingOut:
         plane.clock.advance(LAG_S - 1)
         await Follower(plane, OTHER).fetch(at(1))
         plane.clock.advance(2)
-        plane.replicas.isr_changes.look()
+        plane.replicas.isr_changes.check()
         assert (await written(plane, 1))[0] == (STATE, (NODE, OTHER), 0)
         await eventually(lambda: partition.high_watermark == 1)
         assert plane.replicas.isr_changes.shrinks == 1
@@ -118,7 +118,7 @@ class TestFallingOut:
             plane.clock.advance(LAG_S / 2)
             for follower in followers:
                 await follower.fetch()
-            plane.replicas.isr_changes.look()
+            plane.replicas.isr_changes.check()
         assert plane.store.transactions == []
 
     async def test_who_asks_and_gets_nowhere_falls_out(self, plane: DataPlane) -> None:
@@ -131,7 +131,7 @@ class TestFallingOut:
             plane.clock.advance(LAG_S / 2)
             await stuck.fetch()
             await good.fetch()
-            plane.replicas.isr_changes.look()
+            plane.replicas.isr_changes.check()
         assert (await written(plane, 1))[0] == (STATE, (NODE, THIRD), 0)
 
     async def test_eligible_ones_are_written_off_in_a_change_of_its_own(
@@ -141,7 +141,7 @@ class TestFallingOut:
         partition = await lead(plane)
         plane.clock.advance(LAG_S + 1)
         await Follower(plane, OTHER).fetch(at(0))
-        plane.replicas.isr_changes.look()
+        plane.replicas.isr_changes.check()
         await written(plane, 2)
         assert [(one.isr, one.elr, v) for _, one, v in plane.store.states()] == [
             ((NODE, OTHER), (THIRD,), 0),
@@ -220,7 +220,7 @@ class TestRefusals:
         await self.after(plane, StoreUnavailable("no answer"))
         await put(plane, state(leader=OTHER, leader_epoch=1, version=5))
         plane.replicas.isr_changes.retry()
-        plane.replicas.isr_changes.look()
+        plane.replicas.isr_changes.check()
         assert len(await written(plane, 1)) == 1
 
 

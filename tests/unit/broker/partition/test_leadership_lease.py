@@ -29,7 +29,7 @@ def be_cut_off(plane: DataPlane, seconds: float = SESSION_S) -> None:
     """Be without the store for some time."""
     plane.store.become(SessionState.SUSPENDED)
     plane.clock.advance(seconds)
-    plane.replicas.doubts.look()
+    plane.replicas.lease.check()
 
 
 def named_leader(plane: DataPlane) -> int:
@@ -46,7 +46,7 @@ class Acks:
     def done(self) -> bool:
         return False
 
-    def settled(self, _: object, code: ErrorCode) -> None:
+    def acknowledged(self, _: object, code: ErrorCode) -> None:
         self.codes.append(code)
 
 
@@ -77,10 +77,10 @@ async def test_whom_somebody_follows_still_leads(plane: DataPlane) -> None:
     plane.clock.advance(SESSION_S)
     await follower.fetch()
     plane.clock.advance(SILENCE_S)
-    plane.replicas.doubts.look()
+    plane.replicas.lease.check()
     assert (named_leader(plane), partition.check()) == (NODE, ErrorCode.NONE)
     plane.clock.advance(0.1)
-    plane.replicas.doubts.look()
+    plane.replicas.lease.check()
     assert named_leader(plane) == -1
 
 
@@ -92,7 +92,7 @@ async def test_who_is_followed_elsewhere_is_followed_here_no_more(plane: DataPla
     await follower.fetch(forgotten=(0,))
     be_cut_off(plane)
     await follower.fetch()
-    plane.replicas.doubts.look()
+    plane.replicas.lease.check()
     first, second = (plane.partition("orders", index).check() for index in range(2))
     assert (first, second) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NONE)
 
@@ -111,7 +111,7 @@ async def test_who_is_followed_again_leads_again(plane: DataPlane) -> None:
     partition, follower = await lead(plane), Follower(plane)
     be_cut_off(plane)
     await follower.fetch(at(0))
-    plane.replicas.doubts.look()
+    plane.replicas.lease.check()
     assert (named_leader(plane), partition.check()) == (NODE, ErrorCode.NONE)
 
 
@@ -122,7 +122,7 @@ async def test_who_has_its_connection_back_leads_again(plane: DataPlane) -> None
     assert (named_leader(plane), partition.check()) == (NODE, ErrorCode.NONE)
     partition.append(batch(b"a"), ACKS_ALL)
     plane.clock.advance(60)
-    plane.replicas.doubts.look()
+    plane.replicas.lease.check()
     assert named_leader(plane) == NODE
 
 

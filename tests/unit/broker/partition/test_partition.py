@@ -10,7 +10,8 @@ import pytest
 from qbus.broker.log import LogConfig, LogManager
 from qbus.broker.metadata.image import PartitionInfo
 from qbus.broker.partition.flusher import Flusher
-from qbus.broker.partition.partition import ACKS_ALL, Partition, Session
+from qbus.broker.partition.observers import PartitionEvents, PartitionListener
+from qbus.broker.partition.partition import ACKS_ALL, Partition, Role, StoreSession
 from qbus.clock import ManualClock
 from qbus.errors import ApiError, ErrorCode
 from tests.support.eventually import eventually
@@ -35,7 +36,7 @@ class Acks:
     def done(self) -> bool:
         return self.gave_up
 
-    def settled(self, token: object, code: ErrorCode) -> None:
+    def acknowledged(self, token: object, code: ErrorCode) -> None:
         self.settlements.append((token, code))
 
 
@@ -64,8 +65,11 @@ class Bench:
         )
         self.log = self.logs.create("orders", 0, bytes(16), LogConfig(), is_new=True)
         self.flusher = Flusher(asyncio.get_running_loop())
-        self.session = Session()
-        self.partition = Partition("orders", 0, self.log, self.flusher, self.logs, self.session)
+        self.session = StoreSession()
+        self.events = PartitionEvents()
+        self.partition = Partition(
+            "orders", 0, self.log, self.flusher, self.logs, self.session, self.events
+        )
         self.disk.syncs = 0
 
     def lead(
@@ -382,3 +386,80 @@ class TestWaiting:
         bench.disk.empty()
         assert partition.append(batch(b"b"), 1).first_offset == 1
         await bench.until(2)
+
+
+class Recorder(PartitionListener):
+    """Follows everything that happens to a partition."""
+
+    def __init__(self) -> None:
+        self.heard: list[tuple[object, ...]] = []
+
+    def leading(self, partition: Partition, leader_epoch: int) -> None:
+        self.heard.append(("leading", str(partition), leader_epoch))
+
+    def stepping_down(self, partition: Partition, code: ErrorCode) -> None:
+        self.heard.append(("stepping down", partition.is_leader, code))
+
+    def appended(self, partition: Partition, end_offset: int, size: int) -> None:
+        self.heard.append(("appended", end_offset, size))
+
+    def high_watermark_moved(self, partition: Partition, offset: int) -> None:
+        self.heard.append(("high watermark", offset))
+
+
+class TestListeners:
+    """A service follows partitions without being known to them."""
+
+    async def test_the_life_of_a_leader(self, bench: Bench) -> None:
+        recorder = Recorder()
+        bench.events.subscribe(recorder)
+        partition = bench.lead(durable=False, leader_epoch=3)
+        data = batch(b"a", b"b")
+        partition.append(data, ACKS_ALL)
+        partition.follow(2, 4)
+        assert recorder.heard == [
+            ("leading", "orders-0", 3),
+            ("high watermark", 2),
+            ("appended", 2, len(data)),
+            ("stepping down", True, ErrorCode.NOT_LEADER_OR_FOLLOWER),
+        ]
+
+    async def test_the_same_leader_in_the_same_epoch_is_no_news(self, bench: Bench) -> None:
+        recorder = Recorder()
+        bench.lead(durable=False)
+        bench.events.subscribe(recorder)
+        bench.lead(durable=False)
+        assert recorder.heard == []
+
+    async def test_a_follower_appends_silently(self, bench: Bench) -> None:
+        recorder = Recorder()
+        bench.events.subscribe(recorder)
+        bench.partition.configure(durable=False, min_insync_replicas=1)
+        bench.partition.follow(2, 0)
+        bench.partition.append_from_leader(batch(b"a"))
+        bench.partition.learn_high_watermark(1, 0)
+        assert recorder.heard == [("high watermark", 1)]
+
+    def test_what_a_listener_does_not_follow_costs_nothing(self) -> None:
+        class Closings(PartitionListener):
+            def closed(self, partition: Partition) -> None:
+                """Follow the end alone."""
+
+        events = PartitionEvents()
+        events.subscribe(Closings())
+        assert [len(getattr(events, event)) for event in events.__slots__] == [
+            int(event == "closed") for event in events.__slots__
+        ]
+
+
+class TestRole:
+    async def test_a_partition_has_one_role_at_a_time(self, bench: Bench) -> None:
+        partition = bench.partition
+        roles = [partition.role]
+        bench.lead()
+        roles.append(partition.role)
+        partition.follow(2, 1)
+        roles.append(partition.role)
+        partition.refuse(ErrorCode.KAFKA_STORAGE_ERROR)
+        roles.append(partition.role)
+        assert roles == [Role.NONE, Role.LEADER, Role.FOLLOWER, Role.NONE]

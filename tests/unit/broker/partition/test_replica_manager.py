@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from qbus.broker.metadata.image import BrokerConfigChanged, PartitionInfo
+from qbus.broker.partition.observers import PartitionListener
+from qbus.broker.partition.partition import Partition
 from qbus.errors import ApiError, ErrorCode
 from tests.support.data_plane import NODE, DataPlane
 from tests.support.eventually import eventually
@@ -227,7 +229,7 @@ class TestFailures:
         assert plane.replicas.why_missing("orders", 0) is ErrorCode.KAFKA_STORAGE_ERROR
         assert plane.metrics.gauges["offline_partitions"][1]() == 2
         monkeypatch.setattr(plane.logs, "create", create)
-        await plane.replicas._hosting.retry()
+        await plane.replicas._registry.retry()
         assert plane.partition("orders", 1).check() is ErrorCode.NONE
         assert plane.metrics.gauges["offline_partitions"][1]() == 0
 
@@ -243,7 +245,7 @@ class TestFailures:
             await plane.metadata.put(plane.metadata.new_topic("orders"))
         await plane.metadata.remove("orders")
         assert plane.metrics.gauges["offline_partitions"][1]() == 0
-        await plane.replicas._hosting.retry()
+        await plane.replicas._registry.retry()
         assert directories(plane) == set()
 
 
@@ -303,3 +305,33 @@ async def test_metrics_say_what_is_there(plane: DataPlane) -> None:
         "isr_shrinks": 0,
         "isr_expands": 0,
     }
+
+
+class Comings(PartitionListener):
+    """Follows which partitions are here."""
+
+    def __init__(self) -> None:
+        self.heard: list[tuple[str, str, bool]] = []
+
+    def opened(self, partition: Partition) -> None:
+        self.heard.append(("opened", str(partition), partition.is_leader))
+
+    def closed(self, partition: Partition) -> None:
+        self.heard.append(("closed", str(partition), partition.is_leader))
+
+
+async def test_listeners_hear_of_partitions_that_come_and_go(plane: DataPlane) -> None:
+    comings = Comings()
+    plane.replicas.events.subscribe(comings)
+    await plane.create("orders")
+    await plane.metadata.remove("orders")
+    assert comings.heard == [("opened", "orders-0", False), ("closed", "orders-0", False)]
+
+
+async def test_what_was_counted_of_a_closed_partition_stays_counted(plane: DataPlane) -> None:
+    partition = await plane.create("orders", qbus_durability="memory")
+    partition.append(batch(b"a"), 1)
+    _, read = plane.metrics.counters["produced_messages"]
+    assert read() == 1
+    await plane.metadata.remove("orders")
+    assert read() == 1

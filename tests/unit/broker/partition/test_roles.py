@@ -36,7 +36,7 @@ class Acks:
     def done(self) -> bool:
         return bool(self.codes)
 
-    def settled(self, _token: object, code: ErrorCode) -> None:
+    def acknowledged(self, _token: object, code: ErrorCode) -> None:
         self.codes.append(code)
 
 
@@ -255,7 +255,7 @@ class TestLost:
     async def test_a_failed_disk_takes_it_out_of_sync(self, plane: DataPlane) -> None:
         partition = await lead(plane)
         partition.refuse(ErrorCode.KAFKA_STORAGE_ERROR)
-        await plane.replicas.disqualification.look()
+        await plane.replicas.disqualification.check()
         expected = PartitionStateNode(NO_LEADER, 1, (OTHER, THIRD), 1)
         ((path, written, version),) = plane.store.states()
         assert (path, version) == (STATE, 0)
@@ -268,14 +268,14 @@ class TestLost:
         followed = state((OTHER, NODE), leader=OTHER)
         await put(plane, followed, qbus_durability="memory", min_insync_replicas=2)
         partition = plane.partition("orders")
-        disqualification, fetchers = plane.replicas.disqualification, plane.replicas._fetchers
+        disqualification, fetchers = plane.replicas.disqualification, plane.fetchers
         monkeypatch.setattr(fetchers, "is_failing", lambda one: one is partition)
-        await disqualification.look()
+        await disqualification.check()
         assert plane.store.transactions == [], "it fails for another reason"
         plane.disk.fill()
         with pytest.raises(ApiError):
             partition.log.append(batch(b"a"), 0)
-        await disqualification.look()
+        await disqualification.check()
         ((_, written, _),) = plane.store.states()
         assert (written.leader, written.isr, written.elr) == (OTHER, (OTHER,), (NODE,))
         plane.disk.empty()
@@ -286,9 +286,9 @@ class TestLost:
         partition = await lead(plane)
         partition.refuse(ErrorCode.KAFKA_STORAGE_ERROR)
         plane.store.failures = [VersionConflict(STATE)]
-        await plane.replicas.disqualification.look()
+        await plane.replicas.disqualification.check()
         await put(plane, state((NODE, OTHER), version=6))
-        await plane.replicas.disqualification.look()
+        await plane.replicas.disqualification.check()
         assert [version for _, _, version in plane.store.states()] == [0, 6]
 
     async def test_it_says_nothing_once_nobody_counts_on_it(self, plane: DataPlane) -> None:
@@ -296,11 +296,11 @@ class TestLost:
         partition.refuse(ErrorCode.KAFKA_STORAGE_ERROR)
         others = (OTHER, THIRD)
         await put(plane, state(others, leader=OTHER, leader_epoch=1, version=1))
-        await plane.replicas.disqualification.look()
+        await plane.replicas.disqualification.check()
         assert plane.store.transactions == []
 
     async def test_one_that_nobody_shares_keeps_what_it_has(self, plane: DataPlane) -> None:
         partition = await plane.create("alone")
         partition.refuse(ErrorCode.KAFKA_STORAGE_ERROR)
-        await plane.replicas.disqualification.look()
+        await plane.replicas.disqualification.check()
         assert plane.store.transactions == []

@@ -7,7 +7,8 @@ from qbus.broker.log import Log, LogConfig, LogManager
 from qbus.broker.metadata.image import BrokerInfo, PartitionInfo, Topic
 from qbus.broker.metrics import Metrics
 from qbus.broker.partition.flusher import Flusher
-from qbus.broker.partition.partition import Partition, Session
+from qbus.broker.partition.observers import PartitionEvents
+from qbus.broker.partition.partition import Partition, StoreSession
 from qbus.broker.replicator.fetchers import ReplicaFetchers
 from qbus.clock import SystemClock
 from qbus.config import BrokerConfig, TopicConfig
@@ -66,7 +67,7 @@ class Scene:
             US, BROKER_EPOCH, self.known, SystemClock(), self.config, self.metrics
         )
         self._flusher = Flusher(asyncio.get_running_loop())
-        self._session = Session()
+        self._session = StoreSession()
         self._fakes: list[FakeLeader] = []
 
     async def close(self) -> None:
@@ -90,7 +91,9 @@ class Scene:
     def partition(self, index: int = 0, *, durable: bool = False) -> Partition:
         """A replica here, with an empty log."""
         log = self.logs.create("orders", index, ORDERS, LogConfig(), is_new=True)
-        made = Partition("orders", index, log, self._flusher, self.logs, self._session)
+        made = Partition(
+            "orders", index, log, self._flusher, self.logs, self._session, PartitionEvents()
+        )
         made.configure(durable=durable, min_insync_replicas=1)
         return made
 

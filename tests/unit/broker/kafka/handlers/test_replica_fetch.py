@@ -224,8 +224,8 @@ class TestTurnedAway:
         await Follower(plane, OTHER).fetch(at(0))
         await Follower(plane, THIRD).fetch(at(0))
         del plane.metadata.brokers[OTHER]
-        plane.replicas.isr_changes.look()
+        plane.replicas.isr_changes.check()
         assert [one.replica_id for one in plane.replicas.sessions] == [THIRD]
         plane.clock.advance(61)
-        plane.replicas.isr_changes.look()
+        plane.replicas.isr_changes.check()
         assert not partition.replica_watchers
