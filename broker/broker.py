@@ -1,57 +1,28 @@
-"""The parts of one broker, put together; started and stopped in the order of their needs."""
+"""What handlers reach of the broker that they serve."""
 
 import asyncio
-import logging
-import socket
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from functools import partial
-from pathlib import Path
 
 from qbus.clock import Clock
-from qbus.config import Address, BrokerConfig, TopicConfig
-from qbus.metadata import MetadataStore, SessionState, StoreError
+from qbus.config import BrokerConfig
+from qbus.metadata import MetadataStore
 from qbus.metadata.znodes import BrokerNode
 
-from .boot import current_boot, identity, lost_memory, remember_boot
-from .controller import (
-    Controller,
-    FailureDetector,
-    announce_stop,
-    ensure_cluster_id,
-    expire_previous_registration,
-    leaderless_partitions,
-    raise_broker_epoch,
-    register_broker,
-    resign,
-    unregister_broker,
-)
-from .controller.configs import FORMER_MIRROR_SOURCE
-from .full_disks import FullDisks
+from .controller import Controller, announce_stop
 from .group import GroupCoordinator
 from .kafka.replica_sessions import ReplicaSessions
-from .log import LogConfig, LogManager
+from .log import LogManager
 from .metadata.cache import MetadataCache
-from .metadata.image import Event, Topic
-from .metadata.store import metadata_store
 from .metrics import Metrics
 from .partition.replica_manager import ReplicaManager
-from .partition.settings import is_durable, log_config
 from .producer_ids import ProducerIds
-from .replicator.lazy_fetchers import LazyFetchers
-
-_log = logging.getLogger(__name__)
-
-_SESSIONS = 1.5  # ZooKeeper takes a little longer to end them
-_EVERY_INTERFACE = {"", "0.0.0.0", "::"}  # noqa: S104 - compared with, not listened on
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Broker:
-    """What handlers reach: a broker's configuration, metadata, partitions and groups.
+    """One broker: its configuration, metadata, partitions and groups.
 
-    :func:`running_broker` makes one. ``registration`` is what other brokers know of it. ``is_over``
+    :func:`~qbus.broker.startup.running_broker` makes one. ``registration`` is what other brokers know of it. ``is_over``
     is set when it cannot keep its promises any more: its session has ended, or its registration is
     gone.
     """
@@ -92,231 +63,3 @@ class Broker:
             if known is not None:
                 await self.metadata.applied(known)
                 await self.controller.hand_over()
-
-
-@asynccontextmanager
-async def running_broker(
-    config: BrokerConfig, clock: Clock, listening: Address
-) -> AsyncIterator[Broker]:
-    """Open everything, and yield a broker that is ready to answer on ``listening``.
-
-    On exit all is stopped, the logs are marked as closed cleanly, and what a part failed with is
-    raised when the others are stopped, too.
-
-    Raises:
-        ConfigError: a data directory, or the node id, is in use by another broker.
-        ApiError: no data directory can be used.
-        StoreUnusable: the metadata store cannot be opened.
-        OSError: the data directory cannot be made.
-    """
-    in_cluster = config.zookeeper_address is not None
-    async with AsyncExitStack() as parts:
-        _make_directory(config)
-        store = metadata_store(config)
-        parts.push_async_callback(store.close)
-        is_over = asyncio.Event()
-        store.on_state(partial(_end_with_session, is_over))
-        metadata = MetadataCache(store, config)
-        groups = GroupCoordinator(store, metadata, config, clock)
-        controller = Controller(store, metadata, config, clock)
-        closing_logs = await parts.enter_async_context(AsyncExitStack())
-        parts.push_async_callback(metadata.close)
-        await store.start()
-        cluster_id = await ensure_cluster_id(store)
-        await metadata.start()
-        logs = await asyncio.to_thread(_open_logs, config, metadata, clock, cluster_id)
-        closing_logs.push_async_callback(asyncio.to_thread, logs.close)
-        registration = await _register(config, clock, store, metadata, logs, listening)
-        if in_cluster:
-            parts.push_async_callback(_unregister, store, config.node_id, registration)
-        metadata.subscribe(partial(_end_with_registration, is_over, metadata, registration, config))
-        metrics = Metrics()
-        # The controller is stopped before what it decides about, though it starts first.
-        stopping_replicas = await parts.enter_async_context(AsyncExitStack())
-        parts.push_async_callback(groups.close)
-        parts.push_async_callback(controller.stop)
-        await controller.start(registration.epoch)
-        fetchers = LazyFetchers(
-            config, config.node_id, registration.epoch, metadata, clock, metrics
-        )
-        replicas = ReplicaManager(
-            config, logs, metadata, clock, metrics, store, fetchers, ReplicaSessions
-        )
-        stopping_replicas.push_async_callback(replicas.stop)
-        await replicas.start()
-        await groups.start()
-        disks = FullDisks(store, metadata, logs.directories, config.node_id, registration.epoch)
-        disks.register(replicas.tasks)
-        detector = FailureDetector(store, metadata, config.node_id)
-        if config.crash_detection_enable and in_cluster:
-            parts.push_async_callback(detector.stop)
-            detector.start()
-        _register_group_metrics(metrics, groups)
-        _register_cluster_metrics(metrics, store, metadata, controller, detector)
-        yield Broker(
-            config=config,
-            clock=clock,
-            metrics=metrics,
-            store=store,
-            metadata=metadata,
-            controller=controller,
-            producer_ids=ProducerIds(store, config.node_id),
-            groups=groups,
-            logs=logs,
-            replicas=replicas,
-            cluster_id=cluster_id,
-            registration=registration,
-            is_over=is_over,
-        )
-
-
-# Registration
-
-
-async def _register(
-    config: BrokerConfig,
-    clock: Clock,
-    store: MetadataStore,
-    metadata: MetadataCache,
-    logs: LogManager,
-    listening: Address,
-) -> BrokerNode:
-    """Resign from what may not be true any more; only then be registered, and elected.
-
-    When this returns, the metadata here is newer than the registration: it may be acted on.
-    """
-    node_id, is_alone = config.node_id, config.zookeeper_address is None
-    boot = current_boot()
-    lost = lost_memory(logs.directories, boot)
-    directory = identity(logs.directories, boot)
-    session_s = 0.0 if is_alone else config.zookeeper_session_timeout_ms / 1000
-    await expire_previous_registration(store, node_id, directory, timeout_s=_SESSIONS * session_s)
-    epoch = await raise_broker_epoch(store, node_id, clock)
-    await resign(store, metadata, node_id, _lost_records(metadata, logs, lost), is_alone=is_alone)
-    remember_boot(logs.directories, boot)
-    address = _advertised(config, listening)
-    rack, now_ms = config.broker_rack, clock.time_ms()
-    registration = BrokerNode(address.host, address.port, epoch, rack, now_ms, directory)
-    await metadata.applied(await register_broker(store, node_id, registration))
-    return registration
-
-
-def _lost_records(
-    metadata: MetadataCache, logs: LogManager, lost: list[str]
-) -> Callable[[Topic, int], bool]:
-    """Tell whether records of a partition may be missing here; ``lost``: directories."""
-
-    def has_lost(topic: Topic, index: int) -> bool:
-        log = logs.get(topic.name, index)
-        if log is None or not log.is_usable or log.topic_id not in {None, topic.id}:
-            return True
-        if is_durable(metadata.topic_config(topic)):
-            return False
-        return any(log.directory.startswith(f"{path}/") for path in lost)
-
-    return has_lost
-
-
-def _advertised(config: BrokerConfig, listening: Address) -> Address:
-    if config.advertised_address is not None:
-        return config.advertised_address
-    host = socket.getfqdn() if listening.host in _EVERY_INTERFACE else listening.host
-    return Address(host, listening.port)
-
-
-async def _unregister(store: MetadataStore, node_id: int, registration: BrokerNode) -> None:
-    """Let others take over now, and not only when the logs are closed."""
-    try:
-        await unregister_broker(store, node_id, registration.epoch)
-    except StoreError as error:
-        _log.info("the registration ends with the session: %s", error)
-
-
-def _end_with_session(is_over: asyncio.Event, state: SessionState) -> None:
-    if state is SessionState.LOST:
-        is_over.set()
-
-
-def _end_with_registration(
-    is_over: asyncio.Event,
-    metadata: MetadataCache,
-    registration: BrokerNode,
-    config: BrokerConfig,
-    _: Sequence[Event],
-) -> None:
-    known = metadata.brokers.get(config.node_id)
-    if known is None or known.epoch != registration.epoch:
-        is_over.set()
-
-
-# Logs
-
-
-def _make_directory(config: BrokerConfig) -> None:
-    Path(config.log_dirs[0]).mkdir(parents=True, exist_ok=True)
-
-
-def _open_logs(
-    config: BrokerConfig, metadata: MetadataCache, clock: Clock, cluster_id: str
-) -> LogManager:
-    def config_of(name: str) -> LogConfig:
-        topic = metadata.topics.get(name)
-        if topic is None:  # its offsets may have gaps, for all that is known
-            settings = TopicConfig(config, {FORMER_MIRROR_SOURCE: "unknown"})
-        else:
-            settings = metadata.topic_config(topic)
-        return log_config(settings, config)
-
-    return LogManager.open(
-        config.log_dirs, config_of, clock, node_id=config.node_id, cluster_id=cluster_id
-    )
-
-
-# Metrics
-
-
-def _register_group_metrics(metrics: Metrics, groups: GroupCoordinator) -> None:
-    gauge, counter = metrics.gauge, metrics.counter
-    gauge("groups", "Number of consumer groups in memory.", lambda: groups.states().total())
-    counter("group_rebalances", "Number of completed rebalances.", lambda: groups.rebalances)
-    counter("offset_commits", "Number of offsets committed.", lambda: groups.commits)
-    counter("offsets_expired", "Number of offsets expired.", lambda: groups.expired_offsets)
-
-
-def _register_cluster_metrics(
-    metrics: Metrics,
-    store: MetadataStore,
-    metadata: MetadataCache,
-    controller: Controller,
-    detector: FailureDetector,
-) -> None:
-    metrics.gauge(
-        "metadata_store_connected",
-        "1 if the session with the metadata store is connected, else 0.",
-        lambda: store.state is SessionState.CONNECTED,
-    )
-    metrics.timing(
-        "metadata_store_seconds",
-        "Duration of requests to the metadata store, in seconds.",
-        store.timings,
-    )
-    metrics.gauge(
-        "active_controller",
-        "1 if this broker is the controller, else 0.",
-        lambda: controller.is_active,
-    )
-    metrics.counter(
-        "leader_elections",
-        "Number of partition states that this broker wrote as the controller.",
-        lambda: controller.elections,
-    )
-    metrics.counter(
-        "brokers_found_dead",
-        "Number of dead brokers that this one detected before their sessions ended.",
-        lambda: detector.noticed,
-    )
-    metrics.gauge(
-        "leaderless_partitions",
-        "Number of partitions without a live leader.",
-        lambda: leaderless_partitions(metadata),
-    )

@@ -20,7 +20,7 @@ from qbus.config import Address, BrokerConfig
 from qbus.errors import ApiError
 from qbus.metadata import StoreError
 
-from .broker import Broker, running_broker
+from .broker import Broker
 from .kafka.dispatch import Dispatcher
 from .malloc import give_back_early
 from .metrics import Metrics
@@ -28,6 +28,7 @@ from .metrics import serve as serve_metrics
 from .net.connection import TimeLimits
 from .net.listener import Listener, ListenerLimits, bind
 from .net.memory_budget import MemoryBudget
+from .startup import running_broker
 
 _log = logging.getLogger(__name__)
 
