@@ -22,9 +22,9 @@ from .producer_ids import ProducerIds
 class Broker:
     """One broker: its configuration, metadata, partitions and groups.
 
-    :func:`~qbus.broker.startup.running_broker` makes one. ``registration`` is what other brokers know of it. ``is_over``
-    is set when it cannot keep its promises any more: its session has ended, or its registration is
-    gone.
+    :func:`~qbus.broker.startup.running_broker` makes one. ``registration`` is what other brokers
+    know of it. ``is_over`` is set when it cannot keep its promises any more: its session has ended,
+    or its registration is gone.
     """
 
     config: BrokerConfig
