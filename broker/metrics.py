@@ -64,8 +64,10 @@ Gauge = Callable[[], float]
 class Metrics:
     """The broker's numbers; parts of the broker add gauges of their own."""
 
-    def __init__(self) -> None:
+    def __init__(self, api_name: Callable[[int], str] = str) -> None:
+        """``api_name`` tells the name of an API by its key."""
         self.requests = RequestMetrics()
+        self._api_name = api_name
         self.gauges: dict[str, tuple[str, Gauge]] = {}
         self.counters: dict[str, tuple[str, Gauge]] = {}
         self.timings: dict[str, tuple[str, Timings]] = {}
@@ -110,8 +112,6 @@ class Metrics:
     def _latencies(self) -> "Metric":
         from prometheus_client.core import HistogramMetricFamily  # noqa: PLC0415 - as above
 
-        from qbus.wire import ApiKey  # noqa: PLC0415 - as above
-
         family = HistogramMetricFamily(
             "qbus_request_seconds",
             "Time from a request to its response, in seconds.",
@@ -119,7 +119,7 @@ class Metrics:
         )
         for key, counts in list(self.requests.counts.items()):
             buckets = _buckets(_LATENCY_BOUNDS, counts)
-            family.add_metric([ApiKey(key).name], buckets, self.requests.seconds[key])
+            family.add_metric([self._api_name(key)], buckets, self.requests.seconds[key])
         return family
 
 

@@ -12,6 +12,7 @@ from qbus.clock import Clock
 from qbus.config import Address, BrokerConfig, TopicConfig
 from qbus.metadata import MetadataStore, SessionState, StoreError
 from qbus.metadata.znodes import BrokerNode
+from qbus.wire import ApiKey
 
 from .boot import current_boot, identity, lost_memory, remember_boot
 from .broker import Broker
@@ -82,7 +83,7 @@ async def running_broker(
         if in_cluster:
             parts.push_async_callback(_unregister, store, config.node_id, registration)
         metadata.subscribe(partial(_end_with_registration, is_over, metadata, registration, config))
-        metrics = Metrics()
+        metrics = Metrics(lambda key: ApiKey(key).name)
         # The controller is stopped before what it decides about, though it starts first.
         stopping_replicas = await parts.enter_async_context(AsyncExitStack())
         parts.push_async_callback(groups.close)

@@ -16,7 +16,7 @@ def exposition(metrics: Metrics) -> str:
 
 
 def test_gauges_and_counters_are_read_when_asked() -> None:
-    metrics, value = Metrics(), 1
+    metrics, value = Metrics(lambda key: ApiKey(key).name), 1
     metrics.gauge("things", "How many", lambda: value)
     metrics.counter("events", "How many so far", lambda: 2 * value)
     value = 21
@@ -26,7 +26,7 @@ def test_gauges_and_counters_are_read_when_asked() -> None:
 
 
 def test_requests_are_counted_by_api_and_time() -> None:
-    metrics = Metrics()
+    metrics = Metrics(lambda key: ApiKey(key).name)
     now = perf_counter()
     metrics.requests.observe(ApiKey.FETCH, now)
     metrics.requests.observe(ApiKey.FETCH, now - 3)
@@ -38,7 +38,7 @@ def test_requests_are_counted_by_api_and_time() -> None:
 
 
 def test_requests_to_a_store_are_counted_by_time() -> None:
-    metrics, timings = Metrics(), Timings()
+    metrics, timings = Metrics(lambda key: ApiKey(key).name), Timings()
     metrics.timing("store_seconds", "How long", timings)
     for seconds in (0.002, 0.3, 77.0):
         timings.observe(seconds)
