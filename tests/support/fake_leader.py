@@ -1,4 +1,4 @@
-"""A leader of a few lines, in this process and loop, that does as it is told: also badly."""
+"""A fake leader in this process and event loop, which can also misbehave."""
 
 import asyncio
 import contextlib
@@ -37,7 +37,7 @@ SESSION = 77
 
 @dataclass
 class LedPartition:
-    """What a leader has of a partition, and how it answers."""
+    """The leader's log of a partition, and how it answers."""
 
     epoch: int = 0
     batches: list[bytes] = field(default_factory=list)
@@ -49,7 +49,7 @@ class LedPartition:
     starts: list[int] = field(default_factory=list)
 
     def append(self, *values: bytes, epoch: int | None = None, **rest: int) -> bytes:
-        """Append a batch; acknowledged at once."""
+        """Append a batch, below the high watermark at once."""
         epoch = self.epoch if epoch is None else epoch
         made = batch(*values, **rest)  # type: ignore[arg-type]
         set_base_offset(made, self.end, epoch)
@@ -61,16 +61,16 @@ class LedPartition:
         return bytes(made)
 
     def from_offset(self, offset: int) -> bytes:
-        """The batches that begin at ``offset`` or later."""
+        """The batches that start at ``offset`` or later."""
         found = zip(self.starts, self.batches, strict=True)
         return b"".join(data for start, data in found if start >= offset)
 
 
 class FakeLeader:
-    """Serves the partitions of ``topics`` (id and index), with sessions, to followers.
+    """Serves the partitions of topics with ``names``, by id, to followers.
 
-    ``fetches`` and ``lookups`` are the requests that came. ``answering`` may replace or change each
-    answer to a fetch; ``mangle`` each frame. ``silent``: nothing is answered any more.
+    ``fetches`` and ``lookups`` are the requests received. ``answering`` may replace or change each
+    fetch response, ``mangle`` each frame. ``silent``: nothing is answered any more.
     """
 
     def __init__(self, names: dict[bytes, str] | None = None) -> None:
@@ -114,7 +114,7 @@ class FakeLeader:
         return led
 
     def moved(self) -> None:
-        """Have those who wait look again."""
+        """Wake the held fetches, to read again."""
         self._moved.set()
         self._moved = asyncio.Event()
 
@@ -124,7 +124,7 @@ class FakeLeader:
             writer.close()
 
     def forget_sessions(self) -> None:
-        """As after a restart."""
+        """Lose all sessions, as in a restart."""
         self._sessions.clear()
 
     # Serving
@@ -137,7 +137,7 @@ class FakeLeader:
             while True:
                 size = int.from_bytes(await reader.readexactly(4), "big")
                 frame = await reader.readexactly(size)
-                self.moved()  # whoever waits is given up for what comes next
+                self.moved()  # a further request ends the hold of the one before
                 previous = asyncio.create_task(self._answer(writer, frame, previous))
         except (asyncio.IncompleteReadError, ConnectionError):
             pass

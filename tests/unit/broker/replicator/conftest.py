@@ -1,4 +1,4 @@
-"""Scenes that are over when their test is."""
+"""Scenes, closed after their test."""
 
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -12,7 +12,7 @@ MakeScene = Callable[..., Scene]
 
 @pytest.fixture
 async def make_scene(tmp_path: Path) -> AsyncIterator[MakeScene]:
-    """Makes a scene, with what the broker is configured by."""
+    """A function that makes a scene from broker settings."""
     scenes: list[Scene] = []
 
     def make(**config: object) -> Scene:

@@ -1,4 +1,4 @@
-"""A broker that follows, on a disk under control, and leaders that do as they are told."""
+"""A follower on a disk that tests control, and fake leaders."""
 
 import asyncio
 from pathlib import Path
@@ -22,7 +22,7 @@ ORDERS = bytes(16)
 
 
 class Known:
-    """The cluster's metadata, as far as fetching looks at it."""
+    """The part of the cluster's metadata that fetching reads."""
 
     def __init__(self, config: BrokerConfig) -> None:
         self.brokers: dict[int, BrokerInfo] = {}
@@ -41,7 +41,7 @@ class Known:
 
 
 class Scene:
-    """Partitions of ``orders`` that are followed here; everything ends with :meth:`close`."""
+    """Partitions of ``orders`` that this broker follows; closed by :meth:`close`."""
 
     def __init__(self, directory: Path, **config: object) -> None:
         self.disk = DiskControl()
@@ -79,7 +79,7 @@ class Scene:
         self.logs.close()
 
     async def leader(self, broker_id: int = LEADER) -> FakeLeader:
-        """Another broker, which is registered."""
+        """Start a fake leader and register it."""
         fake = await FakeLeader().__aenter__()
         self._fakes.append(fake)
         self.register(fake, broker_id)
@@ -89,7 +89,7 @@ class Scene:
         self.known.brokers[broker_id] = BrokerInfo(broker_id, "127.0.0.1", fake.port)
 
     def partition(self, index: int = 0, *, durable: bool = False) -> Partition:
-        """A replica here, with an empty log."""
+        """Create a replica with an empty log."""
         log = self.logs.create("orders", index, ORDERS, LogConfig(), is_new=True)
         made = Partition(
             "orders", index, log, self._flusher, self.logs, self._session, PartitionEvents()
@@ -98,12 +98,12 @@ class Scene:
         return made
 
     def follow(self, partition: Partition, leader: int = LEADER, epoch: int = 0) -> None:
-        """As the metadata says."""
+        """Make a replica follow a leader."""
         partition.follow(leader, epoch)
         self.fetchers.add(partition, leader, epoch)
 
     async def copied(self, partition: Partition, leader: FakeLeader) -> None:
-        """Return when all that the leader has is there, and known to be acknowledged."""
+        """Wait until a follower has its leader's log and high watermark."""
         led = leader.partitions[ORDERS, partition.index]
         await eventually(
             lambda: partition.high_watermark == led.high_watermark == log_end(partition)
@@ -129,18 +129,18 @@ def content(log: Log) -> bytes:
 
 
 def asked(leader: FakeLeader, index: int = 0) -> list[int]:
-    """The offsets that a partition was asked for, in their order."""
+    """The offsets at which a partition was fetched, in order."""
     return [
-        one.fetch_offset
+        partition.fetch_offset
         for fetch in leader.fetches
         for topic in fetch.topics
-        for one in topic.partitions
-        if one.partition == index
+        for partition in topic.partitions
+        if partition.partition == index
     ]
 
 
 def forgotten(leader: FakeLeader) -> list[int]:
-    """The partitions that were asked for no more, in that order."""
+    """The partitions that were removed from the session, in order."""
     return [
         index
         for fetch in leader.fetches

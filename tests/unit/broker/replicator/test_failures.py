@@ -1,4 +1,4 @@
-"""Leaders that fail, or lie: nothing wrong is ever appended, and nobody waits for the others."""
+"""Failing and lying leaders: nothing wrong is appended, and other partitions are not delayed."""
 
 import errno
 import struct
@@ -26,7 +26,7 @@ Mangle = Callable[[bytes], bytes]
 
 
 def once(change: Mangle) -> Callable[[ApiKey, bytes], bytes]:
-    """Change the first answer to a fetch, and leave the others alone."""
+    """Change the first fetch response only."""
     done = False
 
     def mangle(key: ApiKey, frame: bytes) -> bytes:
@@ -56,7 +56,7 @@ def with_length(length: int) -> Mangle:
         9999,
     ],
 )
-async def test_a_partition_that_fails_rests_alone(scene: Scene, code: int) -> None:
+async def test_a_failing_partition_is_delayed_alone(scene: Scene, code: int) -> None:
     leader = await scene.leader()
     failing, fine = scene.partition(0), scene.partition(1)
     for partition in (failing, fine):
@@ -92,7 +92,7 @@ def elsewhere(records: bytes) -> bytes:
 @pytest.mark.parametrize(
     "damage", [corrupt, elsewhere, lambda records: records[:30], lambda _: b"x" * 200]
 )
-async def test_what_is_damaged_on_its_way_is_never_appended(scene: Scene, damage: Mangle) -> None:
+async def test_damaged_batches_are_never_appended(scene: Scene, damage: Mangle) -> None:
     leader = await scene.leader()
     led = leader.lead()
     good, other = led.append(b"a" * 50), led.append(b"b" * 50)
@@ -106,7 +106,7 @@ async def test_what_is_damaged_on_its_way_is_never_appended(scene: Scene, damage
     await scene.copied(partition, leader)
 
 
-async def test_epochs_that_go_back_are_not_appended(scene: Scene) -> None:
+async def test_batches_with_a_decreasing_epoch_are_not_appended(scene: Scene) -> None:
     leader = await scene.leader()
     led = leader.lead(epoch=5)
     good = led.append(b"a", epoch=4)
@@ -125,7 +125,7 @@ def placed(offset: int, epoch: int) -> memoryview:
     return made
 
 
-async def test_partitions_that_nobody_asked_for_are_not_heeded(scene: Scene) -> None:
+async def test_partitions_that_were_not_requested_are_ignored(scene: Scene) -> None:
     leader = await scene.leader()
     led = leader.lead()
     led.append(b"a")
@@ -158,7 +158,7 @@ async def test_partitions_that_nobody_asked_for_are_not_heeded(scene: Scene) -> 
         lambda _: b"HTTP/1.1 400 Bad Request\r\n\r\n",
     ],
 )
-async def test_nonsense_costs_the_connection_and_nothing_else(scene: Scene, change: Mangle) -> None:
+async def test_a_malformed_response_costs_only_the_connection(scene: Scene, change: Mangle) -> None:
     leader = await scene.leader()
     leader.mangle = once(change)
     leader.lead().append(b"a")
@@ -170,8 +170,8 @@ async def test_nonsense_costs_the_connection_and_nothing_else(scene: Scene, chan
     await scene.copied(partition, leader)
 
 
-async def test_a_leader_that_says_nothing_is_left(make_scene: MakeScene) -> None:
-    """Half open: it takes everything, and never answers."""
+async def test_a_leader_that_does_not_answer_is_disconnected(make_scene: MakeScene) -> None:
+    """The connection is half open: it accepts requests and sends nothing."""
     scene = make_scene(replica_socket_timeout_ms="100", replica_fetch_wait_max_ms="10")
     leader = await scene.leader()
     leader.silent = True
@@ -183,7 +183,7 @@ async def test_a_leader_that_says_nothing_is_left(make_scene: MakeScene) -> None
     await scene.copied(partition, leader)
 
 
-async def test_a_leader_that_answers_half_is_left(make_scene: MakeScene) -> None:
+async def test_a_leader_that_sends_half_a_response_is_disconnected(make_scene: MakeScene) -> None:
     scene = make_scene(replica_socket_timeout_ms="100", replica_fetch_wait_max_ms="10")
     leader = await scene.leader()
     leader.mangle = once(lambda frame: frame[: len(frame) // 2])
@@ -193,7 +193,7 @@ async def test_a_leader_that_answers_half_is_left(make_scene: MakeScene) -> None
     await scene.copied(partition, leader)
 
 
-async def test_an_answer_larger_than_any_can_be_is_not_taken(make_scene: MakeScene) -> None:
+async def test_a_response_above_the_maximum_size_is_refused(make_scene: MakeScene) -> None:
     scene = make_scene(
         socket_request_max_bytes="2000",
         queued_max_request_bytes="-1",
@@ -207,7 +207,7 @@ async def test_an_answer_larger_than_any_can_be_is_not_taken(make_scene: MakeSce
     assert log_end(partition) == 0
 
 
-async def test_a_session_that_is_never_known_is_no_reason_to_hurry(scene: Scene) -> None:
+async def test_unknown_sessions_are_retried_with_back_off(scene: Scene) -> None:
     leader = await scene.leader()
     leader.answering = lambda *_: FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
     leader.lead()
@@ -216,7 +216,7 @@ async def test_a_session_that_is_never_known_is_no_reason_to_hurry(scene: Scene)
     assert len(leader.fetches) <= leader.connections + 1
 
 
-async def test_a_full_disk_keeps_what_is_there_and_goes_on_later(scene: Scene) -> None:
+async def test_fetching_resumes_when_a_full_disk_has_room(scene: Scene) -> None:
     leader = await scene.leader()
     led = leader.lead()
     led.append(b"a")
@@ -232,7 +232,7 @@ async def test_a_full_disk_keeps_what_is_there_and_goes_on_later(scene: Scene) -
     await scene.copied(partition, leader)
 
 
-async def test_a_disk_that_fails_is_the_end_of_its_partitions_alone(scene: Scene) -> None:
+async def test_a_failed_disk_stops_only_its_own_partitions(scene: Scene) -> None:
     leader = await scene.leader()
     durable = scene.partition(0, durable=True)
     leader.lead(0).append(b"a")

@@ -1,4 +1,4 @@
-"""Following leaders: what is asked, what is kept, and who waits for whom."""
+"""Fetching from leaders: what is requested, what is appended, and what waits."""
 
 import asyncio
 from functools import partial
@@ -27,12 +27,12 @@ from .scene import (
 
 
 def log_starts(leader: FakeLeader) -> list[int]:
-    """Where the follower's log started, each time that it was told."""
+    """The log start offsets that the follower sent, in order."""
     return [
-        one.log_start_offset
+        partition.log_start_offset
         for fetch in leader.fetches
         for topic in fetch.topics
-        for one in topic.partitions
+        for partition in topic.partitions
     ]
 
 
@@ -41,13 +41,13 @@ def _reaches(partition: Partition, end: int) -> bool:
 
 
 async def another_is_copied(scene: Scene, another: Partition, leader: FakeLeader) -> None:
-    """Requests come and go meanwhile."""
+    """Copy another partition, to let requests come and go."""
     leader.lead(3).append(b"z")
     scene.follow(another)
     await scene.copied(another, leader)
 
 
-async def test_a_replica_becomes_what_its_leader_has(scene: Scene) -> None:
+async def test_a_follower_copies_its_leaders_log(scene: Scene) -> None:
     leader = await scene.leader()
     led = leader.lead(epoch=4)
     led.append(b"a", b"b", epoch=2)
@@ -62,7 +62,7 @@ async def test_a_replica_becomes_what_its_leader_has(scene: Scene) -> None:
     await scene.copied(partition, leader)
 
 
-async def test_the_request_says_who_asks(make_scene: MakeScene) -> None:
+async def test_a_fetch_request_has_the_configured_fields(make_scene: MakeScene) -> None:
     scene = make_scene(
         replica_fetch_min_bytes="3", replica_fetch_max_bytes="4000", replica_fetch_wait_max_ms="77"
     )
@@ -77,7 +77,7 @@ async def test_the_request_says_who_asks(make_scene: MakeScene) -> None:
     assert (wanted.current_leader_epoch, wanted.partition_max_bytes) == (5, 4000)
 
 
-async def test_after_the_first_request_only_what_is_different_is_named(scene: Scene) -> None:
+async def test_later_requests_name_only_what_changed(scene: Scene) -> None:
     leader = await scene.leader()
     partitions = [scene.partition(index) for index in range(3)]
     for partition in partitions:
@@ -93,8 +93,8 @@ async def test_after_the_first_request_only_what_is_different_is_named(scene: Sc
     assert [fetch.session_epoch for fetch in leader.fetches] == list(range(len(leader.fetches)))
 
 
-async def test_what_is_not_stable_is_not_asked_beyond(scene: Scene) -> None:
-    """Asking is acknowledging."""
+async def test_records_are_flushed_before_the_next_fetch_acknowledges_them(scene: Scene) -> None:
+    """A fetch acknowledges the records before its offset."""
     leader = await scene.leader()
     leader.lead().append(b"a")
     partition, another = scene.partition(durable=True), scene.partition(3)
@@ -108,7 +108,7 @@ async def test_what_is_not_stable_is_not_asked_beyond(scene: Scene) -> None:
     await eventually(lambda: asked(leader) == [0, 1])
 
 
-async def test_a_slow_disk_does_not_hold_the_others(scene: Scene) -> None:
+async def test_a_slow_disk_does_not_delay_other_partitions(scene: Scene) -> None:
     leader = await scene.leader()
     slow, quick = scene.partition(0, durable=True), scene.partition(1)
     for partition in (slow, quick):
@@ -129,8 +129,8 @@ async def test_a_slow_disk_does_not_hold_the_others(scene: Scene) -> None:
     await scene.copied(slow, leader)
 
 
-async def test_records_that_were_never_flushed_are_before_anything_is_asked(scene: Scene) -> None:
-    """A leader that follows now has acknowledged nothing of it as a follower."""
+async def test_old_records_are_flushed_before_the_first_fetch(scene: Scene) -> None:
+    """A former leader has not acknowledged its unflushed records as a follower."""
     leader = await scene.leader()
     led = leader.lead()
     partition, another = scene.partition(durable=True), scene.partition(3)
@@ -144,7 +144,7 @@ async def test_records_that_were_never_flushed_are_before_anything_is_asked(scen
     await eventually(lambda: asked(leader) == [1])
 
 
-async def test_a_new_partition_does_not_wait_until_the_others_have_news(scene: Scene) -> None:
+async def test_a_new_partition_interrupts_a_held_fetch(scene: Scene) -> None:
     leader = await scene.leader()
     first, second = scene.partition(0), scene.partition(1)
     leader.lead(0)
@@ -155,7 +155,7 @@ async def test_a_new_partition_does_not_wait_until_the_others_have_news(scene: S
     await scene.copied(second, leader)
 
 
-async def test_what_is_followed_no_more_is_forgotten(scene: Scene) -> None:
+async def test_a_removed_partition_leaves_the_session(scene: Scene) -> None:
     leader = await scene.leader()
     stays, goes = scene.partition(0), scene.partition(1)
     for partition in (stays, goes):
@@ -172,7 +172,7 @@ async def test_what_is_followed_no_more_is_forgotten(scene: Scene) -> None:
     assert scene.gauge("followed_partitions") == 1
 
 
-async def test_a_leader_that_lost_its_session_is_asked_for_everything(scene: Scene) -> None:
+async def test_a_lost_session_is_replaced_by_a_full_request(scene: Scene) -> None:
     leader = await scene.leader()
     partition = scene.partition()
     led = leader.lead()
@@ -188,7 +188,7 @@ async def test_a_leader_that_lost_its_session_is_asked_for_everything(scene: Sce
     assert sum(fetch.session_epoch == 0 for fetch in leader.fetches) == 2
 
 
-async def test_a_leader_without_sessions_is_asked_for_everything_each_time(scene: Scene) -> None:
+async def test_a_leader_without_sessions_gets_full_requests(scene: Scene) -> None:
     leader = await scene.leader()
     leader.keeps_sessions = False
     partition = scene.partition()
@@ -202,7 +202,7 @@ async def test_a_leader_without_sessions_is_asked_for_everything_each_time(scene
     assert all(fetch.session_epoch == 0 for fetch in leader.fetches)
 
 
-async def test_a_new_leader_is_followed_and_the_old_one_is_not_heard(scene: Scene) -> None:
+async def test_after_a_change_of_leaders_the_old_one_is_ignored(scene: Scene) -> None:
     old, new = await scene.leader(LEADER), await scene.leader(OTHER)
     partition = scene.partition()
     old.lead(epoch=1).append(b"a")
@@ -217,7 +217,7 @@ async def test_a_new_leader_is_followed_and_the_old_one_is_not_heard(scene: Scen
     await scene.copied(partition, new)
 
 
-async def test_an_answer_that_comes_after_a_change_of_roles_is_void(scene: Scene) -> None:
+async def test_a_response_after_a_change_of_roles_is_ignored(scene: Scene) -> None:
     leader = await scene.leader()
     led = leader.lead()
     partition, another = scene.partition(), scene.partition(3)
@@ -230,7 +230,7 @@ async def test_an_answer_that_comes_after_a_change_of_roles_is_void(scene: Scene
     assert log_end(partition) == 0
 
 
-async def test_a_leader_that_is_not_registered_yet_is_waited_for(scene: Scene) -> None:
+async def test_a_leader_may_register_later(scene: Scene) -> None:
     partition = scene.partition()
     scene.follow(partition)
     await asyncio.sleep(0.02)
@@ -239,7 +239,7 @@ async def test_a_leader_that_is_not_registered_yet_is_waited_for(scene: Scene) -
     await scene.copied(partition, leader)
 
 
-async def test_a_leader_that_restarts_elsewhere_is_found(scene: Scene) -> None:
+async def test_a_leader_that_restarts_at_another_address_is_found(scene: Scene) -> None:
     partition = scene.partition()
     before = await scene.leader()
     led = before.lead()
@@ -254,7 +254,7 @@ async def test_a_leader_that_restarts_elsewhere_is_found(scene: Scene) -> None:
     await scene.copied(partition, after)
 
 
-async def test_nothing_is_copied_after_the_end(scene: Scene) -> None:
+async def test_nothing_is_fetched_after_stopping(scene: Scene) -> None:
     leader = await scene.leader()
     partition = scene.partition()
     leader.lead()
@@ -267,7 +267,7 @@ async def test_nothing_is_copied_after_the_end(scene: Scene) -> None:
     assert log_end(partition) == 0
 
 
-async def test_the_start_of_the_leaders_log_is_taken_over(scene: Scene) -> None:
+async def test_the_log_start_follows_the_leaders(scene: Scene) -> None:
     leader = await scene.leader()
     led = leader.lead()
     for _ in range(5):
@@ -282,7 +282,7 @@ async def test_the_start_of_the_leaders_log_is_taken_over(scene: Scene) -> None:
     await eventually(lambda: log_starts(leader)[-1] == 3)
 
 
-async def test_the_high_watermark_is_never_beyond_what_is_here(scene: Scene) -> None:
+async def test_the_high_watermark_never_exceeds_the_log_end(scene: Scene) -> None:
     leader = await scene.leader()
     led = leader.lead()
     led.append(b"a")
@@ -293,7 +293,7 @@ async def test_the_high_watermark_is_never_beyond_what_is_here(scene: Scene) -> 
     assert scene.gauge("replica_lag") == scene.gauge("replica_lag_max") == 10**12 - 1
 
 
-async def test_numbers_are_shown(scene: Scene) -> None:
+async def test_metrics_count_what_was_fetched(scene: Scene) -> None:
     leader = await scene.leader()
     sent = leader.lead().append(b"a" * 100)
     partition = scene.partition()
@@ -305,7 +305,7 @@ async def test_numbers_are_shown(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize("code", [ErrorCode.STALE_BROKER_EPOCH, ErrorCode.UNKNOWN_SERVER_ERROR])
-async def test_a_leader_that_refuses_is_asked_again(scene: Scene, code: ErrorCode) -> None:
+async def test_a_refused_fetch_is_retried(scene: Scene, code: ErrorCode) -> None:
     leader = await scene.leader()
     refusals = 2
 

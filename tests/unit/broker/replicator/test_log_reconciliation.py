@@ -1,4 +1,4 @@
-"""Before the first records of a leader's epoch: where the logs part, and what is cut away."""
+"""Reconciliation before the first fetch in a leader epoch truncates where logs diverge."""
 
 import pytest
 
@@ -15,7 +15,7 @@ from .scene import OTHER, US, Scene, asked, content, log_end
 
 
 def give(partition: Partition, *epochs: int) -> None:
-    """Let the log have one record of each of ``epochs``."""
+    """Append one record of each of ``epochs``."""
     for epoch in epochs:
         made = batch(b"ours")
         set_base_offset(made, log_end(partition), epoch)
@@ -25,32 +25,32 @@ def give(partition: Partition, *epochs: int) -> None:
 
 def lead(leader: FakeLeader, *epochs: int, epoch: int, index: int = 0) -> None:
     led = leader.lead(index, epoch=epoch)
-    for one in epochs:
-        led.append(b"theirs", epoch=one)
+    for written in epochs:
+        led.append(b"theirs", epoch=written)
 
 
 def looked_up(leader: FakeLeader) -> list[tuple[int, int]]:
-    """Current epoch and epoch asked about, of each partition in each request."""
+    """The current epoch and the requested epoch of each partition, in order."""
     return [
-        (one.current_leader_epoch, one.leader_epoch)
+        (partition.current_leader_epoch, partition.leader_epoch)
         for request in leader.lookups
         for topic in request.topics
-        for one in topic.partitions
+        for partition in topic.partitions
     ]
 
 
 @pytest.mark.parametrize(
     ("ours", "theirs"),
     [
-        ((1, 1, 1), (1, 2)),  # we wrote on when another led already
-        ((1, 1, 3), (1, 2, 4)),  # an epoch that the leader has not
-        ((1, 2, 2, 5), (1, 3, 3, 6)),  # neither has the other's (KIP-279)
+        ((1, 1, 1), (1, 2)),  # we wrote on after another broker became the leader
+        ((1, 1, 3), (1, 2, 4)),  # an epoch that the leader lacks
+        ((1, 2, 2, 5), (1, 3, 3, 6)),  # each lacks the other's epochs (KIP-279)
         ((4, 5), (1, 6)),  # nothing in common
-        ((1,), (1, 1, 2)),  # only behind
+        ((1,), (1, 1, 2)),  # only a lag
         ((1, 7, 7), (1,)),  # the leader has written nothing since
     ],
 )
-async def test_what_the_leader_does_not_have_goes(
+async def test_records_that_the_leader_lacks_are_truncated(
     scene: Scene, ours: tuple[int, ...], theirs: tuple[int, ...]
 ) -> None:
     leader = await scene.leader()
@@ -68,13 +68,13 @@ async def test_what_the_leader_does_not_have_goes(
 
 
 def kept(ours: tuple[int, ...], theirs: tuple[int, ...]) -> bytes:
-    """The last of our batches, where it is what stays."""
+    """Our last batch, if it remains."""
     made = batch(b"ours")
     set_base_offset(made, len(theirs) - 1, theirs[-1])
     return bytes(made) if ours[: len(theirs)] == theirs else b""
 
 
-async def test_nothing_is_asked_about_an_empty_log(scene: Scene) -> None:
+async def test_an_empty_log_needs_no_reconciliation(scene: Scene) -> None:
     leader = await scene.leader()
     lead(leader, 1, epoch=1)
     partition = scene.partition()
@@ -83,7 +83,7 @@ async def test_nothing_is_asked_about_an_empty_log(scene: Scene) -> None:
     assert leader.lookups == []
 
 
-async def test_partitions_are_settled_together(scene: Scene) -> None:
+async def test_partitions_are_reconciled_in_one_request(scene: Scene) -> None:
     leader = await scene.leader()
     partitions = [scene.partition(index) for index in range(4)]
     for partition in partitions:
@@ -96,7 +96,7 @@ async def test_partitions_are_settled_together(scene: Scene) -> None:
     assert leader.connections == 2
 
 
-async def test_it_is_done_anew_in_each_epoch(scene: Scene) -> None:
+async def test_each_leader_epoch_is_reconciled(scene: Scene) -> None:
     leader = await scene.leader()
     lead(leader, 0, epoch=0)
     partition = scene.partition()
@@ -108,7 +108,7 @@ async def test_it_is_done_anew_in_each_epoch(scene: Scene) -> None:
     await eventually(lambda: asked(leader) == [0, 1, 1])
 
 
-async def test_a_leader_that_does_not_know_yet_that_it_leads_is_asked_again(scene: Scene) -> None:
+async def test_a_leader_that_does_not_know_its_epoch_yet_is_retried(scene: Scene) -> None:
     leader = await scene.leader()
     lead(leader, 0, 0, epoch=4)
     partition = scene.partition()
@@ -122,7 +122,7 @@ async def test_a_leader_that_does_not_know_yet_that_it_leads_is_asked_again(scen
     assert scene.gauge("failed_replicas") == 0
 
 
-async def test_what_cannot_be_settled_holds_nobody(scene: Scene) -> None:
+async def test_a_failed_reconciliation_does_not_delay_other_partitions(scene: Scene) -> None:
     leader = await scene.leader()
     stuck, fine = scene.partition(0), scene.partition(1)
     for partition in (stuck, fine):
@@ -137,7 +137,7 @@ async def test_what_cannot_be_settled_holds_nobody(scene: Scene) -> None:
     await eventually(lambda: log_end(stuck) == 2)
 
 
-async def test_a_log_that_ends_before_its_leaders_begins_goes_on_there(scene: Scene) -> None:
+async def test_a_log_that_ends_before_its_leaders_starts_is_restarted_there(scene: Scene) -> None:
     leader = await scene.leader()
     lead(leader, *[0] * 8, epoch=0)
     leader.partitions[bytes(16), 0].start = 5
@@ -149,8 +149,8 @@ async def test_a_log_that_ends_before_its_leaders_begins_goes_on_there(scene: Sc
     assert partition.log.epoch_cache.entries == (EpochStart(0, 5),)
 
 
-async def test_an_empty_log_that_begins_behind_its_leaders_end_goes_back(scene: Scene) -> None:
-    """After an unclean election: there is nothing here to be lost."""
+async def test_an_empty_log_after_its_leaders_end_is_restarted(scene: Scene) -> None:
+    """After an unclean election: our log has no records to lose."""
     leader = await scene.leader()
     lead(leader, 0, 0, epoch=0)
     partition = scene.partition()
@@ -159,7 +159,7 @@ async def test_an_empty_log_that_begins_behind_its_leaders_end_goes_back(scene: 
     await scene.copied(partition, leader)
 
 
-async def test_records_that_begin_behind_their_leaders_end_go(scene: Scene) -> None:
+async def test_records_after_the_leaders_end_are_truncated(scene: Scene) -> None:
     leader = await scene.leader()
     lead(leader, 3, 3, epoch=3)
     partition = scene.partition()
@@ -169,8 +169,8 @@ async def test_records_that_begin_behind_their_leaders_end_go(scene: Scene) -> N
     await scene.copied(partition, leader)
 
 
-async def test_a_leader_that_says_that_logs_part_is_asked_where(scene: Scene) -> None:
-    """KIP-595: an answer may say so."""
+async def test_a_diverging_epoch_in_a_response_starts_reconciliation(scene: Scene) -> None:
+    """KIP-595: a fetch response may carry the diverging epoch."""
     leader = await scene.leader()
     lead(leader, 0, 0, epoch=0)
     partition = scene.partition()
@@ -191,10 +191,10 @@ async def test_a_leader_that_says_that_logs_part_is_asked_where(scene: Scene) ->
     assert len(leader.lookups) == 2
 
 
-async def test_what_is_still_being_cut_for_one_leader_is_not_claimed_to_the_next(
+async def test_records_under_truncation_are_not_acknowledged_to_the_next_leader(
     scene: Scene,
 ) -> None:
-    """Asking is acknowledging: what is about to go must not count as kept."""
+    """A fetch acknowledges: records that are about to go must not count."""
     old, new = await scene.leader(), await scene.leader(OTHER)
     lead(old, 1, epoch=2)
     lead(new, 1, 1, 1, epoch=3)
@@ -214,7 +214,7 @@ async def test_what_is_still_being_cut_for_one_leader_is_not_claimed_to_the_next
     assert asked(new)[0] == 1
 
 
-async def test_a_partition_that_is_led_here_meanwhile_is_not_cut(scene: Scene) -> None:
+async def test_a_removed_partition_is_not_truncated(scene: Scene) -> None:
     leader = await scene.leader()
     lead(leader, 1, epoch=2)
     partition = scene.partition()

@@ -1,30 +1,33 @@
-"""Logs that are corrupt as a whole: dropped and fetched anew, once nobody counts on them."""
+"""Logs that are corrupt as a whole are rebuilt once no other broker counts on them."""
 
 from dataclasses import replace
 
 from qbus.broker.log import Corruption
 from qbus.broker.metadata.image import PartitionInfo
 from qbus.broker.partition.partition import Partition
+from qbus.broker.replicator.partition_fetch_state import PartitionFetchState
+from qbus.broker.replicator.repair import RebuildGuard
+from qbus.clock import ManualClock
 from tests.support.eventually import eventually
 
 from .conftest import MakeScene
-from .scene import LEADER, OTHER, US, Scene, asked, log_end
+from .scene import LEADER, ORDERS, OTHER, US, Scene, asked, log_end
 
 
 def lose(partition: Partition) -> None:
-    """What was stable is not there any more, as the log finds out when it is opened."""
+    """Make the log as it is when stable records are missing on opening."""
     state = partition.log.mender._state
     state.refuse_corrupt(Corruption(partition.log.directory, 0, 0, "records are missing"))
 
 
 def in_sync(scene: Scene, *isr: int, elr: tuple[int, ...] = (), epoch: int = 0) -> None:
-    """What the store says of partition 0."""
+    """Set the ISR and the ELR of partition 0."""
     info = PartitionInfo(LEADER, epoch, (US, LEADER, OTHER), isr, elr=elr)
     topic = scene.known.topics["orders"]
     scene.known.topics["orders"] = replace(topic, partitions=(info, *topic.partitions[1:]))
 
 
-async def test_a_log_that_nobody_counts_on_is_fetched_anew(scene: Scene) -> None:
+async def test_a_corrupt_log_outside_isr_and_elr_is_rebuilt(scene: Scene) -> None:
     leader = await scene.leader()
     led = leader.lead()
     for _ in range(4):
@@ -37,10 +40,10 @@ async def test_a_log_that_nobody_counts_on_is_fetched_anew(scene: Scene) -> None
     scene.follow(partition)
     await eventually(lambda: (partition.log.log_start_offset, log_end(partition)) == (2, 4))
     assert partition.log.is_usable
-    assert partition.log.corruptions, "it is known that there was something"
+    assert partition.log.corruptions, "the corruption stays on record"
 
 
-async def test_one_that_may_be_elected_is_kept_until_it_may_not(scene: Scene) -> None:
+async def test_a_corrupt_log_in_isr_or_elr_is_kept(scene: Scene) -> None:
     leader = await scene.leader()
     leader.lead().append(b"a")
     partition = scene.partition()
@@ -59,37 +62,46 @@ async def test_one_that_may_be_elected_is_kept_until_it_may_not(scene: Scene) ->
     await scene.copied(partition, leader)
 
 
-async def test_one_that_its_leader_may_take_in_again_waits(make_scene: MakeScene) -> None:
-    """It asked a moment ago: so its leader takes it to have what it had."""
-    scene = make_scene(replica_lag_time_max_ms="200")
+def a_state(partition: Partition, epoch: int = 0) -> PartitionFetchState:
+    return PartitionFetchState(partition, ORDERS, epoch, max_bytes=1, backoff_s=1.0)
+
+
+async def test_a_rebuild_waits_until_the_replica_has_not_fetched_for_the_maximum_lag(
+    scene: Scene,
+) -> None:
+    """Until then its leader may add it to the ISR."""
+    clock = ManualClock()
+    guard = RebuildGuard(US, scene.known, clock, max_lag_s=30.0)
+    in_sync(scene, LEADER)
+    state = a_state(scene.partition())
+    assert guard.may_rebuild(state)
+    state.next_request(clock.monotonic())
+    clock.advance(30.0)
+    assert not guard.may_rebuild(state)
+    clock.advance(0.1)
+    assert guard.may_rebuild(state)
+
+
+async def test_a_new_leader_epoch_does_not_shorten_that_wait(make_scene: MakeScene) -> None:
+    scene = make_scene(replica_lag_time_max_ms="60000")
     leader = await scene.leader()
-    led = leader.lead()
-    led.append(b"a")
+    leader.lead().append(b"a")
     partition = scene.partition()
     in_sync(scene, LEADER)
     scene.follow(partition)
     await scene.copied(partition, leader)
     lose(partition)
-    count = len(asked(leader, 0))
-    _, state = scene.fetchers._states[partition]
-    now = state.fetched_at
-    assert now is not None
-    assert not scene.fetchers._rebuild_guard.may_rebuild(state)
     scene.follow(partition)
-    assert scene.fetchers._states[partition][1].fetched_at == now
-    await eventually(lambda: partition.log.is_usable)
-    await scene.copied(partition, leader)
-    assert len(asked(leader, 0)) > count
+    await eventually(lambda: scene.gauge("failed_replicas") == 1)
+    assert not partition.log.is_usable
 
 
-async def test_a_state_of_another_epoch_says_nothing(scene: Scene) -> None:
-    partition = scene.partition()
-    lose(partition)
+async def test_a_partition_state_of_another_epoch_is_ignored(scene: Scene) -> None:
+    guard = RebuildGuard(US, scene.known, ManualClock(), max_lag_s=30.0)
+    state = a_state(scene.partition(), epoch=4)
     in_sync(scene, LEADER, epoch=3)
-    scene.follow(partition, epoch=4)
-    _, state = scene.fetchers._states[partition]
-    assert not scene.fetchers._rebuild_guard.may_rebuild(state)
+    assert not guard.may_rebuild(state)
     in_sync(scene, LEADER, epoch=4)
-    assert scene.fetchers._rebuild_guard.may_rebuild(state)
+    assert guard.may_rebuild(state)
     scene.known.topics.clear()
-    assert not scene.fetchers._rebuild_guard.may_rebuild(state)
+    assert not guard.may_rebuild(state)

@@ -1,4 +1,4 @@
-"""Batches that went bad on disk are replaced by what another replica has of them."""
+"""Corrupt batches on disk are replaced by those of another replica."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from .scene import LEADER, OTHER, US, Scene, content
 
 
 async def replica(scene: Scene, leader: FakeLeader) -> Partition:
-    """One of three batches, and all of them acknowledged."""
+    """A replica of three acknowledged batches."""
     led = leader.lead()
     for value in (b"a", b"b", b"c"):
         led.append(value * 100)
@@ -25,7 +25,7 @@ async def replica(scene: Scene, leader: FakeLeader) -> Partition:
 
 
 def spoil(partition: Partition) -> bytes:
-    """Flip a bit of the second batch, and let it be found; what was there."""
+    """Flip a bit of the second batch and have it found; return the bytes before."""
     path = min(Path(partition.log.directory).glob("*.log"))
     good = path.read_bytes()
     half = len(good) // 2
@@ -49,7 +49,7 @@ async def test_a_follower_is_repaired_from_its_leader(scene: Scene) -> None:
     assert request.rack_id == "", "it is sent to nobody else"
 
 
-async def test_a_leader_is_repaired_from_one_in_sync(scene: Scene) -> None:
+async def test_a_leader_is_repaired_from_an_in_sync_replica(scene: Scene) -> None:
     leader = await scene.leader()
     partition = await replica(scene, leader)
     leader.partitions[bytes(16), 0].epoch = 1
@@ -60,11 +60,11 @@ async def test_a_leader_is_repaired_from_one_in_sync(scene: Scene) -> None:
     await scene.fetchers.repair([partition])
     assert content(partition.log) == good
     (request,) = [fetch for fetch in leader.fetches if fetch.session_epoch == -1]
-    assert request.rack_id, "whoever follows answers nobody else"
+    assert request.rack_id, "a follower answers only requests with a rack"
 
 
 @pytest.mark.parametrize("what", ["gone", "refuses", "spoiled", "too early"])
-async def test_what_cannot_be_repaired_now_is_tried_again(scene: Scene, what: str) -> None:
+async def test_a_failed_repair_is_retried(scene: Scene, what: str) -> None:
     leader = await scene.leader()
     partition = await replica(scene, leader)
     led = leader.partitions[bytes(16), 0]
@@ -91,7 +91,7 @@ async def test_what_cannot_be_repaired_now_is_tried_again(scene: Scene, what: st
     assert content(partition.log) == good
 
 
-async def test_what_is_whole_asks_nobody(scene: Scene) -> None:
+async def test_an_intact_log_sends_no_request(scene: Scene) -> None:
     leader = await scene.leader()
     partition = await replica(scene, leader)
     count = leader.connections

@@ -1,4 +1,4 @@
-"""Incremental fetch sessions, as their followers keep them (KIP-227)."""
+"""The follower's side of incremental fetch sessions (KIP-227)."""
 
 from qbus.broker.replicator.session import FetchSession, SessionRequest
 from qbus.wire.messages.fetch import FetchPartition
@@ -41,7 +41,7 @@ def test_the_first_request_names_everything() -> None:
     assert not session.is_established
 
 
-def test_later_ones_name_what_is_different() -> None:
+def test_later_session_requests_name_only_changes() -> None:
     session = established(A, B, C)
     assert session.is_established
     session.add(B, wanted(B, 9))
@@ -57,7 +57,7 @@ def test_later_ones_name_what_is_different() -> None:
     assert forgotten(following) == set()
 
 
-def test_what_was_never_named_is_not_forgotten() -> None:
+def test_a_partition_that_was_never_sent_is_not_forgotten() -> None:
     session = established(A)
     session.add(B, wanted(B))
     session.remove(B)
@@ -65,7 +65,7 @@ def test_what_was_never_named_is_not_forgotten() -> None:
     assert (named(request), forgotten(request)) == ({}, set())
 
 
-def test_what_is_asked_for_again_is_not_forgotten() -> None:
+def test_a_partition_added_again_is_not_forgotten() -> None:
     session = established(A, B)
     session.remove(B)
     session.add(B, wanted(B, 4))
@@ -73,7 +73,7 @@ def test_what_is_asked_for_again_is_not_forgotten() -> None:
     assert (named(request), forgotten(request)) == ({B: 4}, set())
 
 
-def test_what_was_forgotten_is_named_anew() -> None:
+def test_a_forgotten_partition_is_sent_again_when_added() -> None:
     session = established(A, B)
     session.remove(B)
     assert forgotten(session.next_request()) == {B}
@@ -83,7 +83,7 @@ def test_what_was_forgotten_is_named_anew() -> None:
     assert forgotten(session.next_request()) == {B}
 
 
-def test_an_answer_counts_only_for_what_its_request_asked() -> None:
+def test_a_response_counts_only_for_the_partitions_of_its_request() -> None:
     session = established(A)
     asked = session.next_request().number
     assert session.is_current(A, asked)
@@ -95,7 +95,7 @@ def test_an_answer_counts_only_for_what_its_request_asked() -> None:
     assert not session.is_current(B, asked + 1)
 
 
-def test_a_session_that_is_lost_begins_anew() -> None:
+def test_a_restarted_session_sends_everything() -> None:
     session = established(A, B)
     before = session.next_request().number
     session.remove(B)
@@ -110,7 +110,7 @@ def test_a_session_that_is_lost_begins_anew() -> None:
     assert session.is_current(A, request.number)
 
 
-def test_a_leader_without_sessions_is_asked_for_everything() -> None:
+def test_without_a_session_id_every_request_names_everything() -> None:
     session = FetchSession()
     session.add(A, wanted(A))
     session.add(B, wanted(B))
@@ -122,7 +122,7 @@ def test_a_leader_without_sessions_is_asked_for_everything() -> None:
     assert named(request) == {A: 0}
 
 
-def test_epochs_come_round_to_1_never_to_0() -> None:
+def test_session_epochs_wrap_to_1() -> None:
     session = established(A)
     session._epoch = 2**31 - 2
     assert [session.next_request().session_epoch for _ in range(3)] == [2**31 - 1, 1, 2]

@@ -1,4 +1,4 @@
-"""Throttled replicas get no more than their rate, on average."""
+"""Throttled replicas fetch at no more than their rate on average."""
 
 import pytest
 
@@ -14,7 +14,9 @@ from .scene import US, Known, log_end
 @pytest.mark.parametrize(
     ("replicas", "throttled"), [("", []), ("*", [0, 1]), ("0:1", [0]), ("0:2,1:1", [1])]
 )
-def test_the_topic_says_which_replicas_are_throttled(replicas: str, throttled: list[int]) -> None:
+def test_topic_configuration_selects_the_throttled_replicas(
+    replicas: str, throttled: list[int]
+) -> None:
     config = BrokerConfig()
     known = Known(config)
     if replicas:
@@ -24,7 +26,7 @@ def test_the_topic_says_which_replicas_are_throttled(replicas: str, throttled: l
     assert not throttle.applies("gone", 0)
 
 
-def test_the_rate_is_the_brokers_and_may_change() -> None:
+def test_the_rate_is_dynamic_broker_configuration() -> None:
     config = BrokerConfig()
     throttle = Throttle(US, config, Known(config), ManualClock())
     throttle.spend(10_000)
@@ -41,7 +43,7 @@ def test_at_rate_0_the_rate_is_read_again_after_a_second() -> None:
     assert throttle.wait() == 1.0
 
 
-async def test_a_throttled_replica_that_lags_waits(make_scene: MakeScene) -> None:
+async def test_a_lagging_throttled_replica_waits(make_scene: MakeScene) -> None:
     scene = make_scene(replica_fetch_max_bytes="1")
     scene.config.set_dynamic({}, {"follower.replication.throttled.rate": "1"})
     scene.known.set(follower_replication_throttled_replicas="0:1")
@@ -63,7 +65,7 @@ async def test_a_throttled_replica_that_lags_waits(make_scene: MakeScene) -> Non
     scene.config.set_dynamic({}, {})
 
 
-async def test_a_throttled_replica_that_is_in_sync_stays_so(make_scene: MakeScene) -> None:
+async def test_a_throttled_in_sync_replica_does_not_wait(make_scene: MakeScene) -> None:
     scene = make_scene()
     scene.config.set_dynamic({}, {"follower.replication.throttled.rate": "1"})
     scene.known.set(follower_replication_throttled_replicas="*")

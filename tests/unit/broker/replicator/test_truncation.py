@@ -1,4 +1,4 @@
-"""Where a follower cuts its log, whatever history it and its leader have had."""
+"""Where a follower truncates its log, for all possible histories."""
 
 import pytest
 from hypothesis import given
@@ -31,13 +31,13 @@ def epochs_of(entries: list[int]) -> LeaderEpochCache:
         ([3, 3], EpochEnd(-1, -1), Truncation(0, is_final=True)),  # nothing in common
     ],
 )
-def test_the_answer_says_where_to_cut(
+def test_the_leaders_answer_gives_the_truncation(
     ours: list[int], answer: EpochEnd, expected: Truncation
 ) -> None:
     assert find_truncation(epochs_of(ours), 0, len(ours), answer) == expected
 
 
-def test_nothing_is_cut_below_the_start_of_the_log() -> None:
+def test_nothing_below_the_log_start_is_truncated() -> None:
     cache = LeaderEpochCache()
     cache.assign(3, 50)
     assert find_truncation(cache, 50, 60, EpochEnd(3, 40)) == Truncation(50, is_final=True)
@@ -61,7 +61,7 @@ def log_of(history: list[tuple[int, int]], common: list[int], first_epoch: int) 
     ours=histories,
     theirs=histories,
 )
-def test_what_is_left_is_what_the_leader_has(
+def test_the_remaining_log_is_a_prefix_of_the_leaders(
     common: list[int], ours: list[tuple[int, int]], theirs: list[tuple[int, int]]
 ) -> None:
     log, leader = log_of(ours, common, 1), log_of(theirs, common, 2)
