@@ -23,7 +23,11 @@ class Journal:
         path.parent.mkdir(parents=True, exist_ok=True)
         self._lock = DirectoryLock(path.with_suffix(".lock"), "another agent")
         self._lock.acquire()
-        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError:
+            self._lock.release()
+            raise
         self.size = 0
         """Bytes of whole lines."""
 

@@ -37,8 +37,12 @@ class Positions:
         self.is_unsynced = False
         """Whether lines were written since the last :meth:`sync`."""
         self._compact_at = _SMALLEST_COMPACTION
-        for payload in self._journal.read():
-            self._load(payload)
+        try:
+            for payload in self._journal.read():
+                self._load(payload)
+        except OSError:
+            self._journal.close()
+            raise
 
     def __iter__(self) -> Iterator[Position]:
         return iter(list(self._entries.values()))

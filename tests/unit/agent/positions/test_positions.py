@@ -149,3 +149,12 @@ def test_two_agents_do_not_share_positions(tmp_path: Path) -> None:
         opened(tmp_path)
     positions.close()
     opened(tmp_path).close()
+
+
+def test_positions_that_cannot_be_opened_do_not_stay_locked(tmp_path: Path) -> None:
+    (tmp_path / FILE_NAME).mkdir()
+    for _ in range(2):
+        with pytest.raises(IsADirectoryError):
+            opened(tmp_path)
+    (tmp_path / FILE_NAME).rmdir()
+    opened(tmp_path).close()
