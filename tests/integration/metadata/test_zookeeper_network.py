@@ -26,7 +26,7 @@ async def test_a_write_whose_answer_is_lost_is_done_once(server: ZooKeeperProces
         writing = asyncio.ensure_future(store.transaction([Create("/a", b"once")]))
         await done.wait()
         proxy.cut()
-        with pytest.raises(StoreUnavailable, match="not known"):
+        with pytest.raises(StoreUnavailable, match="is unknown"):
             await writing
         await store.enters(SUSPENDED)  # told a moment after the answers are given up
         proxy.heal()

@@ -78,7 +78,7 @@ async def test_what_is_under_way_when_it_ends_is_answered(server: ZooKeeperProce
         server.kill()
         for outcome in await asyncio.gather(*asked, *reads, return_exceptions=True):
             assert isinstance(outcome, StoreUnavailable)
-            assert "not known" in str(outcome)
+            assert "is unknown" in str(outcome)
 
 
 @pytest.mark.parametrize(("timeout_s", "stopped_s"), [(10.0, 1.0), (2.0, 4.0)])
