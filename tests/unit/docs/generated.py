@@ -20,10 +20,16 @@ from qbus.config import BROKER_CONFIG, TOPIC_CONFIG, ConfigKey
 from qbus.service.toml import Setting, settings_of
 from qbus.wire import API, ApiKey
 
+from .pictures import draw_outdated
 from .sdk import codes_table, errors_table, methods_table, options_table
 
 ROOT = Path(__file__).parents[3]
 DOCS = ROOT / "docs"
+PROSE = [
+    *DOCS.rglob("*.md"),
+    *(ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md")),
+]
+"""Every page of the documentation."""
 
 _PART = re.compile(r"(<!-- generated: (.+?) -->\n).*?(<!-- end -->)", re.DOTALL)
 _WIDTH = 96
@@ -124,9 +130,10 @@ _KINDS: dict[str, Callable[[str], str]] = {
 
 
 def main() -> None:
-    """Write every page anew."""
+    """Write every page and every outdated picture anew."""
     for page in pages():
         page.write_text(generated(page.read_text()))
+    draw_outdated()
 
 
 if __name__ == "__main__":

@@ -9,9 +9,7 @@ import pytest
 
 from qbus.cli.root import qbus
 
-from .generated import DOCS, ROOT, generated, pages
-
-PROSE = [*DOCS.rglob("*.md"), ROOT / "README.md", ROOT / "ARCHITECTURE.md", ROOT / "CHANGELOG.md"]
+from .generated import DOCS, PROSE, generated, pages
 
 
 @pytest.mark.parametrize("page", list(pages()), ids=lambda page: page.name)
