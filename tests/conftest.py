@@ -1,8 +1,8 @@
 """What every test shares: a failing test shows the logs of the servers that it talked to."""
 
+import os
 import time
 from collections.abc import Generator, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,10 +10,11 @@ from hypothesis import settings
 
 from tests.support import zookeeper_process
 from tests.support.child import restore_interrupts
-from tests.support.server_process import ServerProcess
+from tests.support.server_process import ServerProcess, StartupTimeout
+from tests.support.tools import require_tools
 from tests.support.zookeeper_process import ZooKeeperProcess
 
-_TESTS = Path(__file__).parent
+_NEED_TOOLS = bool(os.environ.get("QBUS_TESTS_NEED_TOOLS"))
 
 settings.register_profile("no deadline", deadline=None)  # the machine's pace is no behaviour
 settings.load_profile("no deadline")
@@ -26,6 +27,8 @@ def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[Any]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
+    if _NEED_TOOLS:
+        require_tools(report)
     if report.failed:
         for server in ServerProcess.instances:
             title = f"{server.name}, {server.bootstrap}, last of its log"
@@ -33,15 +36,22 @@ def pytest_runtest_makereport(
     return report
 
 
-# A machine may stall for longer than a real process is given: such a test gets a second chance,
-# which the summary shows as a rerun. What computes the same every time gets none.
-_REAL_PROCESSES = {"cluster", "compat", "crash", "integration", "mirror", "sdk", "spark"}
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    report = yield
+    if _NEED_TOOLS:
+        require_tools(report)
+    return report
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run a test once more if a server process did not start in time, and for nothing else.
+
+    What a failure may have found, a lost or repeated record, must not be hidden by a second try.
+    """
     for item in items:
-        if item.path.relative_to(_TESTS).parts[0] in _REAL_PROCESSES:
-            item.add_marker(pytest.mark.flaky(reruns=1))
+        if "unit" not in item.path.parts:
+            item.add_marker(pytest.mark.flaky(reruns=1, only_rerun=[StartupTimeout]))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
