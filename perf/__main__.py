@@ -9,6 +9,7 @@ from perf import (
     abuse,
     agent,
     backlog,
+    before,
     cluster,
     cluster_topics,
     commits,
@@ -47,16 +48,23 @@ CLAIMS: dict[str, Callable[[int, float], list[Figure]]] = {
 @click.argument("claims", nargs=-1, type=click.Choice(sorted(CLAIMS)))
 @click.option("--rounds", default=3, show_default=True, help="Pairs to measure, after a warm-up.")
 @click.option("--scale", default=1.0, show_default=True, help="Factor on the amount of load.")
+@click.option(
+    "--against",
+    type=click.Path(exists=True, file_okay=False, resolve_path=True, path_type=Path),
+    help="Another checkout to compare with, instead of Kafka: throughput, latency, cluster, sdk.",
+)
 @click.option("--json", "json_file", type=click.Path(path_type=Path), help="Keep every figure.")
 @click.option("--markdown", type=click.Path(path_type=Path), help="Write the tables there too.")
 def main(
     claims: tuple[str, ...],
     rounds: int,
     scale: float,
+    against: Path | None,
     json_file: Path | None,
     markdown: Path | None,
 ) -> None:
     """Measure CLAIMS (all by default), Qbus and Apache Kafka in turn on this machine."""
+    before.checkout = against
     results = {}
     for name in claims or CLAIMS:
         results[name] = CLAIMS[name](rounds, scale)

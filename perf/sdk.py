@@ -15,7 +15,7 @@ from itertools import product
 from pathlib import Path
 from typing import NamedTuple
 
-from perf import rdkafka, sdk_client
+from perf import before, rdkafka, sdk_client
 from perf.report import Figure
 from perf.servers import MEMORY
 from tests.support.broker_process import BrokerProcess
@@ -45,7 +45,8 @@ class Side(NamedTuple):
     load: str
 
     def __str__(self) -> str:
-        return f"{_NAMES[self.client]} {self.load}"
+        name, is_before, _ = self.client.partition(sdk_client.BEFORE)
+        return f"{_NAMES[name]} {self.load}{' before' if is_before else ''}"
 
 
 class Pair(NamedTuple):
@@ -77,6 +78,10 @@ def run(rounds: int, scale: float) -> list[Figure]:
     if find_spec("pyarrow") is None:
         sends, reads = sends[:-1], reads[:-1]
         print("pyarrow is not installed: send_arrow and poll_arrow are left out", file=sys.stderr)
+    if before.checkout is not None:
+        sending, reading = _pairs_before(sends), _pairs_before(reads)
+        sending.append(_pair_before("qbus", "send_reported"))
+        return _measure(sending, reading, _pairs_before(("latency",)), rounds, scale)
     sending = _pairs(sends, "send", ("send",))
     sending += [
         Pair(Side("qbus", "send_many"), Side("confluent", "send_many")),
@@ -86,6 +91,21 @@ def run(rounds: int, scale: float) -> list[Figure]:
     reading = _pairs(reads, "poll", ("iterate", "poll"))
     reading.append(Pair(Side("ceiling", "receive"), Side("confluent", "poll")))
     waiting = _pairs(("latency",), "latency", ("latency",))
+    return _measure(sending, reading, waiting, rounds, scale)
+
+
+def _pairs_before(loads: tuple[str, ...]) -> list[Pair]:
+    """Each load of both faces beside the same of the other checkout."""
+    return [_pair_before(face, load) for load, face in product(loads, _FACES)]
+
+
+def _pair_before(face: str, load: str) -> Pair:
+    return Pair(Side(face, load), Side(face + sdk_client.BEFORE, load))
+
+
+def _measure(
+    sending: list[Pair], reading: list[Pair], waiting: list[Pair], rounds: int, scale: float
+) -> list[Figure]:
     figures: list[Figure] = []
     with (
         tempfile.TemporaryDirectory(prefix="qbus-perf-") as directory,

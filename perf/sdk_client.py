@@ -20,6 +20,8 @@ from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
 
+from perf import before
+
 BUFFER_BYTES = 64 * 1024 * 1024
 """What each client may buffer, to send it or ahead of who reads it, where it has a limit."""
 BATCH_BYTES = 1_000_000
@@ -30,6 +32,9 @@ CHUNK = 10_000
 """Records that are handed over at once by those loads that do so."""
 PATIENCE = 60.0
 """Seconds without a record after which a load that reads gives up."""
+
+BEFORE = "@before"
+"""Ends the name of a client that is to come from the other checkout."""
 
 _STAMP = 20
 _READY = b"ready\n"
@@ -54,9 +59,13 @@ def run_paced(client: str, **options: Any) -> dict[str, float]:
 
 @contextmanager
 def _started(client: str, load: str, options: dict[str, Any]) -> Iterator[subprocess.Popen[bytes]]:
-    command = [sys.executable, "-m", "perf.sdk_client", f"{client}.{load}", json.dumps(options)]
+    command = [sys.executable, "-m", "perf.sdk_client", f"{client.removesuffix(BEFORE)}.{load}"]
+    command.append(json.dumps(options))
     # As installed, so with compiled bytecode, for every client alike.
     environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": ""}
+    if client.endswith(BEFORE):
+        assert before.checkout is not None
+        environment |= before.environment(before.checkout)
     with subprocess.Popen(command, stdout=subprocess.PIPE, bufsize=0, env=environment) as process:
         try:
             yield process

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import psutil
 
+from perf import before
 from perf.peers import kafka
 from perf.peers.kafka_cluster import KafkaCluster
 from tests.support.broker_process import BrokerProcess
@@ -31,10 +32,16 @@ FSYNC = Setup(kafka={"log.flush.interval.messages": "1"})
 
 @contextmanager
 def both(setup: Setup = MEMORY) -> Iterator[list[ServerProcess]]:
-    """Qbus and, where Java and Maven are, Kafka; both running, to be loaded in turn."""
+    """Qbus and its peer, both running, to be loaded in turn.
+
+    The peer is the other checkout if one is named, else Kafka where Java and Maven are.
+    """
     with tempfile.TemporaryDirectory(prefix="qbus-perf-") as directory:
         servers: list[ServerProcess] = [BrokerProcess(Path(directory, "qbus"), *setup.qbus)]
-        if kafka.missing() is None:
+        if before.checkout is not None:
+            earlier = before.BrokerBefore(before.checkout, Path(directory, "before"), *setup.qbus)
+            servers.append(earlier)
+        elif kafka.missing() is None:
             servers.append(kafka.KafkaProcess(Path(directory, "kafka"), setup.kafka))
         try:
             for server in servers:
@@ -51,11 +58,14 @@ Cluster = QbusCluster | KafkaCluster
 
 @contextmanager
 def both_clusters(setup: Setup = MEMORY) -> Iterator[list[Cluster]]:
-    """Three brokers of Qbus and, where Java and Maven are, of Kafka; all running."""
+    """Three brokers of Qbus and three of its peer, as for :func:`both`; all running."""
     with ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="qbus-perf-")))
         clusters: list[Cluster] = [QbusCluster(directory / "qbus", *setup.qbus)]
-        if kafka.missing() is None:
+        if before.checkout is not None:
+            earlier = before.ClusterBefore(before.checkout, directory / "before", *setup.qbus)
+            clusters.append(earlier)
+        elif kafka.missing() is None:
             clusters.append(KafkaCluster(directory / "kafka", setup.kafka))
         for cluster in clusters:
             stack.enter_context(cluster)
