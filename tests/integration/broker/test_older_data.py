@@ -97,7 +97,8 @@ def test_every_record_is_read_as_it_was_written(broker: BrokerProcess) -> None:
 def test_topics_settings_and_committed_offsets_are_known(broker: BrokerProcess) -> None:
     with Admin(broker.bootstrap) as admin:
         assert {topic.name for topic in admin.list_topics()} == {"orders", "compact-me"}
-        settings = {entry.name: entry.value for entry in admin.describe_config(ConfigKind.TOPIC, "orders")}
+        entries = admin.describe_config(ConfigKind.TOPIC, "orders")
+        settings = {entry.name: entry.value for entry in entries}
         offsets = admin.group_offsets("readers")
     assert settings["segment.bytes"] == "6000"
     assert {(it.topic, it.partition): it.committed_offset for it in offsets} == COMMITTED
