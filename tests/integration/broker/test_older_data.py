@@ -112,7 +112,7 @@ def test_a_group_reads_on_where_it_was(broker: BrokerProcess) -> None:
     with Consumer(broker.bootstrap, group="readers", offset_reset="earliest") as consumer:
         consumer.subscribe(["orders"])
         while len(found) < 3:
-            for partition in consumer.poll(timeout=10.0):
-                for record in partition.records:
+            for polled in consumer.poll(timeout=10.0):
+                for record in polled.records:
                     found[record.topic, record.partition] = (record.offset, record.value)
     assert found == {place: (offset, b"new") for place, offset in COMMITTED.items()}
