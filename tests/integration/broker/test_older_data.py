@@ -108,7 +108,7 @@ def test_a_group_reads_on_where_it_was(broker: BrokerProcess) -> None:
     with Producer(broker.bootstrap) as producer:
         for partition in range(3):
             producer.send("orders", b"new", partition=partition)
-    found = {}
+    found: dict[tuple[str, int], tuple[int, bytes | None]] = {}
     with Consumer(broker.bootstrap, group="readers", offset_reset="earliest") as consumer:
         consumer.subscribe(["orders"])
         while len(found) < 3:
