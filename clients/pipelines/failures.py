@@ -1,4 +1,4 @@
-"""Why a query failed, in one line: what Spark says takes a hundred."""
+"""The reason why a query failed, in one line of Spark's long error text."""
 
 import re
 
@@ -17,17 +17,17 @@ _EXCEPTION = re.compile(
 )
 _OF_STATE = re.compile(
     r"STATE_STORE|STATEFUL|CHECKPOINT|OFFSET_LOG|LOG_VERSION|LOG_FILE|INCOMPATIBLE"
-    r"|JSONDecodeError",  # the offsets in a checkpoint are all the JSON that Spark reads for us
+    r"|JSONDecodeError",  # the only JSON that Spark reads is that of checkpoints
     re.IGNORECASE,
 )
 
 
 class PipelineFailed(QbusError):  # noqa: N818 - what happened
-    """A query has failed; the message says why, and what to do where that is known."""
+    """A query has failed; the message has the reason and, where known, a remedy."""
 
 
 def reason(error: BaseException) -> str:
-    """The words of what was first to fail, found in the text of Spark's error."""
+    """The message of the first failure in the text of Spark's error."""
     if isinstance(error, QbusError):
         return str(error)
     text = str(error)
@@ -45,8 +45,8 @@ def reason(error: BaseException) -> str:
     hint = ""
     if _OF_STATE.search(condition):
         hint = (
-            ". The checkpoint is damaged, or of another configuration or version: use that one, or"
-            " another --checkpoint"
+            ". The checkpoint is damaged, or belongs to another configuration or version: use that"
+            " one, or another --checkpoint"
         )
     words = words.strip() or type(error).__name__
     return (f"{words} ({condition})" if condition else words) + hint

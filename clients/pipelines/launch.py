@@ -1,4 +1,4 @@
-"""From a configuration to a pipeline that runs: its session before, and the end of that after."""
+"""Runs a pipeline in a Spark session of its own."""
 
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext, suppress
@@ -23,11 +23,11 @@ def launch(
     master: str | None,
     settings: Mapping[str, str],
 ) -> Any:
-    """Run a pipeline to its end, and give what it gives.
+    """Run a pipeline to its end; return its result.
 
     master, settings: as :func:`~.session.start`.
 
-    Raises :class:`~qbus.errors.QbusError` for whatever goes wrong that can be told in a line.
+    Raises :class:`~qbus.errors.QbusError` with a message of one line.
     """
     session.check(config, master=master, settings=settings)
     from py4j.protocol import Py4JError, Py4JJavaError  # noqa: PLC0415 - comes with pyspark
@@ -37,15 +37,15 @@ def launch(
         spark = session.start(config, name, master=master, settings=settings)
         try:
             has_batches = name not in {"audit", "compact"} and run.mode is not Mode.BATCH
-            with nullcontext() if has_batches else progress.told(spark, run.watcher):
+            with nullcontext() if has_batches else progress.stages_reported(spark, run.watcher):
                 return _runner(name)(spark, config, run)
         finally:
-            with suppress(Py4JError):  # interrupted within a call: the JVM ends with this process
+            with suppress(Py4JError):  # after an interrupted call; the JVM ends with this process
                 spark.stop()
     except (PySparkException, Py4JJavaError, OSError) as error:
         raise PipelineFailed(reason(error)) from error
     except Py4JError as error:
-        raise PipelineFailed(f"Spark's process has ended, or does not answer: {error}") from error
+        raise PipelineFailed(f"Spark's process has ended or does not answer: {error}") from error
 
 
 def _runner(name: str) -> "_Runner":

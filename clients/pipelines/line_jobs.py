@@ -1,4 +1,4 @@
-"""The pipelines of lines: statistics and abuse detection, from topics to results."""
+"""The pipelines of lines: statistics and abuse detection."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -17,7 +17,7 @@ from .statistics import summarized
 
 
 class _Computed(NamedTuple):
-    """A result: its name, the column for keys, and how it comes from lines."""
+    """A result: its name, the column for record keys, and how it is computed from lines."""
 
     name: str
     key: str
@@ -34,7 +34,7 @@ def run_stats(spark: SparkSession, config: StatsConfig, run: PipelineRun) -> lis
             lambda lines: summarized(well_formed(lines), statistic),
         )
 
-    return _run(spark, config, run, [computed(one) for one in config.statistics])
+    return _run(spark, config, run, [computed(statistic) for statistic in config.statistics])
 
 
 def run_abuse(spark: SparkSession, config: AbuseConfig, run: PipelineRun) -> list[Tally]:
@@ -53,13 +53,17 @@ def _run(
     results: list[_Computed],
 ) -> list[Tally]:
     if run.mode is Mode.BATCH:
-        return [_once(spark, config, run, one) for one in results]
+        return [_once(spark, config, run, result) for result in results]
     with checkpoint(config, config.output, run) as place:
         run.watcher.note(f"Checkpoints are in {place}.")
         queries = []
-        for one in results:
-            rows = one.compute(observed(parsed(stream(spark, config, LINE_COLUMNS), config.lines)))
-            queries.append(write_stream(rows, one.name, one.key, config, config.output, run, place))
+        for result in results:
+            rows = result.compute(
+                observed(parsed(stream(spark, config, LINE_COLUMNS), config.lines))
+            )
+            queries.append(
+                write_stream(rows, result.name, result.key, config, config.output, run, place)
+            )
         return follow(queries, run.watcher)
 
 
@@ -79,6 +83,7 @@ def _once(
 
 
 def observed(lines: DataFrame) -> DataFrame:
+    """Lines whose malformed ones Spark counts in its reports."""
     return lines.observe(MALFORMED, _malformed())
 
 

@@ -1,4 +1,4 @@
-"""Waiting for streaming queries, and telling of them."""
+"""Follows the progress of streaming queries and of Spark's stages."""
 
 import json
 import signal
@@ -18,17 +18,17 @@ _POLL_S = 1
 
 
 def follow(queries: "Sequence[StreamingQuery]", watcher: Watcher) -> list[Tally]:
-    """Return when all are done. When one fails, or SIGINT or SIGTERM comes, all are stopped.
+    """Wait for all queries. If one fails, or at SIGINT or SIGTERM, all are stopped.
 
-    Raises what Spark says of the query that failed, KeyboardInterrupt, SystemExit.
+    Raises the error of the failed query, KeyboardInterrupt or SystemExit.
     """
     tallies = [Tally(query.name or "") for query in queries]
     with _signals() as caught:
         try:
             while not caught and (running := [query for query in queries if query.isActive]):
                 running[0].awaitTermination(_POLL_S)
-                _look(queries, tallies, watcher)
-            _look(queries, tallies, watcher)
+                _report(queries, tallies, watcher)
+            _report(queries, tallies, watcher)
         finally:
             for query in queries:
                 query.stop()
@@ -39,7 +39,7 @@ def follow(queries: "Sequence[StreamingQuery]", watcher: Watcher) -> list[Tally]
     return tallies
 
 
-def _look(queries: "Sequence[StreamingQuery]", tallies: list[Tally], watcher: Watcher) -> None:
+def _report(queries: "Sequence[StreamingQuery]", tallies: list[Tally], watcher: Watcher) -> None:
     for query, tally in zip(queries, tallies, strict=True):
         if error := query.exception():
             raise error
@@ -49,44 +49,47 @@ def _look(queries: "Sequence[StreamingQuery]", tallies: list[Tally], watcher: Wa
 
 @contextmanager
 def _signals() -> Iterator[list[int]]:
-    """The signals that have come meanwhile.
+    """Collects SIGINT and SIGTERM.
 
-    An exception out of a handler could end a call to the JVM halfway, and the next call would be
-    given the answer to that one.
+    An exception from a signal handler could interrupt a call to the JVM, and the next call would
+    then receive the answer of the interrupted one.
     """
     caught: list[int] = []
     if threading.current_thread() is not threading.main_thread():
         yield caught
         return
     wanted = (signal.SIGINT, signal.SIGTERM)
-    before = {one: signal.signal(one, lambda number, _: caught.append(number)) for one in wanted}
+    before = {
+        number: signal.signal(number, lambda caught_number, _: caught.append(caught_number))
+        for number in wanted
+    }
     try:
         yield caught
     finally:
-        for one, handler in before.items():
-            signal.signal(one, handler)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 _STAGES_POLL_S = 1.0
 
 
 @contextmanager
-def told(
+def stages_reported(
     spark: "SparkSession", watcher: Watcher, *, every: float = _STAGES_POLL_S
 ) -> Iterator[None]:
-    """Meanwhile tell a watcher what Spark is at, every so many seconds."""
+    """Report Spark's running stages to a watcher, every so many seconds."""
     from py4j.protocol import Py4JError  # noqa: PLC0415 - comes with pyspark
 
     tracker = spark.sparkContext.statusTracker()
     done = threading.Event()
 
-    def look() -> None:
-        with suppress(Py4JError, OSError):  # Spark has ended, and whoever waits for it is told so
+    def poll() -> None:
+        with suppress(Py4JError, OSError):  # Spark has ended; the caller gets the error
             while not done.wait(every):
-                if text := at_work(tracker):
+                if text := running_stages(tracker):
                     watcher.working(text)
 
-    thread = threading.Thread(target=look, name="qbus-stages", daemon=True)
+    thread = threading.Thread(target=poll, name="qbus-stages", daemon=True)
     thread.start()
     try:
         yield
@@ -95,8 +98,8 @@ def told(
         thread.join()
 
 
-def at_work(tracker: "StatusTracker") -> str:
-    """The stages that run, and how many of their tasks are done; empty: none runs."""
+def running_stages(tracker: "StatusTracker") -> str:
+    """The running stages with the number of finished tasks; empty if none runs."""
     parts = []
     for stage in sorted(tracker.getActiveStageIds()):
         info = tracker.getStageInfo(stage)

@@ -6,11 +6,11 @@ from .config import Pipeline, Source
 from .config.common import Streaming
 
 LINE_COLUMNS = "value binary, timestamp timestamp, topic string, partition int"
-"""What is read of a record for its lines."""
+"""The columns that pipelines of lines read."""
 
 
 def stream(spark: SparkSession, config: Streaming, columns: str) -> DataFrame:
-    """The records that there are and that come; ``columns``: a schema, of Kafka's columns."""
+    """A stream of existing and new records; ``columns``: a schema of the source's columns."""
     reader = spark.readStream.format("qbus").schema(columns)
     options = {**_options(config), "startingOffsets": config.source.starting}
     if config.source.batch_records:
@@ -19,7 +19,7 @@ def stream(spark: SparkSession, config: Streaming, columns: str) -> DataFrame:
 
 
 def batch(spark: SparkSession, config: Pipeline, columns: str) -> DataFrame:
-    """The records that there are now."""
+    """The records that exist now."""
     reader = spark.read.format("qbus").schema(columns)
     return reader.options(**{**_options(config), **dict(config.source.options)}).load()
 
@@ -29,7 +29,7 @@ def _options(config: Pipeline) -> dict[str, str]:
 
 
 def subscription(source: Source) -> dict[str, str]:
-    """The option that names the topics."""
+    """The source option that names the topics."""
     if source.pattern:
         return {"subscribePattern": source.pattern}
     return {"subscribe": ",".join(source.topics)}

@@ -1,4 +1,4 @@
-"""Where the rows go that a pipeline computes: a topic, Parquet files, or the console."""
+"""Writes the results of a pipeline to a topic, to Parquet files, or to the console."""
 
 import tempfile
 from collections.abc import Iterator
@@ -21,11 +21,11 @@ _AT_A_TIME = 1000
 
 @contextmanager
 def checkpoint(config: Streaming, output: Output, run: PipelineRun) -> Iterator[str]:
-    """The directory that the checkpoints of the queries are in, each below its name.
+    """The directory of the queries' checkpoints, each in a directory with the query's name.
 
-    It is temporary where results go to the console and no other was chosen.
+    By default it is temporary if results go to the console.
 
-    Raises :class:`~qbus.errors.ConfigError` where one has to be chosen.
+    Raises :class:`~qbus.errors.ConfigError` if a directory must be configured.
     """
     if config.checkpoint:
         yield config.checkpoint
@@ -33,13 +33,15 @@ def checkpoint(config: Streaming, output: Output, run: PipelineRun) -> Iterator[
         yield f"{output.path}/_checkpoint"
     elif not output.topic:
         if run.mode is Mode.ONCE:
-            run.watcher.note("Windows that are not over yet are not shown; with --batch they are.")
+            run.watcher.note("Unfinished windows are not shown; --batch shows them.")
         with tempfile.TemporaryDirectory(prefix="qbus-", ignore_cleanup_errors=True) as directory:
             yield directory
     elif run.state:
         yield f"{run.state}/{config.name or output.topic}"
     else:
-        raise ConfigError("checkpoint is missing: expected a directory, or a URL that Spark takes")
+        raise ConfigError(
+            "checkpoint is missing: expected a directory, or a URL that Spark accepts"
+        )
 
 
 def write_stream(
@@ -51,17 +53,17 @@ def write_stream(
     run: PipelineRun,
     place: str,
 ) -> StreamingQuery:
-    """Start a query that writes rows as they are complete, each once.
+    """Start a query that writes complete rows, each once.
 
-    name: what the query is called. key: the column that becomes records' key. place: where the
-    checkpoints are.
+    name: the query's name. key: the column that becomes the key of records. place: the directory of
+    the checkpoints.
     """
     if output.topic:
         writer = _messages(rows, key).writeStream.format("qbus").options(**_sink(config, output))
     elif output.path:
         writer = rows.writeStream.format("parquet").option("path", f"{output.path}/{name}")
     else:
-        writer = rows.writeStream.foreachBatch(lambda batch, _: _show(batch, run))
+        writer = rows.writeStream.foreachBatch(lambda batch, _: _print(batch, run))
     writer = writer.queryName(name).option("checkpointLocation", f"{place}/{name}")
     if run.mode is Mode.ONCE:
         return writer.trigger(availableNow=True).start()
@@ -71,7 +73,7 @@ def write_stream(
 def write_batch(
     rows: DataFrame, name: str, key: str, config: Streaming, output: Output, run: PipelineRun
 ) -> None:
-    """Write all rows, now; raises :class:`~qbus.errors.ConfigError` where there are some."""
+    """Write all rows; raises :class:`~qbus.errors.ConfigError` if there are results already."""
     if output.topic:
         _messages(rows, key).write.format("qbus").options(**_sink(config, output)).mode(
             "append"
@@ -80,12 +82,12 @@ def write_batch(
         place = f"{output.path}/{name}"
         if Storage(rows.sparkSession, place).exists():
             raise ConfigError(
-                f"output.path = {output.path!r}: {place} has results already, which would be there"
-                " twice: choose another path, or delete them"
+                f"output.path = {output.path!r}: {place} has results already, which would be"
+                " duplicated: choose another path, or delete them"
             )
         rows.write.parquet(place)
     else:
-        _show(rows.orderBy("window_start"), run)
+        _print(rows.orderBy("window_start"), run)
 
 
 def _messages(rows: DataFrame, key: str) -> DataFrame:
@@ -100,11 +102,11 @@ def _sink(config: Streaming, output: Output) -> dict[str, str]:
     return {**own, **dict(output.options)}
 
 
-def _show(rows: DataFrame, run: PipelineRun) -> None:
+def _print(rows: DataFrame, run: PipelineRun) -> None:
     some: list[dict[str, object]] = []
     for row in rows.toLocalIterator():
         fields = row.asDict(recursive=True)
-        some.append({name: _shown(value) for name, value in fields.items()})
+        some.append({name: _printable(value) for name, value in fields.items()})
         if len(some) == _AT_A_TIME:
             run.watcher.rows(some)
             some = []
@@ -112,5 +114,5 @@ def _show(rows: DataFrame, run: PipelineRun) -> None:
         run.watcher.rows(some)
 
 
-def _shown(value: object) -> object:
+def _printable(value: object) -> object:
     return written(value) if isinstance(value, datetime) else value

@@ -1,4 +1,4 @@
-"""How a pipeline runs, and whom it tells of it."""
+"""How a pipeline runs, and how it reports."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,11 +9,11 @@ from typing import Any, Protocol
 
 @dataclass
 class Tally:
-    """What one query has done since it started.
+    """The progress of one query since it started, summed over its micro-batches.
 
-    behind: how many records there were to read after the last batch; None: not known.
-    malformed, late: lines that could not be read; groups of lines that came after their window.
-    watermark: up to when windows are complete, in ISO 8601; empty: not known.
+    behind: the records to read after the last batch; None: unknown.
+    malformed, late: lines that could not be parsed; groups of lines that came after their window.
+    watermark: the time up to which windows are complete, in ISO 8601; empty: unknown.
     """
 
     name: str
@@ -27,7 +27,7 @@ class Tally:
     _last: tuple[int, str] = field(default=(-1, ""), repr=False)
 
     def add(self, reports: Iterable[Mapping[str, Any]]) -> None:
-        """Take in Spark's reports, in order; those that were taken in before do not count again."""
+        """Add Spark's reports, in order; reports that were added before are ignored."""
         for report in reports:
             key = (int(report["batchId"]), str(report["timestamp"]))
             if key > self._last:
@@ -53,7 +53,7 @@ class Tally:
 
 
 def _number(value: Any) -> float:
-    """Spark writes what is no number as text."""
+    """A number, or 0 for the text that Spark writes instead of NaN."""
     return float(value) if isinstance(value, int | float) else 0.0
 
 
@@ -69,7 +69,7 @@ def _behind(source: Mapping[str, Any]) -> int | None:
 
 
 def _offsets(written: Any) -> Mapping[str, Mapping[str, int]] | None:
-    """The positions in our source's JSON; what begins with ``#`` is none. None: another source."""
+    """The positions in the JSON of the source ``qbus``; None for other sources."""
     if isinstance(written, str):
         try:
             written = json.loads(written)
@@ -85,37 +85,37 @@ Row = dict[str, Any]
 
 
 class Mode(Enum):
-    """For how long a pipeline runs."""
+    """When a pipeline ends."""
 
     STREAM = "stream"
-    """Until it is stopped."""
+    """When it is stopped."""
     ONCE = "once"
-    """To the end of what there is now; the next run goes on from there."""
+    """After the records that exist now; the next run continues from there."""
     BATCH = "batch"
-    """The same without a checkpoint: all that there is, windows that are not over included."""
+    """The same without a checkpoint; unfinished windows are included."""
 
 
 class Watcher(Protocol):
-    """Is told what a pipeline does. Any thread may call it."""
+    """Receives reports of a pipeline. Thread-safe."""
 
     def progress(self, tallies: Sequence[Tally]) -> None:
-        """How far each query is."""
+        """Report the progress of each query."""
 
     def working(self, text: str) -> None:
-        """What Spark is at, in work that has no batches."""
+        """Report the running stages of work without micro-batches."""
 
     def rows(self, rows: Sequence[Row]) -> None:
-        """Results, where these go to the console."""
+        """Receive results that go to the console."""
 
     def note(self, text: str) -> None:
-        """Something that is worth a line."""
+        """Receive a remark."""
 
 
 @dataclass(frozen=True, slots=True)
 class PipelineRun:
-    """How to run.
+    """How to run a pipeline.
 
-    state: where checkpoints go that the configuration has no place for; empty: it must have one.
+    state: the directory for checkpoints that are not configured; empty: they must be configured.
     """
 
     mode: Mode

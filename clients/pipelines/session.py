@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _TIME_ZONE = "spark.sql.session.timeZone"
 
 _ALWAYS = {
-    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # Spark's INT96 few others read
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # few readers support INT96
     _TIME_ZONE: "UTC",  # dates and hours are computed from UTC
     "spark.sql.adaptive.enabled": "true",
 }
@@ -35,7 +35,7 @@ _ON_THIS_MACHINE = {
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.sql.shuffle.partitions": str(min(8, os.cpu_count() or 1)),
 }
-"""What suits a small session; a cluster's is set up by those who submit."""
+"""Settings for a small local session; ``spark-submit`` sets up others."""
 
 _JAVA_OPTIONS = "SPARK_SUBMIT_OPTS"
 _LOG4J = """\
@@ -52,7 +52,7 @@ appender.stderr.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n%ex{short}
 
 
 def check(config: Pipeline, *, master: str | None, settings: Mapping[str, str]) -> None:
-    """Raise :class:`~qbus.errors.ConfigError` where no session is to be had, or of no use.
+    """Raise :class:`~qbus.errors.ConfigError` if no session can start, or has a wrong time zone.
 
     master, settings: as :func:`start`.
     """
@@ -60,22 +60,20 @@ def check(config: Pipeline, *, master: str | None, settings: Mapping[str, str]) 
         raise ConfigError("pipelines need pyspark: pip install 'qbus[spark]'")
     if master is not None and not (os.environ.get("JAVA_HOME") or shutil.which("java")):
         raise ConfigError(
-            "Spark needs Java 17 or later: there is no java, and JAVA_HOME is not set"
+            "Spark needs Java 17 or later: java is not in PATH, and JAVA_HOME is not set"
         )
     zone = {**dict(config.spark), **settings}.get(_TIME_ZONE, "UTC")
     if zone != "UTC":
-        raise ConfigError(f"{_TIME_ZONE} = {zone!r}: expected UTC, which pipelines compute in")
+        raise ConfigError(f"{_TIME_ZONE} = {zone!r}: expected UTC: pipelines compute in UTC")
 
 
 def start(
     config: Pipeline, name: str, *, master: str | None, settings: Mapping[str, str]
 ) -> "SparkSession":
-    """A session; the one that ``spark-submit`` prepared, where that is what runs us.
-
-    :func:`check` has to come before.
+    """Start a session, or use that of ``spark-submit``. Call :func:`check` before.
 
     master: which Spark to run on, such as ``local[2]``; None: as ``spark-submit`` was told.
-    settings: settings of Spark, which go before those of the configuration.
+    settings: settings of Spark, which override the configuration.
     """
     from pyspark.sql import SparkSession  # noqa: PLC0415 - an extra
 
@@ -96,9 +94,9 @@ def start(
 
 
 def _quick_home() -> str:
-    """A SPARK_HOME, for as long as this process lives, from which Python workers start quickly.
+    """A temporary SPARK_HOME from which Python workers start quickly.
 
-    Spark gives each of them ten seconds, which on a crowded machine is little.
+    Spark gives each worker ten seconds to start, which may be too short on a busy machine.
     """
     import pyspark  # noqa: PLC0415 - an extra
 
@@ -109,7 +107,7 @@ def _quick_home() -> str:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Let a driver that is started meanwhile log errors alone: the progress has the rest."""
+    """Have a driver that starts in this context log errors only."""
     with tempfile.NamedTemporaryFile("w", suffix="-log4j2.properties") as file:
         file.write(_LOG4J)
         file.flush()

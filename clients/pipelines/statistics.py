@@ -1,4 +1,4 @@
-"""Windows of lines, summarized: counts, rates, sums, percentiles, the rows with the most."""
+"""Statistics of lines by window: counts, rates, sums, percentiles, top rows."""
 
 from collections.abc import Iterator
 
@@ -15,14 +15,14 @@ _WINDOW, _TOP = "#window", "#top"  # no field has such a name
 
 
 def summarized(lines: DataFrame, statistic: Statistic) -> DataFrame:
-    """A row for each window and value of ``by``; with ``top``, the rows with the most and a rank.
+    """A row for each window and value of ``by``; with ``top``, the top rows and their ranks.
 
-    A stream gives each row once, when the watermark says that it is complete; a batch gives all.
+    A stream writes each row once, when the watermark has passed its window; a batch writes all.
 
-    lines: as :func:`~..parsing.well_formed` gives them.
+    lines: from :func:`~.parsing.well_formed`.
 
-    Raises :class:`~qbus.errors.ConfigError` for fields that have no sums, and for a ``where`` that
-    is no expression.
+    Raises :class:`~qbus.errors.ConfigError` for sums of fields that are not numbers, and for an
+    invalid ``where``.
     """
     for key in ("sum", "mean", "percentiles_of"):
         place = f"statistic {statistic.name}: {key}"
@@ -37,7 +37,7 @@ def summarized(lines: DataFrame, statistic: Statistic) -> DataFrame:
         .agg(*aggregates(statistic))
     )
     if statistic.top:
-        rows = _with_the_most(rows, statistic)
+        rows = _top_rows(rows, statistic)
     return rows.select(
         sql.lit(statistic.name).alias("statistic"),
         sql.col(f"`{_WINDOW}`.start").alias("window_start"),
@@ -46,8 +46,8 @@ def summarized(lines: DataFrame, statistic: Statistic) -> DataFrame:
     )
 
 
-def _with_the_most(rows: DataFrame, statistic: Statistic) -> DataFrame:
-    """Of rows that are level, those whose groups come first in order."""
+def _top_rows(rows: DataFrame, statistic: Statistic) -> DataFrame:
+    """The top rows of each window; ties are ordered by their groups."""
     names = [name for name in rows.columns if name != _WINDOW]
     order = sql.struct(
         -sql.coalesce(sql.col(statistic.top_by).try_cast("double"), sql.lit(float("-inf"))),
@@ -60,7 +60,7 @@ def _with_the_most(rows: DataFrame, statistic: Statistic) -> DataFrame:
 
 
 def aggregates(statistic: Statistic) -> list[Column]:
-    """The columns that summarize the lines of a window: the count, the rate, what is wished for."""
+    """The aggregates of a window: the count, the rate, and those that are configured."""
     seconds = statistic.window / 1000
     count = sql.count(sql.lit(1))
     columns = [count.alias(COUNT), (count / seconds).alias("per_second")]

@@ -1,4 +1,4 @@
-"""What a pipeline does that ``spark-submit`` runs: its options, and its words on stderr."""
+"""Runs a pipeline under ``spark-submit``: reads its options, and reports in lines of text."""
 
 import argparse
 import json
@@ -20,7 +20,7 @@ _WORKING_S = 30.0
 
 
 def main(name: str) -> NoReturn:
-    """Run a pipeline, and exit: 0 done, 1 failed, 3 an audit has found differences."""
+    """Run a pipeline and exit: 0 done, 1 failed, 3 an audit has found differences."""
     given = _options(name).parse_args()
     signal.signal(signal.SIGTERM, _stop)
     try:
@@ -39,13 +39,15 @@ def main(name: str) -> NoReturn:
 
 def _options(name: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog=f"{name}.py")
-    parser.add_argument("--config", type=Path, required=True, help="The configuration in TOML.")
-    parser.add_argument("--bootstrap", help="The cluster to read, instead of the file's.")
+    parser.add_argument("--config", type=Path, required=True, help="Configuration in TOML.")
+    parser.add_argument("--bootstrap", help="Cluster to read; overrides the file.")
     if name != "audit":
-        parser.add_argument("--checkpoint", help="The checkpoint, instead of the file's.")
-        parser.add_argument("--once", action="store_true", help="Run to the end, and stop.")
+        parser.add_argument("--checkpoint", help="Directory of the checkpoint; overrides the file.")
+        parser.add_argument(
+            "--once", action="store_true", help="Process the records that exist now, then stop."
+        )
     if name in {"stats", "abuse"}:
-        parser.add_argument("--batch", action="store_true", help="The same without a checkpoint.")
+        parser.add_argument("--batch", action="store_true", help="The same, without a checkpoint.")
     return parser
 
 
@@ -59,38 +61,38 @@ def _stop(_signal: int, _frame: FrameType | None) -> NoReturn:
 
 
 class Lines:
-    """Results as lines of JSON on stdout; how far it is as lines on stderr, batch by batch."""
+    """A watcher that prints results as JSON on stdout, and progress on stderr."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._told: dict[str, int] = {}
+        self._batches: dict[str, int] = {}
         self._clock = clock
-        self._worked = clock()
+        self._reported_at = clock()
 
     def progress(self, tallies: Sequence[Tally]) -> None:
-        """A line for each query that has done more."""
+        """Print a line for each query with new batches."""
         for tally in tallies:
-            if tally.batches > self._told.get(tally.name, 0):
-                self._told[tally.name] = tally.batches
+            if tally.batches > self._batches.get(tally.name, 0):
+                self._batches[tally.name] = tally.batches
                 self.note(summary(tally))
 
     def working(self, text: str) -> None:
-        """A line every now and then."""
-        if self._clock() - self._worked >= _WORKING_S:
-            self._worked = self._clock()
+        """Print a line, at most every 30 seconds."""
+        if self._clock() - self._reported_at >= _WORKING_S:
+            self._reported_at = self._clock()
             self.note(text)
 
     def rows(self, rows: Sequence[Row]) -> None:
-        """A line for each row."""
+        """Print a line for each row."""
         for row in rows:
             print(json.dumps(row, default=str), flush=True)  # noqa: T201 - the results
 
     def note(self, text: str) -> None:
-        """The line."""
+        """Print a line on stderr."""
         print(text, file=sys.stderr, flush=True)  # noqa: T201
 
 
 def summary(tally: Tally) -> str:
-    """How far a query is, in a line."""
+    """The progress of a query in one line."""
     parts = [
         f"{tally.records:,} records in {tally.batches:,} batch{'es' * (tally.batches != 1)}",
         f"{tally.per_second:,.0f}/s" if tally.per_second else "",

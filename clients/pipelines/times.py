@@ -1,4 +1,4 @@
-"""Times as results show them: in UTC, in the form that Spark gives them in JSON."""
+"""Times and durations as text: in UTC and in the form of Spark's JSON."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -6,16 +6,16 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def written(moment: datetime) -> str:
-    """A time as ``2026-03-01T12:00:00.000Z``; one without a zone is one of this machine's.
+    """A time as ``2026-03-01T12:00:00.000Z``.
 
-    That is what Spark makes of its timestamps in Python.
+    A time without a zone is in the machine's zone, as Spark returns timestamps in Python.
     """
     text = moment.astimezone(UTC).isoformat(timespec="milliseconds")
     return text.removesuffix("+00:00") + "Z"
 
 
 def of_micros(micros: int) -> str:
-    """The same of microseconds since 1970; these themselves, for a year that dates do not have."""
+    """The same for microseconds since 1970; beyond the year 9999, the number itself."""
     try:
         return written(_EPOCH + timedelta(microseconds=micros))
     except OverflowError:
@@ -23,5 +23,5 @@ def of_micros(micros: int) -> str:
 
 
 def interval(milliseconds: int) -> str:
-    """A length in milliseconds as the text of an interval."""
+    """A duration in milliseconds as an interval of Spark."""
     return f"{milliseconds} milliseconds"

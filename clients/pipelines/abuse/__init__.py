@@ -1,4 +1,4 @@
-"""Clients that take more than they should."""
+"""Detects clients that use more than they should."""
 
 from .detection import alerts
 

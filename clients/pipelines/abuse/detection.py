@@ -1,8 +1,8 @@
-"""From lines to alerts: sliding windows for each client, held against limits and baselines.
+"""From lines to alerts: sliding windows of each client, compared with limits and baselines.
 
-Lines are summed up in panes as long as the slide first, so that a line is counted once however
-much windows overlap; windows are sums of panes. All of a client's windows that a test needs end in
-one *span*: the window itself, the one before it, and the past of both.
+Lines are first summed in panes as long as the slide, so that each line is counted once however much
+windows overlap; a window is the sum of its panes. A *span* holds all that a test of a window needs:
+the window, the one before it, and the past of both.
 """
 
 import re
@@ -21,12 +21,12 @@ _PANE, _AT, SPAN = "pane", "at", "span"
 
 
 def alerts(lines: DataFrame, config: AbuseConfig) -> DataFrame:
-    """A row for each client and window in which it took too much, with the reasons.
+    """A row with the reasons for each client and window in which it used too much.
 
-    lines: as :func:`~..parsing.well_formed` gives them.
+    lines: from :func:`~..parsing.well_formed`.
 
-    Raises :class:`~qbus.errors.ConfigError` where there are no numbers of bytes, and for a
-    ``where`` that is no expression.
+    Raises :class:`~qbus.errors.ConfigError` if the field of bytes is not a number, or ``where`` is
+    not an expression.
     """
     spans = _spans(_panes(lines, config), config)
     suspects = _suspects(spans, config)
@@ -42,7 +42,7 @@ def alerts(lines: DataFrame, config: AbuseConfig) -> DataFrame:
 
 
 def _panes(lines: DataFrame, config: AbuseConfig) -> DataFrame:
-    """What each client took, slide after slide."""
+    """The usage of each client in each pane."""
     check_numbers(lines, "bytes", [config.bytes])
     client = sql.col(config.client).cast("string")
     wanted = client.isNotNull()
@@ -66,7 +66,7 @@ def _panes(lines: DataFrame, config: AbuseConfig) -> DataFrame:
 
 
 def _spans(panes: DataFrame, config: AbuseConfig) -> DataFrame:
-    """For each span and client, what it took in the windows that end there."""
+    """The usage of each client in the windows of each span."""
     past = config.baseline.history if config.baseline.own_factor else 0
     length = config.window + config.slide + past
     within = panes.select(
@@ -79,10 +79,10 @@ def _spans(panes: DataFrame, config: AbuseConfig) -> DataFrame:
 
 
 def _suspects(spans: DataFrame, config: AbuseConfig) -> DataFrame:
-    """The clients of each span that may be given an alert, beside what all clients took.
+    """The clients of each span that may get an alert, with the peers' percentiles.
 
-    Whoever takes more than one that is over its peers is so too: those with the most of either
-    measure are enough. Those that are over anything else go before them.
+    A client above one that exceeds its peers exceeds them as well, so that the largest clients by
+    each measure are enough. Clients that exceed other limits come before them.
     """
     row = sql.struct("client", *(name for usage in usages(config) for name in usage.names))
     certain, possible = is_unusual(config), may_be_unusual(config)
@@ -102,7 +102,7 @@ def _suspects(spans: DataFrame, config: AbuseConfig) -> DataFrame:
 
 
 def _peers(config: AbuseConfig) -> list[Column]:
-    """The percentile of all clients that were active, in this window and the one before."""
+    """The percentile of all active clients, in this window and the one before."""
     fraction = config.baseline.peers_percentile
     return [
         sql.percentile_approx(
@@ -137,5 +137,5 @@ def _columns(config: AbuseConfig) -> list[Column]:
 
 
 def _pattern(glob: str) -> str:
-    """A regular expression for Java: only ``*`` and ``?`` stand for anything else."""
+    """The Java regular expression of a glob with ``*`` and ``?``."""
     return "".join({"*": ".*", "?": "."}.get(char) or re.escape(char) for char in glob)

@@ -1,4 +1,4 @@
-"""What a client took in the windows that end in one span."""
+"""The usage of a client in the windows of one span."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,8 +16,8 @@ NOW, BEFORE = "now", "before"
 class Usage:
     """Sums over a part of a span, between two times before its end, in milliseconds.
 
-    slide: with that, also for how many seconds the client was there until the part's end, from the
-    beginning of the first pane on in which it was; a pane is so long. 0: without.
+    slide: the length of a pane. If given, there is also a column of the seconds from the start of
+    the client's first pane to the end of the part.
     """
 
     MEASURES: ClassVar = ("requests", "bytes")
@@ -29,12 +29,12 @@ class Usage:
 
     @property
     def names(self) -> list[str]:
-        """The columns."""
+        """The names of the columns."""
         sums = [f"{self.prefix}_{what}" for what in self.MEASURES]
         return [*sums, f"{self.prefix}_seconds"] if self.slide else sums
 
     def columns(self, at: Column, end: Column) -> Iterator[Column]:
-        """The columns' aggregates over panes at ``at``, in a span that ends at ``end``."""
+        """The aggregates over panes at the time ``at``, in a span that ends at ``end``."""
         inside = (at >= _earlier(end, self.begin)) & (at < _earlier(end, self.end))
         for what in self.MEASURES:
             total = sql.sum(sql.when(inside, sql.col(what)).otherwise(0))
@@ -46,7 +46,7 @@ class Usage:
 
 
 def usages(config: AbuseConfig) -> list[Usage]:
-    """This window and the one before; and the past of each, where that is compared."""
+    """The usages in this window and the one before, and in their past if it is compared."""
     window, slide = config.window, config.slide
     found = [Usage(NOW, window, 0), Usage(BEFORE, window + slide, slide)]
     if config.baseline.own_factor:

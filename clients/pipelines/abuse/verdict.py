@@ -1,4 +1,4 @@
-"""What is too much: by limits, by a client's own past, by what its peers take."""
+"""Tests for too much usage: against limits, a client's own past, and its peers."""
 
 from collections.abc import Iterable
 
@@ -10,7 +10,7 @@ from .usage import NOW, Usage
 
 
 def reasons(which: str, config: AbuseConfig) -> Column:
-    """The names of the tests that a window does not pass: an array, empty for a good client.
+    """An array of the names of the tests that a window fails.
 
     which: NOW or BEFORE.
     """
@@ -21,19 +21,19 @@ def reasons(which: str, config: AbuseConfig) -> Column:
 
 
 def is_unusual(config: AbuseConfig) -> Column:
-    """Whether a window does not pass a test that peers have no part in."""
+    """Whether a window fails a test that does not involve peers."""
     return _any(test for _, test in (*_limits(NOW, config), *_own_past(NOW, config)))
 
 
 def may_be_unusual(config: AbuseConfig) -> Column:
-    """Whether a window may not pass the test against its peers."""
+    """Whether a window may fail the test against its peers."""
     if not config.baseline.peers_factor:
         return sql.lit(False)
     return _any(_is_enough(NOW, what, config) for what in Usage.MEASURES)
 
 
 def own_rate(which: str, what: str) -> Column:
-    """What a client took in a second of its past, since it was first seen in that; or null."""
+    """A client's usage per second of its past, since it was first seen there; or null."""
     return sql.col(f"{which}_past_{what}") / sql.col(f"{which}_past_seconds")
 
 

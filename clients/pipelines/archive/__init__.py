@@ -1,6 +1,5 @@
-"""Topics as Parquet files by date and hour: each record once, whatever fails and is tried again.
+"""Archives topics as Parquet files by date and hour, each record once even after retries.
 
-Which files are part of the archive is in its log (``log``), and nowhere else: a file that the log
-does not name does not count. A commit adds files, or replaces many small ones by a large one, in
-one atomic step.
+Only the log of the archive (:mod:`.log`) says which files belong to it; other files are ignored. A
+commit adds files, or replaces many small files by a large one, in one atomic step.
 """

@@ -1,7 +1,7 @@
-"""Adding micro-batches to an archive, each record once.
+"""Adds micro-batches to an archive, each record once.
 
-A batch that is tried again, by this process or the next one, by this checkpoint or a new one, finds
-in the log which offsets are there already, and adds the others.
+A repeated batch reads from the log which offsets are archived already, and adds the others. This
+holds across processes and checkpoints.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -18,7 +18,7 @@ TopicIds = Callable[[Iterable[str]], Mapping[str, str]]
 
 
 class Archiver:
-    """Adds records to the archive that ``log`` tells of. Call it with each batch."""
+    """Adds records to the archive of ``log``."""
 
     def __init__(
         self, log: ArchiveLog, staging: Staging, topic_ids: TopicIds, time_zone: str
@@ -29,7 +29,7 @@ class Archiver:
         self._time_zone = time_zone
 
     def add(self, records: DataFrame) -> int:
-        """Archive those records that are not archived yet, and say how many these are.
+        """Archive the records that are not archived yet; return their number.
 
         Raises :class:`ArchiveError`.
         """
@@ -47,14 +47,14 @@ class Archiver:
                 break
         else:
             self._staging.discard(staged)
-        return sum(found[2] for one in staged.extents.values() for found in one.values())
+        return sum(found[2] for extents in staged.extents.values() for found in extents.values())
 
     def _commit(
         self, staged: StagedFiles, extent: Coverage, known: Coverage, topic_ids: Mapping[str, str]
     ) -> bool:
-        """Whether the files became part of the archive; not if others archived some of that.
+        """Commit the files; False if others have archived some of their offsets meanwhile.
 
-        extent: all offsets that the files account for, with those that are ``known``.
+        extent: all offsets that the files account for, with those already ``known``.
         """
         files = self._staging.move(
             staged, topic_ids, lambda topic, partition: extent[topic, partition]
@@ -70,13 +70,13 @@ class Archiver:
                 return True
 
     def _known(self, hulls: Coverage) -> Coverage:
-        """Which of these offsets are archived."""
+        """The offsets among these that are archived."""
         covered = self._log.snapshot.coverage
         found = {key: common(hull, covered.get(key, ())) for key, hull in hulls.items()}
         return {key: intervals for key, intervals in found.items() if intervals}
 
     def _checked_ids(self, topics: set[str]) -> Mapping[str, str]:
-        """The ids of topics, which are asked for each time: a running query may outlive a topic."""
+        """The ids of topics, read for each batch: a topic may be deleted while a query runs."""
         if not topics:
             return {}
         found = self._look_up(topics)
@@ -85,6 +85,6 @@ class Archiver:
             if archived[topic] != found[topic]:
                 raise ArchiveError(
                     f"topic {topic} was deleted and created again since it was archived here:"
-                    " its offsets begin anew. Archive it to another path"
+                    " its offsets start again. Archive it to another path"
                 )
         return found

@@ -1,7 +1,7 @@
-"""Small files of an hour become one large file, in one commit of the log.
+"""Merges small files of an hour into one large file, in one commit of the log.
 
-Readers see either; a crash leaves files that the log does not name, which are cleaned up. Replaced
-files stay for a while, for readers that began before.
+Readers see either the old files or the new one. A crash leaves files that the log does not name,
+which are deleted later. Replaced files stay for a while, for queries that have started before.
 """
 
 import time
@@ -20,12 +20,12 @@ from .storage import Found, Storage
 _DAY_MS = 86_400_000
 
 _COMMIT_S = 20.0
-"""How long files may wait, at most and about, that are merged and in no commit: those that wait for
-``keep_replaced``, a minute at least, are taken for what a crash has left, and deleted."""
+"""About how long merged files may wait for their commit. Files without a commit are deleted after
+``keep_replaced``, which is a minute or more."""
 
 
 def groups(snapshot: Snapshot, config: Compaction, at_least: int) -> list[list[ArchivedFile]]:
-    """Files that are to become one: small ones of one hour, ``at_least`` so many, in order."""
+    """Groups of small files of one hour to merge; an hour needs ``at_least`` small files."""
     hours: dict[str, list[ArchivedFile]] = {}
     for file in snapshot.files.values():
         if file.size * 2 < config.target_bytes:
@@ -38,10 +38,10 @@ def groups(snapshot: Snapshot, config: Compaction, at_least: int) -> list[list[A
 
 
 def _filled(files: Iterable[ArchivedFile], target: int) -> list[list[ArchivedFile]]:
-    """Oldest first, up to the target size."""
+    """Group files, oldest first, up to the target size."""
     result: list[list[ArchivedFile]] = []
     room = 0
-    for file in sorted(files, key=lambda one: (one.modified, one.path)):
+    for file in sorted(files, key=lambda file: (file.modified, file.path)):
         if file.size > room:
             result.append([])
             room = target
@@ -51,7 +51,7 @@ def _filled(files: Iterable[ArchivedFile], target: int) -> list[list[ArchivedFil
 
 
 class Compactor:
-    """Compacts, and deletes what is not needed any more."""
+    """Merges small files, and deletes files that are no longer needed."""
 
     def __init__(
         self,
@@ -69,9 +69,9 @@ class Compactor:
         self._cleaned = 0.0
 
     def compact(self, *, at_least: int | None = None) -> int:
-        """Merge what there is to merge, and say how many files were replaced.
+        """Merge small files; return how many files were replaced.
 
-        at_least: from how many small files of an hour on; by default as configured.
+        at_least: the least number of small files of an hour; by default as configured.
         """
         replaced = 0
         merged: list[_Merged] = []
@@ -85,9 +85,9 @@ class Compactor:
         return replaced + self._commit(merged)
 
     def clean(self, *, now: float | None = None) -> None:
-        """Delete files that no snapshot has had for ``keep_replaced``, at most that often.
+        """Delete files that no snapshot has had for ``keep_replaced``; runs at most that often.
 
-        now: in seconds since the epoch; by default it is asked of the clock.
+        now: in seconds since the epoch; by default the current time.
         """
         now = time.time() if now is None else now
         if now - self._cleaned < self._config.keep_replaced / 1000:
@@ -98,7 +98,7 @@ class Compactor:
             if staging.modified < min(before, int(now * 1000) - _DAY_MS):
                 self._storage.delete(staging.path)
         old = [file.path for file in self._data_files() if file.modified < before]
-        # What the log says is read after the files were listed: one that came in between is new.
+        # The log is read after the files were listed: files added in between are new.
         needed = self._log.paths_since(before)
         for path in old:
             if path not in needed:
@@ -111,7 +111,7 @@ class Compactor:
                 yield from self._storage.list(directory.path, recursive=True)
 
     def _merge(self, group: list[ArchivedFile]) -> "_Merged":
-        """Write these files as one that is not part of the archive yet."""
+        """Merge files into one that is not part of the archive yet."""
         hour = group[0].directory.removeprefix(f"{self._storage.root}/")
         rows = self._spark.read.schema(data_schema()).parquet(*(file.path for file in group))
         staged = self._staging.write_hour(rows.coalesce(1).sortWithinPartitions(*ORDER), hour)
@@ -129,26 +129,26 @@ class Compactor:
         return _Merged([file.path for file in group], staged, added)
 
     def _commit(self, merged: "list[_Merged]") -> int:
-        """How many files were replaced; none that somebody else has replaced meanwhile."""
+        """Commit merged files; return how many were replaced here, not by others."""
         while merged:
             try:
                 self._log.replace(
-                    [path for one in merged for path in one.replaced],
-                    [file for one in merged for file in one.added],
+                    [path for merge in merged for path in merge.replaced],
+                    [file for merge in merged for file in merge.added],
                 )
             except Conflict:
                 there = self._log.reload().files.keys()
-                late = [one for one in merged if not there >= set(one.replaced)]
-                for one in late:
-                    self._staging.discard(one.staged)
-                merged = [one for one in merged if one not in late]
+                late = [merge for merge in merged if not there >= set(merge.replaced)]
+                for merge in late:
+                    self._staging.discard(merge.staged)
+                merged = [merge for merge in merged if merge not in late]
             else:
                 break
-        return sum(len(one.replaced) for one in merged)
+        return sum(len(merge.replaced) for merge in merged)
 
 
 class _Merged(NamedTuple):
-    """Files that are to be replaced, and what by."""
+    """Files to be replaced, and the files that replace them."""
 
     replaced: list[str]
     staged: StagedFiles

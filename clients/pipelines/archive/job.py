@@ -1,4 +1,4 @@
-"""The archive as a pipeline: from topics to Parquet, for as long as it is let."""
+"""The archive as a pipeline: from topics to Parquet files."""
 
 from collections.abc import Callable, Iterable, Mapping
 
@@ -68,9 +68,9 @@ def _stream(
 
 
 def compact_archive(spark: SparkSession, config: ArchiveConfig, run: PipelineRun) -> int:
-    """Only make small files large, of an archive that there is, and clean up after that.
+    """Merge the small files of an existing archive, and clean up; return how many were replaced.
 
-    How many files were replaced. Raises Spark's errors and :class:`~.log.ArchiveError`.
+    Raises Spark's errors and :class:`~.log.ArchiveError`.
     """
     storage = Storage(spark, config.path)
     staging = Staging(spark, storage, config.compression)

@@ -1,4 +1,4 @@
-"""What an archive's files hold, and where they lie: ``topic=T/date=D/hour=H/``."""
+"""The columns of an archive's files, and their directories: ``topic=T/date=D/hour=H/``."""
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
@@ -12,21 +12,21 @@ ORDER = ("partition", "offset")
 
 
 def data_schema(*, headers: bool = True) -> StructType:
-    """The columns within the files; those of an archive without headers lack these."""
+    """The columns of the files; an archive may lack headers."""
     fields = source_schema(include_headers=headers).fields
     return StructType([field for field in fields if field.name != "topic"])
 
 
 def archive_schema() -> StructType:
-    """The columns of an archive as a whole."""
+    """The columns of an archive, with those of its directories."""
     directories = [StructField(name, StringType()) for name in DIRECTORIES]
     return StructType([*data_schema().fields, *directories])
 
 
 def laid_out(records: DataFrame, time_zone: str) -> DataFrame:
-    """Records with the date and the hour of their timestamp in a time zone, in order.
+    """Records with the date and hour of their timestamp in a time zone, sorted.
 
-    The session's own zone must be UTC.
+    The session's time zone must be UTC.
     """
     local = sql.from_utc_timestamp("timestamp", time_zone)
     return records.select(
@@ -37,7 +37,7 @@ def laid_out(records: DataFrame, time_zone: str) -> DataFrame:
 
 
 def without(records: DataFrame, covered: Coverage) -> DataFrame:
-    """Records whose offsets are not among those."""
+    """Records whose offsets are not covered."""
     rows = [
         (topic, partition, begin, end)
         for (topic, partition), intervals in covered.items()
@@ -56,5 +56,5 @@ def without(records: DataFrame, covered: Coverage) -> DataFrame:
 
 
 def read_archive(spark: SparkSession, path: str) -> DataFrame:
-    """The records of an archive, each once: those of its last commit."""
+    """The records of an archive, as of its last commit."""
     return spark.read.schema(archive_schema()).parquet(path)

@@ -1,12 +1,12 @@
-"""The log of an archive: which files count, commit after commit.
+"""The log of an archive, which lists its files commit by commit.
 
-It is in ``_spark_metadata``, and has the format of the log of Spark's own file sink
-(``FileStreamSinkLog``): a file named by a number for each commit, with what that added, and each
-tenth one, ``<number>.compact``, with all files that there are. So ``spark.read.parquet`` of the
-archive reads the files of the last commit and no others. Spark's sink only ever adds. To replace
-files, commits that add nothing go before, up to one that is a tenth.
+It is in ``_spark_metadata``, in the format of Spark's file sink (``FileStreamSinkLog``). Each commit
+is a file that is named by its number and lists the added files. Every tenth commit,
+``<number>.compact``, lists all files. So ``spark.read.parquet`` of the archive reads the files of the
+last commit and no others. Only a ``.compact`` commit can remove files: to replace files, empty commits come first until the
+next one is a ``.compact`` commit.
 
-Commits are created whole and only if nobody else has created that number.
+A commit is created atomically, and only if its number does not exist yet.
 """
 
 import re
@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 
 class ArchiveError(QbusError):
-    """An archive cannot be gone on with; the message says why, and what to do."""
+    """An archive cannot be continued; the message has the reason and a remedy."""
 
 
 class ArchiveLog:
@@ -42,27 +42,29 @@ class ArchiveLog:
         self.reload()
 
     def reload(self) -> Snapshot:
-        """See what others have committed; raises :class:`ArchiveError` for what is no log."""
-        self.snapshot = self._persistently(self._load)
+        """Read the commits of others; raises :class:`ArchiveError` for an invalid log."""
+        self.snapshot = self._retried(self._load)
         return self.snapshot
 
     def paths_since(self, before: int) -> set[str]:
-        """The files that any snapshot has had since a time in ms, those of today included."""
+        """The files of all snapshots since a time in ms, the current one included."""
 
         def read() -> set[str]:
             found = self._listed()
             first = _base(found, before)
             kept = (file for version, file in found.items() if version >= first)
-            return {one.path for file in kept for one in self._read(_last_name(file.path))}
+            return {
+                archived.path for commit in kept for archived in self._read(_last_name(commit.path))
+            }
 
-        return self._persistently(read)
+        return self._retried(read)
 
     def add(self, files: Iterable[ArchivedFile]) -> None:
-        """Commit more files; raises :class:`Conflict`, after which :meth:`reload` is due."""
+        """Commit more files; raises :class:`Conflict`, after which call :meth:`reload`."""
         self._commit(list(files), [])
 
     def replace(self, removed: Iterable[str], added: Iterable[ArchivedFile]) -> None:
-        """Commit other files in the place of some; raises :class:`Conflict`, as :meth:`add`."""
+        """Commit files that replace others; raises :class:`Conflict`, as :meth:`add`."""
         while not _is_whole(self.snapshot.version + 1):
             self._commit([], [])
         self._commit(list(added), list(removed))
@@ -71,18 +73,18 @@ class ArchiveLog:
         following = self.snapshot.changed(added, removed)
         whole = _is_whole(following.version)
         files = following.files.values() if whole else added
-        text = "\n".join([_VERSION, *(one.to_line() for one in files)])
+        text = "\n".join([_VERSION, *(file.to_line() for file in files)])
         path = f"{self._directory}/{_name(following.version)}"
         try:
             self._storage.create(path, text)
         except Conflict:
-            # A file system that tries again by itself finds what its first attempt has written.
+            # A file system that retries may find the file that its first attempt has written.
             if self._storage.read(path) != text:
                 raise
         self.snapshot = following
 
     def forget(self, before: int) -> None:
-        """Delete commits that no snapshot has needed since a time in ms."""
+        """Delete commits that no snapshot since a time in ms needs."""
         found = self._listed()
         first = _base(found, before)
         for version, file in found.items():
@@ -95,13 +97,13 @@ class ArchiveLog:
         matches = ((_NAME.fullmatch(_last_name(file.path)), file) for file in files)
         return {int(match[1]): file for match, file in matches if match}
 
-    def _persistently(self, read: Callable[[], T]) -> T:
+    def _retried(self, read: Callable[[], T]) -> T:
         for _ in range(_ATTEMPTS):
             try:
                 return read()
-            except FileNotFoundError:  # replaced by a later one between listing and reading
+            except FileNotFoundError:  # deleted after the listing
                 continue
-        raise ArchiveError(f"{self._directory}: its files vanish while they are read")
+        raise ArchiveError(f"{self._directory}: its files disappear while they are read")
 
     def _load(self) -> Snapshot:
         found = {version: _last_name(file.path) for version, file in self._listed().items()}
@@ -113,10 +115,10 @@ class ArchiveLog:
         for version in range(first, last + 1):
             if version not in found or found[version] != _name(version):
                 raise ArchiveError(
-                    f"{self._directory}: commit {_name(version)} is missing; restore it, or begin"
+                    f"{self._directory}: commit {_name(version)} is missing; restore it, or start"
                     " another archive"
                 )
-            files.update((one.path, one) for one in self._read(found[version]))
+            files.update((file.path, file) for file in self._read(found[version]))
         return Snapshot(last, files, covered(files.values()))
 
     def _read(self, name: str) -> list[ArchivedFile]:
@@ -136,14 +138,13 @@ class ArchiveLog:
             if not file.path.startswith(f"{self._storage.root}/"):
                 raise ArchiveError(
                     f"the archive was at {file.path.partition('/topic=')[0]} and is now at"
-                    f" {self._storage.root}: move it back, or read and archive it anew"
+                    f" {self._storage.root}: move it back, or archive its topics again"
                 )
         return files
 
 
 def _base(found: Mapping[int, Found], before: int) -> int:
-    """The last commit with all files that is older than a time in ms: since then none is needed
-    that came before it."""
+    """The last complete commit that is older than a time in ms; earlier ones are not needed."""
     whole = (version for version in found if _is_whole(version))
     return max((version for version in whole if found[version].modified < before), default=0)
 

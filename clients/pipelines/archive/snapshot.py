@@ -1,7 +1,7 @@
-"""What an archive holds at one time: its files, and which offsets these account for.
+"""The files of an archive at one time, and the offsets that they account for.
 
-A file is a line of JSON as Spark's own file sink writes them (``SinkFileStatus``), so that every
-reader on Spark knows which files count; ``qbus`` is our own addition, which Spark passes over.
+A file is a line of JSON in the format of Spark's file sink (``SinkFileStatus``), so that readers
+on Spark find the files. The field ``qbus`` is an addition that Spark ignores.
 """
 
 import json
@@ -10,14 +10,14 @@ from dataclasses import dataclass, field
 from urllib.parse import quote, unquote
 
 Intervals = tuple[tuple[int, int], ...]
-"""Each from the first number to that after the last; in order, with gaps between them."""
+"""Sorted, disjoint intervals, each from its first number to before its second."""
 
 Coverage = Mapping[tuple[str, int], Intervals]
-"""Of each topic and partition."""
+"""The archived offsets of each topic and partition."""
 
 
 def union(*parts: Iterable[tuple[int, int]]) -> Intervals:
-    """All that is in one of them."""
+    """The union of the intervals."""
     found: list[tuple[int, int]] = []
     for begin, end in sorted(interval for part in parts for interval in part):
         if begin >= end:
@@ -29,14 +29,14 @@ def union(*parts: Iterable[tuple[int, int]]) -> Intervals:
     return tuple(found)
 
 
-def common(one: Intervals, other: Intervals) -> Intervals:
-    """All that is in both."""
-    parts = ((max(a, c), min(b, d)) for a, b in one for c, d in other)
+def common(left: Intervals, right: Intervals) -> Intervals:
+    """The intersection of the intervals."""
+    parts = ((max(a, c), min(b, d)) for a, b in left for c, d in right)
     return union(parts)
 
 
 _AS_THEY_ARE = "/:@!$&'()*+,;=~"
-"""What URLs of files hold as it is, beside letters and digits."""
+"""Characters that are not escaped in URLs of files, beside letters and digits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +44,8 @@ class ArchivedFile:
     """A Parquet file of one topic and hour.
 
     path: absolute, as Hadoop writes it. size: in bytes. modified: in milliseconds since the epoch.
-    records: how many of each partition it holds. covers: which offsets of each partition the
-    commits account for that it came with; offsets that nobody has are among them.
+    records: the number of records of each partition. covers: the offsets of each partition that
+    count as archived by this file, including offsets without a record.
     """
 
     path: str
@@ -58,11 +58,11 @@ class ArchivedFile:
 
     @property
     def directory(self) -> str:
-        """Where it lies."""
+        """The directory of the file."""
         return self.path.rpartition("/")[0]
 
     def to_line(self) -> str:
-        """The line of the log."""
+        """The file as a line of the log."""
         own = {
             "topic": self.topic,
             "topic_id": self.topic_id,
@@ -83,7 +83,7 @@ class ArchivedFile:
 
     @classmethod
     def from_line(cls, line: str) -> "ArchivedFile":
-        """What a line says; raises ValueError, KeyError or TypeError for one of other origin."""
+        """Parse a line; raises ValueError, KeyError or TypeError for a line of another writer."""
         status = json.loads(line)
         own = status["qbus"]
         return cls(
@@ -102,14 +102,14 @@ class ArchivedFile:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """All files after the commit ``version`` (-1: none), and which offsets these account for."""
+    """The files after the commit ``version`` (-1: none), and the offsets they account for."""
 
     version: int = -1
     files: Mapping[str, ArchivedFile] = field(default_factory=dict)
     coverage: Coverage = field(default_factory=dict)
 
     def changed(self, added: Iterable[ArchivedFile], removed: Iterable[str] = ()) -> "Snapshot":
-        """The next one; files that take the place of others account for what these did."""
+        """The next snapshot; files that replace others account for the offsets of these."""
         files = dict(self.files)
         for path in removed:
             del files[path]
@@ -127,7 +127,7 @@ class Snapshot:
 
 
 def covered(files: Iterable[ArchivedFile]) -> Coverage:
-    """Which offsets of each topic and partition these files account for."""
+    """The offsets of each topic and partition that files account for."""
     parts: dict[tuple[str, int], set[tuple[int, int]]] = {}
     for one in files:
         for partition, intervals in one.covers.items():

@@ -1,4 +1,4 @@
-"""Files on their way into an archive: written aside, looked at, moved to where they belong."""
+"""Staged files: written to a directory of their own, inspected, and moved into the archive."""
 
 import time
 import uuid
@@ -17,9 +17,10 @@ DIRECTORY = "_staging"
 
 @dataclass
 class StagedFiles:
-    """Parquet files in a directory of their own; ``extents``: first and last offset and count.
+    """Parquet files in a directory of their own.
 
-    ``extents`` are by the file's path within the archive, then by partition.
+    extents: the first offset, the last offset and the number of records; by the file's path within
+    the archive, then by partition.
     """
 
     directory: str
@@ -28,7 +29,7 @@ class StagedFiles:
     moved: list[str] = field(default_factory=list)
 
     def hulls(self) -> Coverage:
-        """From the first to the last offset of each topic and partition, over all files."""
+        """The offsets of each topic and partition, from the first to the last of all files."""
         found: dict[tuple[str, int], list[tuple[int, int]]] = {}
         for path, extents in self.extents.items():
             for partition, (first, last, _) in extents.items():
@@ -45,7 +46,7 @@ def topic_of(path: str) -> str:
 
 
 class Staging:
-    """Where files are prepared; ``compression`` as Parquet calls it."""
+    """Writes and moves staged files; ``compression`` is a codec of Parquet."""
 
     def __init__(self, spark: SparkSession, storage: Storage, compression: str) -> None:
         self._spark = spark
@@ -53,18 +54,18 @@ class Staging:
         self._compression = compression
 
     def write(self, rows: DataFrame) -> StagedFiles:
-        """Write records by topic, date and hour, and see what came of it."""
+        """Write records by topic, date and hour."""
         directory = self._new()
         writer = rows.write.option("compression", self._compression)
         writer.partitionBy(*DIRECTORIES).parquet(directory)
-        return self._look(directory, "")
+        return self._inspect(directory, "")
 
     def write_hour(self, rows: DataFrame, hour: str) -> StagedFiles:
         """Write records of one topic and hour, whose path within the archive is ``hour``."""
         directory = self._new()
         target = f"{directory}/{hour}"
         rows.write.option("compression", self._compression).parquet(target)
-        return self._look(directory, hour)
+        return self._inspect(directory, hour)
 
     def move(
         self,
@@ -72,7 +73,7 @@ class Staging:
         topic_ids: Mapping[str, str],
         covers: Callable[[str, int], Intervals],
     ) -> list[ArchivedFile]:
-        """Move the files to where they belong, and say what the log is to say of them."""
+        """Move the files into the archive; return them for a commit."""
         now = int(time.time() * 1000)
         added = []
         for path, found in staged.files.items():
@@ -96,14 +97,14 @@ class Staging:
         return added
 
     def discard(self, staged: StagedFiles) -> None:
-        """Delete files that will not become part of the archive."""
+        """Delete files that do not become part of the archive."""
         for path in (*staged.moved, staged.directory):
             self._storage.delete(path)
 
     def _new(self) -> str:
         return f"{self._storage.root}/{DIRECTORY}/{uuid.uuid4()}"
 
-    def _look(self, directory: str, hour: str) -> StagedFiles:
+    def _inspect(self, directory: str, hour: str) -> StagedFiles:
         listed = self._storage.list(directory, recursive=True)
         files = {
             found.path.removeprefix(f"{directory}/"): found
@@ -118,7 +119,7 @@ class Staging:
                 path = row["path"].rpartition(f"/{DIRECTORY}/")[2].partition("/")[2]
                 extents.setdefault(path, {})[row["partition"]] = tuple(row)[2:]
         if unknown := sorted(extents.keys() - files.keys()):
-            raise OSError(f"{directory} has records in {unknown[0]}, and no such file")
+            raise OSError(f"{directory} has records in {unknown[0]}, but no such file")
         whole = {path: found for path, found in files.items() if path in extents}
         return StagedFiles(directory, whole, extents)
 
@@ -130,7 +131,7 @@ def _extents(rows: DataFrame) -> DataFrame:
 
 
 def merged_covers(files: list[ArchivedFile]) -> dict[int, Intervals]:
-    """What files account for together."""
+    """The offsets that files account for together."""
     partitions = {partition for one in files for partition in one.covers}
     return {
         partition: union(*(one.covers.get(partition, ()) for one in files))

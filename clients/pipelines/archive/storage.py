@@ -1,4 +1,4 @@
-"""Files where Spark keeps them: any file system that Hadoop has, through the driver's JVM."""
+"""Files on any file system of Hadoop, through the driver's JVM."""
 
 import errno
 import os
@@ -18,7 +18,11 @@ class NoLinks(Exception):  # noqa: N818 - what happened
 
 
 def create(path: Path, text: str) -> None:
-    """Write a new file; raises FileExistsError where there is one, and :class:`NoLinks`."""
+    """Create a file on a local disk, complete and atomically.
+
+    A hard link never replaces a file that another process has created, as a rename would. Raises
+    FileExistsError and :class:`NoLinks`.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
     try:
@@ -37,7 +41,7 @@ def create(path: Path, text: str) -> None:
 
 
 class Conflict(Exception):  # noqa: N818 - what happened
-    """Somebody else has written the file in the meantime."""
+    """Another process has created the file."""
 
 
 class Found(NamedTuple):
@@ -49,10 +53,9 @@ class Found(NamedTuple):
 
 
 class Storage:
-    """What is below ``root``; all paths that it takes and gives are absolute, as Hadoop writes
-    them: ``file:/var/my archive``.
+    """The files below ``root``. Paths are absolute, as Hadoop writes them: ``file:/var/archive``.
 
-    A missing file is a FileNotFoundError. What else goes wrong is py4j's own error.
+    A missing file raises FileNotFoundError; other failures raise py4j's errors.
     """
 
     def __init__(self, spark: SparkSession, root: str) -> None:
@@ -64,11 +67,11 @@ class Storage:
         self.root: str = self._files.makeQualified(path).toString().rstrip("/")
 
     def exists(self) -> bool:
-        """Whether there is anything at the root."""
+        """Whether the root exists."""
         return bool(self._files.exists(self._path(self.root)))
 
     def list(self, directory: str, *, recursive: bool = False) -> Iterator[Found]:
-        """The files there; none where there is no such directory."""
+        """The files in a directory; none if it does not exist."""
         if not self._files.exists(self._path(directory)):
             return
         found = self._files.listFiles(self._path(directory), recursive)
@@ -78,7 +81,7 @@ class Storage:
             yield Found(path, status.getLen(), status.getModificationTime())
 
     def directories(self, directory: str) -> Iterator[Found]:
-        """The directories there."""
+        """The directories in a directory."""
         if self._files.exists(self._path(directory)):
             for status in self._files.listStatus(self._path(directory)):
                 if status.isDirectory():
@@ -86,7 +89,7 @@ class Storage:
                     yield Found(path, 0, status.getModificationTime())
 
     def read(self, path: str) -> str:
-        """The text in a file."""
+        """The text of a file."""
         try:
             stream = self._files.open(self._path(path))
         except Py4JJavaError as error:
@@ -99,7 +102,7 @@ class Storage:
             stream.close()
 
     def create(self, path: str, text: str) -> None:
-        """Write a file whole and at once; raises :class:`Conflict` where there is one."""
+        """Create a file atomically; raises :class:`Conflict` if it exists."""
         if self._files.getUri().getScheme() == "file":
             try:
                 create(Path(self._path(path).toUri().getPath()), text)
@@ -129,18 +132,18 @@ class Storage:
             raise
 
     def move(self, source: str, target: str, *, at: int) -> None:
-        """Rename a file, and call it new: ``at``, in milliseconds since the epoch."""
-        there = self._path(target)
-        self._files.mkdirs(there.getParent())
-        if not self._files.rename(self._path(source), there):
+        """Rename a file, and set its modification time ``at``, in milliseconds since the epoch."""
+        destination = self._path(target)
+        self._files.mkdirs(destination.getParent())
+        if not self._files.rename(self._path(source), destination):
             raise OSError(f"cannot move {source} to {target}")
         try:
-            self._files.setTimes(there, at, -1)
-        except Py4JJavaError:  # an object store: there a moved file is new
+            self._files.setTimes(destination, at, -1)
+        except Py4JJavaError:  # an object store, which sets the time itself
             return
 
     def delete(self, path: str) -> None:
-        """Remove a file, or a directory with all that is in it; a missing one is no error."""
+        """Delete a file, or a directory with its content; a missing one is no error."""
         self._files.delete(self._path(path), True)
 
     def _path(self, path: str) -> Any:

@@ -1,6 +1,5 @@
-"""Whether a topic and its archive, or its copy elsewhere, hold the same records.
+"""Compares a topic with its archive, or with its copy in another cluster.
 
-Both sides are summed up by partition and interval first, where one number stands for all that is in
-the records (``summaries``). Only intervals that differ are compared record by record
-(``differences``).
+Both sides are first summarized by partition and interval, with a checksum of the records. Only
+intervals that differ are compared record by record (:mod:`.comparison`).
 """

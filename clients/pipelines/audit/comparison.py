@@ -1,4 +1,4 @@
-"""Which records differ, in intervals whose sums do."""
+"""Compares two sides: summaries by interval, then records in intervals that differ."""
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as sql
@@ -9,12 +9,12 @@ _SUMS = ("count", "first", "last", "checksum")
 
 
 def fingerprinted(records: DataFrame, *, interval: int, content: bool) -> DataFrame:
-    """Each record's place, the start of its interval, and a hash of what counts of it.
+    """The place of each record, the start of its interval, and a hash of its content.
 
-    The start is in microseconds since 1970: in Python, Spark's timestamps depend on the machine's
-    time zone, and years end with 9999.
+    The start is in microseconds since 1970, because Spark's timestamps in Python depend on the
+    machine's time zone and end with the year 9999.
 
-    interval: in milliseconds. content: whether all of a record counts, or its offset alone.
+    interval: in milliseconds. content: whether the hash has the whole record, or its offset alone.
     """
     micros = sql.coalesce(sql.unix_micros("timestamp"), sql.lit(0))
     return records.select(
@@ -27,7 +27,7 @@ def fingerprinted(records: DataFrame, *, interval: int, content: bool) -> DataFr
 
 
 def summarized(records: DataFrame) -> DataFrame:
-    """How many fingerprints there are of each interval, from which to which offset, their sum."""
+    """The count, the first and last offset, and the checksum of each interval."""
     wide = sql.col("fingerprint").cast("decimal(38,0)")
     return records.groupBy(*KEYS).agg(
         sql.count(sql.lit(1)).alias("count"),
@@ -38,7 +38,7 @@ def summarized(records: DataFrame) -> DataFrame:
 
 
 def compared(left: DataFrame, right: DataFrame) -> DataFrame:
-    """The summaries of two sides beside each other, and whether they are equal."""
+    """The summaries of two sides side by side, and whether they are equal."""
     sides = [
         rows.select(*KEYS, *(sql.col(name).alias(f"{side}_{name}") for name in _SUMS))
         for side, rows in zip(SIDES, (left, right), strict=True)
@@ -59,7 +59,7 @@ def _fingerprint(*, content: bool) -> Column:
             header["key"], header["value"].isNull(), sql.coalesce(header["value"], sql.lit(b""))
         ),
     )
-    # Hashes pass over nulls: without these flags, no key and no value would be as an empty one.
+    # Hashes ignore nulls: the flags distinguish a null key or value from an empty one.
     return sql.xxhash64(
         "topic",
         "partition",
@@ -78,11 +78,11 @@ MISSING, EXTRA, CHANGED, DUPLICATE = "missing", "extra", "changed", "duplicate"
 
 
 def differing(left: DataFrame, right: DataFrame, intervals: DataFrame) -> DataFrame:
-    """A row for each offset that is not the same on both sides, and ``what`` it is.
+    """A row for each offset that differs, and the kind of difference in ``what``.
 
-    missing: only left. extra: only right. duplicate: right more than once. changed: another record.
+    missing: only left. extra: only right. duplicate: more often right. changed: another record.
 
-    left, right: fingerprinted records. intervals: the keys of those to look at.
+    left, right: fingerprinted records. intervals: the keys of the intervals to compare.
     """
     sides = []
     for side, records in zip(SIDES, (left, right), strict=True):
@@ -107,9 +107,9 @@ def differing(left: DataFrame, right: DataFrame, intervals: DataFrame) -> DataFr
 
 
 def ranges(offsets: DataFrame, *kinds: str) -> DataFrame:
-    """Offsets that follow one on the other as one row, from ``begin`` to ``end``, both included.
+    """Consecutive offsets as one row, from ``begin`` to ``end``, both included.
 
-    offsets: with PLACE and the columns ``kinds``; only what has the same kinds goes together.
+    offsets: with PLACE and the columns ``kinds``; a range has equal ``kinds``.
     """
     order = Window.partitionBy("topic", "partition", *kinds).orderBy("offset")
     island = sql.col("offset") - sql.row_number().over(order)
@@ -122,7 +122,7 @@ def ranges(offsets: DataFrame, *kinds: str) -> DataFrame:
 
 
 def gaps(records: DataFrame) -> DataFrame:
-    """The offsets that no record has, between those of each partition, by the start before it."""
+    """Gaps between the offsets of each partition, with the interval of the record before."""
     order = Window.partitionBy("topic", "partition").orderBy("offset")
     following = records.select("topic", "partition", "start", "offset").withColumn(
         "next", sql.lead("offset").over(order)

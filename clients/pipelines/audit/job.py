@@ -1,4 +1,4 @@
-"""The audit as a pipeline: what is compared with what, and what came of it."""
+"""The audit as a pipeline: reads two sides, compares them, and reports."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
@@ -29,10 +29,10 @@ class _Sides(NamedTuple):
     left: DataFrame
     right: DataFrame
     extents: Extents
-    """What is compared of the left side."""
+    """The offsets of the left side that are compared."""
     copy: str
     skipped: Mapping[TopicPartition, tuple[int, int]]
-    """How many offsets of both sides come before what is compared."""
+    """The numbers of offsets on both sides before those that are compared."""
 
 
 def run_audit(spark: SparkSession, config: AuditConfig, run: PipelineRun) -> Report:
@@ -51,7 +51,7 @@ def _sides(spark: SparkSession, config: AuditConfig) -> _Sides:
     original = AuditedCluster(config.bootstrap)
     topics = original.topics(config.source)
     options = dict(config.source.options)
-    # The copy first: what comes in between is in the original already.
+    # The copy first: records that arrive in between are in the original already.
     if config.copy.archive:
         copy = of_archive(spark, config.copy.archive, original.topic_ids(topics))
         extents = original.extents(topics)
@@ -133,7 +133,7 @@ def _report(spark: SparkSession, config: AuditConfig, sides: _Sides) -> Report:
 
 
 def _has_gaps(sums: list[dict[str, object]], side: str) -> bool:
-    """Whether a partition has fewer records than offsets, or copies that may hide it."""
+    """Whether a partition may have gaps: its records and its offsets differ in number."""
     spans: dict[tuple[object, object], list[tuple[int, int, int]]] = {}
     for row in sums:
         count, first, last = (row[f"{side}_{name}"] for name in ("count", "first", "last"))

@@ -1,4 +1,4 @@
-"""What an audit has found, in a document."""
+"""The report of an audit."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,8 +15,8 @@ class Report:
     """The intervals of each partition, and the ranges of offsets that differ.
 
     intervals: rows with topic, partition, start, the sums of both sides, and counts by kind.
-    partitions: what was compared of each: ``begin`` and ``end`` offsets; and how many offsets each
-    side has before that, ``skipped_left`` and ``skipped_right``, where the other has none any more.
+    partitions: the compared offsets of each, ``begin`` and ``end``; and ``skipped_left`` and
+    ``skipped_right``, the numbers of offsets before them that only that side still has.
     """
 
     left: str
@@ -31,7 +31,7 @@ class Report:
         return all(row["equal"] for row in self.intervals)
 
     def document(self) -> dict[str, Any]:
-        """All of it, for JSON."""
+        """The report as JSON."""
         return {
             "equal": self.is_equal,
             "left": self.left,
@@ -56,7 +56,7 @@ def interval_rows(
     """The rows of a report, in order.
 
     sums: of compared summaries. counts: of differences, with ``what`` and ``records``.
-    absent: the gaps of each side; those in intervals that were not compared do not count.
+    absent: the gaps of each side; gaps in intervals that were not compared are ignored.
     """
     found: dict[tuple[Any, ...], dict[str, Any]] = {}
     for row in sums:

@@ -20,21 +20,21 @@ from ..archive.storage import Storage
 from ..config import AuditConfig, Source
 
 Extents = Mapping[TopicPartition, tuple[int, int]]
-"""Of each partition the first offset, and that after the last."""
+"""The bounds of each partition: its first offset, and the one after its last."""
 
 
 class NothingToAudit(QbusError):  # noqa: N818 - what happened
-    """There is nothing that could be compared; the message says what is missing, or another."""
+    """There is nothing to compare; the message says what is missing or different."""
 
 
 @dataclass(frozen=True, slots=True)
 class AuditedCluster:
-    """A cluster that is asked for what it has."""
+    """A cluster whose topics are compared."""
 
     bootstrap: str
 
     def topics(self, source: Source) -> list[str]:
-        """The topics that a configuration chooses; raises :class:`NothingToAudit`."""
+        """The topics that a configuration selects; raises :class:`NothingToAudit`."""
         with Admin(self.bootstrap, client_id="qbus-audit") as admin:
             there = {topic.name: topic for topic in admin.list_topics(internal=True)}
         if source.pattern:
@@ -52,13 +52,13 @@ class AuditedCluster:
         return sorted(found)
 
     def topic_ids(self, topics: Iterable[str]) -> dict[str, str]:
-        """The ids of topics that there are."""
+        """The ids of existing topics."""
         with Admin(self.bootstrap, client_id="qbus-audit") as admin:
             found = admin.describe_topics(list(topics))
         return {str(name): str(topic.topic_id) for name, topic in found.items()}
 
     def extents(self, topics: Iterable[str]) -> dict[TopicPartition, tuple[int, int]]:
-        """What each of their partitions has; raises :class:`NothingToAudit`."""
+        """The bounds of each partition of the topics; raises :class:`NothingToAudit`."""
         with Admin(self.bootstrap, client_id="qbus-audit") as admin:
             wanted = list(topics)
             there = {topic.name for topic in admin.list_topics(internal=True)}
@@ -75,7 +75,7 @@ class AuditedCluster:
 
 
 def offsets_json(extents: Extents, at: int) -> str:
-    """Positions as the source's options take them; ``at``: 0 for the first ones, 1 for the ends."""
+    """Positions in the JSON of the source's options; ``at``: 0 for the starts, 1 for the ends."""
     found: dict[str, dict[str, int]] = {}
     for (topic, partition), extent in sorted(extents.items()):
         found.setdefault(topic, {})[str(partition)] = extent[at]
@@ -86,10 +86,10 @@ COLUMNS = ("topic", "partition", "offset", "timestamp", "key", "value", "headers
 
 
 def of_archive(spark: SparkSession, path: str, topic_ids: Mapping[str, str]) -> DataFrame:
-    """What an archive holds now; what is archived later does not come in.
+    """The current content of an archive.
 
-    Raises :class:`~.extent.NothingToAudit` where there is none, or one of other topics with these
-    names; :class:`~..archive.log.ArchiveError` for an archive that cannot be read.
+    Raises :class:`NothingToAudit` if there is no archive, or if its topics were deleted and created
+    again; :class:`~..archive.log.ArchiveError` if it cannot be read.
     """
     snapshot = ArchiveLog(Storage(spark, path)).snapshot
     if snapshot.version < 0:
@@ -99,7 +99,7 @@ def of_archive(spark: SparkSession, path: str, topic_ids: Mapping[str, str]) -> 
         if archived.get(topic, topic_id) != topic_id:
             raise NothingToAudit(
                 f"topic {topic} was deleted and created again since it was archived at {path}: the"
-                " archive is that of another topic"
+                " archive belongs to the deleted topic"
             )
     return read_archive(spark, path).select(*COLUMNS)
 
@@ -107,7 +107,7 @@ def of_archive(spark: SparkSession, path: str, topic_ids: Mapping[str, str]) -> 
 def of_cluster(
     spark: SparkSession, cluster: AuditedCluster, extents: Extents, options: dict[str, str]
 ) -> DataFrame:
-    """What a cluster holds between these offsets."""
+    """The records of a cluster within bounds."""
     topics = sorted({partition.topic for partition in extents})
     reader = spark.read.format("qbus").schema(source_schema(include_headers=True))
     return (
@@ -126,7 +126,7 @@ def of_cluster(
 
 
 def within(records: DataFrame, extents: Extents) -> DataFrame:
-    """Records of these partitions, from their first offsets on."""
+    """Records of these partitions from their first offsets on."""
     rows = [(*partition, begin) for partition, (begin, _) in extents.items()]
     schema = "topic string, partition int, begin bigint"
     begins = sql.broadcast(records.sparkSession.createDataFrame(rows, schema))
@@ -135,7 +135,7 @@ def within(records: DataFrame, extents: Extents) -> DataFrame:
 
 
 def renamed(records: DataFrame, config: AuditConfig) -> DataFrame:
-    """Records of the copy under the names that their topics have in the original."""
+    """Records of the copy, with the topic names of the original."""
     name = sql.col("topic")
     for original, there in config.copy.topics:
         name = sql.when(sql.col("topic") == there, sql.lit(original)).otherwise(name)
@@ -152,9 +152,9 @@ def in_time(records: DataFrame, since: datetime | None, until: datetime | None) 
 
 
 def aligned(left: Extents, right: Extents) -> tuple[Extents, Extents]:
-    """What to read of both: from where both begin, each to its own end.
+    """The bounds to read of both sides: from the later start, each to its own end.
 
-    What one of them has deleted by its retention is not compared.
+    Records that retention has deleted on one side are not compared.
     """
     begins = {
         one: max(side[one][0] for side in (left, right) if one in side)

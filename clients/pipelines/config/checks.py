@@ -1,4 +1,4 @@
-"""What no field of a pipeline's configuration can tell alone."""
+"""Checks of a pipeline's configuration that involve several fields."""
 
 import re
 import zoneinfo
@@ -14,10 +14,10 @@ from .rules import written
 from .stats import COUNT, PERCENTILES, Statistic, StatsConfig, columns, measures
 
 RECORD_FIELDS = ("topic", "partition")
-"""Fields that each line has of its record."""
+"""Fields of the record that each line has."""
 
 EVENT_TIME = "event_time"
-"""The column that says when a line happened."""
+"""The column with the time of the event."""
 
 ACCESS_LOG_FIELDS = (
     "address", "identity", "user", "request", "method", "target", "path", "query", "protocol",
@@ -26,7 +26,7 @@ ACCESS_LOG_FIELDS = (
 """The fields of a line of an access log."""
 
 _TAKEN = (*RECORD_FIELDS, EVENT_TIME, "malformed", "_broken")
-"""What no field may be called, in any case, as Spark does not tell cases apart."""
+"""Reserved names of fields; Spark ignores case."""
 
 _MOST_WINDOWS = 1000
 _MOST_PANES = 10_000
@@ -34,31 +34,31 @@ _PATTERNS = "*?[]{}"
 
 
 def check_archive(config: ArchiveConfig) -> ArchiveConfig:
-    """Raise ConfigError unless it says what is archived, and where."""
+    """Raise ConfigError unless the configuration says what is archived, and where."""
     _check_source(config.source)
     check_compaction(config)
     try:
         zoneinfo.ZoneInfo(config.time_zone)
     except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
         raise ConfigError(
-            f"time_zone = {config.time_zone!r}: expected the name of a time zone, as Europe/Berlin"
+            f"time_zone = {config.time_zone!r}: expected a time zone, such as Europe/Berlin"
         ) from None
     return config
 
 
 def check_compaction(config: ArchiveConfig) -> ArchiveConfig:
-    """Raise ConfigError unless it says which archive is compacted."""
+    """Raise ConfigError unless the configuration says which archive is compacted."""
     if not config.path:
-        raise ConfigError("path is missing: expected a directory, or a URL that Spark takes")
+        raise ConfigError("path is missing: expected a directory, or a URL that Spark accepts")
     if any(char in config.path for char in _PATTERNS):
         raise ConfigError(
-            f"path = {config.path!r}: expected none of {_PATTERNS}, which Spark takes for patterns"
+            f"path = {config.path!r}: expected none of {_PATTERNS}, which Spark reads as patterns"
         )
     return config
 
 
 def check_stats(config: StatsConfig) -> StatsConfig:
-    """Raise ConfigError unless there is something to compute, of fields that there are."""
+    """Raise ConfigError unless there are statistics, of existing fields."""
     _check_source(config.source)
     _check_lines(config.lines)
     _check_output(config, config.output)
@@ -94,12 +94,12 @@ def _check_statistic(place: str, statistic: Statistic, lines: Lines) -> None:
         )
     if statistic.top_by != COUNT and not statistic.top:
         raise ConfigError(f"{place}.top_by = {statistic.top_by!r}: expected top as well")
-    if twice := _twice(columns(statistic)):
-        raise ConfigError(f"{place}: two of its columns would be called {twice}")
+    if duplicate := _duplicate(columns(statistic)):
+        raise ConfigError(f"{place}: two of its columns would be called {duplicate}")
 
 
 def check_abuse(config: AbuseConfig) -> AbuseConfig:
-    """Raise ConfigError unless it says what is abuse, by fields that there are."""
+    """Raise ConfigError unless there are limits or baselines, of existing fields."""
     _check_source(config.source)
     _check_lines(config.lines)
     _check_output(config, config.output)
@@ -127,7 +127,7 @@ def check_abuse(config: AbuseConfig) -> AbuseConfig:
 
 
 def check_audit(config: AuditConfig) -> AuditConfig:
-    """Raise ConfigError unless it says what is compared with what."""
+    """Raise ConfigError unless the configuration says what is compared with what."""
     _check_source(config.source)
     if bool(config.copy.archive) == bool(config.copy.bootstrap):
         raise ConfigError("copy.archive or copy.bootstrap: expected one of them")
@@ -144,14 +144,14 @@ def check_audit(config: AuditConfig) -> AuditConfig:
     originals(config.source.topics, config)
     for key, default in (("starting", Source().starting), ("batch_records", 0)):
         if getattr(config.source, key) != default:
-            raise ConfigError(f"source.{key}: an audit reads all there is, at once")
+            raise ConfigError(f"source.{key}: an audit reads all records at once")
     return config
 
 
 def originals(topics: Iterable[str], config: AuditConfig) -> dict[str, str]:
-    """The topics of an audit, by what they are called in the copy.
+    """The topics of an audit, by their names in the copy.
 
-    Raises ConfigError where one's copy would be that of another one, or itself.
+    Raises ConfigError if two topics have the same copy, or a topic is its own copy.
     """
     names = dict(config.copy.topics)
     found: dict[str, str] = {}
@@ -165,8 +165,8 @@ def originals(topics: Iterable[str], config: AuditConfig) -> dict[str, str]:
     return found
 
 
-def _twice(names: Iterable[str]) -> str | None:
-    """A name that is there twice, in whichever case; None where there is none."""
+def _duplicate(names: Iterable[str]) -> str | None:
+    """A name that occurs twice, ignoring case; or None."""
     seen: set[str] = set()
     for name in names:
         if name.lower() in seen:
@@ -188,13 +188,13 @@ def _check_lines(lines: Lines) -> None:
                 raise ConfigError(f"lines.{key}: only lines of format json have one")
         return
     if not lines.fields:
-        raise ConfigError('lines.fields is missing: expected a table, as {status = "int"}')
+        raise ConfigError('lines.fields is missing: expected a table, such as {status = "int"}')
     names = [name for name, _ in lines.fields]
     for name in names:
         if name.lower() in _TAKEN:
-            raise ConfigError(f"lines.fields.{name}: this name is taken by what each record has")
-    if twice := _twice(names):
-        raise ConfigError(f"lines.fields.{twice}: it is there twice, as Spark ignores case")
+            raise ConfigError(f"lines.fields.{name}: this name is reserved")
+    if duplicate := _duplicate(names):
+        raise ConfigError(f"lines.fields.{duplicate}: it is there twice, as Spark ignores case")
     if lines.time:
         _check_fields("lines.time", (lines.time,), lines)
     elif lines.time_format != ISO:

@@ -1,4 +1,4 @@
-"""What all pipelines are told: at the top of the file, and in tables that several of them have."""
+"""Settings of all pipelines, and tables that several of them share."""
 
 # ruff: noqa: RUF009 - `setting` gives a dataclass its fields
 

@@ -1,4 +1,4 @@
-"""What only the fields of pipelines may hold."""
+"""Rules of the fields of pipelines."""
 
 import re
 from dataclasses import replace

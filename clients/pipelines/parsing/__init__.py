@@ -1,4 +1,4 @@
-"""From the bytes of records to lines with fields."""
+"""Parses the values of records as lines with fields."""
 
 from .lines import MALFORMED, check_numbers, only, parsed, well_formed
 

@@ -1,8 +1,8 @@
 r"""Lines of access logs: the Common and the Combined Log Format of Apache's ``mod_log_config``.
 
 ``address identity user [time] "request" status bytes "referer" "agent"``; the last two are missing
-in the Common Log Format. Quotes within quotes are escaped with a backslash. What a server was
-configured to write after that is ignored.
+in the Common Log Format. Quotes within quotes are escaped with a backslash. Additional text at
+the end is ignored.
 """
 
 from pyspark.sql import Column
@@ -25,10 +25,10 @@ _TIME_FORMAT = "dd/MMM/yyyy:HH:mm:ss Z"
 
 
 def fields(line: Column) -> tuple[dict[str, Column], Column]:
-    """The fields of a line, the time among them, by their names; and whether it is well-formed.
+    """The fields of a line by name, with the time; and whether the line is well-formed.
 
-    ``target`` is what was requested, ``path`` that without its ``query``. What a server writes as
-    ``-`` is null, but no bytes are 0.
+    ``target`` is the requested URL, ``path`` is that without its ``query``. ``-`` becomes null; for
+    bytes it becomes 0.
     """
     # One pass over the line: a column for each group would take one pass each.
     written = _SEPARATOR.join(f"${number}" for number in range(1, len(_GROUPS) + 1))
@@ -56,7 +56,9 @@ def fields(line: Column) -> tuple[dict[str, Column], Column]:
     }
     is_whole = (
         (sql.size(found) == len(_GROUPS))
-        & ~line.contains(_SEPARATOR)  # a line that no pattern fits is left as it is, with its own
+        & ~line.contains(
+            _SEPARATOR
+        )  # the pattern does not match: the separators are the line's own
         & columns["time"].isNotNull()
     )
     return columns, sql.coalesce(is_whole, sql.lit(False))

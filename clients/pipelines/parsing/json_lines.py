@@ -19,9 +19,9 @@ _EPOCH_UNITS = {"seconds": 1, "milliseconds": 1000}
 def fields(line: Column, types: Mapping[str, str]) -> tuple[dict[str, Column], Column]:
     """The fields of a line, and whether it is an object whose fields have these types.
 
-    types: Spark's name of the type of each field. A field that is not in the line is null.
+    types: Spark's name of the type of each field. A missing field is null.
 
-    Raises :class:`~qbus.errors.ConfigError` for what is no type.
+    Raises :class:`~qbus.errors.ConfigError` for an invalid type.
     """
     schema = StructType([_field(name, kind) for name, kind in types.items()])
     schema = schema.add(_BROKEN, StringType())
@@ -32,7 +32,7 @@ def fields(line: Column, types: Mapping[str, str]) -> tuple[dict[str, Column], C
 
 
 def moment(value: Column, form: str) -> Column:
-    """When it happened, or null for what is no time.
+    """The time of the event, or null for an invalid time.
 
     form: ``iso``, ``seconds`` or ``milliseconds`` since the epoch, or a pattern of Spark's.
     """
@@ -49,5 +49,5 @@ def _field(name: str, kind: str) -> StructField:
         return StructField(name, DataType.fromDDL(kind))
     except PySparkException as error:
         raise ConfigError(
-            f"lines.fields.{name} = {kind!r}: expected a type as Spark calls them: {reason(error)}"
+            f"lines.fields.{name} = {kind!r}: expected a type of Spark: {reason(error)}"
         ) from error

@@ -1,4 +1,4 @@
-"""From records to lines with fields, by what the configuration says of them."""
+"""From records to lines with fields, as configured."""
 
 from collections.abc import Iterable
 
@@ -16,7 +16,7 @@ from ..failures import reason
 from . import access_log, json_lines
 
 MALFORMED = "malformed"
-"""The name of the column, and of the metric, that tells of lines which could not be read."""
+"""The column and the metric of lines that could not be parsed."""
 
 
 def parsed(records: DataFrame, lines: Lines) -> DataFrame:
@@ -48,15 +48,15 @@ def parsed(records: DataFrame, lines: Lines) -> DataFrame:
 
 
 def well_formed(lines: DataFrame) -> DataFrame:
-    """Those lines that could be read."""
+    """The lines that could be parsed."""
     return lines.where(~sql.col(MALFORMED)).drop(MALFORMED)
 
 
 def only(lines: DataFrame, where: str = "", *more: Column) -> DataFrame:
-    """Lines for which an SQL expression holds, and more conditions. The others move the watermark
-    on as well: what happens once in a while would else be told of when it happens again.
+    """Lines for which an SQL expression and more conditions hold.
 
-    Raises :class:`~qbus.errors.ConfigError` for an expression that is none.
+    The other lines advance the watermark as well; otherwise windows with rare events would close
+    only with the next event. Raises :class:`~qbus.errors.ConfigError` for an invalid expression.
     """
     try:
         lines = _behind_the_watermark(lines, sql.expr(where)) if where else lines
@@ -68,12 +68,12 @@ def only(lines: DataFrame, where: str = "", *more: Column) -> DataFrame:
 
 
 def _behind_the_watermark(lines: DataFrame, condition: Column) -> DataFrame:
-    # Spark looks at conditions before it sets the watermark, unless they depend on the time.
+    # Spark evaluates conditions before the watermark, unless they depend on the event time.
     return lines.where(sql.when(sql.col(EVENT_TIME).isNotNull(), condition))
 
 
 def _is_ahead(happened: Column, milliseconds: int) -> Column:
-    """Whether a line is of a time when its record, if that has a timestamp, was not there yet."""
+    """Whether a line's time is too far ahead of its record's timestamp, if there is one."""
     if not milliseconds:
         return sql.lit(False)
     written = sql.col("timestamp")
@@ -93,7 +93,7 @@ def _check_time(of: DataFrame) -> None:
 def check_numbers(lines: DataFrame, place: str, fields: Iterable[str]) -> None:
     """Raise :class:`~qbus.errors.ConfigError` for a field of another type.
 
-    place: what names the fields in the configuration.
+    place: the name of the setting, for errors.
     """
     for field in fields:
         (found,) = lines.select(field).schema.fields

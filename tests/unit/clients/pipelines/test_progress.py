@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from qbus.clients.pipelines.progress import at_work, follow, told
+from qbus.clients.pipelines.progress import follow, running_stages, stages_reported
 from qbus.clients.pipelines.run import Row, Tally
 from qbus.clients.pipelines.submitted import Lines
 
@@ -131,15 +131,17 @@ def spark(stages: Tasks) -> Any:
 
 def test_all_stages_that_run() -> None:
     stages: Tasks = {4: (0, 3), 2: (1500, 2000), 5: None}
-    text = at_work(cast("Any", Tracker(stages)))
+    text = running_stages(cast("Any", Tracker(stages)))
     assert text == "step 2: 1,500 of 2,000 tasks, step 4: 0 of 3 tasks"
-    assert at_work(cast("Any", Tracker({}))) == ""
+    assert running_stages(cast("Any", Tracker({}))) == ""
 
 
 def test_a_watcher_is_told_until_the_work_is_done() -> None:
     was_told = threading.Event()
     before = threading.active_count()
-    with told(spark({1: (0, 1)}), cast("Any", Told(lambda _: was_told.set())), every=0.001):
+    with stages_reported(
+        spark({1: (0, 1)}), cast("Any", Told(lambda _: was_told.set())), every=0.001
+    ):
         assert was_told.wait(10)
     assert threading.active_count() == before
 

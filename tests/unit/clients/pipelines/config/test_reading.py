@@ -119,7 +119,7 @@ def test_no_durations(text: object) -> None:
         (
             STATS,
             {"statistic": [STATISTIC], "lines": {"format": "json", "fields": {"Malformed": "int"}}},
-            "lines.fields.Malformed: this name is taken",
+            "lines.fields.Malformed: this name is reserved",
         ),
         (
             STATS,
@@ -155,7 +155,7 @@ def test_no_durations(text: object) -> None:
         (
             STATS,
             {"statistic": [STATISTIC], "lines": {"format": "json", "fields": {"topic": "int"}}},
-            "lines.fields.topic: this name is taken",
+            "lines.fields.topic: this name is reserved",
         ),
         (
             STATS,
@@ -214,12 +214,12 @@ def test_no_durations(text: object) -> None:
         (
             AUDIT,
             {"source": {"topics": ["a"], "starting": "latest"}, "copy": {"archive": "/a"}},
-            "source.starting: an audit reads all there is",
+            "source.starting: an audit reads all records",
         ),
         (
             AUDIT,
             {"source": {"topics": ["a"], "batch_records": 5}, "copy": {"archive": "/a"}},
-            "source.batch_records: an audit reads all there is",
+            "source.batch_records: an audit reads all records",
         ),
         (
             AUDIT,
