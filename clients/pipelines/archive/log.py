@@ -1,10 +1,10 @@
 """The log of an archive, which lists its files commit by commit.
 
-It is in ``_spark_metadata``, in the format of Spark's file sink (``FileStreamSinkLog``). Each commit
-is a file that is named by its number and lists the added files. Every tenth commit,
-``<number>.compact``, lists all files. So ``spark.read.parquet`` of the archive reads the files of the
-last commit and no others. Only a ``.compact`` commit can remove files: to replace files, empty commits come first until the
-next one is a ``.compact`` commit.
+It is in ``_spark_metadata``, in the format of Spark's file sink (``FileStreamSinkLog``). Each
+commit is a file that is named by its number and lists the added files. Every tenth commit,
+``<number>.compact``, lists all files. So ``spark.read.parquet`` of the archive reads the files of
+the last commit and no others. Only a ``.compact`` commit can remove files: to replace files, empty
+commits come first until the next one is a ``.compact`` commit.
 
 A commit is created atomically, and only if its number does not exist yet.
 """
