@@ -1,7 +1,7 @@
 """The nodes of a cluster: the command that runs each, and the check that it serves."""
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 
 from qbus.local_cluster import spark, zookeeper
 from qbus.local_cluster.layout import (
@@ -40,11 +40,11 @@ def serves(settings: ClusterSettings, kind: str, number: int) -> bool:
 
 
 def _zookeepers(layout: Layout, settings: ClusterSettings) -> Iterator[tuple[str, list[str]]]:
-    ensemble: Mapping[int, Sequence[int]] = {}
+    ensemble: dict[int, str] = {}
     numbers = settings.numbers(ZOOKEEPER)
     if len(numbers) > 1:
         peers = free_ports(2 * len(numbers), settings.zookeeper_ports)
-        ensemble = {n: peers[2 * n - 2 : 2 * n] for n in numbers}
+        ensemble = {n: f"{HOST}:{peers[2 * n - 2]}:{peers[2 * n - 1]}" for n in numbers}
     for number in numbers:
         name, port = node_name(ZOOKEEPER, number), settings.port(ZOOKEEPER, number)
         config = zookeeper.configure(layout.data(name), number, HOST, port, ensemble)

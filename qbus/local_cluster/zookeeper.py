@@ -2,7 +2,7 @@
 
 import re
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 from qbus.local_cluster.java import java, pyspark_home
@@ -10,9 +10,9 @@ from qbus.local_cluster.layout import LocalClusterError
 
 #: ZooKeeper 3.9 runs on Java 8 and later (its administrator's guide).
 OLDEST_JAVA = 8
-MAIN_CLASS = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
+_MAIN_CLASS = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 
-_TICK_MS = 500  # the shortest session is two ticks
+TICK_MS = 500  # the shortest session is two ticks
 _ANSWER_LIMIT = 1 << 16
 _JARS = (
     "zookeeper*",
@@ -37,32 +37,37 @@ _JVM = (
 def command(config: Path) -> list[str]:
     """The command line of a server. Raises LocalClusterError if Java or the jars are missing."""
     classpath = ":".join(map(str, jars()))
-    return [java("ZooKeeper", OLDEST_JAVA), *_JVM, "-cp", classpath, MAIN_CLASS, str(config)]
+    return [java("ZooKeeper", OLDEST_JAVA), *_JVM, "-cp", classpath, _MAIN_CLASS, str(config)]
 
 
 def configure(
-    directory: Path, number: int, host: str, port: int, ensemble: Mapping[int, Sequence[int]]
+    directory: Path,
+    number: int,
+    host: str,
+    port: int,
+    ensemble: Mapping[int, str],
+    *,
+    tick_ms: int = TICK_MS,
 ) -> Path:
     """Write the configuration of server ``number`` to ``directory``, where its data is, too.
 
-    ``ensemble``: the peer port and the election port of each server, by number; empty for a single
+    ``ensemble``: ``host:peer-port:election-port`` of each server, by number; empty for a single
     server. Return the path of the configuration.
     """
-    settings = {
+    settings: dict[str, object] = {
         "dataDir": directory,
         "clientPort": port,
         "clientPortAddress": host,
-        "tickTime": _TICK_MS,
-        "initLimit": 10_000 // _TICK_MS,
-        "syncLimit": 5_000 // _TICK_MS,
+        "tickTime": tick_ms,
+        "initLimit": 10_000 // tick_ms,
+        "syncLimit": 5_000 // tick_ms,
         "maxSessionTimeout": 60_000,
         "maxClientCnxns": 0,
         "autopurge.purgeInterval": 1,
         "admin.enableServer": "false",
         "4lw.commands.whitelist": "srvr,mntr,ruok,stat",
     }
-    for other, (peer, election) in ensemble.items():
-        settings[f"server.{other}"] = f"{host}:{peer}:{election}"
+    settings |= {f"server.{other}": address for other, address in ensemble.items()}
     directory.mkdir(parents=True, exist_ok=True)
     (directory / "myid").write_text(f"{number}\n")
     config = directory / "zoo.cfg"

@@ -1,4 +1,4 @@
-"""Three Qbus brokers and their ZooKeeper, each with a network of its own if asked for."""
+"""Three Qbus brokers and their ZooKeeper, each in a network namespace if asked for."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,14 +15,14 @@ NODES = (1, 2, 3)
 
 
 def zookeeper_names(count: int) -> list[str]:
-    """The names of the ZooKeepers in a network."""
+    """The names of the ZooKeepers' namespaces."""
     return [f"zk{number}" for number in range(1, count + 1)]
 
 
 class QbusCluster:
-    """Brokers 1 to 3 on one or three ZooKeepers, started on entry and killed on exit.
+    """Brokers 1 to 3 with one or three ZooKeepers, started on entry and killed on exit.
 
-    ``options`` are further arguments for each broker. A ``network`` has a namespace for each of
+    ``options``: further arguments for each broker. ``network``: it has a namespace for each of
     NODES and of :func:`zookeeper_names`.
     """
 
@@ -60,7 +60,7 @@ class QbusCluster:
         return ",".join(broker.bootstrap for broker in self.brokers.values())
 
     def log_dir(self, node: int) -> Path:
-        """The directory of a node that holds one directory for each replica."""
+        """The data directory of a node, with a directory for each replica."""
         return self.directory / f"node-{node}"
 
     def __enter__(self) -> Self:
@@ -96,14 +96,14 @@ def _start(servers: Sequence[ServerProcess]) -> None:
 def _zookeepers(count: int, network: Network | None) -> list[ZooKeeperProcess]:
     names = zookeeper_names(count)
     hosts = [network.hosts[name] if network else "127.0.0.1" for name in names]
-    lines = [
-        f"server.{number}={host}:{free_port()}:{free_port()}"
-        for number, host in enumerate(hosts, 1)
-    ]
+    ensemble = {
+        number: f"{host}:{free_port()}:{free_port()}" for number, host in enumerate(hosts, 1)
+    }
     found = []
     for number, (name, host) in enumerate(zip(names, hosts, strict=True), 1):
-        ensemble = lines if count > 1 else ()
-        zookeeper = ZooKeeperProcess(number=number, ensemble=ensemble, host=host)
+        zookeeper = ZooKeeperProcess(
+            number=number, ensemble=ensemble if count > 1 else {}, host=host
+        )
         zookeeper.prefix = network.prefix(name) if network else ()
         found.append(zookeeper)
     return found

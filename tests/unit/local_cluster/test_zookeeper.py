@@ -38,7 +38,7 @@ def test_without_pyspark_it_says_where_zookeeper_comes_from(
 
 
 def test_a_server_of_an_ensemble_knows_all_of_it(tmp_path: Path) -> None:
-    ensemble = {1: (10, 11), 2: (20, 21), 3: (30, 31)}
+    ensemble = {n: f"127.0.0.1:{n}0:{n}1" for n in (1, 2, 3)}
     config = zookeeper.configure(tmp_path / "two", 2, "127.0.0.1", 2182, ensemble)
     lines = config.read_text().splitlines()
     assert "clientPort=2182" in lines
