@@ -1,4 +1,4 @@
-"""The agent beside a cluster of which a broker dies: every byte arrives once, and in order."""
+"""The agent while brokers die: every byte of a log arrives once and in order."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -46,7 +46,7 @@ def test_an_access_log_arrives_byte_for_byte_while_each_broker_dies_in_turn(
         path.open("ab", buffering=0) as log,
     ):
         written = 0
-        for victim in cluster.brokers.values():  # whoever leads is among them
+        for victim in cluster.brokers.values():  # one of them is the leader
             for line in lines[written : written + 1_000]:  # one by one
                 log.write(line + b"\n")
             victim.kill()

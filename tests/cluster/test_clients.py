@@ -1,4 +1,4 @@
-"""Clients ride through restarts and through a leader's death: no error reaches their users."""
+"""Clients survive restarts and the death of a leader without an error for their users."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -14,13 +14,13 @@ from tests.support.waiting import wait_until
 
 from .faults.probe import create_topic
 from .faults.targets import cluster as new_cluster
-from .riding import Riding
+from .workload_process import WorkloadProcess
 
 pytestmark = pytest.mark.integration
 
 CLIENTS = ("Confluent", "KafkaPython", "Aiokafka", "Sdk")
 PARTITIONS = 3
-_ENOUGH = 50  # records of each client tell that it goes on
+_ENOUGH = 50  # records of each client show that it makes progress
 _PATIENCE = 150.0
 
 
@@ -45,9 +45,9 @@ def topics(running: QbusCluster) -> dict[str, str]:
 
 
 @pytest.fixture
-def riding(running: QbusCluster, topics: dict[str, str]) -> Iterator[Riding]:
-    """All clients at work."""
-    clients = Riding(running.bootstrap, topics)
+def workloads(running: QbusCluster, topics: dict[str, str]) -> Iterator[WorkloadProcess]:
+    """All clients, sending and reading."""
+    clients = WorkloadProcess(running.bootstrap, topics)
     try:
         _wait_for_progress(clients)
         yield clients
@@ -58,26 +58,28 @@ def riding(running: QbusCluster, topics: dict[str, str]) -> Iterator[Riding]:
                 broker.start()
 
 
-def test_a_rolling_restart(running: QbusCluster, topics: dict[str, str], riding: Riding) -> None:
+def test_a_rolling_restart(
+    running: QbusCluster, topics: dict[str, str], workloads: WorkloadProcess
+) -> None:
     for broker in running.brokers.values():
         broker.stop()
-        _wait_for_progress(riding)
+        _wait_for_progress(workloads)
         broker.start()
         _wait_whole(running, topics)
-    _wait_for_progress(riding)
-    _judge(running, topics, riding)
+    _wait_for_progress(workloads)
+    _check_all(running, topics, workloads)
 
 
 def test_the_death_of_a_leader(
-    running: QbusCluster, topics: dict[str, str], riding: Riding
+    running: QbusCluster, topics: dict[str, str], workloads: WorkloadProcess
 ) -> None:
     node = View(running.brokers).leader(topics[CLIENTS[0]])
     running.brokers[node].kill()
-    _wait_for_progress(riding)
+    _wait_for_progress(workloads)
     running.brokers[node].start()
     _wait_whole(running, topics)
-    _wait_for_progress(riding)
-    _judge(running, topics, riding)
+    _wait_for_progress(workloads)
+    _check_all(running, topics, workloads)
 
 
 def _wait_whole(running: QbusCluster, topics: dict[str, str]) -> None:
@@ -85,30 +87,30 @@ def _wait_whole(running: QbusCluster, topics: dict[str, str]) -> None:
     wait_until(lambda: view.are_whole(names, PARTITIONS), "replicas in sync", _PATIENCE)
 
 
-def _wait_for_progress(riding: Riding) -> None:
-    """Wait until each client has sent and was handed more."""
-    before = riding.progress()
+def _wait_for_progress(workloads: WorkloadProcess) -> None:
+    """Wait until each client has sent and read more."""
+    before = workloads.progress()
 
-    def go_on() -> bool:
-        pairs = list(zip(before, riding.progress(), strict=True))
+    def make_progress() -> bool:
+        pairs = list(zip(before, workloads.progress(), strict=True))
         assert not any(now.errors for _, now in pairs), [now.errors for _, now in pairs]
         return all(
             now.delivered >= then.delivered + _ENOUGH and now.seen >= then.seen + _ENOUGH
             for then, now in pairs
         )
 
-    wait_until(go_on, f"clients that go on from {before}", _PATIENCE)
+    wait_until(make_progress, f"progress of all clients from {before}", _PATIENCE)
 
 
-def _judge(running: QbusCluster, topics: dict[str, str], riding: Riding) -> None:
-    """All that was sent is there once, was handed out, and nobody heard of any trouble."""
-    riding.stop_sending()
+def _check_all(running: QbusCluster, topics: dict[str, str], workloads: WorkloadProcess) -> None:
+    """Check that every record is stored once and was read, and that no client saw an error."""
+    workloads.stop_sending()
     wait_until(
-        lambda: all(one.seen == one.sent or one.errors for one in riding.progress()),
+        lambda: all(now.seen == now.sent or now.errors for now in workloads.progress()),
         "all to be read",
         _PATIENCE,
     )
-    for client in riding.stop():
+    for client in workloads.stop():
         assert client.errors == []
         assert client.delivered == client.sent
         stored = read_out(running.bootstrap, topics[client.name], range(PARTITIONS))

@@ -1,4 +1,4 @@
-"""The containers of docker/: the file is what it says, and runs where there is an engine."""
+"""The containers of docker/: the file's content, and a run where there is a Docker engine."""
 
 import json
 import re
@@ -19,7 +19,7 @@ COMPOSE = DOCKER / "compose.yaml"
 
 
 def engine_missing() -> str | None:
-    """Why no containers can be run here, if so."""
+    """The reason why containers cannot run here, if there is one."""
     if shutil.which("docker") is None:
         return "no Docker engine: there is no 'docker' on the PATH"
     done = subprocess.run(["docker", "info"], capture_output=True, text=True, check=False)

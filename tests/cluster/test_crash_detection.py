@@ -1,4 +1,4 @@
-"""Processes that die, where sessions outlast the test: only their ports tell of it."""
+"""Dead processes are detected by their ports: the sessions outlast the test."""
 
 from collections.abc import Iterator
 
@@ -26,7 +26,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[QbusCluster]:
         yield cluster
 
 
-def test_others_take_over_at_once_from_whoever_dies_be_it_the_controller(
+def test_other_brokers_take_over_at_once_from_a_dead_one(
     cluster: QbusCluster,
 ) -> None:
     view = View(cluster.brokers)

@@ -33,7 +33,7 @@ def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
 
 @pytest.fixture
 def load(up: Up, request: pytest.FixtureRequest) -> Iterator[Load]:
-    """A topic under load; afterwards all that was acknowledged is there once."""
+    """A topic under load; afterwards every acknowledged record is there once."""
     topic = request.node.name.removeprefix("test_")
     up.qbus("topic", "create", topic, "--partitions", "3", "--replication-factor", "3")
     load = Load(up.bootstrap, topic)
@@ -47,11 +47,13 @@ def load(up: Up, request: pytest.FixtureRequest) -> Iterator[Load]:
     )
 
 
-def test_a_broker_that_dies_is_told_and_started_again(up: Up, load: Load) -> None:
+def test_a_dead_broker_is_reported_and_started_again(up: Up, load: Load) -> None:
     os.kill(up.pid("broker-2"), signal.SIGKILL)
-    wait_until(lambda: "broker-2 has ended (SIGKILL)" in up.log.read_text(), "that it is told")
+    wait_until(lambda: "broker-2 has ended (SIGKILL)" in up.log.read_text(), "the report")
     assert not (up.directory / "broker-2.pid").exists()
-    wait_until(lambda: up.status()["under_replicated"], "what it misses", PATIENCE, pause=0.2)
+    wait_until(
+        lambda: up.status()["under_replicated"], "under-replicated partitions", PATIENCE, pause=0.2
+    )
     assert [broker["up"] for broker in up.status()["brokers"]] == [True, False, True]
     up.start_node(2)
     up.wait_whole()
@@ -97,7 +99,7 @@ def test_partitions_move_under_load(up: Up, load: Load, tmp_path: Path) -> None:
     wait_until(has_moved, "that all brokers know of it", PATIENCE, pause=0.2)
 
 
-def test_the_end_leaves_nothing_behind(up: Up) -> None:
+def test_stopping_leaves_nothing_behind(up: Up) -> None:
     up.process.send_signal(signal.SIGINT)
     assert up.process.wait(PATIENCE) == 0, up.log.read_text()
     assert list(up.directory.glob("*.pid")) == []

@@ -1,7 +1,4 @@
-"""A cluster of its own for each test, and a topic on it under load.
-
-What one test breaks is no other's affair, and a second try starts from nothing.
-"""
+"""A separate cluster for each test, with a topic under load: faults never reach other tests."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,7 +15,7 @@ from .targets import Cluster, cluster, names
 
 @pytest.fixture(scope="session")
 def target(request: pytest.FixtureRequest) -> str:
-    """``qbus``, or ``kafka`` if chosen with ``--target``."""
+    """``qbus``, or ``kafka`` with ``--target kafka``."""
     name = str(request.config.getoption("target"))
     reason = kafka.missing() if name == "kafka" else zookeeper_process.missing()
     if reason is not None:
@@ -44,7 +41,7 @@ def network(target: str) -> Iterator[Network]:
 
 @pytest.fixture
 def networked_run(target: str, network: Network, tmp_path: Path) -> Iterator[Run]:
-    """Three brokers and a ZooKeeper in these, under load."""
+    """Three brokers and a ZooKeeper in network namespaces, under load."""
     with cluster(target, tmp_path, network) as whole:
         yield from _run(whole, network)
 

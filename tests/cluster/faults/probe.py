@@ -1,4 +1,4 @@
-"""Whether the cluster takes records."""
+"""Checks that a cluster accepts records."""
 
 import time
 from collections.abc import Iterable
@@ -12,7 +12,7 @@ from tests.history.history import History, Outcome, Produce
 
 _numbers = count()
 _QUICK = {
-    "log_level": 2,  # that brokers are away is what happens here
+    "log_level": 2,  # unreachable brokers are the purpose of these tests
     "socket.timeout.ms": 5_000,
     "reconnect.backoff.ms": 20,
     "reconnect.backoff.max.ms": 500,
@@ -21,14 +21,14 @@ _QUICK = {
 
 
 def create_topic(bootstrap: str, topic: str, partitions: int) -> None:
-    """A topic that loses nothing, and stays available, while one of its replicas is away."""
+    """Create a topic that loses nothing and stays available without one of its replicas."""
     admin = AdminClient({"bootstrap.servers": bootstrap, **_QUICK})
     config = {"min.insync.replicas": "2", "segment.bytes": "1048576"}
     admin.create_topics([NewTopic(topic, partitions, 3, config=config)])[topic].result(60)
 
 
 def send_to_all(bootstrap: str, topic: str, partitions: Iterable[int], within: float) -> History:
-    """Have every partition take a record in time, from an idempotent producer; fails if not."""
+    """Send a record to every partition, idempotently; fail unless all are accepted in time."""
     name = f"probe-{next(_numbers)}"
     history = History()
     producer = ck.Producer(
@@ -59,6 +59,6 @@ def send_to_all(bootstrap: str, topic: str, partitions: Iterable[int], within: f
 
         producer.produce(topic, value, partition=partition, on_delivery=told)
     producer.flush(within + 5)
-    waiting = [str(one) for one in history.produces if one.outcome is not Outcome.OK]
-    assert not waiting, f"not taken within {within:g} s: {waiting}"
+    waiting = [str(sent) for sent in history.produces if sent.outcome is not Outcome.OK]
+    assert not waiting, f"not accepted within {within:g} s: {waiting}"
     return history

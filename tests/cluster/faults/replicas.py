@@ -1,4 +1,4 @@
-"""The files of replicas beside each other: below the high watermark all hold the same batches."""
+"""Compares the files of replicas: below the high watermark all must hold the same batches."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -8,7 +8,7 @@ from qbus.records import HEADER_SIZE, CorruptBatch, check_crc, read_header
 
 
 class Batch(NamedTuple):
-    """A batch as it lies in the file."""
+    """A batch in a segment file."""
 
     base_offset: int
     next_offset: int
@@ -35,23 +35,24 @@ def batches(directory: Path) -> list[Batch]:
 
 
 def differences(directories: Mapping[int, Path], high_watermark: int) -> list[str]:
-    """What differs between the replicas, by node, below the high watermark."""
+    """Describe the differences between replicas, by node, below the high watermark."""
     below = {
-        node: [one for one in batches(path) if one.base_offset < high_watermark]
+        node: [batch for batch in batches(path) if batch.base_offset < high_watermark]
         for node, path in directories.items()
     }
     wrong: list[str] = []
     for node, replica in below.items():
-        held = max((one.next_offset for one in replica), default=0)
+        held = max((batch.next_offset for batch in replica), default=0)
         if held < high_watermark:
             wrong.append(f"node {node} ends at {held}, below {high_watermark}")
     first, *others = below
     for other in others:
-        for one, two in zip(below[first], below[other], strict=False):
-            if one != two:
+        for left, right in zip(below[first], below[other], strict=False):
+            if left != right:
+                headers = [batch.data[:HEADER_SIZE].hex() for batch in (left, right)]
                 wrong.append(
-                    f"nodes {first} and {other} differ: {one[:2]} and {two[:2]}"
-                    f" with headers {one.data[:HEADER_SIZE].hex()} {two.data[:HEADER_SIZE].hex()}"
+                    f"nodes {first} and {other} differ: {left[:2]} and {right[:2]}"
+                    f" with headers {' '.join(headers)}"
                 )
                 break
     return wrong

@@ -1,4 +1,4 @@
-"""One run: a topic under load, harm, and in the end the account of everything."""
+"""One run: a topic under load, faults, and in the end an audit of every record."""
 
 import random
 import signal
@@ -21,7 +21,7 @@ from .targets import Cluster
 
 PARTITIONS = 3
 _PATIENCE = 120.0
-"""How long leaders, and replicas in sync, may take here: a slow machine is no fault."""
+"""Seconds for elections and for replicas to get in sync: machines may be slow."""
 
 CLIENTS = (("confluent", "qbus"), ("confluent", "qbus"))
 """Producers and consumers of a short run."""
@@ -32,7 +32,7 @@ ALL_CLIENTS = (
 
 
 class Run:
-    """Breaks things, lets them heal, and remembers what the clients saw meanwhile."""
+    """Injects faults, heals them, and audits what the clients saw meanwhile."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class Run:
         print(f"seed {self.seed}")
 
     def start(self) -> None:
-        """Create the topic and put load on it."""
+        """Create the topic and start the load."""
         wait_until(self.view.are_all_there, "all brokers", _PATIENCE)
         create_topic(self.cluster.bootstrap, self.topic, PARTITIONS)
         self.wait_whole()
@@ -60,27 +60,27 @@ class Run:
         self._load.wait_busy()
 
     def partitions(self) -> dict[int, Any]:
-        """The topic's partitions, as some broker has them."""
+        """The topic's partitions, as a broker describes them."""
         return self.view.partitions(self.topic)
 
     def leader(self) -> int:
-        """Who leads the first partition."""
+        """The leader of the first partition."""
         return self.view.leader(self.topic)
 
     def follower(self) -> int:
-        """One who follows that leader."""
+        """A follower of the first partition."""
         found = self.partitions()[0]
         return next(int(node) for node in found.replica_nodes if node != found.leader_id)
 
-    # Harm.
+    # Faults
 
     def kill(self, *nodes: int) -> None:
         """SIGKILL."""
         for node in nodes:
             self.cluster.brokers[node].kill()
 
-    def begin(self, *nodes: int) -> None:
-        """Start those that were killed."""
+    def start_brokers(self, *nodes: int) -> None:
+        """Start killed brokers."""
         for node in nodes:
             self.cluster.brokers[node].start(wait=False)
         for node in nodes:
@@ -97,17 +97,17 @@ class Run:
             self.cluster.brokers[node].send_signal(signal.SIGCONT)
 
     def heal(self) -> None:
-        """End all harm."""
+        """End all faults."""
         if self.network is not None:
             self.network.heal()
         dead = [node for node, broker in self.cluster.brokers.items() if not broker.alive]
         self.resume(*(node for node in self.cluster.brokers if node not in dead))
-        self.begin(*dead)
+        self.start_brokers(*dead)
 
-    # Waiting.
+    # Waiting
 
     def wait_deposed(self, node: int) -> None:
-        """Wait until others lead all that ``node`` led."""
+        """Wait until other brokers lead every partition that ``node`` led."""
         with self._timed(f"others lead what {node} led"):
             wait_until(
                 lambda: self.view.are_led([self.topic], PARTITIONS, without=node),
@@ -116,20 +116,20 @@ class Run:
             )
 
     def wait_out_of_sync(self, node: int) -> None:
-        """Wait until ``node`` is in sync with no other leader, as others say."""
+        """Wait until no other broker has ``node`` in an ISR."""
 
         def is_out() -> bool:
             found = self.view.partitions(self.topic, without=node)
             return len(found) == PARTITIONS and all(
-                node == one.leader_id or node not in one.isr_nodes for one in found.values()
+                node == part.leader_id or node not in part.isr_nodes for part in found.values()
             )
 
         with self._timed(f"{node} is out of sync"):
             wait_until(is_out, f"{node} to be out of sync", _PATIENCE)
 
     def wait_served(self) -> None:
-        """Wait until every partition takes records."""
-        with self._timed("all partitions take records"):
+        """Wait until every partition accepts records."""
+        with self._timed("all partitions accept records"):
             where = self.cluster.bootstrap, self.topic, range(PARTITIONS)
             self._probes.append(send_to_all(*where, _PATIENCE))
 
@@ -146,14 +146,14 @@ class Run:
         yield
         print(f"{what} after {time.monotonic() - started:.1f} s")
 
-    # The account.
+    # The audit
 
     def conclude(self) -> History:
-        """End the harm and the load; fail unless all that was promised is true."""
+        """End the faults and the load; fail unless every promise was kept."""
         self.heal()
         self.wait_whole()
         told = self._load.finish()
-        self.wait_served()  # whatever was acknowledged is below these records
+        self.wait_served()  # every acknowledged record is below these
         where = self.cluster.bootstrap, self.topic, range(PARTITIONS)
         history = History.merged([told, *self._probes, read_out(*where)])
         report = check(history)
@@ -165,7 +165,7 @@ class Run:
         return history
 
     def close(self) -> None:
-        """End the load, whatever became of the run."""
+        """End the load."""
         self._load.kill()
 
     def _compare(self, partition: int, end: int) -> None:

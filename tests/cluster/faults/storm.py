@@ -1,4 +1,4 @@
-"""Faults of all kinds, one after the other and on top of each other, as a seed has it."""
+"""Random faults of all kinds, also several at a time, determined by a seed."""
 
 import time
 from collections.abc import Callable
@@ -7,15 +7,15 @@ from .run import Run
 
 
 class Storm:
-    """Breaks what a run has for so many turns; ``Run.conclude`` ends it all."""
+    """Injects faults into a run; ``Run.conclude`` ends them."""
 
     def __init__(self, run: Run) -> None:
         self._run = run
         self._random = run.random
 
     def rage(self, turns: int) -> None:
-        """One fault, or its end, and a while, for each turn."""
-        kinds: list[Callable[[], None]] = [self._kill, self._kill_all, self._stop, self._mend]
+        """In each turn inject a fault, or heal all, and wait a while."""
+        kinds: list[Callable[[], None]] = [self._kill, self._kill_all, self._stop, self._heal]
         if self._run.network is not None:
             kinds += [self._cut, self._cut, self._isolate]
         for _ in range(turns):
@@ -40,14 +40,14 @@ class Storm:
             node = self._random.choice(alive)
             self._run.stop(node)
 
-    def _mend(self) -> None:
+    def _heal(self) -> None:
         if self._run.network is not None:
             self._run.network.heal()
         self._run.resume(*self._alive())
         self._start_dead()
 
     def _start_dead(self) -> None:
-        """Start them without waiting: they may not be able to reach anyone."""
+        """Start dead brokers without waiting: they may be cut off."""
         for broker in self._run.cluster.brokers.values():
             if not broker.alive:
                 broker.start(wait=False)

@@ -1,4 +1,4 @@
-"""What faults happen to: Qbus, or Apache Kafka itself, which shows that the harness is right."""
+"""The clusters under test: Qbus, or Apache Kafka, which validates the tests themselves."""
 
 from pathlib import Path
 
@@ -7,9 +7,9 @@ from tests.support.namespaces import Network
 from tests.support.qbus_cluster import NODES, QbusCluster, zookeeper_names
 
 SESSION = 4.0
-"""Seconds after which a broker that says nothing is gone."""
+"""Seconds of silence after which a broker is considered dead."""
 _LAG_MS = 4_000
-"""After how long a replica that says nothing is out of sync."""
+"""Milliseconds of silence after which a replica leaves the ISR."""
 
 _QBUS = {
     "zookeeper.session.timeout.ms": f"{SESSION * 1000:.0f}",
@@ -28,7 +28,7 @@ _KAFKA = {
 
 
 Cluster = QbusCluster | KafkaCluster
-"""Three brokers that can be harmed."""
+"""A cluster of three brokers."""
 
 
 def names(target: str, zookeepers: int) -> list[str]:
@@ -40,7 +40,7 @@ def names(target: str, zookeepers: int) -> list[str]:
 def cluster(
     target: str, directory: Path, network: Network | None = None, zookeepers: int = 1
 ) -> Cluster:
-    """The cluster of that name, not yet started."""
+    """The target's cluster, not yet started."""
     if target == "kafka":
         return KafkaCluster(directory, _KAFKA, heap="512M", network=network)
     options = [word for pair in _QBUS.items() for word in ("-o", "=".join(pair))]

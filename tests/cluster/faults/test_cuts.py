@@ -1,4 +1,4 @@
-"""Networks that are cut: between brokers, between brokers and ZooKeeper, one way and again."""
+"""Network cuts: between brokers, between brokers and ZooKeeper, one-way and repeated."""
 
 import time
 
@@ -25,7 +25,7 @@ def zookeeper(target: str, network: Network) -> str:
     return ZOOKEEPER
 
 
-def test_a_leader_is_cut_from_everyone(networked_run: Run, network: Network) -> None:
+def test_a_leader_is_cut_from_all_others(networked_run: Run, network: Network) -> None:
     run = networked_run
     leader = run.leader()
     network.isolate([str(leader)])
@@ -49,7 +49,7 @@ def test_a_follower_is_cut_from_its_leader_alone(networked_run: Run, network: Ne
 
 
 @pytest.mark.nightly
-def test_requests_arrive_and_answers_do_not(networked_run: Run, network: Network) -> None:
+def test_requests_arrive_and_responses_do_not(networked_run: Run, network: Network) -> None:
     run = networked_run
     leader = run.leader()
     for other in NODES - {leader}:
@@ -102,7 +102,7 @@ def test_the_controller_is_cut_from_zookeeper(
     run.conclude()
 
 
-def test_everyone_is_cut_from_zookeeper(
+def test_all_brokers_are_cut_from_zookeeper(
     zookeeper: str, networked_run: Run, network: Network
 ) -> None:
     run = networked_run
@@ -116,7 +116,7 @@ def test_everyone_is_cut_from_zookeeper(
 def test_a_session_ends_in_the_middle_of_a_change(
     zookeeper: str, networked_run: Run, network: Network
 ) -> None:
-    """The leader takes a replica out of sync; it is done, but nobody tells the leader in time."""
+    """The leader shrinks the ISR; the write succeeds, but its response comes too late."""
     run = networked_run
     leader = run.leader()
     network.cut(str(run.follower()), str(leader))

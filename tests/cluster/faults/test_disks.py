@@ -1,4 +1,4 @@
-"""A replica whose disk is full for a while, is lost, or has changed a bit."""
+"""A replica whose disk is full for a while, is lost, or has a flipped bit."""
 
 import os
 import shutil
@@ -22,7 +22,7 @@ _NODE = 2
 
 @pytest.fixture
 def crowded(target: str, tmp_path: Path) -> Iterator[Run]:
-    """A cluster of which one broker has a small disk."""
+    """A cluster in which one broker has a small disk."""
     if target == "kafka":
         pytest.skip("Kafka stops when its only disk fails")
     try:
@@ -38,7 +38,7 @@ def crowded(target: str, tmp_path: Path) -> Iterator[Run]:
 
 
 def fill(disk: Path) -> Path:
-    """Leave no room; what to remove to have it back."""
+    """Fill the disk; return the file to remove to have room again."""
     ballast = disk / "ballast"
     with ballast.open("wb", buffering=0) as file, suppress(OSError):
         while True:
@@ -60,18 +60,18 @@ def test_one_disk_is_full_for_a_while(crowded: Run) -> None:
 
 
 @pytest.mark.nightly
-def test_a_disk_is_lost_with_all_that_is_on_it(run: Run) -> None:
-    """Whether its broker leads or follows; it comes back empty, under the same id."""
+def test_a_disk_is_lost_with_all_its_data(run: Run) -> None:
+    """The broker, a leader or a follower, comes back with an empty disk under the same id."""
     for victim in (run.leader(), run.follower()):
         run.kill(victim)
         shutil.rmtree(run.cluster.log_dir(victim))
         run.wait_served()
-        run.begin(victim)
+        run.start_brokers(victim)
         run.wait_whole()
     run.conclude()
 
 
-def test_a_bit_has_changed_on_one_replica(run: Run) -> None:
+def test_a_bit_flips_on_one_replica(run: Run) -> None:
     found = run.partitions()[0]
     victim = run.random.choice(list(found.replica_nodes))
     directory = run.cluster.log_dir(victim) / f"{run.topic}-0"
@@ -84,5 +84,5 @@ def test_a_bit_has_changed_on_one_replica(run: Run) -> None:
     segment.write_bytes(data)
     print(f"bit flipped at {place} of {len(data)} of {segment}")
     run.wait_served()
-    run.begin(victim)
+    run.start_brokers(victim)
     run.conclude()

@@ -1,4 +1,4 @@
-"""Replicas that move while records come, and moves that are held to a rate."""
+"""Replicas that move under load, and throttled moves."""
 
 import json
 import subprocess
@@ -26,7 +26,7 @@ _PATIENCE = 120.0
 
 
 def qbus(bootstrap: str, *words: str) -> Any:
-    """What a command answers."""
+    """The output of a command."""
     command = [sys.executable, "-m", "qbus", *words, "--bootstrap", bootstrap, "--json"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -34,13 +34,13 @@ def qbus(bootstrap: str, *words: str) -> Any:
 
 
 def moves_of(topic: str, targets: Sequence[Sequence[int]]) -> list[str]:
-    """Where the partitions are to be, as the command takes it."""
+    """The target replicas, as command-line options."""
     pairs = (f"{topic}:{n}={','.join(map(str, target))}" for n, target in enumerate(targets))
     return [word for pair in pairs for word in ("--move", pair)]
 
 
 def wait_done(bootstrap: str, moves: Sequence[str]) -> None:
-    """Wait until nothing moves any more; that lifts the throttle, too."""
+    """Wait until all moves are done; this removes the throttle, too."""
 
     def is_done() -> bool:
         states = qbus(bootstrap, "reassign", "verify", *moves)["partitions"]
@@ -49,8 +49,8 @@ def wait_done(bootstrap: str, moves: Sequence[str]) -> None:
     wait_until(is_done, "the moves", _PATIENCE, pause=0.3)
 
 
-def test_replicas_go_and_come_back_under_load(target: str, run: Run) -> None:
-    """Where they were before there is nothing left; where they come, they copy everything."""
+def test_replicas_move_away_and_back_under_load(target: str, run: Run) -> None:
+    """The old replicas are deleted, the new ones have everything."""
     if target == "kafka":
         pytest.skip("our command")
     nodes = sorted(run.cluster.brokers)
@@ -80,19 +80,19 @@ def test_a_leader_dies_while_its_replicas_move(target: str, run: Run) -> None:
     run.kill(leader)
     wait_done(bootstrap, moves)
     run.wait_served()
-    run.begin(leader)
+    run.start_brokers(leader)
     back = moves_of(run.topic, [sorted(run.cluster.brokers)] * PARTITIONS)
     qbus(bootstrap, "reassign", "execute", *back)
     wait_done(bootstrap, back)
     run.conclude()
 
 
-def test_a_move_takes_no_more_than_its_rate(target: str, tmp_path: Path) -> None:
-    """However fast the machine is: what has come by then is at most what the rate allows."""
+def test_a_move_stays_below_its_throttle(target: str, tmp_path: Path) -> None:
+    """The bytes copied by any time are at most what the rate allows."""
     if target == "kafka":
         pytest.skip("our command")
     size, rate = 16 * _MB, 2 * _MB
-    slack = 4 * _MB  # a second's worth in advance, and what one answer may have beyond it
+    slack = 4 * _MB  # a burst of one second, and what one response may have beyond it
     with cluster(target, tmp_path) as whole:
         assert isinstance(whole, QbusCluster)
         fill(whole.bootstrap, size)
@@ -115,13 +115,13 @@ def test_a_move_takes_no_more_than_its_rate(target: str, tmp_path: Path) -> None
 
 
 def replicas_of(bootstrap: str, topic: str) -> list[list[int]]:
-    """Where each partition is."""
+    """The replicas of each partition."""
     (described,) = qbus(bootstrap, "topic", "describe", topic)
     return [list(one["replicas"]) for one in described["partitions"]]
 
 
 def fill(bootstrap: str, size: int) -> None:
-    """A topic on one broker alone."""
+    """Create a topic on one broker only."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     admin.create_topics([NewTopic("heavy", 1, 1)])["heavy"].result(60)
     producer = ck.Producer({"bootstrap.servers": bootstrap, "acks": "all"})

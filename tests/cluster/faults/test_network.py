@@ -1,4 +1,4 @@
-"""A cut is silent, goes the way that was asked for, and ends; nothing stays behind."""
+"""Cuts of the test network are silent, have a direction, and end; nothing is left behind."""
 
 import subprocess
 import sys
@@ -22,7 +22,7 @@ def network() -> Iterator[Network]:
 
 
 def reaches(network: Network, sender: str, address: str) -> bool:
-    """Whether a datagram from the one arrives at a listener at ``address``, which is another's."""
+    """Whether a datagram from one host arrives at a listener at ``address``."""
     receiver = next(name for name, host in network.hosts.items() if host == address)
     listen = (
         "import socket; s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM);"
@@ -57,14 +57,14 @@ def test_a_cut_is_one_way_or_both_and_ends(network: Network) -> None:
     assert reaches(network, "b", a)
 
 
-def test_who_is_isolated_reaches_nobody(network: Network) -> None:
+def test_an_isolated_host_reaches_no_other(network: Network) -> None:
     network.isolate(["c"])
     assert reaches(network, "a", network.hosts["b"])
     assert not reaches(network, "c", network.hosts["a"])
     assert not reaches(network, "b", network.hosts["c"])
 
 
-def test_nothing_stays_behind() -> None:
+def test_namespaces_are_removed() -> None:
     if reason := namespaces.missing():
         pytest.skip(reason)
 

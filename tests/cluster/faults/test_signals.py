@@ -1,4 +1,4 @@
-"""Brokers that are killed, or stopped for longer than their session lasts."""
+"""Brokers that are killed, or stopped for longer than their session time-out."""
 
 import pytest
 
@@ -12,7 +12,7 @@ def test_a_leader_is_killed(run: Run) -> None:
     run.kill(leader)
     run.wait_deposed(leader)
     run.wait_served()
-    run.begin(leader)
+    run.start_brokers(leader)
     run.conclude()
 
 
@@ -21,7 +21,7 @@ def test_a_follower_is_killed(run: Run) -> None:
     follower = run.follower()
     run.kill(follower)
     run.wait_served()
-    run.begin(follower)
+    run.start_brokers(follower)
     run.conclude()
 
 
@@ -32,14 +32,14 @@ def test_the_controller_is_killed(run: Run) -> None:
     run.wait_deposed(controller)
     run.wait_served()
     assert run.view.controller(without=controller) not in {controller, -1}
-    run.begin(controller)
+    run.start_brokers(controller)
     run.conclude()
 
 
 def test_all_are_killed_at_once(run: Run) -> None:
     nodes = list(run.cluster.brokers)
     run.kill(*nodes)
-    run.begin(*nodes)
+    run.start_brokers(*nodes)
     run.wait_served()
     run.conclude()
 
@@ -49,7 +49,7 @@ def test_a_leader_stops_for_longer_than_its_session(run: Run) -> None:
     run.stop(leader)
     run.wait_deposed(leader)
     run.wait_served()
-    run.resume(leader)  # it took itself for the leader a moment ago
+    run.resume(leader)  # it still considers itself the leader
     run.conclude()
 
 

@@ -1,4 +1,4 @@
-"""Nights of faults, with all clients and an ensemble of ZooKeepers; a seed gives them again."""
+"""Long runs of random faults with all clients and a ZooKeeper ensemble, repeatable by seed."""
 
 import os
 import random
@@ -31,18 +31,18 @@ def rage(run: Run) -> None:
 
 
 def seeds() -> list[int]:
-    """The seed in QBUS_SEED alone, or fresh ones."""
+    """The seed in QBUS_SEED, or fresh ones."""
     given = os.environ.get("QBUS_SEED")
     return [int(given)] if given else [random.randrange(2**32) for _ in range(ROUNDS)]
 
 
-def test_brokers_die_and_stop(target: str, tmp_path: Path) -> None:
+def test_brokers_are_killed_and_stopped(target: str, tmp_path: Path) -> None:
     with cluster(target, tmp_path) as whole:
         for number, seed in enumerate(seeds()):
             rage(Run(whole, f"storm-{number}", seed, ALL_CLIENTS))
 
 
-def test_networks_are_cut_too(target: str, tmp_path: Path) -> None:
+def test_networks_are_cut_as_well(target: str, tmp_path: Path) -> None:
     if reason := namespaces.missing():
         pytest.skip(reason)
     with (

@@ -1,8 +1,8 @@
-"""Clients as their users run them, with their own default retries, through whatever happens.
+"""Clients as users run them, with their libraries' default retries.
 
-Each sends numbered values with ``acks=all``, idempotently, and consumes them in a group. They run
-in a process of their own, ``python -m tests.cluster.riders BOOTSTRAP TOPICS``: their libraries may
-leave behind what they like.
+Each workload sends numbered values with ``acks=all``, idempotently, and consumes them in a group.
+All run in a separate process, ``python -m tests.cluster.workloads BOOTSTRAP TOPICS``, because the
+libraries may leave threads and sockets behind.
 """
 
 import asyncio
@@ -21,15 +21,15 @@ from kafka import KafkaConsumer, KafkaProducer
 
 import qbus
 
-from .riding import Progress
+from .workload_process import Progress
 
 _PAUSE = 0.01  # seconds between two records
 _POLL = 0.2
 _GIVES_UP = 150.0
 
 
-class Rider(ABC):
-    """A producer and a consumer, each in a thread; what they are told of errors is remembered."""
+class Workload(ABC):
+    """A producer and a consumer, each in a thread; ``errors`` collects what they report."""
 
     def __init__(self, bootstrap: str, topic: str) -> None:
         self.bootstrap = bootstrap
@@ -47,45 +47,45 @@ class Rider(ABC):
 
     @property
     def name(self) -> str:
-        """The library's."""
+        """The name of the library."""
         return type(self).__name__
 
     def start(self) -> None:
-        """Send and read from now on."""
+        """Start to send and to read."""
         for thread in self._threads:
             thread.start()
 
     def stop_sending(self) -> None:
-        """Send no more, and wait for what is under way."""
+        """Stop sending, and wait for the records in flight."""
         self._stop_sending.set()
         self._threads[0].join(_GIVES_UP)
-        assert not self._threads[0].is_alive(), f"{self.name} does not end to send"
+        assert not self._threads[0].is_alive(), f"{self.name} does not stop sending"
 
     def stop(self) -> None:
-        """Read no more."""
+        """Stop sending and reading."""
         self._stop_sending.set()
         self._stop_reading.set()
         for thread in self._threads:
             thread.join(_GIVES_UP)
-            assert not thread.is_alive(), f"{self.name} does not end"
+            assert not thread.is_alive(), f"{self.name} does not stop"
 
     def progress(self) -> Progress:
-        """How far it is."""
+        """The counts so far."""
         return Progress(self.name, self.sent, self.delivered, len(self.seen), list(self.errors))
 
     def told(self, error: BaseException | object | None) -> None:
-        """A record is stored, or is not."""
+        """Count a delivered record (``error`` is None), or note the error."""
         if error is None:
             self.delivered += 1
         else:
             self.errors.append(f"{self.name}: {error!r}")
 
     def saw(self, value: bytes) -> None:
-        """The consumer was handed a value."""
+        """Note a value that the consumer returned."""
         self.seen.add(value)
 
     def values(self) -> Iterator[bytes]:
-        """What to send, until it is enough."""
+        """Yield the values to send, until sending stops."""
         for number in count():
             if self._stop_sending.wait(_PAUSE):
                 return
@@ -94,7 +94,7 @@ class Rider(ABC):
 
     @property
     def is_reading(self) -> bool:
-        """Whether to go on reading."""
+        """Whether to continue reading."""
         return not self._stop_reading.is_set()
 
     def _guarded(self, work: Callable[[], None]) -> None:
@@ -110,7 +110,7 @@ class Rider(ABC):
     def _read(self) -> None: ...
 
 
-class Confluent(Rider):
+class Confluent(Workload):
     """librdkafka."""
 
     def _send(self) -> None:
@@ -141,7 +141,7 @@ class Confluent(Rider):
         consumer.close()
 
 
-class KafkaPython(Rider):
+class KafkaPython(Workload):
     """kafka-python."""
 
     def _send(self) -> None:
@@ -168,8 +168,8 @@ class KafkaPython(Rider):
         consumer.close()
 
 
-class Aiokafka(Rider):
-    """aiokafka, in an event loop for each thread."""
+class Aiokafka(Workload):
+    """aiokafka, with an event loop in each thread."""
 
     def _send(self) -> None:
         asyncio.run(self._send_all())
@@ -199,12 +199,12 @@ class Aiokafka(Rider):
                 for records in (await consumer.getmany(timeout_ms=int(_POLL * 1000))).values():
                     for record in records:
                         self.saw(record.value or b"")
-            # While it closes it looks for no coordinator: it would ask the one of before for ever.
+            # On closing it does not look for a new coordinator, and would ask the old one for ever.
             await consumer.commit()
 
 
-class Sdk(Rider):
-    """Our own."""
+class Sdk(Workload):
+    """Qbus's own."""
 
     def _send(self) -> None:
         with qbus.Producer(self.bootstrap) as producer:
@@ -222,23 +222,23 @@ class Sdk(Rider):
                         self.saw(bytes(record.value or b""))
 
 
-RIDERS: tuple[type[Rider], ...] = (Confluent, KafkaPython, Aiokafka, Sdk)
+WORKLOADS: tuple[type[Workload], ...] = (Confluent, KafkaPython, Aiokafka, Sdk)
 
 
 def main() -> None:
-    """Let all ride, on the topics that are given by their names; obey what standard input says."""
+    """Run all workloads on the topics given by library; take commands from standard input."""
     bootstrap, topics = sys.argv[1], json.loads(sys.argv[2])
-    kinds = {kind.__name__: kind for kind in RIDERS}
-    riders = [kinds[name](bootstrap, topic) for name, topic in topics.items()]
-    for rider in riders:
-        rider.start()
+    kinds = {kind.__name__: kind for kind in WORKLOADS}
+    workloads = [kinds[name](bootstrap, topic) for name, topic in topics.items()]
+    for workload in workloads:
+        workload.start()
     for word in sys.stdin:
-        for rider in riders:
+        for workload in workloads:
             if word.strip() == "stop sending":
-                rider.stop_sending()
+                workload.stop_sending()
             elif word.strip() == "stop":
-                rider.stop()
-        print(json.dumps([asdict(rider.progress()) for rider in riders]), flush=True)
+                workload.stop()
+        print(json.dumps([asdict(workload.progress()) for workload in workloads]), flush=True)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The riders' process, as a test has it."""
+"""The process that runs the workloads, for tests."""
 
 import json
 import subprocess
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a rider is: the values 0 to ``sent`` - 1 are on their way, or there."""
+    """The counts of a workload: the values 0 to ``sent`` - 1 were sent."""
 
     name: str
     sent: int
@@ -18,31 +18,31 @@ class Progress:
     errors: list[str]
 
 
-class Riding:
-    """All riders at once, each on the topic that ``topics`` has for its name."""
+class WorkloadProcess:
+    """Runs all workloads, each on the topic that ``topics`` has for its library."""
 
     def __init__(self, bootstrap: str, topics: Mapping[str, str]) -> None:
-        command = [sys.executable, "-m", "tests.cluster.riders", bootstrap, json.dumps(topics)]
+        command = [sys.executable, "-m", "tests.cluster.workloads", bootstrap, json.dumps(topics)]
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
 
     def progress(self) -> list[Progress]:
-        """How far they are."""
+        """The counts of all workloads."""
         return self._say("")
 
     def stop_sending(self) -> list[Progress]:
-        """Have them send no more, and wait for what is under way."""
+        """Stop sending, and wait for the records in flight."""
         return self._say("stop sending")
 
     def stop(self) -> list[Progress]:
-        """Have them end, and wait for that."""
+        """Stop all, and wait for the end of the process."""
         progress = self._say("stop")
         self._process.communicate(timeout=60)
         return progress
 
     def kill(self) -> None:
-        """End them at once, if they run."""
+        """Kill the process, if it runs."""
         if self._process.poll() is None:
             self._process.kill()
             self._process.communicate()
@@ -52,4 +52,4 @@ class Riding:
         assert self._process.stdout is not None
         self._process.stdin.write(f"{word}\n")
         self._process.stdin.flush()
-        return [Progress(**one) for one in json.loads(self._process.stdout.readline())]
+        return [Progress(**counts) for counts in json.loads(self._process.stdout.readline())]
