@@ -1,1 +1,3 @@
-"""Connections to brokers, and the way to the right one."""
+"""Connections to brokers: bootstrap, metadata, routing to the right broker, retries. Knows no
+client.
+"""

@@ -1,6 +1,6 @@
-"""Where the way to a cluster begins: brokers that are named, or those that ZooKeeper knows.
+"""The first brokers that a client asks: named ones, or those registered in ZooKeeper.
 
-Asked again whenever no broker that was known before answers (KIP-899).
+A client asks for them again whenever no broker that it knows answers (KIP-899).
 """
 
 from collections.abc import Sequence
@@ -16,25 +16,27 @@ Address = tuple[str, int]
 
 
 class Bootstrap(Protocol):
-    """Finds brokers to begin with."""
+    """A source of broker addresses."""
 
     async def find(self, timeout: float) -> Sequence[Address]:
-        """Hosts and ports, in ``timeout`` seconds; raises ConnectionFailed when there are none."""
+        """Return hosts and ports within ``timeout`` seconds; raise ConnectionFailed if there are
+        none.
+        """
 
 
 class NamedBrokers:
-    """``host:port,...``: as they were named; their names are looked up at each connection."""
+    """``host:port,...``: the named brokers. Each connection resolves the names anew."""
 
     def __init__(self, text: str) -> None:
         self._addresses = parse_bootstrap(text)
 
     async def find(self, timeout: float) -> Sequence[Address]:  # noqa: ARG002 - nothing to wait for
-        """The addresses that were named."""
+        """Return the named addresses."""
         return self._addresses
 
 
 class RegisteredBrokers:
-    """``zk://host:port,.../chroot``: those that are registered in ZooKeeper at the time."""
+    """``zk://host:port,.../chroot``: the brokers that are registered in ZooKeeper."""
 
     def __init__(self, text: str) -> None:
         from qbus.metadata.zookeeper import ZooKeeperAddress  # noqa: PLC0415 - few need it
@@ -46,9 +48,9 @@ class RegisteredBrokers:
         self._address = text
 
     async def find(self, timeout: float) -> Sequence[Address]:
-        """The brokers that live.
+        """Return the live brokers.
 
-        Raises :class:`ConnectionFailed` when ZooKeeper cannot be reached or knows of none,
+        Raises :class:`ConnectionFailed` when ZooKeeper cannot be reached or knows no broker, and
         :class:`~qbus.errors.ConfigError` when its client library is not installed.
         """
         from qbus.metadata import StoreError  # noqa: PLC0415
@@ -64,7 +66,7 @@ class RegisteredBrokers:
 
 
 def parse(text: str) -> Bootstrap:
-    """The bootstrap that ``text`` describes; raises :class:`~qbus.errors.ConfigError`."""
+    """Return the bootstrap that ``text`` describes; raise :class:`~qbus.errors.ConfigError`."""
     if text.strip().startswith(ZOOKEEPER):
         return RegisteredBrokers(text.strip())
     return NamedBrokers(text)
@@ -74,7 +76,7 @@ DEFAULT_PORT = 9092
 
 
 def parse_bootstrap(bootstrap: str) -> list[tuple[str, int]]:
-    """The hosts and ports in ``host:port,...``; IPv6 addresses stand in brackets.
+    """Parse ``host:port,...``; IPv6 addresses stand in brackets.
 
     Raises :class:`~qbus.errors.ConfigError`.
     """

@@ -1,4 +1,4 @@
-"""The way to the right broker: any of them, a partition's leader, a group's coordinator."""
+"""Requests to the right broker: any broker, a partition's leader, a group's coordinator."""
 
 import asyncio
 import contextlib
@@ -23,14 +23,14 @@ from .pool import ConnectionGroup, ConnectionGroupKey, ConnectionPool
 _GROUP_COORDINATOR = 0
 _LONGEST_CONNECT = 10.0
 _PATIENCE = 1 / 3
-"""The part of a request's time after which :meth:`Cluster.ask_any` asks another broker."""
+"""Share of the request time-out after which :meth:`Cluster.ask_any` asks another broker too."""
 
 
 class Cluster:
-    """Connections to the brokers of one cluster, and what is known of it.
+    """Connections to the brokers of one cluster, and its metadata.
 
-    Times are in seconds. Every method that asks a broker raises
-    :class:`~qbus.errors.ApiError`, or :class:`~qbus.errors.WireError` for an answer that is none.
+    Times are in seconds. Every method that asks a broker raises :class:`~qbus.errors.ApiError`, or
+    :class:`~qbus.errors.WireError` for a malformed response.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class Cluster:
     ) -> None:
         """``bootstrap``: ``host:port,...`` or ``zk://host:port,.../chroot``.
 
-        metadata_max_age: after how long topics in use are asked about even if nothing went wrong.
+        metadata_max_age: seconds after which the metadata of topics in use is refreshed.
 
         Raises :class:`~qbus.errors.ConfigError`.
         """
@@ -64,12 +64,13 @@ class Cluster:
             await asyncio.gather(self._keeping_fresh, return_exceptions=True)
         await self._pool.close()
 
-    # Who to ask.
+    # Requests.
 
     async def ask_any(self, api: ApiKey, message: Any, *, is_repeatable: bool = True) -> Any:
-        """The answer of whichever broker gives one: of those known, else of those to begin with.
+        """Return the response of the first broker that answers: known brokers first, then
+        bootstrap.
 
-        What is repeatable is asked of another broker when one is slow.
+        A repeatable request also goes to another broker when one is slow.
         """
         patience = self.request_timeout * _PATIENCE if is_repeatable else None
         attempts = self._attempts(api, message, patience)
@@ -85,12 +86,12 @@ class Cluster:
         timeout: float | None = None,
         by_id: bool = False,
     ) -> Any:
-        """The answer of one broker; ``by_id`` as :meth:`Connection.request` has it."""
+        """Return the response of one broker; ``by_id`` as in :meth:`Connection.request`."""
         connection = await self.connection(node_id, connection_group)
         return await connection.request(api, message, timeout or self.request_timeout, by_id=by_id)
 
     async def ask_controller(self, api: ApiKey, message: Any) -> Any:
-        """The answer of the controller, or of a broker that passes on what is for it."""
+        """Return the controller's response; any broker forwards the request if none is known."""
         if self.metadata.controller_id not in self.metadata.nodes:
             await self.refresh(())
         if self.metadata.controller_id not in self.metadata.nodes:
@@ -110,7 +111,10 @@ class Cluster:
         connection_group: ConnectionGroup = ConnectionGroup.COORDINATOR,
         timeout: float | None = None,
     ) -> Any:
-        """The answer of a group's coordinator. :meth:`forget_coordinator` when it is not that."""
+        """Return the response of a group's coordinator.
+
+        The caller calls :meth:`forget_coordinator` if the response says that the broker is not it.
+        """
         if group not in self._coordinators:
             await self.coordinator(group)
         try:
@@ -123,7 +127,7 @@ class Cluster:
     async def connection(
         self, node_id: int, connection_group: ConnectionGroupKey = ConnectionGroup.MAIN
     ) -> Connection:
-        """An open connection to a broker that is known from the metadata."""
+        """Return an open connection to a broker that the metadata names."""
         node = self.metadata.nodes.get(node_id)
         if node is None:
             raise ConnectionFailed(f"no broker {node_id} is known")
@@ -160,9 +164,9 @@ class Cluster:
     async def refresh(
         self, topics: Iterable[str] | None, *, create: bool = False
     ) -> MetadataResponse:
-        """Ask for ``topics`` (None: all of them; none: just the brokers) and keep the answer.
+        """Request the metadata of ``topics`` (None: all; empty: brokers only) and keep it.
 
-        ``create``: the broker may create those that are missing.
+        ``create``: the broker may create missing topics.
         """
         names = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
         request = MetadataRequest(topics=names, allow_auto_topic_creation=create)
@@ -170,13 +174,13 @@ class Cluster:
         if response.error_code == ErrorCode.REBOOTSTRAP_REQUIRED:  # KIP-1102
             self.metadata.forget_nodes()
         check(response.error_code)
-        if not response.brokers:  # of a broker that has just started, and knows nothing yet
+        if not response.brokers:  # the broker has just started
             raise ConnectionFailed("a broker answered that there are no brokers")
         self.metadata.update(response, is_whole=topics is None)
         return response
 
     async def need(self, topics: Iterable[str], *, create: bool = False) -> None:
-        """See to it that something is known of each of ``topics``, be it an error."""
+        """Request the metadata of those ``topics`` that have none; an error counts as metadata."""
         wanted = list(topics)
         if not self.metadata.missing(wanted):
             return
@@ -188,7 +192,9 @@ class Cluster:
             self._keeping_fresh = asyncio.create_task(self._keep_fresh())
 
     async def need_node(self, node_id: int) -> None:
-        """Raise :class:`~qbus.errors.ApiError` BROKER_NOT_AVAILABLE for a broker unknown to all."""
+        """Raise :class:`~qbus.errors.ApiError` BROKER_NOT_AVAILABLE unless the cluster has this
+        broker.
+        """
         if node_id not in self.metadata.nodes:
             await self.refresh(())
         if node_id not in self.metadata.nodes:
@@ -202,23 +208,23 @@ class Cluster:
         epoch: int,
         endpoint: Endpoint | None = None,
     ) -> bool:
-        """Take in who leads a partition now, as an error response told (KIP-951).
+        """Keep the new leader of a partition that an error response named (KIP-951).
 
-        Whether that was news: then the request can be sent there at once, else the topic is to be
-        forgotten as after any other refusal.
+        Returns whether it was new: then the request can go there at once. Otherwise the caller
+        forgets the topic, as after any other refusal.
         """
         return self.metadata.apply_leader_hint(topic, partition, leader_id, epoch, endpoint)
 
     async def _keep_fresh(self) -> None:
         while True:
             await asyncio.sleep(self._metadata_max_age * random.uniform(0.8, 1.0))  # noqa: S311
-            with contextlib.suppress(QbusError):  # what we know still holds as long as it works
+            with contextlib.suppress(QbusError):  # the known metadata stays in use
                 await self.refresh(self.metadata.topics)
 
     # Coordinators.
 
     async def coordinator(self, group: str) -> int:
-        """The id of the broker that coordinates ``group``."""
+        """Return the id of the broker that coordinates ``group``."""
         request = FindCoordinatorRequest(key_type=_GROUP_COORDINATOR, coordinator_keys=[group])
         response: FindCoordinatorResponse = await self.ask_any(ApiKey.FIND_COORDINATOR, request)
         check(response.error_code, response.error_message)
@@ -230,5 +236,5 @@ class Cluster:
         return found.node_id
 
     def forget_coordinator(self, group: str) -> None:
-        """The broker that was asked does not coordinate ``group``."""
+        """Look up the coordinator of ``group`` again before the next request."""
         self._coordinators.pop(group, None)

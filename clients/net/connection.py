@@ -1,4 +1,4 @@
-"""One connection to a broker: requests go out as they come, answers come back in that order."""
+"""One connection to a broker: requests go out as they come, responses arrive in that order."""
 
 import asyncio
 from collections.abc import Mapping
@@ -17,29 +17,29 @@ from .versions import SPOKEN, SPOKEN_BY_ID, highest_common
 from .write_buffer import WriteBuffer
 
 MAX_FRAME_BYTES = 100 * 1024 * 1024
-"""The largest answer that is taken, as librdkafka's ``receive.message.max.bytes``."""
+"""The largest response accepted, as librdkafka's ``receive.message.max.bytes``."""
 _CLOSE_TIMEOUT = 5.0
 _MAX_CORRELATION_ID = 0x7FFFFFFF
 
 
 class PendingAnswer(NamedTuple):
-    """To a request that was sent: ``frame`` is done when it came, or failed."""
+    """A request that was sent; ``frame`` completes with its response, or fails."""
 
     api: ApiKey
     version: int
     frame: asyncio.Future[memoryview]
 
     def response(self) -> Any:
-        """What came. Raises as :meth:`Connection.request`, of which it is the end."""
+        """Return the decoded response. Raises as :meth:`Connection.request`."""
         return decode_response(self.api, self.version, self.frame.result())[1]
 
 
 class Connection(asyncio.BufferedProtocol):
-    """A connection on which both sides know which versions they share.
+    """A connection whose two sides have agreed on API versions.
 
-    A request that is not answered in time closes it, even when nobody waits for the answer any
-    more: nothing behind that answer can be trusted to come. So does anything but an answer to the
-    oldest request.
+    A request without a response in time closes it, even if nobody waits for that response any more,
+    because later responses cannot overtake it. A response to anything but the oldest request closes
+    it too.
     """
 
     def __init__(self, name: str, client_id: str) -> None:
@@ -57,9 +57,9 @@ class Connection(asyncio.BufferedProtocol):
 
     @classmethod
     async def open(cls, host: str, port: int, client_id: str, timeout: float) -> Self:
-        """Connect, in ``timeout`` seconds, and agree on versions, in as many again.
+        """Connect within ``timeout`` seconds, and agree on versions within as many again.
 
-        Raises :class:`ConnectionFailed`, also for somebody who is no broker, or
+        Raises :class:`ConnectionFailed`, also if the peer is no broker, or
         :class:`RequestTimedOut`.
         """
         name = f"{host}:{port}"
@@ -90,11 +90,11 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def load(self) -> int:
-        """How many requests are unanswered."""
+        """Number of requests in flight."""
         return len(self._in_flight)
 
     def version(self, api: ApiKey) -> int:
-        """The highest version of ``api`` that both sides speak.
+        """Return the highest version of ``api`` that both sides speak.
 
         Raises :class:`~qbus.errors.ApiError` UNSUPPORTED_VERSION.
         """
@@ -104,9 +104,9 @@ class Connection(asyncio.BufferedProtocol):
         return version
 
     def version_by_id(self, api: ApiKey) -> int:
-        """The same, where topics go by their ids; by their names if the broker does not know ids.
+        """Return the highest version that names topics by id, or :meth:`version` if there is none.
 
-        Raises likewise.
+        Raises :class:`~qbus.errors.ApiError` UNSUPPORTED_VERSION.
         """
         try:
             return highest_common(api, self._versions, SPOKEN_BY_ID)
@@ -116,12 +116,14 @@ class Connection(asyncio.BufferedProtocol):
     async def request(
         self, api: ApiKey, message: Any, timeout: float, *, by_id: bool = False
     ) -> Any:
-        """The response to ``message``, within ``timeout`` seconds; records in it are not copied.
+        """Return the response to ``message``, within ``timeout`` seconds; its records are not
+        copied.
 
-        ``by_id``: it holds the ids of topics as well as their names, and is to go by those if it
-        can: see :meth:`version_by_id`. Raises :class:`ConnectionFailed`, :class:`RequestTimedOut`,
-        :class:`~qbus.errors.WireError` for an answer that is none, and
-        :class:`~qbus.errors.ApiError` UNSUPPORTED_VERSION.
+        by_id: the message holds topic ids besides names; send the ids if the broker knows them. See
+            :meth:`version_by_id`.
+
+        Raises :class:`ConnectionFailed`, :class:`RequestTimedOut`, :class:`~qbus.errors.WireError`
+        for a malformed response, and :class:`~qbus.errors.ApiError` UNSUPPORTED_VERSION.
         """
         answer = self.begin(api, message, timeout, by_id=by_id)
         await answer.frame
@@ -130,7 +132,7 @@ class Connection(asyncio.BufferedProtocol):
     def begin(
         self, api: ApiKey, message: Any, timeout: float, *, by_id: bool = False
     ) -> PendingAnswer:
-        """As :meth:`request`, without waiting: the message has been written, the answer will come.
+        """Send ``message`` as :meth:`request` does, without waiting for the response.
 
         Raises :class:`ConnectionFailed`, and :class:`~qbus.errors.ApiError` UNSUPPORTED_VERSION.
         """
@@ -138,14 +140,14 @@ class Connection(asyncio.BufferedProtocol):
         return PendingAnswer(api, version, self._exchange(api, version, message, timeout))
 
     async def send(self, api: ApiKey, message: Any) -> None:
-        """Send a message that is not answered (Produce with ``acks=0``)."""
+        """Send a message that has no response (Produce with ``acks=0``)."""
         self._write(api, self.version(api), message)
         assert self._write_buffer is not None
         await self._write_buffer.is_empty.wait()
         self._check_open()
 
     async def close(self) -> None:
-        """Send what is written, then close; what is still unanswered fails."""
+        """Send what is written, then close; requests in flight fail."""
         if self._write_buffer is not None and self.is_open:
             self._write_buffer.hand_over()
         self._fail("closed")
@@ -158,7 +160,7 @@ class Connection(asyncio.BufferedProtocol):
                 self._transport.abort()
 
     def abort(self, reason: str = "closed") -> None:
-        """Close without waiting; what is still unanswered fails."""
+        """Close without waiting; requests in flight fail."""
         self._fail(reason)
         if self._transport is not None:
             self._transport.abort()
@@ -169,7 +171,7 @@ class Connection(asyncio.BufferedProtocol):
         )
         _, version = SPOKEN[ApiKey.API_VERSIONS]
         frame = await self._exchange(ApiKey.API_VERSIONS, version, request, timeout)
-        # A broker that does not know the version says so in the form of version 0.
+        # A broker that does not know the version refuses it in a response of version 0.
         if int.from_bytes(frame[4:6], "big") == ErrorCode.UNSUPPORTED_VERSION:
             frame = await self._exchange(ApiKey.API_VERSIONS, 0, request, timeout)
             version = 0
@@ -209,7 +211,7 @@ class Connection(asyncio.BufferedProtocol):
                 self._write_buffer.clear()
             self._in_flight.fail(str(self._failure))
 
-    # What asyncio calls.
+    # Called by asyncio.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)

@@ -1,4 +1,4 @@
-"""A TCP connection to a host: to the first of its addresses that answers."""
+"""TCP connections to the first address of a host that accepts one."""
 
 import asyncio
 import contextlib
@@ -10,15 +10,14 @@ from ..errors import ConnectionFailed, RequestTimedOut
 
 _MAX_ADDRESSES = 16
 _KEEPALIVE = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
-"""After how many seconds of silence the system asks whether the other side is still there, and
-how often; so that a connection that nobody waits on does not stay half open for ever."""
+"""TCP keep-alive, in seconds and probes: finds dead peers of connections that nobody waits on."""
 
 
 async def dial(host: str, port: int, timeout: float) -> socket.socket:
-    """A connected, non-blocking socket, in ``timeout`` seconds.
+    """Return a connected, non-blocking socket within ``timeout`` seconds.
 
-    A host with several addresses gets an equal share of the time for ask_each, one after another.
-    Raises :class:`ConnectionFailed`, or :class:`RequestTimedOut` when the last does not answer.
+    Tries the addresses of the host one after another, each for an equal share of the time. Raises
+    :class:`ConnectionFailed`, or :class:`RequestTimedOut` if the last address does not answer.
     """
     failure: Exception = OSError(f"{host} has no address")
     try:
@@ -32,7 +31,7 @@ async def dial(host: str, port: int, timeout: float) -> socket.socket:
                     failure = error
     except TimeoutError as error:
         failure = error
-    except (OSError, ValueError) as error:  # no such host, or nothing that could be a host's name
+    except (OSError, ValueError) as error:  # unknown host, or not a host name
         failure = error
     if isinstance(failure, TimeoutError):
         raise RequestTimedOut(f"{host}:{port} does not accept a connection") from None
@@ -40,7 +39,7 @@ async def dial(host: str, port: int, timeout: float) -> socket.socket:
 
 
 def _reason(error: Exception) -> str:
-    """What the system calls it, where asyncio has put words of its own over that."""
+    """Return the system's text for an error; asyncio replaces it by its own."""
     if isinstance(error, OSError) and not isinstance(error, socket.gaierror) and error.errno:
         return os.strerror(error.errno)
     return str(error)
@@ -49,7 +48,7 @@ def _reason(error: Exception) -> str:
 async def _resolve(host: str, port: int) -> list[tuple[socket.AddressFamily, Any]]:
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
-    except socket.gaierror:  # a name, which takes a thread to look up
+    except socket.gaierror:  # a name: resolved in a thread
         loop = asyncio.get_running_loop()
         found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return [(family, address) for family, *_, address in found[:_MAX_ADDRESSES]]
@@ -68,7 +67,7 @@ async def _connect(family: socket.AddressFamily, address: Any) -> socket.socket:
 
 
 def _keep_alive(sock: socket.socket) -> None:
-    with contextlib.suppress(OSError):  # an option, not a need
+    with contextlib.suppress(OSError):  # keep-alive is optional
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         for name, value in _KEEPALIVE.items():
             if hasattr(socket, name):

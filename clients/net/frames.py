@@ -1,4 +1,4 @@
-"""Length-prefixed frames out of a byte stream, received straight into where they are needed."""
+"""Frames out of a byte stream: a 4-byte length, then the bytes, received where they are used."""
 
 from collections import deque
 
@@ -7,19 +7,20 @@ from qbus.errors import WireError
 _PREFIX = 4
 _SMALL = 64 * 1024
 _TRUSTED = 4 * 1024 * 1024 + 256 * 1024
-"""What is allocated because a length says so; more only as the bytes arrive. What a fetch asks for
-at a time, and what is around it, is no more."""
+"""Bytes allocated because a length announces them: a usual fetch response. More only as they
+arrive.
+"""
 _SPARE = 4
-"""How many buffers are kept for the next large frames: one is filled while others are looked at."""
+"""Number of buffers kept for later large frames: one is filled while others are read."""
 
 
 class FrameReader:
-    """Cuts what a socket delivers into frames; no IO of its own.
+    """Cuts received bytes into frames; does no IO.
 
-    Small frames share one buffer, many to a read. A frame that does not fit gets a buffer of its
-    own and the rest of it is received there, so a large response is never copied. A length that
-    promises more than ever comes costs no more than twice what did come. A buffer of which nobody
-    has a view any more is used again: to fill a new one with zeros costs half of receiving into it.
+    Small frames share one buffer, many to a read. A larger frame gets a buffer of its own, and the
+    rest of it is received there, so that large responses are never copied. A false length costs at
+    most twice the memory of the bytes that arrive. A buffer without views is used again, because
+    filling a new one with zeros costs half of receiving into it.
     """
 
     def __init__(self, max_frame_bytes: int) -> None:
@@ -29,10 +30,10 @@ class FrameReader:
         self._filled = 0
         self._given = memoryview(b"")
         self._spare: deque[bytearray] = deque(maxlen=_SPARE)
-        self._whole = 0  # the size of the large frame that is being received
+        self._whole = 0  # size of the large frame being received
 
     def buffer(self) -> memoryview:
-        """Where to receive next; never empty. What was given out before is void."""
+        """Return where to receive next; never empty. Invalidates the view returned before."""
         if self._buffer is self._shared:
             end = _SMALL
         else:
@@ -44,7 +45,7 @@ class FrameReader:
         return self._given
 
     def received(self, count: int) -> list[memoryview]:
-        """Take note of ``count`` bytes in :meth:`buffer`; the frames that they completed.
+        """Count ``count`` bytes in :meth:`buffer`; return the frames that they complete.
 
         Raises :class:`~qbus.errors.WireError` for a length that is negative or over the limit.
         """
@@ -98,7 +99,7 @@ class FrameReader:
 
 
 def _is_unused(buffer: bytearray) -> bool:
-    """Whether nobody has a view of ``buffer``, which is when it may change its size."""
+    """Whether nobody has a view of ``buffer``: only then can it be resized."""
     try:
         buffer.append(0)
     except BufferError:

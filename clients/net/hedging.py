@@ -1,4 +1,4 @@
-"""Asking several for the same thing, one after another, without waiting for the slow."""
+"""Hedged requests: ask the next broker when one is slow, and use the first answer."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Coroutine
@@ -13,11 +13,11 @@ Attempts = AsyncGenerator[Callable[[], Coroutine[Any, Any, T]], None]
 
 
 async def first_answer(attempts: Attempts[T], patience: float | None, failure: ApiError) -> T:
-    """What the first attempt that succeeds returns.
+    """Return what the first successful attempt returns.
 
-    The next is begun when one has failed, or has taken ``patience`` seconds (None: for ever); the
-    slow one goes on all the same, for the next may be slower. Raises the last retriable error
-    (``failure`` when there were no attempts), or at once an error that no other attempt can mend.
+    Starts the next attempt when one has failed or taken ``patience`` seconds (None: waits for it).
+    Slow attempts continue, since the next may be slower. Raises the last retriable error
+    (``failure`` without attempts), or at once an error that is not retriable.
     """
     running: set[asyncio.Task[T]] = set()
     try:
@@ -25,7 +25,7 @@ async def first_answer(attempts: Attempts[T], patience: float | None, failure: A
             while True:
                 try:
                     attempt = await anext(attempts, None)
-                except ApiError as error:  # nobody else can be found, but some may still answer
+                except ApiError as error:  # no further attempt, but some still run
                     attempt, failure = None, error
                 if attempt is not None:
                     running.add(asyncio.create_task(attempt()))

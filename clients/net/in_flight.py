@@ -1,4 +1,4 @@
-"""The requests of a connection that are not answered yet, in their order, with their deadlines."""
+"""The requests in flight on a connection, in order, with their deadlines."""
 
 import asyncio
 from collections import deque
@@ -20,10 +20,10 @@ class _Request(NamedTuple):
 
 
 class InFlightRequests:
-    """Matches answers with requests, and notices those that do not come.
+    """Matches responses with requests, and notices missing responses.
 
-    ``on_late`` is called with what is missing, once a deadline is over: also of a request whose
-    answer nobody waits for any more, for it stands in the way of those behind it.
+    Calls ``on_late`` with a description when a deadline passes, even if nobody waits for that
+    response any more: it blocks those behind it.
     """
 
     def __init__(self, on_late: Callable[[str], None]) -> None:
@@ -36,7 +36,7 @@ class InFlightRequests:
         return len(self._requests)
 
     def add(self, correlation_id: int, api: ApiKey, timeout: float) -> asyncio.Future[memoryview]:
-        """A request went out: its answer, for which there are ``timeout`` seconds."""
+        """Add a request; return the future of its response, due in ``timeout`` seconds."""
         answer: asyncio.Future[memoryview] = self._loop.create_future()
         deadline = self._loop.time() + timeout
         self._requests.append(_Request(correlation_id, api, timeout, deadline, answer))
@@ -45,7 +45,9 @@ class InFlightRequests:
         return answer
 
     def answered(self, frame: memoryview) -> None:
-        """An answer came; raises :class:`~qbus.errors.WireError` if not to the oldest request."""
+        """Complete the oldest request; raise :class:`~qbus.errors.WireError` if ``frame`` is not
+        for it.
+        """
         if not self._requests:
             raise WireError("an answer to no request")
         request = self._requests[0]
@@ -56,7 +58,9 @@ class InFlightRequests:
             request.answer.set_result(frame)
 
     def fail(self, reason: str) -> None:
-        """No more answers come: those that are late have timed out, the others have failed."""
+        """Fail all requests: those past their deadline have timed out, the others lost the
+        connection.
+        """
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -68,7 +72,7 @@ class InFlightRequests:
         self._requests.clear()
 
     def _watch(self, deadline: float) -> None:
-        """Look again then; one timer for all requests, which most of them never see expire."""
+        """Check again at ``deadline``. One timer serves all requests; it seldom fires."""
         if self._timer is not None:
             self._timer.cancel()
         self._timer = self._loop.call_at(deadline, self._check)

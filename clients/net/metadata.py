@@ -1,7 +1,7 @@
-"""What a client knows of its cluster: brokers, topics and who leads their partitions.
+"""What a client knows of its cluster: brokers, topics and the leaders of their partitions.
 
-Other threads may read ``nodes`` and ``topics`` while the loop's thread updates them: what they hold
-is replaced whole, never changed in place.
+Other threads may read ``nodes`` and ``topics`` while the loop's thread updates them: updates
+replace these mappings and never change them in place.
 """
 
 from collections.abc import Iterable, Mapping
@@ -20,7 +20,7 @@ NO_EPOCH = -1
 
 
 class Endpoint(Protocol):
-    """Where a broker is, as answers name it."""
+    """The address of a broker, as responses name it."""
 
     host: str
     port: int
@@ -28,7 +28,7 @@ class Endpoint(Protocol):
 
 
 class ClusterMetadata:
-    """The last that was heard of the cluster."""
+    """The latest known state of the cluster."""
 
     def __init__(self) -> None:
         self.cluster_id = ""
@@ -36,10 +36,10 @@ class ClusterMetadata:
         self.nodes: Mapping[int, Node] = {}
         self.topics: Mapping[str, TopicDescription] = {}
         self.errors: Mapping[str, ApiError] = {}
-        self._believed: frozenset[str] = frozenset()  # the topics whose leaders are
+        self._trusted: frozenset[str] = frozenset()  # topics with trusted leaders
 
     def update(self, response: MetadataResponse, *, is_whole: bool = False) -> None:
-        """Take in an answer: about some topics, or about all (``is_whole``)."""
+        """Keep a response: about some topics, or about all (``is_whole``)."""
         self.cluster_id = response.cluster_id or ""
         self.controller_id = response.controller_id
         self.nodes = {
@@ -58,15 +58,15 @@ class ClusterMetadata:
                 errors[name] = error
         told_of = {topic.name or "" for topic in response.topics}
         self.topics, self.errors = topics, errors
-        self._believed = frozenset((self._believed | told_of) & topics.keys())
+        self._trusted = frozenset((self._trusted | told_of) & topics.keys())
 
     def _latest(self, found: TopicDescription) -> TopicDescription:
-        """``found``, but for partitions of which a broker that lags behind told (KIP-320).
+        """Return ``found``, with the known leaders where the response is older than them (KIP-320).
 
-        Epochs of a topic that was deleted and created again begin anew, and it has another id.
+        The epochs of a topic that was deleted and created again start anew; its id differs.
         """
         known = self.topics.get(found.name)
-        if known is None or known.topic_id != found.topic_id or found.name not in self._believed:
+        if known is None or known.topic_id != found.topic_id or found.name not in self._trusted:
             return found
         partitions = [
             before if before.leader_epoch > now.leader_epoch >= 0 else now
@@ -75,17 +75,17 @@ class ClusterMetadata:
         return replace(found, partitions=(*partitions, *found.partitions[len(partitions) :]))
 
     def topic(self, name: str) -> TopicDescription:
-        """A topic; raises :class:`~qbus.errors.ApiError` with what the broker said of it."""
+        """Return a topic; raise the broker's :class:`~qbus.errors.ApiError` for it."""
         found = self.topics.get(name)
         if found is not None:
             return found
         raise self.errors.get(name) or unknown_topic(name)
 
     def leader(self, topic: str, partition: int) -> int:
-        """The id of the leader of a partition.
+        """Return the id of the leader of a partition.
 
         Raises :class:`~qbus.errors.ApiError`: the topic's, UNKNOWN_TOPIC_OR_PARTITION, or
-        LEADER_NOT_AVAILABLE, also when the last that was heard of it has proved wrong.
+        LEADER_NOT_AVAILABLE, also after :meth:`forget`.
         """
         partitions = self.topic(topic).partitions
         if not 0 <= partition < len(partitions):
@@ -93,39 +93,39 @@ class ClusterMetadata:
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic} has no partition {partition}"
             )
         leader = partitions[partition].leader
-        if leader not in self.nodes or topic not in self._believed:
+        if leader not in self.nodes or topic not in self._trusted:
             raise ApiError(ErrorCode.LEADER_NOT_AVAILABLE, f"{topic}-{partition} has no leader now")
         return leader
 
     def leader_epoch(self, topic: str, partition: int) -> int:
-        """The epoch of the leader of a partition; -1: not known."""
+        """Return the leader epoch of a partition; -1: not known."""
         known = self.topics.get(topic)
         if known is None or not 0 <= partition < len(known.partitions):
             return NO_EPOCH
         return known.partitions[partition].leader_epoch
 
     def partition_counts(self, topics: Iterable[str]) -> dict[str, int]:
-        """How many partitions those of ``topics`` have that are known."""
+        """Return the number of partitions of the known ones among ``topics``."""
         return {name: len(self.topics[name].partitions) for name in topics if name in self.topics}
 
     def missing(self, topics: Iterable[str]) -> list[str]:
-        """Those of ``topics`` to ask about: unknown, or forgotten."""
-        return [name for name in topics if name not in self._believed]
+        """Return those of ``topics`` that are unknown or forgotten."""
+        return [name for name in topics if name not in self._trusted]
 
     def forget(self, topics: Iterable[str]) -> None:
-        """Believe no longer who leads the partitions of ``topics``, for it has proved wrong.
+        """Stop trusting the leaders of ``topics``, because one proved wrong.
 
-        What else is known of them stays: how many partitions there are is seldom wrong.
+        Everything else stays known: partition counts are seldom wrong.
         """
-        self._believed = self._believed.difference(topics)
+        self._trusted = self._trusted.difference(topics)
 
     def forget_nodes(self) -> None:
-        """Believe no longer that the brokers are where they were."""
+        """Forget the brokers and their addresses."""
         self.nodes = {}
         self.forget_controller()
 
     def forget_controller(self) -> None:
-        """Believe no longer that the controller is the controller."""
+        """Forget which broker is the controller."""
         self.controller_id = NO_NODE
 
     def apply_leader_hint(
@@ -136,10 +136,10 @@ class ClusterMetadata:
         epoch: int,
         endpoint: Endpoint | None = None,
     ) -> bool:
-        """Take in who leads a partition, as an error response told (KIP-951).
+        """Keep the leader of a partition that an error response named (KIP-951).
 
-        Whether that is news: of a known partition, a later epoch, and a broker whose address is
-        known or came with it.
+        Returns whether it is new: the partition is known, the epoch is later, and the broker's
+        address is known or came with it.
         """
         known = self.topics.get(topic)
         if known is None or not 0 <= partition < len(known.partitions) or leader_id < 0:
@@ -158,15 +158,15 @@ class ClusterMetadata:
 
 
 def unknown_topic(name: str) -> ApiError:
-    """The error for a topic that no broker has told of."""
+    """Return the error for a topic that no broker has described."""
     return ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name}")
 
 
 def describe(topic: MetadataResponseTopic) -> TopicDescription:
-    """A topic as users see it.
+    """Return a topic as users see it.
 
-    Raises :class:`~qbus.errors.ApiError`: what the broker says of the topic, LEADER_NOT_AVAILABLE
-    when it names no partitions, or UNKNOWN_SERVER_ERROR for others than a topic can have.
+    Raises :class:`~qbus.errors.ApiError`: the broker's error for the topic, LEADER_NOT_AVAILABLE
+    when the response names no partitions, or UNKNOWN_SERVER_ERROR when it leaves some out.
     """
     if topic.error_code != ErrorCode.NONE:
         raise api_error(topic.error_code, of=f"topic {topic.name or UUID(bytes=topic.topic_id)}")

@@ -16,8 +16,8 @@ from .connection import Connection
 class ConnectionGroup(Enum):
     """What a connection is for.
 
-    A broker answers a connection's requests one after another, so those that wait (a long poll, a
-    rebalance) have connections of their own.
+    A broker answers the requests of a connection in order, so slow ones (long polls, rebalances)
+    have connections of their own.
     """
 
     MAIN = "main"
@@ -26,11 +26,11 @@ class ConnectionGroup(Enum):
 
 
 ConnectionGroupKey = ConnectionGroup | tuple[ConnectionGroup, int]
-"""A group, or one of several alike, by its number."""
+"""A group, or one of several of its connections by number."""
 
 
 class _Failing:
-    """An address that could not be reached: when to try it again, and after that."""
+    """The back-off of an address that cannot be reached."""
 
     def __init__(self, backoff: Backoff) -> None:
         self._backoff = backoff
@@ -46,7 +46,7 @@ class _Key(NamedTuple):
 
 
 class ConnectionPool:
-    """Opens connections, once for all who wait, and after a failure not again at once.
+    """Opens one connection for all who wait for it, and backs off after failures.
 
     The delay doubles from ``reconnect_backoff`` to ``reconnect_backoff_max`` seconds, with jitter,
     until a connection to that address succeeds. ``connect_timeout`` is in seconds.
@@ -69,7 +69,9 @@ class ConnectionPool:
         self._is_closed = False
 
     async def connect(self, address: Address, connection_group: ConnectionGroupKey) -> Connection:
-        """An open connection; raises as ``Connection.open`` does, or :class:`ClientClosed`."""
+        """Return an open connection; raise as ``Connection.open`` does, or
+        :class:`ClientClosed`.
+        """
         key = _Key(address, connection_group)
         connection = self._connections.get(key)
         if connection is not None and connection.is_open:
@@ -88,9 +90,10 @@ class ConnectionPool:
             raise
 
     def rank(self, address: Address) -> tuple[bool, bool, int]:
-        """How good it is to ask there: the least is best.
+        """Return how bad a choice the address is: the lowest rank is asked first.
 
-        First those that did not fail; then those with a connection, and little to do on it.
+        First come addresses that did not fail, then those with a connection, then those with the
+        least load.
         """
         failing = self._failing.get(address)
         connection = self._connections.get(_Key(address, ConnectionGroup.MAIN))
@@ -102,16 +105,16 @@ class ConnectionPool:
         )
 
     def failed(self, address: Address) -> None:
-        """There was no good answer from there: ask others first, and wait before reconnecting."""
-        self._forget_the_past()
+        """Count a failure of the address: prefer others, and back off before reconnecting."""
+        self._drop_stale()
         self._failing.setdefault(address, _Failing(Backoff(*self._backoff))).failed()
 
     def succeeded(self, address: Address) -> None:
-        """There was an answer from there."""
+        """Clear the failures of the address."""
         self._failing.pop(address, None)
 
     async def close(self) -> None:
-        """Close every connection; none is opened any more."""
+        """Close all connections and open no more."""
         self._is_closed = True
         opening = list(self._opening.values())
         for task in opening:
@@ -141,10 +144,10 @@ class ConnectionPool:
     @staticmethod
     def _opened(opening: asyncio.Task[Connection]) -> None:
         if not opening.cancelled():
-            opening.exception()  # whoever waited for it has it; perhaps nobody does any more
+            opening.exception()  # the waiters have it, if there are any
 
-    def _forget_the_past(self) -> None:
-        """Keep nothing of addresses that nobody asks any more; those still asked fail again."""
+    def _drop_stale(self) -> None:
+        """Drop closed connections, and failures so old that nobody asks that address any more."""
         now = time.monotonic()
         _, longest = self._backoff
         self._failing = {

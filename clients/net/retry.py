@@ -1,4 +1,4 @@
-"""When to try again, and until when."""
+"""Retrying requests: one request, or many items of which each succeeds or fails for itself."""
 
 import asyncio
 import time
@@ -23,11 +23,10 @@ async def retrying(
     *,
     final: Container[ErrorCode] = frozenset(),
 ) -> T:
-    """What ``attempt`` returns, repeated on retriable errors, all within ``timeout`` seconds.
+    """Return what ``attempt`` returns, repeated on retriable errors within ``timeout`` seconds.
 
-    Not on those in ``final``, which are the answer for this caller. Raises the last error; or
-    :class:`RequestTimedOut`, with the error before it as its cause, when time is over in the middle
-    of an attempt.
+    Errors in ``final`` are not retried. Raises the last error, or :class:`RequestTimedOut`, caused
+    by the error before it, when time runs out during an attempt.
     """
     failure: ApiError | None = None
     backoff = Backoff()
@@ -61,21 +60,21 @@ async def retry_each(
     *,
     final: Container[ErrorCode] = frozenset(),
 ) -> Outcomes[K, T]:
-    """What came of each item: ``ask`` is called again for those refused with a retriable error.
+    """Return the outcome of each item; ``ask`` is called again for those with retriable errors.
 
-    For up to ``timeout`` seconds, and not for errors in ``final``. What ``ask`` raises holds for
-    all that it was asked; what it leaves out has failed.
+    Retries for up to ``timeout`` seconds, except errors in ``final``. An error that ``ask`` raises
+    is the outcome of everything it was asked for; an item it leaves out has failed.
     """
     wanted = list(dict.fromkeys(items))
     outcomes: Outcomes[K, T] = {}
 
     async def attempt() -> None:
-        left = [i for i in wanted if i not in outcomes or _may_mend(outcomes[i], final)]
+        left = [i for i in wanted if i not in outcomes or _is_retriable(outcomes[i], final)]
         answers = await ask(left)
         for item in left:
             outcomes[item] = answers[item] if item in answers else _unanswered(item)
         for outcome in outcomes.values():
-            if isinstance(outcome, ApiError) and _may_mend(outcome, final):
+            if isinstance(outcome, ApiError) and _is_retriable(outcome, final):
                 raise outcome
 
     try:
@@ -88,7 +87,9 @@ async def retry_each(
 
 
 def results_or_raise(outcomes: Mapping[K, T | ApiError]) -> dict[K, T]:
-    """The results of all; raises :class:`PartialFailure`, or the one error if there is one item."""
+    """Return all results; raise :class:`PartialFailure`, or the error itself if there is one
+    item.
+    """
     errors = {item: found for item, found in outcomes.items() if isinstance(found, ApiError)}
     results = {item: found for item, found in outcomes.items() if not isinstance(found, ApiError)}
     if errors and len(outcomes) == 1:
@@ -99,7 +100,7 @@ def results_or_raise(outcomes: Mapping[K, T | ApiError]) -> dict[K, T]:
 
 
 async def ask_each(items: Iterable[K], ask: Callable[[K], Awaitable[T]]) -> Outcomes[K, T]:
-    """What ``ask`` returns or raises for each item, some at a time."""
+    """Return what ``ask`` returns or raises for each item; asks for some at a time."""
     turns = asyncio.Semaphore(_AT_A_TIME)
 
     async def one(item: K) -> T | ApiError:
@@ -113,7 +114,7 @@ async def ask_each(items: Iterable[K], ask: Callable[[K], Awaitable[T]]) -> Outc
     return dict(zip(wanted, await asyncio.gather(*map(one, wanted)), strict=True))
 
 
-def _may_mend(outcome: object, final: Container[ErrorCode]) -> bool:
+def _is_retriable(outcome: object, final: Container[ErrorCode]) -> bool:
     return isinstance(outcome, ApiError) and outcome.retriable and outcome.code not in final
 
 

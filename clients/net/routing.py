@@ -1,4 +1,4 @@
-"""Requests to the leaders of partitions and to the coordinators of groups, wherever they move."""
+"""Requests to partition leaders and group coordinators, repeated wherever they move."""
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TypeVar
@@ -12,7 +12,7 @@ from .retry import Outcomes, ask_each, results_or_raise, retry_each, retrying
 T = TypeVar("T")
 
 AskLeader = Callable[[int, list[TopicPartition]], Awaitable[Mapping[TopicPartition, T | ApiError]]]
-"""Takes a broker's id and the partitions that it leads; returns or raises what was refused."""
+"""Asks the broker with this id for the partitions it leads; returns or raises their errors."""
 
 COORDINATOR_MOVED = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
 _MISSING = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
@@ -24,11 +24,11 @@ async def ask_leaders(
     ask: AskLeader[T],
     timeout: float | None = None,
 ) -> dict[TopicPartition, T]:
-    """The answers for all ``partitions``, each of its leader, repeated on retriable errors.
+    """Return the answer for each partition from its leader, repeated on retriable errors.
 
-    For ``timeout`` seconds, by default the cluster's ``request_timeout``. But a topic or partition
-    that does not exist is an error at once. Raises :class:`~qbus.clients.PartialFailure` when there
-    are answers for some only.
+    Retries for ``timeout`` seconds, by default the cluster's ``request_timeout``. A missing topic
+    or partition is an error at once. Raises :class:`~qbus.clients.PartialFailure` when only some
+    partitions were answered.
     """
 
     async def attempt(wanted: list[TopicPartition]) -> Outcomes[TopicPartition, T]:
@@ -59,9 +59,11 @@ async def ask_leaders(
 async def retry_at_coordinator(
     cluster: Cluster, group: str, attempt: Callable[[], Awaitable[T]]
 ) -> T:
-    """What ``attempt`` returns, repeated on retriable errors and wherever the coordinator moved."""
+    """Return what ``attempt`` returns, repeated on retriable errors and when the coordinator
+    moved.
+    """
 
-    async def of_the_current_one() -> T:
+    async def forgetting() -> T:
         try:
             return await attempt()
         except ApiError as error:
@@ -69,4 +71,4 @@ async def retry_at_coordinator(
                 cluster.forget_coordinator(group)
             raise
 
-    return await retrying(of_the_current_one, cluster.request_timeout)
+    return await retrying(forgetting, cluster.request_timeout)

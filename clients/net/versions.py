@@ -1,6 +1,6 @@
-"""The APIs that the clients use, and the versions they speak: those of Kafka 3.0 and later.
+"""The APIs that the clients use, and their versions: those of Kafka 3.0 and later.
 
-Topics mostly go by name, and then the versions that know topics only by id (KIP-516) are left out.
+Versions that name topics only by id (KIP-516) are left out, because topics mostly go by name.
 """
 
 from collections.abc import Mapping
@@ -43,7 +43,7 @@ SPOKEN: Mapping[int, tuple[int, int]] = {
 }
 
 SPOKEN_BY_ID: Mapping[int, tuple[int, int]] = {ApiKey.FETCH: (13, 16)}
-"""Those that name topics by their ids: for who must not get another topic of the same name."""
+"""Versions that name topics by id, for requests that must not reach another topic of that name."""
 
 
 def highest_common(
@@ -51,7 +51,7 @@ def highest_common(
     served: Mapping[int, tuple[int, int]],
     spoken: Mapping[int, tuple[int, int]] = SPOKEN,
 ) -> int:
-    """The version to speak with a broker that serves ``served``.
+    """Return the highest version of ``api`` that both sides speak; ``served``: the broker's ranges.
 
     Raises :class:`~qbus.errors.ApiError` UNSUPPORTED_VERSION when there is none.
     """

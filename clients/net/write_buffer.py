@@ -1,7 +1,7 @@
-"""The sending side of a connection: bytes to the system as they are, without copies in between.
+"""The sending side of a connection: bytes go to the system without copies in between.
 
-asyncio copies what a socket does not take at once, all of it, however large. Here it stays where it
-is, and asyncio is given a little at a time: for its notice that the socket takes more again.
+asyncio copies whatever a socket does not take at once. This buffer keeps such data in place and
+gives asyncio a little of it at a time, to be told when the socket takes more.
 """
 
 import asyncio
@@ -16,13 +16,13 @@ _AT_A_TIME = 64 * 1024
 
 
 class WriteBuffer:
-    """What is still to be sent, in order. The parts must not change until they are.
+    """The data still to be sent, in order. Its parts must not change until they are sent.
 
-    ``is_empty`` is set while nothing waits here: the system has it all, or asyncio a copy of it.
+    ``is_empty`` is set while nothing waits here: the system has all of it, or asyncio a copy.
     """
 
     def __init__(self, transport: asyncio.Transport) -> None:
-        transport.set_write_buffer_limits(high=0)  # so that it tells whenever it has nothing left
+        transport.set_write_buffer_limits(high=0)  # reports whenever it is empty
         self.is_empty = asyncio.Event()
         self.is_empty.set()
         self._transport = transport
@@ -30,12 +30,12 @@ class WriteBuffer:
         self._parts: deque[memoryview] = deque()
 
     def send(self, parts: list[Part]) -> None:
-        """Send ``parts`` after what waits; raises OSError when the socket is broken."""
+        """Send ``parts`` after what waits; raise OSError when the socket is broken."""
         self._parts.extend(memoryview(part) for part in parts if len(part))
         self.flush()
 
     def flush(self) -> None:
-        """Give the system what it takes; called again when it takes more. Raises OSError."""
+        """Write as much as the system takes. Called again when it takes more. Raises OSError."""
         while self._parts and not self._transport.get_write_buffer_size():
             try:
                 written = os.writev(self._fd, list(islice(self._parts, _MAX_WRITE_PARTS)))
@@ -49,13 +49,13 @@ class WriteBuffer:
             self.is_empty.set()
 
     def hand_over(self) -> None:
-        """Leave everything to asyncio, which sends it before it closes."""
+        """Give everything to asyncio, which sends it before it closes."""
         while self._parts:
             self._hand_over(len(self._parts[0]))
         self.is_empty.set()
 
     def clear(self) -> None:
-        """Forget what was not sent."""
+        """Drop what was not sent."""
         self._parts.clear()
         self.is_empty.set()
 
