@@ -1,4 +1,4 @@
-"""The consumer: positions in partitions, fetched records, and the group that shares them."""
+"""The consumer: fetching, positions, and its share of a group's partitions."""
 
 from .consumer import Consumer
 

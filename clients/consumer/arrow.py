@@ -1,4 +1,4 @@
-"""What was lent, as Arrow batches."""
+"""Fetched records as Arrow batches."""
 
 import asyncio
 from collections import deque
@@ -10,19 +10,21 @@ from qbus.records import RecordColumns
 from .fetch_cursor import ArrowRecords, FetchCursor
 
 _MANY = 32
-"""Of each partition one is filled, one is the user's, and that before may be a moment longer."""
+"""Columns kept for reuse. Of each partition one is filled, one is with the user, one about to be
+freed.
+"""
 _LARGE = 32 * 1024 * 1024
-"""Bytes of columns that are kept, together."""
+"""Bytes of columns kept for reuse, together."""
 
 
 class ColumnPool:
-    """Columns whose Arrow batches nobody has any more are handed out again."""
+    """Reuses columns whose Arrow batches nobody holds any more: fresh memory is slow to touch."""
 
     def __init__(self) -> None:
         self._released: deque[tuple[RecordColumns, int]] = deque(maxlen=_MANY)
 
     def acquire(self) -> RecordColumns:
-        """Empty columns."""
+        """Return empty columns."""
         for index, (columns, _) in enumerate(self._released):
             if columns.reuse():
                 del self._released[index]
@@ -30,20 +32,20 @@ class ColumnPool:
         return RecordColumns()
 
     def release(self, columns: RecordColumns) -> None:
-        """Let columns be taken again once the Arrow batch is gone that was made of them, if any."""
+        """Allow reuse once the Arrow batch made of ``columns``, if any, is gone."""
         self._released.append((columns, columns.nbytes))
         while sum(nbytes for _, nbytes in self._released) > _LARGE:
             self._released.popleft()
 
 
 _MUCH = 256 * 1024
-"""Bytes that take longer to decode than it takes to have another thread do it."""
+"""Fetched bytes from which decoding in another thread pays off."""
 
 
 class ArrowDecoder:
-    """Takes of each cursor what fits one Arrow batch; decoding needs no GIL most of the time.
+    """Decodes of each cursor what fits one Arrow batch, mostly without the GIL.
 
-    Made, and told to give, by whoever has ``spare``; any thread may decode between.
+    The thread that owns ``pool`` creates it and calls :meth:`batches`; any thread may decode.
     """
 
     def __init__(self, cursors: Iterable[FetchCursor], pool: ColumnPool) -> None:
@@ -52,21 +54,21 @@ class ArrowDecoder:
         self._decoded: list[tuple[FetchCursor, list[ArrowRecords]]] = []
 
     def decode(self, limit: int) -> None:
-        """Take whole batches, until they hold about ``limit`` records."""
+        """Decode whole batches, until they hold about ``limit`` records."""
         for cursor, columns in self._open:
             if limit > 0:
                 self._decoded.append((cursor, cursor.decode_arrow(columns, limit)))
                 limit -= columns.rows
 
     async def decode_beside(self, limit: int) -> None:
-        """As :meth:`decode`, in a thread if it is much: a loop has to receive what comes next."""
+        """Decode as :meth:`decode` does, in a thread if it is much: the loop goes on receiving."""
         if sum(cursor.fetched.nbytes for cursor, _ in self._open) > _MUCH:
             await asyncio.to_thread(self.decode, limit)
         else:
             self.decode(limit)
 
     def batches(self) -> list[Any]:
-        """What was taken, of each partition one ``pyarrow.RecordBatch``."""
+        """Return one ``pyarrow.RecordBatch`` for each partition with decoded records."""
         delivered = [
             records.batch for cursor, some in self._decoded for records in cursor.deliver(some)
         ]

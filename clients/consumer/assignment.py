@@ -1,4 +1,4 @@
-"""The partitions that a consumer reads, and how far it is in each. Pure."""
+"""The assigned partitions and the position in each. Pure."""
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
@@ -11,15 +11,17 @@ from .fetch_cursor import FetchCursor
 
 
 class PartitionState:
-    """One partition: its position and what was fetched from there.
+    """One partition: its position, and the fetched records from there on.
 
-    ``position`` is None as long as it has to be found: where ``reset_to`` (EARLIEST or LATEST) is,
-    or, when that is None too, where the group left off. A partition that ``is_stopped`` gives no
-    more records: the group is taking it away, and what was read of it is being committed. One that
-    ``is_paused`` keeps what was fetched until the user goes on. ``epoch`` is that of the leader
-    that wrote the record before the position, ``leader_epoch`` that of the leader whose log was
-    found to have it; -1: not known. ``cursor`` is what a poll or a loop was lent. ``end_offset``
-    and ``start_offset`` are what the leader told last. Nothing is fetched from ``stop_at`` on.
+    position: the offset of the next record; None while it is looked up: at ``reset_to`` (EARLIEST
+        or LATEST), or where the group's committed offset is if that is None too.
+    is_stopped: gives no more records; the group revokes the partition, and a commit is under way.
+    is_paused: keeps fetched records until the user resumes.
+    epoch: leader epoch of the last record before the position; -1: not known.
+    leader_epoch: epoch of the leader whose log is known to hold that record; -1: not known.
+    cursor: what a poll or a loop reads now.
+    start_offset, end_offset: what the leader told last.
+    stop_at: nothing is fetched from this offset on.
     """
 
     __slots__ = (
@@ -57,16 +59,16 @@ class PartitionState:
 
     @property
     def fetch_offset(self) -> int | None:
-        """Where the next fetch begins: after what was fetched already."""
+        """The offset of the next fetch: after everything fetched already."""
         return self.fetched[-1].next_offset if self.fetched else self.position
 
     @property
     def held_bytes(self) -> int:
-        """Bytes of frames that wait to be read."""
+        """Bytes of fetched data that wait to be read."""
         return sum(fetched.nbytes for fetched in self.fetched)
 
     def drop(self) -> None:
-        """What was fetched, or lent and not given, is not wanted."""
+        """Drop fetched records, and those a cursor has not delivered."""
         self.fetched.clear()
         if self.cursor is not None:
             self.cursor.close()
@@ -74,7 +76,7 @@ class PartitionState:
             self.cursor = None
 
     def close_cursor(self) -> None:
-        """No more is given of what was lent: the position is behind what was."""
+        """End the cursor, and move the position behind what it delivered."""
         cursor = self.cursor
         if cursor is None:
             return
@@ -86,23 +88,24 @@ class PartitionState:
 
     @property
     def ready(self) -> CompletedFetch | None:
-        """What can be taken next, if anything can."""
+        """What can be read next, if anything can."""
         if self.is_paused or self.is_stopped or not self.fetched:
             return None
         return self.fetched[0]
 
     def has_read(self, fetched: CompletedFetch) -> None:
-        """The position is behind what was taken of ``fetched``."""
+        """Move the position behind what was read of ``fetched``."""
         if self.fetched and self.fetched[0] is fetched:
-            self._follow(fetched)
+            self._advance(fetched)
             if fetched.is_exhausted:
                 self.fetched.popleft()
         elif self.position is not None and self.position < fetched.position:
-            self.fetched.clear()  # it was forgotten meanwhile, and is not to be read again
-            self._follow(fetched)
-            self.leader_epoch = min(self.leader_epoch, self.epoch)  # or not sound: look again
+            self.fetched.clear()  # dropped meanwhile: not to be read again
+            self._advance(fetched)
+            self.leader_epoch = min(self.leader_epoch, self.epoch)  # check for truncation again
 
-    def _follow(self, fetched: CompletedFetch) -> None:
+    def _advance(self, fetched: CompletedFetch) -> None:
+        """Take the position and epoch of ``fetched``."""
         self.position = fetched.position
         if fetched.epoch >= 0:
             self.epoch = fetched.epoch
@@ -114,14 +117,14 @@ class PartitionState:
 
     @property
     def read_epoch(self) -> int:
-        """The epoch of the leader that wrote that record; -1: not known."""
+        """Leader epoch of that record; -1: not known."""
         if self.cursor is None or self.cursor.read_to == self.position:
             return self.epoch
         return self.cursor.fetched.epoch
 
 
 class Assignment:
-    """The partitions that are read now."""
+    """The assigned partitions."""
 
     def __init__(self) -> None:
         self.states: dict[TopicPartition, PartitionState] = {}
@@ -135,18 +138,18 @@ class Assignment:
         return {partition.topic for partition in self.states}
 
     def replace(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read these from now on, from positions that have yet to be found."""
+        """Assign these partitions instead; their positions are yet to be found."""
         for state in self.states.values():
             state.drop()
         self.states = {partition: PartitionState() for partition in partitions}
 
     def add(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read these too."""
+        """Assign these partitions too."""
         for partition in partitions:
             self.states.setdefault(partition, PartitionState())
 
     def stop(self, partitions: Iterable[TopicPartition]) -> None:
-        """Give no more records of these, which go soon; their positions stay."""
+        """Give no more records of these partitions, which go soon; their positions stay."""
         for partition in partitions:
             state = self.states.get(partition)
             if state is not None:
@@ -154,7 +157,7 @@ class Assignment:
                 state.drop()
 
     def remove(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read these no longer."""
+        """Unassign these partitions."""
         for partition in partitions:
             state = self.states.pop(partition, None)
             if state is not None:
@@ -165,12 +168,12 @@ class Assignment:
         self.states[partition] = self.states.pop(partition)
 
     def position(self, partition: TopicPartition) -> int | None:
-        """Where the next record is; None: not yet known, or not assigned."""
+        """Return the offset of the next record; None: not yet known, or not assigned."""
         state = self.states.get(partition)
         return state.read_to if state is not None else None
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
-        """Go on elsewhere; a negative offset is EARLIEST or LATEST.
+        """Continue at another offset; a negative one is EARLIEST or LATEST.
 
         Raises :class:`~qbus.errors.QbusError` when the partition is not assigned.
         """
@@ -181,14 +184,16 @@ class Assignment:
         state.reset_to = offset if offset < 0 else None
 
     def assigned(self, partition: TopicPartition) -> PartitionState:
-        """One partition; raises :class:`~qbus.errors.QbusError` when it is not assigned."""
+        """Return a partition's state; raise :class:`~qbus.errors.QbusError` when it is not
+        assigned.
+        """
         state = self.states.get(partition)
         if state is None:
             raise QbusError(f"{partition.topic}-{partition.partition} is not assigned")
         return state
 
     def without_position(self) -> dict[TopicPartition, int | None]:
-        """The partitions whose position has to be found, and where."""
+        """Return the partitions whose position must be found, and where to find it."""
         return {
             partition: state.reset_to
             for partition, state in self.states.items()
@@ -198,7 +203,7 @@ class Assignment:
     def found(
         self, partition: TopicPartition, offset: int, *, committed: bool, epoch: int = -1
     ) -> None:
-        """A position that was missing, and the epoch of what is before it."""
+        """Set a missing position, and the leader epoch of the record before it."""
         state = self.states.get(partition)
         if state is not None and state.position is None:
             state.position = offset
@@ -206,7 +211,7 @@ class Assignment:
             state.committed = offset if committed else None
 
     def to_commit(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """The positions that are not committed yet."""
+        """Return the positions that are not committed yet."""
         return {
             partition: OffsetAndMetadata(read_to, leader_epoch=state.read_epoch)
             for partition, state in self.states.items()
@@ -214,7 +219,7 @@ class Assignment:
         }
 
     def committed(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """These were committed."""
+        """Note committed offsets."""
         for partition, offset in offsets.items():
             state = self.states.get(partition)
             if state is not None:

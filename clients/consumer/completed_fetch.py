@@ -1,4 +1,4 @@
-"""What one fetch brought from one partition, handed out bit by bit."""
+"""The batches that one fetch returned of one partition, decoded bit by bit."""
 
 from collections.abc import Iterator, Sequence
 
@@ -17,14 +17,14 @@ from ..types import TopicPartition
 from .transactions import AbortedProducers
 
 _AT_ONCE = 256 * 1024
-"""Bytes of records that are decoded at a time: few enough to be in the cache when they are read."""
+"""Bytes of records decoded at a time: few enough to be in the cache when they are read."""
 
 
 class CompletedFetch:
-    """Whole batches, decoded only as they are decoded.
+    """Whole batches, decoded only as they are read.
 
-    ``position`` is the offset to go on at after what was decoded, ``epoch`` that of the leader that
-    wrote what is before it (-1: not known), ``next_offset`` the offset after all that came.
+    ``position`` is the offset after what was decoded, ``epoch`` the leader epoch of the record
+    before it (-1: not known), ``next_offset`` the offset after everything fetched.
     """
 
     def __init__(
@@ -36,7 +36,7 @@ class CompletedFetch:
         check_crcs: bool,
         aborted: Sequence[AbortedTransaction] = (),
     ) -> None:
-        """``aborted``: the transactions whose records are not to be seen (read_committed)."""
+        """``aborted``: the transactions whose records are hidden (read_committed)."""
         self.partition = partition
         self.position = position
         self.epoch = -1
@@ -51,9 +51,9 @@ class CompletedFetch:
         self._error: CorruptBatch | None = None
 
     def decode(self, limit: int) -> list[ConsumerRecord]:
-        """Some records, up to ``limit``; none when there are no more.
+        """Return up to ``limit`` records; none when there are no more.
 
-        Raises :class:`~qbus.records.CorruptBatch` once all records before the damage are decoded.
+        Raises :class:`~qbus.records.CorruptBatch` once all records before the damage were returned.
         """
         while not self._records:
             if not self._decode_next():
@@ -67,10 +67,11 @@ class CompletedFetch:
         return records
 
     def decode_columns(self, columns: RecordColumns, limit: int) -> None:
-        """Append whole batches to ``columns`` until they hold ``limit`` records or there are none.
+        """Append whole batches to ``columns`` until they hold ``limit`` records or no batch is
+        left.
 
-        Or to fewer, where columns would outgrow their limit. Raises as :meth:`take`, before
-        anything is appended.
+        Stops early where the columns would outgrow their limit. Raises as :meth:`decode`, before it
+        appends anything.
         """
         while columns.rows < limit:
             found = self._batch or self._next(has_decoded=columns.rows > 0)
@@ -82,7 +83,7 @@ class CompletedFetch:
             except CorruptBatch as error:
                 self._fail(error, has_decoded=columns.rows > 0)
                 return
-            except OverflowError:  # there is no room for it in columns that hold others
+            except OverflowError:  # no room beside the batches before
                 if not columns.rows:
                     raise
                 self._begin_batch(header, batch)
@@ -90,7 +91,7 @@ class CompletedFetch:
             self._end_batch(header)
 
     def _decode_next(self) -> bool:
-        """Whether there was more to decode; that may have been no records."""
+        """Decode some; return whether there was more to decode, perhaps no records."""
         if self._batch is None:
             found = self._next(has_decoded=False)
             if found is None:
@@ -102,7 +103,7 @@ class CompletedFetch:
         except CorruptBatch as error:
             self._fail(error, has_decoded=False)
             return False
-        except BaseException:  # such as MemoryError: the rest is decoded when it is asked for again
+        except BaseException:  # such as MemoryError: try again next time
             self._begin_batch(*self._batch)
             raise
         if chunk is None:
@@ -134,7 +135,7 @@ class CompletedFetch:
         return found
 
     def _fail(self, error: CorruptBatch, has_decoded: bool) -> None:
-        """Raise at once, or when it is asked for what comes after what was decoded."""
+        """Raise now, or at the next call if records were decoded before the damage."""
         self._error, self._batch = error, None
         if not has_decoded:
             self.is_exhausted = True
@@ -159,10 +160,10 @@ class CompletedFetch:
 
 
 def _end_of(data: memoryview, position: int) -> int:
-    """The offset after the last whole batch, as far as the headers make sense."""
+    """Return the offset after the last whole batch, as far as the headers make sense."""
     try:
         for header, _ in iter_batches(data, partial_tail=True):
             position = max(position, header.last_offset + 1)
     except CorruptBatch:
-        pass  # whoever takes the records is told
+        pass  # decoding reports it
     return position

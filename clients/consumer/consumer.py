@@ -1,4 +1,4 @@
-"""The consumer's face."""
+"""The asyncio consumer."""
 
 import asyncio
 import re
@@ -36,19 +36,19 @@ from .options import ConsumerOptions, IsolationLevel, OffsetReset, check_options
 T = TypeVar("T")
 
 _LOOK_AROUND = 1.0
-"""Seconds after which a waiting poll sees whether something is due that no event tells of."""
+"""Seconds after which a waiting poll checks for work that no event announces."""
 ARROW_RECORDS = 1_000_000
-"""Records that a poll for Arrow batches takes at most, or some more, unless told otherwise."""
+"""The default limit of a poll for Arrow batches, in records."""
 _ITERATED_RECORDS = 2000
 _GROUP_ITERATED_RECORDS = 500
-"""Fewer for a group's member, which has to poll from time to time, however slow its user is."""
+"""Fewer for members of a group, which must poll in time however slow their users are."""
 
 
 class Consumer:
     """Reads records: of chosen partitions, of whole topics, or of a group's share of them.
 
-    An async context manager, for one task at a time. A group rebalances while its members poll: one
-    that does not for ``rebalance_timeout_ms``, while the others wait for it, loses its place.
+    An async context manager, for one task at a time. A group rebalances while its members poll: a
+    member that does not poll for ``rebalance_timeout_ms`` while the others wait loses its place.
     """
 
     def __init__(  # noqa: PLR0913 - options are keywords
@@ -168,13 +168,13 @@ class Consumer:
     async def __aexit__(self, exc_type: object, *_: object) -> None:
         await self.close(commit=exc_type is None)
 
-    # What to read.
+    # Subscription.
 
     def assign(self, partitions: Iterable[tuple[str, int, int | None]]) -> None:
-        """Read these ``(topic, partition, offset)``, in place of what was read before.
+        """Read these ``(topic, partition, offset)`` instead of what was read before.
 
-        The offset may be EARLIEST or LATEST; None is the group's committed one, else what
-        ``offset_reset`` says. Raises :class:`~qbus.errors.QbusError` after :meth:`subscribe`.
+        The offset may be EARLIEST or LATEST; None is the group's committed one, else
+        ``offset_reset`` decides. Raises :class:`~qbus.errors.QbusError` after :meth:`subscribe`.
         """
         self._coordinator.check_not_subscribed()
         wanted = {TopicPartition(topic, index): offset for topic, index, offset in partitions}
@@ -184,10 +184,11 @@ class Consumer:
                 self._assignment.seek(partition, offset)
 
     def subscribe(self, topics: Iterable[str] | re.Pattern[str] | Everywhere) -> None:
-        """Read ``topics``: all their partitions, or with a group those that it gives us.
+        """Read ``topics``: all their partitions, or the share that the group assigns.
 
-        Names, a compiled pattern that names match as a whole, or :func:`~qbus.everywhere`; of these
-        two, what appears later as well. Raises :class:`~qbus.errors.ConfigError` for one string.
+        Takes names, a compiled pattern that whole names match, or :func:`~qbus.everywhere`; the
+        latter two include topics created later. Raises :class:`~qbus.errors.ConfigError` for one
+        string.
         """
         self._coordinator.subscribe(topics)
 
@@ -197,7 +198,7 @@ class Consumer:
 
     @property
     def assignment(self) -> list[TopicPartition]:
-        """The partitions that are read now; empty while the group rebalances."""
+        """The assigned partitions; empty during a rebalance."""
         return sorted(self._assignment)
 
     # Reading.
@@ -205,11 +206,11 @@ class Consumer:
     async def poll(
         self, timeout: float = 1.0, max_records: int | None = None
     ) -> list[PartitionRecords]:
-        """The next records by partition, waiting up to ``timeout`` seconds for the first.
+        """Return the next records by partition, waiting up to ``timeout`` seconds for the first.
 
-        May be none; no more than ``max_records``, by default ``max_poll_records``.
+        May return none; returns at most ``max_records``, by default ``max_poll_records``.
 
-        Raises :class:`~qbus.errors.ApiError` for what cannot pass by itself, such as
+        Raises :class:`~qbus.errors.ApiError` for errors that are not retriable, such as
         :class:`~qbus.records.CorruptBatch`, :class:`~qbus.LogTruncated`, or OFFSET_OUT_OF_RANGE
         without an ``offset_reset``.
         """
@@ -221,12 +222,12 @@ class Consumer:
         return await self._poll(timeout, take)
 
     async def poll_arrow(self, timeout: float = 1.0, max_records: int | None = None) -> list[Any]:
-        """As :meth:`poll`, one ``pyarrow.RecordBatch`` for each partition that has records.
+        """Poll as :meth:`poll` does: one ``pyarrow.RecordBatch`` for each partition with records.
 
         Columns: key, value, headers, topic, partition, offset, timestamp, timestamp_type. Batches
-        are taken whole, so there may be some more records than ``max_records``, by default
-        1,000,000; and of each partition no more than one answer brought, 4 MiB or so. Raises
-        :class:`~qbus.records.extras.MissingExtra` without pyarrow.
+            stay whole, so there may be some more records than ``max_records``, by default
+            1,000,000. Of each partition there is at most what one fetch returned, about 4 MiB.
+            Raises :class:`~qbus.records.extras.MissingExtra` without pyarrow.
         """
         import_pyarrow()
         limit = limit_of(max_records, ARROW_RECORDS)
@@ -252,7 +253,7 @@ class Consumer:
                 return taken
 
     async def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
-        """Record after record, for ever; the position is behind the one that was given last."""
+        """Yield records for ever; the position is behind the last one yielded."""
         while True:
             for records in records_of(await self._open_cursors(), self._iterated_records):
                 for record in records:
@@ -287,17 +288,17 @@ class Consumer:
     # Positions, and the offsets that brokers know.
 
     def position(self, topic: str, partition: int) -> int | None:
-        """The offset of the next record that a poll returns; None: not yet known."""
+        """Return the offset of the next record that a poll returns; None: not yet known."""
         return self._assignment.position(TopicPartition(topic, partition))
 
     def seek(self, topic: str, partition: int, offset: int) -> None:
-        """Go on at ``offset``, which may be EARLIEST or LATEST, in an assigned partition."""
+        """Continue at ``offset``, which may be EARLIEST or LATEST, in an assigned partition."""
         self._assignment.seek(TopicPartition(topic, partition), offset)
 
     async def seek_to_time(self, topic: str, partition: int, timestamp: int) -> None:
-        """Go on at the first record from a time on, in milliseconds since the Unix epoch.
+        """Continue at the first record from a time on, in milliseconds since the Unix epoch.
 
-        After the last record if there is none so late.
+        Continues after the last record if there is none so late.
         """
         where = TopicPartition(topic, partition)
         self._assignment.assigned(where)
@@ -307,14 +308,14 @@ class Consumer:
         self._assignment.seek(where, found.offset)
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
-        """Give no records of these, which stay assigned, until :meth:`resume`."""
+        """Return no records of these partitions, which stay assigned, until :meth:`resume`."""
         for partition in partitions:
             state = self._assignment.assigned(partition)
             state.is_paused = True
             state.close_cursor()
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
-        """Give records of these again."""
+        """Return records of these partitions again."""
         for partition in partitions:
             self._assignment.assigned(partition).is_paused = False
         self._changed.set()
@@ -326,7 +327,7 @@ class Consumer:
         return sorted(partition for partition, state in states if state.is_paused)
 
     async def lag(self) -> dict[TopicPartition, int]:
-        """How many records are still to be read of each assigned partition with a position."""
+        """Return the number of unread records of each assigned partition with a position."""
         known = {
             partition: position
             for partition in self._assignment
@@ -342,26 +343,26 @@ class Consumer:
     async def offsets_for_times(
         self, times: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, OffsetAndTimestamp]:
-        """The first offset at or after a time in milliseconds since the Unix epoch.
+        """Return the first offset at or after a time in milliseconds since the Unix epoch.
 
-        Both numbers are -1 where there is none.
+        Offset and timestamp are -1 where there is none.
         """
         return await list_offsets(self._cluster, times)
 
     async def beginning_offsets(
         self, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, int]:
-        """The first offset that each of ``partitions`` has."""
+        """Return the first offset of each of ``partitions``."""
         found = await list_offsets(self._cluster, dict.fromkeys(partitions, EARLIEST))
         return {partition: at.offset for partition, at in found.items()}
 
     async def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The offset that the next record of each of ``partitions`` will have."""
+        """Return the offset that the next record of each of ``partitions`` will have."""
         found = await list_offsets(self._cluster, dict.fromkeys(partitions, LATEST))
         return {partition: at.offset for partition, at in found.items()}
 
     async def partitions(self, topic: str) -> list[TopicPartition]:
-        """Every partition of ``topic``; raises UNKNOWN_TOPIC_OR_PARTITION."""
+        """Return all partitions of ``topic``; raise UNKNOWN_TOPIC_OR_PARTITION."""
         await self._cluster.need([topic])
         description = self._cluster.metadata.topic(topic)
         return [TopicPartition(topic, part.index) for part in description.partitions]
@@ -371,12 +372,12 @@ class Consumer:
     async def commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None = None
     ) -> None:
-        """Commit ``offsets``, or the positions: everything that polls have returned.
+        """Commit ``offsets``, by default the positions: everything that polls returned.
 
-        Raises :class:`~qbus.errors.ApiError`; ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID and
-        REBALANCE_IN_PROGRESS mean that the partitions may be another's by now.
+        Raises :class:`~qbus.errors.ApiError`; after ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID and
+        REBALANCE_IN_PROGRESS another member may have the partitions.
         """
-        self._needed_group()
+        self._require_group()
         if offsets is None:
             offsets = self._assignment.to_commit()
         if offsets:
@@ -385,8 +386,8 @@ class Consumer:
     def commit_nowait(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None = None
     ) -> asyncio.Future[None]:
-        """As :meth:`commit`, without waiting: the future tells, and need not be awaited."""
-        self._needed_group()
+        """Start a :meth:`commit` without waiting; the returned future need not be awaited."""
+        self._require_group()
         if offsets is None:
             offsets = self._assignment.to_commit()
         return self._coordinator.commit(offsets)
@@ -394,9 +395,9 @@ class Consumer:
     async def committed(
         self, partitions: Iterable[TopicPartition] | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """What the group has committed for ``partitions``, by default the assigned ones."""
+        """Return what the group has committed for ``partitions``, by default the assigned ones."""
         wanted = self.assignment if partitions is None else list(partitions)
-        return await fetch_committed(self._cluster, self._needed_group().group, wanted)
+        return await fetch_committed(self._cluster, self._require_group().group, wanted)
 
     async def close(self, *, commit: bool = True) -> None:
         """Commit if that is automatic (unless told not to), leave the group, close."""
@@ -406,7 +407,7 @@ class Consumer:
         finally:
             await self._cluster.close()
 
-    def _needed_group(self) -> GroupOptions:
+    def _require_group(self) -> GroupOptions:
         if not self._group:
             raise ConfigError("offsets are kept in a group, and the consumer has none")
         return self._group

@@ -1,7 +1,7 @@
-"""What a consumer does beside fetching: group membership, positions, commits.
+"""What a consumer does beside fetching: membership of its group, positions, commits.
 
-It happens in background tasks, which a poll starts when something is due, so that a poll keeps to
-its own time-out.
+It runs in background tasks, which a poll starts when they are due, so that a poll keeps to its own
+time-out.
 """
 
 import asyncio
@@ -29,13 +29,13 @@ from .options import ConsumerOptions
 _log = logging.getLogger(__name__)
 
 _REFRESH_INTERVAL = 10.0
-"""Seconds between looks for new topics and partitions of a subscription."""
+"""Seconds between checks for new topics and partitions of a subscription."""
 
 Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 
 
 class ConsumerCoordinator:
-    """Keeps an assignment readable: partitions in it, positions for them."""
+    """Keeps an assignment readable: its partitions and their positions."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class ConsumerCoordinator:
 
     @property
     def membership(self) -> Membership:
-        """What a commit has to prove."""
+        """The member and generation that commits are made as."""
         return self._rebalance.state.membership if self._rebalance is not None else NO_MEMBER
 
     # What to read.
@@ -85,7 +85,7 @@ class ConsumerCoordinator:
         self._rebalance.subscribe(self._wanted)
 
     async def unsubscribe(self) -> None:
-        """Leave the group, and read nothing; raises what a callback does."""
+        """Leave the group and read nothing; raise what callbacks raise."""
         try:
             if self._rebalance is not None:
                 await self._rebalance.close(may_commit=self._options.auto_commit is not None)
@@ -101,10 +101,10 @@ class ConsumerCoordinator:
     # Commits.
 
     def commit(self, offsets: Offsets) -> asyncio.Future[None]:
-        """Commit ``offsets``, after all commits before; the future need not be awaited.
+        """Commit ``offsets`` after all earlier commits; the future need not be awaited.
 
-        Its :class:`~qbus.errors.ApiError` is ILLEGAL_GENERATION also for partitions that this
-        member of a group does not have: another's commits would go back.
+        It fails with :class:`~qbus.errors.ApiError` ILLEGAL_GENERATION for partitions that this
+        member does not have, because it would set back the commits of the member that has them.
         """
         assert self._commits is not None, "there is no group to commit in"
         commits = self._commits
@@ -118,7 +118,7 @@ class ConsumerCoordinator:
                 refused.set_exception(
                     ApiError(ErrorCode.ILLEGAL_GENERATION, f"{topic}-{index} is not assigned to us")
                 )
-                refused.exception()  # nobody has to ask
+                refused.exception()  # the caller need not await it
                 return refused
         done = commits.submit(offsets)
         done.add_done_callback(lambda done: self._commit_ended(done, offsets))
@@ -129,12 +129,12 @@ class ConsumerCoordinator:
             self._assignment.committed(offsets)
 
     def _commit_automatically(self) -> None:
-        """Commit what earlier polls returned, if it is time to."""
+        """Commit what earlier polls returned, if it is due."""
         if self._options.auto_commit is None or time.monotonic() < self._commit_at:
             return
         rebalance = self._rebalance
         if rebalance is not None and rebalance.state.phase is not Phase.STABLE:
-            return  # later, when it is clear what is ours
+            return  # later, when the assignment is known
         self._commit_at = time.monotonic() + self._options.auto_commit
         offsets = self._assignment.to_commit()
         if offsets and self._group is not None:
@@ -143,9 +143,9 @@ class ConsumerCoordinator:
     # Running.
 
     async def run(self) -> None:
-        """Do what has to be done in a poll, and start what is due.
+        """Do what a poll has to do, and start background work that is due.
 
-        Raises what stopped the last of it, and what the user's callbacks raise.
+        Raises what ended the last background work, and what callbacks raise.
         """
         if self._rebalance is not None:
             await self._rebalance.poll()
@@ -157,9 +157,9 @@ class ConsumerCoordinator:
             self._task = asyncio.create_task(self._work())
 
     async def close(self, may_commit: bool) -> None:
-        """Commit what polls have returned, if wanted, and leave the group.
+        """Commit what polls returned, if wanted, and leave the group.
 
-        Raises what the user's callbacks raise.
+        Raises what callbacks raise.
         """
         if self._task is not None:
             self._task.cancel()
@@ -193,7 +193,7 @@ class ConsumerCoordinator:
             self._changed.set()
 
     async def _refresh(self) -> None:
-        """See what has become of the subscribed topics."""
+        """Check what has become of the subscribed topics."""
         assert self._wanted is not None
         if self._rebalance is not None:
             await self._rebalance.check_topics()
@@ -239,5 +239,5 @@ class ConsumerCoordinator:
 
 def _warn(done: asyncio.Future[None]) -> None:
     if not done.cancelled() and (error := done.exception()) is not None:
-        # The next commit covers this one, or the partitions are another's.
-        _log.warning("offsets not committed: %s", error)
+        # The next commit covers it, or another member has the partitions.
+        _log.warning("cannot commit offsets: %s", error)

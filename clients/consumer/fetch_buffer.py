@@ -1,4 +1,4 @@
-"""Handing out what was fetched, so that the position is always behind the last record given."""
+"""Fetched records, and the cursors that polls and loops read them with."""
 
 from typing import NamedTuple
 
@@ -8,7 +8,7 @@ from .fetch_cursor import FetchCursor
 from .fetch_responses import FetchResponses
 
 ENOUGH = 1024 * 1024
-"""Bytes that are lent at a time, if one partition has no more."""
+"""Bytes that cursors are opened for at a time, unless one partition has more."""
 
 
 class _Open(NamedTuple):
@@ -18,9 +18,9 @@ class _Open(NamedTuple):
 
 
 class FetchBuffer:
-    """Lends what was fetched to polls and loops, and takes note of what those gave.
+    """Opens cursors on fetched records, and keeps positions behind the last delivered record.
 
-    Of no use to other threads, but for what it lends.
+    Not thread-safe; the cursors it opens are.
     """
 
     def __init__(self, assignment: Assignment, responses: FetchResponses) -> None:
@@ -29,9 +29,9 @@ class FetchBuffer:
         self._open: list[_Open] = []
 
     def open_cursors(self, enough: int = ENOUGH) -> list[FetchCursor]:
-        """What was fetched, ``enough`` bytes or some more, one answer of each partition.
+        """Open a cursor on one fetched answer of each partition, for about ``enough`` bytes.
 
-        What was lent before has been taken back. Raises as a poll.
+        All earlier cursors are closed. Raises as a poll.
         """
         much = 0
         for partition, state in self._assignment.states.items():
@@ -46,14 +46,14 @@ class FetchBuffer:
         return cursors
 
     def close_cursors(self) -> None:
-        """Whoever comes next goes on behind what was given, the loop itself or another."""
+        """Close all cursors: the next reader continues behind what they delivered."""
         for partition, state, cursor in self._open:
-            if state.cursor is not cursor:  # what it was good for became void
+            if state.cursor is not cursor:  # it was closed by a seek or a revocation
                 continue
             before = state.position
             state.close_cursor()
             if state.position != before:
-                self._assignment.move_to_end(partition)  # the others have their turn first
+                self._assignment.move_to_end(partition)  # other partitions have their turn first
             if cursor.error is not None:
                 self._responses.damaged(partition, state, cursor.error)
         self._open.clear()

@@ -1,4 +1,4 @@
-"""What was fetched of one partition, lent to whoever reads its records."""
+"""A cursor on the fetched records of one partition, for a reader in any thread."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -12,14 +12,14 @@ from .completed_fetch import CompletedFetch
 
 
 class Positioned(Protocol):
-    """A record, or some; ``offset`` is that of the last."""
+    """A record, or several; ``offset`` is that of the last."""
 
     @property
     def offset(self) -> int: ...
 
 
 class ArrowRecords(NamedTuple):
-    """Records as a ``pyarrow.RecordBatch``, and what is before the position behind them."""
+    """Records as a ``pyarrow.RecordBatch``, and the offset of the last."""
 
     offset: int
     batch: Any
@@ -29,32 +29,32 @@ T = TypeVar("T", bound=Positioned)
 
 
 class _Delivered:
-    """Records on their way to the borrower, who had everything up to ``begin`` before."""
+    """Records on their way to the reader, who had everything before ``begin``."""
 
     def __init__(self, begin: int, records: list[Any]) -> None:
-        # The list's own iterator: there is none that is quicker, and it knows how far it is.
+        # The list's own iterator is the quickest, and knows how far it is.
         self.rest = iter(records)
         self._begin = begin
         self._records = records
 
     @property
     def end(self) -> int:
-        """The offset after the last one that the borrower has."""
+        """The offset after the last record that the reader has."""
         delivered = len(self._records) - length_hint(self.rest)
         return self._records[delivered - 1].offset + 1 if delivered > 0 else self._begin
 
     def close(self) -> int:
-        """Give no more; how many would have been."""
-        rest = list(self.rest)  # all at once: what the borrower does not have by now it never gets
+        """Deliver no more; return the number of records withheld."""
+        rest = list(self.rest)  # at once: the reader gets nothing more
         del self._records[len(self._records) - len(rest) :]
         return len(rest)
 
 
 class FetchCursor:
-    """Its borrower decodes, in a thread of its own perhaps, and uses what is still in its cache.
+    """Decodes records in the reader's thread, so that they are read while in its cache.
 
-    Its lender is told by ``read_to`` how far it is, may cut it short at any time, and acts on
-    ``error``, what could not be decoded, when it takes it back.
+    The owner, in another thread, sees in ``read_to`` how far the reader is, may close the cursor at
+    any time, and then handles ``error``, a batch that could not be decoded.
     """
 
     def __init__(self, fetched: CompletedFetch) -> None:
@@ -65,14 +65,11 @@ class FetchCursor:
         self._is_closed = False
 
     def decode(self, limit: int) -> list[ConsumerRecord]:
-        """Some records, up to ``limit``, which :meth:`deliver` then hands out; none: it is over.
-
-        For the borrower.
-        """
+        """Return up to ``limit`` records, for :meth:`deliver`; none at the end. For the reader."""
         return self._decode(lambda: self.fetched.decode(limit))
 
     def decode_arrow(self, columns: RecordColumns, limit: int) -> list[ArrowRecords]:
-        """Whole batches of about ``limit`` records, decoded to ``columns``; as :meth:`take`."""
+        """Decode whole batches of about ``limit`` records into ``columns``. For the reader."""
 
         def decode() -> list[ArrowRecords]:
             self.fetched.decode_columns(columns, limit)
@@ -95,7 +92,7 @@ class FetchCursor:
         return decoded
 
     def deliver(self, records: list[T]) -> Iterator[T]:
-        """What was decoded, one by one. For the borrower, who reads it to the end."""
+        """Yield decoded records one by one; the reader exhausts it. For the reader."""
         begin = self.read_to
         self._delivered = delivered = _Delivered(begin, records)
         self._is_decoding = False
@@ -104,29 +101,29 @@ class FetchCursor:
         return delivered.rest
 
     def finish(self) -> None:
-        """All of it was delivered. For the borrower, in whose thread it is forgotten."""
-        if not self._is_closed:  # or it ended before all was delivered
+        """Forget the delivered records, in the reader's thread. For the reader."""
+        if not self._is_closed:  # else some records were withheld
             self._delivered = _Delivered(self.read_to, [])
 
     @property
     def read_to(self) -> int:
-        """The offset after the last record that was delivered."""
+        """The offset after the last record delivered."""
         return self._delivered.end
 
     def close(self) -> bool:
-        """Give no more; whether all that was decoded was delivered.
+        """Deliver no more; return whether everything decoded was delivered.
 
-        It was not if the borrower was interrupted meanwhile, or is still about to take it.
+        It was not if the reader was interrupted, or is about to read it.
         """
         self._is_closed = True
-        was_decoding = self._is_decoding  # what it takes from now on it is not delivered
+        was_decoding = self._is_decoding  # later decoding is not delivered
         return not self._delivered.close() and not was_decoding
 
 
 def records_of(cursors: Iterable[FetchCursor], limit: int) -> Iterator[Iterator[ConsumerRecord]]:
-    """What the cursors give, one after the other: up to ``limit`` records.
+    """Yield the records of the cursors, up to ``limit``, in runs.
 
-    Each is to be read to its end before the next is asked for.
+    The caller exhausts each run before it asks for the next.
     """
     for cursor in cursors:
         while limit > 0 and (records := cursor.decode(limit)):
@@ -137,12 +134,12 @@ def records_of(cursors: Iterable[FetchCursor], limit: int) -> Iterator[Iterator[
 
 
 def is_over(cursors: Iterable[FetchCursor], deadline: float) -> bool:
-    """Whether a poll that got nothing stops; it goes on to report damage."""
+    """Whether a poll without records ends; it goes on to report damage."""
     return time.monotonic() >= deadline and all(cursor.error is None for cursor in cursors)
 
 
 def batches_of(cursors: Iterable[FetchCursor], limit: int) -> list[PartitionRecords]:
-    """What the cursors give, at once: up to ``limit`` records, partition by partition."""
+    """Return the records of the cursors, up to ``limit``, by partition."""
     decoded: list[tuple[FetchCursor, list[ConsumerRecord]]] = []
     for cursor in cursors:
         records: list[ConsumerRecord] = []
@@ -152,7 +149,7 @@ def batches_of(cursors: Iterable[FetchCursor], limit: int) -> list[PartitionReco
         if records:
             decoded.append((cursor, records))
     batches: list[PartitionRecords] = []
-    for cursor, records in decoded:  # nobody has any, should one of them fail
+    for cursor, records in decoded:  # after all decoding: none is lost if one fails
         if delivered := list(cursor.deliver(records)):
             batches.append(PartitionRecords(*cursor.fetched.partition, delivered))
         cursor.finish()

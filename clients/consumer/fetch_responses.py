@@ -1,4 +1,4 @@
-"""What brokers answer to fetches: kept for the partitions, or acted upon."""
+"""Fetch responses: records kept for their partitions, errors handled."""
 
 import time
 from collections.abc import Collection, Mapping
@@ -19,7 +19,9 @@ _NEARBY_SECONDS = 300.0
 
 
 class FetchResponses:
-    """Gives partitions what came for them. ``failure`` is what the user has to be told."""
+    """Gives partitions what arrived for them. ``failure`` is the error that the next poll
+    raises.
+    """
 
     def __init__(self, cluster: Cluster, assignment: Assignment, options: ConsumerOptions) -> None:
         self.failure: QbusError | None = None
@@ -30,7 +32,7 @@ class FetchResponses:
     def arrived(
         self, broker: int, asked: Mapping[TopicPartition, int], response: FetchResponse
     ) -> bool:
-        """Keep what came; whether something has to change before asking again helps."""
+        """Keep what arrived; return whether some partition was refused."""
         has_failed = False
         for topic in response.responses:
             for data in topic.partitions:
@@ -38,7 +40,7 @@ class FetchResponses:
                 state = self._assignment.states.get(partition)
                 offset = asked.get(partition)
                 if state is None or offset is None or state.fetch_offset != offset:
-                    continue  # no longer assigned, or the user went elsewhere
+                    continue  # unassigned or moved meanwhile
                 if state.is_stopped:
                     continue
                 if data.error_code != ErrorCode.NONE:
@@ -49,7 +51,7 @@ class FetchResponses:
         return has_failed
 
     def unanswered(self, asked: Mapping[TopicPartition, int], error: QbusError) -> None:
-        """A broker did not answer, or not as a broker does."""
+        """Handle a request without a valid response."""
         self._cluster.metadata.forget({partition.topic for partition in asked})
         for partition in asked:
             state = self._assignment.states.get(partition)
@@ -58,23 +60,23 @@ class FetchResponses:
         self.trouble(error)
 
     def trouble(self, error: QbusError) -> None:
-        """The user is told of what cannot pass by itself."""
+        """Keep an error for the user, unless it is retriable."""
         if not (isinstance(error, ApiError) and error.retriable):
             self.failure = error
 
     def damaged(
         self, partition: TopicPartition, state: PartitionState, error: CorruptBatch
     ) -> None:
-        """What was fetched cannot be read: whoever reads there again is told the same again."""
+        """Report a batch that cannot be read; a later read there reports it again."""
         topic, index = partition
         state.drop()
         self.failure = CorruptBatch(f"{topic}-{index} at {state.position}: {error}")
         self.failure.__cause__ = error
 
-    def raise_unless(self, taken: Collection[object]) -> None:
-        """Tell of the failure, once; but not before the user has what was read before it."""
+    def raise_unless(self, records: Collection[object]) -> None:
+        """Raise the failure, once, but not before the user has the records read before it."""
         failure = self.failure
-        if failure is not None and not taken:
+        if failure is not None and not records:
             self.failure = None
             raise failure
 
@@ -102,7 +104,7 @@ class FetchResponses:
     ) -> None:
         topic, index = partition
         if state.nearby == broker:
-            state.nearby = -1  # the leader knows better
+            state.nearby = -1  # ask the leader
             return
         if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
             self._out_of_range(partition, state)
@@ -120,7 +122,7 @@ class FetchResponses:
 
     def _out_of_range(self, partition: TopicPartition, state: PartitionState) -> None:
         if state.fetched or state.cursor is not None:
-            return  # what was fetched is read first
+            return  # fetched records are read first
         reset_to = RESETS.get(self._options.offset_reset)
         if reset_to is None:
             topic, index = partition

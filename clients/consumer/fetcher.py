@@ -19,16 +19,16 @@ from .options import ConsumerOptions
 from .truncation import TruncationCheck
 
 LEAST = 4 * 1024 * 1024
-"""Bytes. What is read soon after it came is read from the processor's cache."""
+"""Smallest window in bytes: little enough to be read from the processor's cache."""
 _LONG = 0.02
-"""Seconds that an answer of :data:`LEAST` takes only on a long or narrow way."""
+"""Seconds that an answer of :data:`LEAST` takes only over a long or slow link."""
 
 
 class FetchWindow:
-    """The bytes to ask one broker for, at most.
+    """The most bytes to ask one broker for: small for the cache, large over a long link.
 
-    Twice as many once the reader had to wait for a full answer that was long on its way; fewer, bit
-    by bit, while the reader need not wait.
+    It doubles when the reader waited for a full answer that took long; it shrinks bit by bit while
+    the reader does not wait.
     """
 
     def __init__(self, most: int) -> None:
@@ -36,7 +36,9 @@ class FetchWindow:
         self.nbytes = min(LEAST, most)
 
     def answered(self, nbytes: int, seconds: float, *, is_awaited: bool) -> None:
-        """An answer of ``nbytes`` came, ``seconds`` after it was asked for."""
+        """Count an answer of ``nbytes`` that took ``seconds``; ``is_awaited``: the reader
+        waited.
+        """
         if not is_awaited:
             self.nbytes = max(self.nbytes - self.nbytes // 8, min(LEAST, self._most))
         elif seconds >= _LONG and nbytes >= self.nbytes // 2:
@@ -46,23 +48,24 @@ class FetchWindow:
 _RETRY_DELAY = 0.1
 _READ_COMMITTED = 1
 _LITTLE = 64 * 1024
-"""Bytes that whoever waits for them is handed before more is asked for."""
+"""Answers up to this many bytes reach a waiting reader before the next request is sent."""
 _SOON = 0.001
-"""Seconds after which more is asked for, unless that reader is back before."""
+"""Seconds after which the next request is sent then, unless the reader is back before."""
 _ANSWERS_AHEAD = 2
-"""Answers that may wait, of each broker and for each partition: one is read, one waits, and one is
-on its way."""
+"""Answers that may wait, for each broker and partition: one is read, one waits, one is in
+flight.
+"""
 
 
 class _Ask(NamedTuple):
-    """What is asked of one broker: offsets by partition, and for how many bytes at most."""
+    """What is asked of one broker: offsets by partition, and the most bytes."""
 
     offsets: dict[TopicPartition, int]
     max_bytes: int
 
 
 class _Held(NamedTuple):
-    """Bytes that came from one broker and wait, and how many of them can be read now."""
+    """Bytes of one broker that wait, and how many of them can be read now."""
 
     nbytes: int = 0
     ready: int = 0
@@ -73,15 +76,15 @@ class _Held(NamedTuple):
 
 
 class Fetcher:
-    """Keeps the assignment's partitions filled, ahead of who takes from them.
+    """Keeps the assigned partitions filled, ahead of the reader.
 
-    Each answer is followed by the next request at once, so that one is on its way while another is
-    read, unless two wait to be read. Only if a reader waits for the little that came, that is
-    handed over before: the reader may be another thread, and Python runs one at a time.
+    The next request follows each answer at once, so that one is in flight while another is read,
+    unless two wait to be read. A small answer that a reader waits for is handed over before,
+    because the reader may be another thread and Python runs one at a time.
 
-    What waits to be taken and what was asked for is no more than ``prefetch_bytes`` together, but
-    for one batch from each broker: brokers give a whole one, however large. ``is_awaited``: whoever
-    reads has nothing left to read.
+    What waits and what was asked for is at most ``prefetch_bytes``, but for one batch from each
+    broker: brokers answer with at least one batch, however large. ``is_awaited``: the reader has
+    nothing left to read.
     """
 
     def __init__(
@@ -106,7 +109,7 @@ class Fetcher:
         self._is_closed = False
 
     async def close(self) -> None:
-        """Give up what is in flight."""
+        """Cancel the requests in flight."""
         self._is_closed = True
         tasks = [*self._fetches.values(), *self._check.tasks, *self._search.tasks]
         for task in tasks:
@@ -114,9 +117,10 @@ class Fetcher:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def start(self) -> None:
-        """Ask each broker for its partitions that have room, unless it is being asked.
+        """Ask each idle broker for its partitions that have room.
 
-        Each has an equal share of ``prefetch_bytes``, so that none waits for another's to be read.
+        Each broker has an equal share of ``prefetch_bytes``, so that none waits for another's
+        records to be read.
         """
         if self._is_closed:
             return
@@ -146,7 +150,7 @@ class Fetcher:
                 self._ask(broker, _Ask(offsets, room))
 
     def start_soon(self) -> None:
-        """As :meth:`start`, but let the reader have what came first."""
+        """Start after a moment: the reader gets what came first."""
         if self._soon is None:
             self._soon = asyncio.get_running_loop().call_later(_SOON, self._start_now)
 
@@ -174,14 +178,14 @@ class Fetcher:
         return self._options.prefetch_bytes - held - coming
 
     def _forget_paused(self) -> bool:
-        """What nobody may take now must not keep the others waiting; it can be fetched again."""
+        """Drop the records of paused partitions, which can be fetched again, to make room."""
         paused = [s for s in self._assignment.states.values() if s.is_paused and s.fetched]
         for state in paused:
             state.fetched.clear()
         return bool(paused)
 
     def _broker_for(self, partition: TopicPartition, state: PartitionState) -> int | None:
-        """Its leader, or the replica nearby that the leader named; None: nobody is known."""
+        """Return the leader, or the nearby replica that it named; None: neither is known."""
         try:
             leader = self._cluster.metadata.leader(*partition)
         except ApiError:

@@ -1,4 +1,4 @@
-"""Finding out who leads the partitions for which no leader is known."""
+"""Looking up the leaders of partitions that have no known leader."""
 
 import asyncio
 from contextlib import suppress
@@ -13,12 +13,10 @@ from .fetch_responses import FetchResponses
 
 
 class LeaderSearch:
-    """Asks about topics until all their partitions that are read have leaders.
+    """Refreshes the metadata of topics until all assigned partitions of them have leaders.
 
-    Ever less often, but at once when another one has lost its leader.
-
-    Also about those that are known: while a broker's partitions go over to others, the cluster
-    tells of leaders that are gone, or of none.
+    It backs off, but starts again at once when another partition loses its leader. It refreshes
+    known topics too: during a failover the cluster may name no leader, or one that is gone.
     """
 
     def __init__(
@@ -38,7 +36,7 @@ class LeaderSearch:
         self._has_news = asyncio.Event()
 
     def go_on(self, leaderless: set[TopicPartition]) -> None:
-        """These are all that have none; ask about them, unless that is being done."""
+        """Search for the leaders of these, all partitions without one, unless that is under way."""
         if not leaderless or leaderless - self._leaderless:
             self._backoff.succeeded()
             self._has_news.set()

@@ -1,4 +1,4 @@
-"""What can be chosen about a consumer."""
+"""The options of a consumer."""
 
 from dataclasses import dataclass
 from typing import Literal, get_args
@@ -11,7 +11,7 @@ IsolationLevel = Literal["read_uncommitted", "read_committed"]
 
 @dataclass(frozen=True, slots=True)
 class ConsumerOptions:
-    """The options of :class:`~qbus.clients.Consumer`. Times are in seconds."""
+    """The checked options of :class:`~qbus.clients.Consumer`. Times are in seconds."""
 
     offset_reset: OffsetReset
     fetch_min_bytes: int
@@ -27,7 +27,7 @@ class ConsumerOptions:
 
 
 def check_options(offset_reset: str, isolation_level: str) -> None:
-    """Raise :class:`~qbus.errors.ConfigError` for words that mean nothing."""
+    """Raise :class:`~qbus.errors.ConfigError` for unknown words."""
     for name, value, allowed in (
         ("offset_reset", offset_reset, get_args(OffsetReset)),
         ("isolation_level", isolation_level, get_args(IsolationLevel)),
@@ -37,7 +37,9 @@ def check_options(offset_reset: str, isolation_level: str) -> None:
 
 
 def limit_of(max_records: int | None, otherwise: int) -> int:
-    """How many records a poll may return; raises :class:`~qbus.errors.ConfigError` for none."""
+    """Return how many records a poll may return; raise :class:`~qbus.errors.ConfigError` below
+    1.
+    """
     limit = otherwise if max_records is None else max_records
     if limit < 1:
         raise ConfigError(f"a poll returns at least 1 record, not {limit}")

@@ -1,8 +1,8 @@
-"""Which batches of a fetch belong to transactions that were aborted (KIP-98).
+"""Hiding the batches of aborted transactions (KIP-98).
 
-A fetch with ``read_committed`` names, for each aborted transaction that reaches into it, the
-producer and its first offset. From there on that producer's transactional batches are hidden, up to
-the control batch that ends the transaction.
+A read_committed fetch names each aborted transaction that reaches into it: its producer and its
+first offset. From there on, the producer's transactional batches are hidden, up to the control
+batch that ends the transaction.
 """
 
 from collections.abc import Sequence
@@ -16,16 +16,16 @@ _ABORT = 0
 
 
 class AbortedProducers:
-    """Follows the batches of one fetch in their order."""
+    """Tracks aborted transactions over the batches of one fetch, in order."""
 
     def __init__(self, aborted: Sequence[AbortedTransaction]) -> None:
         self._coming = sorted(aborted, key=lambda each: each.first_offset, reverse=True)
         self._producers: set[int] = set()
 
     def hides(self, header: BatchHeader, batch: memoryview) -> bool:
-        """Whether a batch, the next in order, is a marker or of an aborted transaction.
+        """Whether the next batch is a marker, or part of an aborted transaction.
 
-        Raises :class:`~qbus.records.CorruptBatch` for a marker that is none.
+        Raises :class:`~qbus.records.CorruptBatch` for a malformed marker.
         """
         while self._coming and self._coming[-1].first_offset <= header.last_offset:
             self._producers.add(self._coming.pop().producer_id)

@@ -1,4 +1,4 @@
-"""Whether a partition's leader still has what was read of it (KIP-320)."""
+"""Detecting that a partition's log was truncated below the position (KIP-320)."""
 
 import asyncio
 from collections.abc import Iterable
@@ -23,9 +23,9 @@ _UNDEFINED = -1
 
 
 class TruncationCheck:
-    """Asks each new leader where the epoch ended that wrote the last record which was read.
+    """Asks each new leader where the epoch of the last record read ended.
 
-    If that is before the position, the log was cut since, and holds other records there, or will.
+    If that is before the position, the log was truncated, and holds other records there, or will.
     """
 
     def __init__(
@@ -43,11 +43,11 @@ class TruncationCheck:
         self._asked: set[TopicPartition] = set()
 
     def is_sound(self, partition: TopicPartition, state: PartitionState) -> bool:
-        """Whether the leader of today is known to have what was read; else it is asked."""
+        """Whether the current leader is known to hold what was read; otherwise asks it."""
         epoch = self._cluster.metadata.leader_epoch(*partition)
         if state.leader_epoch >= epoch:
             return True
-        if state.leader_epoch < 0 or state.epoch < 0:  # nothing was read of it yet
+        if state.leader_epoch < 0 or state.epoch < 0:  # nothing was read yet
             state.leader_epoch = epoch
             return True
         if partition not in self._asked:
@@ -64,13 +64,13 @@ class TruncationCheck:
             response: OffsetForLeaderEpochResponse = await self._cluster.ask(
                 leader, ApiKey.OFFSET_FOR_LEADER_EPOCH, _request([partition], state.epoch, epoch)
             )
-            if state.position == position:  # or its epoch is another by now: ask again
+            if state.position == position:  # else the epoch may differ: ask again
                 self._told(partition, state, epoch, response)
         except ApiError as error:
             if not error.retriable and error.code is not ErrorCode.UNSUPPORTED_VERSION:
                 self._responses.failure = error
             elif error.code is ErrorCode.UNSUPPORTED_VERSION:
-                state.leader_epoch = epoch  # such brokers cannot tell
+                state.leader_epoch = epoch  # the broker cannot tell
             else:
                 self._cluster.metadata.forget([partition.topic])
                 await asyncio.sleep(_RETRY_DELAY)
@@ -105,7 +105,7 @@ class TruncationCheck:
             state.drop()
             self._responses.failure = LogTruncated(topic, index, position, end.end_offset)
             return
-        state.fetched.clear()  # what was not read yet may have been cut
+        state.fetched.clear()  # unread records may have been truncated
         state.leader_epoch = epoch
 
 

@@ -1,8 +1,8 @@
-"""Where records wait to be sent: they find their partitions and fill their batches.
+"""The records that wait to be sent, in batches by partition.
 
-Any thread adds, the loop's thread takes; one lock keeps them apart, held for a moment only. What
-is sent most, a value and nothing else, has a short way past it (``qbus.records.pure.lane``): its
-bytes are counted when the next batch is begun.
+Any thread adds records; the event loop's thread takes batches. One lock guards both, held only for
+a moment. Records with nothing but a value take a short way past it (``qbus.records.pure.lane``):
+their bytes are counted when the next batch begins.
 """
 
 import asyncio
@@ -27,9 +27,9 @@ MakeBatch = Callable[[TopicPartition, int, float], Batch]
 
 
 class Accumulator:
-    """The queues of all partitions, and how many bytes are in them.
+    """The queues of all partitions, and the bytes in them.
 
-    ``on_work`` is called when a batch begins to wait or to linger, in the adding thread.
+    Calls ``on_work``, in the adding thread, when a batch begins to wait or to linger.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class Accumulator:
         self.add_value = self.lock.add
         self.buffered_bytes = 0
         self.begun = 0
-        """How many batches there were so far."""
+        """Number of batches begun so far."""
         self.queues: dict[TopicPartition, PartitionQueue] = {}
         self.active: dict[TopicPartition, PartitionQueue] = {}
         self.incomplete: set[Batch] = set()
@@ -71,10 +71,10 @@ class Accumulator:
         broker: int | None = None,
         on_delivery: OnDelivery | None = None,
     ) -> Delivery:
-        """Put one record into a batch.
+        """Add one record to a batch.
 
-        Raises :class:`~qbus.errors.ApiError` for a partition that cannot be, and the failure for
-        which nothing is taken any more.
+        Raises :class:`~qbus.errors.ApiError` for a partition that does not exist, and the failure
+        after which no records are accepted.
         """
         size = item_size(key, value, headers)
         with self.lock:
@@ -92,7 +92,7 @@ class Accumulator:
         columns: Columns,
         partition: int | None,
     ) -> Iterator[tuple[Batch, int, int]]:
-        """Put records for one partition (None: any) into batches; yields which, one by one."""
+        """Add records for one partition (None: any); yield each batch and the rows it received."""
         values, keys, headers, timestamps = columns
         start = 0
         while start < len(values):
@@ -118,7 +118,7 @@ class Accumulator:
     def push(
         self, topic: TopicDescription, partition: int | None, make: MakeBatch, size: int
     ) -> Batch:
-        """Put in a batch of so many bytes as it is, for one partition (None: any)."""
+        """Add a complete batch of ``size`` bytes for one partition (None: any)."""
         with self.lock:
             self._check()
             chosen = self.router.move_on(topic) if partition is None else partition
@@ -132,7 +132,7 @@ class Accumulator:
         return batch
 
     def release(self, batch: Batch) -> None:
-        """A batch is complete."""
+        """Release the memory of a complete batch."""
         with self.lock:
             if batch in self.incomplete:
                 self.incomplete.remove(batch)
@@ -140,7 +140,7 @@ class Accumulator:
                 self.room.notify_all()
 
     def replace(self, batch: Batch, halves: Sequence[Batch]) -> None:
-        """A batch was split."""
+        """Let ``halves`` take the place of a batch."""
         for index, callback in _callbacks(batch):
             Delivery(batch, index).add_done_callback(callback)
         with self.lock:
@@ -149,7 +149,7 @@ class Accumulator:
             self.incomplete.update(halves)
 
     def seal(self) -> list[Batch]:
-        """Let no batch stay open; all that are not complete yet."""
+        """Close all open batches; return all incomplete batches."""
         with self.lock:
             for queue in self.active.values():
                 queue.seal()
@@ -158,7 +158,7 @@ class Accumulator:
             return list(self.incomplete)
 
     def fail(self, failure: Exception) -> list[Batch]:
-        """Take nothing any more, for that reason; all that are not complete yet."""
+        """Accept no more records, for that reason; return all incomplete batches."""
         with self.lock:
             self.failure = self.failure or failure
             self._quick.clear()
@@ -166,12 +166,12 @@ class Accumulator:
             return list(self.incomplete)
 
     def disown(self) -> None:
-        """Let go of everything, in a forked process: whoever holds the lock is not here."""
+        """Replace the locks after a fork: their holder does not exist in the child process."""
         self.lock.renew(threading.Lock())
         self.room = threading.Condition(cast("threading.Lock", self.lock))
 
     def queue(self, key: TopicPartition) -> PartitionQueue:
-        """The queue of a partition. With the lock held."""
+        """Return the queue of a partition. The caller holds the lock."""
         queue = self.queues.get(key)
         if queue is None:
             queue = self.queues[key] = PartitionQueue(
@@ -185,7 +185,7 @@ class Accumulator:
     def _room(
         self, topic: TopicDescription, partition: int | None, size: int
     ) -> tuple[ListBatch, bool]:
-        """An open batch with room, and whether it was opened now. With the lock held."""
+        """Return an open batch with room, and whether it is new. The caller holds the lock."""
         self._check()
         chosen = self.router.current(topic) if partition is None else partition
         queue = self.queue(TopicPartition(topic.name, chosen))
@@ -204,7 +204,7 @@ class Accumulator:
         assert isinstance(opened, ListBatch)
         if partition is not None:
             opened.is_movable = False
-        elif self.router.is_by_key:  # a partitioner has to be asked each time
+        elif self.router.is_by_key:  # a partitioner function decides for each record
             quick = self._quick.get(topic.name)
             if quick is not None:
                 self._grow(quick, 0)
@@ -238,6 +238,6 @@ class Accumulator:
 
 
 def _callbacks(batch: Batch) -> Iterator[tuple[int, OnDelivery]]:
-    """Whom to tell of which record, each only once."""
+    """Yield the callbacks of a batch's records, each only once."""
     callbacks, batch.callbacks = batch.callbacks, []
     return ((index, told) for index, told in enumerate(callbacks) if told is not None)

@@ -1,4 +1,4 @@
-"""Batches of rows of an Arrow table, and which rows go to which partition."""
+"""Batches made of rows of an Arrow table, and the partitions of the rows."""
 
 import asyncio
 from collections.abc import Iterator
@@ -33,11 +33,11 @@ class ArrowBatch(Batch):
 
     @property
     def count(self) -> int:
-        """How many records there are."""
+        """Number of records."""
         return self._count
 
     def encode(self, compression: Compression, level: int | None) -> bytearray:
-        """The batch on the wire, with the identity and sequence it has."""
+        """Encode the batch with its identity and sequence."""
         assert self._columns is not None
         identity = self.identity or NO_IDENTITY
         encoded = encode_arrow(
@@ -55,15 +55,15 @@ class ArrowBatch(Batch):
         return encoded
 
     def timestamp_of(self, index: int) -> int:  # noqa: ARG002 - a column has no single ones
-        """The latest time of the batch's records."""
+        """Return the latest timestamp of the batch."""
         return self._latest
 
     def forget_records(self) -> None:
-        """Let go of the table."""
+        """Release the table."""
         self._columns = None
 
     def cut(self) -> "tuple[ArrowBatch, ArrowBatch]":
-        """Two new batches of its rows."""
+        """Return two batches of half the rows each."""
         middle = self._start + self._count // 2
         left = self._part(self._start, middle)
         return left, self._part(middle, self._start + self._count)
@@ -77,13 +77,13 @@ class ArrowBatch(Batch):
 def by_partition(
     table: Any, partitions: Any, names: dict[str, Any]
 ) -> Iterator[tuple[int, ArrowColumns]]:
-    """As :func:`rows_by_partition`; ``names`` says which columns are values, keys and so on."""
+    """Split as :func:`rows_by_partition` does; ``names``: the columns of values, keys and so on."""
     for partition, rows in rows_by_partition(table, partitions):
         yield partition, ArrowColumns.of(rows, **names)
 
 
 def rows_by_partition(table: Any, partitions: Any) -> Iterator[tuple[int, Any]]:
-    """The rows of ``table`` for each partition (-1: any), in their order.
+    """Yield the rows of ``table`` of each partition (-1: any), in order.
 
     partitions: a 32-bit integer for each row.
     """

@@ -1,4 +1,4 @@
-"""Records on their way: gathered for one partition, sent as one batch, told of together."""
+"""Batches: records of one partition that are sent, and complete, together."""
 
 import asyncio
 import logging
@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 
 class ProducerIdentity(NamedTuple):
-    """What the broker knows an idempotent producer by."""
+    """The id and epoch of an idempotent producer."""
 
     producer_id: int
     epoch: int
@@ -27,14 +27,14 @@ NO_IDENTITY = ProducerIdentity(-1, -1)
 
 
 class Stored(NamedTuple):
-    """Where a batch was stored. -1: not known, or for the time, that the records keep theirs."""
+    """Where a batch was stored. -1: unknown; as the time: the records keep their own."""
 
     base_offset: int
     log_append_time: int
 
 
 class Countdown:
-    """Calls ``notify`` when it was itself called so many times, at once for none."""
+    """Calls ``notify`` after ``count`` calls; at once if that is 0."""
 
     def __init__(self, count: int, notify: Callable[[], object]) -> None:
         self._left = count
@@ -52,17 +52,18 @@ class Countdown:
 
 
 class Batch(ABC):
-    """Records for one partition, and what becomes of them.
+    """Records for one partition, and their outcome.
 
-    Any thread may ask or wait; one at a time may add. Only the loop's thread completes or splits.
+    Any thread may ask or wait; one at a time may add. Only the loop's thread completes or splits a
+    batch.
 
-    size: about how many bytes it takes, of which the buffer knows ``counted``.
-    callbacks: whom to tell of each record once all is complete, or None; those at the end may be
+    size: approximate bytes; the accumulator has counted ``counted`` of them.
+    callbacks: called for each record when the batch is complete, or None; trailing ones may be
         missing.
     is_movable: any other partition would do as well.
-    is_quick: it takes records that are but a value.
-    was_sent: it may be stored, whatever was heard of it.
-    is_given_up: nobody hopes for its delivery any more, though it may not be complete yet.
+    is_quick: accepts records that have nothing but a value.
+    was_sent: it may be stored, even without an answer.
+    is_given_up: its delivery is not tried any more, though it may not be complete yet.
     """
 
     __slots__ = (
@@ -125,35 +126,35 @@ class Batch(ABC):
     @property
     @abstractmethod
     def count(self) -> int:
-        """How many records there are."""
+        """Number of records."""
 
     @abstractmethod
     def encode(self, compression: Compression, level: int | None) -> bytearray:
-        """The batch on the wire, with the identity and sequence it has."""
+        """Encode the batch with its identity and sequence."""
 
     @abstractmethod
     def timestamp_of(self, index: int) -> int:
-        """A record's own time, or the batch's."""
+        """Return a record's own timestamp, or the batch's."""
 
     @abstractmethod
     def forget_records(self) -> None:
-        """Let go of keys and values."""
+        """Release keys and values."""
 
     @abstractmethod
     def cut(self) -> "tuple[Batch, Batch]":
-        """Two new batches of its records."""
+        """Return two batches of half the records each."""
 
-    # What becomes of them.
+    # The outcome.
 
     def is_in_loop(self) -> bool:
-        """Whether the caller is the one who has to complete this."""
+        """Whether the caller runs in the loop that completes this batch."""
         try:
             return asyncio.get_running_loop() is self._loop
         except RuntimeError:
             return False
 
     def leaf(self, index: int) -> "tuple[Batch, int]":
-        """The batch, after all splits, that holds a record, and its index there."""
+        """Return the batch, after all splits, that holds a record, and the record's index there."""
         batch: Batch = self
         while (halves := batch.halves) is not None:
             left, right = halves
@@ -161,7 +162,9 @@ class Batch(ABC):
         return batch, index
 
     def leaves(self, start: int, stop: int) -> "Iterator[tuple[Batch, int, int]]":
-        """The batches, after all splits, that hold the records, and which they are there."""
+        """Yield the batches, after all splits, that hold the records, with first and last index
+        there.
+        """
         if self.halves is None:
             yield self, start, stop
             return
@@ -172,7 +175,7 @@ class Batch(ABC):
             yield from right.leaves(max(start - left.count, 0), stop - left.count)
 
     def place(self, index: int) -> tuple[int, int]:
-        """Offset and timestamp of a record that was delivered."""
+        """Return offset and timestamp of a delivered record."""
         assert isinstance(self.outcome, Stored)
         base_offset, log_append_time = self.outcome
         return (
@@ -181,7 +184,7 @@ class Batch(ABC):
         )
 
     def when_complete(self, start: int, stop: int, notify: Callable[[], object]) -> None:
-        """Call ``notify`` once the outcome of the records is known: at once or when it is."""
+        """Call ``notify`` once the records have their outcome: at once, or later."""
         with self._lock:
             halves = self.halves
             if halves is None and self.outcome is None:
@@ -196,7 +199,7 @@ class Batch(ABC):
                 leaf.when_complete(first, last, arrived)
 
     def complete(self, outcome: Stored | Exception) -> None:
-        """Tell everyone who waits; the first outcome stays."""
+        """Set the outcome and notify everyone who waits; only the first outcome counts."""
         with self._lock:
             if self.outcome is not None:
                 return
@@ -210,7 +213,7 @@ class Batch(ABC):
             call(notify)
 
     def split(self) -> "tuple[Batch, Batch]":
-        """Let two batches of half its records take its place, and its sequence numbers."""
+        """Replace the batch by two of half its records, which take over its sequence numbers."""
         left, right = self.cut()
         for half in (left, right):
             half.attempts = self.attempts
@@ -233,14 +236,14 @@ class Batch(ABC):
         return left, right
 
     def forget_identity(self) -> None:
-        """The batch is known not to be stored: it may go out under another identity."""
+        """Drop the identity: the batch is certainly not stored and may take another one."""
         self.identity = None
         self.sequence = -1
         self.encoded = None
 
 
 def call(notify: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> None:
-    """Call what a user gave; an error of it goes to the log, and nowhere else."""
+    """Call a user's function; log its errors."""
     try:
         notify(*args, **kwargs)
     except Exception:

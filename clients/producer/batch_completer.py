@@ -1,4 +1,4 @@
-"""What becomes of batches: delivered, sent again, split, given up, kept on disk."""
+"""What follows the attempt to send a batch: completion, a retry, a split, an error, the spool."""
 
 import asyncio
 
@@ -16,15 +16,15 @@ from .requests import Answer
 from .spooling import Spooler
 
 _PROMPT_RETRIES = 3
-"""How often a batch follows to the leader that a broker names, before it pauses."""
+"""Retries that go to a newly named leader without a pause."""
 _TOO_LARGE = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
 _FATAL = frozenset({ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.PRODUCER_FENCED})
 
 
 class BatchCompleter:
-    """Decides for each batch that was tried, or that has waited too long. In the loop's thread.
+    """Decides about each batch that was sent, or waited too long. Runs in the loop's thread.
 
-    ``progress`` is set whenever a batch is complete.
+    Sets ``progress`` whenever a batch completes.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class BatchCompleter:
         self.progress = asyncio.Event()
 
     async def close(self, incomplete: list[Batch]) -> None:
-        """Give up what is not delivered, and keep it where it can be kept."""
+        """Give up what is not delivered; spool it if there is a spool."""
         for batch in sorted(incomplete, key=lambda batch: batch.created_at):
             if not batch.is_given_up:
                 self._abandon(batch, ClientClosed())
@@ -48,13 +48,13 @@ class BatchCompleter:
             await self._spooler.close()
 
     def fail(self, error: Exception) -> None:
-        """Nothing can be sent any more, for that reason."""
+        """Fail everything: nothing can be sent any more, for that reason."""
         for batch in self._accumulator.fail(error):
             batch.is_given_up = True
             self._complete(batch, error)
 
     def expire(self, now: float) -> None:
-        """Give up what has taken too long by ``now``, be it in flight."""
+        """Give up what is too old at ``now``, even in flight."""
         timeout = self._options.delivery_timeout
         with self._accumulator.lock:
             expired = [
@@ -69,7 +69,7 @@ class BatchCompleter:
             self._abandon(batch, late)
 
     def handle_answer(self, answer: Answer) -> None:
-        """A broker has answered for a batch."""
+        """Handle a broker's answer for a batch."""
         batch, outcome, hint = answer
         if isinstance(outcome, Stored):
             self.delivered(batch, outcome)
@@ -80,7 +80,7 @@ class BatchCompleter:
         self.failed(batch, outcome, is_leader_known=is_known)
 
     def delivered(self, batch: Batch, stored: Stored) -> None:
-        """``batch`` is stored."""
+        """Complete a stored batch."""
         with self._accumulator.lock:
             self._accumulator.queues[batch.partition].delivered(batch)
         if not batch.is_given_up:
@@ -118,7 +118,7 @@ class BatchCompleter:
             self._accumulator.queues[batch.partition].too_large(batch, *halves)
 
     def give_up(self, batch: Batch, error: Exception) -> None:
-        """Do not send ``batch`` again, for that reason."""
+        """Stop sending ``batch``, for that reason."""
         with self._accumulator.lock:
             self._accumulator.queues[batch.partition].given_up(batch)
         if not batch.is_given_up:
@@ -133,7 +133,7 @@ class BatchCompleter:
         return error.retriable or error.code in _TOO_LARGE
 
     def refuse_topic(self, topic: str, error: ApiError) -> None:
-        """What waits for a topic that cannot be written to need not wait any longer."""
+        """Fail everything that waits for a topic that cannot be written to."""
         with self._accumulator.lock:
             queues = [q for key, q in self._accumulator.active.items() if key.topic == topic]
             refused = [batch for queue in queues for batch in queue.expired(float("inf"))]
@@ -142,7 +142,7 @@ class BatchCompleter:
             self._complete(batch, error)
 
     def _abandon(self, batch: Batch, error: QbusError) -> None:
-        """Nobody waits for the delivery any more: keep the batch if there is a place."""
+        """Give up a batch that nobody waits for any more; spool it if there is a spool."""
         batch.is_given_up = True
         if self._spooler is None:
             self._complete(batch, error)
@@ -160,6 +160,6 @@ class BatchCompleter:
         self.progress.set()
 
     def delay(self, attempts: int) -> float:
-        """Return the seconds to wait before the next attempt, after so many."""
+        """Return the seconds to wait before the next attempt, after ``attempts`` failed ones."""
         options = self._options
         return backoff_delay(attempts, options.retry_backoff, options.retry_backoff_max)

@@ -1,4 +1,4 @@
-"""Many records at once: which of them go where, batch by batch."""
+"""Sending many records at once, batch by batch."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -16,15 +16,15 @@ from .options import ProducerOptions
 
 ANY = -1
 Part = tuple[Batch, int, int]
-"""A batch, and which of its records, from and up to."""
+"""A batch, and which of its records: from and up to."""
 
 
 def add_lists(
     accumulator: Accumulator, topic: TopicDescription, columns: Columns, partition: int | None
 ) -> Iterator[Part]:
-    """Put the records into batches; yields after each, for the caller to wait for room.
+    """Put the records into batches; yield after each, so that the caller can wait for room.
 
-    Raises :class:`~qbus.errors.ApiError` for a partition that cannot be.
+    Raises :class:`~qbus.errors.ApiError` for a partition that does not exist.
     """
     values, keys, headers, timestamps = columns
     router = accumulator.router
@@ -54,7 +54,7 @@ def add_lists(
 
 
 class ArrowTable:
-    """A table whose rows are to be sent: checked, and cut into batches."""
+    """A table whose rows are sent: checked, and cut into batches."""
 
     def __init__(
         self, table: Any, *, value: str, key: str | None, headers: str | None, timestamp: str | None
@@ -78,7 +78,7 @@ class ArrowTable:
         partition: int | None,
         options: ProducerOptions,
     ) -> Iterator[Part]:
-        """As :func:`add_lists`."""
+        """Put the rows into batches as :func:`add_lists` does."""
         router = accumulator.router
         if partition is not None:
             router.fixed(topic, None, None, partition, None)

@@ -1,4 +1,4 @@
-"""What can be a record, checked while the one who sends it can still be told."""
+"""Checks of records, made while the sender can still be told."""
 
 from collections.abc import Iterable, Sequence, Sized
 from typing import Any, TypeVar
@@ -31,7 +31,7 @@ def checked_columns(
     headers: Sequence[Headers | None] | None,
     timestamps: Sequence[int | None] | None,
 ) -> Columns:
-    """These as lists or tuples; raises TypeError or ValueError for what no records can hold."""
+    """Return the columns as lists or tuples; raise TypeError or ValueError for bad records."""
     if isinstance(values, bytes | bytearray | memoryview | str):
         raise TypeError("values are a list, not one value")
     values = _listed(values)
@@ -66,7 +66,7 @@ def _check_headers(headers: Headers) -> None:
     for name, data in headers:
         if not isinstance(name, str):
             raise TypeError(f"a header's name is a str, not {type(name).__name__}")
-        name.encode()  # what is no Unicode is a ValueError
+        name.encode()  # raises ValueError if it is not valid Unicode
         _check_types((data,))
 
 

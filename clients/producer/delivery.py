@@ -1,4 +1,4 @@
-"""The deliveries of one record, and of many sent together."""
+"""What a send returns: the delivery of one record, or of many sent together."""
 
 import asyncio
 import contextlib
@@ -18,7 +18,7 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class Handle(ABC, Generic[T_co]):
-    """The outcome of a send, now or later. Any thread may ask; awaiting is for event loops."""
+    """The outcome of a send, now or later. Any thread may ask; event loops may await it."""
 
     __slots__ = ()
 
@@ -28,21 +28,21 @@ class Handle(ABC, Generic[T_co]):
 
     @abstractmethod
     def _outcome(self) -> T_co | Exception:
-        """What became of it, once that is known."""
+        """Return the outcome, once it is known."""
 
     @abstractmethod
     def _notify(self, notify: Callable[[], object]) -> None:
-        """Call ``notify`` when done: at once, or in the thread that finds out."""
+        """Call ``notify`` when done: at once, or in the thread that learns the outcome."""
 
     @abstractmethod
     def _is_in_loop(self) -> bool:
-        """Whether the caller runs in the loop that has to find out."""
+        """Whether the caller runs in the loop that learns the outcome."""
 
     def result(self, timeout: float | None = None) -> T_co:
-        """Where it went, waiting ``timeout`` seconds for that (None: as long as it takes).
+        """Return where it went, waiting up to ``timeout`` seconds (None: without limit).
 
-        Raises what kept it from being delivered, or :class:`~qbus.clients.RequestTimedOut` when it
-        is neither delivered nor failed by then.
+        Raises the error that prevented delivery, or :class:`~qbus.clients.RequestTimedOut` when it
+        is still under way after ``timeout``.
         """
         self._wait(timeout)
         outcome = self._outcome()
@@ -51,7 +51,7 @@ class Handle(ABC, Generic[T_co]):
         return outcome
 
     def exception(self, timeout: float | None = None) -> Exception | None:
-        """What kept it from being delivered, if anything did; waits and raises as ``result``."""
+        """Return the error that prevented delivery, if any; wait and raise as ``result`` does."""
         self._wait(timeout)
         outcome = self._outcome()
         return outcome if isinstance(outcome, Exception) else None
@@ -80,12 +80,12 @@ class Handle(ABC, Generic[T_co]):
 
 
 def _wake(loop: asyncio.AbstractEventLoop, arrived: "asyncio.Future[None]") -> None:
-    with contextlib.suppress(RuntimeError):  # the loop may be closed by now
+    with contextlib.suppress(RuntimeError):  # the loop may be closed
         loop.call_soon_threadsafe(arrive, arrived)
 
 
 def arrive(arrived: "asyncio.Future[None]") -> None:
-    """Tell whoever waits, unless nobody does any more."""
+    """Complete a future, unless its waiter has gone."""
     if not arrived.done():
         arrived.set_result(None)
 
@@ -93,8 +93,8 @@ def arrive(arrived: "asyncio.Future[None]") -> None:
 class Delivery(Handle[RecordMetadata], Place):
     """The delivery of one record: ``await`` it, or ask for its ``result``.
 
-    Nothing but its place: what became of it is known to its batch. Two of one record are equal,
-    unless its batch had to be split and one is what a producer's own ``on_delivery`` was given.
+    It holds only a place in a batch; the batch knows the outcome. Two deliveries of one record are
+    equal, unless its batch was split and one was passed to the producer's ``on_delivery``.
     """
 
     __slots__ = ()
@@ -106,7 +106,7 @@ class Delivery(Handle[RecordMetadata], Place):
         return self._batch.leaf(self._index)[0].outcome is not None
 
     def exception(self, timeout: float | None = None) -> Exception | None:
-        """What kept it from being delivered, if anything did; waits and raises as ``result``."""
+        """Return the error that prevented delivery, if any; wait and raise as ``result`` does."""
         if isinstance(self._batch.outcome, Stored):
             return None
         return super().exception(timeout)
@@ -126,17 +126,17 @@ class Delivery(Handle[RecordMetadata], Place):
 
     @property
     def partition(self) -> int:
-        """Where it is stored; raises as ``result`` does, and does not wait."""
+        """The partition it is stored in; raises as ``result`` does, without waiting."""
         return self.result(0).partition
 
     @property
     def offset(self) -> int:
-        """Its offset (-1 with ``acks=0``); raises as ``result`` does, and does not wait."""
+        """Its offset (-1 with ``acks=0``); raises as ``result`` does, without waiting."""
         return self.result(0).offset
 
     @property
     def timestamp(self) -> int:
-        """Milliseconds since the Unix epoch; raises as ``result`` does, and does not wait."""
+        """Milliseconds since the Unix epoch; raises as ``result`` does, without waiting."""
         return self.result(0).timestamp
 
     def _outcome(self) -> RecordMetadata | Exception:
@@ -156,7 +156,7 @@ class Delivery(Handle[RecordMetadata], Place):
 class BulkDelivery(Handle[list[BatchMetadata]]):
     """The delivery of records sent together: where each run of them went.
 
-    It fails when one of them does, with that one's error; it is done when all of them are.
+    It is done when all records are; it fails with the first error among them.
     """
 
     __slots__ = ("_parts",)
@@ -166,7 +166,7 @@ class BulkDelivery(Handle[list[BatchMetadata]]):
         self._parts = parts
 
     def __len__(self) -> int:
-        """How many records were sent."""
+        """Number of records sent."""
         return sum(stop - start for _, start, stop in self._parts)
 
     def __bool__(self) -> bool:

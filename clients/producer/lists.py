@@ -1,4 +1,4 @@
-"""Batches of records that come one by one or in lists: a list for each part of a record."""
+"""Batches of records that come one by one or in lists: one list for each part of a record."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
@@ -18,14 +18,14 @@ Columns = tuple[
     Sequence[Headers | None] | None,
     Sequence[int | None] | None,
 ]
-"""Values, keys, headers and timestamps of records: those at one index belong together."""
+"""Values, keys, headers and timestamps of records; one index is one record."""
 
 RECORD_OVERHEAD = 12
-"""Bytes that most records take beyond their key, value and headers."""
+"""Bytes that most records take besides key, value and headers."""
 
 
 class ListBatch(Batch):
-    """As long as no record has a key, there is no list of keys, and so on."""
+    """A batch in lists. There is no list of keys until a record has one; likewise other parts."""
 
     __slots__ = ("_count", "headers", "keys", "timestamps", "values")
 
@@ -46,7 +46,7 @@ class ListBatch(Batch):
 
     @property
     def count(self) -> int:
-        """How many records there are."""
+        """Number of records."""
         return len(self.values) if self._count < 0 else self._count
 
     def add(
@@ -57,7 +57,7 @@ class ListBatch(Batch):
         timestamp: int | None = None,
         callback: Callable[[Any], object] | None = None,
     ) -> int:
-        """Add one record; its index."""
+        """Add one record; return its index."""
         index = len(self.values)
         self.values.append(value)
         if callback is not None:
@@ -81,7 +81,7 @@ class ListBatch(Batch):
         headers: Sequence[Headers | None] | None = None,
         timestamps: Sequence[int | None] | None = None,
     ) -> int:
-        """Add records; the index of the first."""
+        """Add records; return the index of the first."""
         index, count = len(self.values), len(values)
         self.values.extend(values)
         if keys is not None or headers is not None or timestamps is not None:
@@ -95,7 +95,7 @@ class ListBatch(Batch):
         return index
 
     def encode(self, compression: Compression, level: int | None) -> bytearray:
-        """The batch on the wire, with the identity and sequence it has."""
+        """Encode the batch with its identity and sequence."""
         identity = self.identity or NO_IDENTITY
         return encode_records(
             self.values,
@@ -111,18 +111,18 @@ class ListBatch(Batch):
         )
 
     def timestamp_of(self, index: int) -> int:
-        """A record's own time, or the batch's."""
+        """Return a record's own timestamp, or the batch's."""
         own = None if self.timestamps is None else self.timestamps[index]
         return self.timestamp if own is None else own
 
     def forget_records(self) -> None:
-        """Let go of keys and values; timestamps are still asked for."""
+        """Release keys and values; timestamps are still needed."""
         self._count = self.count
         self.values = []
         self.keys = self.headers = None
 
     def cut(self) -> "tuple[ListBatch, ListBatch]":
-        """Two new batches of its records."""
+        """Return two batches of half the records each."""
         middle = self.count // 2
         left, right = self._part(0, middle), self._part(middle, self.count)
         return left, right
@@ -137,7 +137,7 @@ class ListBatch(Batch):
 
 
 def _extended(column: list[Any] | None, index: int, items: Iterable[Any]) -> list[Any]:
-    """``column`` (None: nothing for the ``index`` records so far) and ``items``."""
+    """Return ``column`` (None: ``index`` records without this part) with ``items`` appended."""
     if column is None:
         column = [None] * index
     column.extend(items)
@@ -145,7 +145,7 @@ def _extended(column: list[Any] | None, index: int, items: Iterable[Any]) -> lis
 
 
 def item_size(key: Buffer | None, value: Buffer | None, headers: Headers | None) -> int:
-    """About how many bytes a record takes in a batch."""
+    """Return about how many bytes a record takes in a batch."""
     size = RECORD_OVERHEAD + len(key or b"") + len(value or b"")
     for name, data in headers or ():
         size += RECORD_OVERHEAD + len(name) + len(data or b"")

@@ -1,4 +1,4 @@
-"""What can be chosen about a producer."""
+"""The options of a producer."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,16 +16,16 @@ Acks = Literal["all", 0, 1, -1]
 OnFull = Literal["block", "raise"]
 OnDelivery = Callable[[Delivery], object]
 Partitioner = Callable[[TopicDescription, Buffer | None, Buffer | None], int | None]
-"""Takes topic, key and value; the partition, or None for any."""
+"""Takes topic, key and value; returns the partition, or None for any."""
 Spool = str | PathLike[str]
 
 MAX_IN_FLIGHT = 5
-"""Batches of one idempotent producer that a broker remembers, per partition."""
+"""Batches per partition that a broker remembers of an idempotent producer."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProducerOptions:
-    """The options of :class:`~qbus.clients.Producer`, checked. Times are in seconds."""
+    """The checked options of :class:`~qbus.clients.Producer`. Times are in seconds."""
 
     acks: int = -1
     compression: Compression = Compression.NONE
@@ -45,7 +45,7 @@ class ProducerOptions:
     spool_dir: Spool | None = None
 
     def __post_init__(self) -> None:
-        """Raise :class:`~qbus.errors.ConfigError` for what does not go together."""
+        """Raise :class:`~qbus.errors.ConfigError` for values that do not go together."""
         if self.is_idempotent and self.acks != -1:
             raise ConfigError('an idempotent producer needs acks="all"')
         if self.max_in_flight < 1:
@@ -69,12 +69,12 @@ class ProducerOptions:
 
     @property
     def topic_timeout(self) -> float:
-        """How long a send waits to be told of its topic."""
+        """How long a send waits for the metadata of its topic."""
         return min(self.request_timeout, self.delivery_timeout)
 
 
 def parse_acks(acks: Acks) -> int:
-    """The protocol's number; raises :class:`~qbus.errors.ConfigError`."""
+    """Return the protocol's number; raise :class:`~qbus.errors.ConfigError`."""
     number = {"all": -1, "-1": -1, "0": 0, "1": 1}.get(str(acks))
     if number is None:
         raise ConfigError(f'acks is "all", 1 or 0, not {acks!r}')
@@ -82,7 +82,7 @@ def parse_acks(acks: Acks) -> int:
 
 
 def parse_compression(name: str) -> Compression:
-    """The codec of that name; raises :class:`~qbus.errors.ConfigError`."""
+    """Return the codec of that name; raise :class:`~qbus.errors.ConfigError`."""
     try:
         return Compression[name.upper()]
     except (KeyError, AttributeError):
@@ -91,7 +91,7 @@ def parse_compression(name: str) -> Compression:
 
 
 def parse_partitioner(partitioner: str | Partitioner) -> Partitioner | None:
-    """None for murmur2; raises :class:`~qbus.errors.ConfigError`."""
+    """Return the function, None for murmur2; raise :class:`~qbus.errors.ConfigError`."""
     if callable(partitioner):
         return partitioner
     if partitioner != "murmur2":

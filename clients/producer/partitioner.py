@@ -1,4 +1,9 @@
-"""Which partition a record goes to."""
+"""The partition of each record, the same one that Java's default partitioner chooses.
+
+A key's hash decides, so that every client sends a key to the same partition. Records without a key
+stick to one partition until its batch is full and then move on, which fills batches better
+(KIP-480).
+"""
 
 import random
 from collections.abc import Collection, Sequence
@@ -12,34 +17,34 @@ from .options import Partitioner
 
 
 def partition_for_key(key: Buffer, partitions: int) -> int:
-    """The partition, of so many, of the records with ``key``."""
+    """Return the partition, out of ``partitions``, of the records with ``key``."""
     return (murmur2(key) & 0x7FFFFFFF) % partitions
 
 
 class StickyPartitioner:
-    """Where records without a key go now: to a partition with a leader, if there is any.
+    """Chooses partitions for records without a key, those with a leader first.
 
-    ``silent``: brokers that do not answer, whose partitions are the second choice.
+    ``silent``: brokers that do not answer; their partitions are the second choice.
     """
 
     def __init__(self) -> None:
         self._current: dict[str, int] = {}
 
     def current(self, topic: TopicDescription, silent: Collection[int] = ()) -> int:
-        """The partition to stay with."""
+        """Return the partition to stay with."""
         partition = self._current.get(topic.name)
         if partition is None or not _is_led(topic, partition, silent):
             return self.move_on(topic, silent)
         return partition
 
     def move_on(self, topic: TopicDescription, silent: Collection[int] = ()) -> int:
-        """Another partition than now, for the next batch."""
+        """Choose another partition for the next batch."""
         every = [part.index for part in topic.partitions]
         led = [index for index in every if _is_led(topic, index, silent)]
         return self._choose(topic, led or [i for i in every if _is_led(topic, i, ())] or every)
 
     def among(self, topic: TopicDescription, partitions: Sequence[int]) -> int:
-        """The partition to stay with, one of those."""
+        """Return the partition to stay with, out of ``partitions``."""
         now = self._current.get(topic.name)
         return now if now is not None and now in partitions else self._choose(topic, partitions)
 
@@ -59,10 +64,11 @@ def _is_led(topic: TopicDescription, partition: int, silent: Collection[int]) ->
 
 
 class Router:
-    """What was asked for, else the partitioner's choice, else the key's, else the sticky one.
+    """Chooses a record's partition: the caller's choice, else the partitioner's, the key's, the
+    sticky one.
 
-    ``silent``: brokers that do not answer now, whose partitions are left alone while others are
-    there. Replaced, never changed in place: other threads read it.
+    ``silent``: brokers that do not answer now; their partitions are avoided while there are others.
+    The set is replaced, never changed in place, because other threads read it.
     """
 
     def __init__(self, partitioner: Partitioner | None) -> None:
@@ -78,9 +84,9 @@ class Router:
         partition: int | None,
         broker: int | None,
     ) -> int | None:
-        """The one partition that it must be; None: any.
+        """Return the only possible partition; None: any.
 
-        Raises :class:`~qbus.errors.ApiError`, and whatever a partitioner raises.
+        Raises :class:`~qbus.errors.ApiError`, and whatever a partitioner function raises.
         """
         if partition is not None:
             _check(topic, partition, broker)
@@ -107,11 +113,11 @@ class Router:
         return self._partitioner is None
 
     def current(self, topic: TopicDescription) -> int:
-        """The partition for records that may go to any."""
+        """Return the partition for records that may go to any."""
         return self._sticky.current(topic, self.silent)
 
     def move_on(self, topic: TopicDescription) -> int:
-        """Another one, for the next batch."""
+        """Choose another one for the next batch."""
         return self._sticky.move_on(topic, self.silent)
 
 

@@ -1,4 +1,4 @@
-"""What to send next, and to whom. Called with the accumulator's lock held; does no IO."""
+"""What to send next, and to which brokers. The caller holds the accumulator's lock; no IO."""
 
 import asyncio
 from collections.abc import Iterable
@@ -18,7 +18,7 @@ from .queue import PartitionQueue
 
 
 class NodeState:
-    """One broker. Times are in seconds of the monotonic clock."""
+    """One broker: its connection, and when it may be used. Times are in seconds, monotonic."""
 
     def __init__(self, node_id: int, first_backoff: float, longest_backoff: float) -> None:
         self.id = node_id
@@ -31,23 +31,23 @@ class NodeState:
         self._backoff = Backoff(first_backoff, longest_backoff)
 
     def connection(self, address: Address | None) -> Connection | None:
-        """The open connection to the broker, if that is its address still."""
+        """Return the open connection, if ``address`` is still the broker's."""
         if self._connection is None or self._address != address or not self._connection.is_open:
             return None
         return self._connection
 
     def connected(self, connection: Connection, address: Address) -> None:
-        """It can be reached, and says which versions it speaks."""
+        """Use this connection from now on."""
         self._connection, self._address = connection, address
         self.is_silent = False
 
     def answered(self, now: float, throttle_ms: int) -> None:
-        """It does what it is asked; but may ask to be left alone for a while (KIP-219)."""
+        """Note a response; the broker may ask the producer to pause (KIP-219)."""
         self._backoff.succeeded()
         self.muted_until = max(self.muted_until, now + throttle_ms / 1000)
 
     def failed(self, now: float) -> None:
-        """It cannot be reached, or does not answer: let it be for a moment."""
+        """Back off from a broker that cannot be reached or does not answer."""
         self.is_silent = True
         self.muted_until = max(self.muted_until, now + self._backoff.failed())
 
@@ -58,22 +58,22 @@ _IDLE = 1.0
 
 @dataclass
 class Plan:
-    """What can be done now, and what is missing to do more."""
+    """What can be sent now, and what prevents sending more."""
 
     requests: list[tuple[NodeState, Connection, list[Batch]]] = field(default_factory=list)
     to_connect: list[NodeState] = field(default_factory=list)
     unknown_topics: set[str] = field(default_factory=set)
     needs_identity: bool = False
     pause: float = _IDLE
-    """Seconds until there is more to do if nothing happens."""
+    """Seconds until there is more to send, if nothing happens before."""
 
     def again_at(self, at: float, now: float) -> None:
-        """There is more to do then."""
+        """Plan again at that time at the latest."""
         self.pause = min(self.pause, max(0.0, at - now))
 
 
 class Planner:
-    """Knows the brokers, and finds the batches that they can be sent."""
+    """Finds the batches that can be sent, and the brokers that they go to."""
 
     def __init__(
         self, accumulator: Accumulator, metadata: ClusterMetadata, options: ProducerOptions
@@ -104,24 +104,24 @@ class Planner:
                 self._assign(queue, led, plan)
         for node, queues in led.items():
             self._fill(node, queues, now, plan)
-        for node in self._nodes.values():  # so that records go there again
+        for node in self._nodes.values():  # so that records can go there again
             if node.is_silent and node not in led and node.id in self._metadata.nodes:
                 self._connect(node, now, plan)
         return plan
 
     def address(self, node: NodeState) -> Address | None:
-        """Where a broker is, as far as is known."""
+        """Return the known address of a broker."""
         known = self._metadata.nodes.get(node.id)
         return None if known is None else (known.host, known.port)
 
     def led_by(self, node: NodeState) -> set[str]:
-        """The topics with something to send that a broker is thought to lead partitions of."""
+        """Return the topics with something to send to partitions that this broker leads."""
         return {key.topic for key in self._accumulator.active if self._leader(key) == node.id}
 
     def _assign(
         self, queue: PartitionQueue, led: dict[NodeState, list[PartitionQueue]], plan: Plan
     ) -> None:
-        """Find the broker to send to; where there is none, see what may go elsewhere."""
+        """Find the broker to send to; without one, move what may go to another partition."""
         topic, partition = queue.partition
         if not self._is_available(queue.partition) and self._move(queue):
             plan.pause = 0.0
@@ -141,7 +141,7 @@ class Planner:
         led.setdefault(node, []).append(queue)
 
     def _fill(self, node: NodeState, queues: list[PartitionQueue], now: float, plan: Plan) -> None:
-        """As many requests to a broker as may be in flight."""
+        """Plan as many requests to a broker as may be in flight."""
         connection = node.connection(self.address(node))
         if connection is None:
             self._connect(node, now, plan)
@@ -157,7 +157,7 @@ class Planner:
             plan.requests.append((node, connection, batches))
 
     def _take(self, queues: Iterable[PartitionQueue], now: float, plan: Plan) -> list[Batch]:
-        """A batch of each partition that has one due, as long as they fit one request."""
+        """Take a batch of each partition that has one due, as long as they fit one request."""
         batches: list[Batch] = []
         size = 0
         for queue in queues:
@@ -204,7 +204,7 @@ class Planner:
         return leader >= 0 and leader not in self._accumulator.router.silent
 
     def _move(self, queue: PartitionQueue) -> bool:
-        """Give what may go to any partition to one that can be written to, if there is one."""
+        """Move batches that may go to any partition to one that can be written to."""
         topic = self._metadata.topics.get(queue.partition.topic)
         if topic is None:
             return False

@@ -1,4 +1,4 @@
-"""The producer's face for asyncio."""
+"""The asyncio producer."""
 
 import asyncio
 from collections.abc import Iterable, Sequence
@@ -35,8 +35,8 @@ from .sender import Sender
 class Producer:
     """Sends records, in batches.
 
-    An async context manager; leaving it waits for all that was sent. With ``acks="all"`` each
-    record is stored once and in the order of the sends to its partition, whatever is sent again.
+    An async context manager; leaving it waits until everything is delivered. With ``acks="all"``
+    each record is stored once, in the order of the sends to its partition, even after retries.
     """
 
     def __init__(  # noqa: PLR0913 - options are keywords
@@ -134,16 +134,18 @@ class Producer:
         broker: int | None = None,
         on_delivery: OnDelivery | None = None,
     ) -> Delivery:
-        """Put one record on its way; waits only for room in the buffer and to be told of the topic.
+        """Send one record; wait only for room in the buffer and for the topic's metadata.
 
-        partition: by default the key's, or without a key one that changes from batch to batch.
+        partition: by default the key's; without a key, one that changes from batch to batch.
         timestamp: milliseconds since the Unix epoch, by default the time its batch began.
-        broker: the id of a broker; a partition that it leads is chosen, or has to be given.
-        on_delivery: called with the delivery when it is done, in the producer's event loop.
+        broker: the id of a broker; chooses a partition that it leads, or checks that it leads
+            ``partition``.
+        on_delivery: called with the delivery when it is done, in the thread of the producer's event
+            loop.
 
-        Buffers must not be changed before the record is delivered. The delivery tells where the
-        record went, or raises what kept it from that. This method raises
-        :class:`~qbus.errors.ApiError` for a topic, partition or broker that is not there,
+        Do not change buffers before the record is delivered. The delivery tells where the record
+        went, or raises the error that prevented it. This method raises
+        :class:`~qbus.errors.ApiError` for an unknown topic, partition or broker,
         :class:`~qbus.BufferFull`, and TypeError or ValueError for what cannot be a record.
         """
         if (
@@ -170,7 +172,7 @@ class Producer:
             on_delivery=on_delivery,
         )
         if self._accumulator.begun != begun:
-            await asyncio.sleep(0)  # or who sends without a pause lets nothing be sent
+            await asyncio.sleep(0)  # let the sender work between sends
         return delivery
 
     async def send_many(
@@ -182,10 +184,10 @@ class Producer:
         partition: int | None = None,
         timestamps: Sequence[int | None] | None = None,
     ) -> BulkDelivery:
-        """Put many records on their way: much quicker than one by one.
+        """Send many records: much quicker than one by one.
 
-        The sequences are of one length, None where no record has such a part. Otherwise as
-        :meth:`send`; with ``on_full="raise"`` all or none are taken.
+        The sequences have one length; None where no record has such a part. Otherwise as
+        :meth:`send`; with ``on_full="raise"`` all or none are accepted.
         """
         columns = checked_columns(values, keys, headers, timestamps)
         description = await self._ready(topic)
@@ -202,20 +204,20 @@ class Producer:
         timestamp: str | None = None,
         partition: int | None = None,
     ) -> BulkDelivery:
-        """Put the rows of a pyarrow Table or RecordBatch on their way, a record each.
+        """Send the rows of a pyarrow Table or RecordBatch, a record each.
 
         value, key, headers, timestamp: names of columns; binary or string, headers
             ``list<struct<key, value>>``, timestamps int64 (ms) or a timestamp.
 
-        Otherwise as :meth:`send_many`. Raises KeyError for a column that is not there, and
-        TypeError for one of another type.
+        Otherwise as :meth:`send_many`. Raises KeyError for a missing column, and TypeError for one
+        of another type.
         """
         rows = ArrowTable(table, value=value, key=key, headers=headers, timestamp=timestamp)
         description = await self._ready(topic)
         return await self._add(rows.add(self._accumulator, description, partition, self._options))
 
     async def flush(self, timeout: float | None = None) -> None:
-        """Wait until everything sent so far is delivered, or has failed.
+        """Wait until everything sent so far is delivered or has failed.
 
         Raises :class:`~qbus.clients.RequestTimedOut` when that takes over ``timeout`` seconds.
         """
@@ -237,8 +239,8 @@ class Producer:
     async def close(self, timeout: float | None = None) -> None:
         """Flush, then close the connections; does nothing the second time.
 
-        What is not delivered in ``timeout`` seconds (None: ``delivery_timeout_ms``) fails, or is
-        kept in ``spool_dir``.
+        What is not delivered within ``timeout`` seconds (None: ``delivery_timeout_ms``) fails, or
+        is kept in ``spool_dir``.
         """
         if self._is_closed:
             return
@@ -246,18 +248,18 @@ class Producer:
         try:
             await self.flush(timeout)
         except RequestTimedOut:
-            pass  # each delivery tells of itself
+            pass  # each delivery reports its own error
         finally:
             await self._stop()
 
     async def partitions(self, topic: str) -> int:
-        """How many partitions ``topic`` has, which the broker may create."""
+        """Return the number of partitions of ``topic``; the broker may create the topic."""
         return len((await self._topic(topic)).partitions)
 
-    # What the blocking face uses, too.
+    # Also used by the blocking producer.
 
     def _start(self) -> None:
-        """Begin to send, in this loop."""
+        """Start sending, in this loop."""
         if self._is_closed:
             raise ClientClosed
         if self._accumulator.loop is None:

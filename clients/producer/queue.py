@@ -44,10 +44,10 @@ class PartitionQueue:
         self.partition = partition
         self.identity: ProducerIdentity | None = None
         self.rejected_id = -1
-        """A producer id under which nothing more can be sent."""
+        """A producer id that cannot be used any more."""
         self.open_batch: Batch | None = None
         self.error: Exception | None = None
-        """Why what was sent last has to be sent again."""
+        """Why the last batch is sent again."""
         self._batch_bytes = batch_bytes
         self._max_in_flight = max_in_flight
         self._next_sequence = 0
@@ -65,7 +65,7 @@ class PartitionQueue:
         return self.open_batch is None and not self._waiting and not self._in_flight
 
     def has_room(self, size: int) -> bool:
-        """Whether the open batch takes ``size`` more bytes."""
+        """Whether the open batch accepts ``size`` more bytes."""
         return self.open_batch is not None and self.open_batch.size + size <= self._batch_bytes
 
     def open(self, batch: Batch) -> None:
@@ -74,19 +74,21 @@ class PartitionQueue:
         self.open_batch = batch
 
     def push(self, batch: Batch) -> None:
-        """Have ``batch`` sent as it is."""
+        """Queue ``batch`` as it is."""
         self.seal()
         self._waiting.append(batch)
 
     def seal(self) -> None:
-        """Let no batch stay open for more records."""
+        """Close the open batch."""
         if self.open_batch is not None:
             self.open_batch.is_quick = False
             self._waiting.append(self.open_batch)
             self.open_batch = None
 
     def next_at(self, linger: float) -> float | None:
-        """When :meth:`take` will have a batch, if nothing happens until then; None: not at all."""
+        """Return when :meth:`take` will have a batch, if nothing happens before; None: not at
+        all.
+        """
         if self._failed or not self._may_send_more():
             return None
         if self._waiting:
@@ -97,7 +99,7 @@ class PartitionQueue:
         return max(self.open_batch.created_at + (0.0 if is_full else linger), self._retry_at)
 
     def take(self, now: float, linger: float) -> Batch | None:
-        """The next batch to send, now in flight, if it is time for one."""
+        """Return the next batch to send, now in flight, if one is due."""
         at = self.next_at(linger)
         if at is None or now < at:
             return None
@@ -125,24 +127,24 @@ class PartitionQueue:
             self._next_sequence = (self._next_sequence + batch.count) & _MAX_SEQUENCE
 
     def delivered(self, batch: Batch) -> None:
-        """``batch`` is stored."""
+        """Remove a stored batch."""
         if batch.identity == self.identity:
             self._is_established = True
         self.given_up(batch)
 
     def given_up(self, batch: Batch) -> None:
-        """``batch`` is not sent again."""
+        """Remove a batch that is not sent again."""
         self._in_flight.remove(batch)
         self._recover()
 
     def failed(self, batch: Batch, code: ErrorCode, retry_at: float) -> None:
-        """``batch`` has to be sent again, not before ``retry_at``."""
+        """Send ``batch`` again, not before ``retry_at``."""
         self._failed[batch] = code
         self._retry_at = retry_at
         self._recover()
 
     def too_large(self, batch: Batch, left: Batch, right: Batch) -> None:
-        """The halves of ``batch``, which was refused, have to be sent in its place."""
+        """Send the halves of a refused batch in its place."""
         place = self._in_flight.index(batch)
         for behind in self._in_flight[place + 1 :]:
             behind.ordinal += 1
@@ -153,7 +155,7 @@ class PartitionQueue:
         self._recover()
 
     def expired(self, created_before: float) -> list[Batch]:
-        """The batches that are older: those that wait are taken out, those in flight stay."""
+        """Return the older batches: waiting ones are taken out, those in flight stay."""
         old = [batch for batch in self._waiting if batch.created_at < created_before]
         if old:
             gone = set(old)
@@ -162,11 +164,11 @@ class PartitionQueue:
             self.open_batch.is_quick = False
             old.append(self.open_batch)
             self.open_batch = None
-        flying = (batch for batch in self._in_flight if not batch.is_given_up)
-        return [batch for batch in flying if batch.created_at < created_before] + old
+        in_flight = (batch for batch in self._in_flight if not batch.is_given_up)
+        return [batch for batch in in_flight if batch.created_at < created_before] + old
 
     def movable(self) -> list[Batch]:
-        """Take out the batches that may as well go to another partition, to send them there."""
+        """Take out the batches that may go to another partition."""
         self.seal()
         moved = [batch for batch in self._waiting if batch.is_movable and not batch.was_sent]
         gone = set(moved)
@@ -183,7 +185,7 @@ class PartitionQueue:
         return self._is_established and ordinal - oldest < self._max_in_flight
 
     def _recover(self) -> None:
-        """Once nothing is on its way, let what failed go first."""
+        """Once nothing is in flight, let failed batches go first."""
         if not self._failed or len(self._failed) < len(self._in_flight):
             return
         code = self._failed[self._in_flight[0]]
@@ -197,7 +199,7 @@ class PartitionQueue:
         self._failed.clear()
 
     def _next_epoch(self, code: ErrorCode) -> None:
-        """Begin anew: with a later epoch (KIP-360), else, when there is none, another id."""
+        """Start with the next epoch (KIP-360), or with a new producer id when there is none."""
         assert self.identity is not None
         producer_id, epoch = self.identity
         if code == ErrorCode.INVALID_PRODUCER_EPOCH or epoch >= _MAX_EPOCH:

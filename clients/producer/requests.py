@@ -1,4 +1,4 @@
-"""Produce requests out of batches, and what their answers say of each batch."""
+"""Produce requests made of batches, and the answers for each batch."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -19,7 +19,7 @@ from .batch import Batch, Stored
 
 
 class Hint(NamedTuple):
-    """Who leads a partition instead (KIP-951)."""
+    """The new leader of a partition (KIP-951)."""
 
     leader_id: int
     epoch: int
@@ -27,7 +27,7 @@ class Hint(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What a broker says of one batch."""
+    """A broker's answer for one batch."""
 
     batch: Batch
     outcome: Stored | ApiError
@@ -35,7 +35,9 @@ class Answer(NamedTuple):
 
 
 def produce_request(batches: Sequence[Batch], acks: int, timeout: float) -> ProduceRequest:
-    """A request with those batches, no two of one partition. ``timeout``: the broker's."""
+    """Return a request with these batches, one per partition. ``timeout``: the broker's, in
+    seconds.
+    """
     by_partition = {batch.partition: batch for batch in batches}
     return ProduceRequest(
         transactional_id=None,
@@ -57,7 +59,7 @@ def produce_request(batches: Sequence[Batch], acks: int, timeout: float) -> Prod
 
 
 def answers(batches: Sequence[Batch], response: ProduceResponse) -> Iterator[Answer]:
-    """What became of each batch of a request, once each; also of those left out."""
+    """Yield the answer for each batch of a request, also for those left out."""
     unanswered = {batch.partition: batch for batch in batches}
     endpoints = {endpoint.node_id: endpoint for endpoint in response.node_endpoints}
     for topic in response.responses:
@@ -73,7 +75,7 @@ def _outcome(batch: Batch, part: PartitionProduceResponse) -> Stored | ApiError:
     if part.error_code == ErrorCode.NONE:
         return Stored(part.base_offset, part.log_append_time_ms)
     if part.error_code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
-        return Stored(-1, -1)  # stored once, so long ago that nobody knows where
+        return Stored(-1, -1)  # stored once, too long ago to know where
     message = part.error_message
     if part.record_errors:  # KIP-467
         first = part.record_errors[0]

@@ -26,15 +26,16 @@ log = logging.getLogger(__name__)
 
 _NO_ACKS = 0
 _LEAD = 0.0015
-"""Seconds by which whatever is planned for a time is done earlier, such as sending a batch, lest it
-be late: the loop's timers are, by up to one millisecond, and encoding takes some time."""
+"""Seconds by which planned work starts early: timers are up to 1 ms late, and encoding takes
+time.
+"""
 
 
 class Sender:
     """Empties an :class:`Accumulator`; all in one loop, whose thread alone completes batches.
 
-    It goes on in turns, and no turn waits for a broker: every batch is complete when
-    ``delivery_timeout`` is over, whatever they do.
+    It works in turns, and no turn waits for a broker: every batch completes within
+    ``delivery_timeout``, whatever brokers do.
     """
 
     def __init__(
@@ -58,31 +59,31 @@ class Sender:
         self.progress = self._completer.progress
 
     def start(self) -> None:
-        """Send from now on, in this loop."""
+        """Start sending, in the running loop."""
         self._loop = asyncio.get_running_loop()
         self._context = copy_context()
         self.wake()
 
     def wake(self) -> None:
-        """Something is there to be sent."""
+        """Take a turn soon: there is something to send."""
         if self._loop is not None and not self._is_woken:
-            # Not in the context of whoever sent last: what is done is done for all of them.
+            # Not in the context of the last sender: a turn works for all senders.
             self._loop.call_soon(self._go_on, context=self._context)
             self._is_woken = True
 
     async def stop(self) -> None:
-        """Give up all that is not delivered, and keep it where it can be kept."""
+        """Give up what is not delivered; spool it if there is a spool."""
         self._halt()
         pending: list[asyncio.Future[Any]] = [*self._tasks, *self._awaited]
         for each in pending:
             each.cancel()
-        await asyncio.gather(*pending, return_exceptions=True)  # answers that came are taken in
+        await asyncio.gather(*pending, return_exceptions=True)  # handles responses that arrived
         await self._completer.close(self._accumulator.fail(ClientClosed()))
 
-    # What to do next.
+    # Turns.
 
     def _go_on(self) -> None:
-        """Take a turn; the loop's own timer calls for the next, as a task would be later by one."""
+        """Take a turn, and set the loop's timer for the next; a task would start later."""
         if self._loop is None:
             return
         self._is_woken = False
@@ -102,13 +103,13 @@ class Sender:
             self._timer.cancel()
 
     def _break_down(self, error: BaseException) -> None:
-        """What must not happen did: every delivery is told, and nothing is sent any more."""
-        log.error("the producer cannot go on", exc_info=error)
+        """Fail all deliveries after an unexpected error; nothing is sent any more."""
+        log.error("the producer failed unexpectedly and sends no more", exc_info=error)
         self._halt()
         self._completer.fail(error if isinstance(error, Exception) else QbusError(str(error)))
 
     def _turn(self) -> float:
-        """Do what can be done; seconds until there is more to do."""
+        """Do what can be done; return the seconds until there is more to do."""
         now = self._clock.monotonic()
         self._completer.expire(now)
         with self._accumulator.lock:
@@ -255,7 +256,7 @@ class Sender:
             for each in answers(batches, response):
                 self._completer.handle_answer(each)
 
-    # Trouble.
+    # Errors.
 
     def _undelivered(self, node: NodeState, batches: list[Batch], error: QbusError) -> None:
         if isinstance(error, ConnectionFailed | RequestTimedOut):
@@ -264,7 +265,7 @@ class Sender:
             self._completer.failed(batch, error)
 
     def _lost(self, node: NodeState, error: QbusError) -> None:
-        """A broker cannot be reached, or does not answer."""
+        """Back off from a broker that cannot be reached or does not answer."""
         node.failed(self._clock.monotonic())
         topics = self._planner.led_by(node)
         self._cluster.metadata.forget(topics)

@@ -1,4 +1,4 @@
-"""Keeping on disk what could not be delivered."""
+"""Spooling what could not be delivered."""
 
 import asyncio
 import logging
@@ -14,7 +14,7 @@ log = logging.getLogger(__name__)
 
 
 class Spooler:
-    """Writes batches to a spool, one after the other, in a thread."""
+    """Writes batches to a spool in a thread, one at a time."""
 
     def __init__(self, directory: Spool, options: ProducerOptions) -> None:
         self._directory = str(directory)
@@ -23,7 +23,7 @@ class Spooler:
         self._turn = asyncio.Lock()
 
     async def keep(self, batch: Batch, error: QbusError) -> Exception:
-        """What to tell of a batch: that it is kept, or ``error`` where that failed too."""
+        """Return the outcome of a batch: Spooled, or ``error`` if the spool failed too."""
         partition = None if batch.is_movable and not batch.was_sent else batch.partition.partition
         async with self._turn:
             try:
@@ -40,7 +40,7 @@ class Spooler:
         return Spooled(self._directory)
 
     async def close(self) -> None:
-        """Let go of the directory."""
+        """Release the directory."""
         async with self._turn:
             await asyncio.to_thread(self._writer.close)
 
