@@ -1,4 +1,4 @@
-"""Offsets that groups commit, and read back."""
+"""The committed offsets of groups: committing and fetching them."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
@@ -26,7 +26,7 @@ from .types import OffsetAndMetadata, TopicPartition, by_topic
 
 
 class Membership(NamedTuple):
-    """Who commits: a member of a generation, or (as by default) nobody's member."""
+    """Who commits: a member of a generation, or by default no member."""
 
     member_id: str = ""
     generation: int = -1
@@ -38,7 +38,7 @@ _NOT_TAKEN = COORDINATOR_MOVED | {
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.REQUEST_TIMED_OUT,
 }
-"""Of no offset in the request, and of all of them another time."""
+"""Errors after which no offset of the request was committed, but a retry may succeed."""
 
 
 async def commit(
@@ -47,7 +47,7 @@ async def commit(
     offsets: Mapping[TopicPartition, OffsetAndMetadata],
     membership: Membership = NO_MEMBER,
 ) -> None:
-    """Commit ``offsets``; raises :class:`~qbus.errors.ApiError` when one was refused."""
+    """Commit ``offsets``; raise :class:`~qbus.errors.ApiError` when one was refused."""
     for error in (await try_commit(cluster, group, offsets, membership)).values():
         raise error
 
@@ -60,10 +60,10 @@ async def try_commit(
     *,
     before_each: Callable[[], None] | None = None,
 ) -> dict[TopicPartition, ApiError]:
-    """Commit ``offsets``, and return what was refused.
+    """Commit ``offsets``; return the errors of those refused.
 
-    Repeated while no coordinator takes it, but not once ``before_each`` attempt raises. Raises
-    :class:`~qbus.errors.ApiError` when there was no answer.
+    Retries while no coordinator accepts the request, unless ``before_each`` attempt raises. Raises
+    :class:`~qbus.errors.ApiError` when no coordinator answered.
     """
     if not offsets:
         return {}
@@ -72,7 +72,7 @@ async def try_commit(
     async def attempt() -> dict[TopicPartition, ApiError]:
         if before_each is not None:
             before_each()
-        # A connection of its own: on the group's it would wait for the end of a rebalance.
+        # Not on the group's connection, where it would wait for the end of a rebalance.
         response: OffsetCommitResponse = await cluster.ask_coordinator(
             group, ApiKey.OFFSET_COMMIT, request, connection_group=ConnectionGroup.MAIN
         )
@@ -118,7 +118,7 @@ def commit_request(
 async def fetch_committed(
     cluster: Cluster, group: str, partitions: Iterable[TopicPartition] | None
 ) -> dict[TopicPartition, OffsetAndMetadata]:
-    """What ``group`` has committed for ``partitions`` (None: for all); those without are absent."""
+    """Return what ``group`` has committed for ``partitions`` (None: all); others are absent."""
     topics = None
     if partitions is not None:
         topics = [
@@ -127,7 +127,7 @@ async def fetch_committed(
         ]
     request = OffsetFetchRequest(
         groups=[OffsetFetchRequestGroup(group_id=group, topics=topics)],
-        require_stable=True,  # not what a transaction may still change (KIP-447)
+        require_stable=True,  # waits for open transactions (KIP-447)
     )
 
     async def attempt() -> dict[TopicPartition, OffsetAndMetadata]:

@@ -1,7 +1,7 @@
-"""What goes wrong between a client and its cluster.
+"""Errors between a client and its cluster.
 
-Most are :class:`~qbus.errors.ApiError`, so that ``error.retriable`` answers for a broker's refusal
-and for a broken connection alike.
+Most are :class:`~qbus.errors.ApiError`, so that ``error.retriable`` answers both for a broker's
+refusal and for a broken connection.
 """
 
 from collections.abc import Mapping
@@ -18,31 +18,31 @@ class ConnectionFailed(ApiError):  # noqa: N818 - what happened
 
 
 class RequestTimedOut(ApiError):  # noqa: N818 - the protocol's name for it
-    """No answer in time: whether the broker did what it was asked is unknown."""
+    """No response in time: whether the broker did what was asked is unknown."""
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.REQUEST_TIMED_OUT, message)
 
 
 class ClientClosed(QbusError):  # noqa: N818 - what happened
-    """The client was closed, before this was asked for or before it was done."""
+    """The client was closed before the call, or during it."""
 
     def __init__(self) -> None:
         super().__init__("the client is closed")
 
 
 class NoOffset(ApiError):  # noqa: N818 - what is missing
-    """Nothing says where to read a partition from, and ``offset_reset`` is "none"."""
+    """No offset to read a partition from is known, and ``offset_reset`` is "none"."""
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.OFFSET_OUT_OF_RANGE, message)
 
 
 class LogTruncated(ApiError):  # noqa: N818 - what happened
-    """A partition's log was cut before what was read of it (KIP-320).
+    """A partition's log was truncated below the position (KIP-320).
 
-    Records from ``diverging_offset`` to ``position`` were read, and are not in the log any more, or
-    others are in their place: seek to where reading should go on.
+    Records from ``diverging_offset`` to ``position`` were read, but are no longer in the log, or
+    replaced by others. Seek to where reading should continue.
     """
 
     def __init__(self, topic: str, partition: int, position: int, diverging_offset: int) -> None:
@@ -58,10 +58,10 @@ class LogTruncated(ApiError):  # noqa: N818 - what happened
 
 
 class PartialFailure(ApiError):  # noqa: N818 - what happened
-    """Several things were asked for at once, and not all were done.
+    """Several things were asked for at once, and some failed.
 
-    ``results`` holds what came of those that were, ``errors`` why the others were not; both by what
-    was asked for. ``code`` is that of the first error; it is ``retriable`` if all of them are.
+    ``results`` holds the results of those that succeeded, ``errors`` the errors of the others, both
+    by item. ``code`` is that of the first error; it is ``retriable`` if all errors are.
     """
 
     def __init__(self, errors: Mapping[Any, ApiError], results: Mapping[Any, Any]) -> None:
@@ -73,23 +73,23 @@ class PartialFailure(ApiError):  # noqa: N818 - what happened
 
     @property
     def retriable(self) -> bool:
-        """Whether asking again for what was not done may succeed."""
+        """Whether asking again for the failed items may succeed."""
         return all(error.retriable for error in self.errors.values())
 
 
 def check(error_code: int, message: str | None = None, *, of: str | None = None) -> None:
-    """Raise the :class:`~qbus.errors.ApiError` that a response's error code stands for, if any.
+    """Raise the :class:`~qbus.errors.ApiError` for a response's error code, if there is one.
 
-    ``of`` is what the code is about, for the message when the broker sent none.
+    ``of``: what the code is about, for the message when the broker sent none.
     """
     if error_code != ErrorCode.NONE:
         raise api_error(error_code, message, of=of)
 
 
 def api_error(error_code: int, message: str | None = None, *, of: str | None = None) -> ApiError:
-    """The exception for an error code that a broker sent.
+    """Return the exception for an error code of a broker.
 
-    Codes of a later protocol than ours become UNKNOWN_SERVER_ERROR.
+    Unknown codes, of later protocols, become UNKNOWN_SERVER_ERROR.
     """
     try:
         code = ErrorCode(error_code)
@@ -101,19 +101,19 @@ def api_error(error_code: int, message: str | None = None, *, of: str | None = N
 
 
 class BufferFull(QbusError):  # noqa: N818 - what happened
-    """There is no room for another record: delivered ones make room."""
+    """The send buffer is full; delivered records make room."""
 
     def __init__(self, limit: int) -> None:
         super().__init__(f"{limit} bytes wait to be delivered already")
 
     @property
     def retriable(self) -> bool:
-        """Always: room comes as soon as something is delivered."""
+        """Always: deliveries make room."""
         return True
 
 
 class Spooled(QbusError):  # noqa: N818 - what happened
-    """The record was not delivered in time, and is kept on disk to be delivered later."""
+    """The record was not delivered in time; it is kept on disk for later delivery."""
 
     def __init__(self, directory: str) -> None:
         super().__init__(f"not delivered, kept in {directory}")

@@ -1,4 +1,4 @@
-"""Topics of several IDCs: the one of this IDC, and the mirror of each other one's."""
+"""A topic in all datacenters: the local topic, and the mirrors of the others."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -9,12 +9,14 @@ from qbus.names import check_topic_name
 
 @dataclass(frozen=True, slots=True)
 class Everywhere:
-    """What :func:`everywhere` made; for :meth:`Consumer.subscribe`."""
+    """What :func:`everywhere` returns; for :meth:`Consumer.subscribe`."""
 
     topics: frozenset[str]
 
     def origin(self, name: str) -> str | None:
-        """The IDC whose topic the one with this name may mirror; "" for one of ours, else None."""
+        """Return the datacenter that a topic of this name may mirror; "": it is local; None: not
+        wanted.
+        """
         if name in self.topics:
             return ""
         idc, dot, topic = name.partition(".")
@@ -22,13 +24,13 @@ class Everywhere:
 
 
 def everywhere(*topics: str) -> Everywhere:
-    """``topics`` of every IDC: each one itself, and all that mirror one of that name.
+    """Return ``topics`` of all datacenters: each topic itself, and its mirrors.
 
     ``everywhere("orders")`` stands for ``orders`` and every ``<idc>.orders`` that is, or was before
-    it was taken over, a mirror of that IDC's topic; what is called so by chance does not count.
-    Where the cluster cannot say (Apache Kafka), the name decides. Raises
-    :class:`~qbus.errors.ConfigError` without topics, and ApiError INVALID_TOPIC_EXCEPTION for what
-    is none.
+    a takeover, a mirror of that datacenter's topic; other topics with such names do not count.
+    Where the cluster cannot tell (Apache Kafka), the name decides. Raises
+    :class:`~qbus.errors.ConfigError` without topics, and ApiError INVALID_TOPIC_EXCEPTION for an
+    invalid name.
     """
     if not topics:
         raise ConfigError("no topic is named")

@@ -1,4 +1,4 @@
-"""Offsets that partitions have: first, last, by time."""
+"""The offsets of partitions: first, last, by time."""
 
 from collections.abc import Mapping
 
@@ -24,11 +24,10 @@ async def list_offsets(
     *,
     committed: bool = False,
 ) -> dict[TopicPartition, OffsetAndTimestamp]:
-    """The first offset at or after a time, or where EARLIEST, LATEST or MAX_TIMESTAMP is.
+    """Return the first offset at or after a time, or that of EARLIEST, LATEST or MAX_TIMESTAMP.
 
-    timeout: for how many seconds to ask, by default the cluster's ``request_timeout``.
-    committed: LATEST is where the first transaction is that may still be aborted (KIP-98).
-    ``timeout``: in seconds, as :func:`~.leaders.ask_leaders` has it.
+    timeout: seconds for all attempts, by default the cluster's ``request_timeout``.
+    committed: LATEST is the last stable offset, before the first open transaction (KIP-98).
     """
 
     async def ask(

@@ -1,4 +1,4 @@
-"""What the clients take and return: small, typed, immutable."""
+"""The types that the clients take and return: small and immutable."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ MAX_TIMESTAMP = -3
 
 
 class RecordMetadata(NamedTuple):
-    """Where a record went. The offset is -1 with ``acks=0``, which tells nobody."""
+    """Where a record is stored. The offset is -1 with ``acks=0``, which has no acknowledgement."""
 
     topic: str
     partition: int
@@ -27,7 +27,7 @@ class RecordMetadata(NamedTuple):
 
 
 class BatchMetadata(NamedTuple):
-    """Where records sent together went: ``base_offset`` and the offsets after it."""
+    """Where records sent together are stored: at ``base_offset`` and the offsets after it."""
 
     topic: str
     partition: int
@@ -38,7 +38,7 @@ class BatchMetadata(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PartitionRecords:
-    """Records of one partition, in order: a sequence of them, with a name."""
+    """Records of one partition, in order."""
 
     topic: str
     partition: int
@@ -52,14 +52,14 @@ class PartitionRecords:
 
 
 class OffsetAndTimestamp(NamedTuple):
-    """What a look-up by time found; both are -1 when there is no such record."""
+    """The result of a look-up by time; both are -1 when there is no such record."""
 
     offset: int
     timestamp: int
 
 
 class OffsetAndMetadata(NamedTuple):
-    """A committed offset (of the next record to read), and what was stored beside it."""
+    """A committed offset (of the next record to read), and the metadata stored with it."""
 
     offset: int
     metadata: str = ""
@@ -78,7 +78,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class ClusterDescription:
-    """The brokers, and which of them is the controller (-1: none is known)."""
+    """The brokers, and the id of the controller (-1: none is known)."""
 
     cluster_id: str
     controller_id: int
@@ -133,7 +133,7 @@ class ConfigSource(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ConfigEntry:
-    """One key of a configuration; the value of a sensitive one is None."""
+    """One key of a configuration; the value of a sensitive key is None."""
 
     name: str
     value: str | None
@@ -144,7 +144,7 @@ class ConfigEntry:
 
     @property
     def is_default(self) -> bool:
-        """Whether nobody set it."""
+        """Whether it has its default value."""
         return self.source is ConfigSource.DEFAULT
 
 
@@ -152,7 +152,7 @@ class ConfigEntry:
 class GroupListing:
     """A group by name, state ("Stable", "Empty", ...) and type ("classic", "consumer", ...).
 
-    State and type are "" where the broker is too old to tell them.
+    State and type are "" where the broker is too old to report them.
     """
 
     group: str
@@ -174,7 +174,7 @@ class MemberDescription:
 
 @dataclass(frozen=True, slots=True)
 class GroupDescription:
-    """A group: its state, the assignor it agreed on, who coordinates it and who is in it."""
+    """A group: its state, assignor, coordinator and members."""
 
     group: str
     state: str
@@ -186,9 +186,9 @@ class GroupDescription:
 
 @dataclass(frozen=True, slots=True)
 class GroupOffset:
-    """How far a group has come in one partition, which holds ``start_offset`` to ``end_offset``.
+    """A group's committed offset in a partition that holds ``start_offset`` to ``end_offset``.
 
-    Those two are -1 when nobody can tell them, as of a topic that was deleted.
+    Those two are -1 when they are unknown, such as for a deleted topic.
     """
 
     topic: str
@@ -200,16 +200,16 @@ class GroupOffset:
 
     @property
     def lag(self) -> int:
-        """Records committed to the partition but not yet by the group."""
+        """Records in the partition that the group has not committed yet."""
         return max(self.end_offset - max(self.committed_offset, self.start_offset), 0)
 
 
 @dataclass(frozen=True, slots=True)
 class ReplicaSize:
-    """A partition in a log directory and its bytes on disk.
+    """A partition in a log directory and its size in bytes.
 
-    ``is_future``: it is on its way here from another directory of the broker. ``lag``: how many
-    records it is behind the high watermark, or behind the replica that it comes from.
+    ``is_future``: it is being moved here from another directory of the broker. ``lag``: how many
+    records it is behind the high watermark, or behind the replica it is copied from.
     """
 
     topic: str
@@ -221,7 +221,7 @@ class ReplicaSize:
 
 @dataclass(frozen=True, slots=True)
 class LogDir:
-    """A broker's log directory; its volume's bytes are -1 where the broker does not tell."""
+    """A broker's log directory; its volume's bytes are -1 where the broker does not report them."""
 
     node_id: int
     path: str
@@ -232,7 +232,7 @@ class LogDir:
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    """The partitions' indexes under their topics, as requests nest them."""
+    """Return the partitions' indexes by topic, as requests nest them."""
     grouped: dict[str, list[int]] = {}
     for topic, partition in partitions:
         grouped.setdefault(topic, []).append(partition)

@@ -1,4 +1,4 @@
-"""The clients for programs that use asyncio; :mod:`qbus` has the same ones for those that block."""
+"""The asyncio clients; :mod:`qbus` has the same ones for programs that block."""
 
 from qbus.clients import Admin, Consumer, Producer, everywhere
 

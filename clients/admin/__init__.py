@@ -1,4 +1,4 @@
-"""The admin client: topics, configuration, groups, records, the cluster."""
+"""The admin client."""
 
 from .admin import Admin
 

@@ -1,4 +1,4 @@
-"""The admin client: one method for each thing that can be asked."""
+"""The asyncio admin client."""
 
 from collections.abc import Awaitable, Callable, Container, Iterable, Mapping, Sequence
 from typing import Any, Self, TypeVar
@@ -92,12 +92,12 @@ answered by "exists already"."""
 
 
 class Admin:
-    """Looks at a cluster and changes it: Qbus, or Apache Kafka from 3.0 on.
+    """Inspects and changes a cluster: Qbus, or Apache Kafka from 3.0 on.
 
     An async context manager. Every method raises :class:`~qbus.errors.ApiError` with the broker's
-    code and message; it retries retriable errors until ``request_timeout_ms`` is over. A method
-    that does several things at once does those that it can, and then raises
-    :class:`~qbus.clients.PartialFailure`, which tells of each.
+    code and message; it retries retriable errors until ``request_timeout_ms`` is over. A method for
+    several items does what it can, and then raises :class:`~qbus.clients.PartialFailure` with the
+    outcome of each.
     """
 
     def __init__(
@@ -150,7 +150,7 @@ class Admin:
         """Create a topic; -1 leaves a number to the broker.
 
         ``assignments``: the brokers of each partition, in place of the two numbers.
-        ``validate_only``: only say whether it could be done.
+        ``validate_only``: only check whether it is possible.
         """
         topic = NewTopic(name, partitions, replication_factor, assignments, config or {})
         return (await self.create_topics([topic], validate_only=validate_only))[name]
@@ -158,7 +158,7 @@ class Admin:
     async def create_topics(
         self, topics: Iterable[NewTopic], *, validate_only: bool = False
     ) -> dict[str, CreatedTopic]:
-        """Create several topics; what came of each by its name."""
+        """Create several topics; return the outcomes by name."""
         by_name = {topic.name: topic for topic in topics}
 
         async def ask(names: list[str]) -> Outcomes[str, CreatedTopic]:
@@ -191,20 +191,22 @@ class Admin:
         self._cluster.metadata.forget(deleted.values())
 
     async def list_topics(self, *, internal: bool = False) -> list[TopicDescription]:
-        """Every topic, by name; ``internal`` ones only when asked for.
+        """Return all topics, by name; ``internal`` ones only on request.
 
-        A topic that its broker cannot tell of at the moment is left out.
+        Topics that the broker cannot describe at the moment are left out.
         """
         await retrying(lambda: self._cluster.refresh(None), self._cluster.request_timeout)
         topics = sorted(self._cluster.metadata.topics.items())
         return [topic for _, topic in topics if internal or not topic.is_internal]
 
     async def describe_topic(self, topic: TopicRef) -> TopicDescription:
-        """One topic, named or by its id; UNKNOWN_TOPIC_OR_PARTITION or UNKNOWN_TOPIC_ID if none."""
+        """Return a topic by name or id; UNKNOWN_TOPIC_OR_PARTITION or UNKNOWN_TOPIC_ID if
+        missing.
+        """
         return (await self.describe_topics([topic]))[topic]
 
     async def describe_topics(self, topics: Iterable[TopicRef]) -> dict[TopicRef, TopicDescription]:
-        """Several topics, by what they were asked for as."""
+        """Return several topics, under the names or ids given."""
 
         async def ask(wanted: list[TopicRef]) -> Outcomes[TopicRef, TopicDescription]:
             response: MetadataResponse = await self._cluster.ask_any(
@@ -223,10 +225,10 @@ class Admin:
         assignments: Sequence[Sequence[int]] | None = None,
         validate_only: bool = False,
     ) -> None:
-        """Let a topic have ``total`` partitions, more than it has.
+        """Add partitions to a topic until it has ``total``.
 
         ``assignments``: the brokers of each new partition, by default chosen by the controller.
-        ``validate_only``: only say whether it could be done.
+        ``validate_only``: only check whether it is possible.
         """
 
         async def ask(_: list[str]) -> Outcomes[str, None]:
@@ -251,10 +253,10 @@ class Admin:
     async def alter_reassignments(
         self, targets: Mapping[TopicPartition, Sequence[int] | None]
     ) -> None:
-        """Move partitions to other brokers: returns once that has begun (KIP-455).
+        """Start moving partitions to other brokers (KIP-455).
 
-        Each partition gets the brokers that it is to be on, the first of them preferred as its
-        leader; None stops a move that goes on.
+        Each partition gets the brokers that it is to be on, the first of them the preferred leader;
+        None stops a move under way.
         """
 
         async def ask(wanted: list[TopicPartition]) -> Outcomes[TopicPartition, None]:
@@ -267,13 +269,15 @@ class Admin:
         await self._by_controller(targets, ask)
 
     async def cancel_reassignments(self, partitions: Iterable[TopicPartition]) -> None:
-        """Stop moving partitions; NO_REASSIGNMENT_IN_PROGRESS for those that are not moved."""
+        """Stop moving partitions; NO_REASSIGNMENT_IN_PROGRESS for those that are not on the
+        move.
+        """
         await self.alter_reassignments(dict.fromkeys(partitions))
 
     async def list_reassignments(
         self, partitions: Iterable[TopicPartition] | None = None
     ) -> dict[TopicPartition, Reassignment]:
-        """Those of ``partitions`` (None: of all) that are on the move."""
+        """Return those of ``partitions`` (None: of all) that are on the move."""
         request = messages.list_reassignments(partitions, self._server_timeout_ms)
 
         async def ask(_: list[None]) -> Outcomes[None, ListPartitionReassignmentsResponse]:
@@ -288,11 +292,11 @@ class Admin:
     async def elect_leaders(
         self, partitions: Iterable[TopicPartition] | None = None, *, unclean: bool = False
     ) -> dict[TopicPartition, bool]:
-        """Let the preferred replica of each partition (None: of all) lead it again.
+        """Make the preferred replica of each partition (None: of all) its leader again.
 
-        ``unclean``: let any live replica lead partitions that have no leader, in sync or not, which
-        may lose records. Tells of each partition whether it has a new leader; False: none was
-        needed.
+        ``unclean``: let any live replica, in sync or not, lead partitions without a leader, which
+        may lose records. Returns for each partition whether it got a new leader; False: it needed
+        none.
         """
         request = messages.elect_leaders(partitions, self._server_timeout_ms, unclean=unclean)
 
@@ -311,9 +315,9 @@ class Admin:
     async def eligible_leaders(
         self, topics: Iterable[str]
     ) -> dict[TopicPartition, tuple[int, ...]]:
-        """The brokers that could lead each partition of ``topics`` though not in sync (KIP-966).
+        """Return the eligible leader replicas of each partition of ``topics`` (KIP-966).
 
-        Empty where the cluster keeps no such list, or does not tell.
+        Empty where the cluster keeps or reports no such list.
         """
         wanted = [TopicRequest(name=topic) for topic in sorted(set(topics))]
         found: dict[TopicPartition, tuple[int, ...]] = {}
@@ -344,7 +348,7 @@ class Admin:
     async def list_offsets(
         self, partitions: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, OffsetAndTimestamp]:
-        """The first offset at or after a time, in milliseconds since the Unix epoch.
+        """Return the first offset at or after a time, in milliseconds since the Unix epoch.
 
         EARLIEST, LATEST and MAX_TIMESTAMP stand for the first offset, the one after the last, and
         the record with the largest timestamp.
@@ -354,7 +358,7 @@ class Admin:
     async def delete_records(
         self, before: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, int]:
-        """Delete the records before an offset (LATEST: all); the partitions' new first offsets."""
+        """Delete the records before an offset (LATEST: all); return the new first offsets."""
 
         async def ask(node: int, led: list[TopicPartition]) -> Outcomes[TopicPartition, int]:
             response: DeleteRecordsResponse = await self._cluster.ask(
@@ -369,7 +373,7 @@ class Admin:
     async def describe_producers(
         self, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, tuple[ProducerState, ...]]:
-        """The producers that the leader of each partition remembers, by their ids (KIP-664)."""
+        """Return the producers that the leader of each partition remembers (KIP-664)."""
 
         async def ask(
             node: int, led: list[TopicPartition]
@@ -384,9 +388,9 @@ class Admin:
     # Configuration.
 
     async def describe_config(self, kind: ConfigKind, name: str) -> list[ConfigEntry]:
-        """The configuration of a topic, of a broker by its id, or of a group, ordered by key.
+        """Return the configuration of a topic, of a broker by id, or of a group, sorted by key.
 
-        A broker's with the name "" is the default that an operator has set for all of them.
+        The broker "" stands for the default that an operator has set for all brokers.
         """
         request = DescribeConfigsRequest(
             resources=[DescribeConfigsResource(resource_type=kind, resource_name=name)],
@@ -404,7 +408,7 @@ class Admin:
     async def describe_configs(
         self, resources: Iterable[tuple[ConfigKind, str]]
     ) -> dict[tuple[ConfigKind, str], list[ConfigEntry]]:
-        """Several configurations, each as :meth:`describe_config` gives it."""
+        """Return several configurations, each as :meth:`describe_config` does."""
         return results_or_raise(
             await ask_each(resources, lambda resource: self.describe_config(*resource))
         )
@@ -420,12 +424,12 @@ class Admin:
         subtract: Mapping[str, str] | None = None,
         validate_only: bool = False,
     ) -> None:
-        """Change some keys; the rest stays as it is (KIP-339).
+        """Change some keys; the others stay as they are (KIP-339).
 
         set: new values.
         unset: keys that return to their default.
         append, subtract: what lists, such as ``cleanup.policy``, get and lose.
-        validate_only: only say whether it could be done.
+        validate_only: only check whether it is possible.
         """
         changes = messages.config_changes(set, unset, append, subtract)
         request = IncrementalAlterConfigsRequest(
@@ -455,17 +459,17 @@ class Admin:
     # Brokers.
 
     async def describe_cluster(self) -> ClusterDescription:
-        """The brokers and the controller."""
+        """Return the brokers and the controller."""
         await self._find_brokers()
         known = self._cluster.metadata
         nodes = tuple(node for _, node in sorted(known.nodes.items()))
         return ClusterDescription(known.cluster_id, known.controller_id, nodes)
 
     async def describe_log_dirs(self, nodes: Iterable[int] | None = None) -> list[LogDir]:
-        """The log directories of ``nodes`` (None: of every broker) and the replicas in them.
+        """Return the log directories of ``nodes`` (None: of all brokers) and their replicas.
 
         When some brokers do not answer, the :class:`~qbus.clients.PartialFailure` holds the
-        directories of the others by their ids.
+        directories of the others by broker id.
         """
 
         async def ask(node_id: int) -> list[LogDir]:
@@ -488,9 +492,9 @@ class Admin:
     async def alter_replica_log_dirs(
         self, node_id: int, paths: Mapping[TopicPartition, str]
     ) -> None:
-        """Move replicas of a broker to other directories of it: returns once that has begun.
+        """Start moving replicas of a broker to other directories of it.
 
-        :meth:`describe_log_dirs` shows how far it is.
+        :meth:`describe_log_dirs` shows the progress.
         """
 
         async def ask(wanted: list[TopicPartition]) -> Outcomes[TopicPartition, None]:
@@ -510,10 +514,10 @@ class Admin:
     async def list_groups(
         self, *, states: Iterable[str] = (), types: Iterable[str] = ()
     ) -> list[GroupListing]:
-        """Every group, by name; only those in ``states`` and of ``types`` when some are named.
+        """Return all groups, by name; only those in ``states`` and of ``types`` if some are given.
 
         When some brokers do not answer, the :class:`~qbus.clients.PartialFailure` holds the groups
-        of the others by their ids.
+        of the others by broker id.
         """
         request = ListGroupsRequest(states_filter=list(states), types_filter=list(types))
 
@@ -538,7 +542,7 @@ class Admin:
         return sorted(listings, key=lambda listing: listing.group)
 
     async def describe_group(self, group: str) -> GroupDescription:
-        """One group; GROUP_ID_NOT_FOUND when there is none of that name."""
+        """Return a group; GROUP_ID_NOT_FOUND if it does not exist."""
 
         async def attempt() -> GroupDescription:
             coordinator = await self._cluster.coordinator(group)
@@ -555,7 +559,7 @@ class Admin:
         return await retry_at_coordinator(self._cluster, group, attempt)
 
     async def describe_groups(self, groups: Iterable[str]) -> dict[str, GroupDescription]:
-        """Several groups, by their names."""
+        """Return several groups, by name."""
         return results_or_raise(await ask_each(groups, self.describe_group))
 
     async def delete_group(self, group: str) -> None:
@@ -577,10 +581,10 @@ class Admin:
     async def remove_members(
         self, group: str, members: Iterable[str] | None = None, *, reason: str | None = None
     ) -> None:
-        """Remove members from a group, which rebalances; those that still live may join again.
+        """Remove members from a group, which rebalances; live ones may join again.
 
-        members: ids of members, or instance ids of static ones; None: all.
-        reason: what the broker writes to its log.
+        members: member ids, or instance ids of static members; None: all.
+        reason: written to the broker's log.
         """
         described = await self.describe_group(group)
         leaving = messages.leaving_members(described, members, reason)
@@ -601,11 +605,11 @@ class Admin:
     async def committed_offsets(
         self, group: str, partitions: Iterable[TopicPartition] | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """What a group has committed for ``partitions`` (None: for all); the others are absent."""
+        """Return what a group has committed for ``partitions`` (None: all); others are absent."""
         return await fetch_committed(self._cluster, group, partitions)
 
     async def group_offsets(self, group: str) -> list[GroupOffset]:
-        """What a group has committed, with its lag, by topic and partition."""
+        """Return what a group has committed, with its lag, by topic and partition."""
         committed = await self.committed_offsets(group)
         starts = await self._known_offsets(committed, EARLIEST)
         ends = await self._known_offsets(committed, LATEST)
@@ -626,7 +630,7 @@ class Admin:
     ) -> None:
         """Commit exactly ``offsets`` for a group without members.
 
-        UNKNOWN_MEMBER_ID when it has some: they would go on as if nothing had happened.
+        Raises UNKNOWN_MEMBER_ID if it has members, which would overwrite the offsets.
         """
         whole = {
             partition: OffsetAndMetadata(offset) if isinstance(offset, int) else offset
@@ -650,11 +654,11 @@ class Admin:
         *,
         time: int = EARLIEST,
     ) -> dict[TopicPartition, int]:
-        """Let a group without members go on at another time; the offsets that it goes on at.
+        """Set the offsets of a group without members by time; return the new offsets.
 
         partitions: by default all for which it has committed an offset.
-        time: EARLIEST, LATEST, or milliseconds since the Unix epoch: the first record of then or
-            later, or where the next one will be when there is none.
+        time: EARLIEST, LATEST, or milliseconds since the Unix epoch: the first record at or after
+            it, or the end of the partition without one.
         """
         if partitions is None:
             partitions = await self.committed_offsets(group)
@@ -667,7 +671,7 @@ class Admin:
         return offsets
 
     async def delete_group_offsets(self, group: str, partitions: Iterable[TopicPartition]) -> None:
-        """Forget what a group has committed for partitions of topics that it does not read."""
+        """Delete what a group has committed for partitions of topics that it does not read."""
 
         async def ask(wanted: list[TopicPartition]) -> Outcomes[TopicPartition, None]:
             response: OffsetDeleteResponse = await self._cluster.ask_coordinator(
@@ -678,7 +682,7 @@ class Admin:
 
         await self._by_coordinator(group, partitions, ask)
 
-    # Who is asked, and how often.
+    # Requests and retries.
 
     @property
     def _server_timeout_ms(self) -> int:

@@ -1,4 +1,4 @@
-"""What only the admin client takes and returns."""
+"""Types that only the admin client takes and returns."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,8 +12,8 @@ TopicRef = str | UUID
 class NewTopic:
     """A topic to create; -1 leaves a number to the broker.
 
-    ``assignments``: the brokers of each partition, the first of them preferred as its leader, in
-    place of the two numbers.
+    ``assignments``: the brokers of each partition, the first of them the preferred leader, in place
+    of the two numbers.
     """
 
     name: str
@@ -25,7 +25,7 @@ class NewTopic:
 
 @dataclass(frozen=True, slots=True)
 class CreatedTopic:
-    """A topic as it was created; numbers are -1 and the id is 0 where the broker does not tell."""
+    """A created topic; numbers are -1 and the id is 0 where the broker does not report them."""
 
     name: str
     topic_id: UUID
@@ -35,7 +35,7 @@ class CreatedTopic:
 
 @dataclass(frozen=True, slots=True)
 class Reassignment:
-    """A partition on the move: all its replicas now, those that come and those that go."""
+    """A partition on the move: its replicas now, those added and those removed."""
 
     replicas: tuple[int, ...]
     adding: tuple[int, ...]
@@ -44,7 +44,7 @@ class Reassignment:
 
 @dataclass(frozen=True, slots=True)
 class ProducerState:
-    """What a partition remembers of a producer; -1 where there is nothing to tell.
+    """What a partition remembers of a producer; -1 where nothing is known.
 
     ``last_timestamp`` is in milliseconds since the Unix epoch, ``transaction_start`` the first
     offset of its open transaction.

@@ -1,4 +1,4 @@
-"""Record batches as they are: fetched, stored and scanned without being decoded."""
+"""Raw record batches: fetched, produced and scanned without decoding."""
 
 from .fetch import FetchedBatches, FetchLimits, fetch_batches, whole_batches
 from .produce import (

@@ -1,4 +1,4 @@
-"""One Fetch to one broker: the bytes of the batches of many partitions."""
+"""Fetching the raw batches of many partitions from one broker."""
 
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
@@ -28,9 +28,9 @@ _NO_ID = UUID(int=0)
 
 
 class FetchLimits(NamedTuple):
-    """What an answer may hold, in bytes, and for how many seconds the broker may wait for it.
+    """Limits of a response, in bytes, and of the broker's wait for it, in seconds.
 
-    Brokers exceed ``max_bytes`` by one batch rather than answer with none.
+    A broker exceeds ``max_bytes`` by one batch rather than return none.
     """
 
     max_bytes: int
@@ -40,11 +40,11 @@ class FetchLimits(NamedTuple):
 
 
 class FetchedBatches(NamedTuple):
-    """What came of one partition: a view of the answer, whose memory it keeps.
+    """What was fetched of one partition: a view that keeps the whole response in memory.
 
-    ``records`` may begin with batches before the offset that was asked for, and end with one that
-    is cut: see :func:`~qbus.clients.batches.whole_batches`. The partition holds what is from
-    ``start_offset`` on, and consumers see what is before ``high_watermark``.
+    ``records`` may begin with batches before the requested offset, and end with a partial one: see
+    :func:`~qbus.clients.batches.whole_batches`. The partition holds records from ``start_offset``
+    on, and consumers see those before ``high_watermark``.
     """
 
     records: memoryview
@@ -62,15 +62,15 @@ async def fetch_batches(
     topic_ids: Mapping[str, UUID] | None = None,
     leader_epochs: Mapping[TopicPartition, int] | None = None,
 ) -> Outcomes[TopicPartition, FetchedBatches]:
-    """Fetch once, from each of the partitions that broker ``node`` leads, from an offset on.
+    """Fetch once from partitions that broker ``node`` leads, each from an offset on.
 
-    topic_ids: of the topics, so that another one of the same name is refused (UNKNOWN_TOPIC_ID),
-    by brokers of Kafka 3.1 and later. Without all of them topics go by their names.
-    leader_epochs: in which partitions must still be led, by default those last heard of; a later
-    one is refused (FENCED_LEADER_EPOCH).
+    topic_ids: refuses another topic of the same name with UNKNOWN_TOPIC_ID, on brokers of Kafka 3.1
+        and later. Without the ids of all topics, topics go by name.
+    leader_epochs: the expected leader epochs, by default the last known ones; later ones are
+        refused with FENCED_LEADER_EPOCH.
 
-    What the broker refuses is an error of that partition; who leads it now is noted in the
-    cluster's metadata. Raises as :class:`~qbus.clients.net.cluster.Cluster` does.
+    A refusal is the outcome of that partition; a new leader that it names is kept in the cluster's
+    metadata. Raises as :class:`~qbus.clients.net.cluster.Cluster` does.
     """
     topics = by_topic(offsets)
     ids = {topic: (topic_ids or {}).get(topic, _NO_ID) for topic in topics}
@@ -148,10 +148,10 @@ def _outcome(
 def whole_batches(
     records: Buffer, start: int, end: int | None = None
 ) -> Iterator[tuple[BatchHeader, memoryview]]:
-    """The whole batches that reach into ``start`` to ``end`` (None: to the last), in order.
+    """Yield the whole batches that reach into ``start`` to ``end`` (None: the last), in order.
 
-    One that is cut at the end is left out. Raises :class:`~qbus.records.CorruptBatch` at the first
-    whose checksum or offsets cannot be right.
+    Leaves out a partial batch at the end. Raises :class:`~qbus.records.CorruptBatch` at the first
+    batch with a wrong checksum or impossible offsets.
     """
     reached = start
     for header, batch in iter_batches(records, partial_tail=True):

@@ -1,4 +1,4 @@
-"""Storing batches as they are: one Produce to one broker, or as many as it takes."""
+"""Producing raw batches: to one broker, or to all leaders; and preparing them for that."""
 
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
@@ -29,9 +29,9 @@ _STORED = frozenset({ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER})
 
 
 class StoredBatch(NamedTuple):
-    """Where a batch is, acknowledged by every replica in sync.
+    """Where a batch is stored, acknowledged by all in-sync replicas.
 
-    ``base_offset`` is -1 for one that was stored before, by a broker that does not say where.
+    ``base_offset`` is -1 if the batch was stored before, and the broker does not say where.
     """
 
     base_offset: int
@@ -45,11 +45,11 @@ async def produce_batches(
     *,
     connection_group: ConnectionGroupKey = ConnectionGroup.MAIN,
 ) -> Outcomes[TopicPartition, StoredBatch]:
-    """Send each batch once, with ``acks=all``, to the broker ``node``; the bytes are not copied.
+    """Send each batch once, with ``acks=all``, to the broker ``node``, without copying it.
 
-    What the broker refuses is an error of that partition; who leads it now is noted in the
-    cluster's metadata. Raises as :class:`~qbus.clients.net.cluster.Cluster` does: unknown then is
-    what was stored.
+    A refusal is the outcome of that partition; a new leader that it names is kept in the cluster's
+    metadata. Raises as :class:`~qbus.clients.net.cluster.Cluster` does; then it is unknown what was
+    stored.
     """
     topics = [
         TopicProduceData(
@@ -71,7 +71,7 @@ async def produce_topics(
     *,
     connection_group: ConnectionGroupKey = ConnectionGroup.MAIN,
 ) -> Outcomes[TopicPartition, StoredBatch]:
-    """:func:`produce_batches` of what the caller has put into the protocol's terms itself."""
+    """Produce as :func:`produce_batches` does, given the protocol's own structures."""
     request = ProduceRequest(
         transactional_id=None,
         acks=_ACKS_ALL,
@@ -94,10 +94,9 @@ async def store_batches(
 ) -> dict[TopicPartition, StoredBatch]:
     """Store one batch in each of some partitions, wherever their leaders are.
 
-    Repeated on retriable errors: a batch with a producer's sequence is stored once, any other
-    perhaps more than once. :func:`~qbus.clients.batches.as_produced` makes the bytes of a stored
-    batch fit to be sent. Raises :class:`~qbus.errors.ApiError`, or
-    :class:`~qbus.clients.PartialFailure` when some were stored.
+    Retries retriable errors: a batch with a producer's sequence is stored once, any other perhaps
+    more than once. :func:`~qbus.clients.batches.as_produced` prepares a stored batch. Raises
+    :class:`~qbus.errors.ApiError`, or :class:`~qbus.clients.PartialFailure` when some were stored.
     """
 
     async def ask(node: int, led: list[TopicPartition]) -> Outcomes[TopicPartition, StoredBatch]:
@@ -133,7 +132,7 @@ _NO_EPOCH = -1
 
 
 class ProducerSequence(NamedTuple):
-    """Whose batch it is, and the sequence of its first record (KIP-98)."""
+    """The producer of a batch, and the sequence of its first record (KIP-98)."""
 
     producer_id: int
     epoch: int
@@ -141,17 +140,17 @@ class ProducerSequence(NamedTuple):
 
 
 def as_produced(batch: Buffer) -> bytearray:
-    """A copy of a whole batch without its place in a log; all else stays, its producer too."""
+    """Return a copy of a whole batch without its offset and leader epoch; its producer stays."""
     copy = bytearray(batch)
     set_base_offset(copy, 0, _NO_EPOCH)
     return copy
 
 
 def with_sequence(batch: Buffer, sequence: ProducerSequence) -> bytearray:
-    """A copy of a whole batch as if ``sequence`` had been its producer's, with its checksum anew.
+    """Return a copy of a whole batch under another producer's ``sequence``, with a new checksum.
 
-    The records, compressed or not, stay as they are. Raises :class:`~qbus.records.CorruptBatch`
-    for bytes that hold no header.
+    The records stay as they are, compressed or not. Raises :class:`~qbus.records.CorruptBatch` for
+    bytes without a header.
     """
     copy = as_produced(batch)
     producer_id, epoch, base_sequence = sequence

@@ -1,4 +1,4 @@
-"""The batches of a range of offsets of one partition, wherever its leader is."""
+"""Reading the raw batches of a range of offsets of one partition."""
 
 from collections.abc import AsyncIterator
 
@@ -18,12 +18,12 @@ _LONGEST_WAIT = 5.0
 async def read_batches(
     cluster: Cluster, partition: TopicPartition, start: int, end: int
 ) -> AsyncIterator[tuple[BatchHeader, memoryview]]:
-    """Every batch that reaches into ``start`` to ``end``, in order, its checksum verified.
+    """Yield every batch that reaches into ``start`` to ``end``, in order, its checksum verified.
 
-    ``end`` is at most the high watermark. Each view is of the answer it came in: who keeps one
-    keeps the memory of all. Raises :class:`~qbus.errors.ApiError` (OFFSET_OUT_OF_RANGE when
-    ``start`` is no longer there), :class:`~qbus.clients.errors.RequestTimedOut` when the log does
-    not reach ``end`` in a request's time, and :class:`~qbus.records.CorruptBatch`.
+    ``end`` is at most the high watermark. Each view keeps its whole response in memory. Raises
+    :class:`~qbus.errors.ApiError` (OFFSET_OUT_OF_RANGE when ``start`` is gone),
+    :class:`~qbus.clients.errors.RequestTimedOut` when the log does not reach ``end`` within a
+    request's time, and :class:`~qbus.records.CorruptBatch`.
     """
     position = start
     while position < end:
@@ -44,7 +44,7 @@ async def read_batches(
 async def find_producer(
     cluster: Cluster, partition: TopicPartition, start: int, end: int, producer_id: int
 ) -> list[BatchHeader]:
-    """The headers of the batches from ``start`` to ``end`` that ``producer_id`` wrote, in order.
+    """Return the headers of the batches from ``start`` to ``end`` that ``producer_id`` wrote.
 
     Raises as :func:`read_batches` does.
     """
@@ -53,7 +53,7 @@ async def find_producer(
 
 
 async def _fetch(cluster: Cluster, partition: TopicPartition, position: int) -> FetchedBatches:
-    """What is there from ``position`` on, waiting for it as long as a request may take."""
+    """Fetch from ``position`` on, waiting as long as a request may take."""
     wait = min(cluster.request_timeout / 2, _LONGEST_WAIT)
     limits = FetchLimits(_FETCH_BYTES, _FETCH_BYTES, max_wait=wait)
 

@@ -1,1 +1,3 @@
-"""The blocking faces of the clients: the same names and arguments, for programs without asyncio."""
+"""The clients for programs without asyncio: the same names and arguments, with methods that
+block.
+"""

@@ -10,12 +10,12 @@ _Admin = asyncio_admin.Admin
 
 
 class Admin:
-    """Looks at a cluster and changes it: Qbus, or Apache Kafka from 3.0 on.
+    """Inspects and changes a cluster: Qbus, or Apache Kafka from 3.0 on.
 
     A context manager; any number of threads may use it. Every method raises
-    :class:`~qbus.errors.ApiError` with the broker's code and message; errors that may pass are
-    retried until ``request_timeout_ms`` is over. A method that does several things at once does
-    those that it can, and then raises :class:`~qbus.PartialFailure`, which tells of each.
+    :class:`~qbus.errors.ApiError` with the broker's code and message; it retries retriable errors
+    until ``request_timeout_ms`` is over. A method for several items does what it can, and then
+    raises :class:`~qbus.PartialFailure` with the outcome of each.
     """
 
     @same_parameters(_Admin.__init__)

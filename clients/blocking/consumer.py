@@ -30,8 +30,8 @@ _Consumer = asyncio_consumer.Consumer
 class Consumer:
     """Reads records: of chosen partitions, of whole topics, or of a group's share of them.
 
-    A context manager, for one thread at a time. Iterate over it for record after record, or poll
-    for many at once. Heartbeats go on between polls; a member that does not poll for
+    A context manager, for one thread at a time. Iterate over it for single records, or poll for
+    many at once. Heartbeats go on between polls; a member that does not poll for
     ``max_poll_interval_ms`` leaves its group.
     """
 
@@ -49,7 +49,7 @@ class Consumer:
         self.close(commit=exc_type is None)
 
     def __iter__(self) -> Iterator[ConsumerRecord]:
-        """Record after record, for ever; the position is behind the one that was given last."""
+        """Yield records for ever; the position is behind the last one yielded."""
         client = self._client
         while True:
             cursors = self._thread.run(client._open_cursors())
@@ -78,7 +78,7 @@ class Consumer:
     def _poll(
         self, timeout: float, take: Callable[[list[FetchCursor]], list[T]], enough: int = ENOUGH
     ) -> list[T]:
-        """What is taken here, in the reader's thread, while the loop's receives what comes next."""
+        """Decode in the reader's thread, while the loop's thread receives what comes next."""
         deadline = time.monotonic() + timeout
         while True:
             cursors = self._thread.run(
@@ -102,7 +102,7 @@ class Consumer:
     def commit_nowait(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None = None
     ) -> Future[None]:
-        """As :meth:`commit`, without waiting: the future tells, and need not be waited for."""
+        """Start a :meth:`commit` without waiting; the returned future need not be waited for."""
         told: Future[None] = Future()
 
         def begin() -> None:
@@ -121,7 +121,7 @@ class Consumer:
 
     @property
     def assignment(self) -> list[TopicPartition]:
-        """The partitions that are read now; empty while the group rebalances."""
+        """The assigned partitions; empty during a rebalance."""
         return self._thread.call(lambda: self._client.assignment)
 
     @property
@@ -147,7 +147,9 @@ class Consumer:
 
 
 def _beside_loop(callback: Callback | None) -> Callback | None:
-    """A plain function may wait for the consumer, so it must not be called in the loop's thread."""
+    """Run a plain callback in another thread: it may wait for the consumer, so not in the
+    loop's.
+    """
     if callback is None or inspect.iscoroutinefunction(callback):
         return callback
 

@@ -1,4 +1,4 @@
-"""A thread with an event loop, in which the clients behind the blocking faces live."""
+"""The thread with an event loop that blocking clients live in."""
 
 import asyncio
 import inspect
@@ -18,14 +18,14 @@ from ..errors import ClientClosed, RequestTimedOut
 T = TypeVar("T")
 
 _LAST_WAIT = 5.0
-"""Seconds for what is cancelled at the end to clean up after itself."""
+"""Seconds that cancelled work has to clean up at the end."""
 
 
 class LoopThread:
-    """One daemon thread that runs an event loop until it is closed, or forgotten.
+    """A daemon thread that runs an event loop until it is closed, or garbage collected.
 
-    Any thread may use it, but not its own: a callback of a client runs there, and would wait for
-    itself. A forked process has a copy of the object but not of the thread, and is told so.
+    Any thread may use it except itself: a callback of a client runs there, and would wait for
+    itself. In a forked process the thread does not exist, and calls raise an error.
     """
 
     def __init__(self, name: str) -> None:
@@ -36,17 +36,17 @@ class LoopThread:
         self._thread = thread
         self._pid = os.getpid()
         self._awaited: set[_Call[Any]] = set()
-        # Also at exit, before the interpreter takes away what the thread needs.
+        # Also at exit, while the interpreter still has what the thread needs.
         self._finalize = weakref.finalize(self, _stop, self.loop, thread, self._pid, self._awaited)
 
     @property
     def is_current(self) -> bool:
-        """Whether the caller is this thread itself."""
+        """Whether the caller is this thread."""
         return threading.get_ident() == self._thread.ident
 
     @property
     def is_closed(self) -> bool:
-        """Whether the thread was ended; so it is in a forked process, which never had it."""
+        """Whether the thread has ended; true in a forked process, which has no such thread."""
         return not self._finalize.alive or self._pid != os.getpid()
 
     def check_usable(self) -> None:
@@ -60,9 +60,9 @@ class LoopThread:
             raise ClientClosed
 
     def run(self, coroutine: Coroutine[Any, Any, T], timeout: float | None = None) -> T:
-        """What ``coroutine`` returns or raises, within ``timeout`` seconds (None: no limit).
+        """Return what ``coroutine`` returns or raises, within ``timeout`` seconds (None: no limit).
 
-        It is cancelled when its time is over, or the caller interrupted. Raises
+        It is cancelled on time-out, or when the caller is interrupted. Raises
         :class:`~qbus.clients.RequestTimedOut`, and as :meth:`check_usable`.
         """
         call = _Call(coroutine)
@@ -86,16 +86,18 @@ class LoopThread:
             raise
 
     def _drop(self, call: "_Call[Any]") -> None:
-        """Let nothing of ``call`` go on."""
+        """Cancel what remains of ``call``."""
         if call.is_over:
             return
         try:
             self.loop.call_soon_threadsafe(call.cancel)
-        except RuntimeError:  # the loop is closed: nothing goes on there
+        except RuntimeError:  # the loop is closed
             call.cancel()
 
     def call(self, function: Callable[..., T], *args: Any) -> T:
-        """What ``function`` returns or raises, called in the thread; also by a callback there."""
+        """Return what ``function`` returns or raises in the thread; callbacks there may call it
+        too.
+        """
         if self.is_current:
             return function(*args)
 
@@ -105,7 +107,7 @@ class LoopThread:
         return self.run(in_the_thread())
 
     def post(self, function: Callable[..., object], *args: Any) -> None:
-        """Have ``function`` called in the thread, soon; raises as :meth:`check_usable`."""
+        """Have ``function`` called in the thread, soon; raise as :meth:`check_usable`."""
         self.check_usable()
         try:
             self.loop.call_soon_threadsafe(function, *args)
@@ -113,15 +115,15 @@ class LoopThread:
             raise ClientClosed from error
 
     def close(self) -> None:
-        """Cancel what still runs and end the thread. Does nothing the second time, or in a fork."""
+        """Cancel what runs and end the thread. Does nothing the second time, or in a fork."""
         self._finalize()
 
 
 class _Call(Generic[T]):
-    """A coroutine on its way through the loop, for which another thread waits.
+    """A coroutine in the loop that another thread waits for.
 
-    A lock instead of a :class:`~concurrent.futures.Future`: that takes twice the time. It is
-    released where the coroutine ends: a task's callbacks come after all that is due in the loop.
+    It uses a lock because a :class:`~concurrent.futures.Future` takes twice the time. The lock is
+    released where the coroutine ends: a task's callbacks run only after everything due in the loop.
     """
 
     def __init__(self, coroutine: Coroutine[Any, Any, T]) -> None:
@@ -133,32 +135,32 @@ class _Call(Generic[T]):
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing of it goes on any more."""
+        """Whether it has ended."""
         return inspect.getcoroutinestate(self._coroutine) == inspect.CORO_CLOSED
 
     def start(self) -> None:
-        """In the loop's thread: run it."""
+        """Run it. In the loop's thread."""
         self._task = asyncio.get_running_loop().create_task(self._run())
         self._task.add_done_callback(self._done)
 
     def cancel(self) -> None:
-        """In the loop's thread, or when there is none any more: do not go on with it."""
+        """Cancel it. In the loop's thread, or after that ended."""
         if self._task is None:
             self._coroutine.close()
         else:
             self._task.cancel()
 
     def finish(self) -> None:
-        """Let nobody wait any longer."""
-        with suppress(RuntimeError):  # nobody did
+        """Wake the waiting thread."""
+        with suppress(RuntimeError):  # nobody waits
             self._unfinished.release()
 
     def wait(self, timeout: float | None) -> bool:
-        """Whether it finished within ``timeout`` seconds."""
+        """Return whether it finished within ``timeout`` seconds."""
         return self._unfinished.acquire(timeout=-1 if timeout is None else timeout)
 
     def result(self) -> T:
-        """What it returned or raised; :class:`ClientClosed` if it could not finish."""
+        """Return or raise its outcome; raise :class:`ClientClosed` if it could not finish."""
         return self._outcome()
 
     async def _run(self) -> None:
@@ -171,7 +173,7 @@ class _Call(Generic[T]):
             self.finish()
 
     def _done(self, task: asyncio.Task[None]) -> None:
-        self._coroutine.close()  # if it was cancelled before it began
+        self._coroutine.close()  # if cancelled before it began
         if not task.cancelled():
             task.exception()  # such as KeyboardInterrupt, which ended the loop
         self.finish()
@@ -206,7 +208,7 @@ def _stop(
     if pid != os.getpid() or loop.is_closed():
         return
     loop.call_soon_threadsafe(loop.stop)
-    if threading.current_thread() is not thread:  # where garbage is collected nobody can tell
+    if threading.current_thread() is not thread:  # garbage may be collected in any thread
         thread.join(_LAST_WAIT)
     for call in list(awaited):
         call.finish()

@@ -25,9 +25,9 @@ _Producer = asyncio_producer.Producer
 class Producer:
     """Sends records, in batches, from a thread of its own.
 
-    A context manager; leaving it waits for all that was sent. Any number of threads may use it.
-    With ``acks="all"`` each record is stored once and in the order of the sends to its partition,
-    whatever is sent again.
+    A context manager; leaving it waits until everything is delivered. Any number of threads may use
+    it. With ``acks="all"`` each record is stored once, in the order of the sends to its partition,
+    even after retries.
     """
 
     @same_parameters(_Producer.__init__)
@@ -136,7 +136,7 @@ class Producer:
         return known or self._thread.run(self._client._topic(topic))
 
     def _room(self) -> None:
-        """Wait for room; in the producer's own thread, which makes it, there is none to come."""
+        """Wait for room; the producer's own thread, which makes room, never waits."""
         options = self._options
         if options.on_full == "block" and not self._thread.is_current:
             with self._accumulator.room:
@@ -163,7 +163,7 @@ _alive: "weakref.WeakSet[Producer]" = weakref.WeakSet()
 
 
 def _disown_all() -> None:
-    """In a forked process, where no thread is left to send: let each send say so."""
+    """Make every send in a forked process fail: its thread does not exist there."""
     for producer in list(_alive):
         producer._forget()
 

@@ -1,5 +1,5 @@
-"""Membership of consumer groups: who reads what, and how far the group has come.
+"""Membership of consumer groups: the assignment of partitions, and committed offsets.
 
-The protocol is Kafka's classic one, as its Java client speaks it: eager and cooperative rebalancing
-(KIP-429), static members (KIP-345).
+Kafka's classic protocol, as its Java client speaks it: eager and cooperative rebalancing (KIP-429),
+static members (KIP-345).
 """

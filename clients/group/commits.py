@@ -1,8 +1,8 @@
-"""The commits of one consumer: in the order in which they were asked for, none for a later place.
+"""The commits of one consumer, sent in order and bound to a generation.
 
-A commit is bound to the generation in which it was asked for. While it waits or is tried again the
-group may give the partitions to others, who commit further than we had come: then it fails, and is
-never sent with another generation, in which the coordinator would take it, and go back.
+A commit is bound to the generation in which it was requested. While it waits or is retried, the
+group may assign the partitions to other members, which commit later offsets. Then it fails. To send
+it with the new generation would set back the group's offsets.
 """
 
 import asyncio
@@ -27,10 +27,10 @@ class _Commit(NamedTuple):
 
 
 class Commits:
-    """Sends one request at a time; what is asked for meanwhile goes together in the next one."""
+    """Sends one request at a time; commits requested meanwhile share the next one."""
 
     def __init__(self, cluster: Cluster, group: str, state: MemberState | None) -> None:
-        """``state``: of the member that commits; None: nobody's member does."""
+        """``state``: of the member that commits; None: the consumer is no member."""
         self._cluster = cluster
         self._group = group
         self._state = state
@@ -38,15 +38,15 @@ class Commits:
         self._task: asyncio.Task[None] | None = None
 
     def submit(self, offsets: Offsets) -> asyncio.Future[None]:
-        """Commit ``offsets``, after all that was submitted before.
+        """Commit ``offsets`` after everything submitted before.
 
-        The future has the :class:`~qbus.errors.ApiError` of the first that was refused; it need not
-        be awaited, and cancelling it stops nothing.
+        The future fails with the first :class:`~qbus.errors.ApiError` for these offsets. It need
+        not be awaited, and cancelling it stops nothing.
         """
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if (refusal := self._refusal()) is not None:
             done.set_exception(refusal)
-            done.exception()  # nobody has to ask
+            done.exception()  # the caller need not await it
             return done
         membership = NO_MEMBER if self._state is None else self._state.membership
         self._waiting.append(_Commit(dict(offsets), membership, done))
@@ -55,10 +55,10 @@ class Commits:
         return done
 
     def _refusal(self) -> ApiError | None:
-        """Why nothing can be committed now.
+        """Return why nothing can be committed now, if so.
 
-        A member that has lost its place says so itself: without a generation it would be taken for
-        nobody's member, which may commit anything as long as the group is empty.
+        A member without a place refuses commits itself: the coordinator would take them for commits
+        of a non-member, which an empty group allows.
         """
         if self._state is None or (self._state.may_commit and not self._state.is_lost):
             return None
@@ -67,13 +67,13 @@ class Commits:
         return ApiError(ErrorCode.REBALANCE_IN_PROGRESS, "commit again after the next poll")
 
     async def drain(self) -> None:
-        """Return when everything that was submitted has succeeded or failed."""
+        """Return when everything submitted has succeeded or failed."""
         while self._task is not None:
             with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.shield(self._task)
 
     async def close(self) -> None:
-        """Give up what is not done."""
+        """Cancel what is not done."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -93,7 +93,7 @@ class Commits:
             self._task = None
 
     def _next(self) -> list[_Commit]:
-        """The first that wait, as far as they are of one member and generation."""
+        """Take the first waiting commits that share a member and generation."""
         membership = self._waiting[0].membership
         count = next(
             (n for n, commit in enumerate(self._waiting) if commit.membership != membership),
@@ -133,4 +133,4 @@ class Commits:
             commit.done.set_result(None)
         else:
             commit.done.set_exception(error)
-            commit.done.exception()  # nobody has to ask
+            commit.done.exception()  # the caller need not await it

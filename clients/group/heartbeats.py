@@ -1,7 +1,7 @@
-"""Heartbeats: they tell the coordinator that a member lives, and the member that others come.
+"""Heartbeats: they show the coordinator that a member lives, and tell the member of rebalances.
 
-They go on whatever the user does, but not for ever without a poll: a member that reads no more
-leaves the group, so that others may read what it has (KIP-62).
+They go on whatever the user does, but not for ever without a poll: a member that stops polling
+leaves the group, so that others read its partitions (KIP-62).
 """
 
 import asyncio
@@ -22,7 +22,9 @@ _log = logging.getLogger(__name__)
 
 
 class Heartbeats:
-    """Beats while the member has a place. ``changed`` is set when a poll has something to do."""
+    """Sends heartbeats while the member has a place. Sets ``changed`` when a poll has work to
+    do.
+    """
 
     def __init__(
         self,
@@ -42,17 +44,17 @@ class Heartbeats:
         self._answered_at = 0.0
 
     def polled(self) -> None:
-        """The user is there."""
+        """Note that the user polled."""
         self._polled_at = _now()
 
     def start(self) -> None:
-        """Beat, if that is not done already."""
+        """Start sending, if not started."""
         self._answered_at = _now()
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._beat())
 
     async def stop(self) -> None:
-        """Beat no more."""
+        """Stop sending."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -66,7 +68,7 @@ class Heartbeats:
             if self._state.phase is not Phase.STABLE:
                 if self._state.is_lost:
                     return
-                continue  # JoinGroup and SyncGroup keep alive, too
+                continue  # JoinGroup and SyncGroup count as heartbeats
             await self._beat_once()
 
     async def _beat_once(self) -> None:
@@ -94,7 +96,7 @@ class Heartbeats:
         try:
             self._member.refused(error, sent)
         except ApiError:
-            _log.error("group %s: %s", self._options.group, error)  # a poll raises it
+            _log.error("group %s: %s", self._options.group, error)  # the next poll raises it
         if _now() - self._answered_at > self._options.session_timeout:
             self._answered_at = _now()
             self._cluster.forget_coordinator(self._options.group)
@@ -110,14 +112,14 @@ class Heartbeats:
 
     async def _leave(self) -> None:
         _log.warning(
-            "no poll for more than %s s: leaving group %s",
+            "no poll within %s s: leaving group %s",
             self._options.max_poll_interval,
             self._options.group,
         )
         try:
             await self._member.leave("consumer poll timeout has expired")
         except QbusError as error:
-            _log.warning("not left the group properly: %s", error)
+            _log.warning("cannot leave the group properly: %s", error)
         self._changed.set()
 
 

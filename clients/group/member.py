@@ -1,7 +1,7 @@
-"""A member of a group on the network: it joins, keeps alive by heartbeats, and leaves.
+"""The requests of a group member: JoinGroup, SyncGroup, LeaveGroup.
 
-Kafka's classic group protocol: JoinGroup collects the members and picks one of them, who assigns
-the partitions; SyncGroup hands the assignment out.
+In Kafka's classic protocol, JoinGroup gathers the members and picks a leader, which assigns the
+partitions; SyncGroup distributes the assignment.
 """
 
 import logging
@@ -49,7 +49,7 @@ Lookup = Callable[[set[str]], Awaitable[Topics]]
 class Member:
     """Asks the coordinator on behalf of a :class:`MemberState`.
 
-    ``look_up`` finds out about the topics that the group wants, when this member leads it.
+    ``look_up`` finds the topics that the group wants, when this member leads it.
     """
 
     def __init__(
@@ -63,16 +63,16 @@ class Member:
     async def join(
         self, topics: Iterable[str], owned: Iterable[TopicPartition]
     ) -> tuple[TopicPartition, ...] | Remedy:
-        """Join, or join again; the partitions that are ours from now on, or what to do first.
+        """Join, or join again; return the assigned partitions, or what to do first.
 
-        ``owned`` are those that we keep meanwhile. Raises :class:`~qbus.errors.ApiError` when there
-        is nothing to do.
+        ``owned`` are the partitions kept meanwhile. Raises :class:`~qbus.errors.ApiError` for
+        errors without a remedy.
         """
         sent = self._state.start()
         try:
             joined = await self._ask_to_join(tuple(topics), tuple(owned))
             if self._state.membership != sent or self._state.phase is not Phase.JOINING:
-                return Remedy.REJOIN  # we gave up the place meanwhile
+                return Remedy.REJOIN  # the place was given up meanwhile
             if joined.error_code == ErrorCode.MEMBER_ID_REQUIRED:
                 self._state.named(joined.member_id)
                 return Remedy.REJOIN
@@ -86,25 +86,27 @@ class Member:
         return partitions if self._state.synced(sent, partitions) else Remedy.REJOIN
 
     def refused(self, error: ApiError, sent: Membership) -> Remedy:
-        """What to do about an error of the coordinator; raises it when that is nothing."""
+        """Return what to do about an error of the coordinator; raise it if nothing helps."""
         remedy = self._state.refused(error, sent)
         if remedy is Remedy.FAIL:
             raise error
         if remedy is Remedy.MOVED:
             self._cluster.forget_coordinator(self._options.group)
         if remedy in {Remedy.NEW_GENERATION, Remedy.NEW_MEMBER}:
-            _log.warning("lost the place in group %s: %s", self._options.group, error.code.name)
+            _log.warning(
+                "lost the membership of group %s: %s", self._options.group, error.code.name
+            )
         return remedy
 
     async def leave(self, reason: str) -> None:
-        """Leave at once, but for a static member, whose place is kept for its return (KIP-345)."""
+        """Leave at once; a static member keeps its place for its return (KIP-345)."""
         member_id, _, instance_id = self._state.membership
         self._state.lose(reason)
         if not member_id or instance_id is not None:
             return
         identity = MemberIdentity(member_id=member_id, group_instance_id=None, reason=reason)
         request = LeaveGroupRequest(group_id=self._options.group, members=[identity])
-        # A connection of its own: on the group's, a JoinGroup may wait for the others to come.
+        # Not on the group's connection, where a JoinGroup may wait for other members.
         await self._cluster.ask_coordinator(
             self._options.group, ApiKey.LEAVE_GROUP, request, connection_group=ConnectionGroup.MAIN
         )
@@ -143,17 +145,17 @@ class Member:
         return joined
 
     async def _assign(self, joined: JoinGroupResponse) -> Assignments:
-        """As the leader, everyone's partitions."""
+        """Return all members' partitions, if this member leads the group."""
         if joined.leader != joined.member_id:
             return {}
         members = [
-            Candidate(member.member_id, member.group_instance_id, self._said(member))
+            Candidate(member.member_id, member.group_instance_id, self._subscription_of(member))
             for member in joined.members
         ]
         topics = await self._look_up(
             {topic for member in members for topic in member.subscription.topics}
         )
-        if joined.skip_assignment:  # KIP-814: it still watches the topics
+        if joined.skip_assignment:  # KIP-814: the leader only watches the topics
             return {}
         for assignor in self._options.assignors:
             if assignor.name == joined.protocol_name:
@@ -163,7 +165,7 @@ class Member:
             f"group {self._options.group} chose {joined.protocol_name!r}, which we do not have",
         )
 
-    def _said(self, member: Any) -> Subscription:
+    def _subscription_of(self, member: Any) -> Subscription:
         try:
             return decode_subscription(bytes(member.metadata))
         except WireError as error:

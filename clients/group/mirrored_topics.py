@@ -1,4 +1,4 @@
-"""Which topics mirror one of a name, by their configuration."""
+"""The mirrors of a topic, found by topic configuration."""
 
 from collections.abc import Iterable, Mapping
 from uuid import UUID
@@ -21,9 +21,9 @@ _AT_A_TIME = 200
 
 
 class MirroredTopics:
-    """Finds the topics that are ``wanted``; each is asked about once.
+    """Finds the topics that are ``wanted``; asks about each only once.
 
-    What a topic mirrors does not change as long as it lives.
+    What a topic mirrors never changes while the topic exists.
     """
 
     def __init__(self, cluster: Cluster, wanted: Everywhere) -> None:
@@ -32,7 +32,7 @@ class MirroredTopics:
         self._known: dict[tuple[str, UUID], bool] = {}
 
     async def among(self, topics: Iterable[TopicDescription]) -> tuple[str, ...]:
-        """The names of those wanted. Raises :class:`~qbus.errors.ApiError`."""
+        """Return the names of those wanted. Raises :class:`~qbus.errors.ApiError`."""
         origins = {
             (topic.name, topic.topic_id): origin
             for topic in topics
@@ -51,7 +51,10 @@ class MirroredTopics:
         return tuple(sorted(name for (name, _), is_one in self._known.items() if is_one))
 
     async def _sources(self, names: list[str]) -> Mapping[str, set[str]]:
-        """Whose mirror each is or was; any IDC's where nothing is said. Not those that are gone."""
+        """Return which datacenters each topic mirrors or mirrored; deleted topics are absent.
+
+        Without that configuration, the prefix of the name counts.
+        """
         request = DescribeConfigsRequest(
             resources=[
                 DescribeConfigsResource(

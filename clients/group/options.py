@@ -1,4 +1,4 @@
-"""What can be chosen about a member of a group."""
+"""The options of a group member, and its callbacks."""
 
 import inspect
 from collections.abc import Awaitable, Callable, Iterable
@@ -15,15 +15,14 @@ Callback = Callable[[list[TopicPartition]], Awaitable[None] | None]
 
 @dataclass(frozen=True, slots=True)
 class Callbacks:
-    """What to call in a rebalance, always inside a poll (or close); None: nothing.
+    """What to call in a rebalance, always inside a poll or close; None: nothing.
 
-    on_assigned: these are ours from now on; called after each rebalance, if only with none.
-    on_revoked: these are ours no longer when this returns, and nobody else's before: the time to
-        commit what was done with them.
-    on_lost: these are another's already, perhaps: we have lost our place in the group. By default
-        what on_revoked is.
+    on_assigned: the partitions are assigned; called after each rebalance, even without new ones.
+    on_revoked: the partitions go to other members after this returns: the time to commit.
+    on_lost: the member lost its place, and other members may have the partitions already. By
+        default on_revoked.
 
-    What one raises, the poll raises, after the change was made all the same.
+    The poll raises what a callback raises, after the change is made all the same.
     """
 
     on_assigned: Callback | None = None
@@ -31,15 +30,15 @@ class Callbacks:
     on_lost: Callback | None = None
 
     async def assigned(self, partitions: Iterable[TopicPartition]) -> None:
-        """Partitions have come."""
+        """Report assigned partitions."""
         await _call(self.on_assigned, partitions)
 
     async def revoked(self, partitions: Iterable[TopicPartition]) -> None:
-        """Partitions go."""
+        """Report partitions that go to other members next."""
         await _call(self.on_revoked, partitions)
 
     async def lost(self, partitions: Iterable[TopicPartition]) -> None:
-        """Partitions have gone."""
+        """Report partitions that other members may have already."""
         await _call(self.on_lost or self.on_revoked, partitions)
 
 
@@ -54,10 +53,10 @@ async def _call(callback: Callback | None, partitions: Iterable[TopicPartition])
 class GroupOptions:
     """How a consumer is a member of its group. Times are in seconds.
 
-    assignors: in order of preference; the group takes one that all its members have.
-    max_poll_interval: a member that is not polled for longer leaves.
-    rebalance_timeout: for how long a rebalance waits for members.
-    rack: where the member runs, for assignors that look at that (KIP-881).
+    assignors: in order of preference; the group uses one that all its members have.
+    max_poll_interval: a member that does not poll for longer leaves.
+    rebalance_timeout: how long a rebalance waits for members.
+    rack: where the member runs, for rack-aware assignors (KIP-881).
     """
 
     group: str
@@ -71,7 +70,7 @@ class GroupOptions:
     callbacks: Callbacks = field(default_factory=Callbacks)
 
     def __post_init__(self) -> None:
-        """Raise :class:`~qbus.errors.ConfigError` for what cannot work."""
+        """Raise :class:`~qbus.errors.ConfigError` for options that cannot work."""
         if self.heartbeat_interval >= self.session_timeout:
             raise ConfigError("heartbeats have to be more frequent than sessions time out")
         if self.max_poll_interval <= 0 or self.rebalance_timeout <= 0:
@@ -81,8 +80,9 @@ class GroupOptions:
 
     @property
     def is_cooperative(self) -> bool:
-        """Whether a rebalance stops only what moves: if every assignor goes about it so (KIP-429).
+        """Whether rebalances stop only partitions that move: if all assignors are cooperative
+        (KIP-429).
 
-        With one that does not among them everything stops, since that one may be chosen.
+        A single eager assignor makes rebalances stop everything, because the group may choose it.
         """
         return all(assignor.is_cooperative for assignor in self.assignors)

@@ -1,7 +1,7 @@
-"""Work that is done only while the user's task is inside a poll.
+"""Work that runs only while the user's task is inside a poll.
 
-A rebalance goes on in the background, but may take partitions away, and call the user back, only
-when the user has dealt with all records that polls returned: that is, in the next poll.
+A rebalance runs in the background, but revokes partitions and calls callbacks only when the user is
+done with all records of earlier polls: in the next poll.
 """
 
 import asyncio
@@ -12,22 +12,22 @@ Work = Callable[[], Awaitable[None] | None]
 
 
 class PollExecutor:
-    """Hands work over from a background task to the one that polls."""
+    """Hands work from a background task to the polling task."""
 
     def __init__(self, changed: asyncio.Event) -> None:
-        """``changed`` is set when there is work, for a poll that waits."""
+        """``changed`` is set when there is work, for a waiting poll."""
         self._changed = changed
         self._waiting: deque[tuple[Work, asyncio.Future[None]]] = deque()
 
     async def run_in_poll(self, work: Work) -> None:
-        """Have ``work`` done in a poll, and return when it is. What it raises, the poll raises."""
+        """Have ``work`` run in a poll; return when it is done. The poll raises what it raises."""
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append((work, done))
         self._changed.set()
         await done
 
     async def run_pending(self) -> None:
-        """Do what waits, and what comes up at once when that is done; called by a poll."""
+        """Run the pending work, and what follows from it at once. Called by a poll."""
         while self._waiting:
             work, done = self._waiting.popleft()
             if done.cancelled():
@@ -39,4 +39,4 @@ class PollExecutor:
             finally:
                 if not done.done():
                     done.set_result(None)
-            await asyncio.sleep(0)  # the background task goes on, maybe to its next turn
+            await asyncio.sleep(0)  # the background task may submit more

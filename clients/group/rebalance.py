@@ -2,13 +2,13 @@
 
 ::
 
-    give up what may go to others: stop it, commit it, tell the user    (eager: everything)
+    give up what may go to others: stop it, commit it, call back    (eager: everything)
     join, and wait for the assignment
     cooperative: give up what was not assigned again; if there was any, join once more
-    take what is new, tell the user
+    read what is new, call back
 
 The rebalance runs in the background, so that a poll keeps to its time-out and goes on reading what
-stays; partitions come and go, and the user is told, only inside a poll (see ``poll_executor``).
+stays. Partitions come and go, and callbacks run, only inside a poll (see ``poll_executor``).
 """
 
 import asyncio
@@ -32,7 +32,7 @@ from .topics import GroupTopics, SubscribedTopics
 _log = logging.getLogger(__name__)
 
 _AT_ONCE = 3
-"""How often joining is tried again without delay: a member id, or another rebalance, costs once."""
+"""Attempts to join without a delay: a member id, or another rebalance, costs one each."""
 
 
 class Partitions(Protocol):
@@ -52,7 +52,7 @@ class Partitions(Protocol):
 
 
 class Rebalance:
-    """Keeps ``partitions`` to those that the group gives to this member."""
+    """Keeps ``partitions`` equal to what the group assigns to this member."""
 
     def __init__(
         self,
@@ -76,16 +76,16 @@ class Rebalance:
         self._task: asyncio.Task[None] | None = None
 
     def subscribe(self, wanted: SubscribedTopics) -> None:
-        """Want other topics; the next poll tells the group."""
+        """Change the topics; the next poll tells the group."""
         self.topics.subscribe(wanted)
         self.state.request_rejoin("subscription has changed")
 
     async def poll(self) -> None:
-        """Do what has to be done in a poll; raises what stopped the membership, or a callback."""
+        """Do what a poll has to do; raise what ended the membership, or what a callback raises."""
         self._heartbeats.polled()
         if self.state.failure is not None:
             await self._stop()
-            await self._let_go(list(self._partitions))
+            await self._release(list(self._partitions))
             raise self.state.failure
         if self._task is not None and self._task.done():
             task, self._task = self._task, None
@@ -96,33 +96,33 @@ class Rebalance:
         await self._executor.run_pending()
 
     async def close(self, *, may_commit: bool) -> None:
-        """Commit what was read, if wanted, tell the user, and leave.
+        """Commit what was read, if wanted, call back, and leave.
 
-        Raises what the user's callbacks raise.
+        Raises what callbacks raise.
         """
         await self._stop()
         try:
             if may_commit and not self.state.is_lost:
                 await self._commit(self._partitions.to_commit())
             await self.commits.drain()
-            await self._let_go(list(self._partitions))
+            await self._release(list(self._partitions))
         finally:
             await self._heartbeats.stop()
             await self.commits.close()
             try:
                 await self._member.leave("the consumer is being closed")
             except QbusError as error:
-                _log.warning("not left group %s properly: %s", self._options.group, error)
+                _log.warning("cannot leave group %s properly: %s", self._options.group, error)
 
     async def check_topics(self) -> None:
-        """See what has become of the topics; raises :class:`~qbus.errors.ApiError`."""
+        """Check what has become of the topics; raise :class:`~qbus.errors.ApiError`."""
         await self.topics.refresh()
         reason = self.topics.reason_to_rejoin()
         if reason is not None and self.state.phase is Phase.STABLE:
             self.state.request_rejoin(reason)
 
     async def _stop(self) -> None:
-        """Give up the rebalance that is going on."""
+        """Cancel the rebalance under way."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -133,7 +133,7 @@ class Rebalance:
     async def _rebalance(self) -> None:
         backoff, attempts = Backoff(), 0
         while self.state.rejoin_reason is not None:
-            result = await self._look_and_join()
+            result = await self._try_to_join()
             if result is None:
                 continue  # the place was lost meanwhile
             if not isinstance(result, Remedy):
@@ -146,11 +146,11 @@ class Rebalance:
                 await asyncio.sleep(backoff.failed())
         self._changed.set()
 
-    async def _look_and_join(self) -> tuple[TopicPartition, ...] | Remedy | None:
-        """The assignment, or what to do first; None: begin again."""
+    async def _try_to_join(self) -> tuple[TopicPartition, ...] | Remedy | None:
+        """Return the assignment, or what to do first; None: start again."""
         result: tuple[TopicPartition, ...] | Remedy = Remedy.FAIL
         try:
-            await self.topics.refresh()  # first: what a pattern matches is not known before
+            await self.topics.refresh()  # first, to know what a pattern matches
             await self._give_up(self._not_kept)
             if self._not_kept():
                 return None
@@ -165,14 +165,14 @@ class Rebalance:
         return result
 
     def _not_kept(self) -> list[TopicPartition]:
-        """What has to go before we join."""
+        """Return the partitions to give up before joining."""
         if self.state.is_lost or not self._options.is_cooperative:
             return list(self._partitions)
         wanted = frozenset(self.topics.names)
         return [partition for partition in self._partitions if partition.topic not in wanted]
 
     async def _take_over(self, assigned: frozenset[TopicPartition]) -> None:
-        """Have what was assigned, and nothing else."""
+        """Read what was assigned, and nothing else."""
         place = self.state.membership
         if not assigned.issuperset(self._partitions):
             await self._give_up(lambda: [key for key in self._partitions if key not in assigned])
@@ -190,7 +190,7 @@ class Rebalance:
         await self._executor.run_in_poll(receive)
 
     async def _give_up(self, choose: Callable[[], list[TopicPartition]]) -> None:
-        """Let partitions go, after everything that was read of them was dealt with."""
+        """Give up partitions, after everything read of them was committed."""
         chosen: list[TopicPartition] = []
         offsets: Offsets = {}
 
@@ -205,10 +205,10 @@ class Rebalance:
         if self._auto_commit and not self.state.is_lost:
             await self._commit(offsets)
         if chosen:
-            await self._executor.run_in_poll(lambda: self._let_go(chosen))
+            await self._executor.run_in_poll(lambda: self._release(chosen))
 
-    async def _let_go(self, partitions: list[TopicPartition]) -> None:
-        """Tell the user that partitions go, or have gone; then they are not read any more."""
+    async def _release(self, partitions: list[TopicPartition]) -> None:
+        """Report revoked or lost partitions, then stop reading them."""
         callbacks = self._options.callbacks
         is_gone = self.state.is_lost or self.state.failure is not None
         try:
@@ -223,7 +223,7 @@ class Rebalance:
         try:
             await self.commits.submit(offsets)
         except QbusError as error:
-            # The partitions go to another member, or the next commit covers this one.
-            _log.warning("offsets not committed in group %s: %s", self._options.group, error)
+            # Another member gets the partitions, or the next commit covers it.
+            _log.warning("cannot commit offsets in group %s: %s", self._options.group, error)
         else:
             self._partitions.committed(offsets)

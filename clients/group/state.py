@@ -1,4 +1,4 @@
-"""A member's place in its group, as a state machine. Pure.
+"""The place of a member in its group, as a state machine. Pure.
 
 What it may do in each phase, and where answers lead::
 
@@ -55,7 +55,7 @@ _REMEDIES: Mapping[ErrorCode, Remedy] = {
 
 
 def remedy_for(error: ApiError) -> Remedy:
-    """What an error of a request to the coordinator calls for."""
+    """Return what to do about an error of a request to the coordinator."""
     known = _REMEDIES.get(error.code)
     if known is not None:
         return known
@@ -63,10 +63,10 @@ def remedy_for(error: ApiError) -> Remedy:
 
 
 class MemberState:
-    """Where a member stands. ``membership`` is what its requests have to prove.
+    """The place of a member in its group. Its requests carry ``membership``.
 
-    ``rejoin_reason``: why it has to join again, if it has to. ``failure``: why it cannot go on.
-    ``previous``: what it was assigned last.
+    ``rejoin_reason``: why it has to join again, if so. ``failure``: why it cannot continue.
+    ``previous``: its last assignment.
     """
 
     def __init__(self, instance_id: str | None = None) -> None:
@@ -79,33 +79,33 @@ class MemberState:
 
     @property
     def is_lost(self) -> bool:
-        """Whether what it has may be another's: it has no generation."""
+        """Whether other members may have its partitions: it has no generation."""
         return self.membership.generation == NO_GENERATION
 
     @property
     def may_commit(self) -> bool:
-        """Whether the coordinator takes offsets: not between JoinGroup and SyncGroup."""
+        """Whether the coordinator accepts offsets: not between JoinGroup and SyncGroup."""
         return self.phase is not Phase.SYNCING
 
     # Joining.
 
     def request_rejoin(self, reason: str) -> None:
-        """Something has changed that the group has to know; the first reason counts."""
+        """Join again, for this reason; the first reason counts."""
         self.rejoin_reason = self.rejoin_reason or reason
 
     def start(self) -> Membership:
-        """JoinGroup is sent, as this member."""
+        """JoinGroup is sent, as the returned member."""
         self.phase = Phase.JOINING
         return self.membership
 
     def named(self, member_id: str) -> None:
-        """The coordinator chose a member id to come back with (KIP-394)."""
+        """The coordinator chose a member id to join with (KIP-394)."""
         self.membership = self.membership._replace(member_id=member_id)
 
     def joined(self, member_id: str, generation: int, protocol: str) -> Membership:
-        """The others have joined too; SyncGroup is sent, as this member of this generation.
+        """All members have joined; SyncGroup is sent, as the returned member of this generation.
 
-        What was a reason to join is settled, unless another comes up from now on.
+        Clears the reason to join.
         """
         assert self.phase is Phase.JOINING, self.phase
         self.phase = Phase.SYNCING
@@ -115,7 +115,7 @@ class MemberState:
         return self.membership
 
     def synced(self, sent: Membership, partitions: tuple[TopicPartition, ...]) -> bool:
-        """The assignment arrived; whether it still counts."""
+        """The assignment arrived; return whether it still counts."""
         if sent != self.membership or self.phase is not Phase.SYNCING:
             return False
         self.phase = Phase.STABLE
@@ -125,13 +125,13 @@ class MemberState:
     # Trouble.
 
     def refused(self, error: ApiError, sent: Membership) -> Remedy:
-        """A request that was sent as ``sent`` failed: take the consequences."""
+        """Change the state after an error of a request sent as ``sent``; return what to do."""
         if sent != self.membership:
             return Remedy.NOTHING
         remedy = remedy_for(error)
         if remedy is Remedy.FAIL:
             if self.phase is Phase.STABLE or error.code == ErrorCode.FENCED_INSTANCE_ID:
-                self.failure = error  # else joining can be tried again
+                self.failure = error  # otherwise join again
         elif remedy is Remedy.NEW_MEMBER:
             self.lose(error.code.name, keep_id=False)
         elif remedy is Remedy.NEW_GENERATION:
@@ -141,13 +141,13 @@ class MemberState:
         return remedy
 
     def commit_refused(self, error: ApiError, sent: Membership) -> None:
-        """A commit failed: only what it says of our place matters."""
-        is_about_us = remedy_for(error) not in {Remedy.FAIL, Remedy.RETRY, Remedy.MOVED}
-        if is_about_us or error.code == ErrorCode.FENCED_INSTANCE_ID:
+        """Handle a failed commit: only errors about the membership matter."""
+        is_about_membership = remedy_for(error) not in {Remedy.FAIL, Remedy.RETRY, Remedy.MOVED}
+        if is_about_membership or error.code == ErrorCode.FENCED_INSTANCE_ID:
             self.refused(error, sent)
 
     def lose(self, reason: str, *, keep_id: bool = False) -> None:
-        """There is no place for us any more; without the member id not even to return to."""
+        """Leave the group; without ``keep_id`` the member id is lost as well."""
         member_id = self.membership.member_id if keep_id else ""
         self.membership = NO_MEMBER._replace(
             member_id=member_id, instance_id=self.membership.instance_id

@@ -1,4 +1,4 @@
-"""The topics that a consumer wants, and what has become of them."""
+"""The topics that a consumer subscribes to, and the topics of its group."""
 
 import re
 from collections.abc import Iterable
@@ -19,9 +19,9 @@ _FATAL = frozenset({ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.INVALID_TOPI
 
 
 class SubscribedTopics:
-    """Names, a pattern that topics' names match as a whole, or topics everywhere.
+    """Topics by name, by a pattern that whole names match, or of all datacenters.
 
-    Of the latter two, internal topics never are any.
+    The latter two never include internal topics.
     """
 
     def __init__(self, cluster: Cluster, wanted: TopicSelection) -> None:
@@ -31,7 +31,7 @@ class SubscribedTopics:
         self._pattern: re.Pattern[str] | None = None
         self._mirrored: MirroredTopics | None = None
         self.names: tuple[str, ...] = ()
-        """Those that are wanted; without names, those that there were at the last look."""
+        """The subscribed topics; for a pattern, those that existed at the last refresh."""
         if isinstance(wanted, re.Pattern):
             self._pattern = wanted
         elif isinstance(wanted, Everywhere):
@@ -40,9 +40,9 @@ class SubscribedTopics:
             self.names = tuple(sorted(set(wanted)))
 
     async def refresh(self, others: Iterable[str] = ()) -> None:
-        """Look at what there is, of ``others`` too.
+        """Refresh the metadata of these topics and ``others``.
 
-        Raises :class:`~qbus.errors.ApiError`, also for a topic by name that we may not read.
+        Raises :class:`~qbus.errors.ApiError`, also for a named topic that cannot be read.
         """
         if self._pattern is None and self._mirrored is None:
             await self._cluster.refresh({*self.names, *others})
@@ -56,7 +56,7 @@ class SubscribedTopics:
             self.names = tuple(sorted(topic.name for topic in found if self._matches(topic)))
 
     def counts(self) -> dict[str, int]:
-        """How many partitions those have that exist."""
+        """Return the number of partitions of each existing topic."""
         return self._cluster.metadata.partition_counts(self.names)
 
     def _matches(self, topic: TopicDescription) -> bool:
@@ -77,7 +77,7 @@ def _mirrored(cluster: Cluster, wanted: Everywhere) -> "MirroredTopics":
 
 
 def snapshot(cluster: Cluster, names: Iterable[str]) -> Topics:
-    """Those of the topics that exist, with the racks of their replicas."""
+    """Return the existing topics, with the racks of their replicas."""
     metadata = cluster.metadata
     racks = {node.id: node.rack for node in metadata.nodes.values() if node.rack}
     return {
@@ -91,7 +91,9 @@ def snapshot(cluster: Cluster, names: Iterable[str]) -> Topics:
 
 
 class GroupTopics:
-    """What this member wants and, as long as it leads the group, what the group does."""
+    """The topics that this member wants and, while it leads the group, those that the group
+    wants.
+    """
 
     def __init__(self, cluster: Cluster, rack: str | None) -> None:
         self._cluster = cluster
@@ -107,20 +109,20 @@ class GroupTopics:
         return self._wanted.names
 
     def subscribe(self, wanted: SubscribedTopics) -> None:
-        """Want others."""
+        """Change the topics that this member wants."""
         self._wanted = wanted
 
     async def refresh(self) -> None:
-        """Look at the topics again; raises :class:`~qbus.errors.ApiError`."""
+        """Refresh the topics' metadata; raise :class:`~qbus.errors.ApiError`."""
         await self._wanted.refresh(self._leads_for)
 
     def join(self) -> tuple[str, ...]:
-        """The topics to join for; who leads the new generation is not known yet."""
+        """Return the topics to join for; the leader of the new generation is not known yet."""
         self._joined_for, self._leads_for = self._wanted.names, frozenset()
         return self._joined_for
 
     async def lead(self, names: Iterable[str]) -> Topics:
-        """As the leader, the topics ``names`` as they are now; changes will be told of."""
+        """Return the topics ``names`` as they are now, and watch them, as the leader."""
         names = frozenset(names)
         if others := names.difference(self._wanted.names):
             await self._cluster.refresh(others)
@@ -129,7 +131,7 @@ class GroupTopics:
         return self._assigned
 
     def reason_to_rejoin(self) -> str | None:
-        """What has changed since the member joined, and concerns the group; None: nothing."""
+        """Return which change since the member joined concerns the group; None: none."""
         if self._joined_for != self._wanted.names:
             return "subscription has changed"
         if not self._leads_for:

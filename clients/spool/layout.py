@@ -1,4 +1,4 @@
-"""Names of the directories and files of a spool."""
+"""The names of a spool's directories and files."""
 
 import re
 from typing import NamedTuple
@@ -8,7 +8,7 @@ from qbus.names import check_topic_name, is_topic_name
 LOCK = "lock"
 ACKNOWLEDGED = "acknowledged"
 UNFINISHED = ".new-"
-"""A writer's directory is called so until it holds its lock."""
+"""Prefix of a writer's directory until it holds its lock."""
 
 _ANY = "any"
 _QUEUE = re.compile(r"(.+)-(any|0|[1-9]\d{0,9})")
@@ -16,22 +16,22 @@ _SEGMENT = re.compile(r"(\d{20})\.log")
 
 
 class QueueName(NamedTuple):
-    """Where batches are to go; ``partition`` is None where any will do."""
+    """The destination of batches; ``partition`` None: any."""
 
     topic: str
     partition: int | None
 
     def to_path(self) -> str:
-        """The name of the directory.
+        """Return the name of the directory.
 
-        Raises :class:`~qbus.errors.ApiError` INVALID_TOPIC_EXCEPTION for what no topic is called.
+        Raises :class:`~qbus.errors.ApiError` INVALID_TOPIC_EXCEPTION for an invalid topic name.
         """
         check_topic_name(self.topic)
         return f"{self.topic}-{_ANY if self.partition is None else self.partition}"
 
 
 def parse_queue(name: str) -> QueueName | None:
-    """The queue that a directory holds, or None for any other directory."""
+    """Return the queue that a directory holds, or None for any other directory."""
     match = _QUEUE.fullmatch(name)
     if match is None or not is_topic_name(match[1]):
         return None
@@ -39,11 +39,11 @@ def parse_queue(name: str) -> QueueName | None:
 
 
 def segment_name(first_offset: int) -> str:
-    """The name of the segment that begins with ``first_offset``."""
+    """Return the name of the segment that begins with ``first_offset``."""
     return f"{first_offset:020d}.log"
 
 
 def parse_segment(name: str) -> int | None:
-    """The first offset of a segment, or None for any other file."""
+    """Return the first offset of a segment, or None for any other file."""
     match = _SEGMENT.fullmatch(name)
     return int(match[1]) if match else None

@@ -1,4 +1,4 @@
-"""Reading a spool: for whoever delivers what is in it, one process at a time."""
+"""Reading a spool, in order to deliver it; one process at a time."""
 
 import os
 import shutil
@@ -13,7 +13,7 @@ from qbus.service.lock import is_locked
 from .layout import ACKNOWLEDGED, LOCK, UNFINISHED, QueueName, parse_queue, parse_segment
 
 OnDamage = Callable[[Path, CorruptBatch], object]
-"""Takes the segment, and what is wrong with it; raises what ends the reading."""
+"""Called with the segment and the damage; raises to end the reading."""
 
 
 class Spool:
@@ -23,7 +23,7 @@ class Spool:
         self._directory = Path(directory)
 
     def queues(self) -> list["SpoolQueue"]:
-        """Every queue there is, those of earlier writers first. Raises OSError."""
+        """Return all queues, those of earlier writers first. Raises OSError."""
         return [
             SpoolQueue(path, name)
             for writer in self._writers()
@@ -53,22 +53,22 @@ class SpoolQueue:
         self.directory = directory
 
     def size(self) -> int:
-        """How many bytes its files have, also of what is delivered. Raises OSError."""
+        """Return the size of its files in bytes, including delivered batches. Raises OSError."""
         return sum(path.stat().st_size for _, path in self._segments())
 
     @property
     def acknowledged(self) -> int:
-        """The offset of the first record that is not delivered. Raises OSError."""
+        """The offset of the first record not delivered. Raises OSError."""
         try:
             return int((self.directory / ACKNOWLEDGED).read_text())
         except (FileNotFoundError, ValueError):
             return 0
 
     def batches(self, on_damage: OnDamage | None = None) -> Iterator[tuple[BatchHeader, bytes]]:
-        """The batches that are not delivered, but for one that is being written.
+        """Yield the batches not delivered, except a partial one that is being written.
 
-        Raises OSError, and :class:`~qbus.records.CorruptBatch` where one is damaged; or, when
-        ``on_damage`` was told of that, goes on with the next that is whole.
+        Raises OSError. Raises :class:`~qbus.records.CorruptBatch` at a damaged batch; with
+        ``on_damage``, calls that instead and continues with the next whole batch.
         """
         start = self.acknowledged
         segments = self._segments()
@@ -83,7 +83,7 @@ class SpoolQueue:
                     yield header, batch
 
     def acknowledge(self, end_offset: int) -> None:
-        """Everything before ``end_offset`` is delivered, and may go; stable on return.
+        """Mark everything before ``end_offset`` as delivered, durably; delete what is not needed.
 
         Raises OSError.
         """
@@ -94,7 +94,8 @@ class SpoolQueue:
                 path.unlink()
 
     def remove_if_done(self, on_damage: OnDamage | None = None) -> bool:
-        """Remove the queue if its writer is dead and all is delivered.
+        """Remove the queue if its writer is dead and everything is delivered; return whether it
+        was.
 
         Takes and raises what :meth:`batches` does.
         """
@@ -118,10 +119,10 @@ def _refuse(_: Path, damage: CorruptBatch) -> None:
 def _whole_batches(
     path: Path, first_offset: int, on_damage: OnDamage, *, is_last: bool
 ) -> Iterator[tuple[BatchHeader, bytes]]:
-    """The batches of a segment, in the last one up to a batch that was never finished.
+    """Yield the batches of a segment, in the last one up to a partial batch.
 
-    Each batch is stable before the next is begun, so anything else that is not whole is damage.
-    Offsets are dense, so they are known even where they, which no checksum covers, are damaged.
+    Each batch is on stable storage before the next begins, so anything else is damage. Offsets are
+    dense, so they are known even where damage, which no checksum detects there, changed them.
     """
     offset = first_offset
     size = path.stat().st_size
@@ -155,10 +156,9 @@ _MOST_RECORDS = 1 << 48
 
 
 def next_batch(path: Path, start: int, end: int) -> int:
-    """Where the next whole batch of a segment begins, from ``start`` on; ``end`` if none does.
+    """Return where the next whole batch begins, from ``start`` on; ``end`` if none does.
 
-    Anything may look like a header: what counts is the checksum of what it is the header of.
-    Raises OSError.
+    Anything may look like a header: the checksum of the batch decides. Raises OSError.
     """
     with path.open("rb") as file:
         data = file.read(end)
@@ -182,7 +182,7 @@ def _is_whole(data: bytes, place: int) -> bool:
 
 
 def _is_likely(header: BatchHeader) -> bool:
-    """What costs no look at the records: most that looks like a header is none."""
+    """Whether a header is plausible: a cheap check before the checksum."""
     return (
         0 <= header.base_offset < _MOST_RECORDS
         and 0 <= header.attributes <= _ATTRIBUTES

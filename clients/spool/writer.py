@@ -15,14 +15,16 @@ from qbus.service.lock import DirectoryLock
 from .layout import LOCK, UNFINISHED, QueueName, segment_name
 
 SEGMENT_BYTES = 64 * 1024 * 1024
-"""From this size on a queue goes on in the next file."""
+"""Size from which a queue continues in another file."""
 
 
 class SpoolWriter:
-    """One process's part of a spool. Thread-safe; made at the first batch; for use in threads."""
+    """One process's part of a spool. Thread-safe; blocks for the disk; created at the first
+    batch.
+    """
 
     def __init__(self, directory: str | os.PathLike[str]) -> None:
-        """``directory`` is the spool's, made when it is missing."""
+        """``directory``: the spool's, created if it is missing."""
         self._spool = Path(directory)
         self._directory: Path | None = None
         self._held: DirectoryLock | None = None
@@ -42,10 +44,10 @@ class SpoolWriter:
         self.close()
 
     def append(self, topic: str, partition: int | None, batch: bytes | bytearray) -> None:
-        """Keep a record batch; it is on stable storage on return.
+        """Append a record batch; it is on stable storage on return.
 
-        ``partition`` None: the one who delivers it chooses. Raises OSError, with nothing kept then;
-        :class:`~qbus.errors.ApiError` for a name that no topic can have, and
+        ``partition`` None: whoever delivers it chooses. Raises OSError, with nothing kept then;
+        :class:`~qbus.errors.ApiError` for an invalid topic name, and
         :class:`~qbus.records.CorruptBatch` for what is no batch.
         """
         queue = QueueName(topic, partition)
@@ -58,7 +60,7 @@ class SpoolWriter:
             segment.append(bytearray(batch))
 
     def close(self) -> None:
-        """Let go: what was kept stays, and may be removed once it is delivered."""
+        """Close the files; the batches stay until they are delivered."""
         with self._lock:
             self._is_closed = True
             for segment in self._segments.values():

@@ -1,4 +1,4 @@
-"""Assignors: who reads which partitions, as the leader of a group decides."""
+"""Assignors: how the leader of a group shares out the partitions."""
 
 from collections.abc import Iterable
 
@@ -32,7 +32,7 @@ DEFAULT_ASSIGNORS = ("range", "roundrobin", "cooperative-sticky")
 
 
 def assignors_of(chosen: Iterable[str | Assignor]) -> tuple[Assignor, ...]:
-    """The assignors that were chosen by name, or made by the user, in their order.
+    """Return the assignors chosen by name, or given as objects, in order.
 
     Raises :class:`~qbus.errors.ConfigError`.
     """

@@ -27,7 +27,7 @@ class _Step(NamedTuple):
 
 
 class Balance:
-    """An assignment on its way to be even."""
+    """An assignment in the making."""
 
     def __init__(self, members: Sequence[Candidate], topics: Topics, claims: Claims) -> None:
         self._topics = topics
@@ -63,7 +63,7 @@ class Balance:
     # Steps.
 
     def _keep(self) -> list[TopicPartition]:
-        """Leave partitions where they are; the ones that are nobody's, or read from afar."""
+        """Leave partitions where they are; return those without an owner, or with a distant one."""
         free = []
         for topic in sorted(self._takers, key=lambda topic: (len(self._takers[topic]), topic)):
             for partition in partitions_of(topic, self._topics):
@@ -75,7 +75,7 @@ class Balance:
         return free
 
     def _fill(self, free: Iterable[TopicPartition]) -> None:
-        """Give each partition to the one with the least, if possible near to it."""
+        """Give each partition to the member with the fewest, if possible a nearby one."""
         remaining = list(free)
         if self._racks:
             near = set(self._racks.values())
@@ -111,7 +111,7 @@ class Balance:
         return bool(nearby)
 
     def _level(self) -> None:
-        """Move partitions along chains until none makes the assignment more even."""
+        """Move partitions along chains until no move makes the assignment more even."""
         balanced: set[str] = set()
         while True:
             lowest = min(self._counts.values(), default=0)

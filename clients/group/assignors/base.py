@@ -1,4 +1,4 @@
-"""What an assignor is given, and what it has to return."""
+"""The interface of assignors."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,13 +9,13 @@ from qbus.consumer_protocol import NO_GENERATION, Subscription
 from ...types import TopicPartition
 
 Topics = Mapping[str, Sequence[frozenset[str]]]
-"""The topics that there are: of each partition the racks where it has replicas."""
+"""The existing topics: for each partition the racks of its replicas."""
 Assignments = dict[str, list[TopicPartition]]
-"""By member id: the partitions of each member; every member is in it."""
+"""The partitions of each member, by member id; it holds every member."""
 
 
 class Candidate(NamedTuple):
-    """A member that is to be assigned partitions, and what it said when it joined."""
+    """A member to assign partitions to, and its subscription."""
 
     member_id: str
     instance_id: str | None
@@ -23,22 +23,22 @@ class Candidate(NamedTuple):
 
     @property
     def rack(self) -> str | None:
-        """Where it runs; None: it does not say."""
+        """Where it runs; None: unknown."""
         return self.subscription.rack or None
 
 
 class Previous(NamedTuple):
-    """What a member was assigned last, and in which generation."""
+    """The last assignment of a member, and its generation."""
 
     partitions: tuple[TopicPartition, ...] = ()
     generation: int = NO_GENERATION
 
 
 class Assignor(ABC):
-    """Decides, in the member that leads the group, who reads which partitions.
+    """Assigns partitions, in the member that leads the group.
 
-    ``name`` is what the members agree on by. ``is_cooperative``: it never assigns a partition to
-    one while another says that it still has it, so that members may keep what they have during a
+    Members agree on an assignor by ``name``. A cooperative one (``is_cooperative``) never assigns a
+    partition that another member still owns, so that members keep their partitions during a
     rebalance (KIP-429).
     """
 
@@ -46,25 +46,25 @@ class Assignor(ABC):
     is_cooperative: ClassVar[bool] = False
 
     def user_data(self, previous: Previous | None) -> bytes | None:
-        """What this member tells the leader beside its subscription; None: nothing.
+        """Return data for the leader besides the subscription; None: none.
 
-        ``previous``: what it was assigned last, if it ever was.
+        ``previous``: the member's last assignment, if it had one.
         """
         del previous
         return None
 
     @abstractmethod
     def assign(self, members: Sequence[Candidate], topics: Topics) -> Assignments:
-        """Everyone's partitions. Subscribed topics that are not in ``topics`` do not exist."""
+        """Return all members' partitions. Subscribed topics missing in ``topics`` do not exist."""
 
 
 def java_order(text: str) -> bytes:
-    """A sort key: strings in the order that Java gives them, that of their UTF-16 code units."""
+    """Return a sort key for Java's order of strings, that of UTF-16 code units."""
     return text.encode("utf-16-be", "surrogatepass")
 
 
 def in_order(members: Iterable[Candidate]) -> list[Candidate]:
-    """Static members in the order of their instances, then the others in that of their ids."""
+    """Sort static members by instance id, then the others by member id."""
     return sorted(
         members,
         key=lambda member: (

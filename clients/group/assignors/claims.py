@@ -1,4 +1,4 @@
-"""Who had which partitions, as far as the members' own words can be believed."""
+"""The earlier owners of partitions, according to the members."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
