@@ -107,12 +107,12 @@ class Admin:
         client_id: str = "qbus-admin",
         request_timeout_ms: int = 30_000,
     ) -> None:
-        """Connects when first asked for something.
+        """Connect at the first request.
 
         bootstrap: ``host:port,...`` or ``zk://host:port,.../chroot``.
-        client_id: what brokers call this client in their logs and quotas.
-        request_timeout_ms: how long an answer may take, retries included; a method that has to ask
-            several things one after another may take as long for each.
+        client_id: the name of this client in the brokers' logs and quotas.
+        request_timeout_ms: how long an answer may take, retries included; a method that sends
+            several requests one after another may take as long for each.
 
         Raises :class:`~qbus.errors.ConfigError`.
         """

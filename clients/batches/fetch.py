@@ -23,7 +23,6 @@ from ..net.pool import ConnectionGroup, ConnectionGroupKey
 from ..net.retry import Outcomes
 from ..types import TopicPartition, by_topic
 
-_NO_EPOCH = -1
 _NO_ID = UUID(int=0)
 
 
@@ -76,6 +75,7 @@ async def fetch_batches(
     ids = {topic: (topic_ids or {}).get(topic, _NO_ID) for topic in topics}
     names = {topic_id.bytes: topic for topic, topic_id in ids.items()}
     epochs = leader_epochs or {}
+    known_epoch = cluster.metadata.leader_epoch
     request = FetchRequest(
         max_wait_ms=int(limits.max_wait * 1000),
         min_bytes=limits.min_bytes,
@@ -87,7 +87,7 @@ async def fetch_batches(
                 partitions=[
                     FetchPartition(
                         partition=key.partition,
-                        current_leader_epoch=epochs.get(key, leader_epoch(cluster, key)),
+                        current_leader_epoch=epochs.get(key, known_epoch(*key)),
                         fetch_offset=offsets[key],
                         partition_max_bytes=limits.partition_max_bytes,
                     )
@@ -116,14 +116,6 @@ async def fetch_batches(
         TopicPartition(topic, data.partition_index): _outcome(cluster, topic, data, endpoints)
         for topic, data in answers
     }
-
-
-def leader_epoch(cluster: Cluster, partition: TopicPartition) -> int:
-    """The epoch of a partition's leader that was last heard of; -1: of none."""
-    known = cluster.metadata.topics.get(partition.topic)
-    if known is None or partition.partition >= len(known.partitions):
-        return _NO_EPOCH
-    return known.partitions[partition.partition].leader_epoch
 
 
 def _outcome(

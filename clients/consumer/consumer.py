@@ -81,42 +81,44 @@ class Consumer:
         request_timeout_ms: int = 30_000,
         client_id: str = "qbus-consumer",
     ) -> None:
-        """Connects at the first poll.
+        """Connect at the first poll.
 
-        bootstrap: ``host:port,...``
-        group: share the topics with the other members of this group, and keep offsets in it.
+        bootstrap: ``host:port,...`` or ``zk://host:port,.../chroot``.
+        group: the group to share topics with, and to keep offsets in.
         offset_reset: where to begin in a partition without a committed or an existing offset:
             "earliest", "latest", or "none" for an error.
-        isolation_level: "read_committed" hides the records of transactions that were aborted, and
-            those of open ones until they are committed (KIP-98).
-        auto_commit: commit from time to time, and at the end, what earlier polls returned. Only
-            with a group.
-        auto_commit_interval_ms: how long it is at least from one such commit to the next.
-        instance_id: make a static member, which may restart without a rebalance (KIP-345).
-        assignors: who shares out the partitions, by preference: "range", "roundrobin", "sticky",
-            "cooperative-sticky", or objects of your own. The group takes one that all members
-            have. A rebalance stops only what moves if all of them are cooperative (KIP-429).
-        session_timeout_ms: after how long without heartbeats a member counts as dead.
-        heartbeat_interval_ms: how often heartbeats are sent, which tell of rebalances too.
-        max_poll_interval_ms: a member that is not polled for longer leaves the group.
-        rebalance_timeout_ms: for how long a rebalance waits for members to poll; by default
+        isolation_level: "read_committed" hides the records of aborted transactions, and those of
+            open ones until they are committed (KIP-98).
+        auto_commit: commit what earlier polls returned, regularly and when closing. Only with a
+            group.
+        auto_commit_interval_ms: the shortest time between such commits.
+        instance_id: makes a static member, which may restart without a rebalance (KIP-345).
+        assignors: how the group shares out partitions, by preference: "range", "roundrobin",
+            "sticky", "cooperative-sticky", or objects of your own. The group uses one that all
+            members have. Rebalances stop only partitions that move if all are cooperative
+            (KIP-429).
+        session_timeout_ms: a member without heartbeats for this long counts as dead.
+        heartbeat_interval_ms: time between heartbeats, which also report rebalances.
+        max_poll_interval_ms: a member that does not poll for longer leaves the group.
+        rebalance_timeout_ms: how long a rebalance waits for members to poll; by default
             ``max_poll_interval_ms``.
-        rack: where this consumer runs, so that it may read from replicas nearby.
+        rack: where this consumer runs, so that it may read from nearby replicas.
         on_assigned, on_revoked, on_lost: functions (with asyncio also coroutine functions) that
             take a list of partitions. A poll calls them when partitions come, before partitions go
             to another member, and when the group gave them away without asking (by default this
             calls ``on_revoked``), and raises what they raise. The blocking consumer calls them in
             another thread; they may use the consumer.
-        fetch_min_bytes, fetch_max_wait_ms: how much a broker gathers for an answer, and how long.
+        fetch_min_bytes, fetch_max_wait_ms: how much a broker gathers for an answer, and for how
+            long at most.
         fetch_max_bytes, partition_max_bytes: about how much one answer may hold, of all partitions
             and of one.
-        prefetch_bytes: how much may be fetched before it is asked for, as much from each broker.
-            Brokers give whole batches, so that it may be more by one of each.
-        max_poll_records: how many records a poll returns at most.
+        prefetch_bytes: how much is fetched ahead, shared equally among brokers. One batch of each
+            broker may exceed it, since brokers answer with whole batches.
+        max_poll_records: the most records that a poll returns.
         check_crcs: verify the checksum of every batch.
-        metadata_max_age_ms: after how long leaders are asked for even if nothing went wrong.
+        metadata_max_age_ms: refresh metadata after this long even without errors.
         request_timeout_ms: how long an answer may take.
-        client_id: what brokers call this client in their logs.
+        client_id: the name of this client in the brokers' logs.
 
         Raises :class:`~qbus.errors.ConfigError`.
         """

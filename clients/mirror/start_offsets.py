@@ -8,7 +8,6 @@ from qbus.errors import ApiError, ErrorCode
 from qbus.records import BatchHeader, CorruptBatch, read_header
 
 from ..batches import FetchLimits, fetch_batches
-from ..batches.fetch import leader_epoch
 from ..errors import PartialFailure
 from ..net.cluster import Cluster
 from ..net.retry import Outcomes
@@ -65,7 +64,7 @@ class StartOffsetResolver:
             except ApiError as error:
                 outcomes[mirrored] = error
             else:
-                epoch = leader_epoch(self._source, mirrored.source)
+                epoch = self._source.metadata.leader_epoch(*mirrored.source)
                 found[mirrored] = LogBounds(*known)._replace(source_epoch=epoch)
         return outcomes | await self._compare(found)
 

@@ -61,32 +61,32 @@ class Producer:
         spool_dir: Spool | None = None,
         client_id: str = "qbus-producer",
     ) -> None:
-        """Connects at the first send.
+        """Connect at the first send.
 
         bootstrap: ``host:port,...`` or ``zk://host:port,.../chroot``.
-        acks: who must have a record before it counts as sent: "all" in-sync replicas, 1 (the
+        acks: who must have a record before it counts as delivered: "all" in-sync replicas, 1 (the
             leader) or 0 (nobody: its offset stays unknown).
         idempotent: let the broker recognize repeated batches; by default with ``acks="all"``,
             which it needs.
         compression: "none", "gzip", "snappy", "lz4" or "zstd".
         compression_level: the codec's own; None: its default.
-        linger_ms: how long a batch waits for more records at most, in milliseconds.
+        linger_ms: the longest time that a batch waits for more records, in milliseconds.
         batch_bytes: records gathered for one batch, before compression.
         buffer_bytes: records that may wait to be delivered.
-        on_full: what a send does when so many wait: "block" until there is room, or "raise"
+        on_full: what a send does when the buffer is full: "block" until there is room, or "raise"
             BufferFull.
-        delivery_timeout_ms: how long a record may take, retries included; then it fails.
+        delivery_timeout_ms: how long a delivery may take, retries included; then it fails.
         request_timeout_ms: how long one request may take.
-        retry_backoff_ms: how long the first pause before a retry is; each is twice the last, and
-            spread by a fifth.
-        retry_backoff_max_ms: how long the longest pause is.
-        max_in_flight: requests to one broker that may be unanswered; up to 5 if idempotent.
-        partitioner: "murmur2", as Kafka's Java client; or a function that takes the topic's
-            description, key and value and returns a partition, or None for any. It must be quick.
+        retry_backoff_ms: the first pause before a retry; each pause is twice the one before, with
+            a jitter of a fifth.
+        retry_backoff_max_ms: the longest pause.
+        max_in_flight: requests in flight to one broker; up to 5 if idempotent.
+        partitioner: "murmur2", as Kafka's Java client; or a quick function that takes the topic's
+            description, key and value and returns a partition, or None for any.
         on_delivery: called with the delivery of each record when it is done, in the thread of the
             producer's event loop, where it must neither block nor wait.
-        spool_dir: a directory in which to keep what is not delivered in time.
-        client_id: what brokers call this client in their logs and quotas.
+        spool_dir: a directory that keeps what is not delivered in time.
+        client_id: the name of this client in the brokers' logs and quotas.
 
         Raises :class:`~qbus.errors.ConfigError`.
         """

@@ -14,9 +14,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from ...types import TopicPartition
-from .base import Assignments, Candidate, Topics, in_order, partitions_of
+from .base import Assignments, Candidate, Topics, in_order, partitions_of, should_match_racks
 from .claims import Claims
-from .racks import should_match_racks
 
 
 class _Step(NamedTuple):

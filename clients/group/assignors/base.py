@@ -1,7 +1,7 @@
 """The interface of assignors."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import ClassVar, NamedTuple
 
 from qbus.consumer_protocol import NO_GENERATION, Subscription
@@ -78,3 +78,14 @@ def in_order(members: Iterable[Candidate]) -> list[Candidate]:
 def partitions_of(topic: str, topics: Topics) -> list[TopicPartition]:
     """All partitions of a topic."""
     return [TopicPartition(topic, index) for index in range(len(topics[topic]))]
+
+
+def should_match_racks(readers: Collection[str], partitions: Sequence[frozenset[str]]) -> bool:
+    """Whether to look at racks: some are common, and not every partition is in all of them.
+
+    ``readers``: the racks of members; ``partitions``: those of each partition's replicas.
+    """
+    everywhere: frozenset[str] = frozenset().union(*partitions)
+    if everywhere.isdisjoint(readers):
+        return False
+    return any(racks != everywhere for racks in partitions)

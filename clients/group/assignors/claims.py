@@ -19,7 +19,9 @@ class Claims(NamedTuple):
     former: Mapping[TopicPartition, Sequence[str]]
 
 
-def believed(members: Sequence[Candidate], said: Mapping[str, Previous], topics: Topics) -> Claims:
+def resolve_claims(
+    members: Sequence[Candidate], said: Mapping[str, Previous], topics: Topics
+) -> Claims:
     """Weigh what was ``said`` by each member.
 
     Of two who claim the same partition the one of the later generation has it; two of the same

@@ -9,8 +9,16 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 
 from ...types import TopicPartition
-from .base import Assignments, Assignor, Candidate, Topics, in_order, java_order, partitions_of
-from .racks import should_match_racks
+from .base import (
+    Assignments,
+    Assignor,
+    Candidate,
+    Topics,
+    in_order,
+    java_order,
+    partitions_of,
+    should_match_racks,
+)
 
 
 class RangeAssignor(Assignor):

@@ -16,7 +16,7 @@ from qbus.errors import WireError
 from ...types import TopicPartition
 from .balance import Balance
 from .base import Assignments, Assignor, Candidate, Previous, Topics
-from .claims import believed
+from .claims import resolve_claims
 
 _GENERATION = struct.Struct(">i")
 
@@ -35,7 +35,7 @@ class StickyAssignor(Assignor):
     def assign(self, members: Sequence[Candidate], topics: Topics) -> Assignments:
         """Share out evenly; nobody has anything now, so nothing has to be waited for."""
         said = {member.member_id: _previous(member.subscription.user_data) for member in members}
-        return Balance(members, topics, believed(members, said, topics)).found()
+        return Balance(members, topics, resolve_claims(members, said, topics)).found()
 
 
 class CooperativeStickyAssignor(Assignor):
@@ -54,7 +54,7 @@ class CooperativeStickyAssignor(Assignor):
             member.member_id: Previous(member.subscription.owned, _generation(member))
             for member in members
         }
-        found = Balance(members, topics, believed(members, said, topics)).found()
+        found = Balance(members, topics, resolve_claims(members, said, topics)).found()
         return _without_what_others_have(found, said)
 
 

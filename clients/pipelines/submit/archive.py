@@ -1,6 +1,6 @@
 """The pipeline ``archive``, for ``spark-submit``."""
 
-from qbus.clients.pipelines.submitted import main
+from ..submitted import main
 
 if __name__ == "__main__":
     main("archive")

@@ -1,6 +1,6 @@
 """The pipeline ``audit``, for ``spark-submit``."""
 
-from qbus.clients.pipelines.submitted import main
+from ..submitted import main
 
 if __name__ == "__main__":
     main("audit")

@@ -1,6 +1,6 @@
 """The pipeline ``stats``, for ``spark-submit``."""
 
-from qbus.clients.pipelines.submitted import main
+from ..submitted import main
 
 if __name__ == "__main__":
     main("stats")
