@@ -1,4 +1,4 @@
-"""What must be true at every step, whatever fails."""
+"""The invariants that hold at every step, whatever fails."""
 
 from collections.abc import Callable
 from typing import Protocol
@@ -13,7 +13,7 @@ class ViolationError(AssertionError):
 
 
 class Leader(Protocol):
-    """A broker that takes itself for the leader."""
+    """A broker that believes that it leads."""
 
     id: int
     disk: Disk
@@ -22,12 +22,12 @@ class Leader(Protocol):
 
 
 class Checks:
-    """Remembers all that any leader ever gave out as committed."""
+    """Records everything that any leader ever returned as committed."""
 
     def __init__(self, disks: dict[int, Disk], is_counted: Callable[[int], bool]) -> None:
-        """``is_counted``: whether a replica that is said to be in sync has to be.
+        """``is_counted``: whether a replica in the ISR must have the committed records.
 
-        One that may have lost what was in memory does not count until it is registered again.
+        One that may have lost its memory does not count until it is registered again.
         """
         self.committed: list[Entry] = []
         self.acknowledged: dict[int, int] = {}
@@ -36,30 +36,30 @@ class Checks:
         self._leaders: dict[int, int] = {}
 
     def leads(self, leader: Leader) -> None:
-        """One leader per epoch, and once."""
+        """Check that each epoch has one leader."""
         if leader.leader_epoch in self._leaders:
             first = self._leaders[leader.leader_epoch]
             raise ViolationError(f"{first} and {leader.id} lead in epoch {leader.leader_epoch}")
         self._leaders[leader.leader_epoch] = leader.id
 
     def advanced(self, leader: Leader) -> None:
-        """What is below a high watermark never changes: no acknowledged record is lost."""
+        """Check that records below a high watermark never change, so none is lost."""
         entries = leader.disk.entries
         if len(entries) < leader.high_watermark:
-            raise ViolationError(f"{leader.id} has not all below its high watermark")
+            raise ViolationError(f"{leader.id} lacks records below its high watermark")
         known = min(leader.high_watermark, len(self.committed))
         if entries[:known] != self.committed[:known]:
             raise ViolationError(f"{leader.id} serves other records than were committed")
         self.committed += entries[known : leader.high_watermark]
 
     def acknowledges(self, offset: int, value: int) -> None:
-        """Remember what a producer was told."""
+        """Record what a producer was told."""
         self.acknowledged[value] = offset
 
     def strong_isr(self, state: PartitionStateNode, leader: Leader) -> None:
-        """StrongIsr of Kip320.tla: below a leader's high watermark all true members are the same.
+        """Check StrongIsr of Kip320.tla: below the high watermark, the logs of the ISR are equal.
 
-        Only for the leader of the store's own epoch: earlier ones are not what the store means.
+        This concerns only the leader of the current epoch in the store.
         """
         if leader.leader_epoch != state.leader_epoch:
             return
@@ -73,7 +73,7 @@ class Checks:
                 )
 
     def at_the_end(self, leader: Leader) -> None:
-        """Every acknowledged record is there, at its offset."""
+        """Check that every acknowledged record exists at its offset."""
         for value, offset in self.acknowledged.items():
             if leader.high_watermark <= offset or leader.disk.entries[offset].value != value:
                 raise ViolationError(f"the acknowledged record {value} at {offset} is lost")

@@ -1,4 +1,4 @@
-"""A whole cluster under faults, from one seed."""
+"""A cluster under faults, from one seed."""
 
 from itertools import count
 
@@ -16,46 +16,48 @@ CALM = 30.0
 
 
 def simulate(seed: int, rules: Rules) -> Checks:
-    """Let everything fail for a while, then heal; raises ViolationError."""
+    """Inject faults for a while, then heal; raises ViolationError."""
     return Simulation(seed, rules).run()
 
 
 class Simulation:
-    """Brokers, a store, a producer, and whoever breaks things."""
+    """Brokers, a store, a producer, and fault injection."""
 
     def __init__(self, seed: int, rules: Rules) -> None:
         self.world = World(seed)
         self.rules = rules
         self.store = Store(self.world, PartitionStateNode(1, 0, REPLICAS, 0))
-        disks = {one: Disk() for one in REPLICAS}
-        self.checks = Checks(disks, lambda one: rules.is_durable or self.nodes[one].is_back)
+        disks = {replica: Disk() for replica in REPLICAS}
+        self.checks = Checks(disks, lambda replica: rules.is_durable or self.nodes[replica].is_back)
         self.nodes: dict[int, Node] = {}
-        for one, disk in disks.items():
-            self.nodes[one] = Node(
-                self.world, self.store, one, self.nodes, self.checks, disk, rules
+        for replica, disk in disks.items():
+            self.nodes[replica] = Node(
+                self.world, self.store, replica, self.nodes, self.checks, disk, rules
             )
-        self.store.on_change = self._tell
+        self.store.on_change = self._notify
         self._values = count()
-        self._amnesiac: int | None = None  # who may have lost what it had, and is not back in sync
+        self._power_cut: int | None = (
+            None  # the broker that may have lost records and is not back in sync
+        )
         self._is_known = False
 
     def run(self) -> Checks:
         for node in self.nodes.values():
             node.begin()
         self._produce()
-        self.world.later(3.0, self._break_something)
+        self.world.later(3.0, self._inject_fault)
         self.world.run(STORM)
         self._heal()
         self.world.run(CALM)
-        return self._judge()
+        return self._verify()
 
-    def _tell(self) -> None:
-        """Brokers hear of changes; a lost word comes again with the next heartbeat."""
+    def _notify(self) -> None:
+        """Notify brokers of changes; a lost message comes again with the next heartbeat."""
         snapshot = self.store.snapshot()
-        if self._amnesiac not in (*snapshot.state.isr, *snapshot.state.elr):
+        if self._power_cut not in (*snapshot.state.isr, *snapshot.state.elr):
             self._is_known = True
         elif self._is_known:
-            self._amnesiac = None
+            self._power_cut = None
         for node in self.nodes.values():
             if node.is_up:
                 self.world.send("store", node.name, node.hear(snapshot))
@@ -75,13 +77,13 @@ class Simulation:
 
     # Faults.
 
-    def _break_something(self) -> None:
+    def _inject_fault(self) -> None:
         if self.world.is_calm:
             return
         random = self.world.random
-        self.world.later(random.uniform(0.05, 3.0), self._break_something)
+        self.world.later(random.uniform(0.05, 3.0), self._inject_fault)
         node = self.nodes[random.choice(REPLICAS)]
-        random.choice([self._crash, self._crash, self._pause, self._cut, self._mend])(node)
+        random.choice([self._crash, self._crash, self._pause, self._cut, self._reconnect])(node)
 
     def _crash(self, node: Node) -> None:
         if not node.is_up:
@@ -90,15 +92,15 @@ class Simulation:
         if self.world.random.random() < 0.5 and self._may_lose_power(node):
             node.lost_power = True
             node.disk.power_cut(self.world.random)
-            if not self.rules.is_durable:  # even if nothing is gone: nobody can know that
-                self._amnesiac, self._is_known = node.id, False
+            if not self.rules.is_durable:  # even if nothing was lost, because that is unknown
+                self._power_cut, self._is_known = node.id, False
         delay = self.world.random.choice([0.01, 0.5, 5.0])
         self.world.later(delay, node.begin)
 
     def _may_lose_power(self, node: Node) -> bool:
-        """Without stable storage, records survive in memory: not all of it may be lost at once.
+        """Without stable storage, records survive in memory, of which not all may be lost at once.
 
-        A leader that has asked to go on without the others may be alone before it is noticed.
+        A leader that has proposed to continue without the others may soon be the only holder.
         """
         if self.rules.is_durable:
             return True
@@ -107,7 +109,7 @@ class Simulation:
         if node.leading is not None and node.leading.proposed is not None:
             on_its_way = node.leading.proposed.state
             holders &= {*on_its_way.isr, *on_its_way.elr}
-        return self._amnesiac is None and bool(holders)
+        return self._power_cut is None and bool(holders)
 
     def _pause(self, node: Node) -> None:
         if node.is_up and not node.is_paused:
@@ -125,7 +127,7 @@ class Simulation:
             if way != "from":
                 self.world.cut.add((node.name, place))
 
-    def _mend(self, _node: Node) -> None:
+    def _reconnect(self, _node: Node) -> None:
         self.world.cut.clear()
 
     def _heal(self) -> None:
@@ -137,8 +139,8 @@ class Simulation:
 
     # The end.
 
-    def _judge(self) -> Checks:
-        """In peace there is a leader, everyone is in sync, and nothing that was told is untrue."""
+    def _verify(self) -> Checks:
+        """Check that there is a leader, all replicas are in sync, and every answer was true."""
         state = self.store.state
         leader = self.nodes.get(state.leader)
         if leader is None or leader.leading is None or set(state.isr) != set(REPLICAS):

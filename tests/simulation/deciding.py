@@ -1,4 +1,4 @@
-"""What the controller makes of what it sees."""
+"""The decisions of the simulated controller."""
 
 from qbus.broker.metadata.partition_states import Policy, elect, without
 from qbus.metadata.znodes import NO_LEADER, PartitionStateNode
@@ -8,7 +8,7 @@ from .store import Snapshot
 
 
 def decide(snapshot: Snapshot, wanted: Policy) -> PartitionStateNode | None:
-    """The state that is due: without those who are gone, and with a leader if there can be one."""
+    """Return the state that is due: without dead replicas, with a leader if possible."""
     state = snapshot.state
     for replica in state.isr:
         if replica not in snapshot.live:

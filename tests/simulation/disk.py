@@ -1,4 +1,4 @@
-"""A replica's log: what is written, what is stable, and what a crash leaves of it."""
+"""A replica's log: what is written, what is stable, and what a power cut leaves."""
 
 from random import Random
 from typing import NamedTuple
@@ -35,5 +35,5 @@ class Disk:
         self.epochs.truncate_from_end(end)
 
     def power_cut(self, random: Random) -> None:
-        """Some of what is not stable is gone."""
+        """Lose some of what is not stable."""
         self.truncate(random.randint(self.stable, self.end))

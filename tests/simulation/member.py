@@ -1,4 +1,4 @@
-"""A broker's session with the store: it comes back, registers, hears of changes, may decide."""
+"""A broker's session with the store: it resigns, registers, hears of changes and may decide."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class Member(Process, ABC):
-    """Acts on the store only when it has come back: has given up what it may not claim any more."""
+    """A broker that acts on the store only after it has resigned its former claims."""
 
     def __init__(self, world: World, store: Store, node_id: int, rules: Rules) -> None:
         super().__init__(world, f"broker-{node_id}")
@@ -29,14 +29,14 @@ class Member(Process, ABC):
         self._seen: Snapshot | None = None
 
     def begin(self) -> None:
-        """Another incarnation is up, and knows nothing."""
+        """Start another incarnation, which knows nothing."""
         super().begin()
         self.is_back = self._is_fenced = False
         self._broker_epoch = self._seen = None
-        self._come_back()
+        self._keep_resigning()
 
     def crash(self) -> None:
-        """The process is gone at once."""
+        """Kill the process."""
         super().crash()
         self.is_back = False
 
@@ -49,12 +49,12 @@ class Member(Process, ABC):
 
         self._world.send(self.name, "store", arrived)
 
-    def _come_back(self) -> None:
-        """Ask again until it is done: words are lost."""
+    def _keep_resigning(self) -> None:
+        """Retry until it is done, because messages are lost."""
         if self._broker_epoch is None:
-            # Fenced before it is removed: else a change under way may add it for what it had.
+            # Fence first: else a change under way may add it for its former records (KIP-903).
             self._ask_store(self._store.snapshot, self._resign if self._is_fenced else self._fence)
-            self._later(1.0, self._come_back)
+            self._later(1.0, self._keep_resigning)
 
     def _fence(self, snapshot: Snapshot) -> None:
         if self._is_fenced:
@@ -70,15 +70,15 @@ class Member(Process, ABC):
         self._ask_store(lambda: self._store.fence(self.id, epoch), told)
 
     def _resign(self, snapshot: Snapshot) -> None:
-        """Whatever this broker does not know any more to be true; then register."""
+        """Resign what this broker no longer knows to be true; then register."""
         if self.is_back:
             return
         state = resigning(snapshot.state, self.id)
-        keeps = self._rules.is_durable or self._rules.bugs.keeps_whoever_comes_back
+        keeps = self._rules.is_durable or self._rules.bugs.trusts_replicas_after_power_cuts
         if self.lost_power and not keeps:
             state = forgetting(state, self.id, self._rules.wanted)
         if state == snapshot.state:
-            self._seen = self._seen or snapshot  # what came before is not ours to act on
+            self._seen = self._seen or snapshot  # earlier changes concern the former incarnation
             self._register()
             return
         version, epoch = snapshot.version, snapshot.controller_epoch
@@ -94,10 +94,10 @@ class Member(Process, ABC):
         self._ask_store(lambda: self._store.register(self.id), told)
 
     def tick(self) -> None:
-        """What is done from time to time; call it as often as heartbeats are due."""
+        """Do the periodic work; call it as often as heartbeats are due."""
         if self._broker_epoch is not None:
             self._heartbeat(self._broker_epoch)
-            self._govern()
+            self._decide()
 
     def _heartbeat(self, epoch: int) -> None:
         def told(answer: tuple[bool, Snapshot]) -> None:
@@ -112,33 +112,35 @@ class Member(Process, ABC):
         )
 
     def _register_again(self) -> None:
-        """The session is over, but the process is what it was."""
+        """Register again: the session ended, but the process goes on."""
         if self._broker_epoch is None:
             self._register()
             self._later(1.0, self._register_again)
 
     def hear(self, snapshot: Snapshot) -> Callable[[], None]:
-        """What happens when this process is told."""
+        """Return the event of this process learning a snapshot."""
         return self._mine(lambda: self.learn(snapshot))
 
     def learn(self, snapshot: Snapshot) -> None:
-        """Take in what the store has, unless it is old."""
+        """Learn a snapshot, unless it is old."""
         if self.is_back and self._seen is not None and snapshot.changes > self._seen.changes:
             self._seen = snapshot
             self._learned(snapshot)
-            self._govern()
+            self._decide()
 
     @abstractmethod
     def _learned(self, snapshot: Snapshot) -> None:
-        """Act on what the store has."""
+        """Act on a snapshot."""
 
-    def _govern(self) -> None:
+    def _decide(self) -> None:
         snapshot = self._seen
         if self._broker_epoch is None or snapshot is None:
             return
         if snapshot.controller is None:
             broker_epoch = self._broker_epoch
-            self._ask_store(lambda: self._store.take_office(self.id, broker_epoch), lambda _: None)
+            self._ask_store(
+                lambda: self._store.become_controller(self.id, broker_epoch), lambda _: None
+            )
         elif snapshot.controller == (self.id, self._broker_epoch):
             state = decide(snapshot, self._rules.wanted)
             if state is not None:

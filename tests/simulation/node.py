@@ -1,4 +1,4 @@
-"""A broker's part in the partition, as its leader or a follower."""
+"""A broker as the leader or a follower of the partition."""
 
 from collections.abc import Callable, Mapping
 
@@ -20,7 +20,7 @@ _WRITTEN_OUT = 0.01
 
 
 class Node(Member):
-    """Everything but its disk is gone when it crashes."""
+    """A broker; a crash leaves only its disk."""
 
     def __init__(
         self,
@@ -36,9 +36,9 @@ class Node(Member):
         self.disk = disk
         self._peers = peers
         self._checks = checks
-        self._forget_everything()
+        self._reset()
 
-    def _forget_everything(self) -> None:
+    def _reset(self) -> None:
         self.leader_epoch = -1
         self.high_watermark = 0
         self.leading: Followers | None = None
@@ -47,9 +47,9 @@ class Node(Member):
         self._fetching = 0.0
 
     def begin(self) -> None:
-        """Another incarnation is up, with what the disk has."""
+        """Start another incarnation with what is on the disk."""
         super().begin()
-        self._forget_everything()
+        self._reset()
         self._tick()
         self._flush()
 
@@ -93,7 +93,7 @@ class Node(Member):
         self._advance()
 
     def produce(self, value: int) -> None:
-        """A producer's record, to be acknowledged when it is committed."""
+        """Append a producer's record, to be acknowledged when it is committed."""
         if self.leading is not None:
             self._waiting.append((self.disk.end, value))
             self.disk.append(Entry(self.leader_epoch, value))
@@ -123,7 +123,7 @@ class Node(Member):
         assert seen is not None
 
         def is_live(broker: int, epoch: int) -> bool:
-            return self._rules.bugs.adds_whoever_asked or seen.live.get(broker) == epoch
+            return self._rules.bugs.ignores_broker_epochs or seen.live.get(broker) == epoch
 
         proposal = leading.proposed or leading.propose(
             self._world.now, self._rules.max_lag, is_live
@@ -141,7 +141,7 @@ class Node(Member):
             elif not answer.is_stale:
                 leading.refused()
 
-        added = {} if self._rules.bugs.adds_whoever_asked else proposal.added
+        added = {} if self._rules.bugs.ignores_broker_epochs else proposal.added
         self._ask_store(
             lambda: self._store.set_state(
                 proposal.state, proposal.version, controller_epoch, added
@@ -154,7 +154,7 @@ class Node(Member):
     def _fetch(self) -> None:
         leader = self._leader()
         if leader is None or self._broker_epoch is None or self._stable_end < self.disk.end:
-            return  # what it asks for says what it has
+            return  # a fetch tells the leader what is stable here
         self._fetching = self._world.now
         latest = self.disk.epochs.latest_epoch
         if self._agreed or latest < 0:
@@ -171,7 +171,7 @@ class Node(Member):
 
         def told(answer: EpochEnd) -> None:
             if is_current():
-                self._cut(answer)
+                self._truncate(answer)
                 self._fetch()
 
         self._to(leader, lambda: leader.asked_for_epoch(self, epoch, latest, told))
@@ -192,7 +192,7 @@ class Node(Member):
         self._to(leader, lambda: leader.asked(self, epoch, broker_epoch, end, told))
 
     def _while_following(self) -> Callable[[], bool]:
-        """Whether the answer to what is asked now is still the one that is waited for."""
+        """Return a check that the answer to the current request is still awaited."""
         epoch, asked_at = self.leader_epoch, self._fetching
         return lambda: epoch == self.leader_epoch and self._fetching == asked_at
 
@@ -200,13 +200,13 @@ class Node(Member):
         self._later(self._world.random.uniform(0.01, 0.1), self._fetch)
 
     def _leader(self) -> "Node | None":
-        """Who leads in the epoch that is followed here, if it is another."""
+        """Return the leader of the current epoch, if it is another broker."""
         state = self._seen.state if self._seen is not None else None
         if state is None or state.leader in {NO_LEADER, self.id}:
             return None
         return self._peers[state.leader] if state.leader_epoch == self.leader_epoch else None
 
-    def _cut(self, answer: EpochEnd) -> None:
+    def _truncate(self, answer: EpochEnd) -> None:
         if self._rules.bugs.ignores_the_epoch_of_the_answer:
             result = Truncation(min(answer.end_offset, self.disk.end), is_final=True)
         else:
@@ -217,7 +217,7 @@ class Node(Member):
     def asked_for_epoch(
         self, peer: "Node", epoch: int, latest: int, told: Callable[[EpochEnd], None]
     ) -> None:
-        """A follower asks where one of its epochs ended."""
+        """Answer a follower where one of its epochs ended."""
         if self.leading is None or epoch != self.leader_epoch:
             return
         epochs = self.disk.epochs
@@ -237,10 +237,10 @@ class Node(Member):
         offset: int,
         told: Callable[[list[Entry], int], None],
     ) -> None:
-        """A follower asks for records, and so acknowledges those before."""
+        """Answer a fetch, which acknowledges all records before its offset."""
         if self.leading is None or epoch != self.leader_epoch or offset > self.disk.end:
             return
-        known = 0 if self._rules.bugs.adds_whoever_asked else broker_epoch
+        known = 0 if self._rules.bugs.ignores_broker_epochs else broker_epoch
         if not self.leading.asked(peer.id, known, offset, self.disk.end, self._world.now):
             return
         entries = self.disk.entries[offset : offset + _FETCHED]
@@ -249,7 +249,7 @@ class Node(Member):
         self._to(peer, lambda: told(entries, high_watermark))
 
     def _flush(self) -> None:
-        """What is written becomes stable, some time later; only then a durable follower goes on."""
+        """Make what is written stable after a while; only then a durable follower continues."""
         self._later(self._world.random.uniform(0.005, 0.05), self._flush)
         if self._rules.is_durable or self._world.random.random() < _WRITTEN_OUT:
             self.disk.stable = self.disk.end

@@ -1,4 +1,4 @@
-"""A process: it lives, dies, is stopped for a while, and talks to others over the network."""
+"""A process that runs, crashes, is paused, and talks to others over the network."""
 
 from collections.abc import Callable
 
@@ -6,39 +6,39 @@ from .world import World
 
 
 class Process:
-    """What is sent to a process reaches the incarnation that was up when it was sent, or none."""
+    """A process. A message reaches the incarnation that ran when it was sent, or none."""
 
     def __init__(self, world: World, name: str) -> None:
         self.name = name
         self.is_up = False
         self.is_paused = False
         self.lost_power = False
-        """What was not stable is gone, and the store does not know it yet. A broker tells that from
-        a mere crash by the identity of the system's boot, which its directories keep."""
+        """A power cut happened that the store does not know of. A broker tells it from a crash by
+        the identity of the system's boot, which its directories keep."""
         self._world = world
         self._incarnation = 0
         self._backlog: list[Callable[[], None]] = []
 
     def begin(self) -> None:
-        """Another incarnation is up."""
+        """Start another incarnation."""
         self.is_up = True
         self._incarnation += 1
         self._backlog.clear()
 
     def crash(self) -> None:
-        """The process is gone at once."""
+        """Kill the process."""
         self.is_up = self.is_paused = False
         self._incarnation += 1
 
     def resume(self) -> None:
-        """Go on after a pause, with all that came meanwhile."""
+        """Continue after a pause with all messages that arrived meanwhile."""
         self.is_paused = False
         backlog, self._backlog = self._backlog, []
         for event in backlog:
             event()
 
     def _mine(self, event: Callable[[], None]) -> Callable[[], None]:
-        """``event`` for this incarnation only, and not while it is paused."""
+        """Restrict ``event`` to this incarnation, and delay it while paused."""
         return self._of(self._incarnation, event)
 
     def _of(self, incarnation: int, event: Callable[[], None]) -> Callable[[], None]:

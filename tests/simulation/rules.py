@@ -1,4 +1,4 @@
-"""How a simulated cluster is set up, and which mistakes it makes on purpose."""
+"""The configuration of a simulated cluster, and the bugs that are planted in it."""
 
 from typing import NamedTuple
 
@@ -8,18 +8,18 @@ REPLICAS = (1, 2, 3)
 
 
 class Bugs(NamedTuple):
-    """Known mistakes of replicated logs, each of which the simulation has to find."""
+    """Known bugs of replicated logs, each of which the simulation must find."""
 
     truncates_to_high_watermark: bool = False
-    """KIP-101: a follower cuts its log to what it knows of the high watermark."""
+    """KIP-101: a follower truncates its log to its high watermark."""
     ignores_the_epoch_of_the_answer: bool = False
-    """KIP-279: a follower that lacks the leader's epoch cuts by the offset alone."""
-    adds_whoever_asked: bool = False
-    """KIP-903: a replica is taken in sync for what it had before it was started anew."""
-    keeps_whoever_comes_back: bool = False
-    """KIP-966: the last replica in sync comes back without its records, and leads."""
+    """KIP-279: a follower that lacks the leader's epoch truncates by the offset alone."""
+    ignores_broker_epochs: bool = False
+    """KIP-903: a replica enters the ISR for records that it had before it restarted."""
+    trusts_replicas_after_power_cuts: bool = False
+    """KIP-966: the last replica in sync comes back without its records and leads."""
     acknowledges_alone: bool = False
-    """The high watermark moves while others are eligible."""
+    """The high watermark advances while other replicas are eligible."""
 
 
 class Rules(NamedTuple):
@@ -32,5 +32,5 @@ class Rules(NamedTuple):
 
     @property
     def wanted(self) -> Policy:
-        """What the topic asks for."""
+        """The policy of the topic."""
         return policy(self.min_isr, len(REPLICAS), is_durable=self.is_durable)

@@ -1,4 +1,4 @@
-"""The store: a partition's state, who lives, who is the controller; by compare-and-set."""
+"""The simulated store: partition state, live brokers and controller, by compare-and-set."""
 
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
@@ -12,7 +12,7 @@ NEVER = -1
 
 
 class Snapshot(NamedTuple):
-    """All that the store holds, as of one moment."""
+    """The content of the store at one moment."""
 
     state: PartitionStateNode
     version: int
@@ -24,23 +24,23 @@ class Snapshot(NamedTuple):
 
 
 class Refused(NamedTuple):
-    """A transaction that was checked against other versions than there are now.
+    """A refused transaction: a version has changed.
 
-    ``is_stale``: of the state itself.
+    ``is_stale``: that of the state itself.
     """
 
     is_stale: bool = False
 
 
 class Store:
-    """Transactions happen at once; what is heard of them is the network's affair."""
+    """A store whose transactions happen at once; the network delays their results."""
 
     def __init__(self, world: World, state: PartitionStateNode) -> None:
         self.state = state
         self.version = 0
         self.live: dict[int, int] = {}
         self.epochs: dict[int, int] = {}
-        self.controller: tuple[int, int] | None = None  # a broker, and its registration
+        self.controller: tuple[int, int] | None = None  # broker id and registration epoch
         self.controller_epoch = 0
         self.changes = 0
         self.on_change: Callable[[], None] = lambda: None
@@ -60,21 +60,21 @@ class Store:
         )
 
     def heartbeat(self, broker: int, epoch: int) -> bool:
-        """Whether the session of that registration still lives."""
+        """Extend the session of a registration; return whether it still exists."""
         if self.live.get(broker) != epoch:
             return False
         self._heard[broker] = self._world.now
         return True
 
     def fence(self, broker: int, epoch: int) -> Snapshot | Refused:
-        """End the broker's ``epoch``: who asked under it is not added to anything any more."""
+        """Raise the broker's epoch, so that no change adds it under the former one."""
         if self.epochs.get(broker, NEVER) != epoch:
             return Refused()
         self.epochs[broker] = epoch + 1
         return self.snapshot()
 
     def register(self, broker: int) -> int | Refused:
-        """A new session and registration, when the old one is over."""
+        """Register with a new session, when the former one has ended."""
         if broker in self.live:
             return Refused()
         self.epochs[broker] = self.epochs.get(broker, NEVER) + 1
@@ -83,7 +83,7 @@ class Store:
         self._changed()
         return self.epochs[broker]
 
-    def take_office(self, broker: int, epoch: int) -> int | Refused:
+    def become_controller(self, broker: int, epoch: int) -> int | Refused:
         """Become the controller if there is none."""
         if self.controller is not None or self.live.get(broker) != epoch:
             return Refused()
@@ -99,12 +99,12 @@ class Store:
         controller_epoch: int,
         added: Mapping[int, int] | None = None,
     ) -> int | Refused:
-        """Replace the state; the new version."""
+        """Replace the state; return the new version."""
         if version != self.version:
             return Refused(is_stale=True)
         if controller_epoch != self.controller_epoch:
             return Refused()
-        if any(self.epochs.get(one) != epoch for one, epoch in (added or {}).items()):
+        if any(self.epochs.get(broker) != epoch for broker, epoch in (added or {}).items()):
             return Refused()
         self.state = state
         self.version += 1

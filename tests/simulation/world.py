@@ -12,7 +12,7 @@ _LOST = 0.02
 
 
 class World:
-    """Events in order of their time. Everything random comes from the seed."""
+    """Runs events in the order of their times. All randomness comes from the seed."""
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
@@ -23,12 +23,12 @@ class World:
         self._count = 0
 
     def later(self, delay: float, event: Event) -> None:
-        """Have ``event`` happen in ``delay`` seconds."""
+        """Schedule ``event`` in ``delay`` seconds."""
         self._count += 1
         heapq.heappush(self._events, (self.now + delay, self._count, event))
 
     def send(self, source: str, target: str, event: Event) -> None:
-        """Have ``event`` happen at ``target``, some time from now, perhaps."""
+        """Send ``event`` to ``target``: it arrives after a random delay, or is lost."""
         if (source, target) in self.cut or (not self.is_calm and self.random.random() < _LOST):
             return
         slow = not self.is_calm and self.random.random() < (

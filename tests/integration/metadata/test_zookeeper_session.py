@@ -62,7 +62,7 @@ async def test_a_new_session_is_the_owners_decision(server: ZooKeeperProcess) ->
     async with session(server.bootstrap) as lost:
         await expire(lost)
         await lost.enters(LOST)
-        with pytest.raises(StoreUnavailable, match="begun already"):
+        with pytest.raises(StoreUnavailable, match="already started"):
             await lost.start()
     async with session(server.bootstrap) as store:
         assert await store.transaction([Create("/e", ephemeral=True)]) == ["/e"]

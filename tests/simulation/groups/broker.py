@@ -1,4 +1,4 @@
-"""A broker that has nothing but groups, through its lives."""
+"""A broker with nothing but groups, across restarts."""
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
@@ -26,7 +26,7 @@ class _Metadata:
 
 
 class Broker:
-    """One life after the other; each has a process, a session and a coordinator."""
+    """A broker; each run has a process, a session and a coordinator."""
 
     def __init__(self, world: World, ensemble: Ensemble, node_id: int) -> None:
         self.id = node_id
@@ -36,7 +36,7 @@ class Broker:
         self.begin()
 
     def begin(self) -> None:
-        """Start anew, knowing nothing."""
+        """Start a run that knows nothing."""
         self.process = Process(self._world)
         self.session = Session(self._world, self._ensemble, self.process, self.id)
         self._metadata = _Metadata(self._live())
@@ -48,14 +48,14 @@ class Broker:
         self.process.spawn(self.groups.start())
 
     def crash(self, away: float) -> None:
-        """Die, be missed when the session ends, and come back."""
+        """Crash, let the session end, and come back."""
         session = self.session
         self.process.kill()
         self._world.later(min(SESSION, away), session.expire)
         self._world.later(away, self.begin)
 
     def pause(self, seconds: float) -> None:
-        """Stand still; afterwards the news of a session's end take a while."""
+        """Pause; the end of the session is noticed only a while afterwards."""
         process, session = self.process, self.session
         process.is_paused = True
         if seconds > SESSION:
@@ -65,7 +65,7 @@ class Broker:
             self._world.later(seconds + self._world.random.uniform(0, 2), session.reconnect)
 
     def cut(self, seconds: float) -> None:
-        """Be without a connection to the store."""
+        """Lose the connection to the store."""
         session = self.session
         session.cut()
         if seconds > SESSION:
@@ -73,7 +73,7 @@ class Broker:
         self._world.later(seconds, session.reconnect)
 
     def hear(self) -> None:
-        """Learn in a while who lives now."""
+        """Learn the live brokers after a delay."""
         live, process = self._live(), self.process
         slow = not self._world.is_calm and self._world.random.random() < 0.3
         at = self._world.loop.now + self._world.random.uniform(0.001, 4.0 if slow else 0.1)
@@ -88,7 +88,7 @@ class Broker:
                     process.spawn(outcome)  # type: ignore[arg-type] # a coroutine
 
     def _live(self) -> dict[int, BrokerInfo]:
-        return {one: BrokerInfo(one, "", 0) for one in self._ensemble.live}
+        return {node_id: BrokerInfo(node_id, "", 0) for node_id in self._ensemble.live}
 
     def _on_state(self, state: SessionState) -> None:
         if state is SessionState.LOST:
@@ -97,11 +97,11 @@ class Broker:
 
     @property
     def is_free(self) -> bool:
-        """Whether nothing has happened to it that is not over."""
+        """Whether no fault affects it now."""
         is_running = self.process.is_up and not self.process.is_paused
         return is_running and self.session.state is SessionState.CONNECTED
 
     def receive(self, work: Callable[[GroupCoordinator, Process], None]) -> None:
-        """A request has arrived."""
+        """Handle a request that arrived."""
         process, groups = self.process, self.groups
         process.do(lambda: work(groups, process))

@@ -1,4 +1,4 @@
-"""Brokers, groups, and whoever breaks things, from one seed."""
+"""Brokers, groups and fault injection, from one seed."""
 
 import asyncio
 from itertools import count
@@ -19,7 +19,7 @@ CALM = 40.0
 
 
 class Faults(NamedTuple):
-    """What is broken: members too, or only brokers; and how often, in seconds."""
+    """Which faults to inject: also of members, or only of brokers; and how often, in seconds."""
 
     members: bool = True
     every: float = 3.0
@@ -30,7 +30,7 @@ ONLY_BROKERS = Faults(members=False, every=6.0)
 
 
 def simulate(seed: int, faults: Faults = ANYTHING) -> Checks:
-    """Let everything fail for a while, then heal; raises ViolationError."""
+    """Inject faults for a while, then heal; raises ViolationError."""
     loop = VirtualLoop()
     try:
         simulation = Simulation(World(seed, loop), faults)
@@ -57,29 +57,29 @@ class Simulation:
         self._failure: BaseException | None = None
 
     async def run(self) -> Checks:
-        """A storm, and peace."""
+        """Run a phase of faults and a calm one."""
         world = self.world
         world.loop.set_exception_handler(self._on_error)
         world.is_calm = True
-        for one in BROKERS:
-            self.brokers[one] = Broker(world, self.ensemble, one)
-        self.ensemble.on_live = self._tell
-        self._tell()
+        for node_id in BROKERS:
+            self.brokers[node_id] = Broker(world, self.ensemble, node_id)
+        self.ensemble.on_live = self._notify
+        self._notify()
         for group in GROUPS:
             for _ in range(world.random.randint(2, 3)):
                 self._join(group)
             tool = self._member(group)
-            self.tools.append(asyncio.ensure_future(tool.look()))
+            self.tools.append(asyncio.ensure_future(tool.poll_offsets()))
         await self._pass(15.0)
         before = self._generations()
         world.is_calm = not self.faults.members
         end = world.loop.now + STORM
         while world.loop.now < end:
             await self._pass(world.random.uniform(0.2, 2 * self.faults.every))
-            self._break_something()
+            self._inject_fault()
         world.is_calm = True
         await self._pass(CALM)
-        self._judge(before)
+        self._verify(before)
         self.ensemble.close()
         return self.checks
 
@@ -92,12 +92,12 @@ class Simulation:
                 task.result()
 
     def _on_error(self, _: object, context: dict[str, object]) -> None:
-        """Nobody hears any more what befalls a dead broker's requests; all else is a defect."""
+        """Record errors other than those of a dead broker's requests, which no one awaits."""
         error = context.get("exception")
         if isinstance(error, BaseException) and not isinstance(error, QbusError):
             self._failure = self._failure or error
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         for broker in self.brokers.values():
             broker.hear()
 
@@ -111,10 +111,10 @@ class Simulation:
 
     # Faults
 
-    def _break_something(self) -> None:
+    def _inject_fault(self) -> None:
         random = self.world.random
         broker = self.brokers[random.choice(BROKERS)]
-        others = sum(one.is_free for one in self.brokers.values() if one is not broker)
+        others = sum(other.is_free for other in self.brokers.values() if other is not broker)
         if self.faults.members and random.random() < 0.2:
             self._replace_member()
         elif broker.is_free and others:
@@ -125,7 +125,7 @@ class Simulation:
             what(random.choice([0.1, 1.0, 3.0, 6.0, 10.0]))
 
     def _replace_member(self) -> None:
-        """One dies without a word, and another comes."""
+        """Kill a member without a leave, and add another."""
         gone = self.world.random.choice(list(self.members))
         self.members.pop(gone).cancel()
         self._join(gone.group)
@@ -138,11 +138,11 @@ class Simulation:
             for group in GROUPS
         }
 
-    def _judge(self, before: dict[str, set[int]]) -> None:
-        """In peace all work in one generation and have all partitions; and who asks is told."""
+    def _verify(self, before: dict[str, set[int]]) -> None:
+        """Check that all members work in one generation and own all partitions."""
         for group, generations in self._generations().items():
             members = [member for member in self.members if member.group == group]
-            owned = sorted(one for member in members for one in member.positions)
+            owned = sorted(partition for member in members for partition in member.positions)
             if len(generations) != 1 or not all(member.is_working for member in members):
                 raise ViolationError(f"{group} is not settled: {generations}")
             if owned != list(PARTITIONS):

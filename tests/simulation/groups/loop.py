@@ -1,4 +1,4 @@
-"""An event loop in which nothing takes time but waiting, and that takes none of ours."""
+"""An event loop with virtual time: waiting takes no real time."""
 
 import asyncio
 import selectors
@@ -15,7 +15,7 @@ _LOST = 0.02
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """Its clock stands still while something can be done, and leaps when nothing can."""
+    """Its clock stands still while callbacks are ready, and jumps to the next timer."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -32,13 +32,13 @@ class _Leaping(selectors.SelectSelector):
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         if timeout is None:
-            raise RuntimeError("nothing will ever happen again")
+            raise RuntimeError("the simulation has no more events")
         self._virtual.now += max(0.0, timeout)
         return []
 
 
 class World:
-    """Time, chance, and how long words are on their way. It is a Clock."""
+    """Virtual time, randomness and network delays. It is a Clock."""
 
     def __init__(self, seed: int, loop: VirtualLoop) -> None:
         self.random = Random(seed)
@@ -54,21 +54,21 @@ class World:
         return int(1_000_000 + self.loop.now * 1000)
 
     def delay(self) -> float:
-        """How long one word takes."""
+        """The delay of one message."""
         is_slow = not self.is_calm and self.random.random() < _SLOW
         return self.random.uniform(0.001, 1.5 if is_slow else 0.02)
 
     def is_lost(self) -> bool:
-        """Whether one word never arrives."""
+        """Whether one message is lost."""
         return not self.is_calm and self.random.random() < _LOST
 
     def later(self, delay: float, event: Event) -> None:
-        """Have ``event`` happen in ``delay`` seconds."""
+        """Schedule ``event`` in ``delay`` seconds."""
         self.loop.call_later(delay, event)
 
 
 class Process:
-    """It runs, stands still for a while, or is gone; then nothing of it happens any more."""
+    """A process that runs, is paused or is dead; a dead one does nothing any more."""
 
     def __init__(self, world: World) -> None:
         self.is_up = True
@@ -78,31 +78,31 @@ class Process:
         self._tasks: set[asyncio.Task[Any]] = set()
 
     def do(self, event: Event) -> None:
-        """Have ``event`` happen in this process: now, when it goes on, or never."""
+        """Run ``event`` in this process: now, after the pause, or never."""
         if self.is_paused:
             self._backlog.append(event)
         elif self.is_up:
             event()
 
     def spawn(self, work: Coroutine[Any, Any, Any]) -> None:
-        """Do some work as long as the process lives."""
+        """Start work that ends with the process."""
         task = self._world.loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     def resume(self) -> None:
-        """Go on, with all that came meanwhile."""
+        """Continue with everything that arrived meanwhile."""
         self.is_paused = False
         backlog, self._backlog = self._backlog, []
         for event in backlog:
             self.do(event)
 
     def kill(self) -> None:
-        """It is gone at once."""
+        """Kill the process."""
         self.is_up = self.is_paused = False
         for task in self._tasks:
             task.cancel()
 
     def call_at(self, when: float, callback: Callable[[], None]) -> Timer:
-        """Timers, as coordinators have them."""
+        """The timers of coordinators."""
         return self._world.loop.call_at(when, self.do, callback)

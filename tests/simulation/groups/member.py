@@ -1,4 +1,4 @@
-"""A member of a group: finds its coordinator, joins, works, commits, and starts over."""
+"""A group member: it finds its coordinator, joins, works, commits, and rejoins."""
 
 import asyncio
 from asyncio import Future
@@ -17,7 +17,7 @@ from .store import Ensemble
 PARTITIONS = range(4)
 SESSION_MS = 10_000
 _TIMEOUT = 3.0
-_FORGETS = 0.1  # chance that a tool looks anew for the coordinator
+_FORGETS = 0.1  # chance that a tool looks up the coordinator again
 _ELSEWHERE = {
     ErrorCode.NOT_COORDINATOR,
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -27,16 +27,16 @@ _ELSEWHERE = {
 T = TypeVar("T")
 
 
-class _StrangerError(Exception):
-    """The group does not know the member any more."""
+class _UnknownMemberError(Exception):
+    """The group no longer knows the member."""
 
 
 class _RejoinError(Exception):
-    """There is another generation, or about to be."""
+    """A new generation has begun or is about to."""
 
 
 class Member:
-    """As a Kafka client is one: commits one at a time, and waits for each."""
+    """A member like a Kafka client; it commits one at a time and waits for each."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class Member:
         self.is_working = False
 
     async def run(self) -> None:
-        """Go on until cancelled."""
+        """Run until cancelled."""
         while True:
             self.is_working = False
             try:
@@ -69,7 +69,7 @@ class Member:
                 await self._sync(joined)
                 await self._fetch()
                 await self._work()
-            except _StrangerError:
+            except _UnknownMemberError:
                 self._id = ""
             except _RejoinError:
                 pass
@@ -103,8 +103,8 @@ class Member:
                 self._checks.assigned(self.group, self.generation, self._id, list(told.assignment))
                 return
 
-    async def look(self) -> None:
-        """Ask now and then where the group is, as tools do that are no members."""
+    async def poll_offsets(self) -> None:
+        """Fetch offsets at intervals, like a tool that is not a member."""
         while True:
             await asyncio.sleep(self._world.random.uniform(0.1, 1.0))
             self.positions = dict.fromkeys(PARTITIONS, 0)
@@ -152,21 +152,24 @@ class Member:
             offsets = {("t", partition): Offset(at) for partition, at in positions.items()}
             await groups.commit(self.group, offsets, member_id=member_id, generation=generation)
             path = f"/consumers/{self.group}/offsets/t"
-            return {one: int(self._ensemble.now[f"{path}/{one}"].data) for one in positions}
+            return {
+                partition: int(self._ensemble.now[f"{path}/{partition}"].data)
+                for partition in positions
+            }
 
         stored = await self._ask(commit)
         for partition, offset in positions.items():
             self._checks.committed(self.group, partition, offset, stored[partition])
 
     def _is_good(self, error: ErrorCode) -> bool:
-        """Whether this is an answer to go on with; or to ask again."""
+        """Whether this answer is final; otherwise ask again."""
         if error in _ELSEWHERE:
             self._coordinator = None
             return False
         if error is ErrorCode.REBALANCE_IN_PROGRESS:
             raise _RejoinError
         if error:
-            raise _StrangerError
+            raise _UnknownMemberError
         return True
 
     # How it asks
@@ -176,7 +179,7 @@ class Member:
         ask: Callable[[GroupCoordinator], Coroutine[Any, Any, T]],
         timeout: float = _TIMEOUT,
     ) -> T:
-        """Ask until there is an answer, and not one that it is somebody else's to give."""
+        """Ask until the right coordinator answers."""
         while True:
             if self._coordinator is None:
                 await asyncio.sleep(self._world.random.uniform(0.05, 0.3))
@@ -197,9 +200,9 @@ class Member:
             found = groups.coordinator(self.group)
             return None if found is None else found.id
 
-        anyone = self._brokers[self._world.random.choice(sorted(self._brokers))]
+        broker = self._brokers[self._world.random.choice(sorted(self._brokers))]
         try:
-            found = await self._call(anyone, find, _TIMEOUT)
+            found = await self._call(broker, find, _TIMEOUT)
         except TimeoutError:
             return None
         return self._brokers[found] if isinstance(found, int) else None
@@ -210,7 +213,7 @@ class Member:
         ask: Callable[[GroupCoordinator], Coroutine[Any, Any, T]],
         timeout: float,
     ) -> T | ApiError:
-        """One request on a connection that is closed when time is up."""
+        """Send one request on a connection that is closed after ``timeout``."""
         answered: Future[T | ApiError] = self._world.loop.create_future()
 
         def arrived(groups: GroupCoordinator, process: Process) -> None:
@@ -227,7 +230,7 @@ class Member:
 
         def refused() -> None:
             if not broker.process.is_up and not answered.done():
-                answered.set_exception(TimeoutError("nobody listens"))
+                answered.set_exception(TimeoutError("connection refused"))
 
         if not self._world.is_lost():
             delay = self._world.delay()

@@ -1,4 +1,4 @@
-"""An ensemble and the sessions with it: writes are in order, reads may be of the past."""
+"""An ensemble and its sessions: writes are ordered, reads may be outdated."""
 
 from asyncio import Future
 from collections.abc import Callable, Sequence
@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 class Ensemble:
-    """All that was ever stored, and which brokers have a session."""
+    """The history of the store's content, and the brokers with a session."""
 
     def __init__(self, world: World, checks: Checks) -> None:
         self.live: dict[int, object] = {}  # the session of each broker
@@ -43,7 +43,7 @@ class Ensemble:
         return self.history[-1]
 
     def write(self, operations: Sequence[Op]) -> list[Result]:
-        """Apply a transaction, or raise why not."""
+        """Apply a transaction, or raise the reason."""
         self._database.begin()
         try:
             results = self._database.apply(operations)
@@ -65,7 +65,7 @@ class Ensemble:
 
 
 class Session(MetadataStore):
-    """One broker's session: its requests arrive in their order, as long as it is connected."""
+    """One broker's session: its requests arrive in order while it is connected."""
 
     def __init__(self, world: World, ensemble: Ensemble, process: Process, broker: int) -> None:
         self._world = world
@@ -98,12 +98,12 @@ class Session(MetadataStore):
     # Faults
 
     def expire(self) -> None:
-        """The ensemble has not heard of it for too long."""
+        """End the session for its silence."""
         self.has_expired = True
         self._ensemble.expire(self._broker, self)
 
     def cut(self) -> None:
-        """The connection is gone; some of what was sent was done all the same."""
+        """Cut the connection; some of the requests under way are still done."""
         self._connection += 1
         done = self._world.random.randint(0, len(self._sent))
         for work, _ in self._sent[:done]:
@@ -120,10 +120,10 @@ class Session(MetadataStore):
                 future.set_exception(StoreUnavailable("cut"))
 
     def reconnect(self) -> None:
-        """There is a server again."""
+        """Connect to a server again."""
         ended = self.has_expired
         state = SessionState.LOST if ended else SessionState.CONNECTED
-        self._seen = len(self._ensemble.history) - 1  # it lets the server catch up first
+        self._seen = len(self._ensemble.history) - 1  # the session lets the server catch up first
         self._process.do(lambda: self._enter(state))
 
     def _enter(self, state: SessionState) -> None:
@@ -160,7 +160,7 @@ class Session(MetadataStore):
         return await self._ask(write)
 
     def _view(self) -> dict[str, Node]:
-        """What the server has that is asked: never less than before."""
+        """Return the view of the server in use, which never goes back."""
         newest = len(self._ensemble.history) - 1
         lag = self._world.random.choice([0, 0, 0, 1, 5, 20])
         self._seen = max(self._seen, newest - lag)

@@ -1,4 +1,4 @@
-"""No fault, and no order of faults, has a group lose a commit or do its work twice."""
+"""No sequence of faults makes a group lose a commit or share a partition."""
 
 import json
 import logging
@@ -23,7 +23,7 @@ NIGHTLY_SEEDS = 3_000
 
 @pytest.fixture(autouse=True)
 def quiet(caplog: pytest.LogCaptureFixture) -> None:
-    """What fails here is no news."""
+    """Silence the log: failures are expected here."""
     caplog.set_level(logging.CRITICAL, "qbus.broker.group")
 
 
@@ -37,10 +37,10 @@ def run(seed: int, faults: Faults = ANYTHING) -> Checks:
 
 def test_no_commit_is_lost_and_no_partition_is_shared() -> None:
     commits = sum(run(seed).commits for seed in range(SEEDS))
-    assert commits > 300 * SEEDS  # the storm leaves work to be done
+    assert commits > 300 * SEEDS  # work is done even during faults
 
 
-def test_nobody_rebalances_when_brokers_die() -> None:
+def test_groups_do_not_rebalance_when_brokers_die() -> None:
     for seed in range(SEEDS // 2):
         run(seed, ONLY_BROKERS)
 
@@ -53,7 +53,7 @@ def test_nothing_is_lost_in_thousands_of_storms(faults: Faults) -> None:
         run(seed, faults)
 
 
-def test_a_seed_says_all() -> None:
+def test_a_seed_reproduces_a_history() -> None:
     first, second = (simulate(7) for _ in range(2))
     assert first.acknowledged == second.acknowledged
     assert first.owners == second.owners
@@ -68,7 +68,7 @@ async def _reads_without_writing(loader: GroupLoader, znodes: GroupZnodes) -> in
 
 
 class _Early:
-    """A store of which one tree was read before."""
+    """A store that returns a tree read earlier."""
 
     def __init__(self, store: Any, tree: dict[str, Node]) -> None:
         self.get, self.transaction = store.get, store.transaction
@@ -109,7 +109,7 @@ _real_plan = GroupZnodes._plan_group
         pytest.param(GroupZnodes, "_plan_group", _checks_no_fence, id="zombies commit"),
     ],
 )
-def test_a_mistake_is_found(
+def test_a_planted_bug_is_found(
     owner: type, name: str, mistake: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(owner, name, mistake)
