@@ -1,6 +1,6 @@
 """The pipeline ``archive``, for ``spark-submit``."""
 
-from ..submitted import main
+import qbus.clients.pipelines.submitted  # absolute: this file runs as a script
 
 if __name__ == "__main__":
-    main("archive")
+    qbus.clients.pipelines.submitted.main("archive")

@@ -1,6 +1,6 @@
 """The pipeline ``audit``, for ``spark-submit``."""
 
-from ..submitted import main
+import qbus.clients.pipelines.submitted  # absolute: this file runs as a script
 
 if __name__ == "__main__":
-    main("audit")
+    qbus.clients.pipelines.submitted.main("audit")

@@ -113,7 +113,7 @@ def test_deleting(qbus: Qbus, readers: str) -> None:
 def test_what_does_not_exist(qbus: Qbus, topic: str) -> None:
     assert "GROUP_ID_NOT_FOUND" in qbus.failure("group", "describe", "absent")
     assert "GROUP_ID_NOT_FOUND" in qbus.failure("group", "delete", "absent")
-    assert "has read nothing yet" in qbus.failure(
+    assert "has no committed offsets" in qbus.failure(
         "group", "reset-offsets", "absent", "--to", "earliest"
     )
     reset = ("group", "reset-offsets", "absent", "--to", "earliest", "--topic")
