@@ -1,6 +1,5 @@
-"""What producers and consumers saw of a real run, and whether a correct log can have shown it.
+"""The history of producers and consumers in a real run, and the check that it is consistent.
 
-Every value is unique, so that each record can be told from every other. ``history`` is what
-happened, ``checker`` what is wrong with it; ``clients`` record it, and ``load`` keeps them busy
-until it is told to stop.
+Every value is unique, so that records can be told apart. ``history`` holds the operations,
+``checker`` finds contradictions, ``clients`` record operations, and ``load`` runs the clients.
 """

@@ -1,9 +1,9 @@
-"""Whether a correct log can have shown what the clients saw.
+"""Checks whether what the clients saw is consistent with a correct log.
 
 A correct log is a dense sequence of offsets for each partition. It holds every acknowledged record
-where it was said to be, gives everybody the same record at the same offset for ever, keeps the
-order of each idempotent producer and of whatever did not overlap in time, and holds nothing else.
-The kinds of findings follow Jepsen's checker for Kafka (jepsen.tests.kafka).
+at its acknowledged offset, returns the same record at the same offset to every reader, keeps the
+order of each idempotent producer and of operations that did not overlap in time, and holds nothing
+else. The kinds of findings follow Jepsen's checker for Kafka (jepsen.tests.kafka).
 """
 
 from collections import defaultdict
@@ -22,7 +22,7 @@ def check(history: History) -> Report:
         produces[produce.partition].append(produce)
     for poll in history.polls:
         polls[poll.partition].append(poll)
-    homes = {one.value: one.partition for one in history.produces}
+    homes = {produce.value: produce.partition for produce in history.produces}
     findings = [
         finding
         for partition in sorted({*produces, *polls, *history.ends})
@@ -39,7 +39,7 @@ def check(history: History) -> Report:
 
 
 def assert_correct(history: History) -> None:
-    """Fail, with the report, unless a correct log can have shown that."""
+    """Fail with the report if there are findings."""
     report = check(history)
     assert not report.findings, str(report)
 
@@ -47,13 +47,13 @@ def assert_correct(history: History) -> None:
 def _summary(history: History) -> str:
     told = ", ".join(f"{history.told(outcome)} {outcome.value}" for outcome in Outcome)
     read = sum(len(poll.records) for poll in history.polls)
-    errors = {one.error for one in history.produces if one.error} | set(history.errors)
+    errors = {produce.error for produce in history.produces if produce.error} | set(history.errors)
     reasons = f"; errors: {'; '.join(sorted(errors)[:5])}" if errors else ""
     return f"{len(history.produces)} records sent ({told}), {read} read{reasons}"
 
 
 class _Partition:
-    """The log of one partition as it must have been, and what speaks against it."""
+    """The log of one partition, as far as the clients saw it, and the contradictions."""
 
     def __init__(
         self,
@@ -70,14 +70,14 @@ class _Partition:
         self._relaxed = relaxed
         self._end = end
         self._homes = homes
-        self._sent = {one.value: one for one in produces}
+        self._sent = {produce.value: produce for produce in produces}
         self._told: dict[int, set[bytes]] = {}
-        """Who is at an offset, by whoever was told or was handed it."""
+        """The values at an offset, from acknowledgements and reads."""
         self._read: dict[int, bytes] = {}
         self._places: dict[bytes, set[int]] = {}
-        """Where a value is, by whoever was told or was handed it."""
+        """The offsets of a value, from acknowledgements and reads."""
         self._known: dict[bytes, float] = {}
-        """When a value was stored at the latest: the first time that anyone knew of it."""
+        """The earliest time at which a client knew that a value was stored."""
         self._collect()
 
     def _collect(self) -> None:
@@ -96,7 +96,7 @@ class _Partition:
             self._places.setdefault(value, set()).add(offset)
 
     def findings(self) -> Iterator[Finding]:
-        """Everything that speaks against it."""
+        """Yield all contradictions."""
         for kind, found in (
             (Kind.LOST, self._lost()),
             (Kind.UNSEEN, self._unseen()),
@@ -111,16 +111,16 @@ class _Partition:
                 yield Finding(kind, self._partition, what)
 
     def _unread(self) -> Iterator[tuple[Produce, bool]]:
-        """Acknowledged records that nobody read, and whether they are gone by all that is known."""
+        """Yield the acknowledged records that were not read, and whether they are surely lost."""
         read = set(self._read.values())
         is_read_out = self._end is not None and not self._missing()
         jumps = [(before, after) for _, before, after in self._steps() if after > before + 1]
-        for one in self._produces:
-            if one.outcome is not Outcome.OK or one.value in read:
+        for produce in self._produces:
+            if produce.outcome is not Outcome.OK or produce.value in read:
                 continue
-            place = one.offset
+            place = produce.offset
             yield (
-                one,
+                produce,
                 is_read_out
                 or (place is not None and place in self._read)
                 or (place is not None and self._end is not None and place >= self._end)
@@ -128,15 +128,15 @@ class _Partition:
             )
 
     def _missing(self) -> list[int]:
-        """Offsets below the end that nobody read."""
+        """The offsets below the end that were not read."""
         return [offset for offset in range(self._end or 0) if offset not in self._read]
 
     def _lost(self) -> Iterator[str]:
-        for one, is_gone in self._unread():
+        for produce, is_gone in self._unread():
             if is_gone:
-                there = None if one.offset is None else self._read.get(one.offset)
+                there = None if produce.offset is None else self._read.get(produce.offset)
                 yield (
-                    f"{one.value!r} of {one.producer} was acknowledged at {one.offset};"
+                    f"{produce.value!r} of {produce.producer} was acknowledged at {produce.offset};"
                     f" read there: {there!r}, end: {self._end}"
                 )
         if self._end is not None:
@@ -144,26 +144,29 @@ class _Partition:
                 yield f"{self._read[offset]!r} was read at {offset}; end: {self._end}"
 
     def _unseen(self) -> Iterator[str]:
-        for one, is_gone in self._unread():
+        for produce, is_gone in self._unread():
             if not is_gone:
-                yield f"{one.value!r} of {one.producer}, acknowledged at {one.offset}, was not read"
+                yield (
+                    f"{produce.value!r} of {produce.producer}, acknowledged at {produce.offset},"
+                    " was not read"
+                )
 
     def _duplicated(self) -> Iterator[str]:
         for value, places in self._places.items():
-            one = self._sent.get(value)
-            if len(places) > 1 and (one is None or one.producer not in self._relaxed):
+            produce = self._sent.get(value)
+            if len(places) > 1 and (produce is None or produce.producer not in self._relaxed):
                 yield f"{value!r} is at {sorted(places)}"
 
     def _reordered(self) -> Iterator[str]:
         places = {value: min(places) for value, places in self._places.items()}
         yield from self._reordered_by_producers(places)
-        # Whatever was known before another was begun is before it, whoever sent them.
+        # A record known before another was sent precedes it, whatever their producers.
         earliest, first = float("inf"), b""
         for value in sorted(places, key=places.__getitem__, reverse=True):
-            one = self._sent.get(value)
-            if one is not None and earliest < one.started:
+            produce = self._sent.get(value)
+            if produce is not None and earliest < produce.started:
                 yield (
-                    f"{value!r} at {places[value]} was begun when {first!r}"
+                    f"{value!r} at {places[value]} was sent when {first!r}"
                     f" at {places[first]} was stored already"
                 )
             if self._known[value] < earliest:
@@ -171,9 +174,9 @@ class _Partition:
 
     def _reordered_by_producers(self, places: dict[bytes, int]) -> Iterator[str]:
         sent: defaultdict[str, list[bytes]] = defaultdict(list)
-        for one in self._produces:
-            if one.value in places and one.producer not in self._relaxed:
-                sent[one.producer].append(one.value)
+        for produce in self._produces:
+            if produce.value in places and produce.producer not in self._relaxed:
+                sent[produce.producer].append(produce.value)
         for producer, values in sent.items():
             for before, after in pairwise(values):
                 if places[after] < places[before]:
@@ -189,14 +192,14 @@ class _Partition:
                 if value not in first or poll.ended < first[value].ended:
                     first[value] = poll
         for value, poll in first.items():
-            one = self._sent.get(value)
-            if one is None:
+            produce = self._sent.get(value)
+            if produce is None:
                 home = self._homes.get(value)
                 why = "was never sent" if home is None else f"was sent to partition {home}"
                 yield f"{value!r}, read by {poll.consumer}, {why}"
-            elif one.outcome is Outcome.FAILED:
-                yield f"{value!r}, read by {poll.consumer}, was refused: {one.error}"
-            elif poll.ended < one.started:
+            elif produce.outcome is Outcome.FAILED:
+                yield f"{value!r}, read by {poll.consumer}, was refused: {produce.error}"
+            elif poll.ended < produce.started:
                 yield f"{value!r} was read by {poll.consumer} before it was sent"
 
     def _inconsistent(self) -> Iterator[str]:
@@ -205,7 +208,7 @@ class _Partition:
                 yield f"at {offset} are {', '.join(map(repr, sorted(values)))}"
 
     def _steps(self) -> Iterator[tuple[Poll, int, int]]:
-        """Each offset that a consumer was handed in a session, after the one before."""
+        """Yield each offset that a consumer returned in a session, with the previous one."""
         last: dict[tuple[str, int], int] = {}
         for poll in self._polls:
             who = poll.consumer, poll.session
@@ -217,11 +220,11 @@ class _Partition:
     def _repeated(self) -> Iterator[str]:
         for poll, before, after in self._steps():
             if after <= before:
-                yield f"{poll.consumer} was handed {after} after {before}"
+                yield f"{poll.consumer} returned {after} after {before}"
 
     def _gaps(self) -> Iterator[str]:
         for poll, before, after in self._steps():
             if after > before + 1:
-                yield f"{poll.consumer} was handed {after} after {before}"
+                yield f"{poll.consumer} returned {after} after {before}"
         if missing := self._missing():
-            yield f"{len(missing)} below the end {self._end} were read by nobody: {missing[:5]}"
+            yield f"{len(missing)} below the end {self._end} were not read: {missing[:5]}"

@@ -1,4 +1,4 @@
-"""Operations on one topic as its clients saw them, and when they took effect."""
+"""The operations on one topic as its clients saw them, with their times."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -8,21 +8,21 @@ from typing import Any, Self
 
 
 class Outcome(Enum):
-    """What a producer was told of a record."""
+    """The outcome of a send, as its producer knows it."""
 
     OK = "ok"
-    """It is stored."""
+    """The record is stored."""
     FAILED = "failed"
-    """It is not, and never will be."""
+    """The record is not stored and never will be."""
     UNKNOWN = "unknown"
-    """Nothing, or what leaves it open: a time-out, a lost connection, a killed client."""
+    """Not known: a time-out, a lost connection, a killed client, or no outcome yet."""
 
 
 @dataclass(slots=True)
 class Produce:
-    """One record on its way, and what its producer was told of it.
+    """One record that was sent, and its outcome.
 
-    Times are of the system's monotonic clock, in seconds, the same in all processes.
+    Times are of the system's monotonic clock, in seconds, which all processes share.
     """
 
     producer: str
@@ -32,16 +32,15 @@ class Produce:
     ended: float | None = None
     outcome: Outcome = Outcome.UNKNOWN
     offset: int | None = None
-    """Where it is stored; None when that was not told."""
+    """The offset where it is stored; None if it is unknown."""
     error: str = ""
 
 
 @dataclass(slots=True)
 class Poll:
-    """Records of one partition that a consumer handed out at once, as pairs of offset and value.
+    """Records of one partition that a poll returned, as pairs of offset and value.
 
-    ``session``: a number that a consumer counts up whenever it seeks; within a session, polls
-    follow each other without a gap.
+    ``session`` is incremented at every seek; within a session, polls leave no gap.
     """
 
     consumer: str
@@ -53,40 +52,40 @@ class Poll:
 
 @dataclass(slots=True)
 class History:
-    """All that happened, each client's operations in the order in which it began them."""
+    """All operations, those of each client in the order in which it started them."""
 
     produces: list[Produce] = field(default_factory=list)
     polls: list[Poll] = field(default_factory=list)
     relaxed: set[str] = field(default_factory=set)
-    """Producers that are not idempotent: may store a record twice, and after a later one."""
+    """Producers that are not idempotent: they may duplicate and reorder records."""
     ends: dict[int, int] = field(default_factory=dict)
-    """The end of each partition when all was over, where it is known: all below it can be read."""
+    """The final end of each partition, where known: every record below it can be read."""
     errors: list[str] = field(default_factory=list)
-    """What clients complained of: consumers read on after that, producers have given up."""
+    """Errors of clients; consumers continue after one, producers stop."""
 
     @classmethod
     def merged(cls, histories: Iterable["History"]) -> Self:
-        """One history out of those of several clients."""
+        """Merge the histories of several clients."""
         whole = cls()
-        for one in histories:
-            whole.produces += one.produces
-            whole.polls += one.polls
-            whole.relaxed |= one.relaxed
-            whole.ends |= one.ends
-            whole.errors += one.errors
+        for part in histories:
+            whole.produces += part.produces
+            whole.polls += part.polls
+            whole.relaxed |= part.relaxed
+            whole.ends |= part.ends
+            whole.errors += part.errors
         return whole
 
     def told(self, outcome: Outcome) -> int:
-        """How many records had this outcome."""
-        return sum(one.outcome is outcome for one in self.produces)
+        """The number of records with this outcome."""
+        return sum(produce.outcome is outcome for produce in self.produces)
 
     def to_json(self) -> str:
-        """A text that :meth:`from_json` reads."""
+        """Return JSON for :meth:`from_json`."""
         return json.dumps(asdict(self), default=_plain)
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """The history that :meth:`to_json` wrote."""
+        """Return the history that :meth:`to_json` wrote."""
         data = json.loads(text)
         return cls(
             [_produce(one) for one in data["produces"]],

@@ -1,4 +1,4 @@
-"""Producers and consumers that keep a topic busy, and write down what they see."""
+"""A load of producers and consumers, which record what they see."""
 
 import itertools
 import threading
@@ -14,16 +14,16 @@ from .history import History, Outcome, Poll, Produce
 
 _BURST = 10
 _OPEN_LIMIT = 1_000
-"""Records of one producer that may be under way: a load that stands still stays small."""
+"""Records in flight of one producer; bounds the load while the cluster stands still."""
 _GIVES_UP = 150.0
 _numbers = itertools.count()
 
 
 class Load:
-    """Clients, each in a thread, that run from ``start`` to ``finish``; for names see ``clients``.
+    """Clients, each in a thread, from ``start`` to ``finish``; for their names see ``clients``.
 
-    ``rate``: records per second of each producer. ``tag`` makes the values of this load unlike
-    those of any other process.
+    ``rate``: records per second of each producer. ``tag`` makes the values of this process
+    unique.
     """
 
     def __init__(
@@ -55,20 +55,20 @@ class Load:
         ]
 
     def start(self) -> None:
-        """Let them begin."""
+        """Start all clients."""
         for thread in self._threads:
             thread.start()
 
     def wait_busy(self, timeout: float = 120.0) -> None:
-        """Wait until every producer was answered and every consumer was handed something."""
+        """Wait until every producer has an acknowledgement and every consumer a record."""
         wait_until(lambda: all(loop.is_busy() for loop in self._loops), "a load that runs", timeout)
 
     def finish(self) -> History:
-        """Let them end, wait for what they still hear, and return what they saw."""
+        """Stop all clients, wait for outstanding results, and return the history."""
         self._stop.set()
         for thread in self._threads:
             thread.join(_GIVES_UP)
-            assert not thread.is_alive(), f"{thread.name} does not end"
+            assert not thread.is_alive(), f"{thread.name} does not stop"
         for loop in self._loops:
             if loop.failure is not None:
                 raise loop.failure
@@ -76,10 +76,10 @@ class Load:
 
 
 class _Sending:
-    """One producer, which sends numbered values to the partitions in turn until it is told to end.
+    """One producer, which sends numbered values to the partitions in turn until it is stopped.
 
-    Or until its client gives up for good, as librdkafka does now and then after a long time without
-    a leader (also with Apache Kafka): what it had under way is unknown then.
+    It also stops when its client gives up for good, as librdkafka sometimes does after a long time
+    without a leader (also with Apache Kafka): records in flight are then unknown.
     """
 
     def __init__(
@@ -139,7 +139,7 @@ def _close(client: ProducerClient) -> None:
 
 
 class _Reading:
-    """One consumer; what it is told of failures is for the report, and it reads on."""
+    """One consumer; it records errors and continues."""
 
     def __init__(self, name: str, kind: str, bootstrap: str, topic: str, partitions: int) -> None:
         self.name = name

@@ -1,4 +1,4 @@
-"""A log that is trivially correct, and clients of it: what they see has nothing wrong with it."""
+"""A trivially correct log and its clients, whose histories have no contradictions."""
 
 from collections import defaultdict
 from random import Random
@@ -9,7 +9,7 @@ PARTITIONS = 2
 
 
 class Model:
-    """Producers and consumers of a list for each partition, one step after the other."""
+    """Producers and consumers of one list per partition, which act in random steps."""
 
     def __init__(self, random: Random) -> None:
         self.history = History(relaxed={"relaxed"})
@@ -22,7 +22,7 @@ class Model:
         self._count = 0
 
     def run(self, steps: int) -> History:
-        """What the clients saw in so many steps, after which one of them read everything."""
+        """Run a number of steps, then read everything; return the history."""
         for _ in range(steps):
             self._now += 1.0
             partition = self._random.randrange(PARTITIONS)
@@ -42,7 +42,7 @@ class Model:
         self._under_way[producer, partition].append(one)
 
     def _store(self, partition: int) -> None:
-        """What was sent first is stored or not, and its producer told of that or not."""
+        """Store a record in flight, or do not; acknowledge it, or do not."""
         for (producer, place), waiting in self._under_way.items():
             if place != partition or not waiting:
                 continue

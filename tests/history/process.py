@@ -1,8 +1,8 @@
-"""A load in a process of its own: ``python -m tests.history.process JSON``.
+"""A load in a separate process: ``python -m tests.history.process JSON``.
 
-The options are those of :class:`~tests.history.load.Load`. It runs until its input ends, and prints
-its history. So the clients do not take turns with the test, may run in a network namespace, and may
-be killed.
+The options are those of :class:`~tests.history.load.Load`. The process runs until its input ends,
+then prints its history. Separate clients do not compete with the test for the interpreter, may run
+in a network namespace, and may be killed.
 """
 
 import json
@@ -20,7 +20,7 @@ _BUSY = "busy\n"
 
 
 class LoadProcess:
-    """As :class:`~tests.history.load.Load`; ``prefix`` is put before the command."""
+    """Like :class:`~tests.history.load.Load`; ``prefix`` precedes the command."""
 
     def __init__(self, *arguments: Any, prefix: Sequence[str] = (), **options: Any) -> None:
         text = json.dumps({"arguments": arguments, "options": options})
@@ -34,21 +34,21 @@ class LoadProcess:
         )
 
     def wait_busy(self) -> None:
-        """Wait until every producer was answered and every consumer was handed something."""
+        """Wait until every producer has an acknowledgement and every consumer a record."""
         assert self._process is not None
         assert self._process.stdout is not None
-        assert self._process.stdout.readline() == _BUSY, "the load did not begin"
+        assert self._process.stdout.readline() == _BUSY, "the load did not start"
 
     def finish(self) -> History:
-        """Let the clients end, and return what they saw."""
+        """Stop the clients and return their history."""
         assert self._process is not None
         output, _ = self._process.communicate(timeout=_ENDS)
-        output = output.removeprefix(_BUSY)  # unless that was waited for
-        assert self._process.returncode == 0, f"the load ended with {self._process.returncode}"
+        output = output.removeprefix(_BUSY)  # unless wait_busy read it
+        assert self._process.returncode == 0, f"the load exited with {self._process.returncode}"
         return History.from_json(output)
 
     def kill(self) -> None:
-        """End it at once, if it runs; what it saw is lost."""
+        """Kill the process, if it runs; its history is lost."""
         if self._process is not None and self._process.poll() is None:
             self._process.kill()
             with suppress(ValueError):  # its pipes may be closed already

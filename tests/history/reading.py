@@ -1,4 +1,4 @@
-"""What a topic holds when all is over."""
+"""Reads everything that a topic holds at the end of a run."""
 
 import time
 from collections.abc import Iterable
@@ -12,10 +12,10 @@ from .history import History, Poll
 def read_out(
     bootstrap: str, topic: str, partitions: Iterable[int], within: float = 60.0
 ) -> History:
-    """The ends of all partitions, and everything below them, as one more consumer sees it.
+    """Read the ends of all partitions, and all records below them, with a further consumer.
 
-    What was acknowledged before is below these ends, or is lost. Fails when the time is up, or on
-    what a consumer cannot get over.
+    Every record acknowledged before is below these ends, or lost. Fails after ``within`` seconds,
+    or on an error that a consumer cannot recover from.
     """
     deadline = time.monotonic() + within
     history = History(ends=_ends(bootstrap, topic, partitions, deadline))
@@ -29,7 +29,7 @@ def read_out(
                 positions[partition] = records[-1][0] + 1
     finally:
         consumer.close()
-    # A poll may go on beyond an end that has moved since.
+    # A poll may return records beyond an end that has moved since.
     history.ends = {p: max(end, positions[p]) for p, end in history.ends.items()}
     return history
 

@@ -1,4 +1,4 @@
-"""What a check found, to be read by whoever has to find out why."""
+"""The report of a check."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -7,24 +7,24 @@ from enum import Enum
 
 
 class Kind(Enum):
-    """Ways in which a history contradicts a correct log."""
+    """The kinds of contradictions between a history and a correct log."""
 
     LOST = "lost"
-    """Acknowledged or read before, and not there any more."""
+    """Acknowledged or read before, and gone."""
     UNSEEN = "unseen"
-    """Acknowledged, and never read, though nothing says that it is gone."""
+    """Acknowledged and never read; it may still be there."""
     DUPLICATED = "duplicated"
     """One record of an idempotent producer at two offsets."""
     REORDERED = "reordered"
-    """Stored before a record that came before it."""
+    """Stored before a record that precedes it."""
     PHANTOM = "phantom"
-    """Read, though never sent, not sent yet, sent elsewhere, or refused for good."""
+    """Read, but never sent, not sent yet, sent to another partition, or refused for good."""
     INCONSISTENT = "inconsistent"
-    """Two who disagree on what is at an offset."""
+    """Different values at the same offset."""
     NON_MONOTONIC = "non-monotonic"
-    """A consumer that was handed an offset again, or an earlier one."""
+    """A consumer returned an offset again, or an earlier one."""
     GAP = "gap"
-    """A consumer that was handed an offset which is not the next."""
+    """A consumer skipped an offset."""
 
 
 @dataclass(frozen=True, slots=True)
