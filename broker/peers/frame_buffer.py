@@ -1,8 +1,7 @@
-"""Frames out of a byte stream, received where they are looked at: a 4-byte length, then the bytes.
+"""Splits a byte stream into frames, each a 4-byte length and that many bytes, without copying them.
 
-A connection to a leader brings much and is kept, so it has a buffer of its own, which becomes as
-large as its largest answer and is used again and again: to fill a new one with zeros would cost
-half of receiving into it.
+A connection to a leader receives much and lasts, so it has a buffer of its own. The buffer grows to
+the largest response and is reused: zeroing a new one would cost half as much as receiving into it.
 """
 
 from collections.abc import Iterator
@@ -13,21 +12,21 @@ from qbus.errors import WireError
 _LENGTH = Struct(">i")
 _PREFIX = _LENGTH.size
 _LEAST_BYTES = 64 * 1024
-_KEPT_BYTES = 16 * 1024 * 1024  # what is larger is given back when it was looked at
+_KEPT_BYTES = 16 * 1024 * 1024  # a larger buffer is released after its frame
 _GROWTH = 4
 
 
 class FrameBuffer:
-    """Receive into :meth:`target`, say how much with :meth:`received`, take the :meth:`frames`.
+    """Receive into :meth:`target`, report the bytes to :meth:`received`, then read :meth:`frames`.
 
-    A frame is void with the next call of :meth:`target`. What a length promises is believed only as
-    the bytes come: memory is at most a few times what was received.
+    A frame is valid until the next call of :meth:`target`. The buffer grows with what is received,
+    not with the announced length: it is at most a few times as large.
     """
 
     __slots__ = ("_end", "_max_frame", "_start", "_view")
 
     def __init__(self, max_frame: int) -> None:
-        """``max_frame``: the most bytes of a frame."""
+        """``max_frame``: the maximum size of a frame, in bytes."""
         self._max_frame = max_frame
         self._view = memoryview(bytearray(_LEAST_BYTES))
         self._start = 0
@@ -35,11 +34,11 @@ class FrameBuffer:
 
     @property
     def capacity(self) -> int:
-        """Bytes of memory that it holds."""
+        """The size of the buffer, in bytes."""
         return len(self._view)
 
     def target(self) -> memoryview:
-        """Where to receive next; never empty."""
+        """The memory to receive into; never empty."""
         left = self._end - self._start
         if not left:
             self._start = self._end = 0
@@ -50,13 +49,13 @@ class FrameBuffer:
         return self._view[self._end :]
 
     def received(self, count: int) -> None:
-        """``count`` bytes were put into the target."""
+        """Note that ``count`` bytes were received into the target."""
         self._end += count
 
     def frames(self) -> Iterator[memoryview]:
-        """The frames that are whole, without their lengths.
+        """Yield the complete frames, without their lengths.
 
-        Raises WireError: a length is not positive, or larger than a frame may be.
+        Raises WireError for a length that is not positive or above the maximum.
         """
         while self._end - self._start >= _PREFIX:
             size = self._size_at_start()
@@ -67,21 +66,21 @@ class FrameBuffer:
             yield self._view[begin : begin + size]
 
     def _needed(self, left: int) -> int:
-        """How much room there must be from the start on: for a frame, or as much as is earned."""
+        """The room needed from the start on: a whole frame, or what was earned by receiving."""
         if left < _PREFIX:
             return _LEAST_BYTES
         total = _PREFIX + self._size_at_start()
         return total if total <= _LEAST_BYTES else max(left + 1, min(total, _GROWTH * left))
 
     def _make_room(self, left: int) -> None:
-        """Move what is left to the front, of a larger buffer where this one is too small."""
+        """Move the rest to the front, in a larger buffer if this one is too small."""
         needed = self._needed(left)
         pending = self._view[self._start : self._end]
         if needed > self.capacity:
             self._view = memoryview(bytearray(max(needed, min(2 * self.capacity, _KEPT_BYTES))))
             self._view[:left] = pending
         else:
-            self._view[:left] = pending  # overlapping is no trouble: it is moved as a whole
+            self._view[:left] = pending  # the ranges may overlap
         self._start, self._end = 0, left
 
     def _size_at_start(self) -> int:

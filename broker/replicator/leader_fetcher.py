@@ -194,7 +194,7 @@ class LeaderFetcher:
             self._spawn(self._reconcile_with_leader(waiting))
 
     async def _reconcile_with_leader(self, waiting: list[PartitionFetchState]) -> None:
-        """Use a separate connection: the leader may hold a fetch request on the other state."""
+        """Use a separate connection: the leader may hold a fetch request on its own."""
         try:
             async with self._peers.connect(self._leader_id) as connection:
                 await self._reconciliation.run(connection, waiting)

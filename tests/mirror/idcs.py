@@ -10,7 +10,7 @@ from qbus import Producer
 from qbus.clients.blocking.admin import Admin
 from tests.support.broker_process import BrokerProcess
 from tests.support.cluster_view import View
-from tests.support.far_proxy import Way
+from tests.support.far_proxy import Link
 from tests.support.mirror_command import MirrorCommand
 from tests.support.waiting import wait_until
 from tests.support.zookeeper_process import ZooKeeperProcess
@@ -146,7 +146,7 @@ class Writer:
         self.acknowledged += count
 
 
-def mirror(target: Idc, sources: Mapping[str, Way], directory: Path, number: int) -> MirrorCommand:
+def mirror(target: Idc, sources: Mapping[str, Link], directory: Path, number: int) -> MirrorCommand:
     """Return a process that mirrors ``sources`` into a datacenter, not started yet."""
     text = _MIRROR.format(idc=target.name, bootstrap=target.bootstrap) + "".join(
         _SOURCE.format(idc=idc, bootstrap=way.bootstrap, relay="true")

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Self
 
 from qbus import Consumer, everywhere
-from tests.support.far_proxy import Way, Ways
+from tests.support.far_proxy import Link, Links
 from tests.support.mirror_command import MirrorCommand
 from tests.support.waiting import wait_until
 
@@ -35,11 +35,11 @@ class World:
         self.idcs = {
             name: Idc(name, directory, count) for name, count in (("a", 3), ("b", 1), ("c", 1))
         }
-        self.ways: dict[tuple[str, str], Way] = {}
+        self.ways: dict[tuple[str, str], Link] = {}
         self.mirrors: list[MirrorCommand] = []
         self.writers: dict[str, Writer] = {}
         self.reader = Reader(self.idcs["a"])
-        self.network = Ways()
+        self.network = Links()
         self._processes = processes
         self._directory = directory
         self._stack = ExitStack()
@@ -139,7 +139,7 @@ class World:
         way = self.random.choice(list(self.ways.values()))
         self.network.cut(way)
         self.wait_for_writers()
-        self.network.mend(way)
+        self.network.heal(way)
 
     def cut_way_for_minutes(self, seconds: float = 180.0) -> None:
         """Cut a path for longer than any time-out; its source is written to meanwhile."""
@@ -155,14 +155,14 @@ class World:
             self.check_groups()
             time.sleep(5)
         assert self._reached(source, target) == reached, "nothing came by the way that was cut"
-        self.network.mend(way)
+        self.network.heal(way)
 
     def silence_way(self, seconds: float = 75.0) -> None:
         """Silence a path for longer than any request waits."""
         way = self.random.choice(list(self.ways.values()))
         self.network.silence(way)
         time.sleep(seconds)
-        self.network.mend(way)
+        self.network.heal(way)
 
     def kill_leader(self) -> None:
         """Kill a leader in the datacenter with several brokers; another one takes over."""

@@ -1,7 +1,6 @@
-"""What the brokers of a cluster say of themselves and of their topics, each asked directly.
+"""The metadata of a cluster, requested from each broker directly.
 
-A client library would ask whichever broker it likes, and perhaps one that is cut off for ever: such
-a one tells of the past.
+A client library chooses the broker, perhaps one that is cut off and has stale metadata.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -18,43 +17,43 @@ _VERSION = 8
 _WITHIN = 5.0
 
 Topics = dict[str, dict[int, Any]]
-"""By name and number, partitions with their leader_id, replica_nodes and isr_nodes."""
+"""Partitions with leader_id, replica_nodes and isr_nodes, by topic and index."""
 
 
 class View:
-    """Asks the brokers that live; silent ones are passed over after a while."""
+    """Requests metadata from the live brokers; skips those that do not answer in time."""
 
     def __init__(self, brokers: Mapping[int, ServerProcess]) -> None:
         self._brokers = brokers
 
     def topics(self, names: Iterable[str] | None = None, without: int | None = None) -> Topics:
-        """Topics as some broker other than ``without`` knows them; none if nobody answers."""
+        """The topics as a broker other than ``without`` describes them; empty if none answers."""
         answer = self._first(names, without)
         return {} if answer is None else _topics(answer)
 
     def partitions(self, topic: str, without: int | None = None) -> dict[int, Any]:
-        """Those of one topic."""
+        """The partitions of a topic."""
         return self.topics([topic], without).get(topic, {})
 
     def leader(self, topic: str, partition: int = 0, without: int | None = None) -> int:
-        """The node that leads; negative when there is none."""
+        """The leader of a partition; negative if there is none."""
         found = self.partitions(topic, without).get(partition)
         return -1 if found is None else int(found.leader_id)
 
     def controller(self, without: int | None = None) -> int:
-        """The controller's node; negative when there is none."""
+        """The controller; negative if there is none."""
         answer = self._first([], without)
         return -1 if answer is None else int(answer.controller_id)
 
     def are_all_there(self) -> bool:
-        """Whether every broker knows of every broker."""
+        """Whether every broker knows all brokers."""
         answers = list(self._answers([], None))
         return len(answers) == len(self._brokers) and all(
             {one.node_id for one in answer.brokers} == set(self._brokers) for answer in answers
         )
 
     def are_whole(self, names: Collection[str], partitions: int) -> bool:
-        """Whether every broker has these topics with a leader and all replicas in sync."""
+        """Whether every broker sees these topics with leaders and all replicas in sync."""
         answers = list(self._answers(names, None))
         return len(answers) == len(self._brokers) and all(
             found.keys() == set(names) and all(_is_whole(one, partitions) for one in found.values())
@@ -62,7 +61,7 @@ class View:
         )
 
     def are_led(self, names: Collection[str], partitions: int, without: int) -> bool:
-        """Whether others than ``without`` lead all partitions of these topics, as they say."""
+        """Whether brokers other than ``without`` lead all partitions of these topics."""
         found = self.topics(names, without)
         return found.keys() == set(names) and all(
             len(one) == partitions

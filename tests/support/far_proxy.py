@@ -1,7 +1,7 @@
-"""A TCP proxy before the brokers of a cluster that is far away.
+"""A TCP proxy in front of a remote cluster, with the delays of a long distance.
 
-What passes is held up for as long as the way takes, and now and then much longer; a way can be cut.
-Brokers tell clients where the others are: that is rewritten, so that clients stay on this way.
+Frames are delayed by the link's latency, and sometimes much longer; a link can be cut. Addresses of
+brokers in responses are rewritten, so that clients stay on the link.
 """
 
 import asyncio
@@ -26,19 +26,19 @@ _LISTS = {
     ApiKey.PRODUCE: "node_endpoints",
     ApiKey.FETCH: "node_endpoints",
 }
-"""Where answers tell of brokers."""
+"""Where responses contain addresses of brokers."""
 
 _Asked = dict[int, tuple[int, int]]
-"""The API and version of each request without an answer, by its correlation id."""
+"""The API and version of each outstanding request, by correlation id."""
 
 
-class Ways:
-    """Ways to clusters, all in a thread of their own."""
+class Links:
+    """Links to clusters, served by a separate thread."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
-        self._ways: list[Way] = []
+        self._open_links: list[Link] = []
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -50,44 +50,44 @@ class Ways:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        for way in self._ways:
-            self.run(way.close())
+        for link in self._open_links:
+            self.run(link.close())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
 
-    def open(self, ports: Iterable[int], **options: Any) -> "Way":
-        """A way to brokers on 127.0.0.1; ``options`` as those of :class:`Way`."""
-        way = Way(ports, **options)
-        self.run(way.listen())
-        self._ways.append(way)
-        return way
+    def open(self, ports: Iterable[int], **options: Any) -> "Link":
+        """Open a link to brokers on 127.0.0.1; ``options`` are those of :class:`Link`."""
+        link = Link(ports, **options)
+        self.run(link.listen())
+        self._open_links.append(link)
+        return link
 
-    def cut(self, way: "Way") -> None:
-        """Drop what is on its way, and let nobody through."""
-        self.run(way.cut())
+    def cut(self, link: "Link") -> None:
+        """Drop what is in transit, and refuse connections."""
+        self.run(link.cut())
 
-    def silence(self, way: "Way") -> None:
-        """Let nothing through, and nobody know."""
-        self.run(way.silence())
+    def silence(self, link: "Link") -> None:
+        """Pass nothing, silently."""
+        self.run(link.silence())
 
-    def mend(self, way: "Way") -> None:
-        """Let everything through from now on."""
-        self.run(way.mend())
+    def heal(self, link: "Link") -> None:
+        """Pass everything from now on."""
+        self.run(link.heal())
 
     def run(self, work: Coroutine[Any, Any, Any]) -> Any:
-        """Have something done in the thread."""
+        """Run a coroutine in the thread."""
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(60)
 
 
-class Way:
-    """One way to all brokers of a cluster."""
+class Link:
+    """A link to all brokers of a cluster."""
 
     def __init__(
         self, ports: Iterable[int], *, delay: float, stalls: float, stall: float, seed: int
     ) -> None:
-        """``delay``: seconds in each direction. Of the frames, a share of ``stalls`` takes up to
-        ``stall`` seconds more, and holds up those behind it.
+        """``delay``: seconds in each direction. A share ``stalls`` of the frames takes up to
+        ``stall`` seconds more, and delays those behind it.
         """
         self.ports: Mapping[int, int] = {port: free_port() for port in ports}
         self._delay, self._stalls, self._stall = delay, stalls, stall
@@ -104,29 +104,29 @@ class Way:
         return ",".join(f"127.0.0.1:{port}" for port in self.ports.values())
 
     async def listen(self) -> None:
-        """Take connections."""
+        """Accept connections."""
         for port, near in self.ports.items():
             server = await asyncio.start_server(self._acceptor(port), "127.0.0.1", near)
             self._servers.append(server)
 
     async def cut(self) -> None:
-        """Drop every connection, and every new one."""
+        """Drop all connections, and new ones."""
         self._is_cut = True
         for link in list(self._links):
             link.cancel()
         await asyncio.gather(*self._links, return_exceptions=True)
 
     async def silence(self) -> None:
-        """Hold everything up, of new connections as well."""
+        """Hold everything back, on new connections, too."""
         self._flowing.clear()
 
-    async def mend(self) -> None:
-        """Let connections be again, and what was held up go on."""
+    async def heal(self) -> None:
+        """Accept connections again, and pass what was held back."""
         self._is_cut = False
         self._flowing.set()
 
     async def close(self) -> None:
-        """End."""
+        """Close the link."""
         for server in self._servers:
             server.close()
         await self.cut()
@@ -174,7 +174,7 @@ class Way:
     async def _take(
         self, reader: asyncio.StreamReader, queue: asyncio.Queue[tuple[float, bytes]], change: Any
     ) -> None:
-        """Read frames, and say when each is there."""
+        """Read frames, and compute when each arrives."""
         loop = asyncio.get_running_loop()
         while True:
             length = int.from_bytes(await reader.readexactly(4))
@@ -187,7 +187,7 @@ class Way:
     async def _deliver(
         self, queue: asyncio.Queue[tuple[float, bytes]], writer: asyncio.StreamWriter
     ) -> None:
-        """Write each frame when it is there, in order."""
+        """Write each frame at its time of arrival, in order."""
         loop = asyncio.get_running_loop()
         while True:
             due, frame = await queue.get()
@@ -197,7 +197,7 @@ class Way:
             await writer.drain()
 
     def _rewrite(self, asked: _Asked, frame: bytes) -> bytes:
-        """The answer, with its length, telling of this way's ports."""
+        """The response, with its length and this link's ports."""
         key, version = asked.pop(int.from_bytes(frame[:4], signed=True))
         whole = len(frame).to_bytes(4) + frame
         if key not in _LISTS:

@@ -1,7 +1,7 @@
-"""A TCP proxy that does harm when told: it cuts, stalls, swallows, delays and trickles.
+"""A TCP proxy that injects faults: it cuts, stalls, swallows, delays and trickles.
 
-Each direction has faults of its own, which hold for all connections, open ones and new ones:
-``to_server`` is what clients say, ``to_client`` what they are told.
+Each direction, ``to_server`` and ``to_client``, has its own faults, which apply to all connections,
+open and new ones.
 """
 
 import asyncio
@@ -19,21 +19,21 @@ _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
 
 class Ending(Enum):
-    """How the bytes of one connection came to an end."""
+    """How one direction of a connection ended."""
 
     END = "the sender closed"
     CUT = "cut"
-    RESET = "cut, and the unsent rest thrown away"
+    RESET = "cut, and the unsent rest discarded"
 
 
 class Direction:
-    """One way through the proxy, and what happens to bytes on it."""
+    """One direction through the proxy, and its faults."""
 
     def __init__(self) -> None:
         self.passed = 0
         """Bytes forwarded so far."""
         self.swallowed = 0
-        """Bytes taken and never forwarded."""
+        """Bytes received and never forwarded."""
         self._flowing = asyncio.Event()
         self._flowing.set()
         self._swallows = False
@@ -43,38 +43,38 @@ class Direction:
         self._cut = Ending.CUT
 
     def stall(self) -> None:
-        """Forward nothing until healed; what was sent waits."""
+        """Forward nothing until healed; the bytes are kept."""
         self._flowing.clear()
 
     def swallow(self) -> None:
-        """Take everything and forward nothing, as to a host that has gone without a word."""
+        """Receive everything and forward nothing, as for a host that vanished."""
         self._swallows = True
 
     def delay(self, seconds: float) -> None:
-        """Hold everything back for a while before it goes on."""
+        """Forward everything after a delay."""
         self._delay = seconds
 
     def trickle(self, count: int, every: float) -> None:
-        """Forward ``count`` bytes at a time, one portion ``every`` so many seconds."""
+        """Forward ``count`` bytes at a time, every ``every`` seconds."""
         self._chunk, self._delay = count, every
 
     def cut_after(self, count: int, *, reset: bool = False) -> None:
-        """Cut the connection that carries byte ``count`` from now on, in the middle of a frame."""
+        """Cut the connection that carries the ``count``-th byte from now on, within a frame."""
         self._cut_in, self._cut = count, Ending.RESET if reset else Ending.CUT
 
     @property
     def will_cut(self) -> bool:
-        """Whether a cut that was asked for is still to come."""
+        """Whether a requested cut is still to come."""
         return self._cut_in is not None
 
     def heal(self) -> None:
-        """Forward everything from now on; what was swallowed is lost."""
+        """Forward everything from now on; swallowed bytes are lost."""
         self._swallows = False
         self._delay, self._chunk, self._cut_in = 0.0, _CHUNK, None
         self._flowing.set()
 
     async def pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Ending:
-        """Forward one connection's bytes until they end, or are cut."""
+        """Forward the bytes of one connection until it ends or is cut."""
         frames = FrameCutter()
         while data := await reader.read(self._chunk):
             if self._delay:
@@ -103,7 +103,7 @@ class FaultProxy:
         self.to_server = Direction()
         self.to_client = Direction()
         self.accepted = 0
-        """Connections taken so far."""
+        """Connections accepted so far."""
         self.cuts = 0
         """Connections cut so far."""
         self._target_port = target_port
@@ -118,7 +118,7 @@ class FaultProxy:
 
     @property
     def connections(self) -> int:
-        """How many connections are open."""
+        """The number of open connections."""
         return len(self._links)
 
     async def __aenter__(self) -> Self:
@@ -140,14 +140,14 @@ class FaultProxy:
             self._server = await asyncio.start_server(self._accept, "127.0.0.1", self.port)
 
     async def refuse(self) -> None:
-        """Let nobody connect; what is connected stays so."""
+        """Refuse new connections; open ones stay open."""
         if self._server is not None:
             self._server.close()
             self._server = None
             await asyncio.sleep(0)
 
     def cut(self, *, reset: bool = False) -> int:
-        """Cut every connection now, wherever it is; how many there were."""
+        """Cut every connection now; return their number."""
         for writers in self._links.values():
             self._sever(writers, reset=reset)
         return len(self._links)
@@ -180,7 +180,7 @@ class FaultProxy:
         there: asyncio.StreamReader,
         server: asyncio.StreamWriter,
     ) -> None:
-        """Carry both directions until one ends."""
+        """Forward both directions until one ends."""
         pumps = [
             asyncio.create_task(self.to_server.pump(reader, server)),
             asyncio.create_task(self.to_client.pump(there, writer)),

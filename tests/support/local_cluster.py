@@ -1,4 +1,4 @@
-"""A cluster that `qbus cluster up` runs: brokers, ZooKeeper and, if asked for, Spark."""
+"""A cluster run by `qbus cluster up`: brokers, ZooKeeper and, if asked for, Spark."""
 
 import json
 import os
@@ -13,11 +13,11 @@ from tests.support.server_process import StartupTimeout
 from tests.support.waiting import wait_until
 
 PATIENCE = 120.0
-"""Seconds until something is given up that takes a few."""
+"""Seconds to wait for something that takes a few."""
 
 
 class Up:
-    """`qbus cluster up` as a process, and the command beside it.
+    """The process of `qbus cluster up`, and commands against its cluster.
 
     ``options`` are settings of the brokers; ``spark`` adds a master and two workers.
     """

@@ -1,9 +1,9 @@
-"""Servers with a network of their own, which can be cut between any two, one way or both.
+"""Network namespaces for servers, which can be cut between any two, in one direction or both.
 
-Each namespace has one address and hangs by a veth pair on a bridge, on which the test itself is.
-A cut is silent, as when a cable is pulled: the sender's neighbour table gets a hardware address
-that nobody has, so that its packets go nowhere while those of the other way arrive. That needs
-nothing but iproute2 and root.
+Each namespace has one address and is connected by a veth pair to a bridge, on which the test is,
+too. A cut is silent, as when a cable is pulled: the sender's neighbour table gets a hardware
+address that does not exist, so its packets are lost while those of the other direction arrive. This
+needs only iproute2 and root.
 """
 
 import os
@@ -19,11 +19,11 @@ _NOBODY = "02:00:00:00:00:01"
 
 
 class NetworkError(Exception):
-    """The system refused; the message is what it said."""
+    """The system refused a command; the message is its error output."""
 
 
 def missing() -> str | None:
-    """Why no namespaces can be made here, if so."""
+    """The reason why namespaces cannot be created here, if there is one."""
     if shutil.which("ip") is None:
         return "network namespaces need iproute2"
     if os.geteuid() != 0:
@@ -39,23 +39,23 @@ class Network:
     """One namespace for each name, from entry to exit."""
 
     def __init__(self, names: Iterable[str]) -> None:
-        # Names of interfaces are short, and a run that was killed may have left some behind.
+        # Names of interfaces are short, and a killed run may have left some.
         self._id = f"q{os.getpid():x}{random.randrange(256):02x}"
         subnet = f"10.{random.randrange(128, 255)}.{random.randrange(256)}"
         self._bridge = f"{self._id}b"
         self.gateway = f"{subnet}.254"
         """The address of the test itself."""
         self.hosts = {name: f"{subnet}.{number}" for number, name in enumerate(names, 1)}
-        """The address of each."""
+        """The address of each host."""
         self._cut: set[tuple[str, str]] = set()
         self._remove = weakref.finalize(self, _remove, self._bridge, self._namespaces())
 
     def prefix(self, name: str) -> list[str]:
-        """What to put before a command to have it run there, with the process id it is given."""
+        """The words before a command that runs it in the namespace, with the same process id."""
         return ["ip", "netns", "exec", self._namespace(name)]
 
     def cut(self, sender: str, receiver: str, *, both: bool = True) -> None:
-        """Drop all that the one sends to the other, and, unless told otherwise, the reverse."""
+        """Drop what ``sender`` sends to ``receiver``; with ``both``, also the reverse."""
         pairs = [(sender, receiver), (receiver, sender)] if both else [(sender, receiver)]
         for one, other in pairs:
             self._neighbour(
@@ -64,14 +64,14 @@ class Network:
             self._cut.add((one, other))
 
     def isolate(self, some: Iterable[str]) -> None:
-        """Cut these from all others."""
+        """Cut these hosts from all others."""
         inside = set(some)
         for one in inside:
             for other in self.hosts.keys() - inside:
                 self.cut(one, other)
 
     def heal(self) -> None:
-        """Let everything through again."""
+        """End all cuts."""
         while self._cut:
             one, other = self._cut.pop()
             self._neighbour(one, "del", self.hosts[other])
@@ -114,7 +114,7 @@ class Network:
 
 
 def _remove(bridge: str, namespaces: Sequence[str]) -> None:
-    """Remove everything, whether it is there or not; a namespace's interfaces go with it."""
+    """Remove everything, if it exists; a namespace's interfaces are removed with it."""
     for namespace in namespaces:
         with suppress(NetworkError):
             _ip("netns", "delete", namespace)

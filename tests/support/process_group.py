@@ -1,4 +1,4 @@
-"""A process with a group of its own, such as a Python driver and its Java, that is killed whole."""
+"""A process and its children, such as a Python driver and its JVM, killed as a group."""
 
 import os
 import signal
@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 class ProcessGroup:
-    """Runs at most one at a time; what it prints is added to ``log``."""
+    """Runs at most one process at a time; its output is appended to ``log``."""
 
     def __init__(self, log: Path) -> None:
         self.log = log
@@ -17,11 +17,11 @@ class ProcessGroup:
 
     @property
     def is_running(self) -> bool:
-        """Whether it was started, and its first process has not ended."""
+        """Whether the process was started and has not exited."""
         return self._process is not None and self._process.poll() is None
 
     def run(self, command: Sequence[str], cwd: Path | None = None) -> None:
-        """Start it anew; what may be left of the group before is killed."""
+        """Start the process; kill what is left of the previous group."""
         self.kill()
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
@@ -34,7 +34,7 @@ class ProcessGroup:
             )
 
     def kill(self) -> None:
-        """End all of its processes at once."""
+        """Kill all processes of the group."""
         if self._process is not None:
             with suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""Frames come out as they went in, however the stream is cut, and memory is bounded."""
+"""Frames are split correctly wherever the stream is cut, and memory is bounded."""
 
 import pytest
 from hypothesis import given, settings
@@ -13,7 +13,7 @@ def framed(*frames: bytes) -> bytes:
 
 
 def feed(buffer: FrameBuffer, stream: bytes, pieces: list[int]) -> list[bytes]:
-    """Let ``stream`` come in ``pieces`` and then as much as there is room for."""
+    """Feed ``stream`` in ``pieces``, then as much as there is room for."""
     found = []
     while stream:
         target = buffer.target()
@@ -30,7 +30,7 @@ def feed(buffer: FrameBuffer, stream: bytes, pieces: list[int]) -> list[bytes]:
     st.lists(st.binary(min_size=1, max_size=300), max_size=8),
     st.lists(st.integers(1, 400), max_size=40),
 )
-def test_the_frames_are_those_that_were_sent(frames: list[bytes], pieces: list[int]) -> None:
+def test_frames_are_those_that_were_sent(frames: list[bytes], pieces: list[int]) -> None:
     assert feed(FrameBuffer(1000), framed(*frames), pieces) == frames
 
 
@@ -39,26 +39,26 @@ def test_the_frames_are_those_that_were_sent(frames: list[bytes], pieces: list[i
     st.lists(st.integers(1, 300_000), min_size=1, max_size=5),
     st.lists(st.integers(1, 100_000), max_size=12),
 )
-def test_large_ones_as_well(sizes: list[int], pieces: list[int]) -> None:
+def test_large_frames(sizes: list[int], pieces: list[int]) -> None:
     frames = [bytes([number + 1]) * size for number, size in enumerate(sizes)]
     assert feed(FrameBuffer(1 << 20), framed(*frames), pieces) == frames
 
 
 @pytest.mark.parametrize("size", [0, -1, 1001, 2**31 - 1])
-def test_a_length_that_is_none_is_refused(size: int) -> None:
+def test_an_invalid_length_is_refused(size: int) -> None:
     buffer = FrameBuffer(1000)
     with pytest.raises(WireError, match="a frame of"):
         feed(buffer, size.to_bytes(4, "big", signed=True) + b"....", [])
 
 
-def test_what_is_promised_and_never_comes_costs_little() -> None:
+def test_memory_grows_with_the_bytes_received_not_with_the_length() -> None:
     buffer = FrameBuffer(100 << 20)
     feed(buffer, (100 << 20).to_bytes(4, "big") + b"x" * 1000, [])
     buffer.target()
     assert buffer.capacity <= 1 << 17
 
 
-def test_a_buffer_is_used_again_and_given_back_when_it_is_huge() -> None:
+def test_a_buffer_is_reused_unless_it_is_huge() -> None:
     buffer = FrameBuffer(100 << 20)
     feed(buffer, framed(b"x" * (1 << 20)), [])
     before = buffer.capacity
