@@ -14,43 +14,47 @@ _MIB = 1024 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compaction:
-    """How small files become large ones: the ``[compaction]`` table."""
+    """How small files are merged: the ``[compaction]`` table."""
 
-    enabled: bool = setting(True, rules.boolean(), "Whether the running archive compacts.")
+    enabled: bool = setting(
+        True, rules.boolean(), "Whether the running archive merges small files."
+    )
     target_bytes: int = setting(
-        128 * _MIB, rules.whole(1024, 1 << 40), "How large files become, about."
+        128 * _MIB, rules.whole(1024, 1 << 40), "Approximate size of merged files."
     )
     files: int = setting(
         16,
         rules.whole(2, 10_000),
-        "From how many small files of an hour on they are made into one; a small one has less than"
-        " half of `target_bytes`. At the end of a run with `--once`, from two on.",
+        "The least number of small files of an hour to merge; a small file has less than half of"
+        " `target_bytes`. At the end of a run with `--once`, two suffice.",
     )
     keep_replaced: int = setting(
         3_600_000,
         own.duration(at_least_ms=60_000),
-        "For how long files stay that are in no snapshot any more, for readers that began before;"
-        " longer than any query on the archive takes.",
+        "How long replaced files are kept for readers that have started before; must exceed the"
+        " time of the longest query on the archive.",
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchiveConfig(Streaming):
-    """Everything the archive is told, at the top of the file."""
+    """The top level of the archive's file."""
 
     path: str = setting(
-        "", rules.text(1, 4096), "The archive: a directory, or a URL that Spark takes."
+        "", rules.text(1, 4096), "The archive: a directory, or a URL that Spark accepts."
     )
-    interval: int = setting(60_000, own.duration(), "How often a micro-batch begins, at most.")
+    interval: int = setting(
+        60_000, own.duration(), "Shortest time from one micro-batch to the next."
+    )
     time_zone: str = setting(
-        "UTC", rules.text(1, 64), "Whose dates and hours the directories have."
+        "UTC", rules.text(1, 64), "Time zone of the dates and hours of directories."
     )
     compression: str = setting(
         "zstd",
         rules.choice("none", "snappy", "gzip", "lz4_raw", "zstd"),
-        "How Parquet's pages are compressed.",
+        "Compression of Parquet's pages.",
     )
     headers: bool = setting(True, rules.boolean(), "Whether headers are archived.")
     compaction: Compaction = setting(
-        Compaction(), rules.table(Compaction), "How small files become large ones."
+        Compaction(), rules.table(Compaction), "How small files are merged."
     )

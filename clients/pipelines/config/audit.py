@@ -13,44 +13,44 @@ from .common import Pipeline
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopyConfig:
-    """What the topics are compared with: the ``[copy]`` table, with one of the first two."""
+    """What topics are compared with: the ``[copy]`` table; ``archive`` or ``bootstrap`` is set."""
 
     archive: str = setting("", rules.text(1, 4096), "The path of an archive.")
-    bootstrap: str = setting("", own.bootstrap(), "The cluster that has a copy.")
+    bootstrap: str = setting("", own.bootstrap(), "The cluster with the copy.")
     topics: tuple[tuple[str, str], ...] = setting(
         (),
         own.topic_names(),
-        'What topics are called there: `{orders = "A.orders"}`. Default: the same.',
+        'Names of topics in the copy: `{orders = "A.orders"}`. Default: the same names.',
     )
     options: tuple[tuple[str, str], ...] = setting(
-        (), own.options(), "Further options of the source that reads it."
+        (), own.options(), "Further options of the source that reads the copy."
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditConfig(Pipeline):
-    """Everything the audit is told, at the top of the file."""
+    """The top level of the audit's file."""
 
-    copy: CopyConfig = setting(CopyConfig(), rules.table(CopyConfig), "What is compared with.")
-    interval: int = setting(
-        3_600_000, own.duration(), "How long the intervals are that are compared."
+    copy: CopyConfig = setting(
+        CopyConfig(), rules.table(CopyConfig), "What topics are compared with."
     )
+    interval: int = setting(3_600_000, own.duration(), "Length of the compared intervals.")
     since: datetime | None = setting(
-        None, own.moment(), "Only records with a timestamp from then on. Default: all there are."
+        None, own.moment(), "Only records with this timestamp or a later one. Default: all records."
     )
     until: datetime | None = setting(
-        None, own.moment(), "Only records with an earlier timestamp. Default: all there are."
+        None, own.moment(), "Only records with an earlier timestamp. Default: all records."
     )
     settle: int = setting(
         0,
         own.duration(at_least_ms=0),
-        "Records younger than that are left out: they may be on their way. Default: none are.",
+        "Leave out records younger than this, which may not be copied yet. Default: none.",
     )
     content: bool = setting(
         True,
         rules.boolean(),
-        "Whether keys, values, headers and timestamps are compared; else offsets alone.",
+        "Whether keys, values, headers and timestamps are compared, not only offsets.",
     )
     differences: int = setting(
-        20, rules.whole(0, 10_000), "How many ranges of differing offsets are listed at most."
+        20, rules.whole(0, 10_000), "The most ranges of differing offsets in the report."
     )

@@ -18,79 +18,79 @@ class Source:
 
     topics: tuple[str, ...] = setting((), own.topics(), "Topics to read.")
     pattern: str = setting(
-        "", rules.regex(), "Instead: a regular expression for whole names; new topics come in."
+        "", rules.regex(), "Instead: a regular expression for whole names; new topics are included."
     )
     starting: str = setting(
         "earliest",
         rules.choice("earliest", "latest"),
-        "Where to begin when there is no checkpoint yet.",
+        "Where to start without a checkpoint.",
     )
     batch_records: int = setting(
         0,
         rules.whole(0, 1 << 40),
-        "Records of one micro-batch at most, shared out by backlog; 0: no limit.",
+        "The most records of a micro-batch, shared by backlog; 0: no limit.",
     )
     options: tuple[tuple[str, str], ...] = setting(
-        (), own.options(), "Further options of the source, by the names they have on Spark."
+        (), own.options(), "Further options of the source, by their names on Spark."
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lines:
-    """How values are read as lines with fields: the ``[lines]`` table."""
+    """How values are parsed as lines with fields: the ``[lines]`` table."""
 
     format: str = setting(
         ACCESS_LOG,
         rules.choice(ACCESS_LOG, JSON),
-        "`access-log` (the Common and the Combined Log Format), or `json`, an object a record.",
+        "`access-log` (the Common and the Combined Log Format), or `json`, one object per record.",
     )
     fields: tuple[tuple[str, str], ...] = setting(
         (),
         own.types(),
-        "With `json`: the fields to read, and their types as Spark calls them:"
+        "With `json`: the fields to read, and their Spark types:"
         ' `{path = "string", bytes = "bigint", user = "struct<name: string>"}`.',
     )
     time: str = setting(
         "",
         own.column(),
-        "With `json`: the field that says when it happened. Default: the record's own timestamp.",
+        "With `json`: the field with the event time. Default: the record's timestamp.",
     )
     time_format: str = setting(
         ISO,
         rules.text(1, 64),
-        "With `time`: `iso`, `seconds` or `milliseconds` since 1970, or one of Spark's patterns,"
-        " as `dd/MMM/yyyy:HH:mm:ss Z`. Times without a zone are UTC.",
+        "With `time`: `iso`, `seconds` or `milliseconds` since 1970, or a pattern of Spark,"
+        " such as `dd/MMM/yyyy:HH:mm:ss Z`. Times without a zone are UTC.",
     )
     ahead: int = setting(
         86_400_000,
         own.duration(at_least_ms=0),
-        "How far a line's time may be ahead of its record's. A line that is further ahead counts"
-        " as one that cannot be read: all that come after it would be too late. `0 ms`: no limit.",
+        "How far a line's time may be ahead of its record's timestamp. A line further ahead counts"
+        " as malformed, because all lines after it would be too late. `0 ms`: no limit.",
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Output:
-    """Where results go: the ``[output]`` table. Without it, to the console."""
+    """Where results go: the ``[output]`` table. Default: the console."""
 
     topic: str = setting("", rules.topic(), "A topic; each row is a JSON object.")
     bootstrap: str = setting(
-        "", own.bootstrap(), "The cluster of that topic. Default: the one that is read."
+        "", own.bootstrap(), "The cluster of the topic. Default: the one that is read."
     )
     path: str = setting("", rules.text(1, 4096), "Instead: a directory for Parquet files.")
     options: tuple[tuple[str, str], ...] = setting(
-        (), own.options(), "Further options of the sink, by the names they have on Spark."
+        (), own.options(), "Further options of the sink, by their names on Spark."
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pipeline:
-    """What is at the top of every pipeline's file."""
+    """The top level of every pipeline's file."""
 
     bootstrap: str = setting(
         "127.0.0.1:9092",
         own.bootstrap(),
-        "The cluster to read, as `host:port,...` or `zk://host:port/chroot`.",
+        "The cluster to read: `host:port,...` or `zk://host:port/chroot`.",
     )
     source: Source = setting(Source(), rules.table(Source), "What is read.")
     spark: tuple[tuple[str, str], ...] = setting(
@@ -100,17 +100,18 @@ class Pipeline:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Streaming(Pipeline):
-    """What is at the top of the files of pipelines that go on for ever."""
+    """The top level of the files of streaming pipelines."""
 
     name: str = setting(
         "",
         own.name(),
-        "What the pipeline is called: in Spark's reports, and in the name of a checkpoint that has"
-        " no other place.",
+        "Name of the pipeline in Spark's reports, and of its default checkpoint.",
     )
     checkpoint: str = setting(
         "",
         rules.text(1, 4096),
-        "A directory, or a URL that Spark takes, for how far the query has come.",
+        "The checkpoint: a directory, or a URL that Spark accepts.",
     )
-    interval: int = setting(10_000, own.duration(), "How often a micro-batch begins, at most.")
+    interval: int = setting(
+        10_000, own.duration(), "Shortest time from one micro-batch to the next."
+    )

@@ -28,7 +28,7 @@ _COLUMN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*", re.
 
 
 def bootstrap() -> Rule:
-    """Where a cluster is."""
+    """The address of a cluster."""
     return checked("host:port,... or zk://host:port,.../chroot", parse)
 
 
@@ -41,11 +41,11 @@ def duration(*, at_least_ms: int = 1) -> Rule:
             raise ValueError(f"at least {written(at_least_ms)}")
         return found
 
-    return plain("a duration, as 30 seconds, 5 minutes, 1h", read, written)
+    return plain("a duration, such as 30 seconds, 5 minutes, 1h", read, written)
 
 
 def milliseconds(text: str) -> int:
-    """The length of ``30 seconds``, ``5m``, ``250ms``; raises ValueError for what is none."""
+    """Parse ``30 seconds``, ``5m`` or ``250ms``; raises ValueError."""
     match = _DURATION.fullmatch(text.strip().lower())
     unit = match and (_UNITS_MS.get(match[2]) or _UNITS_MS.get(match[2].removesuffix("s")))
     if match is None or unit is None:
@@ -63,7 +63,7 @@ def written(milliseconds: int) -> str:
 
 
 def name() -> Rule:
-    """A name that may also be that of a directory."""
+    """A name that is also valid for a directory."""
     return _matching(_NAME, "a name: up to 64 ASCII letters, digits, '_' and '-'")
 
 
@@ -73,41 +73,41 @@ def topics() -> Rule:
 
 
 def topic_names() -> Rule:
-    """A table from names of topics to names of topics."""
+    """A table of topics and their names in the copy."""
 
     def read(raw: Any) -> tuple[tuple[str, str], ...]:
         table = as_table(raw)
         topics().read([*table, *table.values()], "")
         return tuple(table.items())
 
-    return plain("a table of topics, and what each is called in the copy", read, dict)
+    return plain("a table of topics and their names in the copy", read, dict)
 
 
 def column() -> Rule:
     """A field of the lines."""
-    return _matching(_COLUMN, "the name of a field, as status or user.name")
+    return _matching(_COLUMN, "the name of a field, such as status or user.name")
 
 
 def columns() -> Rule:
     """Fields of the lines."""
-    several = listed(column(), 'a list of fields, as ["status", "user.name"]')
+    several = listed(column(), 'a list of fields, such as ["status", "user.name"]')
 
     def read(raw: Any, place: str) -> Any:
         found = several.read(raw, place)
         if len(set(found)) < len(found):
-            raise ValueError("one of them is there twice")
+            raise ValueError("a field is listed twice")
         return found
 
     return replace(several, read=read)
 
 
 def options() -> Rule:
-    """Options by name, handed on as texts."""
+    """Options by name, as texts."""
 
     def read(raw: Any) -> tuple[tuple[str, str], ...]:
         return tuple((key, _option(value)) for key, value in as_table(raw).items())
 
-    return plain('a table of options, as {"kafka.request.timeout.ms" = 30000}', read, dict)
+    return plain('a table of options, such as {"kafka.request.timeout.ms" = 30000}', read, dict)
 
 
 def types() -> Rule:
@@ -116,15 +116,15 @@ def types() -> Rule:
     def read(raw: Any) -> tuple[tuple[str, str], ...]:
         for key, value in as_table(raw).items():
             if not as_text(value).strip() or "." in key or not _COLUMN.fullmatch(key):
-                raise ValueError(f"{key!r} = {value!r} is none")
+                raise ValueError(f"{key!r} = {value!r} is invalid")
         return tuple(raw.items())
 
-    return plain('a table of fields and Spark types, as {status = "int"}', read, dict)
+    return plain('a table of fields and Spark types, such as {status = "int"}', read, dict)
 
 
 def fractions() -> Rule:
     """Numbers from 0 to 1."""
-    return listed(real(0, 1), "a list of numbers from 0 to 1, as [0.5, 0.99]")
+    return listed(real(0, 1), "a list of numbers from 0 to 1, such as [0.5, 0.99]")
 
 
 def moment() -> Rule:
@@ -134,7 +134,7 @@ def moment() -> Rule:
         found = raw if isinstance(raw, datetime) else datetime.fromisoformat(as_text(raw))
         return found if found.tzinfo else found.replace(tzinfo=UTC)
 
-    return plain("a time, as 2026-03-01T12:00:00Z", read, datetime.isoformat)
+    return plain("a time, such as 2026-03-01T12:00:00Z", read, datetime.isoformat)
 
 
 def _matching(pattern: re.Pattern[str], allowed: str) -> Rule:

@@ -17,65 +17,68 @@ PERCENTILES = (0.5, 0.95, 0.99)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statistic:
-    """What is computed of each window: a ``[[statistic]]`` table. All have a count and a rate."""
+    """What is computed for each window: a ``[[statistic]]`` table. All have a count and a rate."""
 
-    name: str = required(own.name(), "What it is called.")
-    window: int = setting(60_000, own.duration(), "How long a window is.")
+    name: str = required(own.name(), "Name of the statistic.")
+    window: int = setting(60_000, own.duration(), "Length of a window.")
     slide: int = setting(
         0,
         own.duration(at_least_ms=0),
-        "How far one window begins after the other; `0 ms`: as long as a window.",
+        "Time from the start of one window to the next; `0 ms`: the length of a window.",
     )
     watermark: int = setting(
         600_000,
         own.duration(),
-        "How late a line may come, by its time, after the latest that was seen; a window is"
-        " complete, and written, so long after its end. What comes later still is left out,"
-        " counted and reported.",
+        "How late a line may arrive, by its time, after the latest line. A window is complete, and"
+        " written, so long after its end. Later lines are skipped, counted and reported.",
     )
     where: str = setting(
-        "", rules.text(1, 10_000), "An SQL expression: which lines count, as `status >= 500`."
+        "",
+        rules.text(1, 10_000),
+        "Only lines that match this SQL expression, such as `status >= 500`.",
     )
-    by: tuple[str, ...] = setting((), own.columns(), "Fields: a row for each of their values.")
+    by: tuple[str, ...] = setting((), own.columns(), "Fields to group by.")
     sum: tuple[str, ...] = setting(
-        (), own.columns(), "Fields to add up: `<field>_sum`, and `<field>_per_second`."
+        (), own.columns(), "Fields to sum: `<field>_sum` and `<field>_per_second`."
     )
     mean: tuple[str, ...] = setting((), own.columns(), "Fields to average: `<field>_mean`.")
-    min: tuple[str, ...] = setting((), own.columns(), "Fields whose least counts: `<field>_min`.")
-    max: tuple[str, ...] = setting((), own.columns(), "Fields whose most counts: `<field>_max`.")
+    min: tuple[str, ...] = setting((), own.columns(), "Fields for minimums: `<field>_min`.")
+    max: tuple[str, ...] = setting((), own.columns(), "Fields for maximums: `<field>_max`.")
     distinct: tuple[str, ...] = setting(
         (),
         own.columns(),
-        "Fields to count the different values of, with an error of about 5% (HyperLogLog++):"
+        "Fields to count distinct values of, with an error of about 5% (HyperLogLog++):"
         " `<field>_distinct`.",
     )
     percentiles_of: tuple[str, ...] = setting(
-        (), own.columns(), "Fields to give percentiles of: `<field>_p50`, `<field>_p99_9`."
+        (), own.columns(), "Fields for percentiles: `<field>_p50`, `<field>_p99_9`."
     )
     percentiles: tuple[float, ...] = setting(
-        PERCENTILES, own.fractions(), "Which ones, as fractions."
+        PERCENTILES, own.fractions(), "The percentiles, as fractions."
     )
     exact_percentiles: bool = setting(
         False,
         rules.boolean(),
-        "Whether they are interpolated from all values, which are held until a window is complete;"
-        " else each is a value whose rank is within 0.01%, in bounded memory.",
+        "Whether percentiles are interpolated from all values, which are held until a window is"
+        " complete. Otherwise each is a value whose rank is within 0.01%, in bounded memory.",
     )
     top: int = setting(
-        0, rules.whole(0, 10_000), "Of each window only so many rows, those with the most; 0: all."
+        0,
+        rules.whole(0, 10_000),
+        "Only so many rows of each window, those with the largest values; 0: all.",
     )
     top_by: str = setting(
         COUNT,
         own.column(),
-        "The most of what: `count`, or another column of numbers, as `bytes_sum`, `took_ms_p99`.",
+        "The column that ranks rows: `count`, or another number such as `bytes_sum`.",
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatsConfig(Streaming):
-    """Everything the statistics are told, at the top of the file."""
+    """The top level of the statistics' file."""
 
-    lines: Lines = setting(Lines(), rules.table(Lines), "How values are read.")
+    lines: Lines = setting(Lines(), rules.table(Lines), "How values are parsed.")
     output: Output = setting(Output(), rules.table(Output), "Where results go.")
     statistics: tuple[Statistic, ...] = setting(
         (), rules.tables(Statistic), "What is computed.", table="statistic"
@@ -83,17 +86,17 @@ class StatsConfig(Streaming):
 
 
 def flat(field: str) -> str:
-    """A field's name as part of a column's: ``user.name`` is ``user_name``."""
+    """The name of a field in column names: ``user.name`` becomes ``user_name``."""
     return field.replace(".", "_")
 
 
 def label(fraction: float) -> str:
-    """What a percentile is called in a column's name: ``p50``, ``p99_9``."""
+    """The name of a percentile in column names: ``p50``, ``p99_9``."""
     return f"p{fraction * 100:.10g}".replace(".", "_")
 
 
 def measures(statistic: Statistic) -> list[str]:
-    """The columns that are computed, which rows can be ranked by."""
+    """The computed columns, by which rows can be ranked."""
     return [
         COUNT,
         "per_second",
