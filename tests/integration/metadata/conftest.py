@@ -1,4 +1,4 @@
-"""ZooKeepers that tests may harm: whole again for the next test, which has a chroot of its own."""
+"""ZooKeeper servers that tests may harm; each test gets them repaired, with its own chroot."""
 
 import signal
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Sessions with a ZooKeeper that is being harmed."""
+"""Sessions with a ZooKeeper under faults."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -19,7 +19,7 @@ chroot = "/"
 
 
 class Watched(ZooKeeperStore):
-    """A store that remembers the states it was in."""
+    """A store that records its states."""
 
     def __init__(self, address: str, **options: Any) -> None:
         super().__init__(ZooKeeperAddress.parse(address), **options)
@@ -38,7 +38,7 @@ async def session(servers: str, timeout: float = 4.0, **options: Any) -> AsyncIt
 
 
 async def expire(store: ZooKeeperStore) -> None:
-    """End the session of ``store`` behind its back, as ZooKeeper does after a long silence."""
+    """End the session of ``store`` on the server, as after a long silence."""
 
     def end() -> None:
         ours = store._session._client

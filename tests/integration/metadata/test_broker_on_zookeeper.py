@@ -1,4 +1,4 @@
-"""One broker that keeps its metadata in ZooKeeper, driven by a client no one here wrote."""
+"""One broker with its metadata in ZooKeeper, driven by a foreign client."""
 
 import asyncio
 import json
@@ -29,7 +29,7 @@ SESSION_MS = 4_000
 
 
 class Bus:
-    """A broker on ZooKeeper, and what clients do with it."""
+    """A broker on ZooKeeper, and its clients."""
 
     def __init__(self, zookeeper: ZooKeeperProcess, directory: Path) -> None:
         self.address = f"{zookeeper.bootstrap}/{uuid4()}/bus"
@@ -50,7 +50,7 @@ class Bus:
         self.begin_to_produce(*values)()
 
     def begin_to_produce(self, *values: str) -> Callable[[], None]:
-        """Send; what is returned waits for all to be acknowledged."""
+        """Send records; the result waits for all acknowledgements."""
         errors: list[object] = []
         producer = ck.Producer({"bootstrap.servers": self.broker.bootstrap, "linger.ms": 5})
         for value in values:
@@ -63,7 +63,7 @@ class Bus:
         return finish
 
     def consume(self, count: int) -> list[str]:
-        """Read on as the group, and commit."""
+        """Continue reading as the group, and commit."""
         consumer = ck.Consumer(
             {
                 "bootstrap.servers": self.broker.bootstrap,
@@ -205,7 +205,7 @@ def test_it_goes_on_when_zookeeper_was_away(server: ZooKeeperProcess, tmp_path: 
 def test_it_starts_anew_when_its_session_has_ended(
     server: ZooKeeperProcess, tmp_path: Path
 ) -> None:
-    """The same process at the same address, under a new epoch, with all that it held."""
+    """The same process registers again under a new epoch, with all its data."""
     bus = Bus(server, tmp_path / "broker")
     with bus.broker:
         bus.create_topic()
@@ -240,7 +240,7 @@ def test_it_waits_for_a_zookeeper_that_forgot_it(server: ZooKeeperProcess, tmp_p
         assert sorted(bus.consume(20)) == sorted(numbers(0, 20))
 
 
-def test_what_is_left_of_a_crash_does_not_hold_it_up(bus: Bus, znodes: KazooClient) -> None:
+def test_a_left_over_registration_does_not_delay_the_start(bus: Bus, znodes: KazooClient) -> None:
     bus.create_topic()
     bus.produce(*numbers(0, 10))
     before = znodes.get("/brokers/ids/7")[1].ephemeralOwner

@@ -1,4 +1,4 @@
-"""Three brokers and a real ZooKeeper: who decides, who leads, and what becomes of who is gone."""
+"""Three brokers and a real ZooKeeper: the controller, leaders, and dead brokers."""
 
 import json
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ QUIET = {"log_level": 0}
 
 
 class Control:
-    """A cluster, and what its ZooKeeper says of it."""
+    """A cluster, and its state in ZooKeeper."""
 
     def __init__(self, cluster: QbusCluster, znodes: KazooClient) -> None:
         self.cluster = cluster
@@ -98,10 +98,10 @@ def test_a_dead_controller_is_replaced_and_what_it_led_is_led_by_others(control:
     wait_until(lambda: all(len(s["isr"]) == 3 for s in control.states()), "all to be in sync")
 
 
-def test_who_is_killed_and_started_at_once_leads_nothing_under_its_old_epoch(
+def test_a_broker_restarted_at_once_leads_in_a_new_epoch(
     control: Control,
 ) -> None:
-    """Faster than its session ends."""
+    """The broker restarts before its session ends."""
     control.create_topic()
     before = [state["leader_epoch"] for state in control.states()]
     led = [state["leader"] == 1 for state in control.states()]
@@ -114,15 +114,15 @@ def test_who_is_killed_and_started_at_once_leads_nothing_under_its_old_epoch(
     control.produce(30)
 
 
-def test_who_is_stopped_has_others_lead_before_it_goes(control: Control) -> None:
+def test_a_stopped_broker_hands_over_before_it_exits(control: Control) -> None:
     control.create_topic()
     control.produce(30)
-    office, epoch = control.controller, control.controller_epoch
-    control.cluster.brokers[office].stop()
-    others = {1, 2, 3} - {office}
+    controller_id, epoch = control.controller, control.controller_epoch
+    control.cluster.brokers[controller_id].stop()
+    others = {1, 2, 3} - {controller_id}
     assert control.live == others
     assert control.leaders() <= others
-    assert "; 0 have no other replica to lead" in control.cluster.brokers[office].log_text()
+    assert "; 0 have no other replica to lead" in control.cluster.brokers[controller_id].log_text()
     wait_until(lambda: control.controller_epoch > epoch, "another controller")
     wait_until(lambda: control.in_sync() <= others, "it to be in sync no more")
     control.produce(30)

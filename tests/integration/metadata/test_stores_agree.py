@@ -1,4 +1,4 @@
-"""Whatever is asked of them, both stores answer the same."""
+"""Both stores give the same answers to random transactions."""
 
 from pathlib import Path
 from random import Random

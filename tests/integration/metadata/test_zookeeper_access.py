@@ -107,7 +107,7 @@ async def test_what_is_kept_secret_is_denied(zookeeper: ZooKeeperProcess, chroot
         await store_at(zookeeper, f"{chroot}/secret/below").start()
 
 
-async def test_what_others_left_without_data_is_empty(
+async def test_a_foreign_node_without_data_is_empty(
     zookeeper: ZooKeeperProcess, chroot: str
 ) -> None:
     async with store_at(zookeeper, chroot) as store:
@@ -125,7 +125,7 @@ async def test_what_others_left_without_data_is_empty(
 # Limits
 
 
-async def test_what_zookeeper_would_hang_up_on_is_not_sent(
+async def test_a_transaction_too_large_for_zookeeper_is_not_sent(
     zookeeper: ZooKeeperProcess, chroot: str
 ) -> None:
     async with store_at(zookeeper, chroot) as store:

@@ -1,4 +1,4 @@
-"""Writes while servers die: what was acknowledged is there, what is unknown at most once."""
+"""Writes while servers die: acknowledged ones exist, unknown ones at most once."""
 
 import asyncio
 import signal
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.integration
 
 
 class Writers:
-    """Write as fast as they are answered, and note what they were told."""
+    """Writers that record the outcomes of their writes."""
 
     def __init__(self, store: MetadataStore, count: int = 8) -> None:
         self.acknowledged: set[bytes] = set()
@@ -48,7 +48,7 @@ class Writers:
                 await asyncio.sleep(0.01)
 
     async def _count(self) -> None:
-        """Count up by compare-and-set, as whoever does not know the outcome has to: read again."""
+        """Increment by compare-and-set; after an unknown outcome, read again."""
         with suppress(StoreUnavailable):
             await self._store.transaction([Create("/count", b"0")])
         while not self._is_over:
@@ -70,7 +70,7 @@ class Writers:
         await asyncio.gather(*self._tasks)
 
     async def check(self, store: MetadataStore) -> None:
-        """Compare what was told with what is there."""
+        """Compare the recorded outcomes with the store."""
         tree = await store.tree("/")
         stored = Counter(node.data for path, node in tree.items() if path.startswith("/seq/n-"))
         assert not [mark for mark, times in stored.items() if times > 1], "a write was repeated"
@@ -167,7 +167,7 @@ async def test_a_minority_refuses_and_recovers_with_the_majority(
 
 
 async def test_followers_of_the_feed_miss_nothing(server: ZooKeeperProcess) -> None:
-    """As the metadata cache follows it: from where it was, when the session is there again."""
+    """Like the metadata cache, continue from the last position after a reconnect."""
     async with session(server.bootstrap) as writing, session(server.bootstrap) as reading:
         start = await newest(writing)
         seen: list[bytes] = []

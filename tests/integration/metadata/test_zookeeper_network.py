@@ -1,4 +1,4 @@
-"""A network that lies: answers that never come, servers that accept and forget."""
+"""Network faults: lost answers, and servers that accept connections and ignore them."""
 
 import asyncio
 

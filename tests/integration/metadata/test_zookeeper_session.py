@@ -1,4 +1,4 @@
-"""The session: what it survives, what ends it, and what its owner is told."""
+"""The session: what it survives, what ends it, and its states."""
 
 import asyncio
 import signal
@@ -33,7 +33,7 @@ async def test_it_survives_a_killed_server(server: ZooKeeperProcess) -> None:
 
 
 async def test_watches_fire_when_the_connection_is_gone(server: ZooKeeperProcess) -> None:
-    """Nobody would tell of what happens until it is back."""
+    """Changes during a disconnection would otherwise be missed."""
     async with session(server.bootstrap) as store:
         told: list[object] = []
         await store.children("/a", lambda: told.append(store.state))
@@ -41,7 +41,7 @@ async def test_watches_fire_when_the_connection_is_gone(server: ZooKeeperProcess
         await eventually(lambda: told == [SUSPENDED])
 
 
-async def test_when_zookeeper_ends_it_it_is_lost_for_good(server: ZooKeeperProcess) -> None:
+async def test_a_session_ended_by_zookeeper_is_lost_for_good(server: ZooKeeperProcess) -> None:
     async with session(server.bootstrap) as store, session(server.bootstrap) as other:
         await store.transaction([Create("/e", ephemeral=True), Create("/stays")])
         told: list[int] = []
@@ -68,7 +68,7 @@ async def test_a_new_session_is_the_owners_decision(server: ZooKeeperProcess) ->
         assert await store.transaction([Create("/e", ephemeral=True)]) == ["/e"]
 
 
-async def test_what_is_under_way_when_it_ends_is_answered(server: ZooKeeperProcess) -> None:
+async def test_requests_under_way_at_the_end_are_answered(server: ZooKeeperProcess) -> None:
     async with session(server.bootstrap) as store:
         await store.transaction([Create("/n")])
         server.send_signal(signal.SIGSTOP)
@@ -85,7 +85,7 @@ async def test_what_is_under_way_when_it_ends_is_answered(server: ZooKeeperProce
 async def test_a_server_that_stands_still(
     server: ZooKeeperProcess, timeout_s: float, stopped_s: float
 ) -> None:
-    """Shorter or longer than the session: what the store says of it is true."""
+    """Pauses shorter and longer than the session; the store reports the true state."""
     async with session(server.bootstrap, timeout=timeout_s) as store:
         await store.transaction([Create("/e", ephemeral=True), Create("/n")])
         server.send_signal(signal.SIGSTOP)
@@ -110,7 +110,7 @@ async def test_a_server_that_stands_still(
             assert node in {Node(b"", 0), Node(b"x", 1)}, "at most once"
 
 
-async def test_where_nobody_listens_it_does_not_begin() -> None:
+async def test_a_session_does_not_begin_without_a_server() -> None:
     with pytest.raises(StoreUnusable, match="no ZooKeeper answers"):
         async with session(f"127.0.0.1:{free_port()}", connection_timeout_s=0.3):
             pass
@@ -145,7 +145,7 @@ async def test_nothing_is_left_behind(server: ZooKeeperProcess) -> None:
 
 
 async def test_the_loop_goes_on_while_the_server_does_not(server: ZooKeeperProcess) -> None:
-    """More than fits into the buffers of the connection and of kazoo."""
+    """More requests than fit into the buffers of the connection and of kazoo."""
     async with session(server.bootstrap, timeout=6.0) as store:
         await store.transaction([Create("/n")])
         server.send_signal(signal.SIGSTOP)

@@ -1,4 +1,4 @@
-"""Stores to hold to the contract. Each kind opens sessions with one and the same storage."""
+"""The stores under the contract; each kind opens sessions with the same storage."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -12,13 +12,13 @@ from qbus.metadata.zookeeper import ZooKeeperAddress
 
 
 class Backend(Protocol):
-    """Storage, and sessions with it. The session before has to be closed first."""
+    """Storage and its sessions, one at a time."""
 
     async def open(self) -> MetadataStore:
         """Begin a session."""
 
     async def close(self) -> None:
-        """End whatever sessions are left."""
+        """End all sessions."""
 
 
 class EmbeddedBackend:

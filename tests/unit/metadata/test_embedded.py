@@ -1,4 +1,4 @@
-"""The embedded store's file: locked, checked, and honest when it fails."""
+"""The file of the embedded store: its lock, its checks and its failures."""
 
 import asyncio
 import os
@@ -124,7 +124,7 @@ async def test_transactions_that_wait_share_a_commit(
         assert len(commits) < 50
 
 
-async def test_nobody_is_answered_before_the_commit(
+async def test_requests_are_answered_after_the_commit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(_: Database) -> None:
@@ -164,7 +164,7 @@ async def test_a_full_disk_refuses_writes_and_goes_on_when_there_is_room(tmp_pat
 
 
 async def test_only_what_does_not_fit_on_a_full_disk_is_refused(tmp_path: Path) -> None:
-    """Reads and small writes that share the batch of a large one go on."""
+    """Reads and small writes in the batch of a large write succeed."""
     async with EmbeddedStore(tmp_path / "m.db") as store:
         await store.transaction([Create("/a", b"old")])
         await store._submit(lambda database: database._db.execute("PRAGMA max_page_count = 10"))
@@ -229,7 +229,7 @@ async def test_opening_ends_the_session_of_a_broker_that_crashed(tmp_path: Path)
 
 
 def copy_as_a_crash_leaves_it(path: Path, copy: Path) -> None:
-    """Copy the file as it is now, with its log."""
+    """Copy the file and its write-ahead log."""
     for suffix in ("", "-wal"):
         Path(f"{copy}{suffix}").write_bytes(Path(f"{path}{suffix}").read_bytes())
 

@@ -1,4 +1,4 @@
-"""The feed: every change in order, none missed, or a clear word that some were."""
+"""The feed: every change in order and none missed, or an error."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -84,7 +84,7 @@ async def test_a_follower_that_kept_up_does_not_notice_the_pruning(store: Metada
     assert await take(changes, 1) == [b"3"]
 
 
-async def test_a_follower_that_fell_behind_is_told(store: MetadataStore) -> None:
+async def test_a_follower_of_pruned_changes_gets_an_error(store: MetadataStore) -> None:
     position = await newest(store)
     await put(store, b"1", b"2")
     await prune(store, keep=1)

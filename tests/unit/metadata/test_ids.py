@@ -25,6 +25,6 @@ def test_is_written_as_kafka_writes_it() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "x", "A" * 21, "A" * 23, "A" * 22 + "==", "!" * 22, "ä" * 22])
-def test_what_is_no_id_is_refused(text: str) -> None:
+def test_invalid_ids_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"\w"):
         ids.decode_id(text)

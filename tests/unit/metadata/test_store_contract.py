@@ -1,4 +1,4 @@
-"""What every metadata store promises, whichever one it is."""
+"""The contract of every metadata store."""
 
 import asyncio
 from collections.abc import Sequence
@@ -128,7 +128,7 @@ async def test_requests_are_timed(store: MetadataStore) -> None:
     assert store.timings.seconds > 0
 
 
-async def test_of_many_those_are_read_that_there_are(store: MetadataStore) -> None:
+async def test_get_many_returns_existing_nodes(store: MetadataStore) -> None:
     names = [f"/many/{number}" for number in range(250)]
     await store.transaction([Create(name, name.encode()) for name in names])
     await store.transaction([Set(names[7], b"other")])
@@ -176,7 +176,7 @@ async def test_the_root_is_a_node_that_is_always_there(store: MetadataStore) -> 
     ],
     ids=repr,
 )
-async def test_what_does_not_apply_says_why_and_changes_nothing(
+async def test_a_refused_transaction_has_a_reason_and_no_effect(
     store: MetadataStore, operation: Op, error: type[NodeError]
 ) -> None:
     await store.transaction([Create("/a", b"before"), Create("/p/child")])
@@ -247,7 +247,7 @@ async def test_a_caller_reads_what_it_wrote_without_waiting(store: MetadataStore
     await write
 
 
-async def test_a_caller_that_gives_up_hurts_nobody(store: MetadataStore) -> None:
+async def test_a_cancelled_request_does_not_affect_others(store: MetadataStore) -> None:
     given_up = asyncio.ensure_future(store.transaction([Create("/a")]))
     other = asyncio.ensure_future(store.transaction([Create("/b")]))
     await asyncio.sleep(0)
@@ -393,7 +393,7 @@ async def test_a_watch_tells_once(store: MetadataStore) -> None:
     assert told == [1]
 
 
-async def test_a_failed_transaction_wakes_nobody(store: MetadataStore) -> None:
+async def test_a_failed_transaction_calls_no_watches(store: MetadataStore) -> None:
     await store.transaction([Create("/p/a")])
     told: list[int] = []
     await store.children("/p", lambda: told.append(1))
@@ -420,7 +420,7 @@ async def test_every_watch_tells(store: MetadataStore) -> None:
 
 
 async def test_a_namesake_has_the_same_versions_and_other_children(store: MetadataStore) -> None:
-    """So a version does not tell that a node was deleted and created anew; a unique child does."""
+    """So a version does not show that a node was deleted and created again; a unique child does."""
     await store.transaction([Create("/t", b"1"), Create("/t/id-1")])
     await store.transaction(
         [Delete("/t/id-1"), Delete("/t"), Create("/t", b"2"), Create("/t/id-2")]

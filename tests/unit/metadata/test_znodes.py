@@ -1,4 +1,4 @@
-"""The layout: paths and JSON as Apache Kafka has them, and refusals of anything else."""
+"""The layout: paths and JSON of Apache Kafka; anything else is refused."""
 
 import json
 from typing import Any
@@ -120,13 +120,13 @@ READABLE = [
 
 @pytest.mark.parametrize("kind", READABLE)
 @pytest.mark.parametrize("data", [b"", b"{", b"[]", b'"x"', b"null", b"\xff\xfe", b'{"topics":3}'])
-def test_anything_else_is_malformed(kind: Any, data: bytes) -> None:
+def test_invalid_data_are_malformed(kind: Any, data: bytes) -> None:
     with pytest.raises(MalformedNode):
         kind.decode(data)
 
 
 @pytest.mark.parametrize("kind", [kind for kind in READABLE if kind is not ChangeNode])
-def test_what_is_missing_is_malformed(kind: Any) -> None:
+def test_missing_fields_are_malformed(kind: Any) -> None:
     with pytest.raises(MalformedNode):
         kind.decode(b'{"version":1}')
 

@@ -1,4 +1,4 @@
-"""Edits of a configuration: set, set back, and lists that grow and shrink."""
+"""Edits of a configuration: set, delete, append to and subtract from lists."""
 
 import pytest
 
@@ -36,7 +36,7 @@ def test_deleting_sets_back_to_the_default() -> None:
     assert edit(TopicConfig, {"retention.ms": "1"}, edits) == {}
 
 
-def test_what_is_not_known_any_more_can_be_deleted() -> None:
+def test_an_unknown_key_can_be_deleted() -> None:
     assert edit(TopicConfig, {"old.key": "1"}, [Edit("old.key", DELETE, None)]) == {}
 
 
@@ -64,7 +64,7 @@ def test_lists_grow_and_shrink(current: dict[str, str], change: Edit, after: str
         Edit("no.such.key", APPEND, "1"),
     ],
 )
-def test_what_is_not_allowed_is_refused(change: Edit) -> None:
+def test_an_invalid_value_is_refused(change: Edit) -> None:
     with pytest.raises(ConfigError):
         edit(Basket, {}, [change])
 
@@ -85,7 +85,7 @@ def test_only_lists_are_appended_to() -> None:
         ([Edit("flush.ms", -1, "1")], "unknown operation -1"),
     ],
 )
-def test_what_makes_no_sense_is_an_invalid_request(edits: list[Edit], why: str) -> None:
+def test_an_invalid_edit_is_an_invalid_request(edits: list[Edit], why: str) -> None:
     with pytest.raises(ApiError, match=why) as refused:
         edit(TopicConfig, {}, edits)
     assert refused.value.code is ErrorCode.INVALID_REQUEST
@@ -100,7 +100,7 @@ def test_replacing_forgets_what_is_not_named() -> None:
         replace(TopicConfig, [("flush.ms", None)])
 
 
-def test_what_needs_a_restart_cannot_be_changed() -> None:
+def test_a_static_key_cannot_be_changed() -> None:
     check_dynamic(BrokerConfig, ["message.max.bytes", "log.retention.ms"])
     with pytest.raises(ConfigError, match=r"node\.id takes effect only when the broker starts"):
         check_dynamic(BrokerConfig, ["message.max.bytes", "node.id"])

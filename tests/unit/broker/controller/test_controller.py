@@ -1,4 +1,4 @@
-"""Topics and configuration, from the decision to what every broker knows."""
+"""Requests about topics and configuration, from the decision to the metadata cache."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -132,7 +132,7 @@ async def test_an_assignment_is_kept(three: MetadataPlane) -> None:
     ],
     ids=repr,
 )
-async def test_what_cannot_be_created_says_why_and_leaves_no_trace(
+async def test_a_failed_creation_has_a_reason_and_no_effect(
     three: MetadataPlane, topic: NewTopic, expected: ErrorCode
 ) -> None:
     await create(three, NewTopic("exists"), NewTopic("with.dots"))
@@ -184,7 +184,7 @@ async def test_a_request_creates_a_bounded_number_of_partitions(
     ]
 
 
-async def test_of_many_who_create_the_same_topic_one_does(plane: MetadataPlane) -> None:
+async def test_concurrent_creations_of_a_topic_succeed_once(plane: MetadataPlane) -> None:
     outcomes = await asyncio.gather(*(create(plane, NewTopic("t")) for _ in range(20)))
     codes = sorted(code(outcome) for (outcome,) in outcomes)
     assert codes == [ErrorCode.NONE] + [ErrorCode.TOPIC_ALREADY_EXISTS] * 19
@@ -226,12 +226,12 @@ async def test_a_name_can_be_used_again_with_another_id(plane: MetadataPlane) ->
     assert plane.metadata.topics["t"].config == {}
 
 
-async def test_what_does_not_exist_is_not_deleted(plane: MetadataPlane) -> None:
+async def test_deleting_an_unknown_topic_fails(plane: MetadataPlane) -> None:
     (outcome,) = await plane.controller.delete_topics(["nothing"])
     assert code(outcome) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-async def test_what_others_put_below_a_topic_goes_with_it(plane: MetadataPlane) -> None:
+async def test_deleting_a_topic_deletes_foreign_nodes_below_it(plane: MetadataPlane) -> None:
     await create(plane, NewTopic("t"))
     await plane.store.transaction([Create("/brokers/topics/t/notes/of/an/operator")])
     (outcome,) = await plane.controller.delete_topics(["t"])
@@ -277,7 +277,7 @@ async def test_new_partitions_have_as_many_replicas_as_the_old(three: MetadataPl
     ],
     ids=repr,
 )
-async def test_what_cannot_grow_says_why(
+async def test_a_failed_growth_has_a_reason(
     three: MetadataPlane, growth: Growth, expected: ErrorCode
 ) -> None:
     await create(three, NewTopic("t", 2, 2))
@@ -391,7 +391,7 @@ async def test_a_broker_that_comes_back_leads_in_a_new_epoch(tmp_path: Path) -> 
             assert plane.metadata.brokers[1].epoch == epoch
 
 
-async def test_what_others_lead_is_left_to_them(tmp_path: Path) -> None:
+async def test_partitions_of_other_leaders_are_unchanged(tmp_path: Path) -> None:
     async with metadata_plane(tmp_path, others=OTHERS) as plane:
         await create(plane, NewTopic("t", assignment={0: [2, 1], 1: [1, 2]}))
     async with metadata_plane(tmp_path, others=OTHERS) as plane:
@@ -411,7 +411,7 @@ async def test_a_topic_that_cannot_be_read_stops_nobody(tmp_path: Path) -> None:
 # Others who write as well
 
 
-async def test_a_decision_that_was_overtaken_is_made_anew(
+async def test_a_decision_is_made_again_after_a_conflict(
     plane: MetadataPlane, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Between decision and transaction another controller grows the topic."""
@@ -428,7 +428,7 @@ async def test_a_decision_that_was_overtaken_is_made_anew(
     assert len(plane.metadata.topics["t"].partitions) == 3
 
 
-async def test_what_was_changed_meanwhile_is_not_written_over(
+async def test_a_concurrent_change_is_not_overwritten(
     three: MetadataPlane, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Between decision and transaction another controller moves a replica."""
@@ -444,7 +444,7 @@ async def test_what_was_changed_meanwhile_is_not_written_over(
     assert len(three.metadata.topics["t"].partitions) == 2
 
 
-async def test_a_name_that_was_taken_meanwhile_exists_already(
+async def test_a_concurrently_created_topic_exists_already(
     plane: MetadataPlane, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     node = TopicNode(b"x" * 16, {0: (1,)})
@@ -457,7 +457,7 @@ async def test_a_name_that_was_taken_meanwhile_exists_already(
     assert code(outcome) is ErrorCode.TOPIC_ALREADY_EXISTS
 
 
-async def test_what_was_decided_under_a_former_controller_is_decided_anew(
+async def test_a_decision_under_a_former_controller_is_made_again(
     plane: MetadataPlane, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     theirs: list[Op] = [Set(CONTROLLER_EPOCH, b"99"), announce(ChangeNode(cluster=True).encode())]
@@ -478,7 +478,7 @@ async def test_under_an_epoch_that_is_not_known_here_nothing_is_changed(
     assert await plane.store.get(TopicNode.path("t")) is None
 
 
-async def test_who_is_always_overtaken_gives_up(
+async def test_a_decision_that_always_conflicts_fails(
     plane: MetadataPlane, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await create(plane, NewTopic("t"))
@@ -529,7 +529,7 @@ async def test_a_store_that_fails_leaves_the_outcome_open(plane: MetadataPlane) 
     assert outcome.retriable
 
 
-async def test_what_is_too_much_for_the_store_is_refused_for_good(
+async def test_a_change_too_large_for_the_store_is_a_policy_violation(
     plane: MetadataPlane, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def refuse(_: Sequence[Op]) -> list[Result]:
@@ -559,7 +559,7 @@ async def test_a_store_that_fails_after_the_transaction_does_too(
 # Several brokers
 
 
-async def test_who_is_not_the_controller_does_what_users_ask_as_well(plane: MetadataPlane) -> None:
+async def test_every_broker_serves_requests_of_users(plane: MetadataPlane) -> None:
     config = BrokerConfig({"node.id": "2"})
     second = Controller(plane.store, plane.metadata, config, plane.clock)
     await second.start(0)

@@ -1,4 +1,4 @@
-"""One controller at a time; what a former one writes, the store refuses."""
+"""There is one controller at a time, and the store refuses writes of a former one."""
 
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
@@ -75,7 +75,7 @@ async def test_each_holder_counts(store: MetadataStore, metadata: MetadataCache)
         await vacate(store, metadata)
 
 
-async def test_a_former_holder_is_fenced(store: MetadataStore, metadata: MetadataCache) -> None:
+async def test_a_former_controller_is_fenced(store: MetadataStore, metadata: MetadataCache) -> None:
     former, present = election(store, metadata, 1), election(store, metadata, 2)
     await former.stand()
     fence = metadata.fence()
@@ -89,8 +89,10 @@ async def test_a_former_holder_is_fenced(store: MetadataStore, metadata: Metadat
     await store.transaction([metadata.fence(), Create("/b")])
 
 
-async def test_of_two_at_once_one_gets_it(store: MetadataStore, metadata: MetadataCache) -> None:
-    """The second one asks while it believes the office to be free."""
+async def test_of_two_concurrent_candidates_one_wins(
+    store: MetadataStore, metadata: MetadataCache
+) -> None:
+    """The second candidate does not know of the first one."""
     first = election(store, metadata, 1)
     theirs = ControllerNode(2, 0, 0).encode()
     await store.transaction([Create(CONTROLLER, theirs), Create(CONTROLLER_EPOCH, b"7")])
@@ -118,7 +120,7 @@ async def test_an_answer_that_was_lost_is_found_out(
     assert await epoch_of(store) == metadata.cluster.controller_epoch == 1
 
 
-async def test_what_is_left_of_a_former_life_gives_way(
+async def test_a_previous_controller_node_of_this_broker_is_replaced(
     store: MetadataStore, metadata: MetadataCache
 ) -> None:
     assert await election(store, metadata, 1, epoch=4).stand()
@@ -131,7 +133,7 @@ async def test_what_is_left_of_a_former_life_gives_way(
         await store.transaction([former, Create("/a")])
 
 
-async def test_what_is_no_controller_stays_where_somebody_put_it(
+async def test_a_malformed_controller_node_is_left_alone(
     store: MetadataStore, metadata: MetadataCache
 ) -> None:
     await store.transaction([Create(CONTROLLER, b"?")])

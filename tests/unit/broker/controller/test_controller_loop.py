@@ -1,4 +1,4 @@
-"""The active controller, over a real store: brokers come and go, and what is due is written."""
+"""The active controller over a real store, while brokers come and go."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -40,7 +40,7 @@ def partition(plane: MetadataPlane, topic: str = "t", index: int = 0) -> Partiti
 
 
 async def leave(plane: MetadataPlane, node_id: int) -> None:
-    """As when its session ends: without a word."""
+    """Remove a broker as the end of its session does: without a change in the feed."""
     await plane.store.transaction([Delete(BrokerNode.path(node_id))])
 
 
@@ -53,7 +53,7 @@ async def write(plane: MetadataPlane, state: PartitionStateNode) -> None:
     )
 
 
-async def test_what_a_broker_led_is_led_by_others_when_it_is_gone(plane: MetadataPlane) -> None:
+async def test_partitions_of_a_dead_broker_get_other_leaders(plane: MetadataPlane) -> None:
     many = {index: [2, 3, 1] for index in range(1500)}
     await plane.controller.create_topics([NewTopic("t", assignment=many)])
     await leave(plane, 2)
@@ -96,10 +96,10 @@ async def test_a_topic_that_allows_it_from_now_on_gets_an_unclean_leader(
     assert (partition(plane).isr, partition(plane).elr) == ((3,), ())
 
 
-async def test_what_others_write_meanwhile_is_not_written_over(
+async def test_a_concurrent_write_is_not_overwritten(
     plane: MetadataPlane, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Just before the controller's, another broker's transaction takes place."""
+    """Another broker's transaction comes just before the controller's."""
     topics = [NewTopic("t", assignment={0: [2, 3, 1], 1: [2, 3, 1]})]
     await plane.controller.create_topics(topics)
     transaction = plane.store.transaction
@@ -142,10 +142,10 @@ async def test_a_store_that_fails_is_tried_again(
     assert not failures
 
 
-async def test_the_office_passes_on_and_the_next_one_decides_at_once(
+async def test_another_broker_becomes_controller_and_decides_at_once(
     plane: MetadataPlane,
 ) -> None:
-    """The first controller goes together with a broker that led."""
+    """The controller dies together with a leader."""
     await plane.controller.create_topics([NewTopic("t", assignment={0: [2, 3]})])
     second = Controller(plane.store, plane.metadata, BrokerConfig({"node.id": "3"}), plane.clock)
     await second.start(0)
@@ -158,7 +158,7 @@ async def test_the_office_passes_on_and_the_next_one_decides_at_once(
     await second.stop()
 
 
-async def test_who_is_not_the_controller_decides_nothing(tmp_path: Path) -> None:
+async def test_only_the_controller_decides_on_its_own(tmp_path: Path) -> None:
     async with metadata_plane(tmp_path, others=OTHERS) as plane:
         await plane.controller.create_topics([NewTopic("t", assignment={0: [2, 3]})])
         theirs = ControllerNode(3, 0, 0).encode()
@@ -187,7 +187,7 @@ async def test_preferred_replicas_lead_again(plane: MetadataPlane) -> None:
     assert partition(plane).leader == 2
 
 
-async def test_whoever_leaves_hands_over_what_others_hold(plane: MetadataPlane) -> None:
+async def test_a_stopping_broker_hands_over_to_replicas_in_sync(plane: MetadataPlane) -> None:
     topics = [NewTopic("t", assignment={0: [1, 2]}), NewTopic("mine", assignment={0: [1]})]
     await plane.controller.create_topics(topics)
     await plane.controller.hand_over()
@@ -195,7 +195,7 @@ async def test_whoever_leaves_hands_over_what_others_hold(plane: MetadataPlane) 
     assert partition(plane, "mine").leader == 1, "there is nobody else, so nobody is waited for"
 
 
-async def test_whoever_leaves_waits_for_those_who_come_in_sync(plane: MetadataPlane) -> None:
+async def test_a_stopping_broker_waits_for_replicas_that_come_in_sync(plane: MetadataPlane) -> None:
     await plane.controller.create_topics([NewTopic("t", assignment={0: [1, 2]})])
     state = partition(plane).state(1)
     await write(plane, state._replace(isr=(1,)))
@@ -215,8 +215,8 @@ async def test_the_feed_is_kept_short_by_the_controller(plane: MetadataPlane) ->
     assert len(await plane.store.children(PATH)) == KEPT
 
 
-async def test_a_former_life_that_still_governs_gives_way(tmp_path: Path) -> None:
-    """A broker was killed, and is started again before its session has ended."""
+async def test_a_previous_run_that_is_still_controller_is_replaced(tmp_path: Path) -> None:
+    """A broker is killed and restarted before its session ends."""
     async with metadata_plane(tmp_path) as plane:
         await plane.store.transaction(
             [

@@ -1,4 +1,4 @@
-"""Which states are due when brokers come and go, decided from a snapshot of the cluster."""
+"""The states that are due when brokers come and go."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -47,20 +47,20 @@ def test_a_new_partition_is_led_by_its_preferred_replica() -> None:
     assert first_state((2, 1), 7) == PartitionStateNode(2, 0, (2, 1), 7)
 
 
-def test_nothing_is_due_while_everybody_is_there() -> None:
+def test_nothing_is_due_while_all_brokers_are_live() -> None:
     assert (
         due_elections([topic(partition(1, (1, 2, 3)), partition(2, (2,), (3,)))], view({1, 2, 3}))
         == []
     )
 
 
-def test_who_has_no_room_makes_way_for_one_in_sync_that_has() -> None:
+def test_a_full_leader_is_replaced_by_a_replica_with_space() -> None:
     full = view({1, 2, 3})._replace(full={1})
     state = only(due_elections([topic(partition(1, (1, 2, 3)))], full))
     assert (state.leader, state.leader_epoch, state.isr, state.elr) == (2, 5, (2, 3), ())
 
 
-def test_who_has_no_room_goes_on_where_nobody_else_can() -> None:
+def test_a_full_leader_stays_without_an_alternative() -> None:
     for isr, full in (((1,), {1}), ((1, 2), {1, 2})):
         at_present = [topic(partition(1, isr))]
         assert due_elections(at_present, view({1, 2, 3})._replace(full=full)) == []
@@ -68,36 +68,36 @@ def test_who_has_no_room_goes_on_where_nobody_else_can() -> None:
     assert due_elections([topic(partition(1, (1, 2)))], nobody_stays) == []
 
 
-def test_whoever_has_room_leads_rather_than_who_is_preferred() -> None:
+def test_a_replica_with_space_precedes_a_full_preferred_one() -> None:
     full = view({1, 2, 3})._replace(full={1})
     assert only(due_elections([topic(partition(NO_LEADER, (1, 2)))], full)).leader == 2
     assert only(due_elections([topic(partition(NO_LEADER, (1,)))], full)).leader == 1
     assert only(shutdown_elections([topic(partition(3, (1, 2, 3)))], 3, full)).leader == 2
 
 
-def test_who_led_and_is_gone_is_replaced_and_in_sync_no_more() -> None:
+def test_a_dead_leader_is_replaced_and_leaves_the_isr() -> None:
     state = only(due_elections([topic(partition(1, (1, 2, 3)))], view({2, 3})))
     assert (state.leader, state.isr, state.elr, state.controller_epoch) == (2, (2, 3), (), 9)
     assert state.leader_epoch > 4
 
 
-def test_who_follows_and_is_gone_is_in_sync_no_more_and_the_leader_stays_in_its_epoch() -> None:
+def test_a_dead_follower_leaves_the_isr_in_the_same_epoch() -> None:
     state = only(due_elections([topic(partition(1, (1, 2, 3)))], view({1, 2})))
     assert state == PartitionStateNode(1, 4, (1, 2), 9)
 
 
-def test_below_min_isr_whoever_is_gone_stays_eligible() -> None:
+def test_below_min_isr_a_dead_replica_stays_eligible() -> None:
     state = only(due_elections([topic(partition(1, (1, 2)))], view({1})))
     assert state == PartitionStateNode(1, 4, (1,), 9, elr=(2,))
 
 
-def test_in_memory_whoever_is_gone_stays_eligible_until_the_leader_says_otherwise() -> None:
+def test_with_memory_durability_a_dead_replica_stays_eligible() -> None:
     rules = CAREFUL._replace(is_durable=False)
     state = only(due_elections([topic(partition(1, (1, 2, 3)))], view({1, 2}, rules)))
     assert state == PartitionStateNode(1, 4, (1, 2), 9, elr=(3,))
 
 
-def test_without_anybody_eligible_nobody_leads_and_that_is_written_once() -> None:
+def test_without_eligible_replicas_the_missing_leader_is_written_once() -> None:
     gone = topic(partition(1, (1,), replicas=(1, 2)))
     state = only(due_elections([gone], view({2})))
     assert (state.leader, state.isr, state.elr) == (NO_LEADER, (), (1,))
@@ -106,18 +106,18 @@ def test_without_anybody_eligible_nobody_leads_and_that_is_written_once() -> Non
     assert due_elections([written], view({2, 3})) == []
 
 
-def test_who_was_eligible_leads_when_it_comes_back() -> None:
+def test_an_eligible_replica_leads_when_it_comes_back() -> None:
     state = only(due_elections([topic(partition(NO_LEADER, (), (1,)))], view({1, 2})))
     assert (state.leader, state.isr) == (1, (1,))
 
 
-def test_unclean_elections_take_place_where_the_topic_asks_for_them() -> None:
+def test_a_topic_can_allow_unclean_elections() -> None:
     lost = topic(partition(1, (1,), replicas=(1, 2)))
     state = only(due_elections([lost], view({2}, CAREFUL._replace(is_unclean=True))))
     assert (state.leader, state.isr, state.elr) == (2, (2,), ())
 
 
-def test_who_is_about_to_leave_leads_on_and_is_not_elected() -> None:
+def test_a_stopping_broker_keeps_leading_but_is_not_elected() -> None:
     leaving = frozenset({1})
     assert due_elections([topic(partition(1, (1, 2)))], view({1, 2}, stopping=leaving)) == []
     state = only(due_elections([topic(partition(2, (1, 2, 3)))], view({1, 3}, stopping=leaving)))
@@ -126,11 +126,11 @@ def test_who_is_about_to_leave_leads_on_and_is_not_elected() -> None:
     assert due_elections([nobody], view({1, 3}, stopping=leaving)) == []
 
 
-def test_what_nobody_ever_led_is_left_alone() -> None:
+def test_a_partition_without_state_is_left_alone() -> None:
     assert due_elections([topic(partition(NO_LEADER, (), version=-1))], view({1})) == []
 
 
-def test_who_leaves_hands_over_what_others_hold_too() -> None:
+def test_shutdown_elects_other_replicas_in_sync() -> None:
     led = topic(
         partition(1, (1, 2, 3)),
         partition(1, (1,)),  # nobody else is in sync
@@ -156,7 +156,7 @@ brokers = st.sets(st.integers(0, 5), max_size=6)
     min_isr=st.integers(1, 6),
     is_durable=st.booleans(),
 )
-def test_only_who_holds_everything_is_elected_and_what_was_decided_stands(
+def test_only_replicas_with_all_records_are_elected_and_decisions_are_stable(
     replicas: list[int],
     in_sync: set[int],
     eligible: set[int],

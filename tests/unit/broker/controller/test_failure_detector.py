@@ -1,4 +1,4 @@
-"""Who is watched, and what tells a dead process from one that is slow, busy or cut off."""
+"""Which brokers are probed, and how a dead process differs from a slow or cut-off one."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -15,7 +15,7 @@ BROKERS = {number: BrokerInfo(number, f"b{number}", 9092) for number in (1, 2, 3
 
 
 class Peer:
-    """Something that listens where another broker is said to be."""
+    """A listener at the address of another broker."""
 
     def __init__(self) -> None:
         self.accepted = 0
@@ -69,19 +69,19 @@ async def detector(plane: MetadataPlane, peer: Peer) -> AsyncIterator[FailureDet
     await detector.stop()
 
 
-def test_the_controller_watches_everybody_else() -> None:
+def test_the_controller_probes_all_other_brokers() -> None:
     assert [broker.id for broker in probed_brokers(2, 2, BROKERS)] == [1, 3]
 
 
-def test_everybody_else_watches_the_controller() -> None:
+def test_other_brokers_probe_the_controller() -> None:
     assert [broker.id for broker in probed_brokers(1, 2, BROKERS)] == [2]
 
 
-def test_nobody_is_watched_without_a_controller() -> None:
+def test_without_a_controller_no_broker_is_probed() -> None:
     assert probed_brokers(1, -1, BROKERS) == []
 
 
-def test_who_is_about_to_leave_is_not_watched() -> None:
+def test_a_stopping_broker_is_not_probed() -> None:
     leaving = BrokerInfo(3, "b3", 9092, is_stopping=True)
     assert [broker.id for broker in probed_brokers(1, 1, {**BROKERS, 3: leaving})] == [2]
 
@@ -94,7 +94,7 @@ async def test_a_dead_broker_is_unregistered(
     assert detector.noticed == 1
 
 
-async def test_a_broker_that_only_hangs_up_stays(
+async def test_a_broker_that_closes_connections_stays_registered(
     plane: MetadataPlane, detector: FailureDetector, peer: Peer
 ) -> None:
     peer.hang_up()
@@ -103,7 +103,7 @@ async def test_a_broker_that_only_hangs_up_stays(
     assert detector.noticed == 0
 
 
-async def test_a_broker_that_does_not_listen_any_more_stays_as_long_as_it_talks(
+async def test_a_broker_with_an_open_connection_stays_registered(
     plane: MetadataPlane, detector: FailureDetector, peer: Peer
 ) -> None:
     peer.refuse()
@@ -112,7 +112,9 @@ async def test_a_broker_that_does_not_listen_any_more_stays_as_long_as_it_talks(
     assert detector.noticed == 0
 
 
-async def test_a_broker_that_never_could_be_reached_stays(plane: MetadataPlane, peer: Peer) -> None:
+async def test_a_broker_that_was_never_reached_stays_registered(
+    plane: MetadataPlane, peer: Peer
+) -> None:
     peer.die()
     detector = FailureDetector(plane.store, plane.metadata, plane.node_id)
     detector.start()

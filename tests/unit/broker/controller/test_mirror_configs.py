@@ -1,4 +1,4 @@
-"""The configuration that makes a topic a mirror: given at its birth, and ended once."""
+"""The mirror keys of a topic: set at its creation, and removed once."""
 
 import pytest
 
@@ -29,7 +29,7 @@ def test_a_mirror_does_not_become_that_of_another_idc() -> None:
 @pytest.mark.parametrize(
     "edited", [{"retention.ms": "5"}, {MIRROR_SOURCE: ""}, {MIRROR_SOURCE: " "}]
 )
-def test_a_mirror_that_ends_is_known_to_have_been_one(edited: dict[str, str]) -> None:
+def test_a_former_mirror_keeps_its_former_source(edited: dict[str, str]) -> None:
     settled = with_mirror_source(MIRROR, edited)
     assert settled[FORMER_MIRROR_SOURCE] == "a"
     assert MIRROR_SOURCE not in settled

@@ -1,4 +1,4 @@
-"""A topic that was deleted and created anew: nothing decided for the one is written to the other.
+"""A topic that was deleted and created again: a decision about the first never reaches the second.
 
 Their nodes have the same paths and the same versions, and whoever decides has heard of nothing.
 """
@@ -38,7 +38,7 @@ Decide = Callable[[MetadataPlane], Awaitable[object]]
 
 @pytest.fixture
 async def plane(tmp_path: Path) -> AsyncIterator[MetadataPlane]:
-    """Knows of a topic ``t`` that is another by now."""
+    """A cache with an outdated topic ``t``."""
     async with metadata_plane(tmp_path, others=OTHERS) as plane:
         config = {"flush.ms": "1"}
         await plane.controller.create_topics([NewTopic("t", assignment={0: [1, 2]}, config=config)])
@@ -47,7 +47,7 @@ async def plane(tmp_path: Path) -> AsyncIterator[MetadataPlane]:
 
 
 async def create_anew(plane: MetadataPlane) -> None:
-    """What other brokers do, of which nobody here hears."""
+    """Transactions of other brokers, unknown to the cache."""
     nodes = await plane.store.tree(TopicNode.path("t"))
     deleted = [Delete(path) for path in sorted(nodes, key=len, reverse=True)]
     topic = TopicNode(b"another topic :)", {0: (1, 2)}, has_identity=True)
@@ -105,7 +105,7 @@ async def delete(plane: MetadataPlane) -> None:
 
 
 @pytest.mark.parametrize("decide", [elect, change_the_isr, move, grow, configure, delete])
-async def test_what_was_decided_for_one_is_not_written_to_the_other(
+async def test_a_decision_about_a_deleted_topic_is_not_written_to_its_successor(
     plane: MetadataPlane, decide: Decide
 ) -> None:
     before = await all_nodes(plane)
@@ -114,7 +114,7 @@ async def test_what_was_decided_for_one_is_not_written_to_the_other(
 
 
 async def test_those_that_are_older_than_that_are_written_all_the_same(tmp_path: Path) -> None:
-    """As Kafka's own, or what was made by hand."""
+    """Topics of Kafka and topics made by hand have no identity."""
     async with metadata_plane(tmp_path) as plane:
         topic = TopicNode(b"kafka's own one.", {0: (1,)})
         state = PartitionStateNode(1, 0, (1,), 1)

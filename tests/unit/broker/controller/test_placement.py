@@ -30,7 +30,7 @@ def test_every_partition_gets_different_brokers_and_every_broker_its_share(
     assert max(leaders.values()) - min(leaders[broker] for broker in brokers) <= 1
 
 
-def test_what_one_broker_leads_is_followed_by_all_the_others() -> None:
+def test_all_replicas_follow_the_leader() -> None:
     placed = place(dict.fromkeys(range(5)), 0, 100, 2, Random(1))
     followers = {replicas[1] for replicas in placed.values() if replicas[0] == 3}
     assert followers == {0, 1, 2, 4}

@@ -1,4 +1,4 @@
-"""Elections that somebody asks for, and those of preferred leaders by and by."""
+"""Requested elections, and periodic ones of preferred leaders."""
 
 import pytest
 
@@ -28,7 +28,7 @@ def test_the_preferred_replica_leads_in_a_new_epoch_and_all_stay_in_sync() -> No
     assert (state.leader, state.leader_epoch, set(state.isr)) == (1, 5, {1, 2})
 
 
-def test_who_has_no_room_is_not_preferred() -> None:
+def test_a_full_broker_is_not_elected_as_preferred() -> None:
     full, at_present = VIEW._replace(full={1}), partition(2, (2, 1))
     with pytest.raises(ApiError) as refused:
         elected_state(at_present, PREFERRED, full, RULES)
@@ -48,7 +48,7 @@ def test_who_has_no_room_is_not_preferred() -> None:
         (partition(-1, (), (8, 9)), UNCLEAN, ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE),
     ],
 )
-def test_says_why_nobody_is_elected(
+def test_a_failed_election_has_a_reason(
     at_present: PartitionInfo, kind: ElectionType, code: ErrorCode
 ) -> None:
     with pytest.raises(ApiError) as refused:
@@ -65,16 +65,16 @@ def leads(*leaders: int) -> Topic:
     return Topic("t", b"t" * 16, tuple(partition(leader, (1, 2)) for leader in leaders))
 
 
-def test_a_broker_that_leads_nearly_all_that_it_should_is_left_alone() -> None:
+def test_a_broker_within_the_imbalance_limit_is_left_alone() -> None:
     assert preferred_elections([leads(*[1] * 9, 2)], VIEW, 10) == []
 
 
-def test_a_broker_that_leads_too_little_gets_it_back() -> None:
+def test_a_broker_beyond_the_imbalance_limit_leads_again() -> None:
     changes = preferred_elections([leads(*[1] * 8, 2, 2)], VIEW, 10)
     assert [(one.partition, one.state.leader) for one in changes] == [(8, 1), (9, 1)]
 
 
-def test_what_cannot_be_led_by_whom_it_should_stays_as_it_is() -> None:
+def test_a_partition_whose_preferred_replica_cannot_lead_is_left_alone() -> None:
     behind = partition(2, (2,))
     moving = PartitionInfo(2, 4, (1, 2), (1, 2), 7, adding=(1,))
     nobodys = PartitionInfo(-1, -1, (1, 2), (), -1)

@@ -1,4 +1,4 @@
-"""Partitions move: begun, replaced by another move, cancelled, completed."""
+"""Reassignments: begun, replaced, cancelled and completed."""
 
 from collections.abc import Sequence
 

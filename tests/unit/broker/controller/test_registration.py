@@ -1,4 +1,4 @@
-"""A broker registers under a new epoch each time, and only once at a time."""
+"""A broker registers once at a time, each time under a new epoch."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -63,7 +63,7 @@ async def test_a_cluster_id_that_cannot_be_read_is_not_replaced(store: MetadataS
         await ensure_cluster_id(store)
 
 
-async def test_each_life_has_a_new_epoch(tmp_path: Path) -> None:
+async def test_each_registration_has_a_new_epoch(tmp_path: Path) -> None:
     for expected in range(3):
         async with EmbeddedStore(tmp_path / "m.db") as store:
             assert await raise_broker_epoch(store, 3, CLOCK) == expected
@@ -83,7 +83,7 @@ async def test_a_registration_is_announced(store: MetadataStore) -> None:
     assert ChangeNode.decode(change.data) == ChangeNode(cluster=True)
 
 
-async def test_who_was_fenced_meanwhile_is_not_registered(store: MetadataStore) -> None:
+async def test_a_broker_fenced_meanwhile_is_not_registered(store: MetadataStore) -> None:
     former = await raise_broker_epoch(store, 3, CLOCK)
     await raise_broker_epoch(store, 3, CLOCK)
     with pytest.raises(ConfigError, match=r"node\.id=3: a broker with this id is running"):
@@ -100,7 +100,9 @@ async def test_an_id_is_registered_once_at_a_time(store: MetadataStore) -> None:
     assert epoch.version == 0, "the refused one did not fence the other"
 
 
-async def test_what_is_left_of_oneself_goes_at_once(store: MetadataStore) -> None:
+async def test_a_registration_with_the_same_directory_is_removed_at_once(
+    store: MetadataStore,
+) -> None:
     await registered(store)
     position = await newest(store)
     await expire_previous_registration(store, 3, "disk-1")
@@ -128,13 +130,13 @@ async def test_the_registration_of_another_directory_is_waited_out(store: Metada
     await waiting
 
 
-async def test_patience_ends(store: MetadataStore) -> None:
+async def test_waiting_for_a_registration_to_end_times_out(store: MetadataStore) -> None:
     await registered(store)
     with pytest.raises(ConfigError, match="is running"):
         await expire_previous_registration(store, 3, "disk-2", timeout_s=0.05)
 
 
-async def test_who_is_about_to_leave_says_so(store: MetadataStore) -> None:
+async def test_a_stopping_broker_announces_it(store: MetadataStore) -> None:
     node = await registered(store)
     position = await newest(store)
     assert await announce_stop(store, 3, node) == position + 1
@@ -143,7 +145,7 @@ async def test_who_is_about_to_leave_says_so(store: MetadataStore) -> None:
     assert BrokerNode.decode(found.data) == node._replace(is_stopping=True)
 
 
-async def test_only_who_is_registered_can_be_about_to_leave(store: MetadataStore) -> None:
+async def test_only_a_registered_broker_can_announce_its_stop(store: MetadataStore) -> None:
     node = await registered(store)
     await unregister_broker(store, 3, node.epoch)
     assert await announce_stop(store, 3, node) is None
@@ -153,7 +155,9 @@ async def test_only_who_is_registered_can_be_about_to_leave(store: MetadataStore
     assert await announce_stop(store, 3, successor) is not None
 
 
-async def test_who_leaves_gives_up_the_office_too_if_it_has_it(store: MetadataStore) -> None:
+async def test_unregistering_a_controller_removes_the_controller_node_too(
+    store: MetadataStore,
+) -> None:
     node = await registered(store)
     theirs = ControllerNode(3, 0, node.epoch - 1).encode()
     await store.transaction([Create(CONTROLLER, theirs)])
@@ -166,7 +170,7 @@ async def test_who_leaves_gives_up_the_office_too_if_it_has_it(store: MetadataSt
     assert await store.get(CONTROLLER) is None
 
 
-async def test_a_former_life_takes_nobody_elses_registration_away(store: MetadataStore) -> None:
+async def test_a_previous_run_does_not_unregister_its_successor(store: MetadataStore) -> None:
     former = await registered(store)
     await expire_previous_registration(store, 3, "disk-1")
     await registered(store)

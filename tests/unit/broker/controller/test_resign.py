@@ -1,4 +1,4 @@
-"""What a broker gives up before it says that it is there again."""
+"""What a restarted broker resigns before it registers."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -35,7 +35,7 @@ def partition(plane: MetadataPlane, index: int = 0) -> PartitionInfo:
     return plane.metadata.topics["t"].partitions[index]
 
 
-async def test_it_leads_nothing_any_more_and_stays_in_sync(plane: MetadataPlane) -> None:
+async def test_a_restarted_broker_resigns_and_stays_in_sync(plane: MetadataPlane) -> None:
     assert await resign(plane.store, plane.metadata, 1, lambda _, __: False) == 2
     assert states(plane) == [
         (-1, (1, 2), ()),
@@ -47,7 +47,7 @@ async def test_it_leads_nothing_any_more_and_stays_in_sync(plane: MetadataPlane)
     assert await resign(plane.store, plane.metadata, 1, lambda _, __: False) == 0
 
 
-async def test_what_it_may_have_lost_it_is_not_in_sync_with(plane: MetadataPlane) -> None:
+async def test_a_replica_that_may_have_lost_records_leaves_the_isr(plane: MetadataPlane) -> None:
     lost = {0, 1, 2}
     await resign(plane.store, plane.metadata, 1, lambda _, index: index in lost)
     assert states(plane) == [
@@ -58,20 +58,20 @@ async def test_what_it_may_have_lost_it_is_not_in_sync_with(plane: MetadataPlane
     ]
 
 
-async def test_who_was_in_sync_last_is_remembered(plane: MetadataPlane) -> None:
+async def test_the_last_replica_in_sync_is_recorded(plane: MetadataPlane) -> None:
     await _write(plane, PartitionStateNode(1, 4, (1,), 1))
     await resign(plane.store, plane.metadata, 1, lambda _, __: True)
     assert states(plane)[0] == (-1, (), ())
     assert partition(plane).last_in_sync == 1
 
 
-async def test_alone_it_is_elected_again_at_once_in_a_new_epoch(plane: MetadataPlane) -> None:
+async def test_a_single_broker_is_elected_again_at_once(plane: MetadataPlane) -> None:
     await resign(plane.store, plane.metadata, 1, lambda _, i: i == 3, is_alone=True)
     assert [leader for leader, _, _ in states(plane)] == [1, 2, 2, -1]
     assert partition(plane).leader_epoch == 2
 
 
-async def test_who_changes_the_same_meanwhile_is_heeded(
+async def test_a_concurrent_change_is_respected(
     plane: MetadataPlane, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     transaction = plane.store.transaction
@@ -87,7 +87,7 @@ async def test_who_changes_the_same_meanwhile_is_heeded(
     assert states(plane)[3] == (-1, (1, 2), ())
 
 
-async def test_what_cannot_be_written_holds_nothing_up(plane: MetadataPlane) -> None:
+async def test_a_state_that_cannot_be_written_does_not_block_others(plane: MetadataPlane) -> None:
     path = PartitionStateNode.path("t", 0)
     await plane.store.transaction([Set(path, b"?")])
     await asyncio.wait_for(resign(plane.store, plane.metadata, 1, lambda _, __: False), 30)

@@ -1,4 +1,4 @@
-"""States of many partitions fit into transactions, whatever their topics are called."""
+"""States of many partitions fit into transactions, whatever the lengths of topic names."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st

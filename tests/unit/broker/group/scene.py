@@ -1,4 +1,4 @@
-"""Drives one group through a story: named members act, time passes, answers are looked at."""
+"""Drives one group: named members send requests, time passes, answers are checked."""
 
 from collections import defaultdict
 from typing import Any
@@ -27,7 +27,7 @@ REBALANCE_MS = 60_000
 
 
 class Scene:
-    """A group, what time it is, and every answer so far."""
+    """A group, the current time, and all answers so far."""
 
     def __init__(self, **limits: Any) -> None:
         self.limits = GroupLimits(**({"initial_rebalance_delay": 3.0} | limits))
@@ -43,7 +43,7 @@ class Scene:
                 self.replies[effect.request].append(effect.result)
 
     def ask(self, request: Request) -> Any:
-        """Hand in a request; its answer, or None while it is parked."""
+        """Send a request; return its answer, or None while it is parked."""
         self.take(self.group.handle(request, self.now))
         return self.answer(request)
 
@@ -53,7 +53,7 @@ class Scene:
         return answers[0] if answers else None
 
     def pass_time(self, seconds: float) -> None:
-        """Let time pass as a coordinator does: wake when the group wants to, then at the end."""
+        """Let time pass like a coordinator: tick whenever ``wake_at`` is reached."""
         end = self.now + seconds
         while self.group.wake_at <= end:
             self.now = max(self.now, self.group.wake_at)
@@ -61,18 +61,18 @@ class Scene:
         self.now = end
 
     def restart(self) -> None:
-        """Lose all memory and come back from what is durable."""
+        """Restore the group from its image."""
         self.group = Group.restore("g", self.group.image(), self.now, self.limits)
 
     @property
     def saved(self) -> bool:
-        """Whether the last event had the group stored."""
+        """Whether the last event stored the group."""
         return Save() in self.effects
 
     # Members
 
     def join(self, member_id: str, **changes: Any) -> Join:
-        """A join that is (or will be) answered; ``a`` is a member that knows its id already."""
+        """Send a join; a non-empty id is that of a member that knows it."""
         request = make_join(member_id, **changes)
         self.ask(request)
         return request
@@ -102,7 +102,7 @@ class Scene:
         return self.group.admit_commit(member_id, instance_id, generation, self.now)
 
     def joined(self, request: Join) -> JoinResult:
-        """The answer of a join that must have succeeded."""
+        """Return the answer of a join that succeeded."""
         result = self.answer(request)
         assert isinstance(result, JoinResult), "still parked"
         assert result.error is ErrorCode.NONE

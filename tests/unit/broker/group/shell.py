@@ -1,4 +1,4 @@
-"""A coordinator whose time, timers and store's failures are the test's to decide."""
+"""A coordinator whose time, timers and store failures the test controls."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -37,14 +37,14 @@ TOPIC_ID = b"t" * 16
 
 
 class DirectStore(MetadataStore):
-    """The embedded store's database, used without its thread; fails and dawdles when told to."""
+    """The embedded store's database without its thread; it fails and delays on request."""
 
     def __init__(self, database: Database | None = None) -> None:
         """``database``: that of another session, to share."""
         self.database = database or Database(Path(":memory:"))
         self.transactions: list[list[Op]] = []
         self.failures: list[Exception] = []
-        self.loses_answers = False  # what fails is done all the same
+        self.loses_answers = False  # failed requests are still done
         self.max_bytes = 1 << 20  # of the data of one transaction
         self.gate = asyncio.Event()
         self.gate.set()
@@ -116,7 +116,7 @@ class DirectStore(MetadataStore):
 
 
 class ManualTimers:
-    """Timers that ring when the test lets time pass."""
+    """Timers that fire when the test lets time pass."""
 
     def __init__(self, clock: ManualClock) -> None:
         self.clock = clock
@@ -152,7 +152,7 @@ class _ManualTimer:
 
 
 async def settle() -> None:
-    """Let everything happen that needs no time to pass."""
+    """Run the event loop until nothing is ready."""
     for _ in range(50):
         await asyncio.sleep(0)
 
@@ -182,7 +182,7 @@ class FakeMetadata:
                 await outcome
 
     async def set_brokers(self, *nodes: int, stopping: Sequence[int] = ()) -> None:
-        """These live, of which some are about to leave."""
+        """Set the live brokers and the stopping ones among them."""
         self.brokers = {
             node: BrokerInfo(node, f"broker-{node}", 9092, is_stopping=node in stopping)
             for node in nodes
@@ -192,7 +192,7 @@ class FakeMetadata:
 
 
 class Shell:
-    """One broker's coordinator, and its next incarnations on the same store."""
+    """A broker's coordinator, and its successors after restarts, on the same store."""
 
     def __init__(self, beside: "Shell | None" = None, /, **config: object) -> None:
         """``beside``: another broker, to share the store's content and the clock with."""
@@ -209,13 +209,13 @@ class Shell:
         )
 
     def restart(self) -> None:
-        """Kill the broker and start the next one: memory and timers are gone."""
+        """Kill the broker and start the next run without its memory and timers."""
         self.timers.set.clear()
         self.metadata.subscribers.clear()
         self.groups = self._coordinator()
 
     async def soon(self, work: Any) -> "asyncio.Task[Any]":
-        """Start something, and let happen what happens at once."""
+        """Start a task and run the event loop until nothing is ready."""
         task: asyncio.Task[Any] = asyncio.ensure_future(work)
         await settle()
         return task

@@ -1,4 +1,4 @@
-"""The coordinator: what is answered is stored, a restart changes nothing, failures are honest."""
+"""The coordinator: answers are stored first, restarts change nothing, failures are reported."""
 
 import asyncio
 
@@ -98,7 +98,7 @@ class TestMembership:
         assert (await groups.leave("", Leave((Leaver("a", None),)))).error is invalid
         assert await refused(groups.delete_offsets("", [])) is invalid
 
-    async def test_what_no_znode_could_hold_is_refused(self) -> None:
+    async def test_metadata_too_large_for_a_znode_are_refused(self) -> None:
         groups = Shell().groups
         huge = bytes(MAX_MEMBER_BYTES + 1)
 
@@ -288,7 +288,7 @@ class TestCommits:
         assert error is ErrorCode.UNKNOWN_MEMBER_ID
 
     async def test_are_fenced_by_the_groups_version(self) -> None:
-        """Another coordinator has taken the group over: this one must not write any more."""
+        """Another coordinator has loaded the group: this one cannot write any more."""
         shell = Shell()
         await shell.settle_group("g", "a")
         zombie = shell.groups
@@ -357,7 +357,7 @@ class TestCommits:
 
 
 class TestFailures:
-    """The store fails: nobody is told a lie, clients try again, and the truth is loaded anew."""
+    """The store fails: clients get retriable errors, and the group is loaded again."""
 
     @pytest.mark.parametrize("done_all_the_same", [False, True])
     async def test_a_commit_is_not_acknowledged(self, done_all_the_same: bool) -> None:
@@ -371,7 +371,7 @@ class TestFailures:
         assert error is ErrorCode.COORDINATOR_NOT_AVAILABLE
         assert await shell.offset("g", "t", 0) == (2 if done_all_the_same else 1)
 
-    async def test_a_defect_of_the_store_is_no_better(self) -> None:
+    async def test_an_unexpected_error_of_the_store_is_handled_alike(self) -> None:
         shell = Shell()
         shell.store.failures.append(TypeError("a defect"))
 
@@ -380,7 +380,7 @@ class TestFailures:
         assert error is ErrorCode.COORDINATOR_NOT_AVAILABLE
         await shell.groups.commit("g", {("t", 0): at(3)})
 
-    async def test_a_group_that_is_given_up_is_not_woken_any_more(self) -> None:
+    async def test_an_unloaded_group_is_not_woken(self) -> None:
         shell = Shell()
         await shell.settle_group("g", "a")
         shell.store.failures.append(StoreUnavailable("disk"))
@@ -454,7 +454,7 @@ class TestFailures:
         await shell.groups.commit("g", {("t", 0): at(5)})
         assert await shell.offset("g", "t", 0) == 5
 
-    async def test_a_group_of_another_making_is_refused_and_harms_nobody(self) -> None:
+    async def test_a_malformed_group_is_refused_and_does_not_affect_others(self) -> None:
         shell = Shell()
         await shell.groups.commit("good", {("t", 0): at(1)})
         await shell.groups.commit("bad", {("t", 0): at(1)})

@@ -1,4 +1,4 @@
-"""Groups change hands without a rebalance, and only one broker at a time can write them."""
+"""Groups fail over without a rebalance, and only one broker at a time can write them."""
 
 import asyncio
 import json
@@ -32,7 +32,7 @@ async def started(beside: Shell | None = None, node_id: int = 1) -> Shell:
 
 
 async def pair() -> tuple[Shell, Shell]:
-    """Two brokers, of which each thinks that it is alone."""
+    """Two brokers that do not know of each other."""
     one = await started()
     return one, await started(one, 2)
 
@@ -181,7 +181,7 @@ class TestTakingOver:
 
 
 class TestZombies:
-    """Broker 1 does not know that broker 2 has taken over."""
+    """Broker 1 does not know that broker 2 has loaded the group."""
 
     async def test_cannot_commit(self) -> None:
         one, two = await pair()

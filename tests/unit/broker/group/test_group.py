@@ -1,4 +1,4 @@
-"""The group as a whole: restarts, the end, and what it tells the outside."""
+"""The group as a whole: restarts, its end, and its effects."""
 
 import math
 
@@ -134,7 +134,7 @@ class TestTheEnd:
         assert scene.group.state is GroupState.DEAD
 
 
-def test_moves_are_told_with_their_reason() -> None:
+def test_state_changes_have_a_reason() -> None:
     scene = Scene()
     scene.settle("a")
 

@@ -1,4 +1,4 @@
-"""JoinGroup: who may come in, under which name, and when that rebalances the group."""
+"""JoinGroup: which members may join, under which id, and when that causes a rebalance."""
 
 import pytest
 
@@ -252,7 +252,7 @@ class TestRejoining:
         assert scene.answer(again) is None
         assert scene.group.state is GroupState.PREPARING
 
-    def test_a_stable_group_unchanged_disturbs_nobody(self) -> None:
+    def test_rejoining_a_stable_group_unchanged_causes_no_rebalance(self) -> None:
         scene = Scene()
         scene.settle("leader", "follower")
 

@@ -1,4 +1,4 @@
-"""What members of a generation do: sync, heartbeat, commit, leave."""
+"""Requests of members of a generation: sync, heartbeat, commit, leave."""
 
 from collections.abc import Callable
 
@@ -17,7 +17,7 @@ CURRENT = 1
 
 
 def completing() -> Scene:
-    """A group of ``a``, ``b`` and ``c`` that know of generation 1; nobody has synced."""
+    """A group of ``a``, ``b`` and ``c`` that know of generation 1; none has synced."""
     scene = Scene()
     for name in ("a", "b", "c"):
         scene.join("", new_member_id=name, needs_known_id=False)
@@ -27,7 +27,7 @@ def completing() -> Scene:
 
 
 def preparing() -> Scene:
-    """A group of ``a`` and ``b`` in generation 1, called in by a third."""
+    """A group of ``a`` and ``b`` in generation 1, asked to rejoin because of a third."""
     scene = Scene()
     scene.settle("a", "b")
     scene.join("", new_member_id="c", needs_known_id=False)

@@ -1,4 +1,4 @@
-"""The rebalance and time: laggards, silent members, late syncs, leaders that do not return."""
+"""Time-outs of a rebalance: missing members, expired sessions, late syncs, lost leaders."""
 
 import pytest
 
@@ -12,7 +12,7 @@ CHANGED = (GroupProtocol("range", b"more topics"),)
 
 
 def keep_alive(scene: Scene, member_id: str, seconds: float) -> None:
-    """Heartbeat every three seconds, as clients do, whatever the answer."""
+    """Heartbeat every three seconds like a client, whatever the answer."""
     for _ in range(int(seconds // 3)):
         scene.heartbeat(member_id)
         scene.pass_time(3)

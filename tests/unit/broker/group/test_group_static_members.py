@@ -1,4 +1,4 @@
-"""Static members (KIP-345): an instance keeps its place across restarts of its process."""
+"""Static members (KIP-345): an instance keeps its place when its process restarts."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Nobody waits for the store for ever, and whatever it fails with is an answer to try again."""
+"""Waiting for a load ends after a time-out, and every failure is a retriable error."""
 
 import asyncio
 from typing import Any
@@ -16,7 +16,7 @@ from .shell import ManualTimers, settle
 
 
 class Waiting:
-    """A task that reads until the test ends it, and someone who waits for it."""
+    """A load that the test completes, and a waiter for it."""
 
     def __init__(self) -> None:
         clock = ManualClock()
@@ -34,7 +34,7 @@ class Waiting:
         return caught.value.code
 
 
-async def test_what_is_read_in_time_is_had() -> None:
+async def test_a_load_in_time_returns_its_result() -> None:
     waiting = Waiting()
 
     waiting.read.set_result("a group")
@@ -43,7 +43,7 @@ async def test_what_is_read_in_time_is_had() -> None:
     assert waiting.timers.set == []
 
 
-async def test_the_task_goes_on_when_nobody_waits_any_more() -> None:
+async def test_the_load_continues_after_the_time_out() -> None:
     waiting = Waiting()
 
     await waiting.timers.advance(STORE_TIMEOUT_S + 0.1)
@@ -70,7 +70,7 @@ async def test_every_failure_is_an_answer(error: Exception, code: ErrorCode) -> 
     assert await waiting.refused() is code
 
 
-async def test_who_stops_the_reading_is_shutting_down() -> None:
+async def test_a_cancelled_load_is_a_shutdown() -> None:
     waiting = Waiting()
     await settle()
 

@@ -1,4 +1,4 @@
-"""Members, instances, and what they have in common."""
+"""Members, their instances, and their common protocols."""
 
 import pytest
 
@@ -34,7 +34,7 @@ class TestVote:
         assert roster(member("a", "x", "y"), member("b", "y", "x")).vote() == "x"
         assert roster(member("b", "y", "x"), member("a", "x", "y")).vote() == "y"
 
-    def test_follows_who_leaves_and_who_changes(self) -> None:
+    def test_probes_follow_changes_of_the_cluster(self) -> None:
         members = roster(member("a", "x"), member("b", "x", "y"))
         members.remove("a")
         members.set_protocols(members["b"], (GroupProtocol("y", b""),))

@@ -1,4 +1,4 @@
-"""Offsets that expire, and those whose topic is deleted."""
+"""The deletion of expired offsets and of those whose topic was deleted."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Which offsets expire when."""
+"""When offsets expire."""
 
 import struct
 

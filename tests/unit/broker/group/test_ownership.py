@@ -1,4 +1,4 @@
-"""Which broker coordinates a group: the same for all, evenly, and moved no more than needed."""
+"""Rendezvous hashing: deterministic, even, and with few moves."""
 
 from collections import Counter
 
@@ -19,7 +19,7 @@ def test_it_never_changes_from_version_to_version(group_id: str, coordinator: in
     assert coordinator_of(group_id, [3, 1, 2]) == coordinator
 
 
-def test_nobody_coordinates_where_nobody_lives() -> None:
+def test_without_live_brokers_there_is_no_coordinator() -> None:
     assert coordinator_of("g", []) is None
 
 
@@ -38,7 +38,7 @@ def test_only_the_groups_of_a_broker_that_goes_move_and_to_all_others() -> None:
     assert min(moved[broker] for broker in (1, 2, 4)) > 150
 
 
-async def test_who_is_stopping_is_given_no_groups() -> None:
+async def test_a_stopping_broker_coordinates_no_groups() -> None:
     cluster = FakeMetadata(1, 2)
     owners = Ownership(1, cluster)
     assert {owners.is_ours(group) for group in GROUPS} == {True, False}

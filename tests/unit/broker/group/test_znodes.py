@@ -1,4 +1,4 @@
-"""The znodes of a group, and the transactions that lead from one state of them to another."""
+"""The znodes of a group, and the transactions that change them."""
 
 import json
 import struct
@@ -161,10 +161,10 @@ class TestLayout:
 
 class TestFencing:
     @pytest.mark.parametrize("is_made_anew", [False, True])
-    async def test_who_had_the_group_before_writes_nothing_any_more(
+    async def test_the_former_coordinator_cannot_write(
         self, store: DirectStore, is_made_anew: bool
     ) -> None:
-        """Even if the group is another of the same name by now, whose node is at that version."""
+        """Even if another group of the same name has reached the same version."""
         zombie = GroupZnodes("g")
         apply(store, zombie, GroupChange(image(), 0, {("t", 0): Offset(5)}))
         live, _, _ = await load(store)
@@ -183,8 +183,8 @@ class TestFencing:
                 apply(store, zombie, change)
         assert store.database.tree("/consumers") == before
 
-    async def test_who_reads_of_the_past_takes_nothing_over(self, store: DirectStore) -> None:
-        """A group was deleted and made anew since what is read, and has the same version."""
+    async def test_an_outdated_read_does_not_load_a_group(self, store: DirectStore) -> None:
+        """The group was deleted and created again since the read, and has the same version."""
         stored = GroupZnodes("g")
         apply(store, stored, GroupChange(image(), 1))
         past = store.database.get("/consumers/g")

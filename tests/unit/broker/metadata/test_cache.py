@@ -1,4 +1,4 @@
-"""The cache: everything at the start, every change after it, and events for those who follow."""
+"""The metadata cache: loading, changes, and events for subscribers."""
 
 import asyncio
 import logging
@@ -62,7 +62,7 @@ async def cache(store: MetadataStore) -> AsyncIterator[MetadataCache]:
 
 
 class Listener:
-    """Remembers what it was told."""
+    """Records events."""
 
     def __init__(self, cache: MetadataCache) -> None:
         self.events: list[Event] = []
@@ -170,7 +170,7 @@ async def test_follows_what_happens_to_a_topic(store: MetadataStore, cache: Meta
     assert cache.colliding("t") is None
 
 
-async def test_a_topic_that_was_made_anew_is_another_one(
+async def test_a_topic_that_was_created_again_is_another_one(
     store: MetadataStore, cache: MetadataCache
 ) -> None:
     await made(store, cache, ChangeNode(topics=("t",)), *topic_ops("t"))
@@ -272,10 +272,10 @@ async def test_many_changes_are_taken_together(store: MetadataStore, cache: Meta
     assert listener.batches < 50
 
 
-async def test_who_falls_behind_reads_everything_anew(
+async def test_a_cache_that_missed_changes_reads_everything_again(
     store: MetadataStore, cache: MetadataCache, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """While a subscriber takes its time, changes come and are pruned."""
+    """Changes come and are pruned while a subscriber is busy."""
     go_on = asyncio.Event()
 
     async def wait(_: Sequence[Event]) -> None:
@@ -314,7 +314,7 @@ async def test_who_falls_behind_reads_everything_anew(
     ],
     ids=repr,
 )
-async def test_what_cannot_be_read_is_reported_and_left_out(
+async def test_malformed_nodes_are_logged_and_ignored(
     store: MetadataStore, cache: MetadataCache, ops: list[Op], caplog: pytest.LogCaptureFixture
 ) -> None:
     everything = ChangeNode(topics=("bad", "t"), brokers=("1",), cluster=True)
@@ -336,7 +336,7 @@ async def test_a_known_topic_that_cannot_be_read_any_more_stays(
     assert len(cache.topics["t"].partitions) == 1
 
 
-async def test_without_a_store_nothing_is_awaited_for_ever(
+async def test_waiters_fail_when_the_session_ends(
     store: MetadataStore, cache: MetadataCache, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -380,7 +380,7 @@ async def test_a_failure_while_the_session_lasts_is_survived(
     await cache.close()
 
 
-async def test_nobody_waits_for_a_store_that_keeps_failing(
+async def test_waiters_fail_when_the_store_keeps_failing(
     store: MetadataStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cache = MetadataCache(store, BrokerConfig(), retry_s=0.01)
@@ -452,10 +452,10 @@ async def test_a_changed_state_is_read_without_the_rest_of_its_topic(
 
 
 @pytest.mark.parametrize("index", [0, 7, -1])
-async def test_a_state_of_a_topic_that_is_not_as_it_was_makes_it_read_whole(
+async def test_a_changed_topic_is_read_whole_despite_a_state_change(
     store: MetadataStore, cache: MetadataCache, index: int
 ) -> None:
-    """It was deleted and created anew, and only the second half of that is told."""
+    """The topic was deleted and created again, and only the second change is announced."""
     await made(store, cache, ChangeNode(topics=("t",)), *topic_ops("t"))
     await store.transaction(delete_ops("t"))
     states = ChangeNode(states={"t": (index,)})
@@ -467,7 +467,7 @@ async def test_a_state_of_a_topic_that_is_not_as_it_was_makes_it_read_whole(
     assert "t" not in cache.topics
 
 
-async def test_whose_session_ends_is_gone_without_an_announcement(
+async def test_the_end_of_a_session_is_noticed_without_a_change(
     store: MetadataStore, cache: MetadataCache
 ) -> None:
     ops: list[Op] = [

@@ -1,4 +1,4 @@
-"""What became different between two states of a topic."""
+"""The differences between two versions of a topic."""
 
 from dataclasses import replace
 
@@ -42,7 +42,7 @@ RECREATED = replace(TOPIC, id=b"2" * 16)
         (TOPIC, replace(TOPIC, version=9), []),
     ],
 )
-def test_tells_what_has_to_happen(
+def test_differences_of_topics(
     before: Topic | None, after: Topic | None, events: list[Event]
 ) -> None:
     assert list(differences(before, after)) == events
@@ -77,7 +77,7 @@ def test_without_its_node_there_is_no_topic() -> None:
     assert read_topic("other", nodes(), None) is None
 
 
-def test_a_malformed_topic_is_no_topic() -> None:
+def test_a_malformed_topic_is_refused() -> None:
     bad = {TopicNode.path("bad"): Node(b"?", 0)}
     with pytest.raises(MalformedNode):
         read_topic("bad", bad, None)

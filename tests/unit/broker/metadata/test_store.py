@@ -1,4 +1,4 @@
-"""The one switch between a file and ZooKeeper."""
+"""The choice between the embedded store and ZooKeeper."""
 
 from pathlib import Path
 
@@ -8,13 +8,13 @@ from qbus.metadata import EmbeddedStore
 from qbus.metadata.zookeeper.store import ZooKeeperStore
 
 
-def test_without_a_zookeeper_it_is_a_file_in_the_first_directory(tmp_path: Path) -> None:
+def test_without_a_zookeeper_a_file_in_the_first_directory_is_used(tmp_path: Path) -> None:
     store = metadata_store(BrokerConfig({"log.dirs": [str(tmp_path), "/elsewhere"]}))
     assert isinstance(store, EmbeddedStore)
     assert store.path == tmp_path / "metadata.db"
 
 
-async def test_where_a_zookeeper_is_named_it_is_that() -> None:
+async def test_a_configured_zookeeper_is_used() -> None:
     store = metadata_store(
         BrokerConfig(
             {

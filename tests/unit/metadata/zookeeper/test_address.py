@@ -1,4 +1,4 @@
-"""Where a ZooKeeper is: as Kafka's zookeeper.connect has it, and clear refusals of the rest."""
+"""Addresses in the form of Kafka's zookeeper.connect; anything else is refused."""
 
 import pytest
 

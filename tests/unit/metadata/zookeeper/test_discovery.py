@@ -1,4 +1,4 @@
-"""What clients are told when brokers cannot be found; finding them: tests/integration."""
+"""Errors of discovery; tests/integration has its successes."""
 
 import json
 import subprocess
@@ -45,12 +45,12 @@ def test_reads_registrations_of_qbus_and_of_kafka(
 
 
 @pytest.mark.parametrize("address", ["zk://", "zk:///bus", "zk://a:x", "zk://a:1//b"])
-async def test_an_address_that_is_none_is_refused(address: str) -> None:
+async def test_an_invalid_address_is_refused(address: str) -> None:
     with pytest.raises(ConfigError, match="expected zk://host:port"):
         await find_brokers(address, 1)
 
 
-async def test_where_nobody_listens_nobody_answers() -> None:
+async def test_an_unreachable_zookeeper_is_unavailable() -> None:
     address = f"127.0.0.1:{free_port()},localhost:{free_port()}"
     with pytest.raises(StoreUnavailable, match=f"no ZooKeeper answers at {address}/bus") as failed:
         await find_brokers(f"zk://{address}/bus", 0.2)

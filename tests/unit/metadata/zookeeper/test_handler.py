@@ -1,4 +1,4 @@
-"""From kazoo's thread into the event loop: everything, once, in order, without blocking."""
+"""Delivery from kazoo's thread to the event loop: once, in order, without blocking."""
 
 import asyncio
 import socket
@@ -40,7 +40,7 @@ async def test_many_threads_lose_nothing() -> None:
     await eventually(lambda: len(taken) == 16_000)
 
 
-async def test_whoever_fails_the_others_are_called(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_failing_call_does_not_stop_the_others(caplog: pytest.LogCaptureFixture) -> None:
     inbox = Inbox(asyncio.get_running_loop())
     taken: list[int] = []
     inbox.put(lambda: 1 / 0)
@@ -49,13 +49,13 @@ async def test_whoever_fails_the_others_are_called(caplog: pytest.LogCaptureFixt
     assert "ZeroDivisionError" in caplog.text
 
 
-def test_when_the_loop_is_gone_nobody_waits() -> None:
+def test_calls_after_the_end_of_the_loop_are_dropped() -> None:
     loop = asyncio.new_event_loop()
     loop.close()
     Inbox(loop).put(lambda: None)
 
 
-async def test_an_answer_nobody_waits_for_any_more_is_dropped() -> None:
+async def test_an_answer_to_a_cancelled_request_is_dropped() -> None:
     handler = LoopHandler(asyncio.get_running_loop(), 1.0)
     given_up, failed, waited_for = (handler.async_result() for _ in range(3))
     given_up.future.cancel()
@@ -73,7 +73,7 @@ async def test_a_failure_is_an_answer() -> None:
         await answer.future
 
 
-async def test_who_wants_to_do_more_with_an_answer_is_called_back() -> None:
+async def test_a_linked_callback_is_called() -> None:
     answer = LoopHandler(asyncio.get_running_loop(), 1.0).async_result()
     got: list[object] = []
     answer.rawlink(lambda answer: got.append(answer.get()))

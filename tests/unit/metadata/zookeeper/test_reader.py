@@ -1,4 +1,4 @@
-"""Many reads in one request: what goes out, and what comes back, each for itself."""
+"""Multi-reads: the encoding of requests and the decoding of answers."""
 
 import struct
 
@@ -54,6 +54,6 @@ def test_an_answer_that_is_cut_short_is_no_answer(whole: bytes) -> None:
             read(whole[:length])
 
 
-def test_an_error_that_nobody_knows_is_no_answer() -> None:
+def test_an_unknown_error_code_is_not_an_answer() -> None:
     with pytest.raises(RuntimeError):
         read(answer(-1, struct.pack(">i", -9999)) + END)

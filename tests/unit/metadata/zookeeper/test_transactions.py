@@ -1,4 +1,4 @@
-"""Parents join the transaction that needs them: once each, in order, and only where missing."""
+"""Missing parents are created in the same transaction, once each and in order."""
 
 from collections.abc import Sequence
 
