@@ -10,7 +10,7 @@ def sources(config: BrokerConfig, name: str) -> list[tuple[str, object, ConfigSo
     return [(item.key.name, item.value, item.source) for item in config.describe(name).synonyms]
 
 
-def test_is_kafkas_default_unless_somebody_says_otherwise() -> None:
+def test_values_are_kafkas_defaults_unless_stated() -> None:
     config = BrokerConfig()
     assert config.num_partitions == 1
     assert config.auto_create_topics_enable is True
@@ -60,14 +60,14 @@ def test_takes_what_the_operator_states() -> None:
         ("socket.request.max.bytes", "300000000", "room for one request"),
     ],
 )
-def test_refuses_what_cannot_be(name: str, value: str, why: str) -> None:
+def test_refuses_contradictions_and_invalid_values(name: str, value: str, why: str) -> None:
     with pytest.raises(ConfigError) as refused:
         BrokerConfig({name: value})
     assert why in str(refused.value)
     assert name in str(refused.value) or "request" in name
 
 
-def test_what_is_wrong_with_a_password_is_said_without_it() -> None:
+def test_the_error_for_a_password_does_not_contain_it() -> None:
     with pytest.raises(ConfigError) as refused:
         BrokerConfig({"zookeeper.digest": "secret"})
     assert "secret" not in str(refused.value)
@@ -84,7 +84,7 @@ def test_no_memory_budget_is_no_contradiction() -> None:
     assert BrokerConfig({"queued.max.request.bytes": "-1"}).queued_max_request_bytes == -1
 
 
-def test_what_is_set_for_this_broker_wins_over_all_brokers_and_the_file() -> None:
+def test_a_brokers_own_value_takes_precedence() -> None:
     config = BrokerConfig({"message.max.bytes": "1000"})
     config.set_dynamic({"message.max.bytes": "2000"}, {"message.max.bytes": "3000"})
     assert config.message_max_bytes == 3000
@@ -100,14 +100,14 @@ def test_what_is_set_for_this_broker_wins_over_all_brokers_and_the_file() -> Non
     assert config.message_max_bytes == 1000
 
 
-def test_what_cannot_be_read_of_what_is_stored_is_left_out() -> None:
+def test_stored_values_that_cannot_be_read_are_ignored() -> None:
     config = BrokerConfig()
     config.set_dynamic({"from.the.future": "1", "num.partitions": "many"}, {"log.roll.ms": "5"})
     assert config.num_partitions == 1
     assert config.log_roll_ms == 5
 
 
-def test_tells_what_is_set_for_all_brokers_in_force_or_not() -> None:
+def test_describes_the_dynamic_values_for_all_brokers() -> None:
     config = BrokerConfig()
     config.set_dynamic({"num.partitions": "2", "durability": "memory"}, {"num.partitions": "5"})
     told = {entry.key.name: (entry.value, entry.source) for entry in config.describe_for_all()}

@@ -14,7 +14,7 @@ from qbus.errors import ConfigError
 HOUR_MS = 60 * 60 * 1000
 
 
-def test_is_the_brokers_default_unless_the_topic_says_otherwise() -> None:
+def test_a_topic_has_the_brokers_default_unless_it_sets_a_value() -> None:
     broker = BrokerConfig({"log.segment.bytes": "2048", "durability": "memory"})
     config = TopicConfig(broker, {"retention.bytes": "10"})
     assert config.segment_bytes == 2048
@@ -50,13 +50,13 @@ def test_flushing_has_two_keys_of_the_same_unit() -> None:
     assert TopicConfig(BrokerConfig(stated), {}).flush_ms == 50
 
 
-def test_follows_what_is_set_for_the_broker_while_it_runs() -> None:
+def test_a_dynamic_broker_value_reaches_topics() -> None:
     broker = BrokerConfig({"log.retention.ms": "5"})
     broker.set_dynamic({"log.retention.ms": "6"}, {})
     assert TopicConfig(broker, {}).retention_ms == 6
 
 
-def test_says_who_set_a_value_and_what_else_was_stated() -> None:
+def test_describes_the_source_of_a_value_and_its_synonyms() -> None:
     broker = BrokerConfig({"log.retention.hours": "1"})
     broker.set_dynamic({}, {"log.retention.ms": "9"})
     entry = TopicConfig(broker, {"retention.ms": "8"}).describe("retention.ms")
@@ -82,7 +82,7 @@ def test_topics_without_settings_share_the_brokers_values() -> None:
     assert TopicConfig(broker, {}).values is TopicConfig(broker, {}).values
 
 
-def test_what_cannot_be_read_of_what_is_stored_is_left_out() -> None:
+def test_stored_values_that_cannot_be_read_are_ignored() -> None:
     config = TopicConfig(BrokerConfig(), {"from.the.future": "1", "retention.ms": "soon"})
     assert config.retention_ms == 7 * 24 * HOUR_MS
     assert "from.the.future" not in config.values
@@ -101,12 +101,12 @@ def test_what_cannot_be_read_of_what_is_stored_is_left_out() -> None:
         ),
     ],
 )
-def test_what_somebody_wants_is_checked_whole(wanted: dict[str, str | None], why: str) -> None:
+def test_invalid_values_are_refused(wanted: dict[str, str | None], why: str) -> None:
     with pytest.raises(ConfigError) as refused:
         check_topic_config(wanted)
     assert why in str(refused.value)
 
 
-def test_what_is_allowed_passes() -> None:
+def test_valid_values_pass() -> None:
     check_topic_config({"retention.ms": "-1", "cleanup.policy": "delete", "segment.ms": "1"})
     check_topic_config({"min.compaction.lag.ms": "5"})

@@ -35,7 +35,7 @@ def key(type_: ConfigType, **rest: Any) -> ConfigKey:
         (ConfigType.PASSWORD, " secret ", " secret "),
     ],
 )
-def test_reads_text_and_what_toml_has(type_: ConfigType, raw: object, value: object) -> None:
+def test_reads_text_and_toml_values(type_: ConfigType, raw: object, value: object) -> None:
     assert key(type_).parse(raw) == value
 
 
@@ -68,7 +68,7 @@ def test_reads_text_and_what_toml_has(type_: ConfigType, raw: object, value: obj
         (ConfigType.PASSWORD, None),
     ],
 )
-def test_refuses_what_is_of_another_type(type_: ConfigType, raw: object) -> None:
+def test_refuses_values_of_another_type(type_: ConfigType, raw: object) -> None:
     with pytest.raises(ConfigError, match=r"^some\.key="):
         key(type_).parse(raw)
 
@@ -79,7 +79,7 @@ def test_takes_a_range_with_its_ends(raw: str) -> None:
 
 
 @pytest.mark.parametrize("raw", ["-1", "11"])
-def test_refuses_what_is_out_of_range(raw: str) -> None:
+def test_refuses_values_out_of_range(raw: str) -> None:
     with pytest.raises(ConfigError) as refused:
         key(ConfigType.INT, at_least=0, at_most=10, unit="ms").parse(raw)
     assert str(refused.value) == f"some.key={raw}: expected a whole number of ms from 0 to 10"
@@ -117,7 +117,7 @@ def test_never_shows_a_secret() -> None:
     assert "hunter2" not in str(refused.value)
 
 
-def test_shows_a_huge_value_in_short() -> None:
+def test_abbreviates_a_huge_value() -> None:
     with pytest.raises(ConfigError) as refused:
         key(ConfigType.INT).parse("x" * 1_000_000)
     assert len(str(refused.value)) < 300
@@ -131,7 +131,7 @@ def test_shows_a_huge_value_in_short() -> None:
         ({"at_most": 9}, "a whole number, at most 9"),
     ],
 )
-def test_says_what_is_allowed(rest: dict[str, Any], allowed: str) -> None:
+def test_the_allowed_values_in_words(rest: dict[str, Any], allowed: str) -> None:
     assert key(ConfigType.INT, **rest).allowed == allowed
 
 

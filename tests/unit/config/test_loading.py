@@ -51,7 +51,7 @@ def test_a_key_that_begins_another_is_quoted(tmp_path: Path) -> None:
     assert (config.max_connections, config.max_connections_per_ip) == (5, 2)
 
 
-def test_options_go_before_the_file_and_flags_before_both(tmp_path: Path) -> None:
+def test_precedence_of_flags_options_and_file(tmp_path: Path) -> None:
     path = write(tmp_path, "num.partitions = 2\nnode.id = 2\ndurability = 'memory'\n")
     config = load_broker_config(
         path,
