@@ -115,7 +115,9 @@ class Compactor:
         hour = group[0].directory.removeprefix(f"{self._storage.root}/")
         rows = self._spark.read.schema(data_schema()).parquet(*(file.path for file in group))
         staged = self._staging.write_hour(rows.coalesce(1).sortWithinPartitions(*ORDER), hour)
-        written = sum(extent[2] for one in staged.extents.values() for extent in one.values())
+        written = sum(
+            extent[2] for extents in staged.extents.values() for extent in extents.values()
+        )
         expected = sum(count for file in group for count in file.records.values())
         if written != expected:
             self._staging.discard(staged)

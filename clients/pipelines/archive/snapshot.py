@@ -114,7 +114,7 @@ class Snapshot:
         for path in removed:
             del files[path]
         added = list(added)
-        files.update((one.path, one) for one in added)
+        files.update((file.path, file) for file in added)
         more = {
             key: union(self.coverage.get(key, ()), intervals)
             for key, intervals in covered(added).items()
@@ -123,13 +123,13 @@ class Snapshot:
 
     def topic_ids(self) -> dict[str, str]:
         """The id of each topic."""
-        return {one.topic: one.topic_id for one in self.files.values()}
+        return {file.topic: file.topic_id for file in self.files.values()}
 
 
 def covered(files: Iterable[ArchivedFile]) -> Coverage:
     """The offsets of each topic and partition that files account for."""
     parts: dict[tuple[str, int], set[tuple[int, int]]] = {}
-    for one in files:
-        for partition, intervals in one.covers.items():
-            parts.setdefault((one.topic, partition), set()).update(intervals)
+    for file in files:
+        for partition, intervals in file.covers.items():
+            parts.setdefault((file.topic, partition), set()).update(intervals)
     return {key: union(intervals) for key, intervals in parts.items()}

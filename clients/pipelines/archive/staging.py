@@ -132,9 +132,9 @@ def _extents(rows: DataFrame) -> DataFrame:
 
 def merged_covers(files: list[ArchivedFile]) -> dict[int, Intervals]:
     """The offsets that files account for together."""
-    partitions = {partition for one in files for partition in one.covers}
+    partitions = {partition for file in files for partition in file.covers}
     return {
-        partition: union(*(one.covers.get(partition, ()) for one in files))
+        partition: union(*(file.covers.get(partition, ()) for file in files))
         for partition in partitions
     }
 

@@ -61,39 +61,42 @@ def _sides(spark: SparkSession, config: AuditConfig) -> _Sides:
     back = originals(topics, config)
     there = AuditedCluster(config.copy.bootstrap)
     right_extents = {
-        TopicPartition(back[one.topic], one.partition): extent
-        for one, extent in there.extents(back).items()
+        TopicPartition(back[partition.topic], partition.partition): extent
+        for partition, extent in there.extents(back).items()
     }
     left_extents = original.extents(topics)
     compared_extents, copied = aligned(left_extents, right_extents)
     as_there = {
-        TopicPartition(names.get(one.topic, one.topic), one.partition): extent
-        for one, extent in copied.items()
+        TopicPartition(names.get(partition.topic, partition.topic), partition.partition): extent
+        for partition, extent in copied.items()
     }
     right = renamed(of_cluster(spark, there, as_there, dict(config.copy.options)), config)
     left = of_cluster(spark, original, compared_extents, options)
     skipped = {
-        one: (_before(one, left_extents, compared_extents), _before(one, right_extents, copied))
-        for one in compared_extents
+        partition: (
+            _before(partition, left_extents, compared_extents),
+            _before(partition, right_extents, copied),
+        )
+        for partition in compared_extents
     }
     return _Sides(left, right, compared_extents, config.copy.bootstrap, skipped)
 
 
-def _before(one: TopicPartition, there: Extents, compared: Extents) -> int:
-    return compared[one][0] - there[one][0] if one in there else 0
+def _before(partition: TopicPartition, there: Extents, compared: Extents) -> int:
+    return compared[partition][0] - there[partition][0] if partition in there else 0
 
 
 def _report(spark: SparkSession, config: AuditConfig, sides: _Sides) -> Report:
     until = _until(config)
     whole = [
-        fingerprinted(one, interval=config.interval, content=config.content)
-        for one in (sides.left, sides.right)
+        fingerprinted(records, interval=config.interval, content=config.content)
+        for records in (sides.left, sides.right)
     ]
     left, right = (
         fingerprinted(
-            in_time(one, config.since, until), interval=config.interval, content=config.content
+            in_time(records, config.since, until), interval=config.interval, content=config.content
         )
-        for one in (sides.left, sides.right)
+        for records in (sides.left, sides.right)
     )
     sums = [row.asDict() for row in compared(summarized(left), summarized(right)).collect()]
     counts, listed = [], []
@@ -119,13 +122,13 @@ def _report(spark: SparkSession, config: AuditConfig, sides: _Sides) -> Report:
         right=sides.copy,
         partitions=[
             {
-                "topic": one.topic,
-                "partition": one.partition,
+                "topic": partition.topic,
+                "partition": partition.partition,
                 "begin": begin,
                 "end": end,
-                **dict(zip(SKIPPED, sides.skipped.get(one, (0, 0)), strict=True)),
+                **dict(zip(SKIPPED, sides.skipped.get(partition, (0, 0)), strict=True)),
             }
-            for one, (begin, end) in sorted(sides.extents.items())
+            for partition, (begin, end) in sorted(sides.extents.items())
         ],
         intervals=interval_rows(sums, counts, absent),
         differences=listed,

@@ -71,7 +71,10 @@ class AuditedCluster:
             ]
             begins = admin.list_offsets(dict.fromkeys(partitions, EARLIEST))
             ends = admin.list_offsets(dict.fromkeys(partitions, LATEST))
-        return {one: (begins[one].offset, ends[one].offset) for one in partitions}
+        return {
+            partition: (begins[partition].offset, ends[partition].offset)
+            for partition in partitions
+        }
 
 
 def offsets_json(extents: Extents, at: int) -> str:
@@ -157,11 +160,13 @@ def aligned(left: Extents, right: Extents) -> tuple[Extents, Extents]:
     Records that retention has deleted on one side are not compared.
     """
     begins = {
-        one: max(side[one][0] for side in (left, right) if one in side)
-        for one in left.keys() | right.keys()
+        partition: max(side[partition][0] for side in (left, right) if partition in side)
+        for partition in left.keys() | right.keys()
     }
 
     def cut(side: Extents) -> dict[TopicPartition, tuple[int, int]]:
-        return {one: (min(begins[one], end), end) for one, (_, end) in side.items()}
+        return {
+            partition: (min(begins[partition], end), end) for partition, (_, end) in side.items()
+        }
 
     return cut(left), cut(right)

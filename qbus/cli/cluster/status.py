@@ -58,14 +58,14 @@ async def _local(layout: Layout, settings: "ClusterSettings") -> Document:
         document = dict.fromkeys(
             ("cluster_id", "controller", "partitions", "under_replicated", "offline", "spark")
         ) | {"brokers": []}
-    told = {broker["id"]: broker for broker in document["brokers"]}
+    reported = {broker["id"]: broker for broker in document["brokers"]}
 
     def pid(kind: str, number: int) -> int | None:
         return running_pid(layout.pid_file(node_name(kind, number)), layout.directory)
 
     document["brokers"] = [
         _broker(number, "127.0.0.1", settings.port(BROKER, number), is_up=False)
-        | {key: value for key, value in told.get(number, {}).items() if value is not None}
+        | {key: value for key, value in reported.get(number, {}).items() if value is not None}
         | {"pid": pid(BROKER, number)}
         for number in settings.numbers(BROKER)
     ]
@@ -159,16 +159,16 @@ def _servers(zookeeper: str) -> list[tuple[str, int]]:
 
 def spark_status(
     settings: "SparkSettings",
-    told: Document | None,
+    reported: Document | None,
     pid: Callable[[str, int], int | None],
 ) -> Document:
     """The master, the workers and the applications.
 
-    told: the master's own status; None while it does not answer. pid: the process id of a node.
+    reported: the master's own status; None while it does not answer. pid: the process id of a node.
     """
-    alive = workers(told)
+    alive = workers(reported)
     return {
-        "master": _node(SPARK_MASTER, settings.master_port, is_up=told is not None)
+        "master": _node(SPARK_MASTER, settings.master_port, is_up=reported is not None)
         | {"pid": pid(SPARK_MASTER, 1), "page": settings.page},
         "workers": [
             _node(SPARK_WORKER, port, is_up=port in alive)
@@ -179,7 +179,7 @@ def spark_status(
         ],
         "applications": [
             {"id": app["id"], "name": app["name"], "cores": app["cores"]}
-            for app in (told["activeapps"] if told is not None else [])
+            for app in (reported["activeapps"] if reported is not None else [])
         ],
     }
 

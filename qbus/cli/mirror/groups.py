@@ -46,12 +46,12 @@ async def _carry(config: LinkConfig, groups: Sequence[str], *, backwards: bool) 
     return [
         {
             "link": config.name,
-            "group": one.group,
-            "skipped": one.skipped,
+            "group": group.group,
+            "skipped": group.skipped,
             "offsets": [
                 {"topic": topic, "partition": partition, "offset": offset}
-                for (topic, partition), offset in sorted(one.offsets.items())
+                for (topic, partition), offset in sorted(group.offsets.items())
             ],
         }
-        for one in carried
+        for group in carried
     ]

@@ -14,7 +14,7 @@ def status_tables(document: Document) -> "RenderableType":
     from rich.console import Group
 
     links, processes = document["links"], document["processes"]
-    rows = [_row(link, one) for link in links for one in link["partitions"]]
+    rows = [_row(link, partition) for link in links for partition in link["partitions"]]
     partitions = table(
         "LINK",
         "TOPIC",
@@ -43,27 +43,29 @@ def status_tables(document: Document) -> "RenderableType":
 def carried_table(carried: list[Document]) -> "RenderableType":
     """A line for each offset that was committed, and for each group that was skipped."""
     rows = []
-    for one in carried:
-        head = [one["link"], one["group"]]
-        rows += [[*head, at["topic"], at["partition"], at["offset"], None] for at in one["offsets"]]
-        if one["skipped"] is not None:
-            rows.append([*head, None, None, None, one["skipped"]])
+    for group in carried:
+        head = [group["link"], group["group"]]
+        rows += [
+            [*head, at["topic"], at["partition"], at["offset"], None] for at in group["offsets"]
+        ]
+        if group["skipped"] is not None:
+            rows.append([*head, None, None, None, group["skipped"]])
     if not rows:
         return "All offsets are up to date."
     return table("LINK", "GROUP", "TOPIC", "#PARTITION", "#OFFSET", "SKIPPED", rows=rows)
 
 
-def _row(link: Document, one: Document) -> list[object]:
-    lag_bytes, lag_s = one["lag_bytes"], one["lag_seconds"]
+def _row(link: Document, partition: Document) -> list[object]:
+    lag_bytes, lag_s = partition["lag_bytes"], partition["lag_seconds"]
     return [
         link["name"],
-        one["topic"],
-        one["target_topic"],
-        one["partition"],
-        one["state"],
-        _offset(one["source_end"]),
-        _offset(one["target_end"]),
-        one["lag_records"],
+        partition["topic"],
+        partition["target_topic"],
+        partition["partition"],
+        partition["state"],
+        _offset(partition["source_end"]),
+        _offset(partition["target_end"]),
+        partition["lag_records"],
         None if lag_bytes is None else format_binary_size(lag_bytes),
         None if lag_s is None else f"{lag_s:.1f}",
     ]
@@ -106,9 +108,9 @@ def _troubles(link: Document) -> list[str]:
             " and group offsets are not copied; the offsets shown are those of the source"
         )
     return troubles + [
-        f"{link['name']}: {one['topic']}-{one['partition']}: {one['error']}"
-        for one in link["partitions"]
-        if one["error"] is not None
+        f"{link['name']}: {partition['topic']}-{partition['partition']}: {partition['error']}"
+        for partition in link["partitions"]
+        if partition["error"] is not None
     ]
 
 
