@@ -48,8 +48,8 @@ class LogTruncated(ApiError):  # noqa: N818 - what happened
     def __init__(self, topic: str, partition: int, position: int, diverging_offset: int) -> None:
         super().__init__(
             ErrorCode.OFFSET_OUT_OF_RANGE,
-            f"{topic}-{partition} was read up to {position},"
-            f" and its log was cut to {diverging_offset} since",
+            f"the log of {topic}-{partition} was truncated to {diverging_offset},"
+            f" below the position {position}",
         )
         self.topic = topic
         self.partition = partition
@@ -104,7 +104,7 @@ class BufferFull(QbusError):  # noqa: N818 - what happened
     """The send buffer is full; delivered records make room."""
 
     def __init__(self, limit: int) -> None:
-        super().__init__(f"{limit} bytes wait to be delivered already")
+        super().__init__(f"the buffer is full: {limit} bytes wait to be delivered")
 
     @property
     def retriable(self) -> bool:

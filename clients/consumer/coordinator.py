@@ -64,7 +64,7 @@ class ConsumerCoordinator:
         """The member and generation that commits are made as."""
         return self._rebalance.state.membership if self._rebalance is not None else NO_MEMBER
 
-    # What to read.
+    # Subscription.
 
     def subscribe(self, topics: TopicSelection) -> None:
         """Read whole topics, or the group's share of them: names, or a pattern."""
@@ -233,7 +233,7 @@ class ConsumerCoordinator:
         reset_to = RESETS.get(self._options.offset_reset)
         if reset_to is None:
             topic, index = partition
-            raise NoOffset(f"nothing says where to begin in {topic}-{index}")
+            raise NoOffset(f"{topic}-{index} has no committed offset, and no offset_reset")
         return reset_to
 
 

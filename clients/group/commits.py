@@ -63,7 +63,9 @@ class Commits:
         if self._state is None or (self._state.may_commit and not self._state.is_lost):
             return None
         if self._state.is_lost:
-            return ApiError(ErrorCode.UNKNOWN_MEMBER_ID, "we have no place in the group")
+            return ApiError(
+                ErrorCode.UNKNOWN_MEMBER_ID, "this member has lost its place in the group"
+            )
         return ApiError(ErrorCode.REBALANCE_IN_PROGRESS, "commit again after the next poll")
 
     async def drain(self) -> None:
@@ -86,7 +88,7 @@ class Commits:
                 together = self._next()
                 try:
                     await self._send(together)
-                finally:  # also when we are cancelled
+                finally:  # also when cancelled
                     for commit in together:
                         commit.done.cancel()
         finally:

@@ -26,7 +26,7 @@ class SubscribedTopics:
 
     def __init__(self, cluster: Cluster, wanted: TopicSelection) -> None:
         if isinstance(wanted, str | bytes):
-            raise ConfigError("topics are several names, or a compiled pattern; not one string")
+            raise ConfigError("topics are a list of names, or a compiled pattern; not one string")
         self._cluster = cluster
         self._pattern: re.Pattern[str] | None = None
         self._mirrored: MirroredTopics | None = None

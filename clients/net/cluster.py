@@ -175,7 +175,7 @@ class Cluster:
             self.metadata.forget_nodes()
         check(response.error_code)
         if not response.brokers:  # the broker has just started
-            raise ConnectionFailed("a broker answered that there are no brokers")
+            raise ConnectionFailed("a broker named no brokers in its metadata")
         self.metadata.update(response, is_whole=topics is None)
         return response
 

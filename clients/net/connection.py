@@ -77,7 +77,7 @@ class Connection(asyncio.BufferedProtocol):
             await connection._agree_on_versions(timeout)
         except WireError as error:
             connection.abort(str(error))
-            raise ConnectionFailed(f"{name} does not answer as a broker does: {error}") from error
+            raise ConnectionFailed(f"{name} does not respond like a broker: {error}") from error
         except BaseException:
             connection.abort()
             raise

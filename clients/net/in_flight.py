@@ -49,10 +49,10 @@ class InFlightRequests:
         for it.
         """
         if not self._requests:
-            raise WireError("an answer to no request")
+            raise WireError("a response without a request")
         request = self._requests[0]
         if frame[:4] != request.correlation_id.to_bytes(4, "big"):
-            raise WireError("an answer to another request")
+            raise WireError("a response to another request")
         self._requests.popleft()
         if not request.answer.done():
             request.answer.set_result(frame)

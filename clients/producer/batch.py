@@ -247,4 +247,4 @@ def call(notify: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> None
     try:
         notify(*args, **kwargs)
     except Exception:
-        log.exception("a callback of a delivery failed")
+        log.exception("a delivery callback failed")

@@ -72,7 +72,7 @@ class Handle(ABC, Generic[T_co]):
         if self.done():
             return
         if self._is_in_loop():
-            raise QbusError("not delivered yet: await it")
+            raise QbusError("not delivered yet: await the delivery")
         arrived = threading.Event()
         self._notify(arrived.set)
         if not arrived.wait(timeout):

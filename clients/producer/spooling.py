@@ -34,7 +34,11 @@ class Spooler:
                     self._writer.append, batch.partition.topic, partition, encoded
                 )
             except Exception as failure:
-                log.exception("%d records of %s are lost", batch.count, batch.partition.topic)
+                log.exception(
+                    "cannot spool %d records of %s: they are lost",
+                    batch.count,
+                    batch.partition.topic,
+                )
                 error.__cause__ = failure
                 return error
         return Spooled(self._directory)

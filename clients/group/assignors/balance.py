@@ -127,7 +127,7 @@ class Balance:
             if self._counts[taker] <= self._counts[giver] - 2:
                 self._move_along(reached, taker)
                 balanced.clear()
-            else:  # nor can those it reaches do better: they reach no others
+            else:  # members reached from here reach no others
                 balanced.add(giver)
                 balanced.update(
                     member for member in reached if self._counts[member] <= self._counts[giver]

@@ -30,7 +30,7 @@ def public_methods(cls: type) -> dict[str, Callable[..., object]]:
     }
 
 
-def test_both_faces_have_the_same_methods_with_the_same_arguments_and_words() -> None:
+def test_sync_and_async_clients_have_the_same_methods_and_documentation() -> None:
     ours, theirs = public_methods(Admin), public_methods(AsyncioAdmin)
     assert ours.keys() == theirs.keys()
     for name, method in ours.items():

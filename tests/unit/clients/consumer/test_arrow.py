@@ -49,7 +49,7 @@ def test_each_partition_gives_one_batch_and_its_position_is_behind_it(loop: Loop
     assert not state.fetched
 
 
-def test_all_partitions_that_have_records_give_some_however_many_they_have(loop: Loop) -> None:
+def test_every_partition_with_records_returns_some(loop: Loop) -> None:
     loop.fetch(A, batch(0, 3))
     loop.fetch(B, batch(0, 3))
     assert len(loop.buffer.open_cursors(enough=1)) == 1
@@ -75,7 +75,7 @@ def test_what_is_decoded_but_not_given_is_read_again(loop: Loop) -> None:
     assert poll(loop) == [(0, [0, 1, 2])]
 
 
-def test_what_becomes_void_while_it_is_decoded_is_not_given(loop: Loop) -> None:
+def test_records_of_a_cursor_closed_while_decoding_are_not_delivered(loop: Loop) -> None:
     loop.fetch(A, batch(0, 3))
     loop.fetch(B, batch(0, 3))
     taken = decoder(loop)
@@ -86,7 +86,7 @@ def test_what_becomes_void_while_it_is_decoded_is_not_given(loop: Loop) -> None:
     assert loop.positions == (1, 0)
 
 
-def test_what_was_given_stays_whatever_happens_to_the_partition(loop: Loop) -> None:
+def test_delivered_batches_stay_valid_after_a_revocation(loop: Loop) -> None:
     loop.fetch(A, batch(0, 3))
     taken = decoder(loop)
     taken.decode(MANY)
@@ -124,7 +124,7 @@ def test_damage_is_told_after_what_was_before_it(loop: Loop) -> None:
     assert loop.positions == (2, 0)
 
 
-def test_the_memory_of_batches_that_nobody_has_is_used_again(loop: Loop) -> None:
+def test_columns_of_released_batches_are_reused(loop: Loop) -> None:
     spare = ColumnPool()
     addresses = []
     for begin in (0, 3, 6):
@@ -138,7 +138,7 @@ def test_the_memory_of_batches_that_nobody_has_is_used_again(loop: Loop) -> None
     assert len(set(addresses)) < 3
 
 
-async def test_a_poll_that_is_cancelled_while_a_thread_decodes_gives_nothing(
+async def test_a_poll_cancelled_while_a_thread_decodes_delivers_nothing(
     loop: Loop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(arrow_module, "_MUCH", 0)

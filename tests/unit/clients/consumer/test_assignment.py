@@ -68,7 +68,7 @@ def test_replacing_forgets_and_adding_keeps() -> None:
     assert list(made) == [P0]
 
 
-def test_turns_are_taken() -> None:
+def test_partitions_take_turns() -> None:
     made = assignment(P0, P1)
     made.move_to_end(P0)
     assert list(made) == [P1, P0]

@@ -87,7 +87,7 @@ def test_the_end_of_a_compacted_batch_is_the_batchs() -> None:
     assert found.position == 10
 
 
-def test_damage_is_told_after_the_records_before_it_and_stays_where_it_is() -> None:
+def test_damage_is_reported_after_the_records_before_it_and_again() -> None:
     damaged = bytearray(batch(3, 3))
     damaged[-1] ^= 1
     found = fetched(0, batch(0, 3), bytes(damaged))
@@ -138,7 +138,7 @@ def test_a_batch_of_countless_records_is_decoded_bit_by_bit(
     assert found.position == 12
 
 
-def test_what_memory_did_not_suffice_for_is_decoded_when_it_is_asked_for_again(
+def test_records_are_decoded_again_after_a_memory_error(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     tries = [0]
@@ -216,7 +216,7 @@ class Narrow(RecordColumns):
         return super().append(batch, header, from_offset)
 
 
-def test_what_columns_have_no_room_for_is_there_for_the_next() -> None:
+def test_a_batch_without_room_in_the_columns_stays_for_the_next_call() -> None:
     found = fetched(0, batch(0, 2), batch(2, 2), batch(4, 2))
     columns = Narrow()
     found.decode_columns(columns, 1000)

@@ -70,7 +70,7 @@ async def test_a_record_has_everything() -> None:
 @pytest.mark.parametrize(
     ("offset", "expected"), [(0, 5), (3, 2), (EARLIEST, 5), (LATEST, 0), (5, 0), (None, 5)]
 )
-async def test_assigned_partitions_are_read_from_where_they_should(
+async def test_assigned_partitions_are_read_from_their_offsets(
     offset: int | None, expected: int
 ) -> None:
     async with FakeBroker() as broker, consumer_of(broker, offset_reset="earliest") as consumer:
@@ -109,7 +109,7 @@ async def test_batches_by_partition() -> None:
         assert found == {0: numbers(3), 1: numbers(4)}
 
 
-async def test_a_poll_returns_no_more_than_it_may_and_loses_nothing() -> None:
+async def test_a_poll_returns_at_most_max_records_and_loses_none() -> None:
     async with FakeBroker({"t": 2}) as broker, consumer_of(broker, max_poll_records=7) as consumer:
         for partition in range(2):
             store(broker, numbers(50), partition)
@@ -123,7 +123,7 @@ async def test_a_poll_returns_no_more_than_it_may_and_loses_nothing() -> None:
         assert seen == {0: numbers(50), 1: numbers(50)}
 
 
-async def test_iterating_looks_after_the_group_as_often_as_polls_would(
+async def test_iterating_polls_the_group_regularly(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async with FakeBroker({"t": 1}) as broker, consumer_of(broker, max_poll_records=7) as consumer:
@@ -146,7 +146,7 @@ async def test_iterating_looks_after_the_group_as_often_as_polls_would(
         assert sorted(set(given)) == [0, 7, 14]
 
 
-async def test_whoever_reads_next_goes_on_behind_the_record_that_a_loop_gave_last() -> None:
+async def test_the_next_reader_continues_after_the_last_record_of_a_loop() -> None:
     async with FakeBroker() as broker, consumer_of(broker, max_poll_records=7) as consumer:
         store(broker, numbers(30))
         consumer.assign([("t", 0, 0)])
@@ -160,7 +160,7 @@ async def test_whoever_reads_next_goes_on_behind_the_record_that_a_loop_gave_las
         assert seen == numbers(30)
 
 
-async def test_a_loop_gives_nothing_of_a_partition_that_is_paused_inside_of_it() -> None:
+async def test_a_loop_yields_nothing_of_a_partition_paused_inside_it() -> None:
     async with FakeBroker({"t": 2}) as broker, consumer_of(broker) as consumer:
         store(broker, numbers(20), 0)
         store(broker, numbers(20), 1)
@@ -179,7 +179,7 @@ async def test_a_loop_gives_nothing_of_a_partition_that_is_paused_inside_of_it()
         assert seen[3:23] == [(other, value) for value in numbers(20)]
 
 
-async def test_a_loop_goes_on_behind_what_was_read_inside_of_it() -> None:
+async def test_a_loop_continues_after_records_polled_inside_it() -> None:
     async with FakeBroker() as broker, consumer_of(broker, max_poll_records=7) as consumer:
         store(broker, numbers(30))
         consumer.assign([("t", 0, 0)])
@@ -234,7 +234,7 @@ async def test_an_offset_that_is_gone_is_reset(reset: Any, expected: bytes) -> N
         assert (await read(consumer, 1))[0] == expected
 
 
-async def test_without_a_reset_an_offset_that_is_gone_is_an_error() -> None:
+async def test_without_offset_reset_a_deleted_offset_is_an_error() -> None:
     async with FakeBroker() as broker, consumer_of(broker, offset_reset="none") as consumer:
         consumer.assign([("t", 0, 100)])
         with pytest.raises(NoOffset, match="t-0"):
@@ -244,7 +244,7 @@ async def test_without_a_reset_an_offset_that_is_gone_is_an_error() -> None:
             await read(consumer, 1)
 
 
-async def test_the_records_before_damage_are_read_and_the_damage_never() -> None:
+async def test_records_before_damage_are_read_and_no_others() -> None:
     async with FakeBroker() as broker, consumer_of(broker) as consumer:
         store(broker, numbers(2))
         store(broker, numbers(2))
@@ -392,7 +392,7 @@ def test_options_are_checked() -> None:
         Consumer("127.0.0.1:1", offset_reset=reset)
 
 
-async def test_what_is_paused_does_not_keep_the_others_waiting() -> None:
+async def test_a_paused_partition_does_not_block_the_others() -> None:
     async with (
         FakeBroker({"t": 2}) as broker,
         consumer_of(broker, prefetch_bytes=2000, max_poll_records=1) as consumer,

@@ -37,7 +37,7 @@ async def polled(consumers: list[Consumer], wanted: list[list[int]]) -> None:
     raise AssertionError([consumer.assignment for consumer in consumers])
 
 
-async def test_one_member_has_everything_and_starts_where_the_group_left_off() -> None:
+async def test_a_single_member_reads_everything_from_the_committed_offsets() -> None:
     async with FakeBroker({"t": 2}) as broker:
         group = FakeGroup(broker)
         store(broker, numbers(5), 1)
@@ -64,7 +64,7 @@ async def test_members_share_and_take_over() -> None:
         await first.close()
 
 
-async def test_what_was_returned_is_committed_before_the_partitions_go() -> None:
+async def test_returned_records_are_committed_before_a_revocation() -> None:
     async with FakeBroker({"t": 2}) as broker:
         FakeGroup(broker)
         store(broker, numbers(5), 1)
@@ -206,7 +206,7 @@ async def test_a_callback_that_fails_is_heard_of() -> None:
             await polled([consumer], [[0]])
 
 
-async def test_a_poll_keeps_to_its_time_while_others_are_waited_for() -> None:
+async def test_a_poll_keeps_its_time_out_during_a_rebalance() -> None:
     async with FakeBroker({"t": 1}) as broker:
         FakeGroup(broker)
         broker.handlers[ApiKey.JOIN_GROUP] = lambda _: asyncio.sleep(60)

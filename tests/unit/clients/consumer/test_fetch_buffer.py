@@ -23,7 +23,7 @@ def loop() -> Loop:
     return Loop()
 
 
-def test_the_position_is_behind_the_record_that_was_given_last(loop: Loop) -> None:
+def test_the_position_is_after_the_last_delivered_record(loop: Loop) -> None:
     loop.fetch(A, batch(0, 2))
     loop.fetch(B, batch(0, 1))
     given = [(where, loop.positions) for where in loop.turn()]
@@ -41,7 +41,7 @@ def test_a_turn_has_no_more_records_than_it_may(loop: Loop) -> None:
     assert loop.positions == (8, 4)
 
 
-def test_a_loop_that_is_left_gives_back_what_it_had_not_given(loop: Loop) -> None:
+def test_records_not_delivered_by_an_abandoned_loop_are_read_again(loop: Loop) -> None:
     loop.fetch(A, batch(0, 5))
     loop.fetch(B, batch(0, 5))
     turn = loop.turn()
@@ -55,7 +55,7 @@ def test_a_loop_that_is_left_gives_back_what_it_had_not_given(loop: Loop) -> Non
     assert loop.positions == (1, 0)
 
 
-def test_a_loop_that_is_left_after_all_was_given_forgets_nothing(loop: Loop) -> None:
+def test_an_exhausted_loop_repeats_nothing(loop: Loop) -> None:
     loop.fetch(A, batch(0, 5), batch(5, 5))
     turn = loop.turn(5)
     assert [next(turn)[1] for _ in range(5)] == [0, 1, 2, 3, 4]
@@ -64,7 +64,7 @@ def test_a_loop_that_is_left_after_all_was_given_forgets_nothing(loop: Loop) -> 
     assert [offset for _, offset in loop.turn()] == [5, 6, 7, 8, 9]
 
 
-def test_what_was_given_of_a_partition_that_stops_is_to_be_committed(loop: Loop) -> None:
+def test_delivered_records_of_a_stopped_partition_can_be_committed(loop: Loop) -> None:
     loop.fetch(A, batch(0, 5))
     assert len(list(loop.turn(3))) == 3
     loop.assignment.stop([A])
@@ -81,7 +81,7 @@ def test_a_cut_does_not_take_back_what_was_given(loop: Loop) -> None:
     assert (state.position, state.epoch) == (2, EPOCH)
 
 
-def test_the_epoch_to_commit_is_that_of_the_record_that_was_given_last(loop: Loop) -> None:
+def test_the_committed_epoch_is_that_of_the_last_delivered_record(loop: Loop) -> None:
     loop.fetch(A, batch(0, 5))
     loop.assignment.states[A].epoch = EPOCH - 1
     loop.assignment.states[A].committed = -1
@@ -91,7 +91,7 @@ def test_the_epoch_to_commit_is_that_of_the_record_that_was_given_last(loop: Loo
     assert loop.assignment.to_commit()[A] == OffsetAndMetadata(1, leader_epoch=EPOCH)
 
 
-def test_what_an_interrupted_reader_was_not_given_is_read_again(loop: Loop) -> None:
+def test_records_an_interrupted_reader_did_not_get_are_read_again(loop: Loop) -> None:
     loop.fetch(A, batch(0, 5))
     (cursor,) = loop.buffer.open_cursors()
     for record in cursor.deliver(cursor.decode(2)):
@@ -103,7 +103,7 @@ def test_what_an_interrupted_reader_was_not_given_is_read_again(loop: Loop) -> N
     assert not loop.assignment.states[A].fetched
 
 
-def test_another_loop_goes_on_behind_what_the_first_gave(loop: Loop) -> None:
+def test_another_loop_continues_after_the_first(loop: Loop) -> None:
     loop.fetch(A, batch(0, 2), batch(2, 2))
     outer = loop.turn()
     assert next(outer) == (0, 0)
@@ -115,7 +115,7 @@ def test_another_loop_goes_on_behind_what_the_first_gave(loop: Loop) -> None:
     assert loop.positions == (3, 0)
 
 
-def test_a_look_at_the_position_while_the_reader_goes_on(
+def test_the_position_is_right_while_the_reader_advances(
     loop: Loop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     loop.fetch(A, batch(0, 4), batch(4, 2))
@@ -167,7 +167,7 @@ def test_a_cut_while_the_reader_finishes(loop: Loop, monkeypatch: pytest.MonkeyP
     assert cursor.read_to == 4
 
 
-def test_taking_back_while_the_reader_is_about_to_give(
+def test_closing_a_cursor_that_is_about_to_deliver(
     loop: Loop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     loop.fetch(A, batch(0, 4))
@@ -187,7 +187,7 @@ def test_taking_back_while_the_reader_is_about_to_give(
     assert loop.positions == (len(given), 0)
 
 
-def test_a_look_at_the_position_while_the_reader_learns_that_it_was_cut(
+def test_the_position_is_right_while_the_reader_finds_its_cursor_closed(
     loop: Loop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     loop.fetch(A, batch(0, 4))
@@ -207,7 +207,7 @@ def test_a_look_at_the_position_while_the_reader_learns_that_it_was_cut(
     assert [*seen, cursor.read_to] == [0] * (len(seen) + 1)
 
 
-def test_a_seek_ends_what_is_given_of_that_partition(loop: Loop) -> None:
+def test_a_seek_closes_the_cursor_of_that_partition(loop: Loop) -> None:
     loop.fetch(A, batch(0, 5))
     loop.fetch(B, batch(0, 2))
     turn = loop.turn()
@@ -227,7 +227,7 @@ def test_what_is_cut_before_it_is_decoded_is_not_given(loop: Loop) -> None:
     assert loop.positions == (None, 0)
 
 
-def test_a_partition_that_came_back_is_not_the_one_that_went(loop: Loop) -> None:
+def test_a_partition_assigned_again_starts_a_new_state(loop: Loop) -> None:
     loop.fetch(A, batch(0, 5))
     assert next(loop.turn()) == (0, 0)
     loop.assignment.replace([A])
@@ -236,7 +236,7 @@ def test_a_partition_that_came_back_is_not_the_one_that_went(loop: Loop) -> None
     assert loop.assignment.states[A].position == 50
 
 
-def test_what_was_forgotten_meanwhile_is_not_given_again(loop: Loop) -> None:
+def test_dropped_records_that_were_delivered_are_not_read_again(loop: Loop) -> None:
     loop.fetch(A, batch(0, 2), batch(2, 2))
     state = loop.assignment.states[A]
     state.leader_epoch = 9
@@ -248,7 +248,7 @@ def test_what_was_forgotten_meanwhile_is_not_given_again(loop: Loop) -> None:
     assert state.leader_epoch == EPOCH, "what was read has to be compared with today's leader"
 
 
-def test_an_offset_out_of_range_waits_until_it_is_known_how_far_the_reader_came(
+def test_an_offset_out_of_range_waits_for_the_reader(
     loop: Loop,
 ) -> None:
     loop.fetch(A, batch(0, 2))
@@ -299,7 +299,7 @@ def test_polls_take_from_the_partitions_in_turn(loop: Loop) -> None:
     assert poll(loop) == []
 
 
-def test_what_a_poll_returned_stays_whatever_happens_to_the_partition(loop: Loop) -> None:
+def test_polled_records_stay_valid_after_a_revocation(loop: Loop) -> None:
     loop.fetch(A, batch(0, 3))
     (polled,) = batches_of(loop.buffer.open_cursors(), MANY)
     loop.assignment.seek(A, 100)
@@ -307,7 +307,7 @@ def test_what_a_poll_returned_stays_whatever_happens_to_the_partition(loop: Loop
     assert loop.positions == (100, 0)
 
 
-def test_a_partition_that_goes_while_a_poll_decodes_is_left_out(
+def test_a_partition_revoked_while_a_poll_decodes_is_left_out(
     loop: Loop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     loop.fetch(A, batch(0, 3))
@@ -340,7 +340,7 @@ def test_a_poll_that_fails_takes_nothing(loop: Loop, monkeypatch: pytest.MonkeyP
     assert poll(loop) == [(0, [0, 1, 2]), (1, [0, 1, 2])]
 
 
-def test_a_poll_tries_on_where_damage_is_yet_to_be_told(loop: Loop) -> None:
+def test_a_poll_goes_on_to_report_damage(loop: Loop) -> None:
     damaged = bytearray(batch(0, 1))
     damaged[-1] ^= 1
     loop.fetch(A, bytes(damaged))

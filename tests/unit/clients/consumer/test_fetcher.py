@@ -94,7 +94,7 @@ async def test_no_more_than_two_answers_wait_for_the_reader() -> None:
         assert 2 * WINDOW <= sum(held(consumer).values()) + BATCH < 4 * WINDOW
 
 
-async def test_a_little_is_handed_over_before_more_is_asked_for(
+async def test_a_small_answer_is_handed_over_before_the_next_request(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """To ask takes as long as to hand over, and it is the reader who waits."""
@@ -111,7 +111,7 @@ async def test_a_little_is_handed_over_before_more_is_asked_for(
         await eventually(lambda: bool(is_asked))  # though the reader does not come back
 
 
-async def test_who_leads_what_was_refused_is_asked_while_the_rest_is_read() -> None:
+async def test_the_leader_of_a_refused_partition_is_looked_up_while_others_are_read() -> None:
     async with FakeCluster(2, {"t": 2}) as cluster, Consumer(cluster.bootstrap) as consumer:
         consumer.assign([("t", 0, 0), ("t", 1, 0)])
         for partition in range(2):
@@ -156,7 +156,7 @@ async def test_everything_comes_whatever_the_reader_s_pace() -> None:
 MOST = 50 * 1024 * 1024
 
 
-def test_it_grows_while_full_answers_are_long_on_their_way() -> None:
+def test_the_window_grows_while_full_answers_take_long() -> None:
     window = FetchWindow(MOST)
     asked = []
     for _ in range(6):
@@ -175,7 +175,7 @@ def test_it_stays_where_more_would_not_help(nbytes: int, seconds: float, why: st
     assert window.nbytes == LEAST, why
 
 
-def test_it_shrinks_bit_by_bit_while_nobody_has_to_wait() -> None:
+def test_the_window_shrinks_while_nobody_waits() -> None:
     window = FetchWindow(MOST)
     window.answered(LEAST, 0.1, is_awaited=True)
     window.answered(LEAST, 0.1, is_awaited=False)
@@ -185,7 +185,7 @@ def test_it_shrinks_bit_by_bit_while_nobody_has_to_wait() -> None:
     assert window.nbytes == LEAST
 
 
-def test_a_partition_that_gives_no_more_at_a_time_does_not_make_it_grow_for_ever() -> None:
+def test_small_answers_do_not_grow_the_window() -> None:
     window = FetchWindow(MOST)
     for _ in range(20):
         window.answered(LEAST, 0.1, is_awaited=True)

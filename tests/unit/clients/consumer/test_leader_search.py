@@ -35,7 +35,7 @@ async def read(consumer: Consumer, timeout: float = PATIENT) -> list[bytes | Non
 
 
 @pytest.mark.parametrize("leader", [GONE, NOBODY])
-async def test_a_partition_whose_leader_is_elected_after_the_cluster_was_asked_is_read(
+async def test_a_partition_whose_leader_is_elected_later_is_read(
     leader: int,
 ) -> None:
     """The broker is gone from the list of brokers before another is elected."""
@@ -50,7 +50,7 @@ async def test_a_partition_whose_leader_is_elected_after_the_cluster_was_asked_i
         assert await read(consumer) == [b"of a new leader"]
 
 
-async def test_a_leader_that_is_lost_while_reading_is_looked_for_until_there_is_one() -> None:
+async def test_a_lost_leader_is_searched_until_there_is_one() -> None:
     async with FakeBroker({"t": 1}) as broker, Consumer(broker.bootstrap) as consumer:
         broker.logs["t", 0].append(batch(b"before"))
         consumer.assign([("t", 0, 0)])
@@ -77,7 +77,7 @@ async def test_a_topic_and_a_partition_that_appear_later_are_read() -> None:
 
 
 @pytest.mark.parametrize("topic", ["t", "unknown"])
-async def test_the_longer_there_is_none_the_less_often_brokers_are_asked(topic: str) -> None:
+async def test_the_search_for_a_leader_backs_off(topic: str) -> None:
     async with FakeBroker({"t": 1}) as broker, Consumer(broker.bootstrap) as consumer:
         broker.leaders["t", 0] = NOBODY
         consumer.assign([(topic, 0, 0)])
@@ -87,7 +87,7 @@ async def test_the_longer_there_is_none_the_less_often_brokers_are_asked(topic: 
         assert len(broker.asked(ApiKey.METADATA)) <= 10
 
 
-async def test_another_partition_that_loses_its_leader_does_not_wait_for_the_next_time(
+async def test_another_lost_leader_restarts_the_search_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(leader_search, "Backoff", lambda: Backoff(NEVER, NEVER))
@@ -117,7 +117,7 @@ async def test_a_topic_that_is_refused_is_told_of() -> None:
         assert "t" in str(refused.value)
 
 
-async def test_a_refused_topic_that_is_read_no_more_is_not_told_of() -> None:
+async def test_the_error_of_an_unassigned_topic_is_not_reported() -> None:
     async with FakeBroker({"t": 1}) as broker, Consumer(broker.bootstrap) as consumer:
         tell, may_answer = broker.handlers[ApiKey.METADATA], asyncio.Event()
 

@@ -76,7 +76,7 @@ async def test_a_log_that_was_cut_is_told_of() -> None:
     assert not reader.is_sound()
 
 
-async def test_a_leader_is_asked_again_about_what_was_read_meanwhile() -> None:
+async def test_a_position_that_moved_is_validated_again() -> None:
     reader = Reader(position=10)
     assert not reader.is_sound()
     await reader.leader.is_asked.wait()

@@ -99,7 +99,7 @@ async def test_offsets_metadata_and_place_are_sent() -> None:
     )
 
 
-async def test_one_request_at_a_time_and_what_waits_goes_together() -> None:
+async def test_waiting_commits_share_the_next_request() -> None:
     coordinator = Coordinator()
     coordinator.open.clear()
     made = commits(coordinator, stable())
@@ -113,7 +113,7 @@ async def test_one_request_at_a_time_and_what_waits_goes_together() -> None:
     assert coordinator.sent() == [(1, {0: 1}), (1, {0: 3, 1: 9})]
 
 
-async def test_a_commit_is_sent_again_until_a_coordinator_takes_it() -> None:
+async def test_a_commit_is_retried_until_a_coordinator_accepts_it() -> None:
     coordinator = Coordinator()
     coordinator.codes = [
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
@@ -185,7 +185,7 @@ async def test_between_two_generations_nothing_can_be_committed() -> None:
     assert caught.value.code is ErrorCode.REBALANCE_IN_PROGRESS
 
 
-async def test_who_has_lost_its_place_does_not_commit_as_nobody() -> None:
+async def test_a_member_without_a_place_does_not_commit() -> None:
     coordinator, state = Coordinator(), stable()
     state.lose("expelled")
     with pytest.raises(ApiError) as caught:

@@ -80,7 +80,7 @@ async def test_a_topic_and_its_mirrors_but_no_namesakes() -> None:
     assert topics.counts() == {"a.orders": 1, "b.orders": 1, "orders": 1}
 
 
-async def test_what_comes_is_asked_about_once_and_what_goes_is_forgotten() -> None:
+async def test_new_topics_are_described_once_and_deleted_ones_forgotten() -> None:
     cluster = Configured(orders={}, **{"a.orders": {SOURCE: "a"}, "team.orders": {}})
     topics = wanted(cluster, "orders")
     await topics.refresh()
@@ -92,7 +92,7 @@ async def test_what_comes_is_asked_about_once_and_what_goes_is_forgotten() -> No
     assert cluster.described == ["a.orders", "team.orders", "b.orders"]
 
 
-async def test_what_goes_while_it_is_asked_about_is_asked_about_again() -> None:
+async def test_a_topic_deleted_during_the_request_is_described_again() -> None:
     cluster = Configured(orders={}, **{"a.orders": {SOURCE: "a"}})
     del cluster.configs["a.orders"]
     topics = wanted(cluster, "orders")

@@ -32,7 +32,7 @@ async def test_what_comes_next_is_done_in_the_same_poll() -> None:
     await task
 
 
-async def test_a_poll_raises_what_work_does_and_the_background_goes_on() -> None:
+async def test_a_poll_raises_errors_of_work_and_the_background_task_continues() -> None:
     executor = PollExecutor(asyncio.Event())
 
     async def fails() -> None:

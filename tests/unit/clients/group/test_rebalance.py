@@ -49,9 +49,9 @@ def kinds(reader: Reader) -> list[str]:
 @in_a_world
 async def test_eager_members_give_up_everything_in_each_rebalance(world: World) -> None:
     first = world.reader()
-    await world.settle()
+    await world.until_stable()
     world.reader()
-    await world.settle()
+    await world.until_stable()
     assert first.told == [
         ("assigned", t(0, 1, 2, 3)),
         ("revoked", t(0, 1, 2, 3)),
@@ -62,10 +62,10 @@ async def test_eager_members_give_up_everything_in_each_rebalance(world: World) 
 @in_a_world
 async def test_cooperative_members_give_up_only_what_moves(world: World) -> None:
     first = world.reader(assignors=COOPERATIVE)
-    await world.settle()
+    await world.until_stable()
     before = {one: first.assignment.states[one] for one in t(0, 1)}
     second = world.reader(assignors=COOPERATIVE)
-    await world.settle()
+    await world.until_stable()
     assert first.told == [
         ("assigned", t(0, 1, 2, 3)),
         ("revoked", t(2, 3)),
@@ -80,9 +80,9 @@ async def test_cooperative_members_give_up_only_what_moves(world: World) -> None
 @in_a_world
 async def test_with_an_eager_assignor_in_the_list_everything_stops(world: World) -> None:
     first = world.reader(assignors=("cooperative-sticky", "range"))
-    await world.settle()
+    await world.until_stable()
     world.reader(assignors=COOPERATIVE)
-    await world.settle()
+    await world.until_stable()
     assert world.coordinator.protocol == "cooperative-sticky"
     assert first.told[1] == ("revoked", t(0, 1, 2, 3))
 
@@ -91,7 +91,7 @@ async def test_with_an_eager_assignor_in_the_list_everything_stops(world: World)
 async def test_a_group_takes_the_assignor_that_all_have(world: World) -> None:
     world.reader(assignors=("range", "sticky"))
     world.reader(assignors=("roundrobin", "sticky"))
-    await world.settle()
+    await world.until_stable()
     assert world.coordinator.protocol == "sticky"
 
 
@@ -99,10 +99,10 @@ async def test_a_group_takes_the_assignor_that_all_have(world: World) -> None:
 async def test_sticky_members_get_back_what_they_had(world: World) -> None:
     first = world.reader(assignors=("sticky",))
     second = world.reader(assignors=("sticky",))
-    await world.settle()
+    await world.until_stable()
     before = set(first.owned)
     world.reader(assignors=("sticky",))
-    await world.settle()
+    await world.until_stable()
     assert first.owned <= before
     assert len(first.owned | second.owned) == 3
 
@@ -110,49 +110,49 @@ async def test_sticky_members_get_back_what_they_had(world: World) -> None:
 @in_a_world
 async def test_who_is_idle_for_too_long_leaves(world: World) -> None:
     reader = world.reader()
-    await world.settle()
+    await world.until_stable()
     reader.is_slow = True
     await asyncio.sleep(MAX_POLL / 2)
     assert list(world.coordinator.members) == ["m001"], "heartbeats need no polls"
     await asyncio.sleep(MAX_POLL / 2 + 2)
     assert world.coordinator.members == {}
-    await world.settle()
+    await world.until_stable()
     assert kinds(reader) == ["assigned", "lost", "assigned"]
 
 
 @in_a_world
 async def test_others_do_not_wait_for_the_idle(world: World) -> None:
     idle = world.reader()
-    await world.settle()
+    await world.until_stable()
     idle.is_slow = True
     other = world.reader()
     await asyncio.sleep(MAX_POLL + 3)
     assert other.owned == set(t(0, 1, 2, 3))
-    await world.settle()
+    await world.until_stable()
     assert kinds(idle)[:2] == ["assigned", "lost"]
     assert idle.owned
 
 
 @in_a_world
-async def test_who_was_expelled_has_lost_everything_and_joins_again(world: World) -> None:
+async def test_an_expelled_member_loses_its_partitions_and_joins_again(world: World) -> None:
     reader = world.reader()
-    await world.settle()
+    await world.until_stable()
     world.coordinator._drop("m001", ErrorCode.UNKNOWN_MEMBER_ID)
     await asyncio.sleep(2)
-    await world.settle()
+    await world.until_stable()
     assert kinds(reader) == ["assigned", "lost", "assigned"]
     assert list(world.coordinator.members) == ["m002"]
 
 
 @in_a_world
-async def test_a_static_member_comes_back_and_another_takes_its_place(world: World) -> None:
+async def test_a_static_member_returns_and_another_replaces_it(world: World) -> None:
     reader = world.reader(instance="i")
-    await world.settle()
+    await world.until_stable()
     world.readers.clear()
     await reader.close()
     assert len(world.coordinator.members) == 1, "it did not leave"
     world.reader(instance="i")
-    await world.settle()
+    await world.until_stable()
 
 
 def test_a_fenced_instance_has_lost_everything_for_good() -> None:
@@ -160,7 +160,7 @@ def test_a_fenced_instance_has_lost_everything_for_good() -> None:
 
     async def main() -> None:
         first = world.reader(instance="i")
-        await world.settle()
+        await world.until_stable()
         world.readers.clear()
         second = world.reader(instance="i")
         await asyncio.sleep(5)
@@ -181,25 +181,25 @@ def test_a_fenced_instance_has_lost_everything_for_good() -> None:
 async def test_topics_that_match_a_pattern_come_and_go(world: World) -> None:
     reader = world.reader(re.compile("t|news-.*"))
     world.reader(re.compile("t|news-.*"))
-    await world.settle()
+    await world.until_stable()
     world.topics["news-1"] = 2
     world.topics["unwanted-news-1"] = 2
     await asyncio.sleep(6)
     owned = {one.topic for one in world.owned()}
     assert owned == {"t", "news-1"}
     del world.topics["news-1"], world.topics["unwanted-news-1"]
-    await world.settle()
+    await world.until_stable()
     assert {one.topic for one in reader.owned} == {"t"}
 
 
 @in_a_world
-async def test_another_pattern_takes_nothing_that_still_matches(world: World) -> None:
+async def test_another_pattern_revokes_no_matching_topic(world: World) -> None:
     reader = world.reader(re.compile("t"), assignors=COOPERATIVE)
-    await world.settle()
+    await world.until_stable()
     world.topics["u"] = 1
     reader.subscribe(re.compile("[tu]"))
     await asyncio.sleep(3)
-    await world.settle()
+    await world.until_stable()
     assert kinds(reader) == ["assigned", "assigned"]
     world.topics = {"u": 1}
     reader.subscribe(["u"])
@@ -211,10 +211,10 @@ async def test_another_pattern_takes_nothing_that_still_matches(world: World) ->
 async def test_partitions_that_are_added_are_shared_out(world: World) -> None:
     world.reader(assignors=COOPERATIVE)
     world.reader(assignors=COOPERATIVE)
-    await world.settle()
+    await world.until_stable()
     world.topics["t"] = 6
     await asyncio.sleep(4)
-    await world.settle()
+    await world.until_stable()
     assert sorted(len(reader.owned) for reader in world.readers) == [3, 3]
 
 
@@ -223,19 +223,19 @@ async def test_the_leader_watches_what_others_want(world: World) -> None:
     world.topics["u"] = 1
     world.reader(("t",))
     world.reader(("u",))
-    await world.settle()
+    await world.until_stable()
     generation = world.coordinator.generation
     await asyncio.sleep(10)
     assert world.coordinator.generation == generation, "nothing has changed"
     world.topics["u"] = 3
     await asyncio.sleep(4)
-    await world.settle()
+    await world.until_stable()
 
 
 @in_a_world
 async def test_closing_commits_tells_and_leaves(world: World) -> None:
     reader = world.reader()
-    await world.settle()
+    await world.until_stable()
     world.readers.clear()
     await reader.close()
     assert reader.told[-1] == ("revoked", t(0, 1, 2, 3))
@@ -243,7 +243,7 @@ async def test_closing_commits_tells_and_leaves(world: World) -> None:
     assert min(world.coordinator.committed.values()) > 0
 
 
-def test_what_a_callback_raises_the_poll_raises_and_the_change_is_made() -> None:
+def test_a_poll_raises_callback_errors_after_the_change() -> None:
     world = World(7, {"t": 4})
 
     async def main() -> None:

@@ -60,7 +60,7 @@ def test_one_owner_and_no_step_back(seed: int, crew: str) -> None:
         await storm(world, CREWS[crew], rounds=25)
         world.loss = 0.0
         world.reader(("t", "u"), CREWS[crew][-1])
-        await world.settle()
+        await world.until_stable()
         assert [r.failure for r in world.readers if r.failure] == []
         for reader in world.readers:
             read = {p: reader.assignment.position(p) or 0 for p in reader.owned}

@@ -85,7 +85,7 @@ def test_a_fenced_instance_never_goes_on() -> None:
     assert not state.failure.retriable
 
 
-def test_a_rebalance_before_the_assignment_arrived_is_no_other_one() -> None:
+def test_a_rebalance_before_the_assignment_is_the_same_rebalance() -> None:
     state = MemberState()
     state.start()
     sent = state.joined("m", 1, "range")
@@ -93,7 +93,7 @@ def test_a_rebalance_before_the_assignment_arrived_is_no_other_one() -> None:
     assert state.rejoin_reason is None
 
 
-def test_an_assignment_for_a_place_that_was_lost_is_void() -> None:
+def test_an_assignment_after_a_lost_membership_is_ignored() -> None:
     state = MemberState()
     state.start()
     sent = state.joined("m", 1, "range")

@@ -59,7 +59,7 @@ def wanted(cluster: FakeCluster, topics: Any) -> SubscribedTopics:
     return SubscribedTopics(made, topics)
 
 
-async def test_names_are_taken_as_they_are_and_those_that_exist_counted() -> None:
+async def test_named_topics_are_kept_and_existing_ones_counted() -> None:
     cluster = FakeCluster(a=[None, None])
     topics = wanted(cluster, ["b", "a", "a"])
     await topics.refresh(["led"])

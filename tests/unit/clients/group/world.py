@@ -263,7 +263,7 @@ class World:
     def owned(self) -> list[TopicPartition]:
         return sorted(one for reader in self.readers for one in reader.owned)
 
-    async def settle(self, within: float = 60.0) -> None:
+    async def until_stable(self, within: float = 60.0) -> None:
         """Return when every partition has an owner, and keeps it for a while."""
         clock = asyncio.get_running_loop().time
         deadline, since = clock() + within, clock()

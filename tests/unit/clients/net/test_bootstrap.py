@@ -51,7 +51,7 @@ async def test_brokers_are_found_in_zookeeper(registered: list[tuple[str, int]])
         await cluster.close()
 
 
-async def test_and_looked_for_again_when_those_known_are_gone(
+async def test_bootstrap_is_asked_again_when_no_known_broker_answers(
     registered: list[tuple[str, int]],
 ) -> None:
     cluster = Cluster(ZOOKEEPER, "test", 5.0)

@@ -36,7 +36,7 @@ async def test_no_address_answers() -> None:
         await cluster.refresh(())
 
 
-async def test_one_connection_for_each_lane_however_many_ask_at_once() -> None:
+async def test_each_connection_group_has_one_connection_for_concurrent_callers() -> None:
     async with FakeBroker() as broker:
         cluster = Cluster(broker.bootstrap, "test", 5.0)
         await cluster.refresh(())
@@ -216,7 +216,7 @@ class TestAroundBadBrokers:
                 await retrying(lambda: cluster.refresh(["t"]), 5.0)
             await cluster.close()
 
-    async def test_metadata_without_brokers_is_not_believed(self) -> None:
+    async def test_metadata_without_brokers_is_ignored(self) -> None:
         async with FakeBroker() as broker:
             cluster = Cluster(broker.bootstrap, "test", 5.0)
             await cluster.refresh(["t"])
@@ -342,7 +342,7 @@ class TestAroundBadBrokers:
             await cluster.close()
 
 
-async def test_what_is_in_use_is_asked_about_from_time_to_time() -> None:
+async def test_metadata_in_use_is_refreshed_regularly() -> None:
     async with FakeBroker() as broker:
         cluster = Cluster(broker.bootstrap, "test", 5.0, metadata_max_age=0.01)
         await cluster.need(["t"])

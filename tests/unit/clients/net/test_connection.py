@@ -141,7 +141,7 @@ async def test_a_hang_up_fails_what_is_unanswered() -> None:
         await connection.close()
 
 
-async def test_who_gave_up_waiting_does_not_take_the_next_answer() -> None:
+async def test_a_cancelled_request_does_not_get_the_next_response() -> None:
     async with FakeBroker() as broker:
         connection = await connect(broker)
         first = asyncio.create_task(ask(connection, "first"))
@@ -248,7 +248,7 @@ async def impostor(greet: Callable[[asyncio.StreamWriter], Awaitable[None]]) -> 
         await asyncio.gather(*greeted)
 
 
-async def test_an_answer_that_trickles_in_has_no_more_time_than_another() -> None:
+async def test_a_response_that_trickles_in_gets_no_extra_time() -> None:
     async def trickle(writer: asyncio.StreamWriter) -> None:
         writer.write(b"\0\x10\0\0")
         while not writer.is_closing():
@@ -275,7 +275,7 @@ async def test_somebody_else_listens(greeting: bytes) -> None:
 async def test_nonsense_in_the_first_answer() -> None:
     async with FakeBroker() as broker:
         broker.handlers[ApiKey.API_VERSIONS] = lambda _: b"\0\0\0\x08\0\0\0\x01\0\0\xff\xff"
-        with pytest.raises(ConnectionFailed, match="does not answer as a broker does"):
+        with pytest.raises(ConnectionFailed, match="does not respond like a broker"):
             await connect(broker)
 
 
@@ -312,7 +312,7 @@ async def test_large_records_go_out_as_they_are(monkeypatch: pytest.MonkeyPatch)
         await connection.close()
 
 
-async def test_what_the_system_does_not_take_at_once_follows_in_order() -> None:
+async def test_data_the_socket_does_not_take_at_once_follows_in_order() -> None:
     async with FakeBroker() as broker:
         broker.handlers[ApiKey.PRODUCE] = lambda _: ProduceResponse()
         connection = await connect(broker)

@@ -102,8 +102,6 @@ async def test_a_refusal_says_which_address() -> None:
         ("256.256.256.256", 9092),
     ],
 )
-async def test_what_a_broker_may_call_an_address_is_a_failed_connection(
-    host: str, port: int
-) -> None:
+async def test_an_address_that_is_no_host_is_a_failed_connection(host: str, port: int) -> None:
     with pytest.raises(ConnectionFailed):
         await dial(host, port, timeout=5.0)

@@ -73,7 +73,7 @@ def test_a_frame_larger_than_is_allocated_at_once() -> None:
     assert feed(reader, framed(payload) + framed(b"after"), 300_000) == [payload, b"after"]
 
 
-def test_a_length_that_promises_too_much_costs_no_more_than_twice_what_came() -> None:
+def test_a_false_length_allocates_at_most_twice_the_bytes_received() -> None:
     reader = FrameReader(1 << 30)
     tracemalloc.start()
     try:
@@ -97,14 +97,14 @@ def receive(reader: FrameReader, payload: bytes) -> memoryview:
             return frame
 
 
-def test_a_large_frame_that_somebody_looks_at_is_left_alone() -> None:
+def test_the_buffer_of_a_frame_with_a_view_is_not_reused() -> None:
     reader = FrameReader(LIMIT)
     payloads = [bytes([number]) * (100_000 - number) for number in range(10)]
     frames = [receive(reader, payload)[10:] for payload in payloads]
     assert [bytes(frame) for frame in frames] == [payload[10:] for payload in payloads]
 
 
-def test_the_memory_of_one_that_nobody_looks_at_is_used_again() -> None:
+def test_the_buffer_of_a_frame_without_views_is_reused() -> None:
     reader = FrameReader(LIMIT)
     memories = []
     for number in range(20):

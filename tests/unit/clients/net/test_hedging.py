@@ -87,7 +87,7 @@ async def test_all_fail() -> None:
     assert caught.value is last
 
 
-async def test_who_is_asked_may_still_answer_when_nobody_else_is_found() -> None:
+async def test_a_running_attempt_may_answer_after_the_last_one_began() -> None:
     witness = Witness()
 
     async def one_and_no_more() -> Attempts[str]:

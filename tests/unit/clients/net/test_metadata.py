@@ -81,20 +81,20 @@ def test_the_epochs_of_leaders(topic: str, partition: int, epoch: int) -> None:
     assert knowing((1, 3), (2, 4)).leader_epoch(topic, partition) == epoch
 
 
-def test_a_broker_that_lags_behind_is_not_believed() -> None:
+def test_metadata_of_an_older_epoch_is_ignored() -> None:
     metadata = knowing((1, 5), (1, 5))
     metadata.update(answer((2, 4), (2, 6), (2, 0)))
     assert [metadata.leader("t", index) for index in range(3)] == [1, 2, 2]
 
 
-def test_but_it_is_when_what_we_believed_proved_wrong() -> None:
+def test_metadata_of_an_older_epoch_counts_after_forget() -> None:
     metadata = knowing((1, 5))
     metadata.forget(["t"])
     metadata.update(answer((2, 4)))
     assert metadata.leader("t", 0) == 2
 
 
-def test_brokers_that_tell_no_epochs_are_believed() -> None:
+def test_metadata_without_epochs_counts() -> None:
     metadata = knowing((1, 5))
     metadata.update(answer((2, -1)))
     assert metadata.leader("t", 0) == 2

@@ -88,7 +88,7 @@ async def test_attempts_wait_longer_and_longer(monkeypatch: pytest.MonkeyPatch) 
     await pool.close()
 
 
-async def test_a_broker_that_does_not_introduce_itself_has_failed(pool: ConnectionPool) -> None:
+async def test_a_broker_without_an_api_versions_response_has_failed(pool: ConnectionPool) -> None:
     async with FakeBroker() as broker:
         silent = ConnectionPool("test", connect_timeout=0.05)
         broker.handlers.clear()
@@ -120,7 +120,7 @@ async def test_failures_of_ever_new_addresses_are_forgotten() -> None:
     await pool.close()
 
 
-async def test_close_ends_what_is_open_and_what_is_being_opened(broker: FakeBroker) -> None:
+async def test_close_ends_open_and_opening_connections(broker: FakeBroker) -> None:
     pool = ConnectionPool("test", connect_timeout=5.0)
     connection = await pool.connect(address(broker), ConnectionGroup.MAIN)
     opening = asyncio.create_task(pool.connect(address(broker), ConnectionGroup.COORDINATOR))

@@ -84,14 +84,14 @@ class Broker:
         return {item: self.answers[item].pop(0) for item in items if self.answers[item]}
 
 
-async def test_only_what_may_mend_is_asked_for_again() -> None:
+async def test_only_retriable_items_are_asked_for_again() -> None:
     broker = Broker(a=[1], b=[PASSING, PASSING, 2], c=[LASTING], d=[PASSING, 0])
     outcomes = await retry_each("abcd", broker, 5.0)
     assert outcomes == {"a": 1, "b": 2, "c": LASTING, "d": 0}
     assert broker.asked == [["a", "b", "c", "d"], ["b", "d"], ["b"]]
 
 
-async def test_what_is_done_is_done_even_when_that_is_nothing() -> None:
+async def test_none_is_a_result() -> None:
     broker = Broker(a=[None], b=[PASSING, None])
     assert await retry_each("ab", broker, 5.0) == {"a": None, "b": None}
     assert broker.asked == [["a", "b"], ["b"]]
@@ -153,7 +153,7 @@ def test_some_things_fail() -> None:
     assert not failure.retriable
 
 
-def test_what_may_all_mend_may_mend() -> None:
+def test_a_partial_failure_is_retriable_if_all_its_errors_are() -> None:
     with pytest.raises(PartialFailure) as caught:
         results_or_raise({"a": PASSING, "b": PASSING})
     assert caught.value.retriable

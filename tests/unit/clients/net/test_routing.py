@@ -57,7 +57,7 @@ async def test_nothing_to_ask(cluster: Cluster, broker: FakeBroker) -> None:
     assert broker.requests == []
 
 
-async def test_only_those_that_were_refused_are_asked_for_again_with_fresh_metadata(
+async def test_only_refused_partitions_are_retried_with_fresh_metadata(
     cluster: Cluster, broker: FakeBroker
 ) -> None:
     leaders = Leaders({SECOND: [ErrorCode.NOT_LEADER_OR_FOLLOWER]})
@@ -67,7 +67,7 @@ async def test_only_those_that_were_refused_are_asked_for_again_with_fresh_metad
     assert len(broker.asked(ApiKey.METADATA)) == 2
 
 
-async def test_a_partition_that_has_no_leader_keeps_none_of_the_others(
+async def test_a_partition_without_a_leader_delays_no_other(
     cluster: Cluster, broker: FakeBroker
 ) -> None:
     broker.leaders["t", 1] = -1

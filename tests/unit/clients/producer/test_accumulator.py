@@ -129,7 +129,7 @@ def test_a_record_for_one_partition_keeps_its_batch_there() -> None:
     assert [record.value for record in records(batch)] == [b"any", b"bound", b"any"]
 
 
-def test_values_go_the_quick_way_as_long_as_there_is_a_batch_for_them() -> None:
+def test_values_take_the_quick_way_while_a_batch_is_open() -> None:
     made, described = accumulator(batch_bytes=5 * (1 + RECORD_OVERHEAD)), topic(1)
     assert made.add_value("t", b"0") is None, "there is no batch yet"
     made.add(described, b"0")
@@ -241,7 +241,7 @@ def test_many_pause_after_each_batch() -> None:
     assert made.buffered_bytes == 100
 
 
-def test_callbacks_hear_of_their_own_records_whichever_way_these_went() -> None:
+def test_callbacks_get_their_own_records_on_both_ways() -> None:
     made = accumulator()
     told: list[tuple[Delivery, int]] = []
 
@@ -279,7 +279,7 @@ def test_callbacks_outlive_a_split() -> None:
     assert len(told) == 3
 
 
-def test_a_callback_that_fails_keeps_nobody_else_from_being_told(
+def test_a_failing_callback_does_not_stop_the_others(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     made = accumulator()
@@ -289,7 +289,7 @@ def test_a_callback_that_fails_keeps_nobody_else_from_being_told(
     (batch,) = made.seal()
     batch.complete(ZeroDivisionError())
     assert len(told) == 1
-    assert "a callback of a delivery failed" in caplog.text
+    assert "a delivery callback failed" in caplog.text
 
 
 def test_deliveries_of_one_record_are_equal() -> None:

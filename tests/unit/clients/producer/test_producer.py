@@ -111,7 +111,7 @@ async def test_records_wait_for_each_other_to_make_batches() -> None:
         assert len(broker.logs["t", 0].batches) == 1
 
 
-async def test_a_batch_is_on_its_way_before_it_has_waited_too_long(
+async def test_a_batch_is_sent_within_its_linger_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The loop's timers are late by up to one millisecond; who allows six gets no more."""
@@ -128,7 +128,7 @@ async def test_a_batch_is_on_its_way_before_it_has_waited_too_long(
         assert (await delivery).offset == 1
 
 
-async def test_what_is_done_for_all_is_in_the_context_of_none() -> None:
+async def test_turns_run_in_no_sender_s_context() -> None:
     """Whose record is sent at last is not whose delivery is told of."""
     request: ContextVar[str] = ContextVar("request", default="none")
     seen: list[str] = []
@@ -180,7 +180,7 @@ async def test_an_answer_comes_while_the_producer_is_stopped(
     assert not caplog.records
 
 
-async def test_without_acks_nothing_is_known_but_everything_sent() -> None:
+async def test_without_acks_everything_is_sent_and_offsets_are_unknown() -> None:
     async with FakeBroker() as broker:
         async with Producer(broker.bootstrap, acks=0) as producer:
             delivery = await producer.send("t", b"a")
@@ -270,7 +270,7 @@ FAULTS = st.lists(
 @example(faults=["none", "time out", "none", "lose the request", "time out"], partitions=1, seed=0)
 @settings(max_examples=100)
 @given(faults=FAULTS, partitions=st.integers(1, 3), seed=st.integers(0, 2**32))
-async def test_whatever_fails_each_record_is_stored_once_and_in_order(
+async def test_each_record_is_stored_once_and_in_order_after_any_failure(
     faults: list[str | ErrorCode], partitions: int, seed: int
 ) -> None:
     pauses = random.Random(seed)
@@ -388,7 +388,7 @@ async def test_a_full_buffer_makes_senders_wait() -> None:
         assert len(broker.logs["t", 0].values()) == 100
 
 
-async def test_what_cannot_be_a_record_is_refused_and_disturbs_nobody() -> None:
+async def test_an_invalid_record_is_refused_without_side_effects() -> None:
     async with FakeBroker() as broker, Producer(broker.bootstrap) as producer:
         wrong: Any = "text"
         good = await producer.send("t", b"a")

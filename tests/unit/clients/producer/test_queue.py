@@ -130,7 +130,7 @@ def test_in_flight_is_bounded() -> None:
     assert sending.take_all() == [third]
 
 
-def test_none_gets_further_ahead_of_the_oldest_than_a_broker_remembers() -> None:
+def test_no_batch_gets_further_ahead_than_a_broker_remembers() -> None:
     sending = Sending(max_in_flight=3).established()
     unknown, second, third, fourth = (sending.put() for _ in range(4))
     assert sending.take_all() == [unknown, second, third]
@@ -151,7 +151,7 @@ def test_sequences_wrap_to_zero() -> None:
     assert numbers(sending.take_all()) == [(0, 2**31 - 1), (0, 0)]
 
 
-def test_what_failed_goes_again_first_in_order_with_the_same_numbers() -> None:
+def test_failed_batches_are_sent_again_first_with_the_same_sequences() -> None:
     sending = Sending().established()
     first, second, third = (sending.put() for _ in range(3))
     assert sending.take_all() == [first, second, third]
@@ -175,7 +175,7 @@ def test_a_success_between_two_failures_is_not_repeated() -> None:
     assert sending.take_all() == [first, third]
 
 
-def test_after_a_refusal_what_follows_takes_a_fresh_identity() -> None:
+def test_batches_after_a_refused_one_take_a_new_identity() -> None:
     sending = Sending().established()
     refused, second, third = (sending.put() for _ in range(3))
     sending.take_all()
@@ -228,7 +228,7 @@ def test_without_a_next_epoch_there_is_a_fresh_id(epoch: int, code: ErrorCode) -
     assert batch.identity == ProducerIdentity(1, 0)
 
 
-def test_what_waits_to_be_sent_again_takes_the_next_epoch_too() -> None:
+def test_batches_to_be_sent_again_take_the_next_epoch() -> None:
     sending = Sending().established()
     first, second = sending.put(), sending.put()
     sending.take_all()
@@ -242,7 +242,7 @@ def test_what_waits_to_be_sent_again_takes_the_next_epoch_too() -> None:
     assert numbers([first, second]) == [(1, 0), (1, 1)]
 
 
-def test_the_halves_of_what_is_too_large_keep_its_sequences() -> None:
+def test_the_halves_of_a_large_batch_keep_its_sequences() -> None:
     sending = Sending().established()
     large, behind = sending.put(count=5), sending.put()
     assert sending.take_all() == [large, behind]
@@ -254,7 +254,7 @@ def test_the_halves_of_what_is_too_large_keep_its_sequences() -> None:
     assert numbers([left, right, behind]) == [(0, 1), (0, 3), (0, 6)]
 
 
-def test_halves_count_among_those_that_a_broker_remembers() -> None:
+def test_halves_count_as_batches_in_flight() -> None:
     sending = Sending(max_in_flight=3).established()
     large = sending.put(count=4)
     behind = [sending.put() for _ in range(3)]
@@ -275,7 +275,7 @@ def test_a_fresh_number_is_encoded_anew() -> None:
     assert batch.encoded is None
 
 
-def test_what_is_too_old_is_taken_out_but_not_what_is_in_flight() -> None:
+def test_old_batches_are_taken_out_unless_in_flight() -> None:
     sending = Sending().established()
     flying = sending.put(created_at=1.0)
     sending.take_all()
@@ -288,7 +288,7 @@ def test_what_is_too_old_is_taken_out_but_not_what_is_in_flight() -> None:
     assert sending.queue.is_empty, "what is given up does not go again"
 
 
-def test_what_was_never_sent_may_move_if_any_partition_does() -> None:
+def test_unsent_batches_for_any_partition_can_move() -> None:
     sending = Sending().established()
     sent, free, bound, other = (sending.put() for _ in range(4))
     for batch in (sent, free, other):

@@ -114,7 +114,7 @@ async def test_a_dead_broker_does_not_hold_up_the_others(harm: str) -> None:
                 await asyncio.wait_for(dead, 5)
 
 
-async def test_an_answer_after_the_time_is_over_changes_nothing() -> None:
+async def test_a_late_answer_changes_nothing() -> None:
     async with FakeBroker() as broker:
         gate = asyncio.Event()
 
@@ -138,7 +138,7 @@ async def test_an_answer_after_the_time_is_over_changes_nothing() -> None:
 @pytest.mark.parametrize(
     "code", [ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID]
 )
-async def test_a_forgotten_producer_goes_on_with_the_next_epoch(code: ErrorCode) -> None:
+async def test_an_unknown_producer_continues_with_the_next_epoch(code: ErrorCode) -> None:
     async with FakeBroker() as broker, Producer(broker.bootstrap, retry_backoff_ms=1) as producer:
         await (await producer.send("t", b"first"))
         codes = [code]
@@ -159,7 +159,7 @@ async def test_all_partitions_share_one_producer_id() -> None:
         assert len(broker.asked(ApiKey.INIT_PRODUCER_ID)) == 1
 
 
-async def test_without_a_producer_id_nothing_is_sent_and_everyone_is_told() -> None:
+async def test_without_a_producer_id_all_deliveries_fail() -> None:
     async with FakeBroker() as broker:
         broker.handlers[ApiKey.INIT_PRODUCER_ID] = lambda _: InitProducerIdResponse(
             error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED

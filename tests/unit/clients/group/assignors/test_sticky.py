@@ -175,7 +175,7 @@ def test_cooperative_members_are_given_nothing_that_another_says_it_has(
             assert other == name or not set(partitions) & set(claimed)
 
 
-def test_the_later_generation_is_believed() -> None:
+def test_the_later_generation_owns_a_partition() -> None:
     data = StickyAssignor().user_data
     stale = member("a", user_data=data(Previous(tuple(t(0, 1, 2)), 1)))
     fresh = member("b", user_data=data(Previous(tuple(t(1, 2)), 2)))
@@ -183,7 +183,7 @@ def test_the_later_generation_is_believed() -> None:
     assert found == {"a": t(0), "b": t(1, 2)}
 
 
-def test_two_of_one_generation_are_not_believed() -> None:
+def test_two_owners_of_one_generation_count_as_none() -> None:
     members = [
         member("a", owned=t(0), generation=1),
         member("b", owned=t(0, 1), generation=1),
