@@ -58,11 +58,6 @@ class PartitionInfo:
             self.leader, self.leader_epoch, self.isr, controller_epoch, self.elr, self.last_in_sync
         )
 
-    @property
-    def has_leader(self) -> bool:
-        """Whether the partition has a leader."""
-        return self.leader != NO_LEADER
-
 
 @dataclass(frozen=True, slots=True)
 class Topic:

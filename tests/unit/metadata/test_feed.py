@@ -5,8 +5,18 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from qbus.metadata import Change, ChangesLost, Create, Delete, MetadataStore, StoreUnavailable
-from qbus.metadata.feed import PATH, announce, follow, newest, prune, sequence_of
+from qbus.metadata import (
+    Change,
+    ChangesLost,
+    Check,
+    Create,
+    Delete,
+    MetadataStore,
+    NodeError,
+    StoreUnavailable,
+)
+from qbus.metadata.feed import PATH, announce, decide, follow, newest, prune, sequence_of
+from qbus.metadata.znodes import ChangeNode
 
 from .conftest import Backend
 
@@ -126,3 +136,22 @@ async def test_a_change_belongs_to_its_transaction(store: MetadataStore) -> None
         await store.transaction([announce(b"never"), Create("/a")])
     await store.transaction([announce(b"this"), Create("/b")])
     assert await take(follow(store, position), 1) == [b"this"]
+
+
+async def test_a_decision_is_written_and_announced_together(store: MetadataStore) -> None:
+    position = await newest(store)
+    change = ChangeNode(topics=("t",))
+    await store.transaction([Create("/guard")])
+    written = await decide(store, [Check("/guard", 0)], [Create("/a")], change)
+    assert await take(follow(store, position), 1) == [change.encode()]
+    assert written == await newest(store)
+
+
+async def test_a_decision_with_an_outdated_guard_has_no_effect(store: MetadataStore) -> None:
+    position = await newest(store)
+    await store.transaction([Create("/guard")])
+    with pytest.raises(NodeError) as refused:
+        await decide(store, [Check("/guard", 1)], [Create("/a")], ChangeNode())
+    assert refused.value.path == "/guard"
+    assert await store.get("/a") is None
+    assert await newest(store) == position

@@ -17,6 +17,7 @@ from qbus.metadata import Create, Delete, Op, Result, Set, StoreUnavailable
 from qbus.metadata.feed import KEPT, PATH, announce
 from qbus.metadata.znodes import (
     CONTROLLER,
+    NO_LEADER,
     BrokerNode,
     ChangeNode,
     ConfigNode,
@@ -65,7 +66,7 @@ async def test_partitions_of_a_dead_broker_get_other_leaders(plane: MetadataPlan
 async def test_who_is_back_is_elected_for_what_nobody_else_holds(plane: MetadataPlane) -> None:
     await plane.controller.create_topics([NewTopic("t", assignment={0: [2]})])
     await leave(plane, 2)
-    await eventually(lambda: not partition(plane).has_leader)
+    await eventually(lambda: partition(plane).leader == NO_LEADER)
     await register(plane.store, OTHERS[0], plane.clock)
     await eventually(lambda: partition(plane).leader == 2)
     assert partition(plane).isr == (2,)
@@ -74,7 +75,7 @@ async def test_who_is_back_is_elected_for_what_nobody_else_holds(plane: Metadata
 async def test_a_leader_that_resigns_is_replaced(plane: MetadataPlane) -> None:
     await plane.controller.create_topics([NewTopic("t", assignment={0: [2, 3]})])
     await write(plane, PartitionStateNode(-1, 1, (2, 3), 1))
-    await eventually(lambda: partition(plane).has_leader)
+    await eventually(lambda: partition(plane).leader != NO_LEADER)
 
 
 async def test_a_topic_that_allows_it_from_now_on_gets_an_unclean_leader(
@@ -84,7 +85,7 @@ async def test_a_topic_that_allows_it_from_now_on_gets_an_unclean_leader(
     await write(plane, PartitionStateNode(2, 5, (2,), 1))
     await leave(plane, 2)
     await eventually(lambda: partition(plane).elr == (2,))
-    assert not partition(plane).has_leader
+    assert partition(plane).leader == NO_LEADER
     config = ConfigNode({"unclean.leader.election.enable": "true"}).encode()
     await plane.store.transaction(
         [

@@ -9,7 +9,7 @@ import pytest
 from qbus.broker.controller import NewTopic, resign
 from qbus.broker.metadata.image import BrokerInfo, PartitionInfo
 from qbus.metadata import Op, Result, Set
-from qbus.metadata.feed import announce, sequence_of
+from qbus.metadata.feed import decide
 from qbus.metadata.znodes import ChangeNode, PartitionStateNode
 from tests.support.metadata_plane import MetadataPlane, metadata_plane
 
@@ -95,10 +95,6 @@ async def test_a_state_that_cannot_be_written_does_not_block_others(plane: Metad
 
 
 async def _write(plane: MetadataPlane, state: PartitionStateNode) -> None:
-    results = await plane.store.transaction(
-        [
-            Set(PartitionStateNode.path("t", 0), state.encode()),
-            announce(ChangeNode(states={"t": (0,)}).encode()),
-        ]
-    )
-    await asyncio.wait_for(plane.metadata.applied(sequence_of(str(results[-1]))), 10)
+    write = Set(PartitionStateNode.path("t", 0), state.encode())
+    written = await decide(plane.store, [], [write], ChangeNode(states={"t": (0,)}))
+    await asyncio.wait_for(plane.metadata.applied(written), 10)

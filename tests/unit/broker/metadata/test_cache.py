@@ -32,7 +32,7 @@ from qbus.metadata import (
     Set,
     StoreUnavailable,
 )
-from qbus.metadata.feed import announce, newest, prune, sequence_of
+from qbus.metadata.feed import announce, decide, newest, prune
 from qbus.metadata.znodes import (
     ALL_BROKERS,
     CONTROLLER,
@@ -97,8 +97,7 @@ def delete_ops(name: str, partitions: int = 1) -> list[Op]:
 
 
 async def change(store: MetadataStore, node: ChangeNode, *ops: Op) -> int:
-    results = await store.transaction([*ops, announce(node.encode())])
-    return sequence_of(str(results[-1]))
+    return await decide(store, [], ops, node)
 
 
 async def made(store: MetadataStore, cache: MetadataCache, node: ChangeNode, *ops: Op) -> None:
