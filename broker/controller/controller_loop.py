@@ -47,7 +47,7 @@ class ControllerLoop:
         *,
         retry_s: float = _RETRY_S,
     ) -> None:
-        """``retry_s``: how long to wait, in seconds, after the store failed."""
+        """``retry_s``: seconds to wait after the store failed."""
         self.elections = self.pruned = 0
         self._store = store
         self._metadata = metadata

@@ -121,17 +121,17 @@ class ControlledShutdown:
         """
         changed = asyncio.Event()
         self._metadata.subscribe(lambda _: changed.set())
-        handed = await self._give()
+        handed = await self._hand_over()
         with suppress(TimeoutError):
             async with asyncio.timeout(self._timeout_s):
-                while any(map(self._is_hopeful, self._led())):
+                while any(map(self._has_other_broker, self._led_partitions())):
                     await changed.wait()
                     changed.clear()
-                    handed += await self._give()
-        left = len(self._led())
+                    handed += await self._hand_over()
+        left = len(self._led_partitions())
         _log.info("handed over %d partitions; %d have no other replica to lead", handed, left)
 
-    async def _give(self) -> int:
+    async def _hand_over(self) -> int:
         metadata = self._metadata
         return await self._writer.write_due(
             lambda: shutdown_elections(
@@ -140,7 +140,7 @@ class ControlledShutdown:
             lambda: [metadata.fence()],
         )
 
-    def _led(self) -> list[PartitionInfo]:
+    def _led_partitions(self) -> list[PartitionInfo]:
         return [
             partition
             for topic in self._metadata.topics.values()
@@ -148,7 +148,7 @@ class ControlledShutdown:
             if partition.leader == self._node_id
         ]
 
-    def _is_hopeful(self, partition: PartitionInfo) -> bool:
+    def _has_other_broker(self, partition: PartitionInfo) -> bool:
         brokers = self._metadata.brokers
         others = (
             brokers.get(replica) for replica in partition.replicas if replica != self._node_id

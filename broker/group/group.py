@@ -41,7 +41,7 @@ from .requests import (
 )
 from .state import MOVES, GroupState
 
-_RETRY_SECONDS: Final = 1.0  # a rebalance that nobody joined is not retried more often
+_RETRY_SECONDS: Final = 1.0  # minimal interval of rebalances that no member joins
 
 # A member heartbeats as soon as it knows its generation, even while others still sync.
 _HEARTBEAT_ANSWERS: Final = {

@@ -2,7 +2,7 @@
 
     Empty ──────────────► PreparingRebalance ◄─────────── Stable
       ▲   a member joins     │    ▲     │    a member joins   ▲
-      │                      │    │     │    anew, leaves     │
+      │                      │    │     │    again, leaves    │
       └──────────────────────┘    │     │    or falls silent  │
         no members left           │     │                     │
                                   │     ▼ all have joined     │

@@ -27,9 +27,9 @@ from .znodes import MAX_OPS
 _log = logging.getLogger(__name__)
 
 # Errors of one group that fail all groups of its transaction.
-_OF_ONE = {ErrorCode.NOT_COORDINATOR, ErrorCode.INVALID_COMMIT_OFFSET_SIZE}
+_ERRORS_OF_ONE_GROUP = {ErrorCode.NOT_COORDINATOR, ErrorCode.INVALID_COMMIT_OFFSET_SIZE}
 
-_IN_FLIGHT: Final = 2  # transactions in flight
+_MAX_IN_FLIGHT: Final = 2  # transactions in flight
 
 Unload = Callable[[GroupMetadata, ErrorCode], None]
 
@@ -51,9 +51,7 @@ class GroupWriter:
         self._timeout_s = timeout_s
         self._unload = unload
         self._waiting: dict[str, GroupMetadata] = {}
-        self._in_flight: dict[
-            GroupMetadata, bool
-        ] = {}  # whether more has gathered for it meanwhile
+        self._in_flight: dict[GroupMetadata, bool] = {}  # whether another write is pending
         self._tasks: set[asyncio.Task[None]] = set()
         self._stuck: set[asyncio.Task[None]] = set()  # tasks whose transaction timed out
 
@@ -65,7 +63,7 @@ class GroupWriter:
             self._in_flight[metadata] = True
         else:
             self._waiting[metadata.group_id] = metadata
-            if len(self._tasks) < _IN_FLIGHT:
+            if len(self._tasks) < _MAX_IN_FLIGHT:
                 self._tasks.add(asyncio.create_task(self._run(), name="group writer"))
 
     async def drain(self) -> None:
@@ -85,8 +83,8 @@ class GroupWriter:
     async def _write_some(self, task: asyncio.Task[None]) -> None:
         batch = self._next_batch()
         groups = [metadata for metadata, _ in batch]
-        unload = partial(self._time_out, task, groups)
-        alarm = self._timers.call_at(self._now() + self._timeout_s, unload)
+        time_out = partial(self._time_out, task, groups)
+        alarm = self._timers.call_at(self._now() + self._timeout_s, time_out)
         self._in_flight.update(dict.fromkeys(groups, False))
         try:
             await self._write_batch(batch)
@@ -114,7 +112,7 @@ class GroupWriter:
         apart = [(metadata, plan) for metadata, plan in batch if len(plan) > 1]
         ops = [op for _, plan in together for transaction in plan for op in transaction]
         error = await self._transact([ops])
-        if error not in _OF_ONE or len(together) == 1:
+        if error not in _ERRORS_OF_ONE_GROUP or len(together) == 1:
             for metadata, _ in together:
                 self._finish(metadata, error)
         else:
@@ -133,7 +131,7 @@ class GroupWriter:
         except TransactionTooLarge as error:
             _log.warning("groups are too large to be stored: %s", error)
             return ErrorCode.INVALID_COMMIT_OFFSET_SIZE
-        except Exception as error:  # noqa: BLE001 - whatever it was, it is not known to be stored
+        except Exception as error:  # noqa: BLE001 - after any error, what is stored is unknown
             _log.warning("cannot store groups: %r", error)
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         return ErrorCode.NONE
