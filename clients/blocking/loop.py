@@ -167,7 +167,7 @@ class _Call(Generic[T]):
         try:
             returned = await self._coroutine
             self._outcome = lambda: returned
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - raised where it is waited for
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - raised in the waiting thread
             self._outcome = partial(_raise, error)
         finally:
             self.finish()

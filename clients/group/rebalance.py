@@ -1,11 +1,11 @@
-"""One consumer's part in the rebalances of its group, from the first join to the last.
+"""A member's part in the rebalances of its group, from the first join to the last.
 
 ::
 
     give up what may go to others: stop it, commit it, call back    (eager: everything)
     join, and wait for the assignment
-    cooperative: give up what was not assigned again; if there was any, join once more
-    read what is new, call back
+    cooperative: give up what is not assigned again, and if there was any, join once more
+    read new partitions, call back
 
 The rebalance runs in the background, so that a poll keeps to its time-out and goes on reading what
 stays. Partitions come and go, and callbacks run, only inside a poll (see ``poll_executor``).

@@ -1,15 +1,15 @@
 """The place of a member in its group, as a state machine. Pure.
 
-What it may do in each phase, and where answers lead::
+The phases, and where responses lead::
 
     UNJOINED --start--> JOINING --joined--> SYNCING --synced--> STABLE
         ^                  ^                   |                   |
         |                  +--- start again ---+-------------------+  (a rebalance)
         +-- the generation or the member id was lost; or it left
 
-An answer counts only for the place that the question was asked from: what was sent in an earlier
-generation, and is refused for that, says nothing of this one. What each error means is what Kafka's
-Java client makes of it (AbstractCoordinator, ConsumerCoordinator).
+A response counts only for the member id and generation of its request: an error from an earlier
+generation says nothing about this one. Errors mean what they mean to Kafka's Java client
+(AbstractCoordinator, ConsumerCoordinator).
 """
 
 from collections.abc import Mapping

@@ -1,20 +1,20 @@
-"""The batches of one partition, in their order: open, waiting, in flight, to be sent again.
+"""The batches of one partition, in order: open, waiting, in flight, to be sent again.
 
-Pure: it is told what happened and says what may be sent. How an idempotent producer recovers
-(KIP-98, KIP-360), which keeps each record stored once and in order:
+Pure: it learns what happened and decides what may be sent. An idempotent producer stores each
+    record once and in order, and recovers by these rules (KIP-98, KIP-360):
 
-- A batch gets an identity and a sequence when it is first sent, and keeps them when it is sent
-  again, so the broker recognizes what it already has.
-- A broker that has never met an identity takes any first sequence: until one batch is delivered,
-  only one is in flight, or the second could be taken for the first.
-- A broker recognizes a producer's last five batches, so of any five in a row the first is answered
-  for before a sixth is sent, even when those between are delivered already.
-- After a failure nothing is sent until all that is in flight is answered; then what failed goes
-  again, oldest first.
-- If then the oldest of them was refused as out of sequence, nothing before it is missing an answer:
-  neither it nor what follows is stored, so they may take the next epoch. Brokers keep sequences by
-  partition, so each partition has an epoch of its own.
-- A batch that is too large is not stored, nor is what follows: its halves take its sequences.
+- A batch gets an identity and a sequence when it is first sent and keeps them in retries, so that
+  the broker recognizes it.
+- A broker accepts any first sequence of an unknown identity. Until one batch is delivered, only
+  one is in flight: otherwise the broker could take the second for the first.
+- A broker recognizes a producer's last five batches. So the first of any five in a row is answered
+  before a sixth is sent, even when those between are delivered.
+- After a failure nothing is sent until everything in flight is answered; then failed batches are
+  sent again, oldest first.
+- If the oldest of them was refused as out of sequence, no earlier batch lacks an answer. So neither
+  it nor later ones are stored, and all may take the next epoch. Brokers keep sequences by
+  partition, so each partition has its own epoch.
+- A batch that is too large is not stored, nor are later ones: its halves take its sequences.
 """
 
 from collections import deque

@@ -91,7 +91,7 @@ class Sender:
             self._timer.cancel()
         try:
             pause = self._turn()
-        except Exception as error:  # noqa: BLE001 - whoever sends is told
+        except Exception as error:  # noqa: BLE001 - deliveries report it
             self._break_down(error)
         else:
             self._timer = self._loop.call_later(pause, self._go_on)
@@ -240,7 +240,7 @@ class Sender:
             return
         try:
             self._handle_response(node, batches, answer)
-        except Exception as error:  # noqa: BLE001 - whoever sends is told
+        except Exception as error:  # noqa: BLE001 - deliveries report it
             self._break_down(error)
         self.wake()
 

@@ -162,7 +162,7 @@ class Balance:
             step = reached[taker]
 
     def _cheapest(self, step: _Step, taker: str) -> TopicPartition:
-        """Which partition to move: one that nobody had for long, or that comes home."""
+        """Choose the partition to move: a new one, or one that returns to an earlier owner."""
 
         def cost(index: int) -> tuple[bool, bool, bool, int]:
             partition = TopicPartition(step.topic, index)
@@ -217,7 +217,7 @@ class _Least:
 
 
 def _racks_that_matter(members: Iterable[Candidate], topics: Topics) -> dict[str, str]:
-    """The racks of members, if it matters who reads from where."""
+    """Return the racks of members, if racks matter."""
     racks = {member.member_id: member.rack for member in members if member.rack is not None}
     partitions: Iterator[frozenset[str]] = (racks for parts in topics.values() for racks in parts)
     return racks if should_match_racks(set(racks.values()), list(partitions)) else {}

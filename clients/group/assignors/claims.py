@@ -9,10 +9,9 @@ from .base import Candidate, Previous, Topics
 
 
 class Claims(NamedTuple):
-    """What members had before.
+    """What members owned before.
 
-    ``owners``: the one owner of each partition; ``former``: the others who once had it, the latest
-    first.
+    ``owners``: the single owner of each partition; ``former``: earlier owners, the latest first.
     """
 
     owners: Mapping[TopicPartition, str]
@@ -22,11 +21,11 @@ class Claims(NamedTuple):
 def resolve_claims(
     members: Sequence[Candidate], said: Mapping[str, Previous], topics: Topics
 ) -> Claims:
-    """Weigh what was ``said`` by each member.
+    """Decide who owned each partition, given the previous assignments that members report.
 
-    Of two who claim the same partition the one of the later generation has it; two of the same
-    generation both err, and nobody has it. Claims to what does not exist, or is no longer wanted by
-    the one who had it, are void.
+    If several members claim a partition, the one of the latest generation owned it; if two claim it
+    in the same generation, none did. Claims to missing partitions, or to topics that the member no
+    longer wants, do not count.
     """
     claims: defaultdict[TopicPartition, list[tuple[int, str]]] = defaultdict(list)
     for member in members:

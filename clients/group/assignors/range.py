@@ -1,8 +1,8 @@
-"""The range assignor: for each topic, neighbouring partitions to each member that wants it.
+"""The range assignor: neighbouring partitions of each topic to each member that wants it.
 
-Where replicas are in some racks only, partitions first go to members beside them, as far as that
-leaves the ranges' sizes as they are, and topics with the same members and as many partitions stay
-parted alike (KIP-881).
+Where replicas are in some racks only, partitions go to members in those racks first, as far as the
+sizes of the ranges allow; topics with the same members and number of partitions are divided alike
+(KIP-881).
 """
 
 from collections import defaultdict
@@ -22,7 +22,7 @@ from .base import (
 
 
 class RangeAssignor(Assignor):
-    """As Kafka's RangeAssignor: the same result, whoever leads the group."""
+    """Assigns as Kafka's RangeAssignor does: the same result under any leader."""
 
     name = "range"
 

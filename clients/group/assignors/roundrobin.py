@@ -1,4 +1,4 @@
-"""The roundrobin assignor: all partitions in turn to all members, over those who do not want it."""
+"""The roundrobin assignor: all partitions in turn to all members that want them."""
 
 from collections.abc import Sequence
 
@@ -6,7 +6,7 @@ from .base import Assignments, Assignor, Candidate, Topics, in_order, java_order
 
 
 class RoundRobinAssignor(Assignor):
-    """As Kafka's RoundRobinAssignor: the same result, whoever leads the group."""
+    """Assigns as Kafka's RoundRobinAssignor does: the same result under any leader."""
 
     name = "roundrobin"
 

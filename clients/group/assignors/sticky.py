@@ -1,9 +1,9 @@
-"""The sticky assignors: as even as possible, and as much as possible where it was.
+"""The sticky assignors: as even as possible, with as few moves as possible.
 
-With Kafka's StickyAssignor members give up everything before they join, and tell the leader what
-they had in the assignors' own user data. With its CooperativeStickyAssignor they keep what they
-have (KIP-429), which the subscription says; what has to move is at first given to nobody, and to
-its new owner in the rebalance after, when the old one has let it go.
+With Kafka's StickyAssignor, members give up everything before they join, and report their last
+assignment in the assignor's own user data. With its CooperativeStickyAssignor they keep their
+partitions (KIP-429), which the subscription reports. A partition that moves is assigned to no
+member at first, and to its new owner in the next rebalance, after the old owner has released it.
 """
 
 import struct
@@ -33,7 +33,7 @@ class StickyAssignor(Assignor):
         return encode_partitions(previous.partitions) + _GENERATION.pack(previous.generation)
 
     def assign(self, members: Sequence[Candidate], topics: Topics) -> Assignments:
-        """Share out evenly; nobody has anything now, so nothing has to be waited for."""
+        """Assign evenly; no member owns anything now, so no partition must be revoked first."""
         said = {member.member_id: _previous(member.subscription.user_data) for member in members}
         return Balance(members, topics, resolve_claims(members, said, topics)).found()
 
@@ -49,7 +49,7 @@ class CooperativeStickyAssignor(Assignor):
         return _GENERATION.pack(NO_GENERATION if previous is None else previous.generation)
 
     def assign(self, members: Sequence[Candidate], topics: Topics) -> Assignments:
-        """Share out evenly what nobody else still has."""
+        """Assign evenly the partitions that no other member still owns."""
         said = {
             member.member_id: Previous(member.subscription.owned, _generation(member))
             for member in members
@@ -70,7 +70,7 @@ def _without_what_others_have(assigned: Assignments, said: Mapping[str, Previous
 
 
 def _generation(member: Candidate) -> int:
-    """In which generation a member got what it owns."""
+    """Return the generation in which a member got its partitions."""
     if member.subscription.generation >= 0:
         return member.subscription.generation
     data = member.subscription.user_data
