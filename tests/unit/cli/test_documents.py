@@ -73,7 +73,7 @@ def test_a_topic_in_a_list() -> None:
     }
 
 
-def test_a_topic_whole_knows_what_it_does_not_know() -> None:
+def test_unknown_fields_of_a_topic_are_null() -> None:
     document = topic_description(TOPIC, [SET, DEFAULT], {0: (5, 9)}, {0: 100}, {0: (3,)})
     assert document["config"] == {"retention.ms": "1000"}
     first, second = document["partitions"]
@@ -113,7 +113,7 @@ def test_the_tables_of_topics() -> None:
         (settings([]), "Every setting has its default"),
     ],
 )
-def test_nothing_says_what_to_do(renderable: Any, words: str) -> None:
+def test_empty_lists_have_a_hint(renderable: Any, words: str) -> None:
     assert renderable.startswith(words)
 
 

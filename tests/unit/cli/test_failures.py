@@ -60,7 +60,7 @@ def test_a_bad_configuration_speaks_for_itself() -> None:
     assert describe(ConfigError("unknown key: nosuch")) == "unknown key: nosuch"
 
 
-def test_the_first_of_several_errors_is_told() -> None:
+def test_the_first_of_several_errors_is_reported() -> None:
     error = ExceptionGroup("several", [ConfigError("first"), ConfigError("second")])
     assert describe(error) == "first"
 

@@ -11,11 +11,11 @@ def test_json_is_one_line_of_utf8() -> None:
     assert json_line({"name": "журнал"}) == '{"name": "журнал"}'.encode()
 
 
-def test_what_is_no_unicode_is_still_json() -> None:
+def test_surrogates_are_still_json() -> None:
     assert json.loads(json_line({"name": "\udcff"})) == {"name": "?"}
 
 
-def test_json_and_nothing_else(capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_is_the_only_output(capsys: pytest.CaptureFixture[str]) -> None:
     emit({"a": 1}, lambda _: "for people", as_json=True)
     note("a remark")
     captured = capsys.readouterr()
@@ -23,7 +23,7 @@ def test_json_and_nothing_else(capsys: pytest.CaptureFixture[str]) -> None:
     assert captured.err == "a remark\n"
 
 
-def test_people_get_what_is_made_of_the_same_document(capsys: pytest.CaptureFixture[str]) -> None:
+def test_tables_are_made_of_the_same_document(capsys: pytest.CaptureFixture[str]) -> None:
     emit({"a": 1}, lambda document: f"a is {document['a']}", as_json=False)
     assert capsys.readouterr().out == "a is 1\n"
 
@@ -44,6 +44,6 @@ def test_cells_say_yes_no_and_nothing(capsys: pytest.CaptureFixture[str]) -> Non
     assert capsys.readouterr().out.splitlines()[1].split() == ["yes", "no", "-", "1,2"]
 
 
-def test_names_are_no_markup(capsys: pytest.CaptureFixture[str]) -> None:
+def test_names_are_not_read_as_markup(capsys: pytest.CaptureFixture[str]) -> None:
     emit(None, lambda _: "Deleted group [red]x[/] :smile:.", as_json=False)
     assert capsys.readouterr().out == "Deleted group [red]x[/] :smile:.\n"

@@ -22,7 +22,7 @@ def test_positions(text: str, expected: Position) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "first", "-1", "1.5", "²", "2026-02-30"])
-def test_what_is_no_position(text: str) -> None:
+def test_invalid_positions(text: str) -> None:
     with pytest.raises(click.BadParameter, match="earliest, latest or an offset"):
         position(text)
 
@@ -34,7 +34,7 @@ def test_a_key_and_a_value() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "retention.ms", "=1000", " =1"])
-def test_what_is_no_key_and_value(text: str) -> None:
+def test_invalid_key_values(text: str) -> None:
     with pytest.raises(click.BadParameter, match="key=value"):
         key_value(text)
 
@@ -49,6 +49,6 @@ def test_a_bootstrap_is_kept_as_text(text: str) -> None:
 @pytest.mark.parametrize(
     "text", ["", " ,", "a:b", ":9092", "::1", "a:70000", "zk://", "zk://a:b", "zk://a//b"]
 )
-def test_what_is_no_bootstrap(text: str) -> None:
+def test_invalid_bootstraps(text: str) -> None:
     with pytest.raises(click.BadParameter):
         bootstrap(text)

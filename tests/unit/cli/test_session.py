@@ -32,7 +32,7 @@ async def test_one_of_several_is_enough(open_port: int, closed_port: int) -> Non
     await ensure_reachable(f"127.0.0.1:{closed_port},127.0.0.1:{open_port}")
 
 
-async def test_a_refusal_says_what_to_do(closed_port: int) -> None:
+async def test_an_unreachable_broker_is_an_error_with_a_remedy(closed_port: int) -> None:
     with pytest.raises(Failure) as failure:
         await ensure_reachable(f"127.0.0.1:{closed_port}")
     assert failure.value.message == (

@@ -24,7 +24,7 @@ def test_durations(text: str, milliseconds: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "5", "m", "-5m", "5 m", "5y", "1e3s", "٣s", "1..5h"])
-def test_what_is_no_duration(text: str) -> None:
+def test_invalid_durations(text: str) -> None:
     with pytest.raises(ValueError, match="is not a duration"):
         parse_duration(text)
 
@@ -54,16 +54,16 @@ def test_a_duration_is_that_long_ago() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "yesterday", "@", "@-1", "2026-13-01", "12:00", "1767225600"])
-def test_what_is_no_moment(text: str) -> None:
+def test_invalid_moments(text: str) -> None:
     with pytest.raises(ValueError, match="is not a time"):
         parse_moment(text, NOW)
 
 
-def test_a_moment_comes_back_as_it_was_read() -> None:
+def test_a_formatted_moment_parses_to_the_same() -> None:
     assert parse_moment(format_moment(NOW + 123), 0) == NOW + 123
 
 
-def test_no_moment_and_an_impossible_one() -> None:
+def test_missing_and_impossible_moments() -> None:
     assert format_moment(-1) == "-"
     assert format_moment(2**62) == str(2**62)
 

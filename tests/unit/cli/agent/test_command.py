@@ -34,15 +34,13 @@ def run(*arguments: str) -> Result:
         (("--config", "x", "--metrics-listen", "h"), "--metrics-listen 'h': expected host:port"),
     ],
 )
-def test_a_command_line_that_makes_no_sense_is_refused(
-    arguments: tuple[str, ...], why: str
-) -> None:
+def test_an_invalid_command_line_is_a_usage_error(arguments: tuple[str, ...], why: str) -> None:
     result = run("run", *arguments)
     assert result.exit_code == 2
     assert why in " ".join(result.stderr.split())
 
 
-def test_a_file_that_is_not_there_is_a_failure(tmp_path: Path) -> None:
+def test_a_missing_file_is_a_failure(tmp_path: Path) -> None:
     result = run("run", "--config", str(tmp_path / "none"), "--data-dir", str(tmp_path / "data"))
     assert result.exit_code == 1
     assert "cannot read" in result.stderr
@@ -124,7 +122,7 @@ def data_dir(tmp_path: Path) -> str:
     return str(tmp_path)
 
 
-def test_the_status_says_what_is_wrong(data_dir: str) -> None:
+def test_the_status_shows_errors(data_dir: str) -> None:
     shown = run("status", "--data-dir", data_dir).stdout
     assert "web-1 (not running)" in shown
     assert "/agents/web/config v4 is rejected: it is [red]bad[/red]" in shown

@@ -17,7 +17,7 @@ def pid(kind: str, number: int) -> int | None:
     return {"spark-master": 10, "spark-worker": 20}[kind] + number
 
 
-def test_what_the_master_tells_is_put_beside_the_processes() -> None:
+def test_the_masters_status_is_joined_with_the_processes() -> None:
     status = spark_status(SETTINGS, TOLD, pid)
     assert (status["master"]["up"], status["master"]["pid"]) == (True, 11)
     assert status["master"]["page"] == "http://127.0.0.1:8080"

@@ -130,7 +130,7 @@ async def read(
         (Position("time", 777), {}),
     ],
 )
-async def test_where_it_starts(
+async def test_start_positions(
     consumer: FakeConsumer, start: Position, expected: dict[TopicPartition, list[int]]
 ) -> None:
     assert await read(start, exit_at_end=True) == expected
@@ -164,14 +164,14 @@ async def test_the_end_is_where_it_was_at_the_start(consumer: FakeConsumer) -> N
         }
 
 
-async def test_a_group_subscribes_and_commits_what_was_dealt_with(consumer: FakeConsumer) -> None:
+async def test_a_group_subscribes_and_commits_processed_records(consumer: FakeConsumer) -> None:
     await read(EARLIEST, group="g", exit_at_end=True)
     assert consumer.subscribed == ["t"]
     assert consumer.group == {P0: 15, P1: 3}
     assert consumer.closed_with is False
 
 
-async def test_what_was_cut_off_by_the_count_is_not_committed(consumer: FakeConsumer) -> None:
+async def test_records_beyond_the_count_are_not_committed(consumer: FakeConsumer) -> None:
     await read(EARLIEST, group="g", count=3)
     assert sum(consumer.group.values()) - 10 == 3
 
@@ -190,7 +190,7 @@ async def test_a_batch_that_was_not_dealt_with_is_not_committed(consumer: FakeCo
     assert consumer.group == {P0: 12}
 
 
-async def test_no_group_commits_nothing(consumer: FakeConsumer) -> None:
+async def test_without_a_group_nothing_is_committed(consumer: FakeConsumer) -> None:
     await read(EARLIEST, exit_at_end=True)
     assert consumer.group == {}
 
@@ -204,7 +204,7 @@ async def test_only_partitions_that_are_still_ours_are_committed(consumer: FakeC
 
 
 @pytest.mark.parametrize("code", [ErrorCode.ILLEGAL_GENERATION, ErrorCode.REBALANCE_IN_PROGRESS])
-async def test_a_commit_that_came_too_late_is_no_failure(
+async def test_a_commit_after_a_rebalance_is_ignored(
     consumer: FakeConsumer, code: ErrorCode
 ) -> None:
     consumer.commit_error = ApiError(code)
@@ -212,7 +212,7 @@ async def test_a_commit_that_came_too_late_is_no_failure(
     assert consumer.closed_with is False
 
 
-async def test_a_commit_that_failed_is_told_and_the_consumer_closed(
+async def test_a_failed_commit_is_raised_after_the_consumer_is_closed(
     consumer: FakeConsumer,
 ) -> None:
     consumer.commit_error = ApiError(ErrorCode.KAFKA_STORAGE_ERROR)
@@ -234,7 +234,7 @@ async def test_a_new_group_starts_at_an_offset(consumer: FakeConsumer) -> None:
     assert found == {P0: [13, 14]}
 
 
-async def test_a_group_that_was_there_before_goes_on(consumer: FakeConsumer) -> None:
+async def test_an_existing_group_continues_at_its_offsets(consumer: FakeConsumer) -> None:
     consumer.group = {P0: 14, P1: 1}
     found = await read(Position("offset", 0), group="g", exit_at_end=True)
     assert found == {P0: [14], P1: [1, 2]}

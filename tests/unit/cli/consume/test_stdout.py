@@ -50,14 +50,14 @@ async def test_a_reader_that_does_not_read_stops_only_the_write(pipe: tuple[int,
         await writing
 
 
-async def test_a_closed_pipe_is_told(pipe: tuple[int, int]) -> None:
+async def test_a_closed_pipe_raises_broken_pipe(pipe: tuple[int, int]) -> None:
     os.close(pipe[0])
     async with StdoutWriter(pipe[1]) as out:
         with pytest.raises(BrokenPipeError):
             await out.write(b"data")
 
 
-async def test_a_write_that_nobody_waits_for_any_more_does_no_harm(pipe: tuple[int, int]) -> None:
+async def test_a_cancelled_write_does_no_harm(pipe: tuple[int, int]) -> None:
     async with StdoutWriter(pipe[1]) as out:
         writing = asyncio.create_task(out.write(bytes(PIPE_BYTES)))
         await asyncio.sleep(0)

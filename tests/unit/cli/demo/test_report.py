@@ -44,7 +44,7 @@ def shown(account: dict[str, Any]) -> str:
     return stream.getvalue()
 
 
-def test_it_tells_what_was_measured() -> None:
+def test_the_report_has_all_measurements() -> None:
     text = shown(ACCOUNT)
     lines = [line.split() for line in text.splitlines()]
     assert [

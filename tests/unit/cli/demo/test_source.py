@@ -35,7 +35,7 @@ def test_empty_lines_stay(path: Path) -> None:
     assert whole(path, b"\n\n", 2) == b"\n\n\n\n"
 
 
-def test_what_a_growing_file_has_gained_is_left_out(path: Path) -> None:
+def test_lines_appended_meanwhile_are_left_out(path: Path) -> None:
     assert whole(path, b"one\ntwo\nthree\n", 2, size=8) == b"one\ntwo\n" * 2
 
 
@@ -107,10 +107,10 @@ def test_a_character_cut_by_the_end_of_the_head_is_still_text(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("content", [b"", b"text\0", b"latin-1 \xe9\n", b"cut \xc3"])
-def test_what_is_no_text(tmp_path: Path, content: bytes) -> None:
+def test_binary_files_are_not_text(tmp_path: Path, content: bytes) -> None:
     assert not is_text(write(tmp_path / "log", content))
 
 
-def test_what_cannot_be_read_is_no_text(tmp_path: Path) -> None:
+def test_unreadable_files_are_not_text(tmp_path: Path) -> None:
     assert not is_text(tmp_path)
     assert not is_text(tmp_path / "absent")

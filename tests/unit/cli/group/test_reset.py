@@ -42,7 +42,7 @@ async def test_some_partitions_of_a_topic(admin: FakeAdmin) -> None:
     assert await plan(admin, "a:1", "b:0", to=Position("earliest")) == {A1: (None, 0), B0: (5, 0)}
 
 
-async def test_an_offset_stays_within_what_is_stored(admin: FakeAdmin) -> None:
+async def test_an_offset_is_kept_within_the_log(admin: FakeAdmin) -> None:
     assert await plan(admin, "a", to=Position("offset", 70)) == {A0: (60, 70), A1: (None, 50)}
     assert await plan(admin, "a:0", to=Position("offset", 3)) == {A0: (60, 10)}
 
@@ -56,12 +56,12 @@ async def test_a_time_after_the_last_record_is_the_end(admin: FakeAdmin) -> None
     assert await plan(admin, "a:0", to=Position("time", 9999)) == {A0: (60, 100)}
 
 
-async def test_shifting_stays_within_what_is_stored(admin: FakeAdmin) -> None:
+async def test_shifting_is_kept_within_the_log(admin: FakeAdmin) -> None:
     assert await plan(admin, shift_by=-20) == {A0: (60, 40), B0: (5, 0)}
     assert await plan(admin, shift_by=1000) == {A0: (60, 100), B0: (5, 5)}
 
 
-async def test_what_was_never_committed_cannot_be_shifted(admin: FakeAdmin) -> None:
+async def test_uncommitted_partitions_cannot_be_shifted(admin: FakeAdmin) -> None:
     with pytest.raises(Failure, match="nothing is committed for a-1"):
         await plan(admin, "a", shift_by=1)
 
@@ -78,7 +78,7 @@ async def test_a_partition_that_does_not_exist(admin: FakeAdmin) -> None:
 
 
 @pytest.mark.parametrize("text", ["a:", "a:x", "a:0,", "a:-1", "a:0:1"])
-async def test_what_is_no_choice_of_partitions(admin: FakeAdmin, text: str) -> None:
+async def test_invalid_choices_of_partitions(admin: FakeAdmin, text: str) -> None:
     with pytest.raises(Misuse, match="TOPIC or TOPIC:0,2"):
         await plan(admin, text, to=Position("earliest"))
 

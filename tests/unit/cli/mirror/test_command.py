@@ -40,7 +40,7 @@ def run(*arguments: str) -> Result:
         (("--zookeeper", "h:x", "--link", "l"), "expected host:port"),
     ],
 )
-def test_a_command_line_that_makes_no_sense_is_refused(
+def test_an_invalid_command_line_is_a_usage_error(
     command: str, arguments: tuple[str, ...], why: str
 ) -> None:
     result = run(command, *arguments)

@@ -20,7 +20,7 @@ def failure(*words: str) -> str:
     return result.stderr
 
 
-def test_only_what_was_chosen_is_stated_where_it_belongs() -> None:
+def test_only_chosen_options_are_stated() -> None:
     chosen = {"a": 1, "b.c": ("x",), "b.d": None, "e": (), "f": {}, "g": False}
     assert stated(chosen) == {"a": 1, "b": {"c": ["x"]}, "g": False}
 
@@ -48,7 +48,7 @@ def test_only_what_was_chosen_is_stated_where_it_belongs() -> None:
         (("archive", "--config", "/no/such.toml"), "cannot read /no/such.toml"),
     ],
 )
-def test_what_is_wrong_is_named_before_spark_starts(words: tuple[str, ...], message: str) -> None:
+def test_errors_are_named_before_spark_starts(words: tuple[str, ...], message: str) -> None:
     assert message in failure(*words)
 
 
@@ -111,7 +111,7 @@ def test_an_archive_is_compacted_without_topics_and_brokers(
     assert json.loads(result.stdout) == {"replaced": 7}
 
 
-def test_an_audit_says_what_it_did_not_compare() -> None:
+def test_an_audit_reports_skipped_offsets() -> None:
     from qbus.cli.pipeline.audit import audit_report
 
     document = {

@@ -40,7 +40,7 @@ async def test_lines_with_keys(fake: FakeProducer) -> None:
     assert fake.sent == [("t", [b"v", b"w"], [b"k", None], None)]
 
 
-async def test_the_account_names_what_each_partition_got(fake: FakeProducer) -> None:
+async def test_the_summary_has_the_records_of_each_partition(fake: FakeProducer) -> None:
     lines = line_producer(fake)
     await lines.send([b"a", b"b"])
     await lines.send([b"c", b"d", b"e"])
@@ -59,7 +59,7 @@ async def test_the_account_names_what_each_partition_got(fake: FakeProducer) -> 
     }
 
 
-async def test_offsets_that_nobody_told_are_null(fake: FakeProducer) -> None:
+async def test_unknown_offsets_are_null(fake: FakeProducer) -> None:
     lines = line_producer(fake)
     await lines.send([b"a"])
     fake.deliveries[0].set_result([BatchMetadata("t", 0, -1, 1, -1)])

@@ -21,7 +21,7 @@ def split(*chunks: bytes) -> list[bytes]:
     return result
 
 
-def test_a_line_is_what_stands_before_a_newline() -> None:
+def test_a_line_is_the_text_before_a_newline() -> None:
     assert split(b"one\ntwo\n") == [b"one", b"two"]
 
 
@@ -29,7 +29,7 @@ def test_a_last_line_without_newline_counts() -> None:
     assert split(b"one\ntwo") == [b"one", b"two"]
 
 
-def test_nothing_has_no_lines() -> None:
+def test_an_empty_stream_has_no_lines() -> None:
     assert split() == []
     assert split(b"") == []
 

@@ -69,7 +69,7 @@ class Admin:
         return [config for config in self.config.values() if config]
 
 
-async def test_the_way_back_is_told_and_only_who_takes_part_is_throttled() -> None:
+async def test_the_plan_back_is_printed_and_only_involved_brokers_are_throttled() -> None:
     admin = Admin()
     done = await actions.execute(admin, {PLACE: (1, 3)}, 1000)  # type: ignore[arg-type]
     assert done["before"]["partitions"] == [{"topic": "t", "partition": 0, "replicas": [1, 2]}]
@@ -78,7 +78,7 @@ async def test_the_way_back_is_told_and_only_who_takes_part_is_throttled() -> No
     assert admin.config[ConfigKind.BROKER, "3"][RATE] == "1000"
 
 
-async def test_what_is_refused_leaves_no_throttle() -> None:
+async def test_a_refused_reassignment_leaves_no_throttle() -> None:
     admin = Admin()
     admin.failure = ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "no such broker")
     with pytest.raises(ApiError, match="no such broker"):
@@ -104,7 +104,7 @@ async def test_a_plan_that_was_not_carried_out() -> None:
     assert [p["state"] for p in told["partitions"]] == ["elsewhere"]
 
 
-async def test_only_what_moves_is_stopped() -> None:
+async def test_only_moving_partitions_are_cancelled() -> None:
     admin = Admin()
     assert await actions.cancel(admin, None) == []  # type: ignore[arg-type]
     assert admin.asked == []

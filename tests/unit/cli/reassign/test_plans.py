@@ -14,13 +14,13 @@ def partitions(*replicas: tuple[int, ...]) -> Plan:
     return {TopicPartition("t", index): some for index, some in enumerate(replicas)}
 
 
-def test_kafkas_json_is_read_with_what_is_of_no_use_here() -> None:
+def test_unused_fields_of_kafkas_json_are_ignored() -> None:
     text = """{"version":1,"partitions":
         [{"topic":"t","partition":0,"replicas":[2,1],"log_dirs":["any","any"]}]}"""
     assert parse_plan(text, "plan") == partitions((2, 1))
 
 
-def test_what_is_written_is_read() -> None:
+def test_a_written_manifest_can_be_read() -> None:
     plan = partitions((1, 2), (2, 3))
     assert parse_plan(json.dumps(plan_document(plan)), "plan") == plan
 
@@ -38,22 +38,22 @@ def test_what_is_written_is_read() -> None:
         ('{"partitions": [{"topic": "t", "partition": 0, "replicas": [1, 1]}]}', "twice"),
     ],
 )
-def test_what_is_no_plan_is_named(text: str, message: str) -> None:
+def test_invalid_plans_are_named(text: str, message: str) -> None:
     with pytest.raises(ConfigError, match=f"plan: .*{message}"):
         parse_plan(text, "plan")
 
 
-def test_a_partition_comes_once() -> None:
+def test_a_partition_is_listed_once() -> None:
     with pytest.raises(ConfigError, match="t-0 comes twice"):
         plan_of([("t", 0, (1,)), ("t", 0, (2,))])
 
 
-def test_what_is_spread_evenly_stays() -> None:
+def test_an_even_spread_does_not_move() -> None:
     current = partitions((1, 2), (2, 3), (3, 1))
     assert spread(current, {1: None, 2: None, 3: None}) == current
 
 
-def test_brokers_that_come_get_their_share() -> None:
+def test_new_brokers_get_their_share() -> None:
     current = partitions(*[(1, 2)] * 6)
     plan = spread(current, {1: None, 2: None, 3: None})
     assert Counter(node for replicas in plan.values() for node in replicas) == {1: 4, 2: 4, 3: 4}

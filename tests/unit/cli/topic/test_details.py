@@ -96,7 +96,7 @@ async def test_brokers_that_do_not_tell_sizes() -> None:
     assert await said(admin) == [(7, 10), (7, None), (None, None)]
 
 
-async def test_who_could_lead_though_not_in_sync() -> None:
+async def test_eligible_leaders_are_described() -> None:
     admin = Admin()
     (document,) = await describe_topics(admin, ["t"])  # type: ignore[arg-type]
     assert [p["elr"] for p in document["partitions"]] == [None, None, [1]]
@@ -105,7 +105,7 @@ async def test_who_could_lead_though_not_in_sync() -> None:
     assert [p["elr"] for p in document["partitions"]] == [None, None, None]
 
 
-async def test_only_what_an_operator_looks_for() -> None:
+async def test_only_selected_partitions_are_described() -> None:
     (document,) = await describe_topics(Admin(), ["t"], Filters(unavailable=True))  # type: ignore[arg-type]
     assert [p["partition"] for p in document["partitions"]] == [2]
     assert await describe_topics(Admin(), ["t"], Filters(under_replicated=True)) == []  # type: ignore[arg-type]

@@ -34,17 +34,17 @@ def test_our_own_words() -> None:
     assert reason(ConfigError("path is missing")) == "path is missing"
 
 
-def test_what_spark_calls_it_without_the_wrapping() -> None:
+def test_sparks_conditions_are_unwrapped() -> None:
     assert reason(RuntimeError(ANALYSIS)) == (
         "A column `x` cannot be resolved. (UNRESOLVED_COLUMN.WITH_SUGGESTION)"
     )
 
 
-def test_a_checkpoint_of_another_query_says_what_to_do() -> None:
+def test_the_error_of_a_damaged_checkpoint_has_a_remedy() -> None:
     assert "or another --checkpoint" in reason(RuntimeError(SPARKS))
 
 
-def test_what_was_thrown_first_where_spark_has_no_name_for_it() -> None:
+def test_the_first_exception_without_a_condition() -> None:
     assert reason(RuntimeError(DISK)) == "[Errno 28] No space left on device (OSError)"
     assert reason(RuntimeError(JAVA)) == "No space left on device (IOException)"
 

@@ -136,7 +136,7 @@ def test_all_stages_that_run() -> None:
     assert running_stages(cast("Any", Tracker({}))) == ""
 
 
-def test_a_watcher_is_told_until_the_work_is_done() -> None:
+def test_a_watcher_gets_stages_until_the_work_is_done() -> None:
     was_told = threading.Event()
     before = threading.active_count()
     with stages_reported(
@@ -146,7 +146,7 @@ def test_a_watcher_is_told_until_the_work_is_done() -> None:
     assert threading.active_count() == before
 
 
-def test_logs_are_told_every_now_and_then(capsys: pytest.CaptureFixture[str]) -> None:
+def test_stages_are_logged_every_half_minute(capsys: pytest.CaptureFixture[str]) -> None:
     now = [0.0]
     lines = Lines(clock=lambda: now[0])
     for now[0] in (1, 30, 31, 61):

@@ -28,7 +28,7 @@ def place(config: StatsConfig, mode: Mode = Mode.STREAM, state: str = "") -> str
         return found
 
 
-def test_the_one_that_was_chosen_comes_first() -> None:
+def test_a_configured_checkpoint_comes_first() -> None:
     assert place(StatsConfig(checkpoint="/c", output=Output(path="/r")), state="/s") == "/c"
 
 
@@ -38,13 +38,13 @@ def test_it_is_with_the_results_or_in_the_state_directory_by_the_name() -> None:
     assert place(StatsConfig(name="n", output=Output(topic="t")), state="/s") == "/s/n"
 
 
-def test_results_in_a_topic_need_one_where_there_is_no_state_directory() -> None:
+def test_results_in_a_topic_need_a_checkpoint_without_a_state_directory() -> None:
     with pytest.raises(ConfigError, match="checkpoint is missing"):
         place(StatsConfig(output=Output(topic="t")))
 
 
 @pytest.mark.parametrize("mode", [Mode.STREAM, Mode.ONCE])
-def test_that_of_the_console_goes_and_what_goes_with_it_is_told(mode: Mode) -> None:
+def test_the_checkpoint_of_the_console_is_temporary(mode: Mode) -> None:
     watcher = Watcher()
     config = StatsConfig()
     with checkpoint(config, config.output, PipelineRun(mode, cast("Any", watcher), "/s")) as found:

@@ -31,7 +31,7 @@ def test_reports_that_are_given_again_without_the_first_ones_do_not_count_again(
     assert (tally.batches, tally.records) == (4, 40)
 
 
-def test_an_idle_trigger_is_no_batch() -> None:
+def test_an_idle_trigger_does_not_count_as_a_batch() -> None:
     tally = Tally("q")
     tally.add([report(0), report(1, records=0, processedRowsPerSecond="NaN")])
     assert (tally.batches, tally.per_second) == (1, 5.0)
@@ -47,7 +47,7 @@ def test_how_far_behind() -> None:
     assert tally.behind == 13
 
 
-def test_what_is_not_known_is_not_shown() -> None:
+def test_unknown_values_are_not_shown() -> None:
     tally = Tally("q")
     tally.add([report(0, sources=[{"endOffset": "?", "latestOffset": None}])])
     tally.add([report(0, sources=[{"endOffset": {"logOffset": 1}, "latestOffset": {}}])])
@@ -55,7 +55,7 @@ def test_what_is_not_known_is_not_shown() -> None:
     assert summary(tally) == "q: 10 records in 1 batch, 5/s"
 
 
-def test_what_was_left_out_is_told() -> None:
+def test_malformed_and_late_lines_are_counted() -> None:
     tally = Tally("q")
     tally.add(
         [

@@ -23,7 +23,7 @@ def test_brokers_that_do_not_answer_are_named(connected: Connections) -> None:
         connected.ask(connected.cluster.refresh(["topic"]))
 
 
-def test_what_a_broker_answers_is_no_silence(connected: Connections) -> None:
+def test_an_error_of_a_broker_is_an_answer(connected: Connections) -> None:
     async def refused() -> None:
         raise api_error(ErrorCode.INVALID_TOPIC_EXCEPTION, of="topic")
 

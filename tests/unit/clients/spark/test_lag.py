@@ -26,7 +26,7 @@ def progress(*sources: tuple[Any, Any], name: str | None = "copy", run: str = "1
     return SimpleNamespace(progress=told)
 
 
-def test_lag_is_what_there_is_less_what_was_read() -> None:
+def test_lag_is_the_end_less_the_position() -> None:
     assert lag(offset(5), offset(8, 3)) == {A0: 3, A1: 3}
     assert lag(offset(9), offset(8)) == {A0: 0}
 

@@ -12,7 +12,7 @@ def test_names_are_of_any_case() -> None:
     assert options.among(["other", "maxOffsetsPerTrigger"]) == ["maxOffsetsPerTrigger"]
 
 
-def test_what_is_not_chosen_has_its_default() -> None:
+def test_options_have_defaults() -> None:
     options = Options({})
     assert options.text("a", "b") == "b"
     assert options.integer("a", 7) == 7
@@ -31,13 +31,13 @@ def test_times_have_units(text: str, milliseconds: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "-1s", "1.5s", "1 week", "s"])
-def test_what_is_no_time_is_refused(text: str) -> None:
+def test_invalid_times_are_refused(text: str) -> None:
     with pytest.raises(OptionError, match=r"option delay: .*give a time"):
         Options({"delay": text}).milliseconds("delay", 0)
 
 
 @pytest.mark.parametrize("text", ["", "many", "1e3", "0"])
-def test_what_is_no_number_is_refused(text: str) -> None:
+def test_invalid_numbers_are_refused(text: str) -> None:
     with pytest.raises(OptionError, match=r"option rows: .*give a whole number"):
         Options({"rows": text}).maybe_integer("rows", minimum=1)
 
@@ -51,12 +51,12 @@ def test_other_words_are_refused() -> None:
 
 
 @pytest.mark.parametrize("value", [{}, {"a": "  "}])
-def test_what_is_required_must_say_something(value: dict[str, str]) -> None:
+def test_required_options_must_not_be_empty(value: dict[str, str]) -> None:
     with pytest.raises(OptionError, match=r"option a: .*name one"):
         Options(value).required("a", "name one")
 
 
-def test_slips_of_the_pen_do_not_pass() -> None:
+def test_misspelt_options_are_refused() -> None:
     with pytest.raises(OptionError, match="did you mean maxOffsetsPerTrigger"):
         Options({"maxOffsetPerTrigger": "1"}).check(["maxOffsetsPerTrigger"])
 
@@ -70,7 +70,7 @@ def test_slips_of_the_pen_do_not_pass() -> None:
         ("path", "subscribe"),
     ],
 )
-def test_what_has_no_meaning_here_is_refused_with_a_reason(name: str, word: str) -> None:
+def test_unsupported_options_are_refused_with_a_reason(name: str, word: str) -> None:
     with pytest.raises(OptionError, match=word) as caught:
         Options({name: "value"}).check(["subscribe"])
     assert caught.value.option == name.lower()

@@ -129,7 +129,7 @@ def test_a_batch_that_is_tried_again_after_a_crash(crash_at: int) -> None:
     assert disk.archived() == Counter(range(7))
 
 
-def test_what_others_have_archived_is_left_out() -> None:
+def test_offsets_that_others_have_archived_are_left_out() -> None:
     disk = Disk()
     one, other = archiver(disk), archiver(disk)
     assert add(one, [0, 1, 2, 3]) == 4
@@ -138,7 +138,7 @@ def test_what_others_have_archived_is_left_out() -> None:
     assert disk.archived() == Counter(range(6))
 
 
-def test_what_was_before_the_beginning_can_be_added_later() -> None:
+def test_records_before_the_first_offset_can_be_added_later() -> None:
     disk = Disk()
     add(archiver(disk), [10, 11])
     assert add(archiver(disk), [7, 8, 9, 10, 11, 12]) == 4

@@ -27,7 +27,7 @@ def test_small_files_of_an_hour_oldest_first() -> None:
     assert grouped(other, one) == [["b", "a"]]
 
 
-def test_large_files_stay_and_so_does_one_alone() -> None:
+def test_large_files_and_single_files_are_not_merged() -> None:
     assert grouped(archived("large", size=50), archived("small", size=49)) == []
 
 
@@ -127,7 +127,7 @@ def test_readers_see_one_file_for_two() -> None:
     assert archive.names() == [f"{hour}/large-0" for hour in TWO_HOURS]
 
 
-def test_what_was_replaced_stays_for_those_who_read_it() -> None:
+def test_replaced_files_stay_for_readers() -> None:
     archive = Archive()
     storage = archive.storage
     old = {f"{ROOT}/{hour}/{name}" for hour in TWO_HOURS for name in ("a", "b")}
@@ -140,7 +140,7 @@ def test_what_was_replaced_stays_for_those_who_read_it() -> None:
     assert {f"{ROOT}/{name}" for name in archive.names()} <= storage.files.keys()
 
 
-def test_what_was_never_committed_is_deleted_and_what_is_new_is_not() -> None:
+def test_old_uncommitted_files_are_deleted() -> None:
     archive = Archive()
     storage = archive.storage
     storage.create(f"{ROOT}/{TWO_HOURS[0]}/left-by-a-crash", "")
@@ -161,7 +161,7 @@ def test_merged_files_do_not_wait_long_for_their_commit(monkeypatch: pytest.Monk
     assert archive.names() == [f"{first}/large-0", f"{second}/a", f"{second}/b"]
 
 
-def test_of_two_who_compact_at_once_one_gives_way(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_of_two_concurrent_compactions_gives_way(monkeypatch: pytest.MonkeyPatch) -> None:
     archive = Archive()
     other = archive.open()
     merge = archive.staging.write_hour

@@ -22,7 +22,7 @@ def test_a_new_archive_is_empty() -> None:
     assert log_in(FakeStorage()).snapshot == Snapshot()
 
 
-def test_what_was_added_is_there_for_the_next_one() -> None:
+def test_a_commit_is_visible_to_the_next_reader() -> None:
     storage = FakeStorage()
     log = log_in(storage)
     for number in range(25):
@@ -71,7 +71,7 @@ def test_files_are_replaced_in_one_commit_that_has_all_files() -> None:
     assert max(storage.names()) == "9.compact"
 
 
-def test_of_two_who_commit_at_once_one_is_told() -> None:
+def test_one_of_two_concurrent_commits_conflicts() -> None:
     storage = FakeStorage()
     one, other = log_in(storage), log_in(storage)
     one.add([archived("a.parquet")])
@@ -93,7 +93,7 @@ def test_a_commit_that_is_missing_is_named() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "v2\n", "v1\n{}", "v1\nnot JSON", 'v1\n{"path": "a"}'])
-def test_a_log_of_somebody_else_is_refused(text: str) -> None:
+def test_a_foreign_log_is_an_error(text: str) -> None:
     storage = FakeStorage()
     storage.create(f"{LOG}/0", text)
     with pytest.raises(ArchiveError):
@@ -111,7 +111,7 @@ def test_an_archive_that_was_moved_is_refused() -> None:
         log_in(moved)
 
 
-def test_old_commits_are_forgotten_when_no_snapshot_has_needed_them_for_a_while() -> None:
+def test_commits_that_no_recent_snapshot_needs_are_deleted() -> None:
     storage = FakeStorage()
     log = log_in(storage)
     for number in range(35):

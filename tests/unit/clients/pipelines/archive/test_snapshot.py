@@ -17,7 +17,7 @@ def numbers(intervals: object) -> set[int]:
 
 
 @given(INTERVALS, INTERVALS)
-def test_a_union_has_what_either_has_in_as_few_intervals_as_can_be(
+def test_a_union_has_the_fewest_intervals(
     one: list[tuple[int, int]], other: list[tuple[int, int]]
 ) -> None:
     found = union(one, other)
@@ -26,7 +26,7 @@ def test_a_union_has_what_either_has_in_as_few_intervals_as_can_be(
 
 
 @given(INTERVALS, INTERVALS)
-def test_what_is_common_is_in_both(
+def test_the_intersection_is_in_both(
     one: list[tuple[int, int]], other: list[tuple[int, int]]
 ) -> None:
     assert numbers(common(union(one), union(other))) == numbers(one) & numbers(other)

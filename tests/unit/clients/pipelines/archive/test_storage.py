@@ -9,12 +9,12 @@ import pytest
 from qbus.clients.pipelines.archive.storage import NoLinks, create
 
 
-def test_a_file_comes_to_be_with_its_directory(tmp_path: Path) -> None:
+def test_a_file_is_created_with_its_directory(tmp_path: Path) -> None:
     create(tmp_path / "log" / "0", "v1\nä")
     assert (tmp_path / "log" / "0").read_bytes() == "v1\nä".encode()
 
 
-def test_of_many_at_once_one_has_written_the_file(tmp_path: Path) -> None:
+def test_one_of_many_concurrent_writers_creates_the_file(tmp_path: Path) -> None:
     def attempt(number: int) -> int | None:
         try:
             create(tmp_path / "0", f"{number}" * 1000)
@@ -28,7 +28,7 @@ def test_of_many_at_once_one_has_written_the_file(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["0"]
 
 
-def test_a_file_system_without_links_is_told_from_other_failures(
+def test_a_file_system_without_links_raises_its_own_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(code: int) -> None:

@@ -46,7 +46,7 @@ def test_durations(text: str, expected: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "5", "five minutes", "-5 s", "5 parsecs", "0 s", 5, True])
-def test_no_durations(text: object) -> None:
+def test_invalid_durations_are_refused(text: object) -> None:
     message = refusal(STATS, {"statistic": [STATISTIC], "interval": text})
     assert message.startswith("interval = ")
     assert "expected a duration" in message
@@ -233,7 +233,7 @@ def test_no_durations(text: object) -> None:
         ),
     ],
 )
-def test_what_is_wrong_is_named(loader: Loader[Any], stated: dict[str, Any], message: str) -> None:
+def test_errors_name_the_cause(loader: Loader[Any], stated: dict[str, Any], message: str) -> None:
     assert message in refusal(loader, stated)
 
 
@@ -243,7 +243,7 @@ def test_rows_can_be_ranked_by_whatever_is_computed() -> None:
         assert stats(statistic=[{**computed, "top_by": column}]).statistics[0].top_by == column
 
 
-def test_a_file_is_named_in_what_is_wrong_with_it(tmp_path: Path) -> None:
+def test_an_error_names_the_file(tmp_path: Path) -> None:
     file = tmp_path / "stats.toml"
     file.write_text('[source]\ntopics = "access"\n')
     with pytest.raises(ConfigError, match=r"stats\.toml: source\.topics = 'access'"):

@@ -90,7 +90,7 @@ def forget_producers(broker: FakeBroker) -> None:
         log._known.clear()
 
 
-async def test_what_tasks_staged_is_published_in_order() -> None:
+async def test_staged_batches_are_published_in_order() -> None:
     async with sink_broker() as broker:
         await commit(broker, 0, ROWS)
         assert broker.logs["t", 0].values() == [b"a", b"b", b"c"]
@@ -123,7 +123,7 @@ async def test_an_empty_batch_writes_no_manifest() -> None:
         assert published(broker) == ALL
 
 
-async def test_timestamps_return_to_what_they_were() -> None:
+async def test_published_timestamps_are_the_original_ones() -> None:
     async with sink_broker() as broker, driver(broker) as committer:
         await committer.commit("q", 0, stage(broker, ROWS, shift=777))
         header = read_header(broker.logs["t", 0].batches[0])
@@ -158,7 +158,7 @@ async def test_a_driver_may_die_after_any_write(is_remembered: bool) -> None:
     [({}, None), ({T0: ["w"]}, WRITES)],
     ids=["in its first batch", "later"],
 )
-async def test_a_driver_may_come_back_from_the_dead(
+async def test_an_old_driver_that_returns_does_no_harm(
     before: dict[TopicPartition, list[str]], apis: Collection[ApiKey] | None
 ) -> None:
     """It was halted, another did its batch, and later on the next: it does no harm."""
@@ -257,7 +257,7 @@ async def test_a_manifest_that_has_aged_out_unpublished_is_an_error() -> None:
         assert published(broker) == ALL
 
 
-async def test_after_a_long_pause_a_query_goes_on_under_a_new_producer() -> None:
+async def test_after_a_long_pause_a_query_continues_with_a_new_producer() -> None:
     async with sink_broker() as broker:
         await commit(broker, 0, ROWS)
         log = broker.logs[STAGING, 0]
@@ -267,7 +267,7 @@ async def test_after_a_long_pause_a_query_goes_on_under_a_new_producer() -> None
         assert published(broker) == sorted(ALL * 2)
 
 
-async def test_a_query_goes_on_with_a_new_staging_topic() -> None:
+async def test_a_query_continues_with_a_new_staging_topic() -> None:
     async with sink_broker() as broker:
         for batch in range(3):
             await commit(broker, batch, ROWS)

@@ -30,7 +30,7 @@ def test_the_first_of_two_binds() -> None:
     assert history.bookmark == Bookmark(10, 0, "mine", is_published=False)
 
 
-def test_one_that_follows_what_never_was_binds_nothing() -> None:
+def test_a_manifest_after_an_unknown_batch_does_not_bind() -> None:
     history = read(
         opened(Bookmark(5)), manifest(0, -1, "a"), manifest(1, -1, "stale"), manifest(2, 1, "gap")
     )
@@ -62,18 +62,18 @@ def test_a_bookmark_reads_as_it_was_written() -> None:
 
 
 @pytest.mark.parametrize("metadata", ["", "{}", "null", "[]", '{"batch": "x", "state": "bound"}'])
-def test_a_commit_that_is_no_bookmark(metadata: str) -> None:
+def test_a_foreign_commit_is_not_a_bookmark(metadata: str) -> None:
     with pytest.raises(StagingLost, match="has reset the group"):
         Bookmark.of(3, metadata)
 
 
-def test_what_was_published_may_age_out_but_not_what_was_not() -> None:
+def test_a_bound_manifest_must_not_age_out() -> None:
     assert opened(Bookmark(5, 2, "a"), log_start=50).batch == 2
     with pytest.raises(StagingLost, match="batch 2 was being published"):
         opened(Bookmark(5, 2, "a", is_published=False), log_start=50)
 
 
-def test_of_a_staging_topic_that_was_created_anew_what_was_published_needs_nothing() -> None:
+def test_a_published_batch_does_not_need_the_old_staging_topic() -> None:
     history = opened(Bookmark(70, 2, "a"), log_end=50)
     assert history.bookmark == Bookmark(50, 2, "a")
     history.check()

@@ -82,7 +82,7 @@ def test_other_queries_are_passed_over() -> None:
 
 
 @pytest.mark.parametrize("document", [b"", b"{}", b"[1]", b"\xff", b'{"version": 1}', b"null"])
-def test_what_is_no_manifest(document: bytes) -> None:
+def test_invalid_manifests(document: bytes) -> None:
     with pytest.raises(UnreadableManifest, match="is not a manifest"):
         decode(document)
 

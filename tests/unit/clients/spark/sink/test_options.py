@@ -37,7 +37,7 @@ def test_kafkas_options_are_heard_in_any_case() -> None:
     assert (options.producer.compression, options.producer.batch_bytes) == ("lz4", 16384)
 
 
-def test_what_spark_itself_hands_on_of_a_query_is_no_unknown_option() -> None:
+def test_sparks_own_options_are_accepted() -> None:
     SinkOptions.of({**SERVERS, "queryname": "q", "checkpointlocation": "/c"})
 
 
@@ -56,7 +56,7 @@ def test_what_spark_itself_hands_on_of_a_query_is_no_unknown_option() -> None:
         ({"kafka.batch.size": "0"}, "at least 1"),
     ],
 )
-def test_what_is_wrong_is_named(given: dict[str, str], message: str) -> None:
+def test_errors_name_the_cause(given: dict[str, str], message: str) -> None:
     with pytest.raises(OptionError, match=message):
         SinkOptions.of({**SERVERS, **given})
 
@@ -66,7 +66,7 @@ def test_fewer_acknowledgements_are_for_at_least_once() -> None:
     assert options.producer.acks == "1"
 
 
-def test_what_was_read_can_be_written() -> None:
+def test_read_columns_can_be_written() -> None:
     check_sink_schema(source_schema(include_headers=True), None)
     check_sink_schema(columns(value=StringType(), key=StringType(), headers=HEADERS_TYPE), "t")
 
@@ -86,6 +86,6 @@ def test_wrong_columns(schema: StructType, message: str) -> None:
         check_sink_schema(schema, "t")
 
 
-def test_a_topic_comes_from_somewhere() -> None:
+def test_a_topic_is_required() -> None:
     with pytest.raises(SchemaError, match="set the option topic, or add a column topic"):
         check_sink_schema(columns(value=StringType(), partition=IntegerType()), None)

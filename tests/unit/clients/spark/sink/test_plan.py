@@ -41,7 +41,9 @@ def offsets(left: list[Numbered]) -> list[tuple[str, int]]:
         ({A: {40, 80}}, [("a", 0), ("a", 10), ("a", 20), ("b", 0)]),  # of other batches
     ],
 )
-def test_what_is_left(found: dict[TopicPartition, set[int]], left: list[tuple[str, int]]) -> None:
+def test_batches_that_remain_to_be_published(
+    found: dict[TopicPartition, set[int]], left: list[tuple[str, int]]
+) -> None:
     assert offsets(remaining(STAGED, found)) == left
 
 
@@ -55,7 +57,7 @@ def test_what_is_left(found: dict[TopicPartition, set[int]], left: list[tuple[st
     ],
     ids=["grown", "retention overtook", "cut", "created anew"],
 )
-def test_where_to_look(now: Bounds, expected: tuple[int, int]) -> None:
+def test_the_range_of_a_scan(now: Bounds, expected: tuple[int, int]) -> None:
     assert scan_range(STAGED, A, now) == expected
 
 
@@ -72,7 +74,7 @@ def test_a_target_in_two_staging_partitions_is_read_in_order() -> None:
     assert [each.staged.partition for each in both.numbered()] == [1, 2]
 
 
-def test_what_lies_far_apart_is_read_apart() -> None:
+def test_distant_batches_are_read_separately() -> None:
     far = manifest(StagedBatch(A, 1, 0, 10, 0), StagedBatch(A, 1, 1_000_000, 10, 0))
     (((_, runs),),) = streams(far.numbered())
     assert [(run.start, run.end) for run in runs] == [(0, 10), (1_000_000, 1_000_010)]

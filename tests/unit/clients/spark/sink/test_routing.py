@@ -55,7 +55,7 @@ def test_null_keys_go_with_the_rows_without() -> None:
     assert list(found.values()) == [["a", "b", "c"]]
 
 
-def test_a_rows_own_partition_goes_first() -> None:
+def test_a_rows_own_partition_overrides_its_key() -> None:
     found = routed(value=["a", "b", "c"], key=["k", "k", None], partition=ints(4, None, 0))
     assert "a" in found[TopicPartition("t", 4)]
     assert "c" in found[TopicPartition("t", 0)]
@@ -95,7 +95,7 @@ def test_slices_and_no_rows_at_all() -> None:
     ]
 
 
-def test_every_row_goes_once_whatever_is_mixed() -> None:
+def test_every_row_is_routed_once() -> None:
     count = 500
     found = routed(
         None,

@@ -81,7 +81,7 @@ def test_rows_are_gathered_until_there_are_enough() -> None:
     assert list(gatherer.rest()) == []
 
 
-def test_no_more_is_held_than_there_is_room_for() -> None:
+def test_held_rows_stay_within_the_memory_limit() -> None:
     gatherer = Gatherer(enough=1000, room=100)
     rows = pa.record_batch({"value": [b"x" * 20]})
     sent = [

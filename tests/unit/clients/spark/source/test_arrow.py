@@ -50,7 +50,7 @@ def test_every_column_is_as_spark_wants_it() -> None:
     assert [second["key"], second["value"], second["headers"]] == [None, None, []]
 
 
-def test_only_what_is_asked_for_is_there_in_that_order() -> None:
+def test_only_chosen_columns_are_read_in_their_order() -> None:
     schema = StructType().add("offset", LongType(), False).add("value", BinaryType())
     batch = RowsForSpark(schema).convert(decoded(), "t", 3)
     assert batch.to_pydict() == {"offset": [0, 1], "value": [b"value", None]}

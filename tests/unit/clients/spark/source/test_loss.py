@@ -18,7 +18,7 @@ def since(*positions: int, topic_id: str = "id") -> QueryOffsets:
     return QueryOffsets("q", {"a": topic_id}, marks)
 
 
-def test_it_goes_on_where_it_was() -> None:
+def test_a_query_continues_where_it_was() -> None:
     logs = {A0: PartitionLog("id", 0, 100), A1: PartitionLog("id", 50, 50)}
     assert go_on(since(7, 50), logs) == Onward({A0: 7, A1: 50}, [])
 
@@ -49,7 +49,7 @@ def test_a_new_topic_is_read_from_its_start() -> None:
         ((), PartitionLog("id", 3, 100), 3, "a-0 is new, and records before offset 3"),
     ],
 )
-def test_what_is_lost_is_named(
+def test_losses_are_named(
     positions: tuple[int, ...], log: PartitionLog, goes_on_at: int, message: str
 ) -> None:
     found = go_on(since(*positions), {A0: log})
@@ -87,7 +87,7 @@ def test_a_batch_is_read_as_it_was_planned() -> None:
         (None, [], "no longer exists"),
     ],
 )
-def test_what_was_lost_since_it_was_planned_is_named(
+def test_losses_since_planning_are_named(
     log: PartitionLog | None, kept: list[tuple[int, int]], message: str
 ) -> None:
     logs = {} if log is None else {A0: log}
@@ -109,7 +109,7 @@ def test_chosen_offsets_that_are_not_there_are_named(
     assert len(lost) == losses
 
 
-def test_what_came_after_the_target_is_left_out() -> None:
+def test_records_after_the_target_are_left_out() -> None:
     new, other = TopicPartition("a", 2), TopicPartition("b", 0)
     target = {A0: PartitionLog("id", 0, 10), other: PartitionLog("old", 0, 10)}
     logs = {

@@ -28,7 +28,7 @@ def test_the_same_offsets_are_the_same_text() -> None:
 
 
 @pytest.mark.parametrize("begin", [None, {A0: 0}, {}])
-def test_what_is_written_is_read_back(begin: dict[TopicPartition, int] | None) -> None:
+def test_written_offsets_can_be_read(begin: dict[TopicPartition, int] | None) -> None:
     offsets = QueryOffsets("q", IDS, {A0: 1, B0: 3}, begin)
     assert QueryOffsets.from_json(json.loads(json.dumps(offsets.to_json()))) == offsets
 
@@ -53,6 +53,6 @@ def test_a_query_that_has_read_nothing_knows_it() -> None:
         {"#ids": {}, "#query": "q", "#epochs": {}},
     ],
 )
-def test_what_another_source_wrote_is_refused(written: Any) -> None:
+def test_offsets_of_another_source_are_refused(written: Any) -> None:
     with pytest.raises(CheckpointError, match="checkpoint"):
         QueryOffsets.from_json(written)

@@ -18,7 +18,7 @@ def test_a_batch_is_shared_out_by_backlog() -> None:
     assert admit(begin, end, 400) == {A0: 300, A1: 200, A2: 7}
 
 
-def test_what_is_not_too_much_is_taken_whole() -> None:
+def test_a_small_backlog_is_read_completely() -> None:
     assert admit({A0: 0, A1: 0}, {A0: 5, A1: 5}, 10) == {A0: 5, A1: 5}
 
 
@@ -26,7 +26,7 @@ def test_small_backlogs_get_on_too() -> None:
     assert admit({A0: 0, A1: 0}, {A0: 1_000_000, A1: 1}, 10) == {A0: 9, A1: 1}
 
 
-def test_a_log_that_was_cut_is_no_backlog() -> None:
+def test_a_truncated_log_has_no_backlog() -> None:
     assert admit({A0: 10, A1: 0}, {A0: 5, A1: 100}, 10) == {A0: 5, A1: 10}
 
 
@@ -36,7 +36,7 @@ def test_a_log_that_was_cut_is_no_backlog() -> None:
     ),
     st.integers(1, 1 << 40),
 )
-def test_a_batch_is_of_about_the_limit_and_never_goes_too_far(
+def test_a_batch_has_about_the_limit_and_never_passes_the_end(
     logs: dict[int, tuple[int, int]], limit: int
 ) -> None:
     begin = {TopicPartition("a", index): first for index, (first, _) in logs.items()}
@@ -51,7 +51,7 @@ def whole(start: int, end: int, partition: int = 0) -> OffsetRange:
     return OffsetRange("a", partition, start, end, "id")
 
 
-def test_ranges_stay_whole_unless_told_otherwise() -> None:
+def test_ranges_are_not_split_by_default() -> None:
     assert split([whole(5, 1005), whole(9, 9, 1)]) == [whole(5, 1005)]
 
 

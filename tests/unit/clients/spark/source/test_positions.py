@@ -17,7 +17,7 @@ ENDS = {A0: 100, A1: 200}
 NONE = OffsetAndTimestamp(-1, -1)
 
 
-def test_by_default_batches_are_of_all_and_streams_of_what_is_new() -> None:
+def test_batches_start_at_the_earliest_and_streams_at_the_latest() -> None:
     none = Options({})
     assert starting(none, is_batch=True).look_up(ENDS) == {A0: EARLIEST, A1: EARLIEST}
     assert starting(none, is_batch=False).look_up(ENDS) == {A0: LATEST, A1: LATEST}
@@ -56,7 +56,7 @@ def test_an_end_after_the_last_record_is_the_end() -> None:
     ("offsets", "message"),
     [({A0: 1}, "missing.*a-1"), ({A0: 1, A1: 1, TopicPartition("b", 0): 1}, "do not exist.*b-0")],
 )
-def test_all_partitions_are_named_and_no_others(
+def test_positions_name_exactly_the_partitions(
     offsets: dict[TopicPartition, int], message: str
 ) -> None:
     with pytest.raises(OptionError, match=message):
@@ -68,7 +68,7 @@ def test_all_partitions_are_named_and_no_others(
     ["first", "5", "[1]", "{}", '{"a": 1}', '{"a": {"0": -3}}', '{"a": {"x": 1}}']
     + ['{"a": {"0": 1.5}}', '{"a": {"0": true}}', '{"a": {"0": null}}'],
 )
-def test_what_is_no_offset_is_refused(text: str) -> None:
+def test_invalid_offsets_are_refused(text: str) -> None:
     with pytest.raises(OptionError, match=r"option startingOffsets: .*give earliest, latest or"):
         starting(Options({"startingOffsets": text}), is_batch=True)
 

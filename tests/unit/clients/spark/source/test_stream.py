@@ -96,7 +96,7 @@ def grow(**ends: int) -> None:
         )
 
 
-def test_a_query_reads_all_there_is_and_then_what_comes() -> None:
+def test_a_query_reads_existing_and_then_new_records() -> None:
     query = reader(startingOffsets="earliest")
     start = query.initialOffset()
     first = query.latestOffset(start, ALL)
@@ -126,7 +126,7 @@ def test_a_first_batch_that_was_not_done_begins_where_it_first_began() -> None:
     assert ranges(restarted, restarted.initialOffset(), end) == [(0, 100, 150)]
 
 
-def test_a_batch_is_no_larger_than_it_may_be() -> None:
+def test_a_batch_has_at_most_the_configured_records() -> None:
     query = reader(startingOffsets="earliest", maxOffsetsPerTrigger="40")
     limit = query.getDefaultReadLimit()
     assert limit == ReadMaxRows(40)
@@ -163,7 +163,7 @@ def test_available_now_ends_where_the_log_ended_then() -> None:
     assert FakeDriver.waits == 0
 
 
-def test_available_now_neither_goes_back_nor_forgets_a_partition() -> None:
+def test_available_now_never_moves_a_partition_back() -> None:
     query = reader(startingOffsets="earliest")
     since = query.latestOffset(query.initialOffset(), ALL)
     FakeDriver.moments = [{A0: PartitionLog("id", 0, 90)}]  # a leader that has just taken over
@@ -180,7 +180,7 @@ def test_new_partitions_are_read_from_their_start() -> None:
 
 
 @pytest.mark.parametrize("is_first", [True, False])
-def test_what_is_lost_stops_the_query_or_is_passed_over(
+def test_losses_stop_the_query_or_are_skipped(
     is_first: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     since = reader(startingOffsets="earliest").initialOffset()
@@ -195,7 +195,7 @@ def test_what_is_lost_stops_the_query_or_is_passed_over(
     assert "data loss: a-0 begins at offset 40" in caplog.text
 
 
-def test_what_is_lost_after_it_was_planned_stops_the_query_too() -> None:
+def test_records_lost_after_planning_stop_the_query() -> None:
     query = reader(startingOffsets="earliest")
     start = query.initialOffset()
     end = query.latestOffset(start, ALL)
@@ -235,7 +235,7 @@ def test_a_topic_created_again_is_read_from_its_start_if_that_is_wanted() -> Non
     assert reader().latestOffset(end, ALL) == end
 
 
-def test_a_group_shows_how_far_the_query_has_come() -> None:
+def test_the_offsets_of_a_query_are_committed_to_its_group() -> None:
     query = reader(startingOffsets="earliest", groupIdPrefix="jobs")
     start = query.initialOffset()
     end = query.latestOffset(start, ALL)
@@ -247,7 +247,7 @@ def test_a_group_shows_how_far_the_query_has_come() -> None:
     assert FakeDriver.committed[1][0] == "ours"
 
 
-def test_what_was_latest_is_reported() -> None:
+def test_the_latest_offsets_are_reported() -> None:
     query = reader()
     assert query.reportLatestOffset() is None
     query.latestOffset(query.initialOffset(), ALL)
@@ -256,7 +256,7 @@ def test_what_was_latest_is_reported() -> None:
     assert latest["a"] == {"0": 100, "1": 300}
 
 
-def test_what_cannot_be_is_refused_before_anything_is_asked() -> None:
+def test_invalid_queries_are_refused_before_any_request() -> None:
     with pytest.raises(OptionError, match="streams do not end"):
         reader(endingOffsets="latest")
     with pytest.raises(OptionError, match="more than maxOffsetsPerTrigger"):

@@ -57,6 +57,6 @@ def test_partitions_are_chosen() -> None:
         ({"assign": "[1]"}, "give partitions"),
     ],
 )
-def test_what_selects_nothing_is_refused(given: dict[str, str], message: str) -> None:
+def test_empty_selections_are_refused(given: dict[str, str], message: str) -> None:
     with pytest.raises(OptionError, match=message):
         Subscription.of(Options(given))
