@@ -1,7 +1,7 @@
 """The batches of one partition, in order: open, waiting, in flight, to be sent again.
 
 Pure: it learns what happened and decides what may be sent. An idempotent producer stores each
-    record once and in order, and recovers by these rules (KIP-98, KIP-360):
+record once and in order, and recovers by these rules (KIP-98, KIP-360):
 
 - A batch gets an identity and a sequence when it is first sent and keeps them in retries, so that
   the broker recognizes it.
