@@ -41,6 +41,6 @@ def test_the_rest_can_be_chosen() -> None:
         ({"qbus__bootstrap": "a:1", "kafka__request__timeout__ms": "0"}, "at least 1"),
     ],
 )
-def test_invalid_addresses_are_refused(given: dict[str, str], message: str) -> None:
+def test_invalid_cluster_options_are_refused(given: dict[str, str], message: str) -> None:
     with pytest.raises(OptionError, match=message):
         parsed(**given)
