@@ -1,33 +1,39 @@
-"""Who asks: what a handler may know of a request besides its body."""
+"""One request's context: what a handler may know of it besides its body."""
 
-from dataclasses import dataclass, field
+from typing import Final
 
-from qbus.config import Address
+from qbus.errors import ApiError, ErrorCode
 
+from ..authorization import OPERATIONS, Authorizer, Operation, Resource, ResourceType, bits
+from ..net.peer import Peer, Principal
 
-@dataclass(slots=True, eq=False)
-class Peer:
-    """The client at the other end of one connection.
-
-    ``software`` is what ApiVersions v3+ told of it (KIP-511): ``name/version``.
-    """
-
-    connection_id: int
-    host: str
-    listener: Address
-    software: str = field(default="unknown")
+_REFUSALS: Final = {
+    ResourceType.TOPIC: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    ResourceType.GROUP: ErrorCode.GROUP_AUTHORIZATION_FAILED,
+    ResourceType.CLUSTER: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+    ResourceType.TRANSACTIONAL_ID: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+}
 
 
 class RequestContext:
-    """One request's header and where it came from."""
+    """One request's header, where it came from, and what its sender may do."""
 
-    __slots__ = ("api_key", "api_version", "client_id", "peer")
+    __slots__ = ("_authorizer", "api_key", "api_version", "client_id", "peer")
 
-    def __init__(self, api_key: int, api_version: int, client_id: str | None, peer: Peer) -> None:
+    def __init__(
+        self,
+        api_key: int,
+        api_version: int,
+        client_id: str | None,
+        peer: Peer,
+        authorizer: Authorizer | None = None,
+    ) -> None:
+        """Without an ``authorizer`` everything is allowed."""
         self.api_key = api_key
         self.api_version = api_version
         self.client_id = client_id
         self.peer = peer
+        self._authorizer = authorizer
 
     @property
     def client_host(self) -> str:
@@ -38,3 +44,34 @@ class RequestContext:
     def client_software(self) -> str:
         """The client library and its version, as it calls itself."""
         return self.peer.software
+
+    @property
+    def principal(self) -> Principal:
+        """Who the client is."""
+        return self.peer.principal
+
+    @property
+    def is_restricted(self) -> bool:
+        """Whether anything may be denied: false saves the hot path a question for each topic."""
+        return self._authorizer is not None
+
+    def allows(self, operation: Operation, resource: Resource) -> bool:
+        """Whether the client may do that."""
+        authorizer, peer = self._authorizer, self.peer
+        return authorizer is None or authorizer.is_allowed(
+            peer.principal, peer.host, operation, resource
+        )
+
+    def authorize(self, operation: Operation, resource: Resource) -> None:
+        """Refuse what the client may not do.
+
+        Raises:
+            ApiError: the resource's AUTHORIZATION_FAILED.
+        """
+        if not self.allows(operation, resource):
+            raise ApiError(_REFUSALS[resource.type])
+
+    def authorized_operations(self, resource: Resource) -> int:
+        """What the client may do to a resource, as a set of bits (KIP-430)."""
+        operations = OPERATIONS[resource.type]
+        return bits(operation for operation in operations if self.allows(operation, resource))

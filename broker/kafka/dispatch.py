@@ -16,9 +16,11 @@ from qbus.errors import ApiError, ErrorCode, WireError
 from qbus.wire import ApiKey, RequestHeader, decode, decode_request_header, encode_response
 from qbus.wire.messages import API, Api
 
+from ..authorization import Authorizer
 from ..net.connection import CloseConnection, Reply
-from ..net.write_buffer import Part
-from .context import Peer, RequestContext
+from ..net.peer import Peer
+from ..net.transport import Part
+from .context import RequestContext
 
 if TYPE_CHECKING:
     from ..broker import Broker
@@ -68,8 +70,10 @@ class PendingReply:
 class Dispatcher:
     """Answers the requests of all connections."""
 
-    def __init__(self, broker: "Broker") -> None:
+    def __init__(self, broker: "Broker", authorizer: Authorizer | None = None) -> None:
+        """Without an ``authorizer`` every client may do everything."""
         self._broker = broker
+        self._authorizer = authorizer
         self._handlers: dict[int, tuple[Api, Handler]] = {}
         self._requests = broker.metrics.requests
 
@@ -89,7 +93,9 @@ class Dispatcher:
             return self._unsupported(api, header)
         # librdkafka 2.16 sends some bytes too many with Metadata for all topics; Kafka lets it.
         request = decode(api.request, header.api_version, frame, position, exact=False)
-        context = RequestContext(header.api_key, header.api_version, header.client_id, peer)
+        context = RequestContext(
+            header.api_key, header.api_version, header.client_id, peer, self._authorizer
+        )
 
         def to_parts(future: asyncio.Future[Any]) -> list[Part]:
             response = self._outcome(api, future)

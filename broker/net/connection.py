@@ -1,26 +1,25 @@
 """One client connection: requests in, responses out in the order of their requests.
 
-Reads and writes go straight to the non-blocking socket; the event loop only says when. A request
-that cannot be answered at once leaves a slot in the queue of replies, and later requests go on:
-except behind a handler that runs as a coroutine, which sees the state that the requests before it
-left and is finished before the next one starts, as Kafka's clients expect of a pipeline.
+Reads and writes go straight to the transport, which never blocks; the event loop only says when. A
+request that cannot be answered at once leaves a slot in the queue of replies, and later requests go
+on. Behind a handler that runs as a coroutine they wait: it sees the state that the requests before
+it left, and is finished before the next one starts, as Kafka's clients expect of a pipeline.
 
 Back-pressure: the connection stops reading while too many replies are open, while the client does
 not read what was sent, and while the broker's memory for unfinished requests is used up.
 """
 
 import asyncio
-import socket
 from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 from qbus.errors import WireError
 
-from ..kafka.context import Peer
 from .frames import FrameReader
 from .memory_budget import MemoryBudget
-from .write_buffer import Part, WriteBuffer
+from .peer import Peer
+from .transport import Part, Transport, WriteBuffer
 
 MAX_OPEN_REPLIES = 128
 MAX_UNSENT_BYTES = 1024 * 1024
@@ -79,8 +78,8 @@ class Connection:
         "_output",
         "_reading",
         "_replies",
-        "_sock",
         "_starved",
+        "_transport",
         "_writing",
         "frame_since",
         "last_active",
@@ -93,7 +92,7 @@ class Connection:
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        sock: socket.socket,
+        transport: Transport,
         peer: Peer,
         *,
         dispatch: Dispatch,
@@ -102,8 +101,8 @@ class Connection:
         on_close: Callable[["Connection", str], None],
     ) -> None:
         self._loop = loop
-        self._sock = sock
-        self._fd = sock.fileno()
+        self._transport = transport
+        self._fd = transport.fd
         self.peer = peer
         self._dispatch = dispatch
         self._frames = frames
@@ -171,7 +170,7 @@ class Connection:
         self._budget.forget(self._on_memory)
         self._budget.finished(self)
         self._budget.release(self._charged)
-        self._sock.close()
+        self._transport.close()
         self._on_close(self, reason)
 
     # Receiving
@@ -180,7 +179,7 @@ class Connection:
         try:
             for _ in range(_READS_PER_TURN):
                 target = self._frames.target()
-                count = self._sock.recv_into(target)
+                count = self._transport.receive_into(target)
                 if count == 0:
                     self.close("the client closed the connection")
                     return
@@ -338,7 +337,7 @@ class Connection:
     def _send(self) -> None:
         before = self._output.pending
         try:
-            complete = self._output.send(self._sock)
+            complete = self._output.send(self._transport)
         except OSError as error:
             self.close(f"sending failed: {error}")
             return

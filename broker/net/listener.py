@@ -9,10 +9,11 @@ from typing import NamedTuple
 
 from qbus.config import Address
 
-from ..kafka.context import Peer
 from .connection import Connection, Dispatch, TimeLimits
 from .frames import FrameReader
 from .memory_budget import MemoryBudget
+from .peer import Peer
+from .transport import PlainTransport
 
 _log = logging.getLogger(__name__)
 
@@ -163,7 +164,7 @@ class Listener:
         self._per_ip[host] += 1
         connection = Connection(
             self._loop,
-            sock,
+            PlainTransport(sock),
             Peer(self._next_id, host, self.address),
             dispatch=self._dispatch,
             frames=FrameReader(self._scratch, limits.max_frame),

@@ -7,13 +7,14 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, TypeVar, cast
 
-from qbus.broker.kafka.context import Peer, RequestContext
+from qbus.broker.kafka.context import RequestContext
 from qbus.broker.kafka.replica_sessions import ReplicaSessions
 from qbus.broker.log import LogConfig, LogManager
 from qbus.broker.metadata.cache import Subscriber
 from qbus.broker.metadata.image import BrokerInfo, Event, PartitionInfo, Topic, differences
 from qbus.broker.metadata.reader import Cluster
 from qbus.broker.metrics import Metrics
+from qbus.broker.net.peer import Peer
 from qbus.broker.partition.partition import Partition
 from qbus.broker.partition.replica_manager import ReplicaManager
 from qbus.broker.partition.settings import log_config

@@ -16,9 +16,10 @@ from qbus.broker.controller import (
     register_broker,
     resign,
 )
-from qbus.broker.kafka.context import Peer, RequestContext
+from qbus.broker.kafka.context import RequestContext
 from qbus.broker.metadata.cache import MetadataCache
 from qbus.broker.metadata.image import BrokerInfo
+from qbus.broker.net.peer import Peer
 from qbus.clock import Clock, ManualClock
 from qbus.config import Address, BrokerConfig
 from qbus.metadata import EmbeddedStore, MetadataStore

@@ -19,21 +19,21 @@ from qbus.wire.messages.alter_configs import (
 
 from ...controller import MIRROR_KEYS, replace
 from ..context import RequestContext
-from .config_changes import Change, alter
+from .configs import Change, alter
 
 if TYPE_CHECKING:
     from ...broker import Broker
 
 
 async def handle(
-    broker: "Broker", _context: RequestContext, request: AlterConfigsRequest
+    broker: "Broker", context: RequestContext, request: AlterConfigsRequest
 ) -> AlterConfigsResponse:
     """Alter each resource for itself."""
     changes = [
         Change(resource.resource_type, resource.resource_name, partial(_replace, resource))
         for resource in request.resources
     ]
-    errors = await alter(broker, changes, validate_only=request.validate_only)
+    errors = await alter(broker, context, changes, validate_only=request.validate_only)
     return AlterConfigsResponse(
         responses=[
             AlterConfigsResourceResponse(

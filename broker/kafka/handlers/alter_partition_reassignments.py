@@ -18,6 +18,7 @@ from qbus.wire.messages.alter_partition_reassignments import (
     ReassignableTopicResponse,
 )
 
+from ...authorization import CLUSTER, Operation
 from ...controller import Reassignment
 from ..context import RequestContext
 
@@ -28,9 +29,10 @@ _TWICE = ApiError(ErrorCode.INVALID_REQUEST, "the partition comes twice")
 
 
 async def handle(
-    broker: "Broker", _context: RequestContext, request: AlterPartitionReassignmentsRequest
+    broker: "Broker", context: RequestContext, request: AlterPartitionReassignmentsRequest
 ) -> AlterPartitionReassignmentsResponse:
     """Begin, or stop, each move for itself."""
+    context.authorize(Operation.ALTER, CLUSTER)
     times = Counter((one.name, p.partition_index) for one in request.topics for p in one.partitions)
     targets: dict[str, dict[int, list[int] | None]] = {topic.name: {} for topic in request.topics}
     for topic in request.topics:

@@ -16,6 +16,8 @@ from qbus.wire.messages.create_partitions import (
     CreatePartitionsTopicResult,
 )
 
+from ...authorization import Operation
+from ...authorization import topic as topic_resource
 from ...controller import Growth
 from ..context import RequestContext
 
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
 
 
 async def handle(
-    broker: "Broker", _context: RequestContext, request: CreatePartitionsRequest
+    broker: "Broker", context: RequestContext, request: CreatePartitionsRequest
 ) -> CreatePartitionsResponse:
     """Grow each topic for itself."""
     times = Counter(topic.name for topic in request.topics)
@@ -34,6 +36,8 @@ async def handle(
         if times[topic.name] > 1:
             results[topic.name].error_code = ErrorCode.INVALID_REQUEST
             results[topic.name].error_message = "the topic's name comes twice"
+        elif not context.allows(Operation.ALTER, topic_resource(topic.name)):
+            results[topic.name].error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         else:
             growths.append(_to_grow(topic))
     errors = await broker.controller.create_partitions(growths, validate_only=request.validate_only)

@@ -20,6 +20,8 @@ from qbus.wire.messages.create_topics import (
     CreateTopicsResponse,
 )
 
+from ...authorization import CLUSTER, Operation
+from ...authorization import topic as topic_resource
 from ...controller import NewTopic, TopicPlan
 from ..context import RequestContext
 
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
 
 
 async def handle(
-    broker: "Broker", _context: RequestContext, request: CreateTopicsRequest
+    broker: "Broker", context: RequestContext, request: CreateTopicsRequest
 ) -> CreateTopicsResponse:
     """Create each topic for itself."""
     count = Counter(topic.name for topic in request.topics)
@@ -37,10 +39,13 @@ async def handle(
         for name, times in count.items()
         if times > 1
     }
+    may_create_all = context.allows(Operation.CREATE, CLUSTER)
     new: list[NewTopic] = []
     for topic in request.topics:
         if topic.name not in results:
             try:
+                if not may_create_all:
+                    context.authorize(Operation.CREATE, topic_resource(topic.name))
                 new.append(_to_create(topic))
             except ApiError as error:
                 results[topic.name] = _refuse(topic.name, error)

@@ -13,6 +13,7 @@ from qbus.wire.messages.delete_groups import (
     DeleteGroupsResponse,
 )
 
+from ...authorization import Operation, group
 from ..context import RequestContext
 
 if TYPE_CHECKING:
@@ -20,16 +21,17 @@ if TYPE_CHECKING:
 
 
 async def handle(
-    broker: "Broker", _context: RequestContext, request: DeleteGroupsRequest
+    broker: "Broker", context: RequestContext, request: DeleteGroupsRequest
 ) -> DeleteGroupsResponse:
     """Delete each group, or say why not."""
     names = dict.fromkeys(request.groups_names)
-    results = await asyncio.gather(*(_delete(broker, group_id) for group_id in names))
+    results = await asyncio.gather(*(_delete(broker, context, group_id) for group_id in names))
     return DeleteGroupsResponse(results=results)
 
 
-async def _delete(broker: "Broker", group_id: str) -> DeletableGroupResult:
+async def _delete(broker: "Broker", context: RequestContext, group_id: str) -> DeletableGroupResult:
     try:
+        context.authorize(Operation.DELETE, group(group_id))
         await broker.groups.delete(group_id)
     except ApiError as error:
         return DeletableGroupResult(group_id=group_id, error_code=error.code)

@@ -18,6 +18,8 @@ from qbus.wire.messages.delete_records import (
     DeleteRecordsTopicResult,
 )
 
+from ...authorization import Operation
+from ...authorization import topic as topic_resource
 from ...partition.partition import Partition
 from ..context import RequestContext
 
@@ -29,14 +31,16 @@ _UNKNOWN = -1
 
 
 async def handle(
-    broker: "Broker", _context: RequestContext, request: DeleteRecordsRequest
+    broker: "Broker", context: RequestContext, request: DeleteRecordsRequest
 ) -> DeleteRecordsResponse:
     """Move the starts, and answer once that is on stable storage."""
     response = DeleteRecordsResponse(
         topics=[
             DeleteRecordsTopicResult(
                 name=topic.name,
-                partitions=[_delete(broker, topic.name, wanted) for wanted in topic.partitions],
+                partitions=[
+                    _delete(broker, context, topic.name, wanted) for wanted in topic.partitions
+                ],
             )
             for topic in request.topics
         ]
@@ -94,10 +98,11 @@ def _refuse(response: DeleteRecordsResponse, unstable: set[tuple[str, int]]) -> 
 
 
 def _delete(
-    broker: "Broker", topic: str, wanted: DeleteRecordsPartition
+    broker: "Broker", context: RequestContext, topic: str, wanted: DeleteRecordsPartition
 ) -> DeleteRecordsPartitionResult:
     result = DeleteRecordsPartitionResult(partition_index=wanted.partition_index)
     try:
+        context.authorize(Operation.DELETE, topic_resource(topic))
         partition = broker.replicas.leader_of(topic, wanted.partition_index)
         result.low_watermark = _delete_before(partition, wanted.offset)
     except ApiError as error:

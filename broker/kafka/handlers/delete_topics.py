@@ -18,6 +18,8 @@ from qbus.wire.messages.delete_topics import (
     DeleteTopicState,
 )
 
+from ...authorization import Operation
+from ...authorization import topic as topic_resource
 from ..context import RequestContext
 
 if TYPE_CHECKING:
@@ -45,6 +47,7 @@ async def handle(
         responses.append(result)
         try:
             name = _resolve(broker, topic)
+            context.authorize(Operation.DELETE, topic_resource(name))
             if times[name] > 1:
                 raise ApiError(ErrorCode.INVALID_REQUEST, "the topic is named twice")
         except ApiError as error:

@@ -14,8 +14,8 @@ from qbus.wire.messages.describe_cluster import (
     DescribeClusterResponse,
 )
 
+from ...authorization import CLUSTER
 from ..context import RequestContext
-from .operations import ALL_ON_CLUSTER
 
 if TYPE_CHECKING:
     from ...broker import Broker
@@ -24,7 +24,7 @@ _BROKERS, _CONTROLLERS = 1, 2
 
 
 def handle(
-    broker: "Broker", _context: RequestContext, request: DescribeClusterRequest
+    broker: "Broker", context: RequestContext, request: DescribeClusterRequest
 ) -> DescribeClusterResponse:
     """Answer from memory."""
     if request.endpoint_type != _BROKERS:
@@ -38,7 +38,7 @@ def handle(
         ],
     )
     if request.include_cluster_authorized_operations:
-        response.cluster_authorized_operations = ALL_ON_CLUSTER
+        response.cluster_authorized_operations = context.authorized_operations(CLUSTER)
     return response
 
 

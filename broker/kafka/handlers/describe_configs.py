@@ -21,15 +21,17 @@ from qbus.wire.messages.describe_configs import (
     DescribeConfigsSynonym,
 )
 
+from ...authorization import CLUSTER, Operation
+from ...authorization import topic as topic_resource
 from ..context import RequestContext
-from .config_resources import ResourceType, broker_name, resource_type
+from .configs import ResourceType, broker_name, resource_type
 
 if TYPE_CHECKING:
     from ...broker import Broker
 
 
 def handle(
-    broker: "Broker", _context: RequestContext, request: DescribeConfigsRequest
+    broker: "Broker", context: RequestContext, request: DescribeConfigsRequest
 ) -> DescribeConfigsResponse:
     """Describe each resource for itself."""
     results = []
@@ -40,7 +42,7 @@ def handle(
             resource_name=resource.resource_name,
         )
         try:
-            entries = _entries(broker, resource)
+            entries = _entries(broker, context, resource)
         except ApiError as error:
             result.error_code, result.error_message = error.code, error.message
         else:
@@ -49,15 +51,20 @@ def handle(
     return DescribeConfigsResponse(results=results)
 
 
-def _entries(broker: "Broker", resource: DescribeConfigsResource) -> list[ConfigEntry]:
-    config: BrokerConfig | TopicConfig
+def _entries(
+    broker: "Broker", context: RequestContext, resource: DescribeConfigsResource
+) -> list[ConfigEntry]:
     if resource_type(resource.resource_type) is ResourceType.TOPIC:
-        config = _topic_config(broker, resource.resource_name)
-    elif broker_name(broker, resource.resource_name) == ALL_BROKERS:
+        context.authorize(Operation.DESCRIBE_CONFIGS, topic_resource(resource.resource_name))
+        return _selected(resource, _described(_topic_config(broker, resource.resource_name)))
+    context.authorize(Operation.DESCRIBE_CONFIGS, CLUSTER)
+    if broker_name(broker, resource.resource_name) == ALL_BROKERS:
         return _selected(resource, broker.config.describe_for_all())
-    else:
-        config = broker.config
-    return _selected(resource, (config.describe(name) for name in config.KEYS))
+    return _selected(resource, _described(broker.config))
+
+
+def _described(config: BrokerConfig | TopicConfig) -> Iterable[ConfigEntry]:
+    return (config.describe(name) for name in config.KEYS)
 
 
 def _selected(

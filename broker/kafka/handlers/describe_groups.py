@@ -2,10 +2,10 @@
 
 What members support and were assigned is told while the group is stable. A group that does not
 exist is Dead, and from version 6 on GROUP_ID_NOT_FOUND as well (KIP-1043). Version 3 tells on
-request what the client may do, which is everything as long as nobody is denied anything.
+request what the client may do.
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from qbus.errors import ApiError, ErrorCode
 from qbus.wire.messages.describe_groups import (
@@ -15,14 +15,13 @@ from qbus.wire.messages.describe_groups import (
     DescribeGroupsResponse,
 )
 
+from ...authorization import Operation
+from ...authorization import group as group_resource
 from ...group import GroupState
 from ..context import RequestContext
 
 if TYPE_CHECKING:
     from ...broker import Broker
-
-_READ, _DELETE, _DESCRIBE = 3, 6, 8  # Kafka's numbers of operations on groups
-_ALL_OPERATIONS: Final = 1 << _READ | 1 << _DELETE | 1 << _DESCRIBE
 
 
 async def handle(
@@ -33,12 +32,14 @@ async def handle(
     if request.include_authorized_operations:
         for group in groups:
             if not group.error_code:
-                group.authorized_operations = _ALL_OPERATIONS
+                resource = group_resource(group.group_id)
+                group.authorized_operations = context.authorized_operations(resource)
     return DescribeGroupsResponse(groups=groups)
 
 
 async def _describe(broker: "Broker", context: RequestContext, group_id: str) -> DescribedGroup:
     try:
+        context.authorize(Operation.DESCRIBE, group_resource(group_id))
         group = await broker.groups.describe(group_id)
     except ApiError as error:
         return DescribedGroup(group_id=group_id, error_code=error.code)

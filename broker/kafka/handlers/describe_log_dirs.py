@@ -19,6 +19,7 @@ from qbus.wire.messages.describe_log_dirs import (
     DescribeLogDirsTopic,
 )
 
+from ...authorization import CLUSTER, Operation
 from ..context import RequestContext
 
 if TYPE_CHECKING:
@@ -29,9 +30,10 @@ _UNKNOWN = -1
 
 
 async def handle(
-    broker: "Broker", _context: RequestContext, request: DescribeLogDirsRequest
+    broker: "Broker", context: RequestContext, request: DescribeLogDirsRequest
 ) -> DescribeLogDirsResponse:
     """Describe each directory; its volume is asked in a thread."""
+    context.authorize(Operation.DESCRIBE, CLUSTER)
     wanted = None
     if request.topics is not None:
         wanted = {(topic.topic, index) for topic in request.topics for index in topic.partitions}

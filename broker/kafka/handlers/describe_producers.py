@@ -14,6 +14,8 @@ from qbus.wire.messages.describe_producers import (
     TopicResponse,
 )
 
+from ...authorization import Operation
+from ...authorization import topic as topic_resource
 from ..context import RequestContext
 
 if TYPE_CHECKING:
@@ -23,22 +25,27 @@ _NONE = -1
 
 
 def handle(
-    broker: "Broker", _context: RequestContext, request: DescribeProducersRequest
+    broker: "Broker", context: RequestContext, request: DescribeProducersRequest
 ) -> DescribeProducersResponse:
     """List what is in memory."""
     return DescribeProducersResponse(
         topics=[
             TopicResponse(
                 name=topic.name,
-                partitions=[_describe(broker, topic.name, i) for i in topic.partition_indexes],
+                partitions=[
+                    _describe(broker, context, topic.name, i) for i in topic.partition_indexes
+                ],
             )
             for topic in request.topics
         ]
     )
 
 
-def _describe(broker: "Broker", topic: str, index: int) -> PartitionResponse:
+def _describe(
+    broker: "Broker", context: RequestContext, topic: str, index: int
+) -> PartitionResponse:
     try:
+        context.authorize(Operation.READ, topic_resource(topic))
         partition = broker.replicas.leader_of(topic, index)
     except ApiError as error:
         return PartitionResponse(

@@ -21,9 +21,10 @@ from qbus.wire.messages.describe_topic_partitions import (
     DescribeTopicPartitionsResponseTopic,
 )
 
+from ...authorization import Operation
+from ...authorization import topic as topic_resource
 from ...metadata.image import PartitionInfo, Topic
 from ..context import RequestContext
-from .operations import ALL_ON_TOPIC
 from .topic_partitions import is_internal, view
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ MAX_PARTITIONS = 2000  # of one page, as in Kafka
 
 
 def handle(
-    broker: "Broker", _context: RequestContext, request: DescribeTopicPartitionsRequest
+    broker: "Broker", context: RequestContext, request: DescribeTopicPartitionsRequest
 ) -> DescribeTopicPartitionsResponse:
     """Answer one page from memory.
 
@@ -45,8 +46,11 @@ def handle(
         raise ApiError(ErrorCode.INVALID_REQUEST, "a cursor's partition is not negative")
     left = max(1, min(request.response_partition_limit, MAX_PARTITIONS))
     response = DescribeTopicPartitionsResponse()
-    for name in _names(broker, request, start.topic_name):
+    for name in _names(broker, context, request, start.topic_name):
         first = start.partition_index if name == start.topic_name else 0
+        if not context.allows(Operation.DESCRIBE, topic_resource(name)):
+            response.topics.append(_refuse(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+            continue
         topic = broker.metadata.topics.get(name)
         if topic is None:
             response.topics.append(_unknown(name))
@@ -55,7 +59,7 @@ def handle(
             response.next_cursor = Cursor(topic_name=name, partition_index=first)
             break
         page = topic.partitions[first : first + left]
-        response.topics.append(_describe(broker, topic, first, page))
+        response.topics.append(_describe(broker, context, topic, first, page))
         left -= len(page)
         if first + len(page) < len(topic.partitions):
             end = first + len(page)
@@ -64,22 +68,33 @@ def handle(
     return response
 
 
-def _names(broker: "Broker", request: DescribeTopicPartitionsRequest, start: str) -> Iterator[str]:
-    wanted = {topic.name for topic in request.topics} or broker.metadata.topics
-    return (name for name in sorted(wanted) if name >= start)
+def _names(
+    broker: "Broker", context: RequestContext, request: DescribeTopicPartitionsRequest, start: str
+) -> Iterator[str]:
+    """The topics of this page: those that are named, else all that the client may describe."""
+    wanted = {topic.name for topic in request.topics}
+    for name in sorted(wanted or broker.metadata.topics):
+        if name >= start and (wanted or context.allows(Operation.DESCRIBE, topic_resource(name))):
+            yield name
 
 
 def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
     code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return _refuse(name, code if is_topic_name(name) else ErrorCode.INVALID_TOPIC_EXCEPTION)
+
+
+def _refuse(name: str, code: ErrorCode) -> DescribeTopicPartitionsResponseTopic:
     return DescribeTopicPartitionsResponseTopic(
-        error_code=code if is_topic_name(name) else ErrorCode.INVALID_TOPIC_EXCEPTION,
-        name=name,
-        is_internal=is_internal(name),
+        error_code=code, name=name, is_internal=is_internal(name)
     )
 
 
 def _describe(
-    broker: "Broker", topic: Topic, first: int, page: tuple[PartitionInfo, ...]
+    broker: "Broker",
+    context: RequestContext,
+    topic: Topic,
+    first: int,
+    page: tuple[PartitionInfo, ...],
 ) -> DescribeTopicPartitionsResponseTopic:
     partitions = []
     for index, partition in enumerate(page, first):
@@ -103,5 +118,5 @@ def _describe(
         topic_id=topic.id,
         is_internal=is_internal(topic.name),
         partitions=partitions,
-        topic_authorized_operations=ALL_ON_TOPIC,
+        topic_authorized_operations=context.authorized_operations(topic_resource(topic.name)),
     )

@@ -15,6 +15,7 @@ from qbus.wire.messages.elect_leaders import (
     ReplicaElectionResult,
 )
 
+from ...authorization import CLUSTER, Operation
 from ...controller import ElectionType
 from ..context import RequestContext
 
@@ -23,13 +24,14 @@ if TYPE_CHECKING:
 
 
 async def handle(
-    broker: "Broker", _context: RequestContext, request: ElectLeadersRequest
+    broker: "Broker", context: RequestContext, request: ElectLeadersRequest
 ) -> ElectLeadersResponse:
     """Elect for each partition for itself.
 
     Raises:
         ApiError: INVALID_REQUEST, there is no such election.
     """
+    context.authorize(Operation.ALTER, CLUSTER)
     try:
         kind = ElectionType(request.election_type)
     except ValueError:

@@ -3,7 +3,7 @@
 Version 5 adds the log's start, 7 sessions, 9 leader epochs (KIP-320), 12 says who leads instead, 13
 names topics by id, 15 moves the replica id, 16 adds the leaders' addresses (KIP-951).
 
-Sessions (KIP-227) are for followers: see :mod:`.replica_fetch`. Of consumers they are declined, as
+Sessions (KIP-227) are for followers. Of consumers they are declined, as
 the protocol allows: every answer has session id 0 and every partition that was asked for. A request
 that goes on in a session is told that there is none, and its client starts over.
 
@@ -20,7 +20,7 @@ Nothing is transactional yet: the last stable offset is the high watermark, no t
 from asyncio import Future
 from typing import TYPE_CHECKING
 
-from qbus.errors import ErrorCode
+from qbus.errors import ApiError, ErrorCode
 from qbus.wire.messages.fetch import (
     FetchableTopicResponse,
     FetchPartition,
@@ -30,13 +30,13 @@ from qbus.wire.messages.fetch import (
     PartitionData,
 )
 
+from ...authorization import CLUSTER, Operation
+from ...authorization import topic as topic_resource
 from ...partition.partition import Partition
 from ..context import RequestContext
-from ..delayed_fetch import DelayedFetch
-from ..fetch_reader import NO_OFFSET, NO_RECORDS, FetchReader, FetchTarget
-from .leaders import name_leaders
-from .nearest import nearest_replica
-from .replica_fetch import handle_replica
+from ..fetch_reader import NO_OFFSET, NO_RECORDS, DelayedFetch, FetchReader, FetchTarget
+from ..replica_sessions import NEW_EPOCH, NO_SESSION, ReplicaFetch
+from .leaders import name_leaders, nearest_replica
 
 if TYPE_CHECKING:
     from ...broker import Broker
@@ -52,10 +52,10 @@ def handle(
 ) -> FetchResponse | Future[FetchResponse]:
     """Read what is there, or wait for it."""
     if request.replica_state.replica_id >= 0:
-        return handle_replica(broker, context.api_version, request)
+        return _handle_replica(broker, context, request)
     if request.session_epoch not in _SESSIONLESS_EPOCHS:
         return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
-    fetch = _Fetch(broker, context.api_version, request)
+    fetch = _Fetch(broker, context, request)
     response = FetchResponse(responses=[fetch.topic(topic) for topic in request.topics])
     reader = fetch.reader
     if reader.failed:
@@ -83,6 +83,7 @@ class _Fetch:
     __slots__ = (
         "_broker",
         "_committed",
+        "_context",
         "_from_replica",
         "_max_bytes",
         "_of_leader",
@@ -93,9 +94,10 @@ class _Fetch:
         "targets",
     )
 
-    def __init__(self, broker: "Broker", version: int, request: FetchRequest) -> None:
+    def __init__(self, broker: "Broker", context: RequestContext, request: FetchRequest) -> None:
         self._broker = broker
-        self._version = version
+        self._context = context
+        self._version = context.api_version
         self._committed = request.isolation_level == _READ_COMMITTED
         self._from_replica = request.replica_id >= 0
         self._of_leader = not request.rack_id
@@ -122,6 +124,8 @@ class _Fetch:
             partition = partitions.get(wanted.partition)
             if partition is None:
                 self._fail(data, replicas.why_missing(key, wanted.partition))
+            elif self._context.is_restricted and not self._may_read(partition):
+                self._fail(data, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
             elif self._from_replica:
                 self._fail(data, ErrorCode.NOT_LEADER_OR_FOLLOWER)
             elif not (self._rack and self._redirect(partition, wanted, data)):
@@ -163,6 +167,42 @@ class _Fetch:
         self.redirected = True
         return True
 
+    def _may_read(self, partition: Partition) -> bool:
+        return self._context.allows(Operation.READ, topic_resource(partition.topic))
+
     def _fail(self, data: PartitionData, code: ErrorCode) -> None:
         data.error_code = code
         self.reader.failed = True
+
+
+def _handle_replica(
+    broker: "Broker", context: RequestContext, request: FetchRequest
+) -> FetchResponse | Future[FetchResponse]:
+    """Note what a follower has; answer what is new, or wait for it.
+
+    From version 15 on a follower says under which registration it asks (KIP-903); one that says
+    less is not answered as a follower. What it asks for next, it has: on stable storage, where the
+    topic wants that. So the high watermark advances, and the follower may come in sync.
+    """
+    if not context.allows(Operation.CLUSTER_ACTION, CLUSTER):
+        return FetchResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    replicas = broker.replicas
+    now = broker.clock.monotonic()
+    try:
+        session = replicas.sessions.session_for(request, now)
+    except ApiError as error:
+        return FetchResponse(error_code=error.code)
+    for partition in session.take(request, now):
+        replicas.isr_changes.consider(partition, session.replica_id)
+    delayed = ReplicaFetch(
+        replicas.purgatory,
+        replicas.readers,
+        session,
+        min(request.max_bytes, replicas.fetch_max_bytes),
+        lambda response: name_leaders(broker.metadata, response, context.api_version),
+    )
+    is_new = request.session_epoch == NEW_EPOCH  # the follower wants to know its session's id
+    delayed.begin(request.min_bytes, 0.0 if is_new else request.max_wait_ms / 1000)
+    if session.session_id == NO_SESSION:
+        delayed.add_done_callback(lambda _: session.close())
+    return delayed

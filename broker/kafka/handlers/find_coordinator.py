@@ -13,6 +13,7 @@ from qbus.wire.messages.find_coordinator import (
     FindCoordinatorResponse,
 )
 
+from ...authorization import Operation, group
 from ..context import RequestContext
 
 if TYPE_CHECKING:
@@ -28,9 +29,9 @@ def handle(
     """Name the broker that each group belongs to, whether or not there is such a group."""
     if context.api_version >= 4:
         keys = request.coordinator_keys
-        found = [_find(broker, key, request.key_type) for key in keys]
+        found = [_find(broker, context, key, request.key_type) for key in keys]
         return FindCoordinatorResponse(coordinators=found)
-    one = _find(broker, request.key, request.key_type)
+    one = _find(broker, context, request.key, request.key_type)
     return FindCoordinatorResponse(
         error_code=one.error_code,
         error_message=one.error_message,
@@ -40,13 +41,16 @@ def handle(
     )
 
 
-def _find(broker: "Broker", key: str, key_type: int) -> Coordinator:
+def _find(broker: "Broker", context: RequestContext, key: str, key_type: int) -> Coordinator:
     nobody = Coordinator(key=key, node_id=-1, port=-1)
     if key_type != _GROUP:
         is_transaction = key_type == _TRANSACTION
         unknown = ErrorCode.UNSUPPORTED_VERSION if is_transaction else ErrorCode.INVALID_REQUEST
         nobody.error_code = unknown
         nobody.error_message = f"there are coordinators of groups (0), not of type {key_type}"
+        return nobody
+    if not context.allows(Operation.DESCRIBE, group(key)):
+        nobody.error_code = ErrorCode.GROUP_AUTHORIZATION_FAILED
         return nobody
     coordinator = broker.groups.coordinator(key)
     if coordinator is None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from qbus.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
+from ...authorization import Operation, group
 from ...group import Heartbeat
 from ..context import RequestContext
 
@@ -15,8 +16,9 @@ if TYPE_CHECKING:
 
 
 async def handle(
-    broker: "Broker", _context: RequestContext, request: HeartbeatRequest
+    broker: "Broker", context: RequestContext, request: HeartbeatRequest
 ) -> HeartbeatResponse:
     """Extend the member's session."""
+    context.authorize(Operation.READ, group(request.group_id))
     beat = Heartbeat(request.member_id, request.group_instance_id, request.generation_id)
     return HeartbeatResponse(error_code=await broker.groups.heartbeat(request.group_id, beat))

@@ -19,21 +19,21 @@ from qbus.wire.messages.incremental_alter_configs import (
 
 from ...controller import Edit, edit
 from ..context import RequestContext
-from .config_changes import Change, alter
+from .configs import Change, alter
 
 if TYPE_CHECKING:
     from ...broker import Broker
 
 
 async def handle(
-    broker: "Broker", _context: RequestContext, request: IncrementalAlterConfigsRequest
+    broker: "Broker", context: RequestContext, request: IncrementalAlterConfigsRequest
 ) -> IncrementalAlterConfigsResponse:
     """Alter each resource for itself."""
     changes = [
         Change(resource.resource_type, resource.resource_name, partial(_edit, resource))
         for resource in request.resources
     ]
-    errors = await alter(broker, changes, validate_only=request.validate_only)
+    errors = await alter(broker, context, changes, validate_only=request.validate_only)
     return IncrementalAlterConfigsResponse(
         responses=[
             AlterConfigsResourceResponse(

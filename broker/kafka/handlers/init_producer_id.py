@@ -13,6 +13,7 @@ from qbus.errors import ApiError, ErrorCode
 from qbus.metadata import StoreUnavailable
 from qbus.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
+from ...authorization import CLUSTER, Operation, transactional_id
 from ..context import RequestContext
 
 if TYPE_CHECKING:
@@ -22,11 +23,11 @@ _NONE = -1
 
 
 async def handle(
-    broker: "Broker", _context: RequestContext, request: InitProducerIdRequest
+    broker: "Broker", context: RequestContext, request: InitProducerIdRequest
 ) -> InitProducerIdResponse:
     """Give out an id from the broker's block, or the next epoch of the one given."""
     try:
-        producer_id, epoch = await _identity(broker, request)
+        producer_id, epoch = await _identity(broker, context, request)
     except ApiError as error:
         return InitProducerIdResponse(
             error_code=error.code, producer_id=_NONE, producer_epoch=_NONE
@@ -34,9 +35,13 @@ async def handle(
     return InitProducerIdResponse(producer_id=producer_id, producer_epoch=epoch)
 
 
-async def _identity(broker: "Broker", request: InitProducerIdRequest) -> tuple[int, int]:
+async def _identity(
+    broker: "Broker", context: RequestContext, request: InitProducerIdRequest
+) -> tuple[int, int]:
     if request.transactional_id is not None:
+        context.authorize(Operation.WRITE, transactional_id(request.transactional_id))
         raise ApiError(ErrorCode.UNSUPPORTED_VERSION, "transactions are not served")
+    context.authorize(Operation.IDEMPOTENT_WRITE, CLUSTER)
     known, epoch = request.producer_id, request.producer_epoch
     if (known == _NONE) != (epoch == _NONE) or known < _NONE or epoch < _NONE:
         raise ApiError(

@@ -15,6 +15,7 @@ from qbus.wire.messages.join_group import (
     JoinGroupResponseMember,
 )
 
+from ...authorization import Operation, group
 from ...group import GroupProtocol, Join, JoinResult
 from ..context import RequestContext
 
@@ -28,6 +29,7 @@ async def handle(
     broker: "Broker", context: RequestContext, request: JoinGroupRequest
 ) -> JoinGroupResponse:
     """Wait until the group has its next generation."""
+    context.authorize(Operation.READ, group(request.group_id))
     result = await broker.groups.join(request.group_id, _join(context, request))
     return _response(result, context.api_version)
 

@@ -5,7 +5,7 @@ on. Like Kafka we name neither before that: some clients take the id and ask a b
 have no address of, as after its restart, and fail (kafka-python: UnknownBrokerIdError).
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from qbus.errors import ErrorCode
@@ -13,6 +13,7 @@ from qbus.wire.messages.fetch import FetchResponse, LeaderIdAndEpoch, NodeEndpoi
 
 from ...metadata.cache import MetadataCache
 from ...metadata.image import BrokerInfo
+from ...partition.partition import Partition
 
 _FIRST_FETCH_WITH_ADDRESSES = 16
 _LED_OTHERWISE = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
@@ -60,3 +61,28 @@ def name_leaders(metadata: MetadataCache, response: FetchResponse, version: int)
         NodeEndpoint(node_id=node.id, host=node.host, port=node.port, rack=node.rack)
         for node in reachable(metadata, ids)
     ]
+
+
+def nearest_replica(
+    partition: Partition, brokers: Mapping[int, BrokerInfo], rack: str, offset: int
+) -> int:
+    """One in sync, in the consumer's own rack, that has ``offset``; else the leader.
+
+    Of several the one that has most; the leader, if it is one of them. Asked where the partition is
+    led.
+    """
+    leader, followers = partition.leader_id, partition.followers
+    if followers is None or _rack_of(brokers, leader) == rack:
+        return leader
+    ends = {
+        one: followers.end_offset(one)
+        for one in followers.state.isr
+        if one != leader and _rack_of(brokers, one) == rack and followers.end_offset(one) >= offset
+    }
+    return max(ends, key=lambda one: ends[one], default=leader)
+
+
+def _rack_of(brokers: Mapping[int, BrokerInfo], node_id: int) -> str | None:
+    """None of one that is not there, or about to leave."""
+    broker = brokers.get(node_id)
+    return None if broker is None or broker.is_stopping else broker.rack

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from qbus.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
 
+from ...authorization import Operation, group
 from ...group import Leave, Leaver
 from ..context import RequestContext
 
@@ -22,6 +23,7 @@ async def handle(
     broker: "Broker", context: RequestContext, request: LeaveGroupRequest
 ) -> LeaveGroupResponse:
     """Remove the members."""
+    context.authorize(Operation.READ, group(request.group_id))
     single = context.api_version < 3
     leavers = [Leaver(request.member_id, None)] if single else _leavers(request)
     result = await broker.groups.leave(request.group_id, Leave(tuple(leavers)))

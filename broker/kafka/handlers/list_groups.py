@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Final
 from qbus.errors import ApiError
 from qbus.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
+from ...authorization import CLUSTER, Operation
+from ...authorization import group as group_resource
 from ..context import RequestContext
 
 if TYPE_CHECKING:
@@ -18,7 +20,7 @@ _TYPE: Final = "classic"
 
 
 async def handle(
-    broker: "Broker", _context: RequestContext, request: ListGroupsRequest
+    broker: "Broker", context: RequestContext, request: ListGroupsRequest
 ) -> ListGroupsResponse:
     """List the groups that pass both filters; an empty one lets all pass."""
     states = {state.lower() for state in request.states_filter}
@@ -29,6 +31,7 @@ async def handle(
         groups = await broker.groups.groups()
     except ApiError as error:
         return ListGroupsResponse(error_code=error.code)
+    sees_all = context.allows(Operation.DESCRIBE, CLUSTER)
     return ListGroupsResponse(
         groups=[
             ListedGroup(
@@ -39,5 +42,6 @@ async def handle(
             )
             for group in groups
             if not states or group.state.value.lower() in states
+            if sees_all or context.allows(Operation.DESCRIBE, group_resource(group.group_id))
         ]
     )

@@ -27,6 +27,8 @@ from qbus.wire.messages.list_offsets import (
     ListOffsetsTopicResponse,
 )
 
+from ...authorization import Operation
+from ...authorization import topic as topic_resource
 from ...partition.partition import Partition
 from ..context import RequestContext
 
@@ -65,6 +67,7 @@ async def handle(
             try:
                 if asked[topic.name, wanted.partition_index] > 1:
                     raise ApiError(ErrorCode.INVALID_REQUEST, "a partition is asked for twice")
+                context.authorize(Operation.DESCRIBE, topic_resource(topic.name))
                 _check_place(wanted.timestamp, context.api_version)
                 partition = broker.replicas.leader_of(
                     topic.name, wanted.partition_index, wanted.current_leader_epoch

@@ -14,6 +14,7 @@ from qbus.wire.messages.list_partition_reassignments import (
     OngoingTopicReassignment,
 )
 
+from ...authorization import CLUSTER, Operation
 from ...metadata.image import Topic
 from ..context import RequestContext
 
@@ -22,9 +23,10 @@ if TYPE_CHECKING:
 
 
 def handle(
-    broker: "Broker", _context: RequestContext, request: ListPartitionReassignmentsRequest
+    broker: "Broker", context: RequestContext, request: ListPartitionReassignmentsRequest
 ) -> ListPartitionReassignmentsResponse:
     """Answer from memory."""
+    context.authorize(Operation.DESCRIBE, CLUSTER)
     topics = broker.metadata.topics
     if request.topics is None:
         found = [_describe(topic, range(len(topic.partitions))) for topic in topics.values()]

@@ -30,11 +30,12 @@ from qbus.wire.messages.metadata import (
     MetadataResponseTopic,
 )
 
+from ...authorization import CLUSTER, Operation
+from ...authorization import topic as topic_resource
 from ...controller import NewTopic
 from ...metadata.image import Topic
 from ...net.connection import CloseConnection
 from ..context import RequestContext
-from .operations import ALL_ON_CLUSTER, ALL_ON_TOPIC
 from .topic_partitions import is_internal, view
 
 if TYPE_CHECKING:
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
 
 _FIRST_WITH_NULL_FOR_ALL = 1
 _FIRST_WITH_TOPIC_IDS = 12
+
+_DENIED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 # Why a topic was not created, as far as a client is told. Anything else passes for "not there yet".
 _TOLD = {ErrorCode.INVALID_TOPIC_EXCEPTION, ErrorCode.INVALID_REPLICATION_FACTOR}
@@ -57,8 +60,11 @@ def handle(
     if _is_in_doubt(broker, request):
         raise CloseConnection("others may lead by now: the store is out of reach")
     missing = _to_create(broker, request)
-    if missing:
-        return _create_and_answer(broker, context, request, missing)
+    denied = [name for name in missing if not _may_create(context, name)]
+    if len(denied) < len(missing):
+        return _create_and_answer(broker, context, request, missing, denied)
+    if denied:
+        return _answer(broker, context, request, dict.fromkeys(denied, _DENIED))
     return _answer(broker, context, request, {})
 
 
@@ -86,17 +92,28 @@ def _to_create(broker: "Broker", request: MetadataRequest) -> list[str]:
     )
 
 
+def _may_create(context: RequestContext, name: str) -> bool:
+    return context.allows(Operation.CREATE, CLUSTER) or context.allows(
+        Operation.CREATE, topic_resource(name)
+    )
+
+
 async def _create_and_answer(
-    broker: "Broker", context: RequestContext, request: MetadataRequest, missing: Iterable[str]
+    broker: "Broker",
+    context: RequestContext,
+    request: MetadataRequest,
+    missing: Iterable[str],
+    denied: Iterable[str],
 ) -> MetadataResponse:
-    names = list(missing)
+    refused = dict.fromkeys(denied, _DENIED)
+    names = [name for name in missing if name not in refused]
     outcomes = await broker.controller.create_topics([NewTopic(name) for name in names])
     failed = {
         name: outcome.code if outcome.code in _TOLD else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         for name, outcome in zip(names, outcomes, strict=True)
         if isinstance(outcome, ApiError)
     }
-    return _answer(broker, context, request, failed)
+    return _answer(broker, context, request, failed | refused)
 
 
 def _answer(
@@ -107,14 +124,19 @@ def _answer(
 ) -> MetadataResponse:
     wanted = request.topics
     if wanted is None or (not wanted and context.api_version < _FIRST_WITH_NULL_FOR_ALL):
-        topics = [_describe(broker, topic) for topic in broker.metadata.topics.values()]
+        topics = [
+            _describe(broker, topic)
+            for topic in broker.metadata.topics.values()
+            if context.allows(Operation.DESCRIBE, topic_resource(topic.name))
+        ]
     else:
         by_id = context.api_version >= _FIRST_WITH_TOPIC_IDS
-        topics = [_find(broker, topic, failed, by_id=by_id) for topic in wanted]
+        topics = [_find(broker, context, topic, failed, by_id=by_id) for topic in wanted]
     if request.include_topic_authorized_operations:
         for topic in topics:
-            if not topic.error_code:
-                topic.topic_authorized_operations = ALL_ON_TOPIC
+            if not topic.error_code and topic.name is not None:
+                resource = topic_resource(topic.name)
+                topic.topic_authorized_operations = context.authorized_operations(resource)
     response = MetadataResponse(
         brokers=[
             MetadataResponseBroker(node_id=live.id, host=live.host, port=live.port, rack=live.rack)
@@ -125,19 +147,26 @@ def _answer(
         topics=topics,
     )
     if request.include_cluster_authorized_operations:
-        response.cluster_authorized_operations = ALL_ON_CLUSTER
+        response.cluster_authorized_operations = context.authorized_operations(CLUSTER)
     return response
 
 
 def _find(
-    broker: "Broker", wanted: MetadataRequestTopic, failed: dict[str, ErrorCode], *, by_id: bool
+    broker: "Broker",
+    context: RequestContext,
+    wanted: MetadataRequestTopic,
+    failed: dict[str, ErrorCode],
+    *,
+    by_id: bool,
 ) -> MetadataResponseTopic:
     name = wanted.name
     if name is None or wanted.topic_id != ZERO_UUID:
         if by_id:
-            return _find_by_id(broker, wanted)
+            return _find_by_id(broker, context, wanted)
         # An answer without a name cannot be written in these versions either.
         return _refuse(name or "", wanted.topic_id, ErrorCode.INVALID_REQUEST)
+    if not context.allows(Operation.DESCRIBE, topic_resource(name)):
+        return _refuse(name, ZERO_UUID, _DENIED)
     found = broker.metadata.topics.get(name)
     if found is not None:
         return _describe(broker, found)
@@ -146,12 +175,16 @@ def _find(
     return _refuse(name, ZERO_UUID, failed.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
 
 
-def _find_by_id(broker: "Broker", wanted: MetadataRequestTopic) -> MetadataResponseTopic:
+def _find_by_id(
+    broker: "Broker", context: RequestContext, wanted: MetadataRequestTopic
+) -> MetadataResponseTopic:
     if wanted.name is not None:
         return _refuse(wanted.name, wanted.topic_id, ErrorCode.INVALID_REQUEST)
     found = broker.metadata.topics_by_id.get(wanted.topic_id)
     if found is None:
         return _refuse(None, wanted.topic_id, ErrorCode.UNKNOWN_TOPIC_ID)
+    if not context.allows(Operation.DESCRIBE, topic_resource(found.name)):
+        return _refuse(None, wanted.topic_id, _DENIED)  # and no name: that would tell
     return _describe(broker, found)
 
 

@@ -17,8 +17,12 @@ from qbus.wire.messages.offset_commit import (
     OffsetCommitResponseTopic,
 )
 
+from ...authorization import Operation, group
+from ...authorization import topic as topic_resource
 from ...group import Offset, TopicPartition
 from ..context import RequestContext
+
+_DENIED = ErrorCode.GROUP_AUTHORIZATION_FAILED
 
 if TYPE_CHECKING:
     from ...broker import Broker
@@ -30,24 +34,26 @@ async def handle(
 ) -> OffsetCommitResponse:
     """Commit what can be committed; every partition has an answer of its own."""
     offsets: dict[TopicPartition, Offset] = {}
-    answers = [_take(broker, context.api_version, topic, offsets) for topic in request.topics]
+    answers = [_take(broker, context, topic, offsets) for topic in request.topics]
     error = ErrorCode.NONE
-    if offsets or not request.topics:
+    if not context.allows(Operation.READ, group(request.group_id)):
+        error = _DENIED
+    elif offsets or not request.topics:
         error = await _commit(broker, context.api_version, request, offsets)
     if error:
         for partition in (partition for answer in answers for partition in answer.partitions):
-            partition.error_code = partition.error_code or error
+            partition.error_code = error if error is _DENIED else partition.error_code or error
     return OffsetCommitResponse(topics=answers)
 
 
 def _take(
     broker: "Broker",
-    version: int,
+    context: RequestContext,
     wanted: OffsetCommitRequestTopic,
     offsets: dict[TopicPartition, Offset],
 ) -> OffsetCommitResponseTopic:
     """Add what can be committed to ``offsets``, and answer for the rest."""
-    by_id = version >= 10
+    by_id = context.api_version >= 10
     topics, by_ids = broker.metadata.topics, broker.metadata.topics_by_id
     topic = by_ids.get(wanted.topic_id) if by_id else topics.get(wanted.name)
     unknown = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -55,6 +61,8 @@ def _take(
     limit = broker.config.offset_metadata_max_bytes
     for partition in wanted.partitions:
         error = unknown if topic is None else _refusal(topic, partition, limit)
+        if topic is not None and not context.allows(Operation.READ, topic_resource(topic.name)):
+            error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         if topic is not None and not error:
             offsets[topic.name, partition.partition_index] = Offset(
                 partition.committed_offset,

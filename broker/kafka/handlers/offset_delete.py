@@ -15,6 +15,8 @@ from qbus.wire.messages.offset_delete import (
     OffsetDeleteResponseTopic,
 )
 
+from ...authorization import Operation, group
+from ...authorization import topic as topic_resource
 from ...group import TopicPartition
 from ..context import RequestContext
 
@@ -23,20 +25,28 @@ if TYPE_CHECKING:
 
 
 async def handle(
-    broker: "Broker", _context: RequestContext, request: OffsetDeleteRequest
+    broker: "Broker", context: RequestContext, request: OffsetDeleteRequest
 ) -> OffsetDeleteResponse:
     """Delete what may be deleted; every partition has an answer of its own."""
+    context.authorize(Operation.DELETE, group(request.group_id))
+    denied = {
+        name
+        for name in {topic.name for topic in request.topics}
+        if not context.allows(Operation.READ, topic_resource(name))
+    }
     wanted = [
         (topic.name, partition.partition_index)
         for topic in request.topics
         for partition in topic.partitions
-        if _exists(broker, topic.name, partition.partition_index)
+        if topic.name not in denied and _exists(broker, topic.name, partition.partition_index)
     ]
     try:
         outcome = await broker.groups.delete_offsets(request.group_id, wanted)
     except ApiError as error:
         return OffsetDeleteResponse(error_code=error.code)
-    return OffsetDeleteResponse(topics=[_answer(topic, outcome) for topic in request.topics])
+    return OffsetDeleteResponse(
+        topics=[_answer(topic, outcome, denied) for topic in request.topics]
+    )
 
 
 def _exists(broker: "Broker", name: str, index: int) -> bool:
@@ -45,9 +55,11 @@ def _exists(broker: "Broker", name: str, index: int) -> bool:
 
 
 def _answer(
-    topic: OffsetDeleteRequestTopic, outcome: dict[TopicPartition, ErrorCode]
+    topic: OffsetDeleteRequestTopic, outcome: dict[TopicPartition, ErrorCode], denied: set[str]
 ) -> OffsetDeleteResponseTopic:
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if topic.name in denied:
+        unknown = ErrorCode.TOPIC_AUTHORIZATION_FAILED
     partitions = [
         OffsetDeleteResponsePartition(
             partition_index=partition.partition_index,

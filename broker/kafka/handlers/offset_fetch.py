@@ -23,6 +23,9 @@ from qbus.wire.messages.offset_fetch import (
     OffsetFetchResponseTopics,
 )
 
+from ...authorization import Operation
+from ...authorization import group as group_resource
+from ...authorization import topic as topic_resource
 from ...group import Offset, Offsets
 from ..context import RequestContext
 
@@ -38,49 +41,54 @@ async def handle(
     """Look up what is committed."""
     version = context.api_version
     if version >= 8:
-        groups = [await _fetch(broker, version, group) for group in request.groups]
+        groups = [await _fetch(broker, context, group) for group in request.groups]
         return OffsetFetchResponse(groups=groups)
     asked = OffsetFetchRequestGroup(group_id=request.group_id, topics=_modern(request))
-    return _classic(await _fetch(broker, version, asked), asked, version)
+    return _classic(await _fetch(broker, context, asked), asked, version)
 
 
 async def _fetch(
-    broker: "Broker", version: int, group: OffsetFetchRequestGroup
+    broker: "Broker", context: RequestContext, group: OffsetFetchRequestGroup
 ) -> OffsetFetchResponseGroup:
     try:
+        context.authorize(Operation.DESCRIBE, group_resource(group.group_id))
         offsets = await broker.groups.offsets(group.group_id)
     except ApiError as error:
         return OffsetFetchResponseGroup(group_id=group.group_id, error_code=error.code)
     if group.topics is None:
-        topics = _everything(broker, version, offsets)
+        topics = _everything(broker, context, offsets)
     else:
-        topics = [_some(broker, version, offsets, topic) for topic in group.topics]
+        topics = [_some(broker, context, offsets, topic) for topic in group.topics]
     return OffsetFetchResponseGroup(group_id=group.group_id, topics=topics)
 
 
 def _everything(
-    broker: "Broker", version: int, offsets: Offsets
+    broker: "Broker", context: RequestContext, offsets: Offsets
 ) -> list[OffsetFetchResponseTopics]:
     """All that is committed; where topics go by their ids, of those that exist."""
     answers = []
     for name, committed in offsets.items():
+        if not context.allows(Operation.DESCRIBE, topic_resource(name)):
+            continue
         topic = broker.metadata.topics.get(name)
-        if topic is not None or version < 10:
+        if topic is not None or context.api_version < 10:
             topic_id = topic.id if topic is not None else ZERO_UUID
             answers.append(_topic(name, topic_id, committed, committed))
     return answers
 
 
 def _some(
-    broker: "Broker", version: int, offsets: Offsets, wanted: OffsetFetchRequestTopics
+    broker: "Broker", context: RequestContext, offsets: Offsets, wanted: OffsetFetchRequestTopics
 ) -> OffsetFetchResponseTopics:
     name, error = wanted.name, ErrorCode.NONE
-    if version >= 10:
+    if context.api_version >= 10:
         topic = broker.metadata.topics_by_id.get(wanted.topic_id)
         if topic is None:
             error = ErrorCode.UNKNOWN_TOPIC_ID
         else:
             name = topic.name
+    if not error and not context.allows(Operation.DESCRIBE, topic_resource(name)):
+        error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
     committed = {} if error else offsets.get(name, {})
     return _topic(name, wanted.topic_id, wanted.partition_indexes, committed, error)
 

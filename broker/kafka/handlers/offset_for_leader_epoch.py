@@ -16,6 +16,8 @@ from qbus.wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopicResult,
 )
 
+from ...authorization import Operation
+from ...authorization import topic as topic_resource
 from ..context import RequestContext
 
 if TYPE_CHECKING:
@@ -23,23 +25,28 @@ if TYPE_CHECKING:
 
 
 def handle(
-    broker: "Broker", _context: RequestContext, request: OffsetForLeaderEpochRequest
+    broker: "Broker", context: RequestContext, request: OffsetForLeaderEpochRequest
 ) -> OffsetForLeaderEpochResponse:
     """Look the epochs up in memory."""
     return OffsetForLeaderEpochResponse(
         topics=[
             OffsetForLeaderTopicResult(
                 topic=topic.topic,
-                partitions=[_look_up(broker, topic.topic, wanted) for wanted in topic.partitions],
+                partitions=[
+                    _look_up(broker, context, topic.topic, wanted) for wanted in topic.partitions
+                ],
             )
             for topic in request.topics
         ]
     )
 
 
-def _look_up(broker: "Broker", topic: str, wanted: OffsetForLeaderPartition) -> EpochEndOffset:
+def _look_up(
+    broker: "Broker", context: RequestContext, topic: str, wanted: OffsetForLeaderPartition
+) -> EpochEndOffset:
     answer = EpochEndOffset(partition=wanted.partition, leader_epoch=-1, end_offset=-1)
     try:
+        context.authorize(Operation.DESCRIBE, topic_resource(topic))
         partition = broker.replicas.leader_of(topic, wanted.partition, wanted.current_leader_epoch)
     except ApiError as error:
         answer.error_code = error.code

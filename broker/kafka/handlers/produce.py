@@ -12,12 +12,16 @@ of batches for a partition, with ``acks`` -1 alone. Ordinary producers may not w
 who leads. 1 is answered once the leader wrote the batch, -1 once the high watermark passed it.
 """
 
+import asyncio
 from asyncio import Future
+from collections.abc import Iterator
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from qbus.errors import ApiError, ErrorCode
-from qbus.records import Compression
+from qbus.records import Compression, CorruptBatch, Record, iter_records, read_header
 from qbus.wire.messages.produce import (
+    BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
     NodeEndpoint,
     PartitionProduceData,
@@ -28,12 +32,13 @@ from qbus.wire.messages.produce import (
     TopicProduceResponse,
 )
 
-from ...log import AppendInfo, Provenance
+from ...authorization import Operation
+from ...authorization import topic as topic_resource
+from ...log import AppendInfo, LogConfig, Provenance
 from ...partition.partition import ACKS_ALL, Partition
+from ...partition.purgatory import Delayed
 from ..context import RequestContext
-from ..delayed_produce import DelayedProduce
 from .leaders import leader_of, reachable
-from .record_errors import bad_timestamps
 
 if TYPE_CHECKING:
     from ...broker import Broker
@@ -57,7 +62,7 @@ def handle(
     """
     if request.acks not in _ACKS:
         return _refuse_acks(request)
-    appends = _Appends(broker, context.api_version, request.acks)
+    appends = _Appends(broker, context, request.acks)
     response = ProduceResponse(responses=[appends.topic(topic) for topic in request.topic_data])
     if appends.failed:
         if request.acks == 0:
@@ -74,12 +79,13 @@ def handle(
 class _Appends:
     """The appends of one request."""
 
-    __slots__ = ("_acks", "_broker", "_replicas", "_version", "failed", "pending")
+    __slots__ = ("_acks", "_broker", "_context", "_replicas", "_version", "failed", "pending")
 
-    def __init__(self, broker: "Broker", version: int, acks: int) -> None:
+    def __init__(self, broker: "Broker", context: RequestContext, acks: int) -> None:
         self._broker = broker
+        self._context = context
         self._replicas = broker.replicas
-        self._version = version
+        self._version = context.api_version
         self._acks = acks
         self.failed = ErrorCode.NONE
         # What acks=all waits for: the partition, the offset after the batch, and its answer.
@@ -95,6 +101,8 @@ class _Appends:
             try:
                 if partition is None:
                     raise ApiError(self._replicas.why_missing(key, data.index))
+                if self._context.is_restricted:
+                    self._context.authorize(Operation.WRITE, topic_resource(partition.topic))
                 answers.append(self._append(partition, topic, data))
             except ApiError as error:
                 # Not the error itself: its traceback leads back here, a cycle that would keep the
@@ -212,3 +220,69 @@ def _name_leaders(broker: "Broker", response: ProduceResponse) -> None:
         NodeEndpoint(node_id=node.id, host=node.host, port=node.port, rack=node.rack)
         for node in reachable(broker.metadata, ids)
     ]
+
+
+class DelayedProduce(Delayed[ProduceResponse]):
+    """The response to a produce request of which ``waiting`` partitions are not acknowledged yet.
+
+    Those partitions' answers say REQUEST_TIMED_OUT until they are: so when the time is up, the
+    response is right as it stands. A client takes that code as "unknown": the records are written,
+    and may still be acknowledged.
+    """
+
+    __slots__ = ("_response", "_waiting")
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, response: ProduceResponse, waiting: int
+    ) -> None:
+        super().__init__(loop)
+        self._response = response
+        self._waiting = waiting
+
+    def acknowledged(self, token: object, code: ErrorCode) -> None:
+        """The partition whose answer is ``token`` is acknowledged (NONE), or never will be."""
+        assert isinstance(token, PartitionProduceResponse)
+        token.error_code = code
+        self._waiting -= 1
+        if not self._waiting:
+            self.answer(self._response)
+
+    def expire(self) -> None:
+        """Answer with what is acknowledged by now."""
+        self.answer(self._response)
+
+
+# Which records are to blame (KIP-467). Only timestamps are to blame for single records: all else
+# is wrong with a batch as a whole. A batch that is refused must not cost more than one that is
+# stored, so the answer is bounded, and a compressed batch is not looked into.
+
+MAX_ERRORS = 10
+MAX_RECORDS = 1000
+_NO_TIMESTAMP = -1
+
+
+def bad_timestamps(
+    batch: memoryview, config: LogConfig, now_ms: int
+) -> list[BatchIndexAndErrorMessage]:
+    """The first records whose timestamps are too far from ``now_ms``."""
+    if read_header(batch).compression is not Compression.NONE:
+        return []
+    try:
+        return list(islice(_errors(iter_records(batch), config, now_ms), MAX_ERRORS))
+    except CorruptBatch:  # its sum was right, so its producer wrote nonsense
+        return []
+
+
+def _errors(
+    records: Iterator[Record], config: LogConfig, now_ms: int
+) -> Iterator[BatchIndexAndErrorMessage]:
+    earliest = now_ms - config.message_timestamp_before_max_ms
+    latest = now_ms + config.message_timestamp_after_max_ms
+    for index, record in enumerate(islice(records, MAX_RECORDS)):
+        timestamp = record.timestamp
+        if timestamp != _NO_TIMESTAMP and not earliest <= timestamp <= latest:
+            yield BatchIndexAndErrorMessage(
+                batch_index=index,
+                batch_index_error_message=f"timestamp {timestamp} is not within {earliest} and"
+                f" {latest}",
+            )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from qbus.errors import ErrorCode
 from qbus.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
+from ...authorization import Operation, group
 from ...group import Sync
 from ..context import RequestContext
 
@@ -20,6 +21,7 @@ async def handle(
     broker: "Broker", context: RequestContext, request: SyncGroupRequest
 ) -> SyncGroupResponse:
     """Wait until the leader has assigned."""
+    context.authorize(Operation.READ, group(request.group_id))
     tells_protocol = request.protocol_type is not None and request.protocol_name is not None
     if context.api_version >= 5 and not tells_protocol:
         return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)

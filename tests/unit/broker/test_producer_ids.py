@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 
 from qbus.broker import producer_ids
+from qbus.broker.kafka.context import RequestContext
 from qbus.broker.kafka.handlers.init_producer_id import handle
+from qbus.broker.net.peer import Peer
 from qbus.broker.producer_ids import (
     BLOCK_SIZE,
     MAX_EPOCH,
@@ -19,6 +21,7 @@ from qbus.broker.producer_ids import (
     ProducerIds,
     first_id,
 )
+from qbus.config import Address
 from qbus.errors import ApiError, ErrorCode
 from qbus.metadata import Create, EmbeddedStore, MetadataStore, Node
 from qbus.wire import API, ApiKey
@@ -158,7 +161,9 @@ class TestInitProducerId:
     async def ask(store: MetadataStore, version: int = 5, **fields: Any) -> InitProducerIdResponse:
         broker: Any = SimpleNamespace(producer_ids=ProducerIds(store, node_id=1))
         request = InitProducerIdRequest(**{"transactional_id": None} | fields)
-        response = await handle(broker, None, request)  # type: ignore[arg-type]
+        peer = Peer(1, "127.0.0.1", Address("127.0.0.1", 9092))
+        context = RequestContext(ApiKey.INIT_PRODUCER_ID, version, "test", peer)
+        response = await handle(broker, context, request)
         return over_the_wire(ApiKey.INIT_PRODUCER_ID, version, response)
 
     @pytest.mark.parametrize("version", range(API[ApiKey.INIT_PRODUCER_ID].max_version + 1))

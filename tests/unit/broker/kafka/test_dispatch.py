@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from qbus.broker.kafka.context import Peer
 from qbus.broker.kafka.dispatch import Dispatcher, PendingReply
 from qbus.broker.kafka.handlers import heartbeat, produce
 from qbus.broker.metrics import Metrics
 from qbus.broker.net.connection import CloseConnection
+from qbus.broker.net.peer import Peer
 from qbus.config import Address
 from qbus.errors import ApiError, ErrorCode, WireError
 from qbus.wire import ApiKey, Struct, decode_response

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from qbus.broker.kafka.context import Peer
 from qbus.broker.kafka.dispatch import PendingReply
 from qbus.broker.net.connection import (
     MAX_OPEN_REPLIES,
@@ -20,7 +19,8 @@ from qbus.broker.net.connection import (
 )
 from qbus.broker.net.listener import Listener, ListenerLimits, bind
 from qbus.broker.net.memory_budget import MemoryBudget
-from qbus.broker.net.write_buffer import Part
+from qbus.broker.net.peer import Peer
+from qbus.broker.net.transport import Part
 from qbus.config import Address
 from qbus.errors import WireError
 

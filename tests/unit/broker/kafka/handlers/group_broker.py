@@ -6,8 +6,9 @@ from types import SimpleNamespace
 from typing import Any
 
 from qbus.broker.group import Offset
-from qbus.broker.kafka.context import Peer, RequestContext
+from qbus.broker.kafka.context import RequestContext
 from qbus.broker.metadata.image import BrokerInfo
+from qbus.broker.net.peer import Peer
 from qbus.config import Address
 from qbus.wire import API, decode, encode
 from qbus.wire.messages.join_group import (

@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
-from qbus.broker.kafka.context import Peer, RequestContext
+from qbus.broker.kafka.context import RequestContext
 from qbus.broker.kafka.handlers.api_versions import handle, unsupported_version
+from qbus.broker.net.peer import Peer
 from qbus.config import Address
 from qbus.errors import ErrorCode
 from qbus.wire import API, ApiKey

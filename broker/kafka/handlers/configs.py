@@ -1,18 +1,66 @@
-"""What the two requests that alter configurations have in common."""
+"""What configuration requests are about: topics and brokers."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from enum import IntEnum
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from qbus.config import BrokerConfig, Settings, TopicConfig
 from qbus.errors import ApiError, ErrorCode
+from qbus.metadata.znodes import ALL_BROKERS
 
+from ...authorization import CLUSTER, Operation
+from ...authorization import topic as topic_resource
 from ...controller import ConfigChange, with_mirror_source
-from .config_resources import ResourceType, broker_name, resource_type
+from ..context import RequestContext
 
 if TYPE_CHECKING:
     from ...broker import Broker
+
+
+class ResourceType(IntEnum):
+    """Kinds of things that have a configuration, by Kafka's numbers (``ConfigResource.Type``)."""
+
+    UNKNOWN = 0
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
+
+
+def resource_type(number: int) -> ResourceType:
+    """The type of a resource, if its configuration can be told and changed.
+
+    Raises:
+        ApiError: INVALID_REQUEST, it cannot.
+    """
+    if number in {ResourceType.TOPIC, ResourceType.BROKER}:
+        return ResourceType(number)
+    known = number in ResourceType.__members__.values()
+    name = ResourceType(number).name if known else f"type {number}"
+    raise ApiError(
+        ErrorCode.INVALID_REQUEST,
+        f"configuration is that of topics or brokers; {name} is not supported",
+    )
+
+
+def broker_name(broker: "Broker", name: str) -> str:
+    """Whom a broker resource stands for: this broker's id, or ALL_BROKERS.
+
+    Raises:
+        ApiError: INVALID_REQUEST, another broker, or none.
+    """
+    if not name:
+        return ALL_BROKERS
+    if name != str(broker.node_id):
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST,
+            f"this is broker {broker.node_id}: ask broker {name!r} itself, or for all with ''",
+        )
+    return name
+
 
 Edited = Callable[[type[Settings], Mapping[str, str]], dict[str, str]]
 
@@ -26,7 +74,7 @@ class Change(NamedTuple):
 
 
 async def alter(
-    broker: "Broker", changes: Sequence[Change], *, validate_only: bool
+    broker: "Broker", context: RequestContext, changes: Sequence[Change], *, validate_only: bool
 ) -> list[ApiError | None]:
     """Make each change for itself; of each why it was refused, if it was."""
     errors: list[ApiError | None] = [None] * len(changes)
@@ -38,8 +86,10 @@ async def alter(
             if times[change.type, change.name] > 1:
                 raise ApiError(ErrorCode.INVALID_REQUEST, "the resource comes twice")
             if resource_type(change.type) is ResourceType.TOPIC:
+                context.authorize(Operation.ALTER_CONFIGS, topic_resource(change.name))
                 topics[place] = ConfigChange(change.name, partial(_edited_topic, change.edited))
             else:
+                context.authorize(Operation.ALTER_CONFIGS, CLUSTER)
                 name = broker_name(broker, change.name)
                 brokers[place] = ConfigChange(name, partial(change.edited, BrokerConfig))
         except ApiError as error:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from qbus.broker.net.write_buffer import Part, WriteBuffer
+from qbus.broker.net.transport import Part, PlainTransport, WriteBuffer
 
 
 class FileRange:
@@ -63,8 +63,8 @@ def send_all(parts: list[list[Part]]) -> bytes:
     try:
         for response in parts:
             output.add(response)
-            output.send(near)
-        while not output.send(near):
+            output.send(PlainTransport(near))
+        while not output.send(PlainTransport(near)):
             pass
     finally:
         near.close()
@@ -109,7 +109,7 @@ def test_a_full_socket_keeps_the_rest(file_fd: int) -> None:
     output = WriteBuffer()
     region = FileRange(file_fd, 0, len(CONTENT))
     output.add([b"header", region])
-    assert not output.send(near)
+    assert not output.send(PlainTransport(near))
     assert 0 < output.pending < len(CONTENT)
     assert region.closed == 0
     output.close()
@@ -126,7 +126,7 @@ def test_a_file_that_ends_early_is_an_error(file_fd: int, length: int) -> None:
     output = WriteBuffer()
     output.add([FileRange(file_fd, len(CONTENT) - 10, length)])
     with pytest.raises(OSError, match="ended before"):
-        output.send(near)
+        output.send(PlainTransport(near))
     output.close()
     near.close()
     far.close()

@@ -1,0 +1,488 @@
+"""Every API asks whether its client may do what it asks for, and does nothing if not.
+
+The table says for each API what is asked of the authorizer, and which error the client gets. A
+topic ``orders`` and a group ``readers`` exist; denied clients must leave both as they are.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from qbus.broker.authorization import CLUSTER, Operation, Resource, group, topic, transactional_id
+from qbus.broker.broker import Broker
+from qbus.broker.kafka.dispatch import Dispatcher
+from qbus.broker.net.peer import Peer, Principal
+from qbus.broker.startup import running_broker
+from qbus.clock import SystemClock
+from qbus.config import Address, BrokerConfig
+from qbus.errors import ErrorCode
+from qbus.wire import API, ApiKey, Struct, decode_response, encode_request
+from qbus.wire.messages import (
+    alter_configs,
+    create_partitions,
+    create_topics,
+    delete_records,
+    describe_configs,
+    describe_producers,
+    describe_topic_partitions,
+    fetch,
+    incremental_alter_configs,
+    list_offsets,
+    metadata,
+    offset_commit,
+    offset_delete,
+    offset_fetch,
+    offset_for_leader_epoch,
+    produce,
+)
+from tests.support.logs import batch
+
+ORDERS = topic("orders")
+READERS = group("readers")
+ALICE = Principal("User", "alice")
+
+TOPIC_DENIED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+GROUP_DENIED = ErrorCode.GROUP_AUTHORIZATION_FAILED
+CLUSTER_DENIED = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+
+Asked = tuple[Operation, Resource]
+
+
+class Denying:
+    """Denies everything but what it is told to allow, and notes what it was asked."""
+
+    def __init__(self, *allowed: Asked) -> None:
+        self.asked: list[Asked] = []
+        self._allowed = allowed
+
+    def is_allowed(
+        self, principal: Principal, host: str, operation: Operation, resource: Resource
+    ) -> bool:
+        assert (principal, host) == (ALICE, "10.0.0.1")
+        self.asked.append((operation, resource))
+        return (operation, resource) in self._allowed
+
+
+class Case(NamedTuple):
+    """A request, what it needs, and the error of a client that is denied all."""
+
+    key: ApiKey
+    version: int
+    request: dict[str, Any]
+    needs: Asked
+    error: ErrorCode
+
+
+def _cases() -> Iterator[Case]:
+    one = [0]
+    yield Case(
+        ApiKey.PRODUCE,
+        9,
+        {
+            "acks": -1,
+            "timeout_ms": 1000,
+            "topic_data": [
+                produce.TopicProduceData(
+                    name="orders",
+                    partition_data=[produce.PartitionProduceData(index=0, records=batch(b"a"))],
+                )
+            ],
+        },
+        (Operation.WRITE, ORDERS),
+        TOPIC_DENIED,
+    )
+    wanted = fetch.FetchPartition(partition=0, partition_max_bytes=1 << 20)
+    yield Case(
+        ApiKey.FETCH,
+        12,
+        {"topics": [fetch.FetchTopic(topic="orders", partitions=[wanted])]},
+        (Operation.READ, ORDERS),
+        TOPIC_DENIED,
+    )
+    yield Case(
+        ApiKey.FETCH,
+        15,
+        {"replica_state": fetch.ReplicaState(replica_id=2, replica_epoch=1)},
+        (Operation.CLUSTER_ACTION, CLUSTER),
+        CLUSTER_DENIED,
+    )
+    places = [list_offsets.ListOffsetsPartition(partition_index=0, timestamp=-1)]
+    yield Case(
+        ApiKey.LIST_OFFSETS,
+        5,
+        {
+            "replica_id": -1,
+            "topics": [list_offsets.ListOffsetsTopic(name="orders", partitions=places)],
+        },
+        (Operation.DESCRIBE, ORDERS),
+        TOPIC_DENIED,
+    )
+    for name, operation, resource in (
+        ("orders", Operation.DESCRIBE, ORDERS),
+        ("new-topic", Operation.CREATE, topic("new-topic")),
+    ):
+        yield Case(
+            ApiKey.METADATA,
+            8,
+            {"topics": [metadata.MetadataRequestTopic(name=name)]},
+            (operation, resource),
+            TOPIC_DENIED,
+        )
+    position = offset_commit.OffsetCommitRequestPartition(
+        partition_index=0, committed_offset=0, committed_metadata=""
+    )
+    yield Case(
+        ApiKey.OFFSET_COMMIT,
+        8,
+        {
+            "group_id": "readers",
+            "topics": [
+                offset_commit.OffsetCommitRequestTopic(name="orders", partitions=[position])
+            ],
+        },
+        (Operation.READ, READERS),
+        GROUP_DENIED,
+    )
+    asked = offset_fetch.OffsetFetchRequestTopics(name="orders", partition_indexes=one)
+    yield Case(
+        ApiKey.OFFSET_FETCH,
+        9,
+        {"groups": [offset_fetch.OffsetFetchRequestGroup(group_id="readers", topics=[asked])]},
+        (Operation.DESCRIBE, READERS),
+        GROUP_DENIED,
+    )
+    yield Case(
+        ApiKey.FIND_COORDINATOR,
+        4,
+        {"coordinator_keys": ["readers"]},
+        (Operation.DESCRIBE, READERS),
+        GROUP_DENIED,
+    )
+    member = {"group_id": "readers", "member_id": "m"}
+    for key, version, request in (
+        (
+            ApiKey.JOIN_GROUP,
+            5,
+            member | {"session_timeout_ms": 6000, "protocol_type": "consumer"},
+        ),
+        (ApiKey.SYNC_GROUP, 4, member | {"generation_id": 1}),
+        (ApiKey.HEARTBEAT, 4, member | {"generation_id": 1}),
+        (ApiKey.LEAVE_GROUP, 2, member),
+    ):
+        yield Case(key, version, request, (Operation.READ, READERS), GROUP_DENIED)
+    yield Case(
+        ApiKey.DESCRIBE_GROUPS,
+        5,
+        {"groups": ["readers"]},
+        (Operation.DESCRIBE, READERS),
+        GROUP_DENIED,
+    )
+    yield Case(
+        ApiKey.DELETE_GROUPS,
+        2,
+        {"groups_names": ["readers"]},
+        (Operation.DELETE, READERS),
+        GROUP_DENIED,
+    )
+    yield Case(
+        ApiKey.OFFSET_DELETE,
+        0,
+        {
+            "group_id": "readers",
+            "topics": [
+                offset_delete.OffsetDeleteRequestTopic(
+                    name="orders",
+                    partitions=[offset_delete.OffsetDeleteRequestPartition(partition_index=0)],
+                )
+            ],
+        },
+        (Operation.DELETE, READERS),
+        GROUP_DENIED,
+    )
+    created = create_topics.CreatableTopic(name="new-topic", num_partitions=1, replication_factor=1)
+    yield Case(
+        ApiKey.CREATE_TOPICS,
+        5,
+        {"topics": [created]},
+        (Operation.CREATE, topic("new-topic")),
+        TOPIC_DENIED,
+    )
+    yield Case(
+        ApiKey.DELETE_TOPICS,
+        5,
+        {"topic_names": ["orders"], "timeout_ms": 1000},
+        (Operation.DELETE, ORDERS),
+        TOPIC_DENIED,
+    )
+    gone = delete_records.DeleteRecordsPartition(partition_index=0, offset=-1)
+    yield Case(
+        ApiKey.DELETE_RECORDS,
+        2,
+        {
+            "topics": [delete_records.DeleteRecordsTopic(name="orders", partitions=[gone])],
+            "timeout_ms": 1000,
+        },
+        (Operation.DELETE, ORDERS),
+        TOPIC_DENIED,
+    )
+    more = create_partitions.CreatePartitionsTopic(name="orders", count=5, assignments=None)
+    yield Case(
+        ApiKey.CREATE_PARTITIONS,
+        3,
+        {"topics": [more], "timeout_ms": 1000},
+        (Operation.ALTER, ORDERS),
+        TOPIC_DENIED,
+    )
+    yield Case(
+        ApiKey.INIT_PRODUCER_ID,
+        4,
+        {"transactional_id": None, "transaction_timeout_ms": 0},
+        (Operation.IDEMPOTENT_WRITE, CLUSTER),
+        CLUSTER_DENIED,
+    )
+    yield Case(
+        ApiKey.INIT_PRODUCER_ID,
+        4,
+        {"transactional_id": "tx", "transaction_timeout_ms": 0},
+        (Operation.WRITE, transactional_id("tx")),
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    )
+    epochs = [offset_for_leader_epoch.OffsetForLeaderPartition(partition=0, leader_epoch=0)]
+    yield Case(
+        ApiKey.OFFSET_FOR_LEADER_EPOCH,
+        4,
+        {
+            "topics": [
+                offset_for_leader_epoch.OffsetForLeaderTopic(topic="orders", partitions=epochs)
+            ]
+        },
+        (Operation.DESCRIBE, ORDERS),
+        TOPIC_DENIED,
+    )
+    for kind, name, resource, error in (
+        (2, "orders", ORDERS, TOPIC_DENIED),
+        (4, "1", CLUSTER, CLUSTER_DENIED),
+    ):
+        yield Case(
+            ApiKey.DESCRIBE_CONFIGS,
+            4,
+            {
+                "resources": [
+                    describe_configs.DescribeConfigsResource(
+                        resource_type=kind, resource_name=name, configuration_keys=None
+                    )
+                ]
+            },
+            (Operation.DESCRIBE_CONFIGS, resource),
+            error,
+        )
+        yield Case(
+            ApiKey.ALTER_CONFIGS,
+            2,
+            {
+                "resources": [
+                    alter_configs.AlterConfigsResource(resource_type=kind, resource_name=name)
+                ]
+            },
+            (Operation.ALTER_CONFIGS, resource),
+            error,
+        )
+        changed = incremental_alter_configs.AlterConfigsResource(
+            resource_type=kind, resource_name=name
+        )
+        yield Case(
+            ApiKey.INCREMENTAL_ALTER_CONFIGS,
+            1,
+            {"resources": [changed]},
+            (Operation.ALTER_CONFIGS, resource),
+            error,
+        )
+    yield Case(
+        ApiKey.DESCRIBE_LOG_DIRS,
+        4,
+        {"topics": None},
+        (Operation.DESCRIBE, CLUSTER),
+        CLUSTER_DENIED,
+    )
+    yield Case(
+        ApiKey.ELECT_LEADERS,
+        2,
+        {"election_type": 0, "topic_partitions": None},
+        (Operation.ALTER, CLUSTER),
+        CLUSTER_DENIED,
+    )
+    yield Case(
+        ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+        0,
+        {"topics": []},
+        (Operation.ALTER, CLUSTER),
+        CLUSTER_DENIED,
+    )
+    yield Case(
+        ApiKey.LIST_PARTITION_REASSIGNMENTS,
+        0,
+        {"topics": None},
+        (Operation.DESCRIBE, CLUSTER),
+        CLUSTER_DENIED,
+    )
+    yield Case(
+        ApiKey.DESCRIBE_PRODUCERS,
+        0,
+        {"topics": [describe_producers.TopicRequest(name="orders", partition_indexes=one)]},
+        (Operation.READ, ORDERS),
+        TOPIC_DENIED,
+    )
+    yield Case(
+        ApiKey.DESCRIBE_TOPIC_PARTITIONS,
+        0,
+        {
+            "topics": [describe_topic_partitions.TopicRequest(name="orders")],
+            "response_partition_limit": 100,
+        },
+        (Operation.DESCRIBE, ORDERS),
+        TOPIC_DENIED,
+    )
+
+
+CASES = list(_cases())
+
+HIDES = {ApiKey.LIST_GROUPS, ApiKey.DESCRIBE_CLUSTER}
+"""APIs that leave out what a client may not see, and refuse nothing."""
+
+
+@pytest.fixture
+async def broker(tmp_path: Path) -> AsyncIterator[Broker]:
+    config = BrokerConfig({"log.dirs": [str(tmp_path)]})
+    async with running_broker(config, SystemClock(), Address("127.0.0.1", 9)) as broker:
+        await ask(
+            broker,
+            None,
+            ApiKey.CREATE_TOPICS,
+            5,
+            {
+                "topics": [
+                    create_topics.CreatableTopic(
+                        name="orders", num_partitions=1, replication_factor=1
+                    )
+                ]
+            },
+        )
+        (commit,) = (case for case in CASES if case.key is ApiKey.OFFSET_COMMIT)
+        await ask(broker, None, commit.key, commit.version, commit.request)
+        yield broker
+
+
+async def ask(
+    broker: Broker, authorizer: Denying | None, key: ApiKey, version: int, request: dict[str, Any]
+) -> Struct:
+    """What a client gets, over the bytes of both messages."""
+    message = API[key].request(**request)
+    frame = b"".join(map(bytes, encode_request(key, version, 7, "test", message)))[4:]
+    peer = Peer(1, "10.0.0.1", Address("127.0.0.1", 9), principal=ALICE)
+    reply = Dispatcher(broker, authorizer)(peer, memoryview(bytearray(frame)))
+    assert reply is not None
+    if not isinstance(reply, list):
+        answered = asyncio.Event()
+        reply.on_done(answered.set)
+        await asyncio.wait_for(answered.wait(), 10)
+        reply = reply.result()
+    sent = b"".join(
+        bytes(p) if isinstance(p, bytes | bytearray | memoryview) else b"" for p in reply
+    )
+    response: Struct = decode_response(key, version, memoryview(sent)[4:])[1]
+    return response
+
+
+def errors_in(message: object) -> set[ErrorCode]:
+    """All error codes anywhere in a response."""
+    if isinstance(message, list):
+        return {error for part in message for error in errors_in(part)}
+    if not isinstance(message, Struct):
+        return set()
+    found = {error for name in vars(type(message)).get("__slots__", ()) for error in errors_in(getattr(message, name))}
+    code = getattr(message, "error_code", 0)
+    return found | ({ErrorCode(code)} if code else set())
+
+
+def state(broker: Broker) -> tuple[object, ...]:
+    """What no denied request may change."""
+    partition = broker.replicas.leader_of("orders", 0)
+    known = broker.metadata.topics
+    log = partition.log
+    return (
+        sorted(known),
+        known["orders"].config,
+        len(known["orders"].partitions),
+        (log.log_start_offset, log.log_end_offset),
+        broker.groups.states(),
+    )
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.key.name}-{case.needs[0].name}")
+async def test_a_denied_client_gets_the_error_and_changes_nothing(
+    broker: Broker, case: Case
+) -> None:
+    before, denying = state(broker), Denying()
+    response = await ask(broker, denying, case.key, case.version, case.request)
+    assert case.needs in denying.asked
+    assert errors_in(response) == {case.error}
+    assert state(broker) == before
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.key.name}-{case.needs[0].name}")
+async def test_one_permission_is_enough_not_to_be_refused_for_it(
+    broker: Broker, case: Case
+) -> None:
+    allowing = Denying(case.needs, (Operation.DESCRIBE, topic("new-topic")))
+    response = await ask(broker, allowing, case.key, case.version, case.request)
+    others = {TOPIC_DENIED} if case.needs[1] == READERS else set()
+    assert case.error not in errors_in(response) - others
+
+
+def test_no_api_is_forgotten() -> None:
+    assert {case.key for case in CASES} | HIDES | {ApiKey.API_VERSIONS} == set(API)
+
+
+async def test_all_topics_are_those_that_a_client_may_describe(broker: Broker) -> None:
+    hidden: Any = await ask(broker, Denying(), ApiKey.METADATA, 8, {"topics": None})
+    shown: Any = await ask(
+        broker, Denying((Operation.DESCRIBE, ORDERS)), ApiKey.METADATA, 8, {"topics": None}
+    )
+    assert [one.name for one in hidden.topics] == []
+    assert [one.name for one in shown.topics] == ["orders"]
+
+
+async def test_all_groups_are_those_that_a_client_may_describe(broker: Broker) -> None:
+    seen = {}
+    for name, allowed in (
+        ("nothing", ()),
+        ("the group", ((Operation.DESCRIBE, READERS),)),
+        ("the cluster", ((Operation.DESCRIBE, CLUSTER),)),
+    ):
+        response: Any = await ask(broker, Denying(*allowed), ApiKey.LIST_GROUPS, 4, {})
+        seen[name] = [one.group_id for one in response.groups]
+    assert seen == {"nothing": [], "the group": ["readers"], "the cluster": ["readers"]}
+
+
+async def test_a_client_is_told_what_it_may_do(broker: Broker) -> None:
+    allowing = Denying((Operation.ALTER, CLUSTER), (Operation.DESCRIBE, CLUSTER))
+    request = {"include_cluster_authorized_operations": True}
+    response: Any = await ask(broker, allowing, ApiKey.DESCRIBE_CLUSTER, 1, request)
+    expected = 1 << Operation.ALTER | 1 << Operation.DESCRIBE
+    assert response.cluster_authorized_operations == expected
+
+
+async def test_a_topic_is_refused_within_a_group_that_is_not(broker: Broker) -> None:
+    (case,) = (case for case in CASES if case.key is ApiKey.OFFSET_COMMIT)
+    allowing = Denying((Operation.READ, READERS))
+    response = await ask(broker, allowing, case.key, case.version, case.request)
+    assert errors_in(response) == {TOPIC_DENIED}
+
+
+async def test_without_an_authorizer_everything_is_allowed(broker: Broker) -> None:
+    (case,) = (case for case in CASES if case.key is ApiKey.PRODUCE)
+    response = await ask(broker, None, case.key, case.version, case.request)
+    assert errors_in(response) == set()
