@@ -402,7 +402,8 @@ def errors_in(message: object) -> set[ErrorCode]:
         return {error for part in message for error in errors_in(part)}
     if not isinstance(message, Struct):
         return set()
-    found = {error for name in vars(type(message)).get("__slots__", ()) for error in errors_in(getattr(message, name))}
+    names = vars(type(message)).get("__slots__", ())
+    found = {error for name in names for error in errors_in(getattr(message, name))}
     code = getattr(message, "error_code", 0)
     return found | ({ErrorCode(code)} if code else set())
 
