@@ -23,8 +23,7 @@ from ..metadata.image import (
     TopicDeleted,
 )
 from .metadata import Metadata
-from .observers import PartitionEvents, PartitionListener
-from .partition import Partition
+from .partition import Partition, PartitionEvents, PartitionListener
 from .roles import Roles, is_held
 from .settings import is_durable, log_config
 

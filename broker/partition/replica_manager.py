@@ -22,8 +22,7 @@ from .leadership_lease import LeadershipLease
 from .maintenance import SLOW_TICK_S, TICK_S, LogMaintenance
 from .metadata import Metadata
 from .metrics import register_metrics
-from .observers import PartitionEvents
-from .partition import NO_EPOCH, Partition, StoreSession
+from .partition import NO_EPOCH, Partition, PartitionEvents, StoreSession
 from .purgatory import Purgatory
 from .registry import NOTHING, PartitionRegistry
 from .roles import Replicator, Roles

@@ -9,6 +9,7 @@ may be ``None`` is nullable on the wire, in all versions or in those that ``null
 Creating such a class costs next to nothing; what is needed of it is compiled at first use.
 """
 
+from collections.abc import Callable
 from functools import cache
 from types import NoneType, UnionType
 from typing import (
@@ -23,6 +24,8 @@ from typing import (
     get_origin,
     get_type_hints,
 )
+
+from qbus.wire.source import Source
 
 ZERO_UUID: Final = bytes(16)
 
@@ -155,10 +158,8 @@ class Struct(metaclass=_StructType):
     """
 
     def __init__(self, **values: Any) -> None:
-        from qbus.wire.construct import compile_init  # noqa: PLC0415 - compiled at first use
-
         cls = type(self)
-        cls.__init__ = compile_init(cls)  # type: ignore[method-assign]
+        cls.__init__ = _compile_init(cls)  # type: ignore[method-assign]
         cls.__init__(self, **values)
 
     def __eq__(self, other: object) -> bool:
@@ -201,3 +202,31 @@ def _resolve(name: str, hint: Any, option: Options) -> Field:
         option.tagged,
         option.ignorable,
     )
+
+
+def _compile_init(cls: type[Struct]) -> Callable[..., None]:
+    """Compile the constructor of a struct: every field by name, each with its default."""
+    source = Source({"missing": object()})
+    named = fields(cls)
+    parameters = ["self", "*"] if named else ["self"]
+    for field in named:
+        mutable = isinstance(field.make_default(), list | Struct)
+        parameters.append(f"{field.name}={'missing' if mutable else repr(field.make_default())}")
+    with source.block(f"def __init__({', '.join(parameters)})"):
+        if not named:
+            source.line("pass")
+        for field in named:
+            value = field.name
+            if isinstance(field.make_default(), list | Struct):
+                value = f"{_fresh_default(source, field)} if {value} is missing else {value}"
+            source.line(f"self.{field.name} = {value}")
+    init: Callable[..., None] = source.compile("__init__", f"{cls.__name__}.__init__")
+    return init
+
+
+def _fresh_default(source: Source, field: Field) -> str:
+    """The source of a default for ``field`` that no other instance shares."""
+    default = field.make_default()
+    if isinstance(default, Struct):
+        return f"{source.bind(type(default).__name__, type(default))}()"
+    return repr(default)

@@ -10,8 +10,14 @@ import pytest
 from qbus.broker.log import LogConfig, LogManager
 from qbus.broker.metadata.image import PartitionInfo
 from qbus.broker.partition.flusher import Flusher
-from qbus.broker.partition.observers import PartitionEvents, PartitionListener
-from qbus.broker.partition.partition import ACKS_ALL, Partition, Role, StoreSession
+from qbus.broker.partition.partition import (
+    ACKS_ALL,
+    Partition,
+    PartitionEvents,
+    PartitionListener,
+    Role,
+    StoreSession,
+)
 from qbus.clock import ManualClock
 from qbus.errors import ApiError, ErrorCode
 from tests.support.eventually import eventually

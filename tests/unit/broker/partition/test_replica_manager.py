@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from qbus.broker.metadata.image import BrokerConfigChanged, PartitionInfo
-from qbus.broker.partition.observers import PartitionListener
-from qbus.broker.partition.partition import Partition
+from qbus.broker.partition.partition import Partition, PartitionListener
 from qbus.errors import ApiError, ErrorCode
 from tests.support.data_plane import NODE, DataPlane
 from tests.support.eventually import eventually
