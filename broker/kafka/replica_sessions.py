@@ -1,4 +1,10 @@
-"""A partition as a follower on another broker reads it: up to the log's end."""
+"""Fetching by followers, in sessions (KIP-227): what each follower has, and what is new for it.
+
+A request names only the partitions that changed for the follower since the one before, an answer
+only those that changed here. A session watches its partitions all the time and keeps those that
+changed, so an answer costs what is new, however many partitions there are. The offset that a
+follower asks for says what it has; of a partition that it does not name, it still has the same.
+"""
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator

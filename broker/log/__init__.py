@@ -2,17 +2,16 @@
 
 from .appender import AppendInfo
 from .config import LogConfig
-from .corruption import Corruption
 from .data_directory import DataDirectory
 from .epochs import EpochEnd, EpochStart, LeaderEpochCache
 from .files import File, Files, OsFiles
+from .health import Corruption
 from .log import Log
 from .manager import LogManager
 from .mirroring import Provenance
 from .names import TopicPartition
 from .producers import Producer, ProducerState
-from .slices import LogSlice
-from .timestamps import TimestampOffset
+from .reader import LogSlice, TimestampOffset
 
 __all__ = [
     "AppendInfo",

@@ -1,21 +1,222 @@
-"""Appending: from a produced batch to bytes at the end of the active segment."""
+"""Appending: from a produced batch to bytes at the end of the active segment.
 
+From top to bottom: what a produced batch must be (Kafka's checks and error codes), when and how the
+log begins a new segment, the appender itself, and the writer of batches that have their offsets
+already. The records inside a batch are not looked at: the CRC says that they are as the producer
+sent them, and decompressing them would cost more than all the rest.
+"""
+
+import logging
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from qbus.errors import ApiError, ErrorCode
-from qbus.records import BatchHeader, set_base_offset, set_log_append_time
+from qbus.records import (
+    BatchHeader,
+    CorruptBatch,
+    check_crc,
+    read_header,
+    set_base_offset,
+    set_log_append_time,
+)
 
-from .corruption import Corruption
+from .config import LogConfig
 from .flusher import Flusher
-from .jumps import MAX_RELATIVE_OFFSET
-from .producers import RetainedBatch
-from .rolling import begin_at, is_due, must_roll, roll
+from .health import Corruption
+from .producers import RetainedBatch, encode_snapshot
 from .scan import BadBatch
-from .segment import LogSegment
+from .segment import MAX_RELATIVE_OFFSET, LogSegment, mark_jump
 from .state import LogState
-from .validate import check_batch
 
 _NO_TIMESTAMP = -1
+_MAGIC_AT = 16
+_OLD_MAGICS = (0, 1)
+_CODEC_BITS = 0x07
+_ZSTD = 4
+
+
+def check_batch(batch: bytearray | memoryview, config: LogConfig, now_ms: int) -> BatchHeader:
+    """The header of ``batch``, which must be exactly one batch that a client may produce.
+
+    Raises ApiError with the code that Kafka gives; POLICY_VIOLATION for any, if the log mirrors.
+    """
+    if config.qbus_mirror_source:
+        raise ApiError(
+            ErrorCode.POLICY_VIOLATION,
+            f"the topic is a mirror of the one in {config.qbus_mirror_source}:"
+            " only a mirror writes to it",
+        )
+    header = _read_only_batch(batch)
+    _check_size(len(batch), config)
+    check_crc(batch, header)
+    _check_fields(header)
+    if not config.uses_log_append_time:
+        _check_timestamps(header, config, now_ms)
+    return header
+
+
+def _read_only_batch(batch: bytearray | memoryview) -> BatchHeader:
+    if len(batch) > _MAGIC_AT and batch[_MAGIC_AT] in _OLD_MAGICS:
+        raise ApiError(ErrorCode.INVALID_RECORD, "only record batches of magic 2 are taken")
+    header = read_header(batch)
+    if header.size > len(batch):
+        raise CorruptBatch(f"batch of {header.size} bytes is cut at {len(batch)}")
+    if header.size < len(batch):
+        raise ApiError(ErrorCode.INVALID_RECORD, "more than one batch for a partition")
+    return header
+
+
+def _check_size(size: int, config: LogConfig) -> None:
+    if size > config.max_message_bytes:
+        raise ApiError(
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"batch of {size} bytes exceeds max.message.bytes ({config.max_message_bytes})",
+        )
+    if size > config.segment_bytes:
+        raise ApiError(
+            ErrorCode.RECORD_LIST_TOO_LARGE,
+            f"batch of {size} bytes exceeds segment.bytes ({config.segment_bytes})",
+        )
+
+
+def _check_fields(header: BatchHeader) -> None:
+    if header.last_offset_delta < 0 or header.records_count != header.last_offset_delta + 1:
+        raise ApiError(
+            ErrorCode.INVALID_RECORD,
+            f"{header.records_count} records do not fit"
+            f" last offset delta {header.last_offset_delta}",
+        )
+    if header.is_control:
+        raise ApiError(ErrorCode.INVALID_RECORD, "clients may not write control batches")
+    if header.is_transactional:
+        raise ApiError(ErrorCode.INVALID_TXN_STATE, "no transaction is open")
+    if header.has_producer_id and (header.base_sequence < 0 or header.producer_epoch < 0):
+        raise ApiError(
+            ErrorCode.INVALID_RECORD,
+            f"producer {header.producer_id} gives sequence {header.base_sequence}"
+            f" and epoch {header.producer_epoch}",
+        )
+    if header.attributes & _CODEC_BITS > _ZSTD:
+        raise ApiError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "unknown compression codec")
+
+
+def _check_timestamps(header: BatchHeader, config: LogConfig, now_ms: int) -> None:
+    if header.is_log_append_time:
+        raise ApiError(ErrorCode.INVALID_TIMESTAMP, "producers may not claim LogAppendTime")
+    latest = now_ms + config.message_timestamp_after_max_ms
+    earliest = now_ms - config.message_timestamp_before_max_ms
+    if header.max_timestamp > latest or header.base_timestamp > latest:
+        raise ApiError(
+            ErrorCode.INVALID_TIMESTAMP,
+            f"timestamp {header.max_timestamp} is too far ahead of the broker's, {now_ms}",
+        )
+    if _NO_TIMESTAMP < header.base_timestamp < earliest:
+        raise ApiError(
+            ErrorCode.INVALID_TIMESTAMP,
+            f"timestamp {header.base_timestamp} is too old for the broker's, {now_ms}",
+        )
+
+
+_logger = logging.getLogger(__name__)
+
+_TIME_ENTRY = 12
+
+
+def must_roll(
+    segment: LogSegment,
+    config: LogConfig,
+    *,
+    size: int,
+    last_offset: int,
+    timestamp: int,
+    now_ms: int,
+) -> bool:
+    """Whether a batch of ``size`` bytes, up to ``last_offset``, must go to a new segment.
+
+    Kafka's conditions: the segment would exceed ``segment.bytes``, spans ``segment.ms`` of its
+    records' time, has full indexes, or offsets that would not fit an index entry.
+    """
+    position = segment.size
+    if not position:
+        return False
+    return (
+        position + size > config.segment_bytes
+        or last_offset - segment.base_offset > MAX_RELATIVE_OFFSET
+        or _age(segment, timestamp, now_ms) > _limit(segment, config)
+        or _indexes_are_full(segment, config)
+    )
+
+
+def is_due(segment: LogSegment, config: LogConfig, now_ms: int) -> bool:
+    """Whether a segment that nobody appends to has been open for ``segment.ms``.
+
+    Records may carry timestamps of long ago: the segment's own age counts as well.
+    """
+    begun = max(segment.first_timestamp, segment.created_ms)
+    return segment.size > 0 and now_ms - begun > _limit(segment, config)
+
+
+def _limit(segment: LogSegment, config: LogConfig) -> int:
+    """``segment.ms``, for each segment less a part of the jitter, so that not all roll at once."""
+    jitter = min(config.segment_jitter_ms, config.segment_ms)
+    return config.segment_ms - int(jitter * segment.jitter)
+
+
+def _age(segment: LogSegment, timestamp: int, now_ms: int) -> int:
+    first = segment.first_timestamp
+    return timestamp - first if first >= 0 and timestamp >= 0 else now_ms - segment.created_ms
+
+
+def _indexes_are_full(segment: LogSegment, config: LogConfig) -> bool:
+    limit = config.segment_index_bytes // _TIME_ENTRY
+    if segment.size // (config.index_interval_bytes + 1) < limit:
+        return False  # there cannot be as many entries
+    return len(segment.indexes.offsets.entries) >= limit
+
+
+def roll(state: LogState, flusher: Flusher, now_ms: int, offset: int | None = None) -> LogSegment:
+    """Begin a new segment at the end of the log, or at ``offset`` if that is a jump away.
+
+    Under the log's lock. Raises OSError when the file cannot be made: nothing has changed then.
+    """
+    full = state.active
+    if offset is None:
+        offset = full.end_offset
+    else:
+        mark_jump(state.cache.files, full, offset)
+    new = LogSegment(
+        state.cache, state.directory, offset, size=0, created_ms=now_ms, gaps=full.gaps
+    )
+    new.create()
+    full.end = (offset, full.size)
+    try:
+        state.snapshots.write(offset, encode_snapshot(state.producers), sync=False)
+        full.write_indexes(full=True)
+    except OSError as error:  # both can be made again from the log
+        _logger.warning("%s: rolled without index or snapshot: %s", full.path, error)
+    flusher.segment_is_full(full)
+    state.segments = [*state.segments, new]
+    return new
+
+
+def begin_at(state: LogState, flusher: Flusher, offset: int) -> LogSegment:
+    """Let a log that never had anything start with ``offset``; under its lock.
+
+    Its one segment, which is empty, gets another name. Should a crash lose that, the segment still
+    holds what is written to it, behind a gap. Raises OSError.
+    """
+    empty = state.active
+    empty.indexes.remove()
+    new = LogSegment(
+        state.cache, state.directory, offset, size=0, created_ms=empty.created_ms, gaps=empty.gaps
+    )
+    state.cache.files.rename(empty.path, new.path)
+    state.cache.forget(empty.path)
+    new.hold_open()
+    flusher.begun_anew()
+    state.segments = [new]
+    state.log_start_offset = offset
+    return new
 
 
 class AppendInfo(NamedTuple):
@@ -177,3 +378,61 @@ class Appender:
         except OSError as cut_error:
             return self._state.health.fail(f"cut back {segment.path}", cut_error)
         return self._state.health.judge(f"write {segment.path}", error)
+
+
+# Appending batches that have their offsets and leader epochs already.
+
+
+class RunWriter:
+    """Writes runs of batches to one log, as few writes as segments allow."""
+
+    __slots__ = ("_appender", "_state")
+
+    def __init__(self, state: LogState, appender: Appender) -> None:
+        self._state = state
+        self._appender = appender
+
+    def write(self, batches: memoryview, headers: Sequence[BatchHeader]) -> None:
+        """Append ``batches``, whose ``headers`` these are; under the log's lock.
+
+        Raises ApiError KAFKA_STORAGE_ERROR: only the first of them are there, if any.
+        """
+        position = 0
+        for run in self._runs(headers):
+            end = position + _size(run)
+            self._append(batches[position:end], run)
+            position = end
+
+    def _runs(self, headers: Sequence[BatchHeader]) -> Iterator[Sequence[BatchHeader]]:
+        """Batches to write at once: all that fit into the active segment, else one by one."""
+        active = self._state.active
+        if (
+            headers
+            and active.size + _size(headers) <= self._state.config.segment_bytes
+            and headers[-1].last_offset - active.base_offset <= MAX_RELATIVE_OFFSET
+        ):
+            yield headers
+        else:
+            yield from ((header,) for header in headers)
+
+    def _append(self, batches: memoryview, run: Sequence[BatchHeader]) -> None:
+        state = self._state
+        now_ms = state.clock.time_ms()
+        reached = state.end_offset
+        timestamp = max(header.max_timestamp for header in run)
+        segment = self._appender.segment_for(
+            len(batches), run[0].base_offset, run[-1].last_offset, timestamp, now_ms
+        )
+        try:
+            segment.append_run(batches, run, state.config.index_interval_bytes)
+        except OSError as error:
+            raise self._appender.write_failed(segment, error) from error
+        for header in run:
+            state.epochs.assign(header.partition_leader_epoch, reached)
+            reached = header.last_offset + 1
+            if header.producer_id >= 0:
+                state.producers.update(header, now_ms)
+
+
+def _size(headers: Sequence[BatchHeader]) -> int:
+    return sum(header.size for header in headers)

@@ -1,8 +1,11 @@
 """One data directory: its owner's lock, the marker of a clean shutdown, checkpoints, and logs."""
 
 import logging
+import threading
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
 
 from qbus.clock import Clock
 from qbus.errors import ApiError, ConfigError, ErrorCode
@@ -13,21 +16,91 @@ from .checkpoints import (
     PARTITION_METADATA,
     RECOVERY_POINTS,
     BadCheckpoint,
+    DirectoryCheckpoints,
     read_topic_id,
     write_topic_id,
 )
 from .config import LogConfig
-from .directory_checkpoints import DirectoryCheckpoints
-from .directory_sync import DirectorySync
 from .file_cache import FileCache
-from .files import Files, write_atomically
+from .files import Files, write_all, write_atomically
 from .log import Log
 from .names import DELETED_DIRECTORY_SUFFIX, TopicPartition, parse_partition
 from .properties import MetaProperties, check_owner
-from .room import has_room
 from .state import SharedState
-from .threads import in_threads
 from .trash import remove_path
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+# The same work on many things at a time, because each waits for a disk.
+
+
+def in_threads(threads: int, work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
+    """``work`` on each item, ``threads`` at a time, one being the caller's; raises what it does."""
+    if threads == 1 or len(items) < 2:
+        return [work(item) for item in items]
+    with ThreadPoolExecutor(min(threads, len(items)), "qbus-log") as pool:
+        return list(pool.map(work, items))
+
+
+PROBE = ".room"
+_ENOUGH = 4 << 20  # bytes
+
+
+# Whether there is room in a directory: told by taking some for a moment.
+#
+# What the file system says to be free may be somebody else's: there are quotas.
+
+
+def has_room(files: Files, directory: str) -> bool:
+    """Write a file of some size, and remove it; whether that went well."""
+    path = f"{directory}/{PROBE}"
+    try:
+        try:
+            write_all(files.open(path, write=True), 0, bytes(_ENOUGH))
+        finally:
+            files.remove(path)
+    except OSError:
+        return False
+    return True
+
+
+# Making the names in a directory stable: once for all who wait for that.
+
+
+class DirectorySync:
+    """One directory's syncs, one at a time; whoever comes meanwhile shares the next one."""
+
+    __slots__ = ("_begun", "_changed", "_done", "_files", "_is_busy", "_path")
+
+    def __init__(self, files: Files, path: str) -> None:
+        self._files = files
+        self._path = path
+        self._changed = threading.Condition()
+        self._begun = self._done = 0
+        self._is_busy = False
+
+    def sync(self) -> None:
+        """Return when all names that are there now are stable. Raises OSError."""
+        with self._changed:
+            wanted = self._begun + 1  # one that is under way may have begun too early
+            while self._is_busy and self._done < wanted:
+                self._changed.wait()
+            if self._done >= wanted:
+                return
+            self._is_busy = True
+            self._begun = number = self._begun + 1
+        done = 0
+        try:
+            self._files.sync_directory(self._path)
+            done = number
+        finally:
+            with self._changed:
+                self._is_busy = False
+                self._done = max(self._done, done)
+                self._changed.notify_all()
+
 
 _logger = logging.getLogger(__name__)
 
@@ -197,7 +270,7 @@ class DataDirectory:
         """Cut a log back to ``offset``; where it ends then. Raises ApiError."""
         with self._checkpoints.lock:
             log = self.logs[partition]
-            point = log.remover.truncation_point(offset)
+            point = log.truncation_point(offset)
             self._checkpoints.lower(RECOVERY_POINTS, partition, point)
             self._checkpoints.lower(LOG_STARTS, partition, point)
             return log.truncate_to(offset)
@@ -211,13 +284,13 @@ class DataDirectory:
         """
         with self._checkpoints.lock:
             log = self.logs[partition]
-            log.remover.drop_snapshots()
+            log.drop_snapshots()
             least = min(offset, log.first_segment_offset)
             self._checkpoints.lower(RECOVERY_POINTS, partition, least)
             if log.is_usable and offset < log.log_end_offset:
                 log.truncate_to(log.first_segment_offset)
             self._checkpoints.set(LOG_STARTS, partition, offset)
-            log.remover.restart_at(offset)
+            log.restart_at(offset)
 
     def checkpoint(self) -> None:
         """Write down how far each log is stable, and where it starts. Raises ApiError."""

@@ -4,8 +4,7 @@ from contextlib import suppress
 
 from qbus.records import HEADER_SIZE, BatchHeader, CorruptBatch, check_crc, read_header
 
-from .appender import Appender, AppendInfo
-from .runs import RunWriter
+from .appender import Appender, AppendInfo, RunWriter
 from .scan import check_place
 from .state import LogState
 

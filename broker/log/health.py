@@ -7,10 +7,27 @@ which reads back what is really there.
 
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from qbus.errors import ApiError, ErrorCode
 
 from .files import NO_SPACE, PASSING
+
+# What is wrong with a log's data, for those who must hear of it.
+
+
+@dataclass(frozen=True, slots=True)
+class Corruption:
+    """Where a batch should be and is not: file, position in it, the batch's offset, the problem."""
+
+    path: str
+    position: int
+    offset: int
+    problem: str
+
+    def __str__(self) -> str:
+        return f"{self.path} at {self.position} (offset {self.offset}): {self.problem}"
+
 
 _logger = logging.getLogger(__name__)
 

@@ -16,17 +16,15 @@ from .checkpoints import decode_epochs, decode_offsets, decode_partition_metadat
 from .epochs import EpochStart
 from .file_cache import FileCache
 from .files import File, Files, OsFiles, read_file
+from .indexes import OffsetIndex, TimeIndex
 from .names import (
     LOG_SUFFIX,
     TopicPartition,
     numbered,
     parse_numbered,
 )
-from .offset_index import OffsetIndex
-from .producers import RetainedBatch
-from .snapshots import decode_snapshot
-from .time_index import TimeIndex
-from .torn import next_batch
+from .producers import RetainedBatch, decode_snapshot
+from .recovery import next_batch
 
 Entry = TypeVar("Entry")
 

@@ -5,24 +5,21 @@ from typing import Self
 
 from qbus.clock import Clock
 
-from .appender import Appender, AppendInfo
+from .appender import Appender, AppendInfo, RunWriter
 from .config import LogConfig
-from .corruption import Corruption
 from .epochs import LeaderEpochCache
 from .files import Files
 from .flusher import Flusher
 from .following import FollowerAppender
-from .mending import Mender
+from .health import Corruption
 from .mirroring import MirrorAppender, Provenance
 from .names import TopicPartition, parse_partition
 from .opening import LogOpener
 from .producers import ProducerState
-from .reader import LogReader
+from .reader import LogReader, LogSlice, TimestampOffset, first_at_or_after, latest
 from .removal import Remover
-from .runs import RunWriter
-from .slices import LogSlice
+from .repair import BatchRepair, Damage
 from .state import LogState, SharedState
-from .timestamps import TimestampOffset, first_at_or_after, latest
 from .verify import LogVerifier, Scrubber
 
 
@@ -32,16 +29,15 @@ class Log:
     Any thread may call anything. Appending, ``read``, ``delete_records_before`` and the properties
     do not wait for a disk to sync and are for the event loop; the other methods are for threads.
     After a failure to write or sync, other than a full disk, the directory is offline and all
-    raise ApiError KAFKA_STORAGE_ERROR. ``remover`` is for the data directory and upkeep, ``mender``
-    for who knows what other replicas have.
+    raise ApiError KAFKA_STORAGE_ERROR.
     """
 
     def __init__(self, state: LogState, flusher: Flusher) -> None:
         """Use :meth:`open`."""
         self._state = state
         self._flusher = flusher
-        self.remover = Remover(state, flusher)
-        self.mender = Mender(state)
+        self._remover = Remover(state, flusher)
+        self._repair = BatchRepair(state)
         verifier = LogVerifier(state)
         self._reader = LogReader(state, verifier)
         self._scrubber = Scrubber(state, verifier)
@@ -260,7 +256,7 @@ class Log:
         It survives a crash once the log start offsets are checkpointed. Whole segments before it
         go with the next retention. Raises ApiError OFFSET_OUT_OF_RANGE.
         """
-        return self.remover.delete_records_before(offset)
+        return self._remover.delete_records_before(offset)
 
     def apply_retention(self, max_offset: int | None = None) -> int:
         """Remove whole segments as time, size and log start say; how many. For a thread.
@@ -268,7 +264,7 @@ class Log:
         None that has records at ``max_offset``, the high watermark, or later. Raises ApiError.
         """
         limit = self._flusher.flushed_offset if max_offset is None else max_offset
-        return self.remover.apply_retention(limit)
+        return self._remover.apply_retention(limit)
 
     def truncate_to(self, offset: int) -> int:
         """Remove the batches that have ``offset`` or later ones; the end offset then. For a thread.
@@ -276,7 +272,48 @@ class Log:
         Stable on return. The checkpointed recovery point must be lowered before: see
         :meth:`LogManager.truncate`. Raises ApiError.
         """
-        return self.remover.truncate_to(offset)
+        return self._remover.truncate_to(offset)
+
+    def truncation_point(self, offset: int) -> int:
+        """Where :meth:`truncate_to` would let the log end: the end of a batch. For a thread."""
+        return self._remover.truncation_point(offset)
+
+    def restart_at(self, offset: int) -> None:
+        """Drop everything, be it corrupt, and let the log go on with ``offset``. For a thread.
+
+        Stable on return. The checkpoints must be lowered before: see :meth:`LogManager.restart_at`.
+        Raises ApiError.
+        """
+        self._remover.restart_at(offset)
+
+    def drop_snapshots(self) -> None:
+        """Remove the snapshots of producers' state, which no longer hold. For a thread."""
+        self._remover.drop_snapshots()
+
+    def expire_producers(self) -> None:
+        """Forget the producers that were not heard of for ``producer.id.expiration.ms``."""
+        self._remover.expire_producers()
+
+    # Repairing, with what other replicas have
+
+    @property
+    def is_beyond_repair(self) -> bool:
+        """Whether the log is corrupt as a whole: it refuses everything until it starts anew."""
+        return self._repair.is_beyond_repair
+
+    def find_damage(self, corruption: Corruption) -> Damage | None:
+        """Find the bad batches that ``corruption`` tells of; None: they are good by now.
+
+        For a thread. Raises ApiError.
+        """
+        return self._repair.find(corruption)
+
+    def repair(self, damage: Damage, records: bytes) -> None:
+        """Write batches of another replica in the place of ``damage``; stable on return.
+
+        For a thread. Raises ApiError CORRUPT_MESSAGE when they are not what was there.
+        """
+        self._repair.repair(damage, records)
 
     # Ending
 

@@ -11,12 +11,11 @@ from qbus.clock import Clock
 from qbus.errors import ApiError, ConfigError, ErrorCode
 
 from .config import LogConfig
-from .data_directory import DataDirectory
+from .data_directory import DataDirectory, in_threads
 from .file_cache import FileCache
 from .files import Files, OsFiles
 from .log import Log
 from .names import TopicPartition
-from .threads import in_threads
 
 _logger = logging.getLogger(__name__)
 

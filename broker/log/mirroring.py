@@ -14,9 +14,8 @@ from typing import NamedTuple
 from qbus.errors import ApiError, ErrorCode
 from qbus.records import BatchHeader, check_crc, read_header, set_base_offset
 
-from .appender import Appender, AppendInfo
+from .appender import Appender, AppendInfo, RunWriter
 from .config import LogConfig
-from .runs import RunWriter
 from .state import LogState
 
 UNKNOWN = -1

@@ -13,12 +13,17 @@ Producers are forgotten when they were not heard of for ``producer.id.expiration
 machine's clock, not by their records' timestamps, which may be old from the start.
 """
 
-from collections.abc import Iterator
+import logging
+import struct
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from qbus.errors import ApiError, ErrorCode
-from qbus.records import BatchHeader
+from qbus.records import BatchHeader, crc32c
+
+from .files import Files, read_file, replace_file
+from .names import SNAPSHOT_SUFFIX, numbered, parse_numbered
 
 RETAINED_BATCHES = 5
 _MAX_SEQUENCE = 2**31 - 1
@@ -152,3 +157,151 @@ def _out_of_order(header: BatchHeader, why: str) -> ApiError:
         ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
         f"producer {header.producer_id}: sequence {header.base_sequence} {why}",
     )
+
+
+VERSION = 1
+
+_HEADER = struct.Struct(">hI")
+_COUNT = struct.Struct(">i")
+_ENTRY = struct.Struct(">qhiqiqiq")
+_NONE = -1
+
+
+# Producer state on disk, so that opening a log need not read it all.
+#
+# File format (Kafka's ``.snapshot``, version 1), big-endian; the name is the offset before which
+# all records are accounted for:
+#
+# ===================== ============================================================
+# version               int16, 1
+# CRC                   uint32, CRC-32C of all that follows
+# count                 int32
+# then for each entry:
+# producer id           int64
+# epoch                 int16
+# last sequence         int32
+# last offset           int64
+# offset delta          int32, last sequence less first
+# timestamp             int64, greatest of the batch
+# coordinator epoch     int32, -1: no transaction was ended
+# transaction start     int64, -1: no transaction is open
+# ===================== ============================================================
+#
+# Kafka keeps one entry for each producer: its last batch. Here a producer's last five follow one
+# another, oldest first, so that a restart does not forget what may still be sent again; Kafka's own
+# reader takes the last of them, which is the same.
+#
+# Crash policy: a snapshot that does not check is removed, and the one before it is used; without
+# any, producer state is rebuilt from the log.
+
+
+class BadSnapshot(ValueError):  # noqa: N818 - what was found
+    """A snapshot that is torn, damaged or of an unknown version."""
+
+
+def encode_snapshot(producers: ProducerState) -> bytes:
+    """The file's content."""
+    entries = [
+        _ENTRY.pack(
+            producer.producer_id,
+            producer.epoch,
+            batch.last_sequence,
+            batch.last_offset,
+            batch.offset_delta,
+            batch.timestamp,
+            _NONE,
+            _NONE,
+        )
+        for producer in producers
+        for batch in producer.batches
+    ]
+    body = _COUNT.pack(len(entries)) + b"".join(entries)
+    return _HEADER.pack(VERSION, crc32c(body)) + body
+
+
+def decode_snapshot(data: bytes) -> list[tuple[int, int, RetainedBatch]]:
+    """Producer id, epoch and batch of each entry. Raises BadSnapshot."""
+    if len(data) < _HEADER.size + _COUNT.size:
+        raise BadSnapshot(f"{len(data)} bytes are too few")
+    version, crc = _HEADER.unpack_from(data)
+    if version != VERSION:
+        raise BadSnapshot(f"unknown version {version}")
+    body = memoryview(data)[_HEADER.size :]
+    if crc32c(body) != crc:
+        raise BadSnapshot("the CRC does not match")
+    (count,) = _COUNT.unpack_from(body)
+    if count * _ENTRY.size != len(body) - _COUNT.size:
+        raise BadSnapshot(f"{count} entries do not fit {len(body)} bytes")
+    return [
+        (producer_id, epoch, RetainedBatch(sequence, offset, delta, timestamp))
+        for producer_id, epoch, sequence, offset, delta, timestamp, _, _ in _ENTRY.iter_unpack(
+            body[_COUNT.size :]
+        )
+    ]
+
+
+_logger = logging.getLogger(__name__)
+
+
+# A log's producer state on disk: finding, writing and removing ``.snapshot`` files.
+
+
+class SnapshotFiles:
+    """The snapshots in one log's directory."""
+
+    __slots__ = ("_directory", "_files")
+
+    def __init__(self, files: Files, directory: str) -> None:
+        self._files = files
+        self._directory = directory
+
+    def offsets(self) -> list[int]:
+        """The offsets of all snapshots, ascending. Raises OSError."""
+        numbers = map(parse_numbered, self._files.list(self._directory))
+        return sorted(n[0] for n in numbers if n and n[1] == SNAPSHOT_SUFFIX)
+
+    def newest(self) -> int:
+        """The offset of the newest snapshot, -1 without any. Raises OSError."""
+        return max(self.offsets(), default=-1)
+
+    def load(self, end_offset: int, *, limit: int, start_offset: int, now_ms: int) -> ProducerState:
+        """The state that the newest good snapshot up to ``end_offset`` holds.
+
+        Removes those above it, which speak of records that are gone, and damaged ones. Without
+        any the state is empty, and ends with ``start_offset``. Raises OSError.
+        """
+        offsets = self.offsets()
+        self._remove_above(end_offset, offsets)
+        for offset in reversed([offset for offset in offsets if offset <= end_offset]):
+            try:
+                entries = decode_snapshot(read_file(self._files, self._path(offset)))
+            except BadSnapshot as bad:
+                _logger.warning("%s is passed over: %s", self._path(offset), bad)
+                self._files.remove(self._path(offset))
+            else:
+                state = ProducerState(limit, offset)
+                for producer_id, epoch, batch in entries:
+                    state.add(producer_id, epoch, batch, now_ms)
+                return state
+        return ProducerState(limit, start_offset)
+
+    def _remove_above(self, end_offset: int, offsets: list[int]) -> None:
+        """For good, before other records get the same offsets."""
+        above = [offset for offset in offsets if offset > end_offset]
+        for offset in above:
+            self._files.remove(self._path(offset))
+        if above:
+            self._files.sync_directory(self._directory)
+
+    def write(self, offset: int, content: bytes, *, sync: bool) -> None:
+        """Write the snapshot of ``offset``. Raises OSError."""
+        replace_file(self._files, self._path(offset), content, sync=sync)
+
+    def remove(self, unwanted: Callable[[int], bool]) -> None:
+        """Remove the snapshots whose offsets are ``unwanted``. Raises OSError."""
+        for offset in self.offsets():
+            if unwanted(offset):
+                self._files.remove(self._path(offset))
+
+    def _path(self, offset: int) -> str:
+        return f"{self._directory}/{numbered(offset, SNAPSHOT_SUFFIX)}"

@@ -1,19 +1,320 @@
-"""Reading a log: which segment, which batches, up to where."""
+"""Reading: from an offset or a timestamp to whole batches, as a region of a segment's file.
+
+From top to bottom: finding where a batch lies, the slice that is returned, look-ups by time, and
+the reader itself.
+"""
 
 import errno
-from collections.abc import Callable
+import struct
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
+from types import TracebackType
+from typing import NamedTuple, Protocol, Self
 
 from qbus.errors import ApiError, ErrorCode
-from qbus.records import CorruptBatch
+from qbus.records import CorruptBatch, check_crc, iter_records
 
-from .corruption import Corruption
-from .locate import batch_end, boundary_before, place_of
-from .scan import BadBatch
+from .files import File
+from .health import Corruption
+from .scan import BadBatch, PlacedBatch
 from .segment import LogSegment
-from .slices import LogSlice, Verifier
 from .state import LogState
-from .timestamps import TimestampOffset
+
+_STEP = struct.Struct(">qi11xi")  # base offset, batch length, last offset delta
+_LENGTH_PREFIX = 12
+_LEAST_LENGTH = 49
+_PEEK = 4096
+_NEAR = 1 << 16  # nearer than that, walking is cheaper than searching an index
+
+
+# Where batches are in a segment: the index, then a short walk over headers.
+
+
+class Place(NamedTuple):
+    """A batch boundary: the position where the batch that begins with ``offset`` begins.
+
+    Before a batch that has a gap before it, ``offset`` may be the one that the gap begins with.
+    """
+
+    offset: int
+    position: int
+
+
+def place_of(segment: LogSegment, offset: int, *, wait: bool) -> Place:
+    """The batch that contains ``offset``, or the one after the gap that does.
+
+    In an empty segment its start. Raises BlockingIOError without ``wait`` when a disk would be
+    waited for, CorruptBatch when index and batches do not agree or the offset is not in the
+    segment, and OSError.
+    """
+    known = segment.places.get(offset)
+    if known is not None:
+        return Place(offset, known)
+    if segment.gaps and not segment.size:
+        return Place(segment.base_offset, 0)
+    entry = segment.indexes.offsets.lookup(offset, wait=wait)
+    for place, following in _walk_from_entry(segment, entry, wait=wait):
+        if following.offset > offset:
+            return place
+    raise CorruptBatch(f"{segment.path} ends before offset {offset}")
+
+
+def end_before(segment: LogSegment, offset: int) -> Place:
+    """Where the segment ends without the batches that have ``offset`` or later ones.
+
+    Its offset is the one after the last batch that is left, be there a gap behind it. Waits for the
+    disk. Raises CorruptBatch, OSError.
+    """
+    if not segment.size:
+        return Place(segment.base_offset, 0)
+    # From a batch before that one, which tells where the gap begins if there is one.
+    entry = segment.indexes.offsets.lookup(offset - 1)
+    for place, following in _walk_from_entry(segment, entry, wait=True):
+        if following.offset > offset:
+            return place
+    raise CorruptBatch(f"{segment.path} ends before offset {offset}")
+
+
+def boundary_before(
+    segment: LogSegment, start: Place, position: int, offset: int, *, wait: bool
+) -> Place:
+    """The last batch boundary from ``start`` on that is beyond neither ``position`` nor ``offset``.
+
+    Raises likewise.
+    """
+    end = Place(*segment.end)
+    known = end.position if offset >= end.offset else segment.places.get(offset)
+    if known is not None and known <= position:
+        return end if offset >= end.offset else Place(offset, known)
+    if position - start.position <= _NEAR:
+        steps = _walk(segment, start.position, start.offset, wait=wait)
+    else:
+        entry = segment.indexes.offsets.lookup_position(position, wait=wait)
+        if offset < end.offset:
+            by_offset = segment.indexes.offsets.lookup(offset - 1, wait=wait)
+            entry = min(entry, by_offset) if entry and by_offset else None
+        steps = _walk_from_entry(segment, entry, wait=wait)
+    for place, following in steps:
+        if following.offset > offset or following.position > position:
+            return place
+    return end
+
+
+def batch_end(segment: LogSegment, start: Place, *, wait: bool) -> Place:
+    """The boundary after the batch that begins at ``start``. Raises likewise."""
+    for _, following in _walk(segment, start.position, start.offset, wait=wait):
+        return following
+    raise CorruptBatch(f"{segment.path} ends before offset {start.offset}")
+
+
+def _walk_from_entry(
+    segment: LogSegment, entry: tuple[int, int] | None, *, wait: bool
+) -> Iterator[tuple[Place, Place]]:
+    """Each batch's place and the following one's, from an index entry or the first batch on."""
+    if entry is None:
+        return _walk(segment, 0, segment.base_offset, wait=wait)
+    last_offset, position = entry
+    if not 0 <= position < segment.size:
+        raise CorruptBatch(f"{segment.path} does not reach to {position}")
+    return _walk(segment, position, None, wait=wait, last_offset=last_offset)
+
+
+def _walk(
+    segment: LogSegment,
+    position: int,
+    offset: int | None,
+    *,
+    wait: bool,
+    last_offset: int = 0,
+) -> Iterator[tuple[Place, Place]]:
+    """Likewise from ``position`` on; the batch there has this base offset, or else last offset."""
+    end_offset, size = segment.end
+    file = segment.file
+    window, start = b"", 0
+    while position < size:
+        at = position - start
+        if at + _STEP.size > len(window):
+            start, at = position, 0
+            window = file.read_at(position, min(_PEEK, size - position), wait=wait)
+        if len(window) < at + _STEP.size:
+            raise CorruptBatch(f"{segment.path} ends within a header at {position}")
+        base_offset, length, delta = _STEP.unpack_from(window, at)
+        expected = last_offset - delta if offset is None else offset
+        is_there = base_offset == expected or (segment.gaps and base_offset > expected)
+        if not is_there or delta < 0 or length < _LEAST_LENGTH:
+            raise CorruptBatch(f"{segment.path} has no batch of offset {expected} at {position}")
+        place = Place(expected, position)
+        position += length + _LENGTH_PREFIX
+        offset = base_offset + delta + 1
+        if position > size or offset > end_offset:
+            raise CorruptBatch(f"{segment.path}: the batch of offset {place.offset} is too large")
+        yield place, Place(offset, position)
+
+
+_PAGE = 4096
+
+
+# What a read returns: a region of a segment's file, ready to be sent.
+
+
+class Verifier(Protocol):
+    """Checks batches on behalf of a log."""
+
+    def verify(self, segment: LogSegment, start: Place, end: int) -> Place:
+        """The boundary, at most ``end``, up to which all is well; reports what is not."""
+
+
+class LogSlice:
+    """Whole batches, one after another: ``length`` bytes of a file from ``position`` on.
+
+    ``first_offset`` is the first batch's base offset, ``next_offset`` the one after the last batch.
+    The file stays open, and readable if the segment is deleted, until :meth:`close`.
+
+    Bytes that this process neither appended nor checked since it started must not be sent:
+    where ``needs_verification`` says so, call :meth:`verify` in a thread first. Bytes that are not
+    in the page cache would make a send wait for the disk: where :meth:`is_cached` says so, call
+    :meth:`warm` in a thread, which reads them and, as they come from the disk, checks them again.
+    """
+
+    __slots__ = (
+        "_file",
+        "_segment",
+        "_verifier",
+        "first_offset",
+        "length",
+        "next_offset",
+        "position",
+    )
+
+    def __init__(
+        self,
+        segment: LogSegment,
+        verifier: Verifier,
+        start: Place,
+        end: Place,
+    ) -> None:
+        """The batches between two boundaries of ``segment``. Raises OSError."""
+        self._segment = segment
+        self._verifier = verifier
+        self._file: File | None = segment.file
+        self.first_offset, self.position = start
+        self.next_offset, end_position = end
+        self.length = end_position - self.position
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    @property
+    def file(self) -> File:
+        """The open file. Raises ValueError after :meth:`close`."""
+        if self._file is None:
+            raise ValueError("the slice is closed")
+        return self._file
+
+    def fileno(self) -> int:
+        """The file descriptor, for ``os.sendfile``."""
+        return self.file.fileno()
+
+    def read(self) -> bytes:
+        """The bytes. May wait for the disk unless :meth:`is_cached`. Raises OSError."""
+        return self.file.read_at(self.position, self.length)
+
+    @property
+    def needs_verification(self) -> bool:
+        """Whether some of the bytes were not checked since the process started. Does no IO."""
+        return not self._segment.verified.cover(self.position, self.position + self.length)
+
+    def verify(self) -> None:
+        """Check every batch; for a thread. The slice is cut before a corrupt batch.
+
+        Raises CorruptBatch, an ApiError, when the first batch is the corrupt one: what is wrong was
+        reported to the log then.
+        """
+        start = Place(self.first_offset, self.position)
+        end = self._verifier.verify(self._segment, start, self.position + self.length)
+        self.next_offset = end.offset
+        self.length = end.position - self.position
+
+    def is_cached(self) -> bool:
+        """Whether the first and the last page are in the page cache: a guess at all of them."""
+        end = self.position + self.length
+        last = max(self.position, (end - 1) & ~(_PAGE - 1))
+        try:
+            self.file.read_at(self.position, 1, wait=False)
+            self.file.read_at(last, end - last, wait=False)
+        except BlockingIOError:
+            return False
+        return True
+
+    def warm(self) -> None:
+        """Bring the bytes into the page cache, checking them; for a thread. Raises as verify."""
+        self.verify()
+
+    def close(self) -> None:
+        """Let go of the file. More than once does no harm."""
+        self._file = None
+
+
+# From timestamps to offsets: what ListOffsets asks.
+
+
+class TimestampOffset(NamedTuple):
+    """A record's timestamp in milliseconds, its offset, and the epoch of its leader."""
+
+    timestamp: int
+    offset: int
+    leader_epoch: int
+
+
+def first_at_or_after(state: LogState, timestamp: int) -> TimestampOffset | None:
+    """The first record, by offset, whose timestamp is ``timestamp`` or later.
+
+    Raises CorruptBatch, BadBatch, OSError.
+    """
+    for segment in state.segments:
+        if segment.max_timestamp.timestamp >= timestamp:
+            for placed in segment.batches_from(segment.indexes.times.lookup(timestamp)):
+                if placed.header.max_timestamp >= timestamp:
+                    found = _first_in(segment, placed, timestamp, state.log_start_offset)
+                    if found is not None:
+                        return found
+    return None
+
+
+def latest(state: LogState) -> TimestampOffset | None:
+    """The first record that has the greatest timestamp of the log. Raises likewise."""
+    segments = state.segments
+    greatest = max(segments, key=lambda segment: segment.max_timestamp.timestamp)
+    timestamp, last_offset = greatest.max_timestamp
+    if timestamp < 0:
+        return None
+    for placed in greatest.batches_from(last_offset):
+        if placed.header.last_offset >= last_offset:
+            return _first_in(greatest, placed, timestamp, state.log_start_offset)
+    return None
+
+
+def _first_in(
+    segment: LogSegment, placed: PlacedBatch, timestamp: int, start_offset: int
+) -> TimestampOffset | None:
+    batch = segment.file.read_at(placed.position, placed.header.size)
+    check_crc(batch, placed.header)
+    for record in iter_records(batch):
+        if record.timestamp >= timestamp and record.offset >= start_offset:
+            epoch = placed.header.partition_leader_epoch
+            return TimestampOffset(record.timestamp, record.offset, epoch)
+    return None
 
 
 class LogReader:

@@ -10,16 +10,16 @@ import contextlib
 from qbus.errors import ApiError, ErrorCode
 from qbus.records import CorruptBatch
 
+from .appender import roll
 from .config import LogConfig
-from .corruption import Corruption
 from .files import PASSING
 from .flusher import Flusher
-from .locate import end_before
+from .health import Corruption
 from .names import DELETED_SUFFIX, LOG_SUFFIX, SEGMENT_SUFFIXES, numbered
 from .opening import load_producers
 from .producers import ProducerState
+from .reader import end_before
 from .recovery import remove_segments
-from .rolling import roll
 from .scan import BadBatch
 from .segment import LogSegment
 from .state import LogState

@@ -1,19 +1,191 @@
 """A stretch of a log: one ``.log`` file of batches and its two indexes."""
 
 import random
+import re
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 
 from qbus.records import HEADER_SIZE, BatchHeader, CorruptBatch, read_header
 
 from .file_cache import FileCache
-from .files import Data, File, write_all
-from .known_places import KnownPlaces
-from .names import LOG_SUFFIX, TEMPORARY_SUFFIX, numbered
+from .files import Data, File, Files, write_all
+from .indexes import NO_TIMESTAMP, MaxTimestamp, OffsetIndex, TimeIndex
+from .names import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TEMPORARY_SUFFIX, TIME_INDEX_SUFFIX, numbered
 from .scan import PlacedBatch, scan
-from .segment_indexes import SegmentIndexes
-from .time_index import NO_TIMESTAMP, MaxTimestamp
-from .verified import VerifiedRanges
+
+_KNOWN = 64
+
+
+# Where batches begin that a read, or a flush, came by: the next read mostly goes on there.
+
+
+class KnownPlaces:
+    """Positions in a segment's file, by the offset that a batch begins, or will begin, with."""
+
+    __slots__ = ("_places",)
+
+    def __init__(self) -> None:
+        self._places: dict[int, int] = {}
+
+    def get(self, offset: int) -> int | None:
+        """The position of the batch that begins with ``offset``, if it is known."""
+        return self._places.get(offset)
+
+    def add(self, offset: int, position: int) -> None:
+        """A batch begins, or will begin, with ``offset`` at ``position``."""
+        if len(self._places) >= _KNOWN:
+            self._places = {}
+        self._places[offset] = position
+
+    def clear(self) -> None:
+        """Forget them: batches were taken away."""
+        self._places = {}
+
+
+# Which bytes of a segment were checked against their CRC by this process.
+
+
+class VerifiedRanges:
+    """Ranges of positions, disjoint and ascending, and all that was appended since the start.
+
+    Any thread may read; a range added by two threads at once may be lost, which costs checking it
+    again.
+    """
+
+    __slots__ = ("_appended_from", "_ranges")
+
+    def __init__(self, appended_from: int) -> None:
+        self._appended_from = appended_from  # from there on batches are checked as they arrive
+        self._ranges: tuple[tuple[int, int], ...] = ()
+
+    def cover(self, start: int, end: int) -> bool:
+        """Whether all of ``start`` to ``end`` was checked."""
+        end = min(end, self._appended_from)
+        if start >= end:
+            return True
+        ranges = self._ranges
+        index = bisect_right(ranges, start, key=_start) - 1
+        return index >= 0 and end <= ranges[index][1]
+
+    def add(self, start: int, end: int) -> None:
+        """``start`` to ``end`` is checked now."""
+        if start >= end:
+            return
+        merged: list[tuple[int, int]] = []
+        for known in self._ranges:
+            if known[1] < start or known[0] > end:
+                merged.append(known)
+            else:
+                start, end = min(start, known[0]), max(end, known[1])
+        merged.append((start, end))
+        self._ranges = tuple(sorted(merged))
+
+    def truncate(self, size: int) -> None:
+        """The file ends at ``size`` now."""
+        self._appended_from = min(self._appended_from, size)
+        self._ranges = tuple((s, min(e, size)) for s, e in self._ranges if s < size)
+
+
+def _start(known: tuple[int, int]) -> int:
+    return known[0]
+
+
+# The two indexes of a segment, kept in step.
+
+
+class SegmentIndexes:
+    """Gets an entry in both for the first batch after each ``index.interval.bytes``.
+
+    Changing it is the log's, under its lock; searching is anyone's.
+    """
+
+    __slots__ = ("_cache", "_unindexed", "offsets", "times")
+
+    def __init__(
+        self, cache: FileCache, directory: str, base_offset: int, suffix: str = ""
+    ) -> None:
+        path = f"{directory}/{numbered(base_offset, OFFSET_INDEX_SUFFIX)}{suffix}"
+        self.offsets = OffsetIndex(cache, path, base_offset)
+        path = f"{directory}/{numbered(base_offset, TIME_INDEX_SUFFIX)}{suffix}"
+        self.times = TimeIndex(cache, path, base_offset)
+        self._cache = cache
+        self._unindexed = 0  # bytes since the last entry
+
+    def have_entries(self) -> bool:
+        """Whether there are entries in both, on disk or in memory."""
+        return bool(len(self.offsets.entries) and len(self.times.entries))
+
+    def account(
+        self,
+        position: int,
+        length: int,
+        last_offset: int,
+        greatest: MaxTimestamp,
+        interval_bytes: int,
+    ) -> None:
+        """Count in a batch; ``greatest`` is the greatest timestamp up to and with it."""
+        if self._unindexed > interval_bytes:
+            self._unindexed = 0
+            with suppress(OSError):  # the entries are kept in memory; writing is tried again
+                self.times.maybe_append(*greatest)
+                self.offsets.append(last_offset, position)
+        self._unindexed += length
+
+    def trim(self, offset: int) -> None:
+        """Keep the entries that ascend and whose batches end before ``offset``. Raises OSError."""
+        for index, strict in ((self.offsets, True), (self.times, False)):
+            index.entries.truncate(index.entries.ascending(strict_second=strict))
+        self.truncate_to(offset)
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop the entries of batches that end at or after ``offset``. Raises OSError."""
+        self.offsets.truncate_to(offset)
+        self.times.truncate_to(offset)
+        self._unindexed = 0
+
+    def clear(self) -> None:
+        """Drop all entries. Raises OSError."""
+        self.offsets.entries.truncate(0)
+        self.times.entries.truncate(0)
+
+    def write(self, last_word: MaxTimestamp | None = None) -> None:
+        """Write the entries that are in memory; at the end of the segment, its ``last_word``.
+
+        Raises OSError.
+        """
+        if last_word is not None:
+            self.times.maybe_append(*last_word)
+        self.times.entries.write()
+        self.offsets.entries.write()
+        if last_word is not None:
+            # Kafka's tools read a time index only with an offset index beside it, empty or not.
+            self.offsets.entries.create()
+
+    def sync(self) -> None:
+        """Wait until what was written is stable. Raises OSError."""
+        self.times.entries.sync()
+        self.offsets.entries.sync()
+
+    def remove(self) -> None:
+        """Remove the files, if there are any; this object is of no use then. Raises OSError."""
+        for path in self._paths():
+            self._cache.files.remove(path)
+            self._cache.forget(path)
+
+    def replace(self, other: "SegmentIndexes") -> None:
+        """Give these files the names of those of ``other``, which is of no use then.
+
+        Raises OSError.
+        """
+        for source, target in zip(self._paths(), other._paths(), strict=True):
+            if self._cache.files.exists(source):
+                self._cache.files.rename(source, target)
+            self._cache.forget(source)
+            self._cache.forget(target)
+
+    def _paths(self) -> tuple[str, str]:
+        return self.offsets.entries.path, self.times.entries.path
 
 
 class LogSegment:
@@ -298,3 +470,37 @@ class LogSegment:
                 greatest = MaxTimestamp(header.max_timestamp, last_offset)
             made.account(position, header.size, last_offset, greatest, interval_bytes)
         return greatest
+
+
+MAX_RELATIVE_OFFSET = 2**31 - 1
+
+_JUMP = re.compile(r"(\d{20})-(\d{20})\.jump")
+
+
+# Gaps that are wider than the offsets of one segment reach.
+#
+# Every segment begins where the one before it ends, so that a lost file, or a lost end of one,
+# shows. An index holds offsets relative to its segment's first one, in 31 bits. Where a gap goes
+# beyond that, an empty segment stands for it: the one after it begins behind the gap. That the two
+# belong together says the name of an empty file, ``<offset>-<offset behind the gap>.jump``: a
+# segment that a crash emptied has none.
+
+
+def mark_jump(files: Files, segment: LogSegment, offset: int) -> None:
+    """Let ``segment``, which is empty, stand for a gap up to ``offset``. Raises OSError."""
+    files.open(_path(segment, offset), write=True)
+
+
+def is_jump(files: Files, segment: LogSegment, offset: int) -> bool:
+    """Whether ``segment`` stands for a gap up to ``offset``, with which the next one begins."""
+    return segment.gaps and not segment.size and files.exists(_path(segment, offset))
+
+
+def is_left_over(name: str, bases: set[int]) -> bool:
+    """Whether a file is a jump's that is no more, as there are only segments with these offsets."""
+    match = _JUMP.fullmatch(name)
+    return match is not None and not {int(match[1]), int(match[2])} <= bases
+
+
+def _path(segment: LogSegment, offset: int) -> str:
+    return f"{segment.directory}/{segment.base_offset:020d}-{offset:020d}.jump"

@@ -9,13 +9,12 @@ from qbus.clock import Clock
 from qbus.errors import ApiError, ErrorCode
 
 from .config import LogConfig
-from .corruption import Corruption
 from .file_cache import FileCache
 from .files import PASSING, Files
-from .health import DirectoryHealth
+from .health import Corruption, DirectoryHealth
 from .opening import OpenedLog
+from .producers import SnapshotFiles
 from .segment import LogSegment
-from .snapshot_files import SnapshotFiles
 from .trash import Trash
 
 _logger = logging.getLogger(__name__)
@@ -139,7 +138,7 @@ class LogState:
         self.refusal = ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"corrupt data: {corruption}")
         self.report(corruption)
 
-    def mended(self, start_offset: int, end_offset: int) -> None:
+    def repaired(self, start_offset: int, end_offset: int) -> None:
         """The batches between these offsets are good again."""
         self.corruptions = [
             known for known in self.corruptions if not start_offset <= known.offset < end_offset

@@ -2,13 +2,12 @@
 
 from qbus.records import HEADER_SIZE, CorruptBatch, read_header
 
-from .corruption import Corruption
-from .locate import Place
-from .recovery import check_epoch
+from .health import Corruption
+from .reader import Place
+from .recovery import check_epoch, next_batch
 from .scan import BadBatch, scan
 from .segment import LogSegment
 from .state import LogState
-from .torn import next_batch
 
 
 class LogVerifier:

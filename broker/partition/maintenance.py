@@ -85,7 +85,7 @@ class LogMaintenance:
             try:
                 partition.log.roll_if_due()
                 partition.log.apply_retention(partition.high_watermark)
-                partition.log.remover.expire_producers()
+                partition.log.expire_producers()
             except ApiError as error:  # it was deleted just now, or its disk failed
                 _log.info("no retention of %s: %s", partition, error)
             except Exception:  # noqa: BLE001 - one partition's trouble is no other's

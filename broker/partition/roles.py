@@ -47,7 +47,7 @@ class Roles:
     def take(self, partition: Partition, info: PartitionInfo) -> None:
         """Lead or follow, as ``info`` says; call :meth:`prepare` first."""
         # A disk that failed stays as it is; a log that is corrupt can be fetched anew.
-        is_curable = info.leader != self._node_id and partition.log.mender.is_beyond_repair
+        is_curable = info.leader != self._node_id and partition.log.is_beyond_repair
         if partition.error is ErrorCode.KAFKA_STORAGE_ERROR and not is_curable:
             return
         if info.leader == self._node_id:

@@ -141,7 +141,7 @@ class PartitionFetchState:
     @property
     def is_corrupt(self) -> bool:
         """Whether the log is corrupt beyond repair, so that all of it must be fetched again."""
-        return self.replica.log.mender.is_beyond_repair
+        return self.replica.log.is_beyond_repair
 
     @property
     def needs_log_start(self) -> bool:

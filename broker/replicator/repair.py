@@ -3,7 +3,7 @@
 :class:`LogRepair` replaces corrupt batches. Below the high watermark all in-sync replicas have the
 same bytes, so any of them serves: a follower asks its leader, a leader an in-sync follower. The
 request is a consumer's, outside of any fetch session, so that it acknowledges nothing. See
-:mod:`qbus.broker.log.mending` for why this is safe in any role: good batches are never touched.
+:mod:`qbus.broker.log.repair` for why this is safe in any role: good batches are never touched.
 
 :class:`RebuildGuard` tells when a log that is corrupt as a whole may be dropped and fetched again.
 Batches that were stable once are missing or corrupt in such a log, so its content is unknown and of
@@ -25,7 +25,7 @@ from qbus.wire import ApiKey
 from qbus.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 
 from ..log import Corruption, Log
-from ..log.mending import Damage
+from ..log.repair import Damage
 from ..metadata.image import Topic
 from ..peers.client import PeerClient
 from ..peers.connection import PeerError
@@ -89,7 +89,7 @@ class LogRepair:
         if not sources:
             return False
         try:
-            damage = await asyncio.to_thread(log.mender.find, corruption)
+            damage = await asyncio.to_thread(log.find_damage, corruption)
             if damage is None or damage.end.offset > partition.high_watermark:
                 return False
             for source in sources:
@@ -104,7 +104,7 @@ class LogRepair:
         self, partition: Repairable, damage: Damage, records: bytes, source: int
     ) -> bool:
         try:
-            await asyncio.to_thread(partition.log.mender.mend, damage, records)
+            await asyncio.to_thread(partition.log.repair, damage, records)
         except ApiError as error:
             _log.warning("%s: the batches of broker %d do not fit: %s", partition, source, error)
             return False

@@ -161,7 +161,7 @@ class Subject:
 
     def truncate(self, offset: int) -> None:
         with self._trying():
-            point = self.log.remover.truncation_point(offset)
+            point = self.log.truncation_point(offset)
             self.expected.stable = min(self.expected.stable, point)
             self.expected.least_start = min(self.expected.least_start, point)
             end = self.manager.truncate("topic", 0, offset)

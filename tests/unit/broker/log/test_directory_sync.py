@@ -6,7 +6,7 @@ from typing import cast
 
 import pytest
 
-from qbus.broker.log.directory_sync import DirectorySync
+from qbus.broker.log.data_directory import DirectorySync
 from qbus.broker.log.files import Files
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from qbus.broker.log.entry_file import EntryFile
 from qbus.broker.log.file_cache import FileCache
+from qbus.broker.log.indexes import EntryFile
 
 _ENTRY = struct.Struct(">qi")
 

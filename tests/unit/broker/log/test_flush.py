@@ -120,8 +120,8 @@ def test_closing_a_log_that_was_not_used_touches_nothing(
 def test_producers_that_fell_silent_are_forgotten(open_log: OpenLog, clock: ManualClock) -> None:
     log = open_log(producer_id_expiration_ms=1000)
     log.append(batch(b"v", producer_id=7, producer_epoch=0, base_sequence=0), 0)
-    log.remover.expire_producers()
+    log.expire_producers()
     assert len(log.producers) == 1
     clock.advance(1)
-    log.remover.expire_producers()
+    log.expire_producers()
     assert len(log.producers) == 0

@@ -58,7 +58,7 @@ def test_a_log_that_has_nothing_begins_with_the_batch_that_the_leaders_starts_wi
     open_log: OpenLog,
 ) -> None:
     log = open_log()
-    log.remover.restart_at(7)
+    log.restart_at(7)
     sent = joined(placed(6, b"a", b"b", b"c", epoch=3), placed(9, epoch=3))
     for bad in sent[: len(sent) // 3], memoryview(bytes(sent[:-1]) + b"!")[: len(placed(9))]:
         with pytest.raises(CorruptBatch):

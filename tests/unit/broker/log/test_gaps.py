@@ -1,4 +1,4 @@
-"""Logs with gaps in their offsets, as mirrors have them: read, cut, mended and opened again."""
+"""Logs with gaps in their offsets, as mirrors have them: read, cut, repaired and opened again."""
 
 import threading
 from pathlib import Path
@@ -190,7 +190,7 @@ class TestTruncation:
         put(log, placed(0, b"a", b"b"), placed(10, b"a", b"b"), placed(100))
         for known in range(101 if is_read else 0):
             log.read(known, 1)
-        assert log.remover.truncation_point(offset) == end
+        assert log.truncation_point(offset) == end
         assert log.truncate_to(offset) == end
         put(log, placed(100), follows=end)
         assert spans(mirror())[-1] == (100, 100)
@@ -253,7 +253,7 @@ class TestEpochs:
 
 
 class TestDamage:
-    def test_what_went_bad_is_mended_by_another_replica(
+    def test_a_bad_batch_is_repaired_from_another_replica(
         self, mirror: Mirror, directory: Path
     ) -> None:
         log = mirror(index_interval_bytes=1)
@@ -266,12 +266,12 @@ class TestDamage:
         while not log.scrub():
             pass
         (corruption,) = log.corruptions
-        damage = log.mender.find(corruption)
+        damage = log.find_damage(corruption)
         assert damage is not None
         for bad in good[:size], good[2 * size :], good[size : 2 * size - 1]:
             with pytest.raises(CorruptBatch):
-                log.mender.mend(damage, bad)
-        log.mender.mend(damage, good[size:])
+                log.repair(damage, bad)
+        log.repair(damage, good[size:])
         assert path.read_bytes() == good
         assert log.corruptions == ()
 
@@ -332,7 +332,7 @@ def test_a_log_that_begins_again_knows_nothing_of_its_former_indexes(mirror: Mir
             assert in_time is not None
             assert in_time.offset == offset
         log.truncate_to(start)
-        log.remover.restart_at(0)
+        log.restart_at(0)
 
 
 def test_a_log_may_learn_late_that_it_is_a_mirrors(open_log: OpenLog) -> None:

@@ -88,7 +88,7 @@ class Life:
             self.log.delete_records_before(at)
             self.spans = [span for span in self.spans if span[1] >= at]
             return
-        expected = self.log.remover.truncation_point(at)
+        expected = self.log.truncation_point(at)
         assert self.log.truncate_to(at) == expected
         gone = [span for span in self.spans if span[1] >= at]
         self.spans = [span for span in self.spans if span[1] < at]

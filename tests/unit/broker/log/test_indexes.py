@@ -3,8 +3,7 @@
 from pathlib import Path
 
 from qbus.broker.log.file_cache import FileCache
-from qbus.broker.log.offset_index import OffsetIndex
-from qbus.broker.log.time_index import MaxTimestamp, TimeIndex
+from qbus.broker.log.indexes import MaxTimestamp, OffsetIndex, TimeIndex
 
 
 def offset_index(cache: FileCache, directory: Path) -> OffsetIndex:

@@ -208,7 +208,7 @@ class TestTheStart:
 
     def test_a_follower_starts_there_when_it_is_told(self, mirror: Mirror) -> None:
         follower = mirror()
-        follower.remover.restart_at(5_000_000)
+        follower.restart_at(5_000_000)
         follower.append_as_follower(joined(placed(5_000_007, epoch=EPOCH)))
         for opened in follower, mirror():
             assert (opened.log_start_offset, opened.log_end_offset) == (5_000_000, 5_000_008)

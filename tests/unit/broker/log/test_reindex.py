@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from qbus.broker.log import Log
+from qbus.broker.log.indexes import MaxTimestamp
 from qbus.broker.log.segment import LogSegment
-from qbus.broker.log.time_index import MaxTimestamp
 from tests.support.logs import batch
 
 from .conftest import OpenLog

@@ -194,7 +194,7 @@ def test_records_lost_that_were_deleted_anyway_do_not_come_back(open_log: OpenLo
 def test_truncation_cuts_at_the_offset(open_log: OpenLog, offset: int) -> None:
     log = fill(open_log)
     end = min(offset, 9)
-    assert log.remover.truncation_point(offset) == end
+    assert log.truncation_point(offset) == end
     assert log.truncate_to(offset) == end
     assert (log.log_end_offset, log.flushed_offset) == (end, 9 if end == 9 else end)
     assert log.size == end * SIZE

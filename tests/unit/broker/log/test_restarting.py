@@ -142,7 +142,7 @@ def test_what_was_begun_is_finished_after_a_crash(
     def crashes(_: int) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(log_of(manager).remover, "_start_over", crashes)
+    monkeypatch.setattr(log_of(manager)._remover, "_start_over", crashes)
     manager.checkpoint()
     with pytest.raises(ZeroDivisionError):
         manager.restart_at("t", 0, 500)

@@ -8,9 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qbus.broker.log import OsFiles
-from qbus.broker.log.producers import ProducerState, RetainedBatch
-from qbus.broker.log.snapshot_files import SnapshotFiles
-from qbus.broker.log.snapshots import BadSnapshot, decode_snapshot, encode_snapshot
+from qbus.broker.log.producers import (
+    BadSnapshot,
+    ProducerState,
+    RetainedBatch,
+    SnapshotFiles,
+    decode_snapshot,
+    encode_snapshot,
+)
 from qbus.records import crc32c
 
 

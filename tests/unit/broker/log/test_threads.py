@@ -2,7 +2,7 @@ import threading
 
 import pytest
 
-from qbus.broker.log.threads import in_threads
+from qbus.broker.log.data_directory import in_threads
 
 
 def test_results_keep_the_order_of_the_items() -> None:

@@ -5,7 +5,7 @@ import struct
 import pytest
 
 from qbus.broker.log import LogConfig
-from qbus.broker.log.validate import check_batch
+from qbus.broker.log.appender import check_batch
 from qbus.errors import ApiError, ErrorCode
 from qbus.records import Compression, crc32c
 from tests.support.logs import NOW_MS, batch

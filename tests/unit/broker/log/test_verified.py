@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qbus.broker.log.verified import VerifiedRanges
+from qbus.broker.log.segment import VerifiedRanges
 
 
 def test_what_is_appended_is_verified() -> None:

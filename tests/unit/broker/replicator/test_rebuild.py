@@ -16,7 +16,7 @@ from .scene import LEADER, ORDERS, OTHER, US, Scene, asked, log_end
 
 def lose(partition: Partition) -> None:
     """Make the log as it is when stable records are missing on opening."""
-    state = partition.log.mender._state
+    state = partition.log._state
     state.refuse_corrupt(Corruption(partition.log.directory, 0, 0, "records are missing"))
 
 

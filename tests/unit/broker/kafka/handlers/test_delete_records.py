@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from qbus.broker.log import directory_checkpoints
+from qbus.broker.log import checkpoints
 from qbus.broker.partition.partition import Partition
 from qbus.errors import ErrorCode
 from qbus.wire import ApiKey
@@ -83,7 +83,7 @@ async def test_a_start_that_a_crash_would_undo_is_not_acknowledged(
     def fail(*_: object) -> None:
         raise OSError(error, os.strerror(error))
 
-    monkeypatch.setattr(directory_checkpoints, "write_offsets", fail)
+    monkeypatch.setattr(checkpoints, "write_offsets", fail)
     result = await delete(plane, 3)
     assert ErrorCode(result.error_code) is ErrorCode.KAFKA_STORAGE_ERROR
     assert result.low_watermark == -1

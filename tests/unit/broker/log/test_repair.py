@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from qbus.broker.log import Corruption, Log
-from qbus.broker.log.mending import Damage
+from qbus.broker.log.repair import Damage
 from qbus.records import CorruptBatch
 from tests.support.logs import batch
 
@@ -44,7 +44,7 @@ def scrubbed(log: Log) -> tuple[Corruption, ...]:
 
 
 def found(log: Log) -> Damage:
-    damage = log.mender.find(scrubbed(log)[0])
+    damage = log.find_damage(scrubbed(log)[0])
     assert damage is not None
     return damage
 
@@ -61,13 +61,13 @@ def found(log: Log) -> Damage:
         2 * SIZE - 1,
     ],
 )
-def test_a_flipped_bit_is_mended_wherever_it_is(log: Log, directory: Path, position: int) -> None:
+def test_a_flipped_bit_is_repaired_wherever_it_is(log: Log, directory: Path, position: int) -> None:
     good = content(directory)
     spoil(directory, position)
     damage = found(log)
     assert (damage.start.offset, damage.end.offset) == (1, 2)
     assert (damage.start.position, damage.size) == (SIZE, SIZE)
-    log.mender.mend(damage, good[SIZE : 3 * SIZE])
+    log.repair(damage, good[SIZE : 3 * SIZE])
     assert content(directory) == good
     assert log.corruptions == scrubbed(log) == ()
 
@@ -82,7 +82,7 @@ def test_all_that_is_bad_side_by_side_is_one_damage(
     spoil(directory, *positions)
     damage = found(log)
     assert (damage.start.offset, damage.end.offset) == offsets
-    log.mender.mend(damage, good[damage.start.position : damage.end.position])
+    log.repair(damage, good[damage.start.position : damage.end.position])
     assert content(directory) == good
     assert scrubbed(log) == ()
 
@@ -102,7 +102,7 @@ def test_other_records_are_not_taken(log: Log, directory: Path) -> None:
         good[SIZE : SIZE + 12] + b"\0\0\0\1" + good[SIZE + 16 : 2 * SIZE],  # of another epoch
     ):
         with pytest.raises(CorruptBatch):
-            log.mender.mend(damage, wrong)
+            log.repair(damage, wrong)
     assert content(directory) == spoiled
 
 
@@ -110,7 +110,7 @@ def test_what_is_good_by_now_is_no_damage(log: Log, directory: Path) -> None:
     spoil(directory, SIZE + 80)
     corruption = scrubbed(log)[0]
     spoil(directory, SIZE + 80)
-    assert log.mender.find(corruption) is None
+    assert log.find_damage(corruption) is None
     assert log.corruptions == ()
 
 
@@ -118,15 +118,15 @@ def test_a_log_that_was_cut_meanwhile_is_left_alone(log: Log, directory: Path) -
     good = content(directory)
     spoil(directory, SIZE + 80)
     damage = found(log)
-    log.mender._state.segments = log.mender._state.segments[1:]
+    log._state.segments = log._state.segments[1:]
     with pytest.raises(CorruptBatch, match="another one by now"):
-        log.mender.mend(damage, good[SIZE : 2 * SIZE])
+        log.repair(damage, good[SIZE : 2 * SIZE])
 
 
 def test_a_log_that_is_corrupt_as_a_whole_is_beyond_repair(
     log: Log, directory: Path, open_log: OpenLog
 ) -> None:
-    assert not log.mender.is_beyond_repair
+    assert not log.is_beyond_repair
     for path in directory.glob("*.log"):
         path.unlink()
-    assert open_log(recovery_point=6).mender.is_beyond_repair
+    assert open_log(recovery_point=6).is_beyond_repair

@@ -1,28 +1,27 @@
-"""Putting back what went bad on disk, out of another replica's log.
+"""Repairing batches that went bad on disk, with the bytes of another replica's log.
 
-Replicas have the same bytes below the high watermark, so a batch that went bad is written over, in
-place, with what another one has: of the same offsets, size and leader epoch, its sum right. Before,
-while and after, this log has everything else that it ever acknowledged, so nobody need know of it:
-a crash in between leaves the same batch bad, or mended.
+Replicas have the same bytes below the high watermark. So a bad batch is overwritten in place with
+that of another replica: of the same offsets, size and leader epoch, with a right checksum. Before,
+during and after that, this log has everything else that it ever acknowledged. A crash in between
+leaves the same batch bad, or repaired.
 """
 
 from typing import NamedTuple
 
 from qbus.records import HEADER_SIZE, CorruptBatch, read_header
 
-from .corruption import Corruption
 from .files import write_all
 from .following import walk
-from .locate import Place
-from .recovery import check_epoch
+from .health import Corruption
+from .reader import Place
+from .recovery import check_epoch, next_batch
 from .scan import BadBatch
 from .segment import LogSegment
 from .state import LogState
-from .torn import next_batch
 
 
 class Damage(NamedTuple):
-    """A stretch of a segment that is no batches any more, between two boundaries."""
+    """A stretch of a segment between two batch boundaries that does not hold whole batches."""
 
     segment: LogSegment
     start: Place
@@ -34,8 +33,8 @@ class Damage(NamedTuple):
         return self.end.position - self.start.position
 
 
-class Mender:
-    """Mends one log. Its methods wait for the disk: they are for threads."""
+class BatchRepair:
+    """Repairs one log. Its methods wait for the disk: they are for threads."""
 
     __slots__ = ("_state",)
 
@@ -48,7 +47,7 @@ class Mender:
         return self._state.corruption is not None and not self._state.health.offline
 
     def find(self, corruption: Corruption) -> Damage | None:
-        """Where the bad batches are that ``corruption`` speaks of; None: they are good by now.
+        """Find the bad batches that ``corruption`` tells of; None: they are good by now.
 
         Raises ApiError.
         """
@@ -60,7 +59,7 @@ class Mender:
         try:
             bad = self._first_bad(segment, offset)
             if bad is None:
-                state.mended(offset, offset + 1)
+                state.repaired(offset, offset + 1)
                 return None
             start = Place(bad.offset, bad.position)
             position = next_batch(segment.file, start.position, end.position, start.offset)
@@ -82,7 +81,7 @@ class Mender:
             return bad
         return None
 
-    def mend(self, damage: Damage, records: bytes) -> None:
+    def repair(self, damage: Damage, records: bytes) -> None:
         """Write ``records``, batches of another replica from ``damage.start`` on, in its place.
 
         Stable on return. Raises ApiError: CORRUPT_MESSAGE when they are not what was there.
@@ -98,12 +97,12 @@ class Mender:
                 file = state.cache.files.open(segment.path, write=True)
                 write_all(file, start.position, batches)
             except OSError as error:
-                raise state.health.judge(f"mend {segment.path}", error) from error
+                raise state.health.judge(f"repair {segment.path}", error) from error
             try:
                 file.sync()
             except OSError as error:
-                raise state.health.fail(f"mend {segment.path}", error) from error
-            state.mended(start.offset, end.offset)
+                raise state.health.fail(f"repair {segment.path}", error) from error
+            state.repaired(start.offset, end.offset)
 
     def _check(self, damage: Damage, batches: memoryview) -> None:
         epochs = self._state.epochs

@@ -1,0 +1,280 @@
+"""The sparse indexes of a segment: files of fixed entries, the offset index and the time index.
+
+The formats are Kafka's. Entries are kept in memory and written when there are enough; whatever is
+wrong with a file, the index is rebuilt from the segment.
+"""
+
+import struct
+from bisect import bisect_right
+from typing import NamedTuple
+
+from .file_cache import FileCache
+from .files import File, write_all
+
+_WRITE_AT = 1024  # bytes collected before they are written
+_BLOCK = 512  # entries that a search reads at once
+
+
+# A file of fixed-size entries, sorted by their first field: what both indexes are made of.
+#
+# Entries are collected in memory and written many at a time, because an index can be rebuilt from
+# its log; searching reads the few entries that a bisection touches. So an index costs no memory
+# while nobody uses it, and its size on disk is the size of its entries: nothing is preallocated.
+
+
+class EntryFile:
+    """Entries of two integers each.
+
+    One thread at a time may change it (the log's lock sees to that); any may read meanwhile:
+    what is stored and what is collected change in one step.
+    """
+
+    __slots__ = ("_cache", "_entry", "_fences", "_state", "_width", "path")
+
+    def __init__(self, cache: FileCache, path: str, entry: struct.Struct) -> None:
+        self.path = path
+        self._cache = cache
+        self._entry = entry
+        self._width = entry.size
+        self._state: tuple[int, bytes] | None = None  # entries in the file, bytes to be written
+        self._fences: dict[int, tuple[int, int]] = {}
+
+    @property
+    def width(self) -> int:
+        """The bytes of an entry."""
+        return self._width
+
+    def _load(self) -> tuple[int, bytes]:
+        state = self._state
+        if state is None:
+            files = self._cache.files
+            size = files.size(self.path) if files.exists(self.path) else 0
+            state = self._state = size // self._width, b""
+        return state
+
+    def __len__(self) -> int:
+        stored, pending = self._load()
+        return stored + len(pending) // self._width
+
+    def get(self, index: int, *, wait: bool = True) -> tuple[int, int]:
+        """The entry at ``index``. Raises BlockingIOError when it would wait for a disk."""
+        stored, pending = self._load()
+        if index >= stored:
+            first, second = self._entry.unpack_from(pending, (index - stored) * self._width)
+        else:
+            file = self._cache.get(self.path)
+            data = file.read_at(index * self._width, self._width, wait=wait)
+            first, second = self._entry.unpack(data)
+        return first, second
+
+    def last(self) -> tuple[int, int] | None:
+        """The last entry, or None when there is none."""
+        count = len(self)
+        return self.get(count - 1) if count else None
+
+    def floor(self, target: int, *, field: int = 0, wait: bool = True) -> int:
+        """The index of the last entry whose field is at most ``target``, or -1.
+
+        Raises BlockingIOError when it would wait for a disk.
+        """
+        stored, pending = self._load()
+        found = self._floor_in(pending, target, field)
+        if found >= 0:
+            return stored + found
+        fence = bisect_right(
+            range(0, stored, _BLOCK), target, key=lambda index: self._fence(index, wait=wait)[field]
+        )
+        if not fence:
+            return -1
+        first = (fence - 1) * _BLOCK
+        length = min(_BLOCK, stored - first) * self._width
+        block = self._cache.get(self.path).read_at(first * self._width, length, wait=wait)
+        return first + self._floor_in(block, target, field)
+
+    def _floor_in(self, entries: bytes, target: int, field: int) -> int:
+        width, unpack = self._width, self._entry.unpack_from
+        return (
+            bisect_right(
+                range(0, len(entries) - width + 1, width),
+                target,
+                key=lambda at: unpack(entries, at)[field],
+            )
+            - 1
+        )
+
+    def _fence(self, index: int, *, wait: bool) -> tuple[int, int]:
+        """The first entry of a block; these are kept, because every search asks for the same."""
+        entry = self._fences.get(index)
+        if entry is None:
+            entry = self._fences[index] = self.get(index, wait=wait)
+        return entry
+
+    def append(self, first: int, second: int) -> None:
+        """Add an entry. Raises OSError from writing collected ones; the entry is kept even so."""
+        stored, pending = self._load()
+        self._state = stored, pending + self._entry.pack(first, second)
+        if len(pending) >= _WRITE_AT:
+            self.write()
+
+    def write(self) -> None:
+        """Write the collected entries to the file."""
+        stored, pending = self._load()
+        if pending:
+            write_all(self._open(), stored * self._width, pending)
+            self._state = stored + len(pending) // self._width, b""
+
+    def create(self) -> None:
+        """Make the file if it is not there. Raises OSError."""
+        if not self._load()[0] and not self._cache.files.exists(self.path):
+            self._open()
+
+    def sync(self) -> None:
+        """Wait until all that was written is on stable storage."""
+        if self._load()[0]:
+            self._open().sync()
+
+    def truncate(self, count: int) -> None:
+        """Keep the first ``count`` entries."""
+        stored, pending = self._load()
+        if count < stored:
+            self._open().truncate(count * self._width)
+        self._fences = {}
+        self._state = min(count, stored), pending[: max(count - stored, 0) * self._width]
+
+    def ascending(self, *, strict_second: bool) -> int:
+        """How many entries from the first on ascend, the second field strictly or not."""
+        previous = (-1, -1)
+        for i, entry in enumerate(self.all()):
+            if entry[0] <= previous[0] or entry[1] < previous[1] + strict_second:
+                return i
+            previous = entry
+        return len(self)
+
+    def all(self) -> list[tuple[int, int]]:
+        """Every entry."""
+        stored, pending = self._load()
+        size = stored * self._width
+        data = self._cache.get(self.path).read_at(0, size) if size else b""
+        return list(self._entry.iter_unpack(data + pending))
+
+    def _open(self) -> File:
+        return self._cache.files.open(self.path, write=True)
+
+
+_OFFSET_ENTRY = struct.Struct(">ii")
+
+
+# Where in a segment an offset is.
+#
+# File format (Kafka's ``.index``): entries of 8 bytes, big-endian, ascending in both fields.
+#
+# ====== ==== ===================================================================
+# offset size field
+# ====== ==== ===================================================================
+# 0      4    last offset of a batch, less the segment's base offset
+# 4      4    position of that batch in the ``.log`` file
+# ====== ==== ===================================================================
+#
+# An entry is made for the first batch after each ``index.interval.bytes``. Crash policy: entries
+# below the recovery point are stable; those above are cut and made again from the log. A file that
+# is missing or makes no sense is rebuilt.
+
+
+class OffsetIndex:
+    """The sparse map from offsets to positions of one segment."""
+
+    __slots__ = ("base_offset", "entries")
+
+    def __init__(self, cache: FileCache, path: str, base_offset: int) -> None:
+        self.base_offset = base_offset
+        self.entries = EntryFile(cache, path, _OFFSET_ENTRY)
+
+    def append(self, last_offset: int, position: int) -> None:
+        """Note that the batch at ``position`` ends with ``last_offset``."""
+        self.entries.append(last_offset - self.base_offset, position)
+
+    def lookup(self, offset: int, *, wait: bool = True) -> tuple[int, int] | None:
+        """Last offset and position of the last indexed batch that ends at or before ``offset``.
+
+        None when there is none: search from the start of the segment.
+        """
+        return self._entry(self.entries.floor(offset - self.base_offset, wait=wait), wait=wait)
+
+    def lookup_position(self, position: int, *, wait: bool = True) -> tuple[int, int] | None:
+        """Likewise for the last indexed batch that begins at or before ``position``."""
+        return self._entry(self.entries.floor(position, field=1, wait=wait), wait=wait)
+
+    def _entry(self, index: int, *, wait: bool) -> tuple[int, int] | None:
+        if index < 0:
+            return None
+        relative, position = self.entries.get(index, wait=wait)
+        return self.base_offset + relative, position
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop the entries of batches that end at or after ``offset``."""
+        self.entries.truncate(self.entries.floor(offset - 1 - self.base_offset) + 1)
+
+
+_TIME_ENTRY = struct.Struct(">qi")
+
+NO_TIMESTAMP = -1
+
+
+# From which offset on a segment holds records of a time or later.
+#
+# File format (Kafka's ``.timeindex``): entries of 12 bytes, big-endian, ascending in both fields.
+#
+# ====== ==== ===================================================================
+# offset size field
+# ====== ==== ===================================================================
+# 0      8    greatest timestamp in the segment so far, milliseconds
+# 8      4    last offset of the batch that has it, less the segment's base offset
+# ====== ==== ===================================================================
+#
+# It says: no record up to the offset is later than the timestamp. An entry is made together with
+# one of the offset index, when the timestamp has grown, and at the end of the segment. Crash
+# policy: that of the offset index.
+
+
+class MaxTimestamp(NamedTuple):
+    """The greatest timestamp of a segment and the last offset of the first batch that has it."""
+
+    timestamp: int
+    offset: int
+
+
+class TimeIndex:
+    """The sparse map from timestamps to offsets of one segment."""
+
+    __slots__ = ("_last", "base_offset", "entries")
+
+    def __init__(self, cache: FileCache, path: str, base_offset: int) -> None:
+        self.base_offset = base_offset
+        self.entries = EntryFile(cache, path, _TIME_ENTRY)
+        self._last: int | None = None
+
+    def maybe_append(self, timestamp: int, offset: int) -> None:
+        """Note the greatest timestamp so far, unless the last entry says as much."""
+        if self._last is None:
+            self._last = self.last().timestamp
+        if timestamp > self._last:
+            self._last = timestamp
+            self.entries.append(timestamp, offset - self.base_offset)
+
+    def last(self) -> MaxTimestamp:
+        """The last entry; timestamp -1 when there is none."""
+        entry = self.entries.last()
+        if entry is None:
+            return MaxTimestamp(NO_TIMESTAMP, self.base_offset)
+        return MaxTimestamp(entry[0], self.base_offset + entry[1])
+
+    def lookup(self, timestamp: int) -> int:
+        """An offset before which no record has ``timestamp`` or a later one."""
+        index = self.entries.floor(timestamp - 1)
+        return self.base_offset + self.entries.get(index)[1] if index >= 0 else self.base_offset
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop the entries of batches that end at or after ``offset``."""
+        low = self.entries.floor(offset - 1 - self.base_offset, field=1)
+        self.entries.truncate(low + 1)
+        self._last = None
