@@ -1,8 +1,8 @@
 """The broker as a process: start, serve, drain, stop; and start anew when its session is over.
 
-A session that has ended took the broker's registration along: others lead now what it led. So the
-broker stops serving, forgets everything but its disks, and comes back as after a crash, in the same
-process and at the same address.
+When its session with the metadata store ends, the broker's registration is gone, and other brokers
+take over its partitions. So the broker stops serving, forgets everything but its disks, and starts
+again as after a crash, in the same process and at the same address.
 """
 
 import asyncio

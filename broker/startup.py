@@ -265,7 +265,7 @@ def _register_cluster_metrics(
     )
     metrics.counter(
         "brokers_found_dead",
-        "Number of dead brokers that this one detected before their sessions ended.",
+        "Number of dead brokers detected before their sessions ended.",
         lambda: detector.noticed,
     )
     metrics.gauge(

@@ -246,7 +246,7 @@ class Appender:
         self._ready: LogSegment | None = None  # the active segment, once it was written to
 
     def append(self, batch: bytearray | memoryview, leader_epoch: int) -> AppendInfo:
-        """What :meth:`Log.append` says."""
+        """Append one batch; see :meth:`Log.append`."""
         state = self._state
         now_ms = state.clock.time_ms()
         header = check_batch(batch, state.config, now_ms)
@@ -353,7 +353,7 @@ class Appender:
         self._ready = segment
 
     def roll_if_due(self) -> bool:
-        """What :meth:`Log.roll_if_due` says."""
+        """Begin a new segment if one is due; see :meth:`Log.roll_if_due`."""
         state = self._state
         with state.lock:
             state.check_usable()
@@ -364,7 +364,7 @@ class Appender:
             return due
 
     def roll(self, now_ms: int, offset: int | None = None) -> LogSegment:
-        """What :func:`roll` does. Raises ApiError KAFKA_STORAGE_ERROR."""
+        """Begin a new segment, see :func:`roll`. Raises ApiError KAFKA_STORAGE_ERROR."""
         try:
             self._ready = roll(self._state, self._flusher, now_ms, offset)
         except OSError as error:

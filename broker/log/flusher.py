@@ -34,7 +34,7 @@ class Flusher:
         self.flushed_at = state.clock.monotonic()
 
     def is_due(self) -> bool:
-        """What :meth:`Log.flush_due` says."""
+        """Do what :meth:`Log.flush_due` states."""
         unflushed = self._state.end_offset - self.flushed_offset
         if self._unsynced or not unflushed:
             return bool(self._unsynced)

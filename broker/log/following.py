@@ -27,7 +27,7 @@ class FollowerAppender:
         self._writer = writer
 
     def append(self, records: memoryview) -> AppendInfo:
-        """What :meth:`Log.append_as_follower` says."""
+        """Do what :meth:`Log.append_as_follower` states."""
         state = self._state
         with state.lock:
             state.check_usable()

@@ -47,7 +47,7 @@ class MirrorAppender:
         self._writer = writer
 
     def append(self, batches: memoryview, provenance: Provenance, leader_epoch: int) -> AppendInfo:
-        """What :meth:`Log.append_mirrored` says."""
+        """Do what :meth:`Log.append_mirrored` states."""
         state = self._state
         headers = _read(batches)
         first, last = headers[0].base_offset, headers[-1].last_offset

@@ -336,7 +336,7 @@ class LogReader:
         min_one_batch: bool,
         wait: bool,
     ) -> LogSlice | None:
-        """What :meth:`Log.read` says."""
+        """Do what :meth:`Log.read` states."""
         state = self._state
         if state.refusal is not None or state.health.failure is not None:
             state.check_readable()

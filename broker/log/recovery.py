@@ -3,7 +3,7 @@
 After a clean shutdown nothing is read but the last segment's headers behind its index. After a
 crash every batch above the recovery point is checked, and the indexes of that part made anew:
 
-- the log ends where its data ends, or before a batch that was torn (see ``torn``);
+- the log ends where its data ends, or before a batch that was torn (see below);
 - a bad batch below the recovery point, or one that is not torn and has good ones after it, is
   corruption: nothing is cut, and the log must not be used.
 """

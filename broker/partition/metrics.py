@@ -101,12 +101,12 @@ def _register_replication(
     )
     gauge(
         "under_min_isr_partitions",
-        "Number of partitions led here with fewer in-sync replicas than min.insync.replicas.",
+        "Number of led partitions with fewer in-sync replicas than min.insync.replicas.",
         count(lambda p: len(p.isr) < p.min_isr),
     )
     gauge(
         "at_min_isr_partitions",
-        "Number of partitions led here with exactly min.insync.replicas in-sync replicas.",
+        "Number of led partitions with exactly min.insync.replicas in-sync replicas.",
         count(lambda p: len(p.isr) == p.min_isr),
     )
     gauge(

@@ -20,7 +20,7 @@ _LED_OTHERWISE = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOC
 
 
 class Leader(NamedTuple):
-    """The leader of a partition; -1 and -1 when nobody leads it who lives, or that is in doubt."""
+    """The leader of a partition; -1 and -1 when it has no live leader, or that is uncertain."""
 
     id: int
     epoch: int
