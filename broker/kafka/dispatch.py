@@ -13,8 +13,15 @@ from types import CoroutineType
 from typing import TYPE_CHECKING, Any
 
 from qbus.errors import ApiError, ErrorCode, WireError
-from qbus.wire import ApiKey, RequestHeader, decode, decode_request_header, encode_response
-from qbus.wire.messages import API, Api
+from qbus.wire import (
+    API,
+    Api,
+    ApiKey,
+    RequestHeader,
+    decode,
+    decode_request_header,
+    encode_response,
+)
 
 from ..authorization import Authorizer
 from ..net.connection import CloseConnection, Reply

@@ -1,15 +1,17 @@
 """Kafka's wire protocol: messages declared as classes, compiled to and from bytes. No IO."""
 
 from qbus.wire.api import API, KNOWN_API, Api, ApiKey
-from qbus.wire.codec import Part, decode, encode
-from qbus.wire.declare import ZERO_UUID, Struct
-from qbus.wire.header import (
+from qbus.wire.codec import (
+    Part,
     RequestHeader,
+    decode,
     decode_request_header,
     decode_response,
+    encode,
     encode_request,
     encode_response,
 )
+from qbus.wire.declare import ZERO_UUID, Struct
 
 __all__ = [
     "API",

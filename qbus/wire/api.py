@@ -1,7 +1,7 @@
-"""The APIs, their versions, and where their messages are declared.
+"""The APIs and their versions, and where their messages are declared.
 
-The table of those that are served is what ApiVersions tells clients. Message classes are imported
-at first use: a broker that is asked for a few APIs alone starts the faster.
+The broker answers ApiVersions from the table of served APIs. Message classes are imported at their
+first use, so that a broker starts faster.
 """
 
 from collections.abc import Mapping
@@ -52,10 +52,10 @@ class ApiKey(IntEnum):
 
 
 class Api:
-    """One API: the versions that are served, and its two messages.
+    """One API: its served versions and its two messages.
 
-    ``advertised_min`` is what ApiVersions tells: Produce says 0 and serves 3, as Kafka does, for
-    clients that look for an old version to tell which features there are.
+    ``advertised_min`` is the first version that ApiVersions reports. For Produce it is 0 although 3
+    is the first one served, as in Kafka: some clients derive features from old versions.
     """
 
     def __init__(
@@ -68,12 +68,12 @@ class Api:
 
     @cached_property
     def request(self) -> type[Struct]:
-        """The class of its requests."""
+        """The class of the requests."""
         return self._message("Request")
 
     @cached_property
     def response(self) -> type[Struct]:
-        """The class of its responses."""
+        """The class of the responses."""
         return self._message("Response")
 
     @cached_property
@@ -126,10 +126,10 @@ _APIS: Final = (
 _ASKED_OF_OTHERS: Final = (Api(ApiKey.ALTER_REPLICA_LOG_DIRS, 1, 2),)
 
 API: Final[Mapping[ApiKey, Api]] = {api.key: api for api in _APIS}
-"""What this broker serves."""
+"""The APIs that the broker serves."""
 
 KNOWN_API: Final[Mapping[ApiKey, Api]] = {
     **API,
     **{api.key: api for api in _ASKED_OF_OTHERS},
 }
-"""Those, and what the clients ask of other brokers."""
+"""All APIs: the served ones, and those that our clients ask other brokers for."""

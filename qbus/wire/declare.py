@@ -1,12 +1,12 @@
-"""How a message of the protocol is declared: a class, its fields, and the versions that carry them.
+"""How protocol messages are declared: a class, its fields, and the versions that have each field.
 
     class PartitionProduceData(Struct):
         index: Int32 = field()
         records: Records | None = field()
 
-A range of versions is written as in the protocol guide: ``"3+"``, ``"0-12"``, ``"5"``. A type that
-may be ``None`` is nullable on the wire, in all versions or in those that ``nullable`` names.
-Creating such a class costs next to nothing; what is needed of it is compiled at first use.
+Version ranges are written as in the protocol guide: ``"3+"``, ``"0-12"``, ``"5"``. A field that may
+be ``None`` is nullable on the wire, in all versions or in those that ``nullable`` names. Creating
+such a class costs almost nothing: constructor, decoders and encoders are compiled at first use.
 """
 
 from collections.abc import Callable
@@ -33,7 +33,7 @@ LATEST: Final = 32767
 
 
 class Scalar(NamedTuple):
-    """A type without parts: its name, its ``struct`` letter where the width is fixed, its zero."""
+    """A type without parts: its name, its ``struct`` letter (if its width is fixed), its zero."""
 
     name: str
     letter: str
@@ -51,10 +51,12 @@ Float64 = Annotated[float, Scalar("float64", "d", 0.0)]
 Uuid = Annotated[bytes, Scalar("uuid", "16s", ZERO_UUID)]
 String = Annotated[str, Scalar("string", "", "")]
 Bytes = Annotated[bytes, Scalar("bytes", "", b"")]
-# Decoded: a memoryview of the frame. Encoded: any bytes, or an object with a length that is passed
-# through to whoever sends the parts, as a region of a file.
+# Decoded: a memoryview of the frame. Encoded: any bytes, or an object with a length, such as a
+# region of a file, which becomes a part of its own.
 Records = Annotated[Any, Scalar("records", "", b"")]
 
+LENGTHS: Final = {"string": "h", "bytes": "i", "records": "i"}
+"""The ``struct`` letter of each type's length, in versions that are not flexible."""
 
 NEVER: Final = range(0)
 
@@ -69,7 +71,7 @@ def versions(text: str) -> range:
 
 
 class Options(NamedTuple):
-    """What a declaration says of a field besides its type."""
+    """What a declaration says about a field besides its type."""
 
     versions: range
     nullable: range | None
@@ -91,12 +93,12 @@ def field(
     tagged: str | None = None,
     ignorable: bool = True,
 ) -> Any:
-    """Declare a field that the versions ``since`` carry.
+    """Declare a field that the versions ``since`` have.
 
-    ``nullable`` narrows the versions where None may be sent; ``default`` is used where a version
-    lacks the field (the zero of its type if not said). A field with a ``tag`` travels as a tagged
-    field (KIP-482) in the versions ``tagged``, by default in all that have it. One that is not
-    ``ignorable`` must not be set in a version that lacks it.
+    ``nullable`` limits the versions that accept None. ``default`` is the value where a version
+    lacks the field; without it, it is the zero of the type. A field with a ``tag`` is sent as a
+    tagged field (KIP-482) in the versions ``tagged``, which are by default all that have it. A
+    field that is not ``ignorable`` must not be set in a version that lacks it.
     """
     present = versions(since)
     travels_tagged = NEVER if tag is None else versions(tagged or since)
@@ -105,7 +107,7 @@ def field(
 
 
 class Field(NamedTuple):
-    """One field, resolved: ``kind`` is a Scalar or a Struct class, of the items if ``is_array``."""
+    """A field with its type: ``kind`` is a Scalar or a Struct class (of the items, if an array)."""
 
     name: str
     kind: "Scalar | type[Struct]"
@@ -118,7 +120,7 @@ class Field(NamedTuple):
     ignorable: bool
 
     def make_default(self) -> Any:
-        """A fresh default value."""
+        """Return a new default value."""
         if self.default is not _ZERO:
             return self.default
         if self.is_array:
@@ -129,7 +131,7 @@ class Field(NamedTuple):
 @dataclass_transform(kw_only_default=True)
 class _StructType(type):
     first_flexible: int
-    decoders: dict[int, Any]  # by version, as they are compiled
+    decoders: dict[int, Any]  # by version; those that are compiled
     encoders: dict[int, Any]
     __slots__: tuple[str, ...]  # the names of the fields
 
@@ -152,9 +154,9 @@ class _StructType(type):
 
 
 class Struct(metaclass=_StructType):
-    """A message or a part of one: its fields are attributes, its constructor takes them by name.
+    """A message or a part of one. Its fields are attributes and keyword arguments.
 
-    A message says from which version on it is ``flexible`` (KIP-482): compact lengths and tags.
+    ``flexible`` of a message names the versions with compact lengths and tagged fields (KIP-482).
     """
 
     def __init__(self, **values: Any) -> None:
@@ -176,7 +178,7 @@ class Struct(metaclass=_StructType):
 
 @cache
 def fields(cls: type[Struct]) -> tuple[Field, ...]:
-    """The fields of a struct, in the order in which they travel."""
+    """Return the fields of a struct in the order of the wire."""
     hints = get_type_hints(cls, include_extras=True)
     options = cast("dict[str, Options]", cls.__dict__["_options"])
     return tuple(_resolve(name, hints[name], option) for name, option in options.items())
@@ -205,7 +207,7 @@ def _resolve(name: str, hint: Any, option: Options) -> Field:
 
 
 def _compile_init(cls: type[Struct]) -> Callable[..., None]:
-    """Compile the constructor of a struct: every field by name, each with its default."""
+    """Compile the constructor of a struct: every field is a keyword with a default."""
     source = Source({"missing": object()})
     named = fields(cls)
     parameters = ["self", "*"] if named else ["self"]
@@ -225,7 +227,7 @@ def _compile_init(cls: type[Struct]) -> Callable[..., None]:
 
 
 def _fresh_default(source: Source, field: Field) -> str:
-    """The source of a default for ``field`` that no other instance shares."""
+    """Return the source of a default that no two instances share."""
     default = field.make_default()
     if isinstance(default, Struct):
         return f"{source.bind(type(default).__name__, type(default))}()"

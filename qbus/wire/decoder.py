@@ -1,19 +1,19 @@
-"""From declarations to decoders: one plain function for a message and version.
+"""From declarations to decoders: one generated function for each message and version.
 
     decode(buf, pos, end) -> (message, pos)
 
-The function is generated as source. Structs are read where they stand, in nested loops, for a call
-costs more than most structs have fields; neighbouring values of fixed width, with the length or
-count behind them, are one ``struct`` call. No length is trusted: each is held against the bytes
-that remain, and each count against the items that a message may have, before anything is allocated.
+Structs are read in line, in nested loops, because a call costs more than reading most structs.
+Adjacent values of fixed width, with the length or count behind them, are one ``struct`` call. No
+length is trusted: before anything is allocated, each length is checked against the remaining bytes,
+and each count also against the number of items that a message may have.
 """
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 from qbus.wire import primitives
-from qbus.wire.declare import Field, Scalar, Struct, fields
-from qbus.wire.sizes import LENGTHS, least_size
+from qbus.wire.declare import LENGTHS, Field, Scalar, Struct, fields
 from qbus.wire.source import FEW, Source, big_endian, few, named
 
 Decoder = Callable[[memoryview, int, int], tuple[Any, int]]
@@ -26,10 +26,11 @@ _TAKEN = {
 
 
 def compile_decoder(cls: type[Struct], version: int) -> Decoder:
-    """The function that reads a message of ``version``.
+    """Compile the function that reads a message of ``version``.
 
-    It raises WireError; or, where Python finds the fault first, IndexError or ``struct.error`` for
-    a message that is cut short and UnicodeDecodeError for a string that is not UTF-8.
+    The function raises WireError for a malformed message, or, where Python notices first,
+    IndexError or ``struct.error`` for a truncated message and UnicodeDecodeError for a string that
+    is not UTF-8.
     """
     writer = _Writer(version, flexible=version >= cls.first_flexible)
     decoder: Decoder = writer.write(cls).compile("decode", f"decode {cls.__name__} v{version}")
@@ -37,12 +38,12 @@ def compile_decoder(cls: type[Struct], version: int) -> Decoder:
 
 
 class _Writer:
-    """Writes one decoder. A ``target`` is the variable or attribute that a value goes to."""
+    """Writes one decoder. A ``target`` is the variable or attribute that receives a value."""
 
     def __init__(self, version: int, *, flexible: bool) -> None:
         self._version = version
         self._flexible = flexible
-        self._run: list[tuple[str, str]] = []  # the values of fixed width that are due
+        self._run: list[tuple[str, str]] = []  # values of fixed width that are not read yet
         self._source = Source({**vars(primitives), "new": object.__new__})
         self._line = self._source.line
         self._block = self._source.block
@@ -140,7 +141,7 @@ class _Writer:
 
     def _items(self, field: Field, target: str, n: str) -> None:
         kind = field.kind
-        least = least_size(kind, self._version, self._flexible)
+        least = _least_size(kind, self._version, self._flexible)
         with self._block(f"if not 0 <= {n} * {least} <= end - pos"):
             self._line(f"wrong_count({field.name!r}, {n}, end - pos)")
         self._line(f"room -= {n}")
@@ -201,7 +202,10 @@ class _Writer:
             self._line(f"wrong_tag({tag})")
 
     def _length(self, letter: str, *, is_string: bool) -> str:
-        """Read a length or count, and what is due before it; a compact one is one too high."""
+        """Read a length or count, and the values of fixed width before it.
+
+        A compact length is one too high.
+        """
         n = self._source.name("n")
         self._run.append(("B" if self._flexible else letter, n))
         self._flush()
@@ -212,7 +216,7 @@ class _Writer:
         return n
 
     def _flush(self) -> None:
-        """Read the values of fixed width that are due, in one go."""
+        """Read the pending values of fixed width in one call."""
         if not self._run:
             return
         letters = "".join(letter for letter, _ in self._run)
@@ -224,3 +228,23 @@ class _Writer:
             self._line(f"{targets}{',' if len(self._run) == 1 else ''} = {unpack}(buf, pos)")
         self._line(f"pos += {big_endian(letters).size}")
         self._run.clear()
+
+
+@cache
+def _least_size(kind: Scalar | type[Struct], version: int, flexible: bool) -> int:
+    """Return the fewest bytes that a value takes; never 0, so that every count can be checked."""
+    if isinstance(kind, Scalar):
+        if kind.letter:
+            return big_endian(kind.letter).size
+        return 1 if flexible else big_endian(LENGTHS[kind.name]).size
+    total = 1 if flexible else 0
+    for field in fields(kind):
+        if version not in field.versions or version in field.tagged:
+            continue
+        if field.is_array:
+            total += 1 if flexible else 4
+        elif isinstance(field.kind, Scalar) or version not in field.nullable:
+            total += _least_size(field.kind, version, flexible)
+        else:
+            total += 1
+    return max(total, 1)

@@ -1,29 +1,28 @@
-"""From declarations to encoders: one plain function for a message and version.
+"""From declarations to encoders: one generated function for each message and version.
 
     encode(message, parts, out) -> out
 
-The function appends to the bytearray ``out``. Records that are not small are not copied: what is in
-``out`` becomes one of the ``parts``, the records the next, and a fresh ``out`` is begun and in the
-end returned. As in decoders, structs are written where they stand, and neighbouring values of fixed
-width, with the length or count behind them, are one ``struct`` call.
+The function appends to the bytearray ``out`` and returns it. Large records are not copied: ``out``
+becomes one of the ``parts``, the records become the next part, and a new ``out`` begins. As in
+decoders, structs are written in line, and adjacent values of fixed width, with the length or count
+behind them, are one ``struct`` call.
 """
 
 from collections.abc import Callable
 from typing import Any
 
 from qbus.wire import primitives
-from qbus.wire.declare import Field, Scalar, Struct, fields
-from qbus.wire.sizes import LENGTHS
+from qbus.wire.declare import LENGTHS, Field, Scalar, Struct, fields
 from qbus.wire.source import FEW, Source, big_endian, few, named
 
 Encoder = Callable[[Any, list[Any], bytearray], bytearray]
 
 
 def compile_encoder(cls: type[Struct], version: int) -> Encoder:
-    """The function that writes a message of ``version``.
+    """Compile the function that writes a message of ``version``.
 
-    It raises WireError; or, where Python finds first that a value does not fit its field,
-    ``struct.error``, TypeError, AttributeError or UnicodeEncodeError.
+    The function raises WireError for a value that does not fit its field, or ``struct.error``,
+    TypeError, AttributeError or UnicodeEncodeError where Python notices first.
     """
     writer = _Writer(version, flexible=version >= cls.first_flexible)
     encoder: Encoder = writer.write(cls).compile("encode", f"encode {cls.__name__} v{version}")
@@ -31,12 +30,12 @@ def compile_encoder(cls: type[Struct], version: int) -> Encoder:
 
 
 class _Writer:
-    """Writes one encoder. A ``value`` is the source of what is to be written."""
+    """Writes one encoder. A ``value`` is an expression of the generated source."""
 
     def __init__(self, version: int, *, flexible: bool) -> None:
         self._version = version
         self._flexible = flexible
-        self._run: list[tuple[str, str]] = []  # the values of fixed width that are due
+        self._run: list[tuple[str, str]] = []  # values of fixed width that are not written yet
         self._source = Source(vars(primitives))
         self._line = self._source.line
         self._block = self._source.block
@@ -94,7 +93,7 @@ class _Writer:
         if kind.name != "records":
             self._line(f"out += {content}")
             return
-        with self._block(f"if is_small({content})"):
+        with self._block(f"if isinstance({content}, BYTES_LIKE) and len({content}) < COPY_BELOW"):
             self._line(f"out += {content}")
         with self._block(f"elif len({content})"):
             self._line(f"parts += (out, {content})")
@@ -173,7 +172,7 @@ class _Writer:
                 self._line(f"out = tagged({outer}, {field.tag}, out)")
 
     def _is_set(self, field: Field, value: str) -> str:
-        """An expression, True or False: whether a field has another value than its default."""
+        """Return an expression: whether a field has another value than its default."""
         default = field.make_default()
         if not isinstance(default, Struct):
             return f"{value} != {default!r}"
@@ -182,11 +181,11 @@ class _Writer:
 
     @property
     def _null(self) -> int:
-        """The length that stands for None."""
+        """The length that means None."""
         return 0 if self._flexible else -1
 
     def _length(self, n: str, letter: str, *, is_string: bool) -> None:
-        """Write a length or count, and what is due before it."""
+        """Write a length or count, and the values of fixed width before it."""
         if not self._flexible:
             self._run.append((letter, n))
             self._flush()
@@ -202,7 +201,7 @@ class _Writer:
             self._line(f"out += {write}({n})")
 
     def _flush(self) -> None:
-        """Write the values of fixed width that are due, in one go."""
+        """Write the pending values of fixed width in one call."""
         if not self._run:
             return
         letters = "".join(letter for letter, _ in self._run)

@@ -1,7 +1,8 @@
-"""What generated functions call: variable-length integers, number arrays, and refusals.
+"""What generated decoders and encoders call: variable-length integers, number arrays, refusals.
 
-Lengths and counts of flexible versions are unsigned varints, seven bits a byte, least significant
-first (KIP-482). Those of one byte are read and written in line; these functions take the others.
+Flexible versions write lengths and counts as unsigned varints: seven bits a byte, the least
+significant first (KIP-482). Generated code reads and writes varints of one byte in line; these
+functions are for longer ones.
 """
 
 from struct import pack, unpack_from
@@ -12,19 +13,24 @@ from qbus.errors import WireError
 Buffer = bytes | bytearray | memoryview
 
 MAX_STRING: Final = 0x7FFF
-"""The most bytes of a string, in every version."""
+"""Maximum size of a string in bytes, in every version."""
 
 MAX_ITEMS: Final = 2_000_000
-"""The most array items and tags of a response: three bytes may become an object of 120."""
+"""Maximum number of array items and tagged fields in a response.
+
+An item of three bytes may become an object of 120.
+"""
 
 MAX_REQUEST_ITEMS: Final = 100_000
-"""The same of a request, which everybody else waits for while it is read and answered."""
+"""The same for a request: all other requests wait while a broker reads and answers it."""
 
 MAX_HEADER_TAGS: Final = 100
-"""The most tagged fields of a header; no known one has any."""
+"""Maximum number of tagged fields in a header; no known header has any."""
 
-_BYTES_LIKE: Final = (bytes, bytearray, memoryview)
-_COPY_BELOW: Final = 1024
+BYTES_LIKE: Final = (bytes, bytearray, memoryview)
+
+COPY_BELOW: Final = 1024
+"""Records of fewer bytes are copied into the message: that costs less than a part of their own."""
 
 
 def read_uvarint(buf: Buffer, pos: int) -> tuple[int, int]:
@@ -52,7 +58,7 @@ def uvarint(value: int) -> bytes:
 
 
 def read_string_length(buf: Buffer, pos: int) -> tuple[int, int]:
-    """Read the length of a compact string, one too high; return it and where it ends."""
+    """Read the length of a compact string, plus one; return it and where it ends."""
     n, pos = read_uvarint(buf, pos)
     if n > MAX_STRING + 1:
         raise WireError(f"a string of {n - 1} bytes, more than {MAX_STRING}")
@@ -60,7 +66,7 @@ def read_string_length(buf: Buffer, pos: int) -> tuple[int, int]:
 
 
 def string_length(n: int) -> bytes:
-    """Encode the length of a compact string, one too high."""
+    """Encode ``n``, the length of a compact string plus one."""
     if n > MAX_STRING + 1:
         raise WireError(f"a string of {n - 1} bytes, more than {MAX_STRING}")
     return uvarint(n)
@@ -77,15 +83,10 @@ def write_numbers(letter: str, values: list[Any]) -> bytes:
 
 
 def checked_uuid(value: bytes) -> bytes:
-    """``value``, which must be 16 bytes: ``struct`` would cut or fill any other."""
+    """Return ``value``, which must have 16 bytes: ``struct`` would cut or fill any other size."""
     if len(value) != 16:
         raise WireError(f"a uuid of {len(value)} bytes")
     return value
-
-
-def is_small(records: Any) -> bool:
-    """Whether copying ``records`` into the message is cheaper than passing them on beside it."""
-    return isinstance(records, _BYTES_LIKE) and len(records) < _COPY_BELOW
 
 
 def skip_header_tags(buf: Buffer, pos: int, end: int) -> int:
@@ -108,7 +109,7 @@ def skip_tags(buf: Buffer, pos: int, end: int, count: int) -> int:
 
 
 def tagged(out: bytearray, tag: int, data: bytearray) -> bytearray:
-    """``out`` with one tagged field more."""
+    """Append a tagged field to ``out``; return ``out``."""
     out += uvarint(tag)
     out += uvarint(len(data))
     out += data
@@ -116,29 +117,29 @@ def tagged(out: bytearray, tag: int, data: bytearray) -> bytearray:
 
 
 def wrong_length(name: str, length: int, remaining: int) -> NoReturn:
-    """Refuse a null where none may be, a negative length, or one beyond the message."""
+    """Refuse a null that is not allowed, or a length that is negative or beyond the message."""
     if length == -1:
         raise WireError(f"{name} is null")
     raise WireError(f"{name} has {length} bytes, {remaining} remain")
 
 
 def wrong_count(name: str, count: int, remaining: int) -> NoReturn:
-    """Refuse a null where none may be, or an array that what remains cannot hold."""
+    """Refuse a null that is not allowed, or an array that does not fit the remaining bytes."""
     if count == -1:
         raise WireError(f"{name} is null")
     raise WireError(f"{name} has {count} items, {remaining} bytes remain")
 
 
 def too_many_items() -> NoReturn:
-    """Refuse a message with more array items and tags, in all, than it may have."""
+    """Refuse a message with more array items and tagged fields in total than it may have."""
     raise WireError("more items than a message may have")
 
 
 def wrong_tag(tag: int) -> NoReturn:
-    """Refuse a tagged field that does not fill its length, or overruns it."""
+    """Refuse a tagged field whose content is not as long as its length says."""
     raise WireError(f"tagged field {tag} is not as long as it says")
 
 
 def not_in_version(name: str, version: int) -> NoReturn:
-    """Refuse a field that is set although the version cannot carry it."""
+    """Refuse a field that is set and that the version cannot carry."""
     raise WireError(f"version {version} cannot carry {name}")

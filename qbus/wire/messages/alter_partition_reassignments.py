@@ -1,6 +1,6 @@
-"""AlterPartitionReassignments (API 45): move partitions to other brokers, or stop it (KIP-455).
+"""AlterPartitionReassignments (API 45): move partitions between brokers (KIP-455).
 
-Version 1 may forbid that the number of replicas changes (KIP-860).
+A null list of replicas cancels a move. Version 1 can forbid another number of replicas (KIP-860).
 """
 
 from qbus.wire.declare import Bool, Int16, Int32, String, Struct, field

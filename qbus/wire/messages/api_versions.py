@@ -1,8 +1,8 @@
 """ApiVersions (API 18): which APIs a broker serves, and in which versions.
 
-Version 3 is flexible, but for the header of its response, and tells the client's software
-(KIP-511) and features (KIP-584); 4 may tell features whose least version is 0; 5 says which
-broker the client takes this one for (KIP-1242).
+Version 3 is flexible, except for the header of its response, and adds the client's software
+(KIP-511) and features (KIP-584); 4 allows features whose lowest version is 0; 5 adds the broker
+that the client expects to talk to (KIP-1242).
 """
 
 from qbus.wire.declare import Bool, Int16, Int32, Int64, String, Struct, field

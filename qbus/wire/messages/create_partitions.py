@@ -1,6 +1,6 @@
-"""CreatePartitions (API 37): give topics more partitions (KIP-195).
+"""CreatePartitions (API 37): add partitions to topics (KIP-195).
 
-Version 2 is flexible; 3 may answer that a quota is used up (KIP-599).
+Version 2 is flexible; 3 can return that a quota is used up (KIP-599).
 """
 
 from qbus.wire.declare import Bool, Int16, Int32, String, Struct, field

@@ -1,7 +1,7 @@
 """CreateTopics (API 19): add topics to the cluster.
 
-Version 4 lets the broker choose numbers of partitions and replicas (KIP-464); 5 is flexible and
-answers what was chosen (KIP-525); 7 answers topic ids (KIP-516).
+Version 4 lets the broker choose the numbers of partitions and replicas (KIP-464); 5 is flexible and
+returns these numbers and the configuration (KIP-525); 7 returns topic ids (KIP-516).
 """
 
 from qbus.wire.declare import Bool, Int8, Int16, Int32, String, Struct, Uuid, field

@@ -1,4 +1,4 @@
-"""DeleteGroups (API 42): forget groups and their offsets (KIP-229).
+"""DeleteGroups (API 42): delete groups and their offsets (KIP-229).
 
 Version 2 is flexible.
 """

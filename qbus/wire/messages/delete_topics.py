@@ -1,7 +1,6 @@
-"""DeleteTopics (API 20): remove topics with all that is in them.
+"""DeleteTopics (API 20): delete topics and all their records.
 
-Version 4 is flexible; 5 answers messages with its errors (KIP-599); 6 names topics by id or by
-name (KIP-516).
+Version 4 is flexible; 5 adds error messages (KIP-599); 6 names topics by id or by name (KIP-516).
 """
 
 from qbus.wire.declare import Int16, Int32, String, Struct, Uuid, field

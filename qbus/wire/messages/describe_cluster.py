@@ -1,6 +1,6 @@
 """DescribeCluster (API 60): the brokers and the controller (KIP-700).
 
-Version 1 tells brokers from controllers (KIP-919); 2 shows fenced brokers (KIP-1073).
+Version 1 distinguishes brokers and controllers (KIP-919); 2 adds fenced brokers (KIP-1073).
 """
 
 from qbus.wire.declare import Bool, Int8, Int16, Int32, String, Struct, field

@@ -1,4 +1,4 @@
-"""DescribeConfigs (API 32): the configuration of topics and brokers, and where it is from.
+"""DescribeConfigs (API 32): the configuration of topics and brokers, with each value's source.
 
 Version 1 adds sources and synonyms (KIP-226); 3 types and documentation (KIP-569); 4 is flexible.
 """

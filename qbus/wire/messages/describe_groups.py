@@ -1,7 +1,7 @@
 """DescribeGroups (API 15): the state and the members of groups.
 
-Version 3 tells allowed operations (KIP-430); 4 static members (KIP-345); 5 is flexible; 6 tells
-groups that are not there from those that are dead (KIP-1043).
+Version 3 adds allowed operations (KIP-430); 4 static members (KIP-345); 5 is flexible; 6
+distinguishes groups that do not exist from dead ones (KIP-1043).
 """
 
 from qbus.wire.declare import Bool, Bytes, Int16, Int32, String, Struct, field

@@ -1,6 +1,6 @@
-"""DescribeLogDirs (API 35): the log directories of a broker, and what lies in them (KIP-113).
+"""DescribeLogDirs (API 35): the log directories of a broker and their contents (KIP-113).
 
-Version 2 is flexible; 3 answers an error for the whole; 4 tells the sizes of volumes (KIP-827).
+Version 2 is flexible; 3 adds an error for the whole request; 4 the sizes of volumes (KIP-827).
 """
 
 from qbus.wire.declare import Bool, Int16, Int32, Int64, String, Struct, field

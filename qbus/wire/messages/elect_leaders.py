@@ -1,6 +1,6 @@
-"""ElectLeaders (API 43): let the preferred or any live replica lead partitions (KIP-183, KIP-460).
+"""ElectLeaders (API 43): make the preferred or any live replica the leader (KIP-183, KIP-460).
 
-Version 1 chooses between the two and may fail as a whole; 2 is flexible.
+Version 1 adds the election type and an error for the whole request; 2 is flexible.
 """
 
 from qbus.wire.declare import Int8, Int16, Int32, String, Struct, field

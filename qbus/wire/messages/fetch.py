@@ -1,11 +1,11 @@
 """Fetch (API 1): read record batches from partitions, as a consumer or as a follower.
 
-Version 4 is the first with today's record batches and adds isolation levels (KIP-98); 5 tells
-starts of logs (KIP-107); 7 adds sessions (KIP-227); 9 fences by leader epoch (KIP-320); 10 allows
-zstd (KIP-110); 11 offers a replica nearby (KIP-392); 12 is flexible and tells where logs diverge
-(KIP-595); 13 names topics by id (KIP-516); 15 moves the replica's id into a tagged field
-(KIP-903); 16 tells where leaders are (KIP-951); 17 tells a follower's directory (KIP-853); 18 its
-high watermark (KIP-1166).
+Version 4 is the first with record batches of format 2, and adds isolation levels (KIP-98); 5 adds
+log start offsets (KIP-107); 7 sessions (KIP-227); 9 fencing by leader epoch (KIP-320); 10 zstd
+(KIP-110); 11 a preferred replica (KIP-392); 12 is flexible and adds diverging epochs (KIP-595); 13
+names topics by id (KIP-516); 15 moves the replica's id into a tagged field (KIP-903); 16 adds the
+addresses of leaders (KIP-951); 17 a follower's directory (KIP-853); 18 a follower's high watermark
+(KIP-1166).
 """
 
 from qbus.wire.declare import Int8, Int16, Int32, Int64, Records, String, Struct, Uuid, field

@@ -1,7 +1,7 @@
-"""FindCoordinator (API 10): which broker looks after a group or a transactional id.
+"""FindCoordinator (API 10): which broker coordinates a group or a transactional id.
 
-Version 1 tells groups (key type 0) from transactional ids (1) (KIP-98); 3 is flexible; 4 asks for
-several keys (KIP-699); 6 knows share groups (key type 2) (KIP-932).
+Version 1 adds key types: groups (0) and transactional ids (1) (KIP-98); 3 is flexible; 4 takes
+several keys (KIP-699); 6 adds share groups (key type 2) (KIP-932).
 """
 
 from qbus.wire.declare import Int8, Int16, Int32, String, Struct, field

@@ -1,7 +1,7 @@
 """InitProducerId (API 22): a producer id for idempotence, alone or with transactions (KIP-98).
 
-Version 2 is flexible; 3 lets a producer keep its id and raise its epoch (KIP-360); 4 knows that a
-producer was fenced (KIP-588); 5 may answer that a transaction must be aborted (KIP-890).
+Version 2 is flexible; 3 lets a producer keep its id and raise its epoch (KIP-360); 4 can return
+that a producer was fenced (KIP-588); 5 can return that a transaction must be aborted (KIP-890).
 """
 
 from qbus.wire.declare import Int16, Int32, Int64, String, Struct, field

@@ -1,8 +1,8 @@
 """JoinGroup (API 11): become a member of a group, and wait for its next generation.
 
-Version 1 tells the time-out of a rebalance from that of a session (KIP-62); 4 answers new members
-with the id to come back with (KIP-394); 5 adds static members (KIP-345); 6 is flexible; 7 answers
-the protocol type (KIP-559); 8 says why (KIP-800); 9 lets a leader skip the assignment (KIP-814).
+Version 1 adds a time-out for rebalances (KIP-62); 4 returns an id to a new member, which joins
+again with it (KIP-394); 5 adds static members (KIP-345); 6 is flexible; 7 returns the protocol type
+(KIP-559); 8 adds the reason (KIP-800); 9 lets a leader skip the assignment (KIP-814).
 """
 
 from qbus.wire.declare import Bool, Bytes, Int16, Int32, String, Struct, field

@@ -1,6 +1,7 @@
-"""LeaveGroup (API 13): take members out of a group.
+"""LeaveGroup (API 13): remove members from a group.
 
-Version 3 takes several, static ones among them (KIP-345); 4 is flexible; 5 says why (KIP-800).
+Version 3 takes several members, static ones included (KIP-345); 4 is flexible; 5 adds the reason
+(KIP-800).
 """
 
 from qbus.wire.declare import Int16, Int32, String, Struct, field

@@ -1,6 +1,6 @@
-"""ListGroups (API 16): the groups that a broker looks after.
+"""ListGroups (API 16): the groups that a broker coordinates.
 
-Version 3 is flexible; 4 tells states and filters by them (KIP-518); 5 does so with types
+Version 3 is flexible; 4 adds states and a filter by state (KIP-518); 5 types and a filter by type
 (KIP-848).
 """
 

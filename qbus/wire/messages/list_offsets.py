@@ -1,9 +1,9 @@
 """ListOffsets (API 2): the offset of a point in time, or of the start or end of a partition.
 
-Version 1 answers one offset instead of a list (KIP-79); 2 adds isolation levels (KIP-98); 4 adds
-leader epochs (KIP-320); 6 is flexible; 7 finds the latest timestamp (KIP-734); 8 and 9 tell local
-from tiered storage (KIP-405, KIP-1005); 10 adds a time-out (KIP-1075); 11 finds what waits to be
-tiered (KIP-1023).
+Version 1 returns one offset instead of a list (KIP-79); 2 adds isolation levels (KIP-98); 4 leader
+epochs (KIP-320); 6 is flexible; 7 finds the latest timestamp (KIP-734); 8 and 9 distinguish local
+and tiered storage (KIP-405, KIP-1005); 10 adds a time-out (KIP-1075); 11 finds the first offset
+that is not tiered yet (KIP-1023).
 """
 
 from qbus.wire.declare import Int8, Int16, Int32, Int64, String, Struct, field

@@ -1,4 +1,4 @@
-"""ListPartitionReassignments (API 46): which partitions are on the move, and where to (KIP-455)."""
+"""ListPartitionReassignments (API 46): partitions that are moving, and their replicas (KIP-455)."""
 
 from qbus.wire.declare import Int16, Int32, String, Struct, field
 

@@ -1,10 +1,9 @@
-"""Metadata (API 3): which brokers there are, and who leads which partition.
+"""Metadata (API 3): the brokers, the topics and the leaders of partitions.
 
-Null topics mean all of them; in version 0 an empty list does. Version 1 tells racks, the
-controller and internal topics; 2 the cluster's id (KIP-78); 4 lets a client forbid auto-creation
-(KIP-204); 5 tells replicas that are offline (KIP-112); 7 leader epochs (KIP-320); 8 allowed
-operations (KIP-430); 9 is flexible; 10 and 12 name topics by id (KIP-516); 13 can say that a
-client should start over (KIP-1102).
+Null topics mean all topics; in version 0 an empty list does. Version 1 adds racks, the controller
+and internal topics; 2 the cluster's id (KIP-78); 4 lets a client forbid auto-creation (KIP-204); 5
+adds offline replicas (KIP-112); 7 leader epochs (KIP-320); 8 allowed operations (KIP-430); 9 is
+flexible; 10 and 12 name topics by id (KIP-516); 13 can tell a client to bootstrap again (KIP-1102).
 """
 
 from qbus.wire.declare import Bool, Int16, Int32, String, Struct, Uuid, field

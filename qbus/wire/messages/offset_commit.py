@@ -1,8 +1,8 @@
-"""OffsetCommit (API 8): remember how far a group has read.
+"""OffsetCommit (API 8): store how far a group has read.
 
-Versions 2 to 4 say how long to keep the offsets; 6 adds leader epochs (KIP-320); 7 static members
-(KIP-345); 8 is flexible; 9 may carry a member's epoch as its generation (KIP-848); 10 names
-topics by id (KIP-848).
+Versions 2 to 4 have a retention time of the offsets; 6 adds leader epochs (KIP-320); 7 static
+members (KIP-345); 8 is flexible; 9 allows a member's epoch as generation (KIP-848); 10 names topics
+by id (KIP-848).
 """
 
 from qbus.wire.declare import Int16, Int32, Int64, String, Struct, Uuid, field

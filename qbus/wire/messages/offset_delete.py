@@ -1,4 +1,4 @@
-"""OffsetDelete (API 47): forget how far a group has read some partitions (KIP-496)."""
+"""OffsetDelete (API 47): delete a group's offsets of some partitions (KIP-496)."""
 
 from qbus.wire.declare import Int16, Int32, String, Struct, field
 

@@ -1,9 +1,8 @@
 """OffsetFetch (API 9): how far a group has read.
 
-Null topics mean all of them, since version 2, which also answers an error for the group as a
-whole; 5 adds leader epochs (KIP-320); 6 is flexible; 7 can wait for transactions (KIP-447); 8
-asks for several groups (KIP-709); 9 adds members and their epochs (KIP-848); 10 names topics by
-id (KIP-848).
+Version 2 allows null topics, which mean all topics, and adds an error for the whole group; 5 adds
+leader epochs (KIP-320); 6 is flexible; 7 can wait for transactions (KIP-447); 8 takes several
+groups (KIP-709); 9 adds members and their epochs (KIP-848); 10 names topics by id (KIP-848).
 """
 
 from qbus.wire.declare import Bool, Int16, Int32, Int64, String, Struct, Uuid, field

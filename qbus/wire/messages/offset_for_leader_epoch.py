@@ -1,6 +1,6 @@
-"""OffsetForLeaderEpoch (API 23): where a leader's epoch ends, to find where logs part (KIP-101).
+"""OffsetForLeaderEpoch (API 23): where a leader epoch ends, to find where logs diverge (KIP-101).
 
-Version 2 fences by leader epoch (KIP-320); 3 tells followers from consumers; 4 is flexible.
+Version 2 fences by leader epoch (KIP-320); 3 distinguishes followers and consumers; 4 is flexible.
 """
 
 from qbus.wire.declare import Int16, Int32, Int64, String, Struct, field

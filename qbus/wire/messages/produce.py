@@ -1,24 +1,24 @@
 """Produce (API 0): append record batches to partitions.
 
-Version 3 is the first with today's record batches and carries a transactional id (KIP-98); 5
-answers with the start of the log; 7 allows zstd (KIP-110); 8 answers which records were refused
-(KIP-467); 9 is flexible (KIP-482); 10 answers who leads instead, and where (KIP-951); 13 names
-topics by id (KIP-516).
+Version 3 is the first with record batches of format 2, and adds the transactional id (KIP-98); 5
+returns the log start offset; 7 allows zstd (KIP-110); 8 returns which records were refused
+(KIP-467); 9 is flexible (KIP-482); 10 returns the current leader and its address (KIP-951); 13
+names topics by id (KIP-516).
 """
 
 from qbus.wire.declare import Int16, Int32, Int64, Records, String, Struct, Uuid, field
 
-# Far from the tags that Kafka gives out, which count from 0.
+# Kafka's own tags count from 0; these are far away from them.
 _MIRROR_TAG = 10_000
 
 
 class PartitionProduceData(Struct):
     index: Int32 = field()
     records: Records | None = field()
-    # The log's end that the first batch goes on from: there is nothing between the two at the
-    # source. Where less is there, something is still missing.
+    # The offset that the first batch follows: the source has no records between the two. A log that
+    # ends before it still lacks records.
     mirror_follows: Int64 = field("9+", tag=_MIRROR_TAG, default=-1)
-    # Where the source's log starts; a log with nothing in it starts there, too. -1: not known.
+    # Log start offset of the source, or -1; an empty log then starts there as well.
     mirror_log_start_offset: Int64 = field("9+", tag=_MIRROR_TAG + 1, default=-1)
 
 
@@ -26,7 +26,7 @@ class TopicProduceData(Struct):
     name: String = field("0-12")
     topic_id: Uuid = field("13+")
     partition_data: list[PartitionProduceData] = field()
-    # The IDC in the topic's qbus.mirror.source, and the topic's id there if it has one.
+    # The datacenter in the topic's qbus.mirror.source, and the topic's id there or "".
     mirror_source: String = field("9+", tag=_MIRROR_TAG)
     mirror_topic_id: String = field("9+", tag=_MIRROR_TAG + 1)
 
