@@ -220,5 +220,9 @@ class WireError(QbusError):
     """Bytes that are not a message of the protocol: truncated, oversized or malformed."""
 
 
+class MissingExtra(QbusError, ImportError):  # noqa: N818 - what it is
+    """A package is needed that an extra of Qbus installs; the message names the extra."""
+
+
 class ConfigError(QbusError):
     """A configuration that is unknown, malformed or out of range; the message names it."""

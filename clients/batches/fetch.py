@@ -5,8 +5,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from qbus.errors import ApiError
-from qbus.records import BatchHeader, CorruptBatch, check_crc, iter_batches
-from qbus.records.crc import Buffer
+from qbus.records import BatchHeader, Buffer, CorruptBatch, check_crc, iter_batches
 from qbus.wire import ApiKey
 from qbus.wire.messages.fetch import (
     FetchPartition,

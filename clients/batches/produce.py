@@ -4,8 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from qbus.errors import ApiError, ErrorCode
-from qbus.records import read_header, set_base_offset
-from qbus.records.crc import Buffer
+from qbus.records import Buffer, read_header, set_base_offset
 from qbus.records.header import write_header
 from qbus.wire import ApiKey
 from qbus.wire.messages.produce import (

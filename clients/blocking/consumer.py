@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from typing import Any, ParamSpec, Self, TypeVar
 
-from qbus.records.extras import import_pyarrow
+from qbus.records.arrow_buffers import import_pyarrow
 
 from .. import consumer as asyncio_consumer
 from ..consumer.arrow import ArrowDecoder

@@ -6,7 +6,7 @@ import weakref
 from collections.abc import Iterable, Sequence
 from typing import Any, Self
 
-from qbus.records.crc import Buffer
+from qbus.records import Buffer
 
 from .. import producer as asyncio_producer
 from ..errors import BufferFull, ClientClosed

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mappin
 from typing import Any, Self, TypeVar
 
 from qbus.errors import ConfigError
-from qbus.records.extras import import_pyarrow
+from qbus.records.arrow_buffers import import_pyarrow
 
 from ..committed import fetch_committed
 from ..group.assignors import DEFAULT_ASSIGNORS, Assignor, assignors_of
@@ -229,7 +229,7 @@ class Consumer:
         Columns: key, value, headers, topic, partition, offset, timestamp, timestamp_type. Batches
             stay whole, so there may be some more records than ``max_records``, by default
             1,000,000. Of each partition there is at most what one fetch returned, about 4 MiB.
-            Raises :class:`~qbus.records.extras.MissingExtra` without pyarrow.
+            Raises :class:`~qbus.errors.MissingExtra` without pyarrow.
         """
         import_pyarrow()
         limit = limit_of(max_records, ARROW_RECORDS)

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import cast
 
 from qbus.clock import Clock
+from qbus.records import Buffer
 from qbus.records.codec import Lane, fit
-from qbus.records.crc import Buffer
 
 from ..types import TopicDescription, TopicPartition
 from .batch import Batch, call

@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any
 
 from qbus.records import ArrowColumns, partition_for_keys
-from qbus.records.extras import import_pyarrow
+from qbus.records.arrow_buffers import import_pyarrow
 
 from ..types import TopicDescription
 from .accumulator import Accumulator

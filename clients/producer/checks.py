@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Sequence, Sized
 from typing import Any, TypeVar
 
+from qbus.records import Buffer
 from qbus.records.codec import are_bytes
-from qbus.records.crc import Buffer
 
 from .lists import Columns, Headers
 

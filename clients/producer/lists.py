@@ -5,8 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import repeat
 from typing import Any
 
-from qbus.records import Compression, encode_records
-from qbus.records.crc import Buffer
+from qbus.records import Buffer, Compression, encode_records
 
 from ..types import TopicPartition
 from .batch import NO_IDENTITY, Batch

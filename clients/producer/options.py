@@ -6,8 +6,7 @@ from os import PathLike
 from typing import Literal
 
 from qbus.errors import ConfigError
-from qbus.records import Compression
-from qbus.records.crc import Buffer
+from qbus.records import Buffer, Compression
 
 from ..types import TopicDescription
 from .delivery import Delivery

@@ -9,8 +9,7 @@ import random
 from collections.abc import Collection, Sequence
 
 from qbus.errors import ApiError, ErrorCode
-from qbus.records import murmur2
-from qbus.records.crc import Buffer
+from qbus.records import Buffer, murmur2
 
 from ..types import TopicDescription
 from .options import Partitioner

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any, Self
 
 from qbus.clock import SystemClock
-from qbus.records.crc import Buffer
+from qbus.records import Buffer
 
 from ..errors import BufferFull, ClientClosed, RequestTimedOut
 from ..net.cluster import Cluster

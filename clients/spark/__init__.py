@@ -5,7 +5,7 @@ Spark finds the format where Qbus is installed with its extra: pip install qbus[
 
 from typing import TYPE_CHECKING, Any
 
-from qbus.records.extras import MissingExtra
+from qbus.errors import MissingExtra
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -26,7 +26,7 @@ def register(spark: "SparkSession") -> None:
 def __getattr__(name: str) -> Any:
     """Import the data source on first use, so that options can be read without pyspark.
 
-    Raises :class:`~qbus.records.extras.MissingExtra` where pyspark is not installed.
+    Raises :class:`~qbus.errors.MissingExtra` where pyspark is not installed.
     """
     if name != "QbusDataSource":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

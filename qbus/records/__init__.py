@@ -1,20 +1,21 @@
-"""Record batches, magic 2: header, CRC, encode, decode, columns, compression. No IO.
+"""Record batches (magic 2): header, CRC, encode, decode, columns, compression. No IO.
 
-What a broker needs is imported at once; the rest, with the codec behind it, when it is first used.
+The parts that a broker needs are imported at once, the others, with the codec, at their first use.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from qbus.records.crc import crc32c
 from qbus.records.decode import iter_batches, iter_records
 from qbus.records.errors import CorruptBatch
 from qbus.records.header import (
     HEADER_SIZE,
     BatchHeader,
+    Buffer,
     Compression,
     TimestampType,
     check_crc,
+    crc32c,
     read_header,
     set_base_offset,
     set_log_append_time,
@@ -33,6 +34,7 @@ __all__ = [
     "HEADER_SIZE",
     "ArrowColumns",
     "BatchHeader",
+    "Buffer",
     "Compression",
     "ConsumerRecord",
     "CorruptBatch",

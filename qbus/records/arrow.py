@@ -1,4 +1,4 @@
-"""Record batches straight from the buffers of Arrow tables."""
+"""Record batches from the buffers of Arrow tables."""
 
 from array import array
 from bisect import bisect_right
@@ -7,20 +7,19 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from qbus.records import codec
-from qbus.records.arrow_input import chunks_of, headers_of, timestamps_of, values_of
-from qbus.records.encode import check_batch
+from qbus.records.arrow_buffers import chunks_of, headers_of, timestamps_of, values_of
+from qbus.records.encode import check_batch, new_header, seal
 from qbus.records.header import HEADER_SIZE, Compression
-from qbus.records.seal import new_header, seal
 
 if TYPE_CHECKING:
     from qbus.records.pure import Rows
 
 MAX_RECORDS = (1 << 31) - 1
-"""Records that one batch may hold: its header counts them in 32 bits."""
+"""Maximum number of records in a batch: its header counts them in 32 bits."""
 
 
 class ArrowColumns:
-    """The columns of a table that records are made of; nothing of them is copied."""
+    """The columns of a table that become records; no value is copied."""
 
     def __init__(self, chunks: Iterable["Rows"]) -> None:
         self._chunks = [chunk for chunk in chunks if chunk.length]
@@ -35,14 +34,14 @@ class ArrowColumns:
         headers: str | None = None,
         timestamp: str | None = None,
     ) -> "ArrowColumns":
-        """The columns of these names of a pyarrow Table or RecordBatch, or of what exports one.
+        """Select columns of a table by name.
 
-        Values and keys are binary or string (of any kind), headers ``list<struct<key, value>>`` or
-        ``map<key, value>``, timestamps int64 in milliseconds since the Unix epoch, or timestamps of
-        any unit. ``table`` may be anything that has ``__arrow_c_stream__`` or
-        ``__arrow_c_array__``, such as a Polars data frame.
+        ``table`` is a pyarrow Table or RecordBatch, or anything with ``__arrow_c_stream__`` or
+        ``__arrow_c_array__``, such as a Polars data frame. Values and keys are binary or string (of
+        any kind), headers ``list<struct<key, value>>`` or ``map<key, value>``, timestamps int64 in
+        milliseconds since the Unix epoch or Arrow timestamps of any unit.
 
-        Raises KeyError for a column that is not there, TypeError for one of another type, and
+        Raises KeyError for a missing column, TypeError for a column of another type, and
         MissingExtra without pyarrow.
         """
         return cls(
@@ -57,13 +56,13 @@ class ArrowColumns:
         )
 
     def __len__(self) -> int:
-        """How many rows there are."""
+        """The number of rows."""
         return self._starts[-1]
 
     def fit(self, start: int, max_bytes: int) -> int:
-        """The row up to which rows from ``start`` on surely fit a batch of ``max_bytes`` bytes.
+        """Return the row up to which rows from ``start`` on fit a batch of ``max_bytes`` bytes.
 
-        At least one row is taken. Compression is not reckoned with.
+        The sizes are upper bounds without compression. At least one row is taken.
         """
         room = max_bytes - HEADER_SIZE
         stop = start
@@ -75,9 +74,9 @@ class ArrowColumns:
         return min(max(stop, start + 1), start + MAX_RECORDS, len(self))
 
     def partitions(self, count: int) -> "array[int]":
-        """The partition, of ``count``, of each row's key as Kafka's Java client chooses it.
+        """Return the partition (of ``count``) of each row's key as Kafka's Java client does.
 
-        -1 where the key is null. 32-bit integers, which pyarrow and NumPy take as they are.
+        A null key has partition -1. pyarrow and NumPy take the 32-bit integers without a copy.
         """
         partitions = array("i")
         for chunk in self._chunks:
@@ -85,7 +84,7 @@ class ArrowColumns:
         return partitions
 
     def encode(self, start: int, stop: int, base_timestamp: int) -> tuple[bytearray, int]:
-        """The records behind room for a batch's header, and the largest timestamp."""
+        """Return room for a header followed by the encoded rows, and the largest timestamp."""
         batch = bytearray(HEADER_SIZE)
         latest = []
         for chunk, first in self._from(start):
@@ -112,10 +111,10 @@ def encode_arrow(  # noqa: PLR0913 - all that a producer may say of a batch
     base_sequence: int = -1,
     level: int | None = None,
 ) -> bytearray:
-    """One batch of the rows from ``start`` to before ``stop``; else as ``encode_records``.
+    """Return one batch of the rows from ``start`` to before ``stop``, as ``encode_records`` does.
 
-    Raises IndexError for rows that are not there, and ValueError for no rows, a null header key,
-    a timestamp out of range, or offsets that point outside of their column.
+    Raises IndexError for rows that do not exist, and ValueError for no rows, a null header key, a
+    timestamp out of range, or offsets outside of their column.
     """
     if not 0 <= start <= stop <= len(columns):
         raise IndexError(f"rows {start} to {stop} of {len(columns)}")

@@ -1,7 +1,7 @@
-"""Which of the two twins encodes and decodes: the compiled one, or plain Python.
+"""The choice between the two codecs: the compiled one, or its twin in plain Python.
 
-The environment variable ``QBUS_CODEC`` may demand one: ``python`` or ``compiled`` (which is then an
-ImportError where it was not built).
+The environment variable ``QBUS_CODEC`` can demand ``python`` or ``compiled``; then a compiled codec
+that was not built is an ImportError.
 """
 
 import os
@@ -24,7 +24,7 @@ else:
         from qbus.records import pure as twin
 
 CODEC = "python" if twin.__name__.endswith(".pure") else "compiled"
-"""Which twin is in use: "compiled" or "python"."""
+"""The codec in use: "compiled" or "python"."""
 
 Lane = twin.Lane
 Place = twin.Place

@@ -1,44 +1,40 @@
-"""Records as columns, and those as an Arrow record batch."""
+"""Records as columns, and columns as an Arrow record batch."""
 
 import sys
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from qbus.records import codec
-from qbus.records.crc import Buffer
+from qbus.records.arrow_buffers import import_pyarrow
 from qbus.records.decode import records_of
-from qbus.records.extras import import_pyarrow
-from qbus.records.header import BatchHeader
+from qbus.records.header import BatchHeader, Buffer
 
 if TYPE_CHECKING:
     from qbus.records.pure import BytesColumn, ColumnsBuffers
 
 
 class RecordColumns:
-    """Gathers the records of batches as columns, until they are made an Arrow batch.
-
-    For one thread at a time.
-    """
+    """Collects the records of batches as columns, for one Arrow batch. Not thread-safe."""
 
     def __init__(self) -> None:
         self.buffers: ColumnsBuffers = codec.twin.ColumnsBuffers()
-        """The columns as Arrow lays them out."""
+        """The columns in Arrow's layout."""
         self.is_shared = False
-        """Whether an Arrow batch has the buffers: it must never change."""
+        """Whether an Arrow batch uses the buffers, which must not change then."""
         self._most = 0
 
     @property
     def rows(self) -> int:
-        """How many records there are."""
+        """The number of records."""
         return self.buffers.rows
 
     @property
     def nbytes(self) -> int:
-        """Bytes that the columns take, or took before they were reused, for those are kept."""
+        """Size of the columns in bytes, or before :meth:`reuse`, which keeps the memory."""
         return max(self._most, self.buffers.nbytes)
 
     def reuse(self) -> bool:
-        """Forget the records and keep the memory, for others; whether nobody has a part of it."""
+        """Drop the records and keep the memory. Returns False if an Arrow batch still uses it."""
         self._most = self.nbytes
         try:
             self.buffers.clear()
@@ -48,11 +44,11 @@ class RecordColumns:
         return True
 
     def append(self, batch: Buffer, header: BatchHeader, from_offset: int = 0) -> int:
-        """Append the records of one whole batch from ``from_offset`` on; how many they are.
+        """Append the records of one whole batch from ``from_offset`` on; return their number.
 
-        Raises :class:`CorruptBatch` as ``decode_records`` does, and OverflowError when a column
-        would hold more than 2 GiB, which Arrow's offsets cannot tell; nothing is appended then.
-        Raises BufferError once :func:`to_arrow` has shared the buffers.
+        Raises :class:`CorruptBatch` as ``decode_records`` does, and OverflowError if a column would
+        exceed 2 GiB, the limit of Arrow's offsets; nothing is appended then. Raises BufferError
+        after :func:`to_arrow`.
         """
         if self.is_shared:
             raise BufferError("columns that were made an Arrow batch take no more records")
@@ -61,11 +57,11 @@ class RecordColumns:
 
 
 def to_arrow(columns: RecordColumns, topic: str, partition: int) -> Any:
-    """The columns as a ``pyarrow.RecordBatch``, which shares their memory.
+    """Return the columns as a ``pyarrow.RecordBatch``, which shares their memory.
 
-    key and value (binary), headers (list<struct<key: string, value: binary>>), topic (dictionary of
-    strings), partition (int32), offset (int64), timestamp (timestamp[ms, UTC]) and timestamp_type
-    (int8). Raises MissingExtra without pyarrow.
+    Its columns: key and value (binary), headers (list<struct<key: string, value: binary>>), topic
+    (dictionary of strings), partition (int32), offset (int64), timestamp (timestamp[ms, UTC]) and
+    timestamp_type (int8). Raises MissingExtra without pyarrow.
     """
     pa = import_pyarrow()
     columns.is_shared = True
@@ -77,7 +73,7 @@ def to_arrow(columns: RecordColumns, topic: str, partition: int) -> Any:
         pa.DictionaryArray.from_arrays(
             _constant(0, rows),
             pa.array([topic], pa.string()),
-            safe=False,  # or each index is looked at
+            safe=False,  # do not check each index
         ),
         _constant(partition, rows),
         _fixed(buffers.offset, rows, pa.int64()),
@@ -89,7 +85,7 @@ def to_arrow(columns: RecordColumns, topic: str, partition: int) -> Any:
 
 @cache
 def arrow_schema() -> Any:
-    """The schema of what :func:`to_arrow` returns."""
+    """Return the schema of the batches of :func:`to_arrow`."""
     pa = import_pyarrow()
     header = pa.struct([pa.field("key", pa.string(), nullable=False), ("value", pa.binary())])
     return pa.schema(
@@ -108,7 +104,7 @@ def arrow_schema() -> Any:
 
 def _constant(number: int, rows: int) -> Any:
     pa = import_pyarrow()
-    data = number.to_bytes(4, sys.byteorder, signed=True) * rows  # quicker than pyarrow.repeat
+    data = number.to_bytes(4, sys.byteorder, signed=True) * rows  # faster than pyarrow.repeat
     return _fixed(data, rows, pa.int32())
 
 
@@ -135,7 +131,7 @@ def _headers(buffers: "ColumnsBuffers", rows: int) -> Any:
 
 
 def _names(column: "BytesColumn", pairs: int) -> Any:
-    """Names of headers: what is not UTF-8 in them is replaced, as Java's client does."""
+    """Return the names of headers; bytes that are not UTF-8 are replaced, as Java's client does."""
     pa = import_pyarrow()
     names = _binary(column, pairs, pa.string())
     try:

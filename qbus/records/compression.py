@@ -1,15 +1,14 @@
-"""The four codecs of record batches, in the framings that Kafka's clients read.
+"""The four compressions of record batches, in the framings that Kafka's clients read.
 
 - gzip: RFC 1952, one member.
 - snappy: Java's clients write xerial framing (snappy-java, ``SnappyOutputStream``): a magic, two
-  versions, then raw blocks behind their lengths. librdkafka reads that and raw snappy, so we write
-  xerial and read both.
-- lz4: the LZ4 frame format with independent blocks; Java's reader refuses linked ones.
+  versions, then raw blocks, each after its length. librdkafka writes raw snappy. We write xerial
+  framing and read both.
+- lz4: the LZ4 frame format with independent blocks; Java's reader refuses linked blocks.
 - zstd: RFC 8878 (KIP-110).
 
-Decompression stops with an error as soon as the output outgrows its bound, so a bomb costs no more
-memory than that. Each codec's package is imported at its first use: most brokers never look inside
-a batch.
+Decompression stops with an error as soon as the output exceeds its limit, so a bomb uses no more
+memory than that. Each package is imported at its first use: most brokers never decompress.
 """
 # ruff: noqa: PLC0415
 
@@ -17,9 +16,8 @@ import struct
 import zlib
 from collections.abc import Callable, Mapping
 
-from qbus.records.crc import Buffer
 from qbus.records.errors import CorruptBatch
-from qbus.records.header import Compression
+from qbus.records.header import Buffer, Compression
 
 _GZIP_LEVEL = 6
 _ZSTD_LEVEL = 3
@@ -32,9 +30,9 @@ _BLOCK_LENGTH = struct.Struct(">i")
 
 
 def compress(codec: Compression, data: Buffer, level: int | None = None) -> bytes:
-    """``data``, compressed; ``level`` is the codec's own, None its default.
+    """Return ``data``, compressed with a level of the codec (None: its default).
 
-    Raises ValueError for a level that the codec does not have (snappy has none).
+    Raises ValueError for a level that the codec does not have; snappy has none.
     """
     if level is not None and level not in _LEVELS[codec]:
         raise ValueError(f"{codec.name.lower()} has no level {level}")
@@ -42,9 +40,9 @@ def compress(codec: Compression, data: Buffer, level: int | None = None) -> byte
 
 
 def decompress(codec: Compression, data: Buffer, max_size: int) -> bytes:
-    """What was compressed into ``data``.
+    """Return ``data``, decompressed.
 
-    Raises :class:`CorruptBatch` when it is not valid or holds more than ``max_size`` bytes.
+    Raises :class:`CorruptBatch` if ``data`` is malformed or holds more than ``max_size`` bytes.
     """
     try:
         out = _DECOMPRESS[codec](bytes(data), max_size)
@@ -52,7 +50,7 @@ def decompress(codec: Compression, data: Buffer, max_size: int) -> bytes:
         raise CorruptBatch(f"{codec.name.lower()}: {error}") from error
     if len(out) <= max_size:
         return out
-    del out  # which the error, as long as it is kept, would keep too
+    del out  # the traceback would keep it as long as somebody keeps the error
     raise CorruptBatch(f"{codec.name.lower()}: records are larger than {max_size} bytes")
 
 
@@ -82,7 +80,7 @@ def _snappy(data: Buffer, level: int | None) -> bytes:  # noqa: ARG001 - there i
 
 def _unsnappy(data: bytes, max_size: int) -> bytes:
     blocks = _xerial_blocks(data) if data.startswith(_XERIAL_MAGIC) else [data]
-    size = sum(map(_snappy_size, blocks))  # known before anything is decompressed
+    size = sum(map(_snappy_size, blocks))  # the blocks state it before they are decompressed
     if size > max_size:
         raise CorruptBatch(f"snappy: records of {size} bytes are larger than {max_size}")
     return b"".join(map(_unsnappy_block, blocks))
@@ -150,7 +148,7 @@ def _zstd(data: Buffer, level: int | None) -> bytes:
 def _unzstd(data: bytes, max_size: int) -> bytes:
     import zstandard
 
-    # A cut frame yields what came before the cut; the missing records tell.
+    # A truncated frame yields the bytes before the cut; the parser finds that records are missing.
     try:
         with zstandard.ZstdDecompressor().stream_reader(data, read_across_frames=True) as reader:
             return reader.read(max_size + 1)
@@ -173,7 +171,7 @@ _LEVELS: Mapping[Compression, range] = {
     Compression.LZ4: range(1, 18),
     Compression.ZSTD: range(-(1 << 17), 23),
 }
-"""The levels that Kafka lets producers choose from (KIP-390, KIP-780)."""
+"""The levels that Kafka's producers can choose (KIP-390, KIP-780)."""
 
 _COMPRESS: Mapping[Compression, Callable[[Buffer, int | None], bytes]] = {
     Compression.NONE: _same,

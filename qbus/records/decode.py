@@ -1,26 +1,25 @@
-"""Batches, and the records within them, out of bytes that nobody has vouched for."""
+"""Batches and their records, from untrusted bytes."""
 
 from collections.abc import Iterator
 
 from qbus.records.compression import decompress
-from qbus.records.crc import Buffer
 from qbus.records.errors import CorruptBatch
-from qbus.records.header import HEADER_SIZE, BatchHeader, Compression, read_header
+from qbus.records.header import HEADER_SIZE, BatchHeader, Buffer, Compression, read_header
 from qbus.records.parse import parse_records
 from qbus.records.record import Record
 
 MAX_RECORDS_SIZE = 128 * 1024 * 1024
-"""Bytes that the records of one batch may take, decompressed."""
+"""Maximum size in bytes of the records of one batch, decompressed."""
 
 
 def iter_batches(
     buf: Buffer, *, partial_tail: bool = False
 ) -> Iterator[tuple[BatchHeader, memoryview]]:
-    """The batches that lie one after another in ``buf``, each as its header and all its bytes.
+    """Yield the adjacent batches in ``buf``, each as its header and all its bytes.
 
-    Raises :class:`CorruptBatch` for a bad header or a batch that is cut; with ``partial_tail`` a
-    cut last batch ends the iteration quietly, as a fetch's size limit may leave one. CRCs are not
-    checked.
+    Raises :class:`CorruptBatch` for a bad header or a truncated batch. With ``partial_tail``, a
+    truncated last batch just ends the iteration: the size limit of a fetch may leave one. CRCs are
+    not checked.
     """
     view = memoryview(buf)
     pos = 0
@@ -38,10 +37,10 @@ def iter_batches(
 
 
 def iter_records(batch: Buffer, *, max_size: int = MAX_RECORDS_SIZE) -> Iterator[Record]:
-    """The records of one whole batch, a control batch's markers included.
+    """Iterate over the records of one whole batch, also of a control batch.
 
-    Raises :class:`CorruptBatch` at the first byte that is not what it should be, or when the
-    records take more than ``max_size`` bytes decompressed. The CRC is not checked.
+    Raises :class:`CorruptBatch` at the first malformed byte, or if the records exceed ``max_size``
+    bytes decompressed. The CRC is not checked.
     """
     header = read_header(batch)
     payload = records_of(batch, header, max_size)
@@ -51,16 +50,16 @@ def iter_records(batch: Buffer, *, max_size: int = MAX_RECORDS_SIZE) -> Iterator
 def records_of(
     batch: Buffer, header: BatchHeader, max_size: int = MAX_RECORDS_SIZE
 ) -> bytes | memoryview | None:
-    """The bytes of the records of one whole batch, decompressed; None when it holds no records.
+    """Return the decompressed bytes of the records of one whole batch, or None without records.
 
-    Raises :class:`CorruptBatch` when the batch is not of the size that its header says, or when
-    the records take more than ``max_size`` bytes.
+    Raises :class:`CorruptBatch` if the batch does not have the size that its header says, or if the
+    records exceed ``max_size`` bytes.
     """
     if header.size != len(batch):
         raise CorruptBatch(f"batch of {header.size} bytes in {len(batch)}")
     if header.records_count < 0:
         raise CorruptBatch(f"impossible records count {header.records_count}")
-    if header.records_count == 0:  # what compaction leaves of a batch
+    if header.records_count == 0:  # compaction may leave such a batch
         return None
     records = memoryview(batch)[HEADER_SIZE:]
     if header.compression is Compression.NONE and len(records) <= max_size:

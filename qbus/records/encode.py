@@ -1,20 +1,43 @@
-"""Record batches out of records (the format: ``header`` and ``decode``).
+"""Record batches from records (the format: ``header`` and ``parse``).
 
-:func:`encode_records` takes parallel lists, and is the way for many records. :func:`build_batch`
-takes records one by one, and everything that a header may say.
+:func:`encode_records` takes parallel lists, and is fast for many records. :func:`build_batch` takes
+records one by one, and every field of the header.
 """
 
 from collections.abc import Iterable, Sequence
 
 from qbus.records import codec
-from qbus.records.crc import Buffer
+from qbus.records.compression import compress
 from qbus.records.fields import MAX_INT64, MIN_INT64, HeaderItems
-from qbus.records.header import Compression
-from qbus.records.pure.encode import encode_lists
-from qbus.records.seal import new_header, seal
+from qbus.records.header import (
+    HEADER_SIZE,
+    LENGTH_PREFIX,
+    MAGIC,
+    BatchHeader,
+    Buffer,
+    Compression,
+    write_header,
+)
+from qbus.records.pure.lists import encode_lists
 
 RecordItem = tuple[Buffer | None, Buffer | None, Iterable[tuple[str, Buffer | None]], int]
 """Key, value, headers, timestamp in milliseconds since the Unix epoch (-1: unknown)."""
+
+_NEW = BatchHeader(
+    base_offset=0,
+    batch_length=0,
+    partition_leader_epoch=-1,
+    magic=MAGIC,
+    crc=0,
+    attributes=0,
+    last_offset_delta=-1,
+    base_timestamp=-1,
+    max_timestamp=-1,
+    producer_id=-1,
+    producer_epoch=-1,
+    base_sequence=-1,
+    records_count=0,
+)
 
 
 def encode_records(  # noqa: PLR0913 - all that a producer may say of a batch
@@ -30,13 +53,13 @@ def encode_records(  # noqa: PLR0913 - all that a producer may say of a batch
     base_sequence: int = -1,
     level: int | None = None,
 ) -> bytearray:
-    """One batch of the records whose parts stand at the same index of the sequences.
+    """Return one batch; the parts of a record are at the same index of each sequence.
 
     A part may be None: a null value or key, no headers, ``base_timestamp`` (milliseconds since the
-    Unix epoch). ``level`` is the compression's own, None its default.
+    Unix epoch). ``level`` is the level of the compression; None is its default.
 
-    Raises ValueError when there are no values, when the sequences are not of one length, or for a
-    timestamp or level out of range; TypeError for parts of the wrong type.
+    Raises ValueError for no values, sequences of different lengths, or a timestamp or level out of
+    range; TypeError for parts of the wrong type.
     """
     check_batch(len(values), base_timestamp)
     for what, column in (("keys", keys), ("headers", headers), ("timestamps", timestamps)):
@@ -53,7 +76,7 @@ def encode_records(  # noqa: PLR0913 - all that a producer may say of a batch
 
 
 def check_batch(count: int, base_timestamp: int) -> None:
-    """Raise ValueError unless a batch can be of so many records, from that time on."""
+    """Raise ValueError unless a batch can have this many records and this base timestamp."""
     if count < 1:
         raise ValueError("a batch has at least one record")
     if not MIN_INT64 <= base_timestamp <= MAX_INT64:
@@ -71,10 +94,10 @@ def build_batch(
     producer_epoch: int = -1,
     base_sequence: int = -1,
 ) -> bytearray:
-    """One batch of ``records``, each ``(key, value, headers, timestamp)``.
+    """Return one batch of ``records``, each ``(key, value, headers, timestamp)``.
 
-    ``attributes`` are further bits of the header's field, such as "control". Raises ValueError
-    when there are no records.
+    ``attributes`` are additional bits of the header's field, such as "control". Raises ValueError
+    for no records.
     """
     items = list(records)
     base_timestamp = items[0][3] if items else 0
@@ -101,9 +124,9 @@ def build_values_batch(
     producer_epoch: int = -1,
     base_sequence: int = -1,
 ) -> bytearray:
-    """One batch of records that have a value and ``timestamp`` but neither key nor headers.
+    """Return one batch of records that have a value and ``timestamp``, but no key and no headers.
 
-    Raises ValueError when there are no values.
+    Raises ValueError for no values.
     """
     return encode_records(
         values,
@@ -113,3 +136,28 @@ def build_values_batch(
         producer_epoch=producer_epoch,
         base_sequence=base_sequence,
     )
+
+
+def new_header(count: int, base_timestamp: int, max_timestamp: int) -> BatchHeader:
+    """Return the header of a batch of ``count`` records that has no offsets yet."""
+    return _NEW._replace(
+        last_offset_delta=count - 1,
+        base_timestamp=base_timestamp,
+        max_timestamp=max_timestamp,
+        records_count=count,
+    )
+
+
+def seal(batch: bytearray, header: BatchHeader, level: int | None = None) -> bytearray:
+    """Return the whole batch of the encoded records in ``batch``, which has room for a header.
+
+    Compresses the records as ``header.attributes`` say, and fills in batch length and CRC.
+    """
+    codec = header.compression
+    if codec:
+        with memoryview(batch) as view, view[HEADER_SIZE:] as records:
+            payload = compress(codec, records, level)
+        batch = bytearray(HEADER_SIZE)
+        batch += payload
+    write_header(batch, header._replace(batch_length=len(batch) - LENGTH_PREFIX))
+    return batch

@@ -1,31 +1,57 @@
-"""Records out of bytes that nobody has vouched for, in plain Python.
+"""Records from untrusted bytes, in plain Python.
 
-A record inside a batch (KIP-98, "Record"), every integer a zigzag varint but the attributes byte:
+A record inside a batch (KIP-98, "Record"); all integers but the attributes byte are zigzag varints:
 
     length, attributes, timestamp delta, offset delta, key length, key, value length, value,
     headers count, and for each header: key length, key, value length, value
 
-A length of -1 is null. ``_parse.pxd`` is the same in C: it refuses what this refuses,
-and says so in the same words.
+A length of -1 is null. ``_parse.pxd`` is the same in C: it refuses the same bytes with the same
+messages.
 """
 
 from collections.abc import Iterator
 
 from qbus.records.errors import CorruptBatch
-from qbus.records.fields import MAX_INT64, MIN_INT64
-from qbus.records.header import BatchHeader
-from qbus.records.record import Headers, Record
-from qbus.records.varint import decode_varint
+from qbus.records.fields import MAX_INT64, MIN_INT64, decode_varint
+from qbus.records.header import BatchHeader, Buffer
+from qbus.records.record import ConsumerRecord, Headers, Record
 
 _NULL = 1  # the varint of -1
+_LEAST_OVERHEAD = 7  # bytes that a record takes, at least, besides its key and its value
+
+
+class Decoder:
+    """Reads the records of ``payload`` from ``from_offset`` on, some at a time."""
+
+    def __init__(
+        self, payload: Buffer, header: BatchHeader, topic: str, partition: int, from_offset: int
+    ) -> None:
+        self._records = parse_records(bytes(payload), header)
+        self._where = (topic, partition)
+        self._from_offset = from_offset
+
+    def take(self, size: int) -> list[ConsumerRecord]:
+        """Return the records of about the next ``size`` bytes: at least one, unless none are left.
+
+        Raises as ``parse_records``; the records of this call before the damage are lost.
+        """
+        new_record, where = tuple.__new__, self._where
+        records: list[ConsumerRecord] = []
+        for record in self._records:
+            size -= _LEAST_OVERHEAD + len(record[2] or b"") + len(record[3] or b"")
+            if record[0] >= self._from_offset:
+                records.append(new_record(ConsumerRecord, where + record))
+            if size <= 0 and records:
+                break
+        return records
 
 
 def parse_records(payload: bytes, header: BatchHeader) -> Iterator[Record]:  # noqa: C901, PLR0912, PLR0915
-    """The records that ``payload``, decompressed, is made of, as ``header`` describes them.
+    """Yield the records in ``payload``, the decompressed bytes after ``header``.
 
-    Raises :class:`CorruptBatch` at the first byte that is not what it should be.
+    Raises :class:`CorruptBatch` at the first malformed byte.
     """
-    # The hot loop: calls cost more than arithmetic, so integers of one or two bytes are mostly
+    # The hot loop: calls cost more than arithmetic, so most integers of one or two bytes are
     # decoded in place, and everything is local.
     new_record = tuple.__new__
     size = len(payload)

@@ -19,7 +19,7 @@ class Record(NamedTuple):
 
 
 class ConsumerRecord(NamedTuple):
-    """A record as a consumer gets it. ``timestamp`` is in milliseconds since the Unix epoch."""
+    """A record for a consumer. ``timestamp`` is in milliseconds since the Unix epoch."""
 
     topic: str
     partition: int

@@ -86,7 +86,7 @@ def decode_request_header(buf: Buffer) -> tuple[RequestHeader, int]:
             client_id = str(buf[_REQUEST.size : stop], "utf-8")
         elif length != -1:
             raise WireError(f"a client id of {length} bytes")
-        api = KNOWN_API.get(key)  # type: ignore[call-overload] # an int finds its ApiKey
+        api = KNOWN_API.get(key)
         if api is not None and api.first_flexible <= version <= api.max_version:
             stop = skip_header_tags(buf, stop, len(buf)) if buf[stop] else stop + 1
     except UnicodeDecodeError as error:

@@ -4,8 +4,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from qbus.errors import QbusError
-from qbus.records import BatchHeader, read_header
-from qbus.records.crc import Buffer
+from qbus.records import BatchHeader, Buffer, read_header
 from qbus.records.header import write_header
 
 from ...batches import as_produced

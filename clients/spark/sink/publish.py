@@ -5,7 +5,7 @@ import logging
 from collections.abc import Mapping, Sequence
 
 from qbus.errors import ApiError, ErrorCode, QbusError
-from qbus.records.crc import Buffer
+from qbus.records import Buffer
 
 from ...batches import find_producer, read_batches, store_batches
 from ...errors import PartialFailure

@@ -1,18 +1,17 @@
-"""Records to the buffers of Arrow columns, in plain Python."""
+"""Records to the buffers of Arrow columns, in plain Python; ``_columns.pxi`` is the same in C."""
 
 from array import array
 
-from qbus.records.crc import Buffer
-from qbus.records.header import BatchHeader
+from qbus.records.header import BatchHeader, Buffer
 from qbus.records.parse import parse_records
 from qbus.records.record import Record
 
 MAX_BYTES = (1 << 31) - 1
-"""Bytes that one column of variable length may hold: Arrow's offsets are of 32 bits."""
+"""Maximum size in bytes of a column of variable length: Arrow's offsets have 32 bits."""
 
 
 class BytesColumn:
-    """Values of variable length, or null: a bit for each, where each ends, and their bytes."""
+    """Nullable values of variable length: their validity bits, their end offsets, their bytes."""
 
     def __init__(self) -> None:
         self.validity = bytearray()
@@ -22,18 +21,18 @@ class BytesColumn:
 
     @property
     def rows(self) -> int:
-        """How many values there are."""
+        """The number of values."""
         return len(self.offsets) - 1
 
     def clear(self) -> None:
-        """Forget all of them; raises BufferError while others look at them."""
+        """Drop all values. Raises BufferError while somebody has a view of them."""
         _cut(self.validity, 0)
         _cut(self.data, 0)
         _cut(self.offsets, 1)
         self.null_count = 0
 
     def append(self, value: bytes | None) -> None:
-        """Add one."""
+        """Add a value."""
         index = self.rows
         if not index & 7:
             self.validity.append(0)
@@ -46,7 +45,7 @@ class BytesColumn:
 
 
 class ColumnsBuffers:
-    """The columns of records: what they have in common with others is not among them."""
+    """The columns of records, without those that are constant for a partition."""
 
     def __init__(self) -> None:
         self.rows = 0
@@ -61,14 +60,14 @@ class ColumnsBuffers:
 
     @property
     def nbytes(self) -> int:
-        """Bytes that the columns take."""
+        """Size of the columns in bytes."""
         parts = (self.key, self.value, self.header_key, self.header_value)
         return sum(
             len(part.validity) + 4 * len(part.offsets) + len(part.data) for part in parts
         ) + (4 * len(self.header_offsets) + 17 * self.rows)
 
     def clear(self) -> None:
-        """Forget the records and keep the memory; raises BufferError while others look at it."""
+        """Drop the records, keep the memory. Raises BufferError while somebody has a view of it."""
         for column in (self.key, self.value, self.header_key, self.header_value):
             column.clear()
         for numbers in (self.offset, self.timestamp, self.timestamp_type):
@@ -77,10 +76,10 @@ class ColumnsBuffers:
         self.rows = 0
 
     def extend(self, payload: Buffer, header: BatchHeader, from_offset: int) -> int:
-        """Append the records of ``payload`` from ``from_offset`` on; how many they are.
+        """Append the records of ``payload`` from ``from_offset`` on; return their number.
 
-        Raises :class:`CorruptBatch`, and OverflowError when the columns may outgrow their limit;
-        then nothing was appended.
+        Raises :class:`CorruptBatch`, and OverflowError if the columns might exceed their limit;
+        nothing is appended then.
         """
         columns = (self.key, self.value, self.header_key, self.header_value)
         longest = max(self.header_key.rows, *(len(column.data) for column in columns))
@@ -109,6 +108,6 @@ class ColumnsBuffers:
 
 
 def _cut(column: "bytearray | array[int]", length: int) -> None:
-    """Keep the first so many items; raises BufferError while others look at them."""
+    """Keep the first ``length`` items. Raises BufferError while somebody has a view of them."""
     column.append(0)
     del column[length:]

@@ -1,23 +1,21 @@
-"""Records out of Arrow's buffers, in plain Python."""
+"""Records from Arrow's buffers, in plain Python; ``_rows.pxi`` is the same in C."""
 
 import sys
 from collections.abc import Iterator
 
-from qbus.records.crc import Buffer
-from qbus.records.fields import timestamp_delta
-from qbus.records.layout import Lists, Values
-from qbus.records.pure.encode import add_record
-from qbus.records.pure.murmur2 import partition_for_keys
-from qbus.records.varint import encode_varint
+from qbus.records.arrow_buffers import Lists, Values
+from qbus.records.fields import encode_varint, timestamp_delta
+from qbus.records.header import Buffer
+from qbus.records.pure.lists import add_record, partition_for_keys
 
 _MAX_FIXED = 40
-"""Bytes that a record may take beyond its key, value and headers."""
+"""Maximum size in bytes of a record without its key, value and headers."""
 
 
 class Rows:
-    """Rows of columns of one length, out of which records are made.
+    """Rows of columns of the same length, which become records.
 
-    Raises ValueError for offsets that point outside of what they index.
+    Methods raise ValueError for offsets outside of their column.
     """
 
     def __init__(
@@ -37,7 +35,7 @@ class Rows:
     def encode(
         self, batch: bytearray, start: int, stop: int, first_delta: int, base_timestamp: int
     ) -> int:
-        """Append the rows to ``batch``, from that offset delta on; their largest timestamp."""
+        """Append rows to ``batch``, numbered from ``first_delta``; return the latest timestamp."""
         parts: list[bytes] = []
         latest: int | None = None
         for row in range(start, stop):
@@ -55,7 +53,7 @@ class Rows:
         return base_timestamp + (latest or 0)
 
     def fit(self, start: int, room: int) -> tuple[int, int]:
-        """The row up to which rows take no more than ``room`` bytes, and the room that is left."""
+        """Return the row up to which rows fit ``room`` bytes, and the room that is left."""
         for row in range(start, self.length):
             size = _MAX_FIXED
             for column in (self._value, self._key, self._headers):
@@ -66,7 +64,7 @@ class Rows:
         return self.length, room
 
     def partitions(self, count: int) -> list[int]:
-        """The partition of each row's key, -1 where it is null."""
+        """Return the partition of each row's key, or -1 for a null key."""
         if self._key is None:
             return [-1] * self.length
         return partition_for_keys(map(self._key.__getitem__, range(self.length)), count)
@@ -79,7 +77,7 @@ class Rows:
 
 
 class _Bytes:
-    """Values by their row."""
+    """Values by row."""
 
     def __init__(self, column: Values) -> None:
         self._validity = column.validity
@@ -101,7 +99,7 @@ class _Bytes:
 
 
 class _Headers:
-    """Headers by their row, as they are written."""
+    """Encoded headers by row."""
 
     def __init__(self, column: Lists) -> None:
         self._validity = column.validity
@@ -130,7 +128,7 @@ class _Headers:
 
 
 def check_range(start: int, end: int, size: int) -> None:
-    """Raise ValueError unless offsets lie within what they index."""
+    """Raise ValueError unless offsets are within ``size``."""
     if not 0 <= start <= end <= size:
         raise ValueError(f"impossible offsets {start} to {end} of {size}")
 

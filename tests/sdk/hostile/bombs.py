@@ -11,9 +11,8 @@ import cramjam
 import lz4.frame
 import zstandard
 
-from qbus.records import Compression
-from qbus.records.crc import crc32c
-from qbus.records.varint import encode_varint
+from qbus.records import Compression, crc32c
+from qbus.records.fields import encode_varint
 
 _PIECE = bytes(1024 * 1024)
 _HEADER = struct.Struct(">qiibIhiqqqhii")

@@ -7,8 +7,7 @@ import struct
 import pytest
 
 from qbus.clients import Consumer, ConsumerRecord
-from qbus.records import Compression, CorruptBatch, build_batch, build_values_batch
-from qbus.records.crc import crc32c
+from qbus.records import Compression, CorruptBatch, build_batch, build_values_batch, crc32c
 from qbus.wire import ApiKey
 from qbus.wire.messages.fetch import (
     FetchableTopicResponse,

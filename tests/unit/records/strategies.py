@@ -5,8 +5,8 @@ from typing import Any
 from hypothesis import strategies as st
 
 from qbus.records import BatchHeader, Compression
+from qbus.records.fields import encode_varint
 from qbus.records.header import write_header
-from qbus.records.varint import encode_varint
 
 NOW = 1_700_000_000_000
 
@@ -35,6 +35,7 @@ HOSTILE: list[tuple[str, bytes, str]] = [
     ("negative count", batch_of(b"", -1), "impossible records count -1"),
     ("huge count", batch_of(record(EMPTY), 2**31 - 1), "records are cut"),
     ("negative length", batch_of(b"\x01" + EMPTY), "a record's length is negative"),
+    ("long negative length", batch_of(b"\x81\x01" + EMPTY), "a record's length is negative"),
     ("length over the end", batch_of(b"\x10" + EMPTY), "records are cut"),
     ("huge length", batch_of(encode_varint(2**63 - 1) + EMPTY), "records are cut"),
     ("endless length", batch_of(b"\xff" * 100), "does not fit 64 bits"),

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qbus.records import ArrowColumns, Compression, encode_arrow, encode_records, partition_for_keys
-from qbus.records.layout import Lists, Values
+from qbus.records.arrow_buffers import Lists, Values
 
 from .strategies import NOW, data, header_items
 

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from qbus.errors import MissingExtra
 from qbus.records import (
     CorruptBatch,
     RecordColumns,
@@ -19,7 +20,6 @@ from qbus.records import (
     set_base_offset,
     to_arrow,
 )
-from qbus.records.extras import MissingExtra
 
 from .strategies import HOSTILE, NOW, batch_of, record, rows
 

@@ -66,6 +66,7 @@ def test_where_an_offset_delta_grows_a_byte(count: int) -> None:
 def test_where_a_length_grows_a_byte(size: int) -> None:
     batch = encode_records([bytes(size)] * 2, base_timestamp=NOW)
     assert batch == build_batch([(None, bytes(size), (), NOW)] * 2)
+    assert [r.value for r in iter_records(batch)] == [bytes(size)] * 2
 
 
 def test_bytes_like_objects_of_any_kind_are_taken() -> None:
@@ -109,7 +110,7 @@ REFUSED: list[tuple[type[Exception], str, dict[str, Any]]] = [
     ),
     (
         TypeError,
-        "header of record 1 is not named by str but bytes",
+        "name of record 1 is not str but bytes",
         {"headers": [(), [(b"h", b"")]]},
     ),
     (TypeError, "value of record 0 is not bytes-like but str", {"headers": [[("h", "v")], ()]}),

@@ -1,8 +1,10 @@
-"""The batch header: every field where Kafka has it, and in-place changes."""
+"""The batch header: every field where Kafka has it, in-place changes, and known checksums."""
 
 import struct
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from qbus.errors import ErrorCode
 from qbus.records import (
@@ -13,11 +15,14 @@ from qbus.records import (
     TimestampType,
     build_batch,
     check_crc,
+    crc32c,
     iter_records,
     read_header,
     set_base_offset,
     set_log_append_time,
 )
+from qbus.records import header as header_module
+from qbus.records.header import portable_crc32c
 
 # One record "k" -> "v" at offset 7, written down field by field.
 GOLDEN = bytes.fromhex(
@@ -166,3 +171,39 @@ def test_log_append_time_is_every_records_time() -> None:
     records = list(iter_records(memoryview(buf)[2:]))
     assert [record.timestamp for record in records] == [1_800_000_000_000] * 2
     assert {record.timestamp_type for record in records} == {TimestampType.LOG_APPEND_TIME}
+
+
+# RFC 3720, appendix B.4, and the check value of the Rocksoft model.
+SUMS = [
+    (b"", 0),
+    (b"123456789", 0xE3069283),
+    (bytes(32), 0x8A9136AA),
+    (b"\xff" * 32, 0x62A8AB43),
+    (bytes(range(32)), 0x46DD794E),
+]
+
+
+@pytest.mark.parametrize(("data", "crc"), SUMS)
+def test_known_answers(data: bytes, crc: int) -> None:
+    assert crc32c(data) == crc
+    assert portable_crc32c(data) == crc
+
+
+@given(st.binary(max_size=500), st.integers(0, 0xFFFFFFFF))
+def test_hardware_and_portable_sums_are_the_same(data: bytes, crc: int) -> None:
+    assert crc32c(data, crc) == portable_crc32c(data, crc)
+
+
+@given(st.binary(max_size=300), st.binary(max_size=300))
+def test_a_sum_continues(first: bytes, second: bytes) -> None:
+    assert crc32c(second, crc32c(first)) == crc32c(first + second)
+
+
+@pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
+def test_any_buffer(kind: type) -> None:
+    assert crc32c(kind(b"123456789")) == portable_crc32c(kind(b"123456789")) == 0xE3069283
+
+
+def test_without_the_hardware_package_the_portable_sums_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(header_module, "find_spec", lambda name: None)
+    assert header_module._fastest() is portable_crc32c

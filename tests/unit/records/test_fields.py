@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qbus.records import CorruptBatch
-from qbus.records.varint import decode_varint, encode_varint
+from qbus.records.fields import decode_varint, encode_varint
 
 KNOWN = [
     (0, "00"),

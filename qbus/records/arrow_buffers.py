@@ -1,16 +1,57 @@
-"""From pyarrow's arrays to the buffers beneath them: which types are taken, and as what."""
+"""From pyarrow's arrays to their buffers: the accepted types, and the layout of columns.
+
+The layout is Arrow's "Columnar Format", version 1.5. A column has one validity bit per row, the
+least significant first; without these bits no row is null. Values of variable length are adjacent
+in ``data``: value ``i`` begins at offset ``i`` and ends at offset ``i + 1``. A column may be a
+slice of another one, so row 0 need not be the first value.
+"""
 
 from collections.abc import Iterator
 from importlib import import_module
-from typing import Any
+from typing import Any, NamedTuple
 
-from qbus.records.crc import Buffer
-from qbus.records.extras import import_pyarrow
-from qbus.records.layout import Lists, Values
+from qbus.errors import MissingExtra
+from qbus.records.header import Buffer
+
+
+def import_pyarrow() -> Any:
+    """Return pyarrow, or raise :class:`~qbus.errors.MissingExtra`."""
+    try:
+        import pyarrow as pa  # noqa: PLC0415 - takes a fifth of a second, and few need it
+    except ImportError as error:
+        message = "Arrow needs pyarrow: pip install qbus[arrow]"
+        raise MissingExtra(message, name="pyarrow") from error
+    return pa
+
+
+class Values(NamedTuple):
+    """A column of bytes, or of numbers, which are bytes of a fixed size."""
+
+    validity: Buffer | None
+    offsets: Buffer | None
+    """Integers in the machine's byte order; None: each value has ``width`` bytes of ``data``."""
+    width: int
+    """Size in bytes of an offset (4 or 8), or of a value if there are no offsets."""
+    data: Buffer
+    start: int
+    """Index of the value of row 0."""
+
+
+class Lists(NamedTuple):
+    """A column of lists of headers: the pairs of list ``i`` begin at offset ``i``."""
+
+    validity: Buffer | None
+    offsets: Buffer
+    width: int
+    start: int
+    pairs: int
+    """Number of pairs."""
+    key: Values
+    value: Values
 
 
 def chunks_of(table: Any) -> Iterator[Any]:
-    """``table`` as pyarrow RecordBatches, whose columns are each in one piece."""
+    """Yield ``table`` as pyarrow RecordBatches, whose columns are not chunked."""
     pa = import_pyarrow()
     if isinstance(table, pa.RecordBatch):
         yield table
@@ -21,7 +62,7 @@ def chunks_of(table: Any) -> Iterator[Any]:
 
 
 def values_of(chunk: Any, name: str) -> Values:
-    """The column ``name``, of strings or of bytes."""
+    """Return the column ``name`` of strings or bytes."""
     array = _column(chunk, name)
     try:
         return _values(array)
@@ -30,7 +71,7 @@ def values_of(chunk: Any, name: str) -> Values:
 
 
 def headers_of(chunk: Any, name: str) -> Lists:
-    """The column ``name``, of lists of headers."""
+    """Return the column ``name`` of lists of headers."""
     array = _column(chunk, name)
     try:
         return _lists(array)
@@ -41,7 +82,7 @@ def headers_of(chunk: Any, name: str) -> Lists:
 
 
 def timestamps_of(chunk: Any, name: str) -> Values:
-    """The column ``name``, of points in time, in milliseconds since the Unix epoch."""
+    """Return the column ``name`` of timestamps, in milliseconds since the Unix epoch."""
     pa = import_pyarrow()
     array = _column(chunk, name)
     kind = array.type
@@ -67,7 +108,7 @@ def _milliseconds(zone: str | None) -> Any:
 
 
 def _values(array: Any) -> Values:
-    """Raises TypeError when ``array`` is not of strings or bytes."""
+    """Raise TypeError if ``array`` has no strings or bytes."""
     pa = import_pyarrow()
     types = pa.types
     kind = array.type
@@ -93,7 +134,7 @@ def _values(array: Any) -> Values:
 
 
 def _lists(array: Any) -> Lists:
-    """Raises TypeError when ``array`` is not of lists of pairs."""
+    """Raise TypeError if ``array`` has no lists of pairs."""
     types = import_pyarrow().types
     kind = array.type
     if types.is_map(kind):
@@ -122,7 +163,7 @@ def _lists(array: Any) -> Lists:
 
 
 def _checked(column: Values, length: int) -> Values:
-    """``column``, whose buffers hold so many rows; ValueError where they do not."""
+    """Return ``column``; raise ValueError if its buffers hold fewer rows."""
     _check(column.validity, column.offsets, column.width, column.start + length)
     if column.offsets is None and len(column.data) < (column.start + length) * column.width:
         raise ValueError("a column's values are cut")
