@@ -1,7 +1,7 @@
 """Qbus: a partitioned commit log that Kafka clients can use.
 
-``from qbus import Producer, Consumer, Admin`` for programs that block, ``from qbus.aio import ...``
-for asyncio.
+Blocking programs use ``from qbus import Producer, Consumer, Admin``, asyncio programs use
+``from qbus.aio import ...``.
 """
 
 from importlib import import_module
@@ -93,7 +93,7 @@ _HOMES = ("errors", "records", "clients")
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name at its first use: brokers, which use none, start faster."""
+    """Import a public name at its first use: brokers use none of them and start faster."""
     if name in _SYNC_CLIENTS:
         value = getattr(import_module(f".{_SYNC_CLIENTS[name]}", __name__), name)
     elif name in __all__:

@@ -1,4 +1,4 @@
-"""`python -m qbus`: the same as the `qbus` command."""
+"""`python -m qbus` is the `qbus` command."""
 
 from qbus.cli import main
 

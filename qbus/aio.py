@@ -1,4 +1,4 @@
-"""The asyncio clients; :mod:`qbus` has the same ones for programs that block."""
+"""The asyncio clients; :mod:`qbus` has the same clients for blocking programs."""
 
 from qbus.clients import Admin, Consumer, Producer, everywhere
 

@@ -1,4 +1,4 @@
-"""Time as a dependency, so that tests control it."""
+"""Time as a dependency, so that tests can control it."""
 
 import time
 from typing import Protocol

@@ -1,6 +1,6 @@
-"""Errors: the protocol's codes, and the exceptions that carry them.
+"""Errors: the protocol's codes, and exceptions.
 
-The codes and which of them a client may retry are Kafka's (its protocol guide, "Error codes").
+The codes, and which of them are retriable, are Kafka's (protocol guide, "Error codes").
 """
 
 from enum import IntEnum
@@ -221,8 +221,8 @@ class WireError(QbusError):
 
 
 class MissingExtra(QbusError, ImportError):  # noqa: N818 - what it is
-    """A package is needed that an extra of Qbus installs; the message names the extra."""
+    """A package is missing that an extra of Qbus installs; the message names the extra."""
 
 
 class ConfigError(QbusError):
-    """A configuration that is unknown, malformed or out of range; the message names it."""
+    """A setting that is unknown, malformed or out of range; the message names it."""

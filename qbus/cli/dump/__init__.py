@@ -1,1 +1,1 @@
-"""`qbus dump-log`: what is in a log's files, and what is wrong with them."""
+"""`qbus dump-log`: the contents of a log's files, and their problems."""

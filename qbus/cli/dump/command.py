@@ -1,4 +1,4 @@
-"""`qbus dump-log`: which files, and how the entries are printed."""
+"""`qbus dump-log`: read files and print their entries."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     metavar="FILE...",
     type=click.Path(exists=True, readable=True, path_type=Path),
 )
-@click.option("--records", is_flag=True, help="Show each batch's records too.")
-@click.option("--problems", "only_problems", is_flag=True, help="Show only what is wrong.")
-@click.option("--gaps", is_flag=True, help="Take offsets that are left out for no problem.")
+@click.option("--records", is_flag=True, help="Show the records of each batch too.")
+@click.option("--problems", "only_problems", is_flag=True, help="Show only entries with problems.")
+@click.option("--gaps", is_flag=True, help="Accept missing offsets.")
 @json_option
 @click.pass_context
 def dump_log(
@@ -36,12 +36,12 @@ def dump_log(
     gaps: bool,
     as_json: bool,
 ) -> None:
-    """Show what is in each FILE of a log, and what is wrong with it.
+    """Show the contents of each FILE of a log, and its problems.
 
     FILE is a segment (.log), an index (.index, .timeindex), a snapshot of producers (.snapshot), a
-    checkpoint, or a partition's directory, which stands for all of its files. Nothing is changed;
-    a running broker is not disturbed. The exit code is 1 when something is wrong. --gaps is for
-    mirrors, which have the gaps of their sources. --json prints an object a line.
+    checkpoint, or a partition's directory, which means all of its files. The command changes no file
+    and does not disturb a running broker. The exit code is 1 if there are problems. --gaps is for
+    mirrors, which have the gaps of their sources. --json prints one object per line.
     """
     from qbus.cli.dump.entries import expand, read_entries
     from qbus.cli.output import note
@@ -58,7 +58,7 @@ def dump_log(
 def _print_file(
     path: Path, entries: "Iterable[Entry]", *, only_problems: bool, as_json: bool
 ) -> int:
-    """Print the entries of one file as they are read; return how many problems they have."""
+    """Print the entries of one file while reading it; return the number of problems."""
     from qbus.cli.dump.text import heading, line, summary
     from qbus.cli.output import json_line
 

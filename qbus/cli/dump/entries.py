@@ -1,6 +1,6 @@
-"""What is in a log's files, entry by entry, as documents."""
+"""The entries of a log's files as documents."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,26 +22,26 @@ Entry = dict[str, Any]
 
 
 def expand(paths: Iterable[Path]) -> Iterator[Path]:
-    """Yield files as they are, and for a directory the files in it that can be shown."""
+    """Yield each file, and instead of a directory the files in it that can be shown."""
     for path in paths:
         if not path.is_dir():
             yield path
             continue
         found = sorted(child for child in path.iterdir() if _reader(child) and child.is_file())
         if not found:
-            raise Failure(f"{path}: there are no files of a log in this directory")
+            raise Failure(f"{path}: this directory has no files of a log")
         yield from found
 
 
 def read_entries(path: Path, *, with_records: bool, gaps: bool = False) -> Iterator[Entry]:
-    """Return the entries of one file, read as they are asked for.
+    """Return an iterator that reads the entries of one file.
 
-    With ``gaps``, offsets that are left out are no problem. Each has a ``type``, and ``problems``
-    that may be empty. Raises Failure for a file of another kind, OSError when it cannot be read.
+    Each entry has a ``type`` and a list of ``problems``, which may be empty. With ``gaps``, missing
+    offsets are no problem. Raises Failure for a file of another kind, OSError if it cannot be read.
     """
     reader = _reader(path)
     if reader is None:
-        raise Failure(f"{path} is no segment, index, snapshot or checkpoint of a log")
+        raise Failure(f"{path} is not a segment, index, snapshot or checkpoint of a log")
     if gaps and reader is _batches:
         reader = partial(_batches, gaps=True)
     return _read(path, reader, with_records=with_records)
@@ -113,32 +113,29 @@ def _add_records(path: Path, entry: Entry) -> None:
 
 def _offset_index(path: Path) -> Iterator[Entry]:
     index = inspect.inspect_offset_index(str(path))
-    base = int(path.stem)
-    used = _used([(report.offset - base, report.position) for report in index.entries])
-    for report in index.entries[:used]:
-        yield {
-            "type": "offset",
-            "offset": report.offset,
-            "position": report.position,
-            "problems": _problems(report.problems),
-        }
-    yield from _unused(len(index.entries) - used)
-    yield from _whole_file(path, index.problems)
+    return _index(path, index, "offset", ("offset", "position"))
 
 
 def _time_index(path: Path) -> Iterator[Entry]:
     index = inspect.inspect_time_index(str(path))
-    base = int(path.stem)
-    used = _used([(report.timestamp, report.offset - base) for report in index.entries])
+    return _index(path, index, "time", ("timestamp", "offset"))
+
+
+def _index(
+    path: Path, index: inspect.IndexReport[Any], kind: str, names: tuple[str, str]
+) -> Iterator[Entry]:
+    unused = {"offset": int(path.stem), "position": 0, "timestamp": 0}  # a broker reserves zeros
+    used = len(index.entries)
+    while used and all(getattr(index.entries[used - 1], name) == unused[name] for name in names):
+        used -= 1
     for report in index.entries[:used]:
-        yield {
-            "type": "time",
-            "timestamp": report.timestamp,
-            "offset": report.offset,
-            "problems": _problems(report.problems),
-        }
-    yield from _unused(len(index.entries) - used)
-    yield from _whole_file(path, index.problems)
+        values = {name: getattr(report, name) for name in names}
+        yield {"type": kind, **values, "problems": _problems(report.problems)}
+    if used < len(index.entries):
+        yield {"type": "reserved", "entries": len(index.entries) - used, "problems": []}
+    if index.problems:
+        problems = _problems(index.problems)
+        yield {"type": "file", "size": path.stat().st_size, "problems": problems}
 
 
 def _snapshot(path: Path) -> Iterator[Entry]:
@@ -183,29 +180,6 @@ def _partition_metadata(path: Path) -> Iterator[Entry]:
 
 def _problems(problems: Iterable[inspect.Problem]) -> list[Entry]:
     return [{"kind": str(problem.kind), "message": problem.message} for problem in problems]
-
-
-def _used(entries: Sequence[tuple[int, int]]) -> int:
-    """How many entries there are before the zeros that a broker may have reserved for more."""
-    used = len(entries)
-    while used and entries[used - 1] == (0, 0):
-        used -= 1
-    return used
-
-
-def _unused(count: int) -> Iterator[Entry]:
-    if count:
-        yield {"type": "reserved", "entries": count, "problems": []}
-
-
-def _whole_file(path: Path, problems: Sequence[inspect.Problem]) -> Iterator[Entry]:
-    """One entry for what is wrong with a file as a whole, if anything is."""
-    if problems:
-        yield {
-            "type": "file",
-            "size": path.stat().st_size,
-            "problems": _problems(problems),
-        }
 
 
 _READERS: dict[str, Callable[[Path], Iterator[Entry]]] = {

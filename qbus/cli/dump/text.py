@@ -1,4 +1,4 @@
-"""How a log's entries look to people: a line each, with what is wrong below it."""
+"""Entries of a log as text: one line for each, with its problems below it."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -21,12 +21,12 @@ _PLURALS = {
 
 
 def heading(path: Path) -> str:
-    """The line above a file's entries."""
+    """Return the line above a file's entries."""
     return click.style(str(path), bold=True)
 
 
 def line(entry: Mapping[str, Any]) -> str:
-    """An entry, its records and its problems."""
+    """Return the lines of an entry, its records and its problems."""
     lines = ["  " + _LINES[entry["type"]](entry)]
     lines += [f"    {_record(record)}" for record in entry.get("records", ())]
     lines += [
@@ -37,14 +37,14 @@ def line(entry: Mapping[str, Any]) -> str:
 
 
 def summary(kinds: Mapping[str, int], problems: int) -> str:
-    """The line below a file's entries."""
+    """Return the line below a file's entries."""
     counts = ", ".join(
         f"{count:,} {_PLURALS[kind][count != 1]}" for kind, count in kinds.items() if kind != "file"
     )
     if problems:
         what = click.style(f"{problems} problem{'s' * (problems != 1)}", fg="red", bold=True)
     else:
-        what = "nothing wrong"
+        what = "no problems"
     return f"  {counts or 'empty'}: {what}"
 
 
@@ -88,8 +88,8 @@ def _text(fields: Mapping[str, Any], name: str) -> str:
 
 _LINES: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "batch": _batch,
-    "damage": lambda e: f"at {e['position']:<10} {e['size']} bytes that are no batch",
-    "file": lambda e: f"{e['size']} bytes in all",
+    "damage": lambda e: f"at {e['position']:<10} {e['size']} bytes that are not a batch",
+    "file": lambda e: f"{e['size']} bytes in total",
     "reserved": lambda e: f"room for {e['entries']:,} more entries",
     "offset": lambda e: f"offset {e['offset']} at {e['position']}",
     "time": lambda e: f"{format_moment(e['timestamp'])} up to offset {e['offset']}",

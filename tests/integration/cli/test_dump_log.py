@@ -85,7 +85,7 @@ def test_lines_for_people(qbus: Qbus, partition: Path) -> None:
     assert text.startswith(str(partition / SEGMENT))
     assert "offsets 2001-2002, 2 records" in text
     assert "key key base64://4=" in text
-    assert text.endswith("3 batches: nothing wrong\n")
+    assert text.endswith("3 batches: no problems\n")
 
 
 def test_a_flipped_bit_is_found_and_the_rest_still_shown(qbus: Qbus, partition: Path) -> None:
@@ -127,6 +127,6 @@ def test_a_damaged_checkpoint(qbus: Qbus, partition: Path) -> None:
 def test_what_is_no_file_of_a_log(qbus: Qbus, tmp_path: Path) -> None:
     other = tmp_path / "notes.txt"
     other.write_text("text")
-    assert "is no segment" in qbus.failure("dump-log", str(other))
-    assert "no files of a log" in qbus.failure("dump-log", str(tmp_path))
+    assert "is not a segment" in qbus.failure("dump-log", str(other))
+    assert "has no files of a log" in qbus.failure("dump-log", str(tmp_path))
     assert "does not exist" in qbus.failure("dump-log", str(tmp_path / "absent"), code=2)
