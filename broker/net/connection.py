@@ -16,7 +16,7 @@ from typing import NamedTuple, Protocol
 
 from qbus.errors import WireError
 
-from .frames import FrameReader
+from .frames import RequestFrames
 from .memory_budget import MemoryBudget
 from .peer import Peer
 from .transport import Part, Transport, WriteBuffer
@@ -96,7 +96,7 @@ class Connection:
         peer: Peer,
         *,
         dispatch: Dispatch,
-        frames: FrameReader,
+        frames: RequestFrames,
         budget: MemoryBudget,
         on_close: Callable[["Connection", str], None],
     ) -> None:

@@ -1,24 +1,19 @@
-"""Frames out of a byte stream: a 4-byte big-endian length, then that many bytes.
+"""The frames that clients send, read by thousands of connections out of one buffer.
 
-Sans-IO: it says where to receive and hands out whole frames. Bytes land in a scratch buffer that
-all connections share; only a frame that is not whole yet is kept aside, so an idle connection
-holds nothing and a slow one holds little more than it sent.
+Bytes land in a scratch buffer that all connections share. Only an incomplete frame is kept aside:
+an idle connection holds nothing, and a slow one holds little more than it sent.
 """
 
 from collections.abc import Iterator
-from struct import Struct
 
-from qbus.errors import WireError
-
-_LENGTH = Struct(">i")
-_PREFIX = _LENGTH.size
+from qbus.frames import PREFIX, frame_size
 
 # A frame up to this size gets its buffer at once; a longer one earns it by sending.
 _EAGER_BYTES = 64 * 1024
 _GROWTH = 4
 
 
-class FrameReader:
+class RequestFrames:
     """The receiving side of one connection.
 
     Receive into ``target()``, say how much with ``received()``, take the ``frames()`` that became
@@ -58,15 +53,14 @@ class FrameReader:
         self._end += count
 
     def frames(self) -> Iterator[memoryview]:
-        """The frames that are whole, without their length.
+        """Yield the complete frames, without their lengths.
 
-        Raises:
-            WireError: a length is not positive, or larger than a frame may be.
+        Raises :class:`~qbus.errors.WireError` for an impossible length.
         """
         view = self._view
-        while self._end - self._start >= _PREFIX:
-            size = self._size_at_start()
-            begin = self._start + _PREFIX
+        while self._end - self._start >= PREFIX:
+            size = frame_size(self._view, self._start, self._max_frame)
+            begin = self._start + PREFIX
             if self._end - begin < size:
                 return
             self._start = begin + size
@@ -77,9 +71,9 @@ class FrameReader:
         left = self.left
         if left == 0:
             return 0
-        if left < _PREFIX:
-            return _PREFIX
-        total = _PREFIX + self._size_at_start()
+        if left < PREFIX:
+            return PREFIX
+        total = PREFIX + frame_size(self._view, self._start, self._max_frame)
         if self._kept is not None and self._start == 0 and self._end < len(self._kept):
             return len(self._kept)
         return max(left, total if total <= _EAGER_BYTES else min(total, _GROWTH * left))
@@ -99,11 +93,3 @@ class FrameReader:
         self._kept = kept
         self._view = memoryview(kept)
         self._start, self._end = 0, left
-
-    def _size_at_start(self) -> int:
-        size: int = _LENGTH.unpack_from(self._view, self._start)[0]
-        if size <= 0:
-            raise WireError(f"a frame of {size} bytes")
-        if size > self._max_frame:
-            raise WireError(f"a frame of {size} bytes, above the limit of {self._max_frame}")
-        return size

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from qbus.config import Address
 
 from .connection import Connection, Dispatch, TimeLimits
-from .frames import FrameReader
+from .frames import RequestFrames
 from .memory_budget import MemoryBudget
 from .peer import Peer
 from .transport import PlainTransport
@@ -167,7 +167,7 @@ class Listener:
             PlainTransport(sock),
             Peer(self._next_id, host, self.address),
             dispatch=self._dispatch,
-            frames=FrameReader(self._scratch, limits.max_frame),
+            frames=RequestFrames(self._scratch, limits.max_frame),
             budget=self._budget,
             on_close=self._on_close,
         )

@@ -12,12 +12,13 @@ from contextlib import suppress
 from typing import Any, NamedTuple, Self
 
 from qbus.errors import QbusError, WireError
+from qbus.frames import FrameReader
 from qbus.wire import ApiKey, Struct, decode_response, encode_request
 
-from .frame_buffer import FrameBuffer
 
 _MAX_CORRELATION_ID = 0x7FFFFFFF
 _NOT_BEFORE_S = 0.001
+_TRUSTED_BYTES = 16 * 1024 * 1024
 
 
 class PeerError(QbusError):
@@ -56,7 +57,7 @@ class PeerConnection(asyncio.BufferedProtocol):
         """Use :meth:`open`."""
         self._name = name
         self._client_id = client_id
-        self._frames = FrameBuffer(max_frame)
+        self._frames = FrameReader(max_frame, trusted=_TRUSTED_BYTES, spare=1)
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._in_flight: deque[_InFlightRequest] = deque()
@@ -198,13 +199,11 @@ class PeerConnection(asyncio.BufferedProtocol):
         self.abort(str(exc) if exc else "the broker closed the connection")
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - asyncio's signature
-        return self._frames.target()
+        return self._frames.buffer()
 
     def buffer_updated(self, nbytes: int) -> None:
-        frames = self._frames
-        frames.received(nbytes)
         try:
-            for frame in frames.frames():
+            for frame in self._frames.received(nbytes):
                 if self.failure is not None:
                     return
                 self._dispatch(frame)

@@ -6,12 +6,12 @@ from typing import Any, NamedTuple, Self
 
 from qbus._version import __version__
 from qbus.errors import ApiError, ErrorCode, WireError
+from qbus.frames import FrameReader
 from qbus.wire import ApiKey, Part, decode_response, encode_request
 from qbus.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 
 from ..errors import ConnectionFailed, check
 from .dial import dial
-from .frames import FrameReader
 from .in_flight import InFlightRequests
 from .versions import SPOKEN, SPOKEN_BY_ID, highest_common
 from .write_buffer import WriteBuffer

@@ -11,7 +11,7 @@ from struct import unpack_from
 import atheris
 
 with atheris.instrument_imports(include=["qbus"]):
-    from qbus.broker.net.frames import FrameReader
+    from qbus.broker.net.frames import RequestFrames
     from qbus.errors import WireError
     from qbus.records import (
         HEADER_SIZE,
@@ -78,7 +78,7 @@ def codecs(data: bytes) -> None:
 
 def frames(data: bytes) -> None:
     """A stream cut anywhere; memory stays within what was sent and the limit."""
-    reader = FrameReader(memoryview(bytearray(64)), _MAX_FRAME)
+    reader = RequestFrames(memoryview(bytearray(64)), _MAX_FRAME)
     position = 0
     with suppress(WireError):
         while position < len(data):

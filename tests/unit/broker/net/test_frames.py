@@ -6,17 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qbus.broker.net.frames import FrameReader
+from qbus.broker.net.frames import RequestFrames
 from qbus.errors import WireError
 
 SCRATCH = 64
 
 
-def reader(max_frame: int = 1_000_000, scratch: int = SCRATCH) -> FrameReader:
-    return FrameReader(memoryview(bytearray(scratch)), max_frame)
+def reader(max_frame: int = 1_000_000, scratch: int = SCRATCH) -> RequestFrames:
+    return RequestFrames(memoryview(bytearray(scratch)), max_frame)
 
 
-def receive(frames: FrameReader, data: bytes) -> list[bytes]:
+def receive(frames: RequestFrames, data: bytes) -> list[bytes]:
     """Feed all of ``data`` as a socket would: as much as there is room for at a time."""
     whole: list[bytes] = []
     while data:

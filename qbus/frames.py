@@ -1,35 +1,56 @@
-"""Frames out of a byte stream: a 4-byte length, then the bytes, received where they are used."""
+"""Frames out of a byte stream: a 4-byte big-endian length, then that many bytes.
+
+Kafka's protocol frames its requests and its responses so. :class:`FrameReader` is for connections
+to brokers. The broker's listeners have a reader of their own, whose connections share memory.
+"""
 
 from collections import deque
+from struct import Struct
 
-from qbus.errors import WireError
+from .errors import WireError
 
-_PREFIX = 4
+PREFIX = 4
+"""Bytes of the length in front of a frame."""
+_LENGTH = Struct(">i")
 _SMALL = 64 * 1024
 _TRUSTED = 4 * 1024 * 1024 + 256 * 1024
-"""Bytes allocated because a length announces them: a usual fetch response. More only as they
-arrive.
-"""
-_SPARE = 4
-"""Number of buffers kept for later large frames: one is filled while others are read."""
+
+
+def frame_size(data: memoryview | bytearray, pos: int, limit: int) -> int:
+    """Return the size in bytes of the frame whose length stands at ``pos``.
+
+    Raises :class:`~qbus.errors.WireError` if it is not positive or above ``limit``.
+    """
+    size: int = _LENGTH.unpack_from(data, pos)[0]
+    if not 0 < size <= limit:
+        raise WireError(f"a frame of {size} bytes; the limit is {limit}")
+    return size
 
 
 class FrameReader:
-    """Cuts received bytes into frames; does no IO.
+    """Cuts received bytes into frames; does no IO. The frames outlive what is received later.
 
     Small frames share one buffer, many to a read. A larger frame gets a buffer of its own, and the
-    rest of it is received there, so that large responses are never copied. A false length costs at
-    most twice the memory of the bytes that arrive. A buffer without views is used again, because
-    filling a new one with zeros costs half of receiving into it.
+    rest of it is received there, so that large responses are never copied. A buffer without views
+    is used again, because filling a new one with zeros costs half of receiving into it.
     """
 
-    def __init__(self, max_frame_bytes: int) -> None:
-        self._max_frame_bytes = max_frame_bytes
+    def __init__(self, max_frame: int, *, trusted: int = _TRUSTED, spare: int = 4) -> None:
+        """Accept frames of up to ``max_frame`` bytes.
+
+        trusted: bytes allocated because a length announces them, by default a usual fetch response.
+            More are allocated only as they arrive: a false length costs at most twice the memory of
+            the bytes received.
+        spare: number of buffers of up to ``trusted`` bytes kept for later large frames, so that one
+            is filled while others are read.
+        """
+        self._max_frame = max_frame
+        self._trusted = trusted
         self._shared = bytearray(_SMALL)
         self._buffer = self._shared
         self._filled = 0
         self._given = memoryview(b"")
-        self._spare: deque[bytearray] = deque(maxlen=_SPARE)
+        self._spare: deque[bytearray] = deque(maxlen=spare)
         self._whole = 0  # size of the large frame being received
 
     def buffer(self) -> memoryview:
@@ -47,7 +68,8 @@ class FrameReader:
     def received(self, count: int) -> list[memoryview]:
         """Count ``count`` bytes in :meth:`buffer`; return the frames that they complete.
 
-        Raises :class:`~qbus.errors.WireError` for a length that is negative or over the limit.
+        Raises :class:`~qbus.errors.WireError` for a length that is impossible; see
+        :func:`frame_size`.
         """
         self._filled += count
         if self._buffer is not self._shared:
@@ -55,11 +77,11 @@ class FrameReader:
         frames = []
         shared = memoryview(self._shared)
         pos = 0
-        while self._filled - pos >= _PREFIX:
-            end = pos + _PREFIX + self._length_at(pos)
+        while self._filled - pos >= PREFIX:
+            end = pos + PREFIX + frame_size(self._shared, pos, self._max_frame)
             if end > self._filled:
                 break
-            frames.append(memoryview(bytes(shared[pos + _PREFIX : end])))
+            frames.append(memoryview(bytes(shared[pos + PREFIX : end])))
             pos = end
         self._keep_rest(pos)
         return frames
@@ -67,8 +89,8 @@ class FrameReader:
     def _large_frame(self) -> list[memoryview]:
         if self._filled < self._whole:
             return []
-        frame = memoryview(self._buffer)[_PREFIX : self._whole]
-        if len(self._buffer) <= _TRUSTED:
+        frame = memoryview(self._buffer)[PREFIX : self._whole]
+        if len(self._buffer) <= self._trusted:
             self._spare.append(self._buffer)
         self._buffer = self._shared
         self._filled = 0
@@ -77,11 +99,11 @@ class FrameReader:
     def _keep_rest(self, pos: int) -> None:
         rest = self._shared[pos : self._filled]
         self._filled = len(rest)
-        if len(rest) >= _PREFIX:
-            whole = _PREFIX + self._length_at(pos)
+        if len(rest) >= PREFIX:
+            whole = PREFIX + frame_size(self._shared, pos, self._max_frame)
             if whole > _SMALL:
                 self._whole = whole
-                self._buffer = self._allocate(min(whole, _TRUSTED))
+                self._buffer = self._allocate(min(whole, self._trusted))
         self._buffer[: len(rest)] = rest
 
     def _allocate(self, size: int) -> bytearray:
@@ -90,12 +112,6 @@ class FrameReader:
                 del self._spare[index]
                 return buffer
         return bytearray(size)
-
-    def _length_at(self, pos: int) -> int:
-        length = int.from_bytes(self._shared[pos : pos + _PREFIX], "big", signed=True)
-        if not 0 <= length <= self._max_frame_bytes:
-            raise WireError(f"a frame of {length} bytes; the limit is {self._max_frame_bytes}")
-        return length
 
 
 def _is_unused(buffer: bytearray) -> bool:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qbus.clients.net.frames import FrameReader
+from qbus.frames import FrameReader
 from qbus.errors import WireError
 
 LIMIT = 1 << 20
@@ -31,7 +31,7 @@ def feed(reader: FrameReader, data: bytes, chunk: int) -> list[bytes]:
 
 
 @given(
-    st.lists(st.sampled_from([0, 1, 5, 100, 65_531, 65_532, 65_533, 200_000]), max_size=6),
+    st.lists(st.sampled_from([1, 5, 100, 65_531, 65_532, 65_533, 200_000]), max_size=6),
     st.sampled_from([1000, 4096, 65_536, 1 << 20]),
 )
 def test_frames_of_any_size_in_chunks_of_any_size(sizes: list[int], chunk: int) -> None:
@@ -41,9 +41,9 @@ def test_frames_of_any_size_in_chunks_of_any_size(sizes: list[int], chunk: int) 
 
 
 def test_byte_by_byte() -> None:
-    assert feed(FrameReader(LIMIT), framed(b"one") + framed(b"") + framed(b"three"), 1) == [
+    assert feed(FrameReader(LIMIT), framed(b"one") + framed(b"2") + framed(b"three"), 1) == [
         b"one",
-        b"",
+        b"2",
         b"three",
     ]
 
@@ -57,7 +57,7 @@ def test_a_frame_outlives_what_comes_after_it() -> None:
     assert bytes(first) == b"first"
 
 
-@pytest.mark.parametrize("length", [-1, -(2**31), LIMIT + 1, 2**31 - 1])
+@pytest.mark.parametrize("length", [0, -1, -(2**31), LIMIT + 1, 2**31 - 1])
 def test_an_impossible_length_is_refused_before_it_is_allocated(length: int) -> None:
     with pytest.raises(WireError, match="frame"):
         feed(FrameReader(LIMIT), struct.pack(">i", length), 100)
