@@ -225,9 +225,10 @@ class Connection:
         wanted = frames.wanted()
         if wanted == 0:
             self.frame_since = None
-            self._charge(0)
-            frames.keep(0)
-            self._budget.finished(self)
+            if self._charged:
+                self._charge(0)
+                frames.keep(0)
+                self._budget.finished(self)
         elif wanted <= self._charged or self._budget.try_acquire(wanted - self._charged, self):
             self._charged = max(wanted, self._charged)
             frames.keep(wanted)
