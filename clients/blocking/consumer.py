@@ -134,6 +134,7 @@ class Consumer:
     unsubscribe = blocking(_Consumer.unsubscribe)
     position = in_thread(_Consumer.position)
     seek = in_thread(_Consumer.seek)
+    seek_past = blocking(_Consumer.seek_past)
     seek_to_time = blocking(_Consumer.seek_to_time)
     pause = in_thread(_Consumer.pause)
     resume = in_thread(_Consumer.resume)

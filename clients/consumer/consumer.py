@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mappin
 from typing import Any, Self, TypeVar
 
 from qbus.errors import ConfigError
+from qbus.records import CorruptBatch
 from qbus.records.arrow_buffers import import_pyarrow
 
 from ..committed import fetch_committed
@@ -27,6 +28,7 @@ from ..types import (
 )
 from .arrow import ArrowDecoder, ColumnPool
 from .assignment import Assignment
+from .corruption import readable_after
 from .coordinator import ConsumerCoordinator
 from .fetch_buffer import ENOUGH, FetchBuffer
 from .fetch_cursor import FetchCursor, batches_of, is_over, records_of
@@ -296,6 +298,21 @@ class Consumer:
     def seek(self, topic: str, partition: int, offset: int) -> None:
         """Continue at ``offset``, which may be EARLIEST or LATEST, in an assigned partition."""
         self._assignment.seek(TopicPartition(topic, partition), offset)
+
+    async def seek_past(self, error: CorruptBatch) -> int:
+        """Continue behind the corrupt batch that a poll raised ``error`` for.
+
+        Returns the number of offsets that are skipped, and never read. Raises
+        :class:`~qbus.errors.ApiError`, and :class:`~qbus.errors.QbusError` when the partition is
+        not assigned.
+        """
+        if error.topic is None or error.partition is None or error.offset is None:
+            raise ConfigError(f"the error does not say where the batch is: {error}")
+        where = TopicPartition(error.topic, error.partition)
+        self._assignment.assigned(where)
+        found = await readable_after(self._cluster, where, error.offset)
+        self._assignment.seek(where, found)
+        return found - error.offset
 
     async def seek_to_time(self, topic: str, partition: int, timestamp: int) -> None:
         """Continue at the first record from a time on, in milliseconds since the Unix epoch.

@@ -12,6 +12,7 @@ from ..net.cluster import Cluster
 from ..types import EARLIEST, LATEST, TopicPartition
 from .assignment import Assignment, PartitionState
 from .completed_fetch import CompletedFetch
+from .corruption import corrupt_at
 from .options import ConsumerOptions
 
 RESETS: Mapping[str, int] = {"earliest": EARLIEST, "latest": LATEST}
@@ -25,6 +26,7 @@ class FetchResponses:
 
     def __init__(self, cluster: Cluster, assignment: Assignment, options: ConsumerOptions) -> None:
         self.failure: QbusError | None = None
+        self._failing: PartitionState | None = None
         self._cluster = cluster
         self._assignment = assignment
         self._options = options
@@ -45,7 +47,7 @@ class FetchResponses:
                     continue
                 if data.error_code != ErrorCode.NONE:
                     has_failed = True
-                    self._refused(broker, partition, state, data)
+                    self._refused(broker, partition, state, offset, data)
                 else:
                     self._keep(partition, state, offset, data)
         return has_failed
@@ -62,23 +64,32 @@ class FetchResponses:
     def trouble(self, error: QbusError) -> None:
         """Keep an error for the user, unless it is retriable."""
         if not (isinstance(error, ApiError) and error.retriable):
-            self.failure = error
+            self.fail(error)
+
+    def fail(self, error: QbusError, state: PartitionState | None = None) -> None:
+        """Keep an error for the user; ``state``: of the partition that it is about."""
+        self.failure, self._failing = error, state
 
     def damaged(
         self, partition: TopicPartition, state: PartitionState, error: CorruptBatch
     ) -> None:
         """Report a batch that cannot be read; a later read there reports it again."""
-        topic, index = partition
         state.drop()
-        self.failure = CorruptBatch(f"{topic}-{index} at {state.position}: {error}")
-        self.failure.__cause__ = error
+        assert state.position is not None, "what was read has a position"
+        failure = corrupt_at(partition, state.position, str(error))
+        failure.__cause__ = error
+        self.fail(failure, state)
 
     def raise_unless(self, records: Collection[object]) -> None:
-        """Raise the failure, once, but not before the user has the records read before it."""
-        failure = self.failure
-        if failure is not None and not records:
-            self.failure = None
-            raise failure
+        """Raise the failure, once, but not before the user has the records read before it.
+
+        That of one partition does not wait for the records of others, which may never end.
+        """
+        failure, failing = self.failure, self._failing
+        if failure is None or (records and (failing is None or failing.fetched)):
+            return
+        self.failure = self._failing = None
+        raise failure
 
     def _keep(
         self, partition: TopicPartition, state: PartitionState, offset: int, data: PartitionData
@@ -100,7 +111,12 @@ class FetchResponses:
             state.fetched.append(fetched)
 
     def _refused(
-        self, broker: int, partition: TopicPartition, state: PartitionState, data: PartitionData
+        self,
+        broker: int,
+        partition: TopicPartition,
+        state: PartitionState,
+        offset: int,
+        data: PartitionData,
     ) -> None:
         topic, index = partition
         if state.nearby == broker:
@@ -108,6 +124,11 @@ class FetchResponses:
             return
         if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
             self._out_of_range(partition, state)
+            return
+        if data.error_code == ErrorCode.CORRUPT_MESSAGE:
+            # Asking again does not help: a broker that has a good copy elsewhere repairs its own.
+            problem = "the broker's copy of the batch is corrupt"
+            self.fail(corrupt_at(partition, offset, problem), state)
             return
         error = api_error(data.error_code, of=f"{topic}-{index}")
         hint = data.current_leader
@@ -118,7 +139,7 @@ class FetchResponses:
         if error.retriable:
             self._cluster.metadata.forget([topic])
         else:
-            self.failure = error
+            self.fail(error, state)
 
     def _out_of_range(self, partition: TopicPartition, state: PartitionState) -> None:
         if state.fetched or state.cursor is not None:
@@ -126,6 +147,6 @@ class FetchResponses:
         reset_to = RESETS.get(self._options.offset_reset)
         if reset_to is None:
             topic, index = partition
-            self.failure = NoOffset(f"{topic}-{index} has no offset {state.position}")
+            self.fail(NoOffset(f"{topic}-{index} has no offset {state.position}"), state)
         else:
             state.position, state.reset_to, state.epoch = None, reset_to, -1

@@ -68,14 +68,14 @@ class TruncationCheck:
                 self._told(partition, state, epoch, response)
         except ApiError as error:
             if not error.retriable and error.code is not ErrorCode.UNSUPPORTED_VERSION:
-                self._responses.failure = error
+                self._responses.fail(error, state)
             elif error.code is ErrorCode.UNSUPPORTED_VERSION:
                 state.leader_epoch = epoch  # the broker cannot tell
             else:
                 self._cluster.metadata.forget([partition.topic])
                 await asyncio.sleep(_RETRY_DELAY)
         except QbusError as error:
-            self._responses.failure = error
+            self._responses.fail(error)
         finally:
             self._asked.discard(partition)
             self._changed.set()
@@ -103,7 +103,7 @@ class TruncationCheck:
         position = state.position
         if position is not None and _UNDEFINED < end.end_offset < position:
             state.drop()
-            self._responses.failure = LogTruncated(topic, index, position, end.end_offset)
+            self._responses.fail(LogTruncated(topic, index, position, end.end_offset), state)
             return
         state.fetched.clear()  # unread records may have been truncated
         state.leader_epoch = epoch

@@ -9,9 +9,11 @@ from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
 from qbus.errors import ApiError, ErrorCode, QbusError
+from qbus.records import CorruptBatch
 
 from ...consumer.arrow import ArrowDecoder, ColumnPool
 from ...consumer.assignment import Assignment
+from ...consumer.corruption import readable_after
 from ...consumer.fetch_buffer import FetchBuffer
 from ...consumer.fetcher import Fetcher
 from ...consumer.options import ConsumerOptions
@@ -65,7 +67,7 @@ class RangeFetch:
         """The next ``pyarrow.RecordBatch``, or None at the end of the range.
 
         The last rows may lie beyond the range. Raises :class:`DataLoss` for lost records,
-        :class:`~qbus.records.CorruptBatch`, RequestTimedOut after ``patience`` seconds without
+        :class:`~qbus.records.CorruptBatch` for corrupt ones, RequestTimedOut after ``patience`` seconds without
         records, and brokers' errors.
         """
         deadline = time.monotonic() + self._options.patience
@@ -101,11 +103,21 @@ class RangeFetch:
                 self._buffer.close_cursors()
                 if taken:
                     return taken
+        except CorruptBatch as error:
+            await self._skip_corrupt(error)
         except ApiError as error:
             if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
                 raise
             await self._skip_lost(error)
         return []
+
+    async def _skip_corrupt(self, error: CorruptBatch) -> None:
+        """Skip a corrupt batch if records may be lost; else raise ``error``."""
+        if self._options.fail_on_data_loss:
+            raise error
+        warn([f"{self.wanted}: {error}"])
+        behind = await readable_after(self._cluster, self.wanted.where, self.position)
+        self._assignment.seek(self.wanted.where, min(behind, self.wanted.end))
 
     async def _skip_lost(self, error: ApiError) -> None:
         """Skip lost records if that is allowed; else raise :class:`DataLoss`."""

@@ -34,6 +34,11 @@ from qbus.cli.parameters import IntRange, Position, position, separator
     "--exit-at-end", is_flag=True, help="Stop after the records that were there at the start."
 )
 @click.option(
+    "--skip-corrupt",
+    is_flag=True,
+    help="Skip batches that cannot be read, and say so on stderr, instead of stopping there.",
+)
+@click.option(
     "--format", "form", type=click.Choice(["raw", "json"]), default="raw", show_default=True
 )
 @click.option(
@@ -48,6 +53,7 @@ async def consume(
     partitions: tuple[int, ...],
     count: int | None,
     exit_at_end: bool,
+    skip_corrupt: bool,
     form: str,
     key_separator: bytes | None,
     bootstrap: str,
@@ -72,7 +78,9 @@ async def consume(
     else:
         formatted = record_format.raw_values
     await ensure_reachable(bootstrap)
-    async with StdoutWriter() as writer, Reading(bootstrap, topic, group, start) as reading:
+    async with StdoutWriter() as writer, Reading(
+        bootstrap, topic, group, start, skip_corrupt=skip_corrupt
+    ) as reading:
         await reading.open(partitions)
         async for batch in reading.batches(count=count, exit_at_end=exit_at_end):
             await writer.write(formatted(batch))

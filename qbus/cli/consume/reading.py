@@ -5,11 +5,14 @@ from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from qbus.cli.failures import Failure
+import click
+
+from qbus.cli.failures import Failure, describe
 from qbus.cli.session import REQUEST_TIMEOUT_MS
 from qbus.clients import Consumer
 from qbus.clients.types import OffsetAndMetadata, TopicPartition
 from qbus.errors import ApiError, ErrorCode
+from qbus.records import CorruptBatch
 
 if TYPE_CHECKING:
     from qbus.cli.parameters import Position
@@ -37,10 +40,19 @@ class Reading:
     up to the last processed batch on exit.
     """
 
-    def __init__(self, bootstrap: str, topic: str, group: str | None, start: "Position") -> None:
+    def __init__(
+        self,
+        bootstrap: str,
+        topic: str,
+        group: str | None,
+        start: "Position",
+        *,
+        skip_corrupt: bool = False,
+    ) -> None:
         self._topic = topic
         self._group = group
         self._start = start
+        self._skips_corrupt = skip_corrupt
         self._consumer = Consumer(
             bootstrap,
             group=group,
@@ -94,7 +106,7 @@ class Reading:
         """
         remaining = count
         while not (exit_at_end and await self._is_at_end()):
-            for batch in await self._consumer.poll(_POLL_S):
+            for batch in await self._poll():
                 partition = TopicPartition(batch.topic, batch.partition)
                 records = batch.records[:remaining]
                 if exit_at_end:
@@ -107,6 +119,16 @@ class Reading:
                     remaining -= len(records)
                     if remaining == 0:
                         return
+
+    async def _poll(self) -> "list[PartitionRecords]":
+        try:
+            return await self._consumer.poll(_POLL_S)
+        except CorruptBatch as error:
+            if not self._skips_corrupt:
+                raise Failure(f"{describe(error)}; --skip-corrupt reads on behind it") from error
+            skipped = await self._consumer.seek_past(error)
+            click.echo(f"qbus: {describe(error)}; skipped {skipped} offsets", err=True)
+            return []
 
     async def _wanted(self, partitions: Sequence[int]) -> list[TopicPartition]:
         existing = await self._consumer.partitions(self._topic)

@@ -1,0 +1,107 @@
+"""Batches that cannot be read: the error that names them, and the first readable batch behind."""
+
+from qbus.errors import ApiError, ErrorCode
+from qbus.records import CorruptBatch, check_crc, iter_batches
+from qbus.wire import ApiKey
+from qbus.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+
+from ..errors import api_error, check
+from ..net.cluster import Cluster
+from ..net.retry import Outcomes
+from ..net.routing import ask_leaders
+from ..offsets import list_offsets
+from ..types import LATEST, TopicPartition
+
+
+def corrupt_at(partition: TopicPartition, offset: int, problem: str) -> CorruptBatch:
+    """Return the error for a batch of ``partition`` that cannot be read at ``offset``."""
+    topic, index = partition
+    return CorruptBatch(
+        f"{topic}-{index} at offset {offset}: {problem}",
+        topic=topic,
+        partition=index,
+        offset=offset,
+    )
+
+
+async def readable_after(cluster: Cluster, partition: TopicPartition, offset: int) -> int:
+    """Return the offset of a readable batch behind the corrupt one at ``offset``.
+
+    It is the end of the log if there is none. Asks for ever farther offsets, then for those
+    between. So it takes few requests; of batches between two corrupt ones it may miss some. Raises
+    :class:`~qbus.errors.ApiError`.
+    """
+    end = (await list_offsets(cluster, {partition: LATEST}))[partition].offset
+    corrupt, readable, step = offset, end, 1
+    while corrupt + step < end:
+        found = await _readable_at(cluster, partition, corrupt + step)
+        if found is not None:
+            readable = max(found, corrupt + 1)
+            break
+        corrupt, step = corrupt + step, 2 * step
+    while readable - corrupt > 1:
+        middle = (corrupt + readable) // 2
+        found = await _readable_at(cluster, partition, middle)
+        if found is None:
+            corrupt = middle
+        else:
+            readable = max(found, corrupt + 1)
+    return max(readable, offset)
+
+
+async def _readable_at(cluster: Cluster, partition: TopicPartition, offset: int) -> int | None:
+    """Return where the batch of ``offset`` begins; None: it is corrupt."""
+
+    async def ask(node: int, led: list[TopicPartition]) -> Outcomes[TopicPartition, int | None]:
+        response: FetchResponse = await cluster.ask(
+            node, ApiKey.FETCH, _request_for_one_batch(cluster, led, offset)
+        )
+        check(response.error_code, of="fetch")
+        return {
+            TopicPartition(topic.topic, data.partition_index): _begin_of(
+                data.error_code, data.records, offset
+            )
+            for topic in response.responses
+            for data in topic.partitions
+        }
+
+    return (await ask_leaders(cluster, [partition], ask))[partition]
+
+
+def _begin_of(error_code: int, records: memoryview | None, offset: int) -> int | ApiError | None:
+    if error_code == ErrorCode.CORRUPT_MESSAGE:
+        return None
+    if error_code:
+        return api_error(error_code)
+    try:
+        for header, batch in iter_batches(records or b"", partial_tail=True):
+            if header.last_offset >= offset:
+                check_crc(batch, header)
+                return header.base_offset
+    except CorruptBatch:
+        return None
+    return offset
+
+
+def _request_for_one_batch(
+    cluster: Cluster, partitions: list[TopicPartition], offset: int
+) -> FetchRequest:
+    return FetchRequest(
+        max_wait_ms=0,
+        min_bytes=1,
+        max_bytes=1,
+        topics=[
+            FetchTopic(
+                topic=topic,
+                partitions=[
+                    FetchPartition(
+                        partition=index,
+                        current_leader_epoch=cluster.metadata.leader_epoch(topic, index),
+                        fetch_offset=offset,
+                        partition_max_bytes=1,
+                    )
+                ],
+            )
+            for topic, index in partitions
+        ],
+    )
