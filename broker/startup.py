@@ -37,7 +37,7 @@ from .metadata.image import Event, Topic
 from .metadata.store import metadata_store
 from .metrics import Metrics
 from .partition.replica_manager import ReplicaManager
-from .partition.settings import is_durable, log_config
+from .partition.registry import is_durable, log_config
 from .producer_ids import ProducerIds
 from .replicator.lazy_fetchers import LazyFetchers
 

@@ -26,7 +26,7 @@ from ..metadata.image import PartitionInfo
 from ..metadata.partition_states import Policy, policy
 from .flusher import Flusher
 from .followers import Followers
-from .observers import Acknowledgements, AckWaiter, ReplicaWatcher, Watcher
+from .purgatory import Acknowledgements, AckWaiter, ReplicaWatcher, Watcher
 
 _log = logging.getLogger(__name__)
 

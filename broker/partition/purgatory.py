@@ -1,5 +1,9 @@
 """Answers that wait: a long poll for records, an ``acks=all`` produce for its acknowledgement.
 
+A partition calls those who wait (:class:`Acknowledgements`, :class:`Watcher`) in the event loop,
+from within its own methods: callbacks never block, and never add or remove others before they
+return.
+
 A :class:`Delayed` answer is completed by whichever comes first: the partitions that it watches move
 on, its time runs out, or its client goes away. Thousands of idle long polls must cost nothing but
 their memory, so time-outs are kept in buckets (one timer of the event loop for all answers that run
@@ -12,8 +16,11 @@ watches ten partitions of one produce request answers once, with the records of 
 import asyncio
 import logging
 import math
+from collections import deque
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
+
+from qbus.errors import ErrorCode
 
 _log = logging.getLogger(__name__)
 
@@ -142,3 +149,67 @@ def _attempt(delayed: Delayed[Any], complete: Callable[[], None]) -> None:
     except Exception as error:  # noqa: BLE001 - it goes to whoever waits for this answer
         _log.debug("a delayed answer failed", exc_info=error)
         delayed.fail(error)
+
+
+class AckWaiter(Protocol):
+    """Waits for the high watermark to pass what it appended."""
+
+    def done(self) -> bool:
+        """Whether it waits no longer."""
+
+    def acknowledged(self, token: object, code: ErrorCode) -> None:
+        """What was registered with ``token`` is acknowledged (NONE), or it never will be."""
+
+
+class Acknowledgements:
+    """The acknowledgements that a partition owes, in the order of the appends."""
+
+    __slots__ = ("_waiting",)
+
+    def __init__(self) -> None:
+        self._waiting: deque[tuple[int, AckWaiter, object]] = deque()
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def add(self, end_offset: int, waiter: AckWaiter, token: object) -> None:
+        """Tell ``waiter`` when everything below ``end_offset`` is acknowledged."""
+        waiting = self._waiting
+        while waiting and waiting[0][1].done():  # time-outs leave in the order they came
+            waiting.popleft()
+        waiting.append((end_offset, waiter, token))
+
+    def advance(self, offset: int) -> None:
+        """Acknowledge everything below ``offset``."""
+        waiting = self._waiting
+        while waiting and waiting[0][0] <= offset:
+            _, waiter, token = waiting.popleft()
+            waiter.acknowledged(token, ErrorCode.NONE)
+
+    def refuse(self, code: ErrorCode) -> None:
+        """Answer ``code`` to all who wait."""
+        waiting = self._waiting
+        while waiting:
+            _, waiter, token = waiting.popleft()
+            waiter.acknowledged(token, code)
+
+
+class Watcher(Protocol):
+    """A reader that waits for records to become visible."""
+
+    def advanced(self, size: int) -> None:
+        """``size`` more bytes can be read; 0: something else changed, such as the leader."""
+
+
+class ReplicaWatcher(Protocol):
+    """A follower on another broker, as its leader's partition sees it."""
+
+    @property
+    def asked_at(self) -> float:
+        """When it asked last, a monotonic time in seconds."""
+
+    def appended(self, size: int) -> None:
+        """``size`` more bytes are in the log."""
+
+    def changed(self, *, at_once: bool) -> None:
+        """Something else changed: the leader or the log (at once), or the high watermark."""

@@ -25,11 +25,11 @@ from ..metadata.image import (
 from .metadata import Metadata
 from .partition import Partition, PartitionEvents, PartitionListener
 from .roles import Roles, is_held
-from .settings import is_durable, log_config
 
 _log = logging.getLogger(__name__)
 
 _AT_ONCE = 16
+_FSYNC = "fsync"
 
 NOTHING: Mapping[int, Partition] = MappingProxyType({})
 
@@ -282,3 +282,19 @@ class PartitionRegistry:
             await asyncio.to_thread(self._logs.delete, topic, index)
         except ApiError as error:
             _log.error("the log of %s-%d is left behind: %s", topic, index, error)
+
+
+def log_config(topic: TopicConfig, broker: BrokerConfig) -> LogConfig:
+    """The settings of the logs of a topic."""
+    return LogConfig.from_settings(
+        {
+            **topic.values,
+            "producer.id.expiration.ms": broker.producer_id_expiration_ms,
+            "max.producers": broker.producer_ids_max_per_partition,
+        }
+    )
+
+
+def is_durable(topic: TopicConfig) -> bool:
+    """Whether records count as acknowledged only once they are on stable storage."""
+    return topic.qbus_durability == _FSYNC

@@ -17,7 +17,7 @@ from qbus.broker.metrics import Metrics
 from qbus.broker.net.peer import Peer
 from qbus.broker.partition.partition import Partition
 from qbus.broker.partition.replica_manager import ReplicaManager
-from qbus.broker.partition.settings import log_config
+from qbus.broker.partition.registry import log_config
 from qbus.broker.replicator.lazy_fetchers import LazyFetchers
 from qbus.clock import ManualClock
 from qbus.config import Address, BrokerConfig, TopicConfig
