@@ -15,6 +15,13 @@ _LENGTH = Struct(">i")
 _SMALL = 64 * 1024
 _TRUSTED = 4 * 1024 * 1024 + 256 * 1024
 
+_OTHER_PROTOCOLS = {
+    **dict.fromkeys((b"HTTP", b"GET ", b"POST", b"PUT ", b"HEAD", b"OPTI", b"DELE"), "HTTP"),
+    **dict.fromkeys((b"\x15\x03", b"\x16\x03"), "TLS"),
+    b"SSH-": "SSH",
+}
+"""How the first bytes of other protocols look where a frame's length is expected."""
+
 
 def frame_size(data: memoryview | bytearray, pos: int, limit: int) -> int:
     """Return the size in bytes of the frame whose length stands at ``pos``.
@@ -23,6 +30,9 @@ def frame_size(data: memoryview | bytearray, pos: int, limit: int) -> int:
     """
     size: int = _LENGTH.unpack_from(data, pos)[0]
     if not 0 < size <= limit:
+        for start, protocol in _OTHER_PROTOCOLS.items():
+            if bytes(data[pos : pos + PREFIX]).startswith(start):
+                raise WireError(f"the other side speaks {protocol}, not Kafka's protocol")
         raise WireError(f"a frame of {size} bytes; the limit is {limit}")
     return size
 

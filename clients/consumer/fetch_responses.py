@@ -9,6 +9,7 @@ from qbus.wire.messages.fetch import FetchResponse, PartitionData
 
 from ..errors import NoOffset, api_error
 from ..net.cluster import Cluster
+from ..net.trouble import USUAL_S
 from ..types import EARLIEST, LATEST, TopicPartition
 from .assignment import Assignment, PartitionState
 from .completed_fetch import CompletedFetch
@@ -100,6 +101,8 @@ class FetchResponses:
         if data.preferred_read_replica >= 0:
             state.nearby = data.preferred_read_replica
             state.nearby_until = time.monotonic() + _NEARBY_SECONDS
+        if self._cluster.troubles:
+            self._cluster.troubles.solved(f"{partition.topic}-{partition.partition}")
         if data.records:
             fetched = CompletedFetch(
                 partition,
@@ -138,6 +141,7 @@ class FetchResponses:
             return
         if error.retriable:
             self._cluster.metadata.forget([topic])
+            self._cluster.troubles.met(f"{topic}-{index}", error, grace=USUAL_S)
         else:
             self.fail(error, state)
 

@@ -3,10 +3,11 @@
 import asyncio
 from contextlib import suppress
 
-from qbus.errors import QbusError
+from qbus.errors import ApiError, QbusError
 from qbus.service.backoff import Backoff
 
 from ..net.cluster import Cluster
+from ..net.trouble import USUAL_S
 from ..types import TopicPartition
 from .assignment import Assignment
 from .fetch_responses import FetchResponses
@@ -60,10 +61,21 @@ class LeaderSearch:
             for topic in topics & self._assignment.topics:
                 if (refused := metadata.errors.get(topic)) is not None:
                     self._responses.trouble(refused)
+            self._note_leaderless()
         self._changed.set()
         with suppress(TimeoutError):
             async with asyncio.timeout(self._backoff.failed()):
                 await self._has_news.wait()
+
+    def _note_leaderless(self) -> None:
+        metadata, troubles = self._cluster.metadata, self._cluster.troubles
+        for topic, index in self._leaderless:
+            if topic in metadata.errors:
+                continue  # the cluster says so
+            try:
+                metadata.leader(topic, index)
+            except ApiError as error:
+                troubles.met(f"{topic}-{index}", error, grace=USUAL_S)
 
     def _asked(self, task: asyncio.Task[None]) -> None:
         self.tasks.discard(task)

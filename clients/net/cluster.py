@@ -19,6 +19,7 @@ from .connection import Connection
 from .hedging import Attempts, first_answer
 from .metadata import ClusterMetadata, Endpoint
 from .pool import ConnectionGroup, ConnectionGroupKey, ConnectionPool
+from .trouble import USUAL_S, TroubleLog
 
 _GROUP_COORDINATOR = 0
 _LONGEST_CONNECT = 10.0
@@ -49,7 +50,10 @@ class Cluster:
         """
         self._bootstrap = bootstraps.parse(bootstrap)
         connect_timeout = min(request_timeout, _LONGEST_CONNECT)
-        self._pool = ConnectionPool(client_id, connect_timeout=connect_timeout)
+        self.troubles = TroubleLog(client_id)
+        self._pool = ConnectionPool(
+            client_id, connect_timeout=connect_timeout, troubles=self.troubles
+        )
         self._metadata_max_age = metadata_max_age
         self.request_timeout = request_timeout
         self.metadata = ClusterMetadata()
@@ -177,7 +181,16 @@ class Cluster:
         if not response.brokers:  # the broker has just started
             raise ConnectionFailed("a broker named no brokers in its metadata")
         self.metadata.update(response, is_whole=topics is None)
+        for topic in response.topics:
+            self._note_topic(topic.name or "")
         return response
+
+    def _note_topic(self, name: str) -> None:
+        refused = self.metadata.errors.get(name)
+        if refused is None:
+            self.troubles.solved(f"topic {name}")
+        elif refused.retriable:  # others are raised
+            self.troubles.met(f"topic {name}", refused, grace=USUAL_S)
 
     async def need(self, topics: Iterable[str], *, create: bool = False) -> None:
         """Request the metadata of those ``topics`` that have none; an error counts as metadata."""
@@ -226,12 +239,18 @@ class Cluster:
     async def coordinator(self, group: str) -> int:
         """Return the id of the broker that coordinates ``group``."""
         request = FindCoordinatorRequest(key_type=_GROUP_COORDINATOR, coordinator_keys=[group])
+        subject = f"the coordinator of group {group}"
         response: FindCoordinatorResponse = await self.ask_any(ApiKey.FIND_COORDINATOR, request)
-        check(response.error_code, response.error_message)
-        if len(response.coordinators) != 1:
-            raise WireError(f"{len(response.coordinators)} coordinators for one group")
-        (found,) = response.coordinators
-        check(found.error_code, found.error_message)
+        try:
+            check(response.error_code, response.error_message)
+            if len(response.coordinators) != 1:
+                raise WireError(f"{len(response.coordinators)} coordinators for one group")
+            (found,) = response.coordinators
+            check(found.error_code, found.error_message)
+        except ApiError as error:
+            self.troubles.met(subject, error, grace=USUAL_S)
+            raise
+        self.troubles.solved(subject)
         self._coordinators[group] = (found.host, found.port)
         return found.node_id
 

@@ -11,6 +11,11 @@ from qbus.service.backoff import Backoff
 from ..errors import ClientClosed
 from .bootstrap import Address
 from .connection import Connection
+from .trouble import TroubleLog
+
+
+_SILENT_S = 3.0
+"""Seconds after which a connection that is not there yet is said to be missing."""
 
 
 class ConnectionGroup(Enum):
@@ -57,10 +62,12 @@ class ConnectionPool:
         client_id: str,
         *,
         connect_timeout: float,
+        troubles: TroubleLog | None = None,
         reconnect_backoff: float = 0.05,
         reconnect_backoff_max: float = 1.0,
     ) -> None:
         self._client_id = client_id
+        self._troubles = troubles or TroubleLog(client_id)
         self._connect_timeout = connect_timeout
         self._backoff = (reconnect_backoff, reconnect_backoff_max)
         self._connections: dict[_Key, Connection] = {}
@@ -104,14 +111,16 @@ class ConnectionPool:
             connection.load if connection is not None and is_open else 0,
         )
 
-    def failed(self, address: Address) -> None:
+    def failed(self, address: Address, reason: object = "it is slow to answer") -> None:
         """Count a failure of the address: prefer others, and back off before reconnecting."""
+        self._troubles.met(_broker(address), reason)
         self._drop_stale()
         self._failing.setdefault(address, _Failing(Backoff(*self._backoff))).failed()
 
     def succeeded(self, address: Address) -> None:
         """Clear the failures of the address."""
         self._failing.pop(address, None)
+        self._troubles.solved(_broker(address))
 
     async def close(self) -> None:
         """Close all connections and open no more."""
@@ -126,19 +135,23 @@ class ConnectionPool:
 
     async def _open(self, key: _Key) -> Connection:
         (host, port), _ = key
+        silent = asyncio.get_running_loop().call_later(
+            _SILENT_S, self._troubles.met, _broker(key.address), "it does not answer"
+        )
         try:
             failing = self._failing.get(key.address)
             if failing is not None:
                 await asyncio.sleep(failing.retry_at - time.monotonic())
             connection = await Connection.open(host, port, self._client_id, self._connect_timeout)
-        except ApiError:
-            self.failed(key.address)
+        except ApiError as error:
+            self.failed(key.address, error)
             raise
         else:
             self._connections[key] = connection
             self.succeeded(key.address)
             return connection
         finally:
+            silent.cancel()
             del self._opening[key]
 
     @staticmethod
@@ -158,3 +171,8 @@ class ConnectionPool:
         self._connections = {
             key: connection for key, connection in self._connections.items() if connection.is_open
         }
+
+
+def _broker(address: Address) -> str:
+    host, port = address
+    return f"broker {host}:{port}"

@@ -8,6 +8,7 @@ from qbus.service.backoff import backoff_delay
 
 from ..errors import ClientClosed, RequestTimedOut
 from ..net.cluster import Cluster
+from ..net.trouble import USUAL_S
 from .accumulator import Accumulator
 from .batch import Batch, Stored
 from .options import ProducerOptions
@@ -83,6 +84,8 @@ class BatchCompleter:
         """Complete a stored batch."""
         with self._accumulator.lock:
             self._accumulator.queues[batch.partition].delivered(batch)
+        if batch.attempts:
+            self._cluster.troubles.solved(_name(batch))
         if not batch.is_given_up:
             self._complete(batch, stored)
 
@@ -105,6 +108,7 @@ class BatchCompleter:
             elif not is_leader_known:
                 self._cluster.metadata.forget([batch.partition.topic])
             batch.attempts += 1
+            self._cluster.troubles.met(_name(batch), error, grace=USUAL_S)
             with self._accumulator.lock:
                 queue.failed(batch, code, now + delay)
 
@@ -163,3 +167,8 @@ class BatchCompleter:
         """Return the seconds to wait before the next attempt, after ``attempts`` failed ones."""
         options = self._options
         return backoff_delay(attempts, options.retry_backoff, options.retry_backoff_max)
+
+
+def _name(batch: Batch) -> str:
+    topic, partition = batch.partition
+    return f"{topic}-{partition}"
