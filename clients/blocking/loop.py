@@ -1,7 +1,9 @@
 """The thread with an event loop that blocking clients live in."""
 
 import asyncio
+import atexit
 import inspect
+import logging
 import os
 import threading
 import weakref
@@ -16,6 +18,8 @@ from qbus.errors import QbusError
 from ..errors import ClientClosed, RequestTimedOut
 
 T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
 
 _LAST_WAIT = 5.0
 """Seconds that cancelled work has to clean up at the end."""
@@ -114,9 +118,40 @@ class LoopThread:
         except RuntimeError as error:  # another thread has closed the loop
             raise ClientClosed from error
 
+    def finish(self, last: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Run ``last`` in the thread and then end it, without waiting for that.
+
+        The interpreter waits for it at its exit. Safe in a finalizer: it takes no lock.
+        """
+        _finishing.add(self)
+        self.loop.call_soon_threadsafe(self._begin_last, last)
+
+    def join(self) -> None:
+        """Wait until the thread has ended."""
+        self._thread.join()
+
+    def _begin_last(self, last: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        self.loop.create_task(last()).add_done_callback(self._finished)
+
+    def _finished(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _log.error("a client could not be closed", exc_info=error)
+        _finishing.discard(self)
+        self.close()
+
     def close(self) -> None:
         """Cancel what runs and end the thread. Does nothing the second time, or in a fork."""
         self._finalize()
+
+
+_finishing: set[LoopThread] = set()
+
+
+@atexit.register
+def _wait_for_last() -> None:
+    for thread in list(_finishing):
+        if not thread.is_closed:
+            thread.join()
 
 
 class _Call(Generic[T]):

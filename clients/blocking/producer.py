@@ -2,6 +2,8 @@
 
 import asyncio
 import os
+import threading
+import warnings
 import weakref
 from collections.abc import Iterable, Sequence
 from typing import Any, Self
@@ -25,8 +27,9 @@ _Producer = asyncio_producer.Producer
 class Producer:
     """Sends records, in batches, from a thread of its own.
 
-    A context manager; leaving it waits until everything is delivered. Any number of threads may use
-    it. With ``acks="all"`` each record is stored once, in the order of the sends to its partition,
+    A context manager; leaving it waits until everything is delivered. A producer that nobody closes
+    delivers what it has, also at the interpreter's exit, for up to ``delivery_timeout_ms``, and
+    says what it could not deliver. Any number of threads may use it. With ``acks="all"`` each record is stored once, in the order of the sends to its partition,
     even after retries.
     """
 
@@ -41,6 +44,7 @@ class Producer:
         self._thread.call(self._client._start)
         self._accumulator.on_work = _waker(self._thread.loop, self._client._sender.wake)
         _alive.add(self)
+        weakref.finalize(self, _deliver_rest, self._client, self._thread)
 
     def __enter__(self) -> Self:
         return self
@@ -169,6 +173,25 @@ def _disown_all() -> None:
 
 
 os.register_at_fork(after_in_child=_disown_all)
+
+
+def _deliver_rest(client: _Producer, thread: LoopThread) -> None:
+    """Deliver what a producer still has that nobody closed.
+
+    Takes no lock: as a finalizer it may run inside of anything.
+    """
+    if thread.is_closed:
+        return
+    if not client._accumulator.incomplete:
+        thread.close()
+        return
+    warnings.warn(
+        "a producer was not closed; it still delivers what it has", ResourceWarning, stacklevel=2
+    )
+    is_exit = not threading.main_thread().is_alive()
+    thread.finish(lambda: client._deliver_rest(is_exit=is_exit))
+    if is_exit:
+        thread.join()
 
 
 def _waker(loop: asyncio.AbstractEventLoop, wake: Any) -> Any:

@@ -1,6 +1,10 @@
 """The asyncio producer."""
 
 import asyncio
+import atexit
+import logging
+import os
+import warnings
 from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any, Self
@@ -8,12 +12,12 @@ from typing import Any, Self
 from qbus.clock import SystemClock
 from qbus.records import Buffer
 
-from ..errors import BufferFull, ClientClosed, RequestTimedOut
+from ..errors import BufferFull, ClientClosed, RequestTimedOut, Spooled
 from ..net.cluster import Cluster
 from ..net.retry import retrying
 from ..types import TopicDescription
 from .accumulator import Accumulator
-from .batch import Countdown
+from .batch import Batch, Countdown
 from .bulk import ArrowTable, Part, add_lists
 from .checks import check_item, checked_columns
 from .delivery import BulkDelivery, Delivery, arrive
@@ -30,6 +34,22 @@ from .options import (
     parse_partitioner,
 )
 from .sender import Sender
+
+_log = logging.getLogger(__name__)
+_open: set[Accumulator] = set()
+"""The buffers of producers that send, and are not closed yet."""
+os.register_at_fork(after_in_child=_open.clear)
+
+
+@atexit.register
+def _say_undelivered() -> None:
+    """Say what is lost with event loops that ended before their producers were closed."""
+    for accumulator in list(_open):
+        batches = list(accumulator.incomplete)
+        if batches:
+            count = sum(batch.count for batch in batches)
+            warnings.warn("a producer was not closed", ResourceWarning, stacklevel=1)
+            _log.error("%d records were not delivered: their producer was never closed", count)
 
 
 class Producer:
@@ -264,6 +284,7 @@ class Producer:
             raise ClientClosed
         if self._accumulator.loop is None:
             self._accumulator.loop = asyncio.get_running_loop()
+            _open.add(self._accumulator)
             self._sender.start()
 
     async def _topic(self, name: str) -> TopicDescription:
@@ -300,6 +321,35 @@ class Producer:
         except TimeoutError:
             raise BufferFull(self._options.buffer_bytes) from None
 
+    async def _deliver_rest(self, *, is_exit: bool) -> None:
+        """Close, and say how many records could not be delivered."""
+        batches = list(self._accumulator.incomplete)
+        if is_exit:
+            _log.warning(
+                "the program ends without closing a producer: delivering %d records, for up to"
+                " %g s",
+                sum(batch.count for batch in batches),
+                self._options.delivery_timeout,
+            )
+        try:
+            await self.close()
+        finally:
+            self._say_lost(batches)
+
+    def _say_lost(self, batches: Iterable[Batch]) -> None:
+        lost = [
+            batch
+            for batch in batches
+            if isinstance(batch.outcome, Exception) and not isinstance(batch.outcome, Spooled)
+        ]
+        if lost:
+            _log.error(
+                "%d records were not delivered: %s",
+                sum(batch.count for batch in lost),
+                lost[0].outcome,
+            )
+
     async def _stop(self) -> None:
+        _open.discard(self._accumulator)
         await self._sender.stop()
         await self._cluster.close()
