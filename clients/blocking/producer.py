@@ -41,7 +41,7 @@ class Producer:
         self._add_value = self._accumulator.add_value
         self._topics = self._client._cluster.metadata
         self._thread = LoopThread("qbus-producer")
-        self._thread.call(self._client._start)
+        self._thread.call(self._client._start, True)
         self._accumulator.on_work = _waker(self._thread.loop, self._client._sender.wake)
         _alive.add(self)
         weakref.finalize(self, _deliver_rest, self._client, self._thread)

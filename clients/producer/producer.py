@@ -278,13 +278,14 @@ class Producer:
 
     # Also used by the blocking producer.
 
-    def _start(self) -> None:
+    def _start(self, is_closed_at_exit: bool = False) -> None:
         """Start sending, in this loop."""
         if self._is_closed:
             raise ClientClosed
         if self._accumulator.loop is None:
             self._accumulator.loop = asyncio.get_running_loop()
-            _open.add(self._accumulator)
+            if not is_closed_at_exit:
+                _open.add(self._accumulator)
             self._sender.start()
 
     async def _topic(self, name: str) -> TopicDescription:
