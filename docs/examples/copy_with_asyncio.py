@@ -8,7 +8,8 @@ import sys
 
 from qbus.aio import Consumer, Producer
 
-PATIENCE = 3.0
+PATIENCE = 6.0
+"""Seconds without a record that end the program: more than the 3 s in which a new group forms."""
 
 
 async def main(bootstrap: str, source: str, target: str, group: str) -> None:

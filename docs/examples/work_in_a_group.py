@@ -9,7 +9,8 @@ import sys
 
 from qbus import Consumer, ConsumerRecord, TopicPartition
 
-PATIENCE = 3.0
+PATIENCE = 6.0
+"""Seconds without a record that end the program: more than the 3 s in which a new group forms."""
 
 
 def process(record: ConsumerRecord) -> None:

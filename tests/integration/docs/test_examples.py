@@ -28,9 +28,8 @@ Run = Callable[..., list[str]]
 
 @pytest.fixture(scope="module")
 def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A broker in which a group begins at once and topics have one partition."""
-    options = ("-o", "group.initial.rebalance.delay.ms=0")
-    with BrokerProcess(tmp_path_factory.mktemp("examples"), *options) as broker:
+    """A broker with its defaults, as the reader of a page has it."""
+    with BrokerProcess(tmp_path_factory.mktemp("examples")) as broker:
         yield broker.bootstrap
 
 
