@@ -1,5 +1,6 @@
 """The servers under measurement, one after the other over fresh directories."""
 
+import os
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -30,6 +31,30 @@ MEMORY = Setup(qbus=("-o", "durability=memory"))
 FSYNC = Setup(kafka={"log.flush.interval.messages": "1"})
 
 
+class BrokerBefore(BrokerProcess):
+    """A broker of the other checkout."""
+
+    name = "before"
+
+    def __init__(self, directory: Path, data_dir: Path, *options: str) -> None:
+        super().__init__(data_dir, *options, env=before.environment(directory))
+
+
+class ClusterBefore(QbusCluster):
+    """A cluster of the other checkout."""
+
+    name = "before"
+
+    def __init__(self, directory: Path, data_dir: Path, *options: str) -> None:
+        kept = dict(os.environ)
+        os.environ.update(before.environment(directory))  # which each process takes over when it is made
+        try:
+            super().__init__(data_dir, *options)
+        finally:
+            os.environ.clear()
+            os.environ.update(kept)
+
+
 @contextmanager
 def both(setup: Setup = MEMORY) -> Iterator[list[ServerProcess]]:
     """Qbus and its peer, both running, to be loaded in turn.
@@ -39,7 +64,7 @@ def both(setup: Setup = MEMORY) -> Iterator[list[ServerProcess]]:
     with tempfile.TemporaryDirectory(prefix="qbus-perf-") as directory:
         servers: list[ServerProcess] = [BrokerProcess(Path(directory, "qbus"), *setup.qbus)]
         if before.checkout is not None:
-            earlier = before.BrokerBefore(before.checkout, Path(directory, "before"), *setup.qbus)
+            earlier = BrokerBefore(before.checkout, Path(directory, "before"), *setup.qbus)
             servers.append(earlier)
         elif kafka.missing() is None:
             servers.append(kafka.KafkaProcess(Path(directory, "kafka"), setup.kafka))
@@ -63,7 +88,7 @@ def both_clusters(setup: Setup = MEMORY) -> Iterator[list[Cluster]]:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="qbus-perf-")))
         clusters: list[Cluster] = [QbusCluster(directory / "qbus", *setup.qbus)]
         if before.checkout is not None:
-            earlier = before.ClusterBefore(before.checkout, directory / "before", *setup.qbus)
+            earlier = ClusterBefore(before.checkout, directory / "before", *setup.qbus)
             clusters.append(earlier)
         elif kafka.missing() is None:
             clusters.append(KafkaCluster(directory / "kafka", setup.kafka))

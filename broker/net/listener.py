@@ -43,15 +43,25 @@ def bind(address: Address) -> tuple[socket.socket, Address]:
         OSError: the address is in use or not ours; the message names it.
     """
     try:
-        family, _, _, _, name = socket.getaddrinfo(
-            address.host, address.port, type=socket.SOCK_STREAM
-        )[0]
-        sock = socket.create_server(name, family=family, backlog=_BACKLOG)
+        sock = _listening(address)
     except OSError as error:
         message = f"cannot listen on {address}: {error.strerror}"
         raise OSError(error.errno, message) from error
     sock.setblocking(False)
     return sock, Address(address.host, sock.getsockname()[1])
+
+
+def _listening(address: Address) -> socket.socket:
+    """A socket on ``address``; without a host, on all interfaces of both families."""
+    host, port = address
+    if not host and socket.has_dualstack_ipv6():
+        return socket.create_server(
+            ("", port), family=socket.AF_INET6, backlog=_BACKLOG, dualstack_ipv6=True
+        )
+    family, _, _, _, name = socket.getaddrinfo(
+        host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )[0]
+    return socket.create_server(name, family=family, backlog=_BACKLOG)
 
 
 class Listener:

@@ -4,14 +4,16 @@ from qbus.local_cluster.layout import Layout, LocalClusterError
 from qbus.local_cluster.ports import (
     SPARK_MASTER_PORT,
     SPARK_PAGE_PORT,
-    ZOOKEEPER_PORT,
     free_ports,
+    is_free,
     need_free,
     usual_ports,
 )
 from qbus.local_cluster.settings import ClusterSettings, SparkSettings
 from qbus.local_cluster.spark import WORKERS
 
+_ZOOKEEPERS_AFTER = 100
+"""How far their ports are behind the first broker's, by default."""
 DEFAULT_NODES, DEFAULT_ZOOKEEPERS, DEFAULT_BASE_PORT = 3, 1, 9092
 
 
@@ -39,11 +41,20 @@ def plan(
     nodes, base_port = nodes or DEFAULT_NODES, base_port or DEFAULT_BASE_PORT
     broker_ports = range(base_port, base_port + nodes)
     need_free(broker_ports, "--base-port")
-    zookeeper_ports = usual_ports(ZOOKEEPER_PORT, zookeepers or DEFAULT_ZOOKEEPERS, broker_ports)
+    zookeeper_ports = _zookeeper_ports(kept, zookeepers or DEFAULT_ZOOKEEPERS, broker_ports)
     taken = {*broker_ports, *zookeeper_ports}
     return ClusterSettings(
         nodes, base_port, zookeeper_ports, options, _spark(taken) if spark else None
     )
+
+
+def _zookeeper_ports(
+    kept: ClusterSettings | None, count: int, broker_ports: range
+) -> tuple[int, ...]:
+    """The ports of before; at first those after the brokers', never ZooKeeper's usual one."""
+    if kept is not None and all(map(is_free, kept.zookeeper_ports)):
+        return kept.zookeeper_ports
+    return usual_ports(broker_ports.start + _ZOOKEEPERS_AFTER, count, broker_ports)
 
 
 def _spark(taken: set[int]) -> SparkSettings:

@@ -6,7 +6,6 @@ from collections.abc import Collection, Iterable
 from qbus.local_cluster.layout import LocalClusterError
 from qbus.local_cluster.settings import HOST
 
-ZOOKEEPER_PORT = 2181
 SPARK_MASTER_PORT = 7077
 SPARK_PAGE_PORT = 8080
 

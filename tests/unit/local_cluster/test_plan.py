@@ -53,6 +53,21 @@ def test_a_cluster_stays_what_it_was(layout: Layout) -> None:
     assert (after.nodes, after.base_port, after.options) == (3, before.base_port, before.options)
 
 
+def test_zookeeper_keeps_its_port(layout: Layout) -> None:
+    before = kept(layout)
+    assert plan(layout).zookeeper_ports == before.zookeeper_ports
+
+
+def test_zookeeper_moves_when_another_has_its_port(layout: Layout) -> None:
+    before = kept(layout)
+    with socket.create_server(("127.0.0.1", before.zookeeper_ports[0])):
+        assert plan(layout).zookeeper_ports != before.zookeeper_ports
+
+
+def test_zookeeper_never_takes_the_port_of_another_installation(layout: Layout) -> None:
+    assert 2181 not in plan(layout, base_port=free_ports(3)[0], zookeepers=3).zookeeper_ports
+
+
 def test_a_cluster_grows_and_never_shrinks(layout: Layout) -> None:
     kept(layout)
     assert plan(layout, nodes=4).nodes == 4
