@@ -237,3 +237,36 @@ def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
     for topic, partition in partitions:
         grouped.setdefault(topic, []).append(partition)
     return grouped
+
+
+Partition = tuple[str, int]
+"""A topic and the number of a partition, such as a :class:`TopicPartition`."""
+
+
+def where_of(topic: str | Partition, partition: int | None) -> TopicPartition:
+    """Return the partition that is given as one, or as its topic and number."""
+    if isinstance(topic, str):
+        if partition is None:
+            raise TypeError(f"which partition of {topic}?")
+        return TopicPartition(topic, partition)
+    return TopicPartition(*topic)
+
+
+def where_and_value(
+    topic: str | Partition, partition: int | None, value: int | None, name: str
+) -> tuple[TopicPartition, int]:
+    """Return a partition, given as one or as two, and the ``value`` called ``name`` behind it."""
+    if not isinstance(topic, str) and value is None:
+        partition, value = None, partition
+    where = where_of(topic, partition)
+    if value is None:
+        raise TypeError(f"{name} is missing")
+    return where, value
+
+
+def with_offset(
+    place: Partition | tuple[str, int, int | None],
+) -> tuple[TopicPartition, int | None]:
+    """Return a partition and the offset that may stand behind it."""
+    topic, partition, *offset = place
+    return TopicPartition(topic, partition), offset[0] if offset else None

@@ -182,7 +182,7 @@ class Dispatcher:
     async def _find_partitions(self, topic: str) -> None:
         while True:
             try:
-                self._partitions[topic] = await self._producer.partitions(topic)
+                self._partitions[topic] = len(await self._producer.partitions(topic))
             except QbusError as error:
                 if topic not in self._errors:
                     log.warning("%s: %s; trying again", topic, error)

@@ -102,14 +102,14 @@ class Admin:
 
     def __init__(
         self,
-        bootstrap: str,
+        bootstrap: str | Sequence[str],
         *,
         client_id: str = "qbus-admin",
         request_timeout_ms: int = 30_000,
     ) -> None:
         """Connect at the first request.
 
-        bootstrap: ``host:port,...`` or ``zk://host:port,.../chroot``.
+        bootstrap: ``host:port,...``, a list of addresses, or ``zk://host:port,.../chroot``.
         client_id: the name of this client in the brokers' logs and quotas.
         request_timeout_ms: how long an answer may take, retries included; a method that sends
             several requests one after another may take as long for each.
@@ -124,6 +124,9 @@ class Admin:
         admin = cls.__new__(cls)
         admin._cluster = cluster
         return admin
+
+    def __repr__(self) -> str:
+        return f"<Admin of {self._cluster.name}>"
 
     async def __aenter__(self) -> Self:
         return self

@@ -1,5 +1,6 @@
 """The admin client for programs without asyncio."""
 
+from collections.abc import Sequence
 from typing import Any, Self
 
 from .. import admin as asyncio_admin
@@ -19,9 +20,12 @@ class Admin:
     """
 
     @same_parameters(_Admin.__init__)
-    def __init__(self, bootstrap: str, **options: Any) -> None:
+    def __init__(self, bootstrap: str | Sequence[str], **options: Any) -> None:
         self._client = _Admin(bootstrap, **options)
         self._thread = LoopThread("qbus-admin")
+
+    def __repr__(self) -> str:
+        return repr(self._client)
 
     def __enter__(self) -> Self:
         return self

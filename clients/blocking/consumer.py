@@ -4,7 +4,7 @@ import asyncio
 import inspect
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, ParamSpec, Self, TypeVar
 
@@ -12,10 +12,10 @@ from qbus.records.arrow_buffers import import_pyarrow
 
 from .. import consumer as asyncio_consumer
 from ..consumer.arrow import ArrowDecoder
-from ..consumer.consumer import ARROW_RECORDS
+from ..consumer.consumer import ARROW_RECORDS, LOOK_AROUND
 from ..consumer.fetch_buffer import ENOUGH
 from ..consumer.fetch_cursor import FetchCursor, batches_of, is_over, records_of
-from ..consumer.options import limit_of
+from ..consumer.options import Patience, limit_of
 from ..group.options import Callback
 from ..types import ConsumerRecord, OffsetAndMetadata, PartitionRecords, TopicPartition
 from .client import blocking, in_thread, same_parameters
@@ -36,11 +36,14 @@ class Consumer:
     """
 
     @same_parameters(_Consumer.__init__)
-    def __init__(self, bootstrap: str, **options: Any) -> None:
+    def __init__(self, bootstrap: str | Sequence[str], **options: Any) -> None:
         for name in ("on_assigned", "on_revoked", "on_lost"):
             options[name] = _beside_loop(options.get(name))
         self._client = _Consumer(bootstrap, **options)
         self._thread = LoopThread("qbus-consumer")
+
+    def __repr__(self) -> str:
+        return repr(self._client)
 
     def __enter__(self) -> Self:
         return self
@@ -49,11 +52,16 @@ class Consumer:
         self.close(commit=exc_type is None)
 
     def __iter__(self) -> Iterator[ConsumerRecord]:
-        """Yield records for ever; the position is behind the last one yielded."""
+        """Yield records for ever, or until none came for ``consumer_timeout_ms``.
+
+        The position is behind the last one yielded.
+        """
         client = self._client
-        while True:
-            cursors = self._thread.run(client._open_cursors())
+        patience = Patience(client._options.consumer_timeout)
+        while not patience.is_over:
+            cursors = self._thread.run(client._open_cursors(patience.wait(LOOK_AROUND)))
             for records in records_of(cursors, client._iterated_records):
+                patience.restart()
                 yield from records
 
     def poll(self, timeout: float = 1.0, max_records: int | None = None) -> list[PartitionRecords]:
@@ -134,6 +142,8 @@ class Consumer:
     unsubscribe = blocking(_Consumer.unsubscribe)
     position = in_thread(_Consumer.position)
     seek = in_thread(_Consumer.seek)
+    seek_to_beginning = in_thread(_Consumer.seek_to_beginning)
+    seek_to_end = in_thread(_Consumer.seek_to_end)
     seek_past = blocking(_Consumer.seek_past)
     seek_to_time = blocking(_Consumer.seek_to_time)
     pause = in_thread(_Consumer.pause)

@@ -17,7 +17,7 @@ from ..producer.checks import check_item, checked_columns
 from ..producer.delivery import BulkDelivery, Delivery
 from ..producer.lists import Headers
 from ..producer.options import OnDelivery
-from ..types import TopicDescription
+from ..types import RecordMetadata, TopicDescription
 from .client import blocking, same_parameters
 from .loop import LoopThread
 
@@ -34,7 +34,7 @@ class Producer:
     """
 
     @same_parameters(_Producer.__init__)
-    def __init__(self, bootstrap: str, **options: Any) -> None:
+    def __init__(self, bootstrap: str | Sequence[str], **options: Any) -> None:
         self._client = _Producer(bootstrap, **options)
         self._options = self._client._options
         self._accumulator = self._client._accumulator
@@ -45,6 +45,9 @@ class Producer:
         self._accumulator.on_work = _waker(self._thread.loop, self._client._sender.wake)
         _alive.add(self)
         weakref.finalize(self, _deliver_rest, self._client, self._thread)
+
+    def __repr__(self) -> str:
+        return repr(self._client)
 
     def __enter__(self) -> Self:
         return self
@@ -113,6 +116,18 @@ class Producer:
         description = self._ready(topic)
         return self._add(rows.add(self._accumulator, description, partition, self._options))
 
+    def send_and_wait(
+        self,
+        topic: str,
+        value: Buffer | None,
+        key: Buffer | None = None,
+        headers: Headers | None = None,
+        partition: int | None = None,
+        timestamp: int | None = None,
+    ) -> RecordMetadata:
+        return self.send(topic, value, key, headers, partition, timestamp).result()
+
+    send_and_wait.__doc__ = _Producer.send_and_wait.__doc__
     send.__doc__ = _Producer.send.__doc__
     send_many.__doc__ = _Producer.send_many.__doc__
     send_arrow.__doc__ = _Producer.send_arrow.__doc__

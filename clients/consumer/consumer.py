@@ -24,7 +24,11 @@ from ..types import (
     OffsetAndMetadata,
     OffsetAndTimestamp,
     PartitionRecords,
+    Partition,
     TopicPartition,
+    where_and_value,
+    where_of,
+    with_offset,
 )
 from .arrow import ArrowDecoder, ColumnPool
 from .assignment import Assignment
@@ -33,11 +37,18 @@ from .coordinator import ConsumerCoordinator
 from .fetch_buffer import ENOUGH, FetchBuffer
 from .fetch_cursor import FetchCursor, batches_of, is_over, records_of
 from .fetcher import Fetcher
-from .options import ConsumerOptions, IsolationLevel, OffsetReset, check_options, limit_of
+from .options import (
+    ConsumerOptions,
+    IsolationLevel,
+    OffsetReset,
+    Patience,
+    check_options,
+    limit_of,
+)
 
 T = TypeVar("T")
 
-_LOOK_AROUND = 1.0
+LOOK_AROUND = 1.0
 """Seconds after which a waiting poll checks for work that no event announces."""
 ARROW_RECORDS = 1_000_000
 """The default limit of a poll for Arrow batches, in records."""
@@ -55,7 +66,7 @@ class Consumer:
 
     def __init__(  # noqa: PLR0913 - options are keywords
         self,
-        bootstrap: str,
+        bootstrap: str | Sequence[str],
         *,
         group: str | None = None,
         offset_reset: OffsetReset = "latest",
@@ -79,13 +90,14 @@ class Consumer:
         prefetch_bytes: int = 64 * 1024 * 1024,
         max_poll_records: int = 20_000,
         check_crcs: bool = True,
+        consumer_timeout_ms: int | None = None,
         metadata_max_age_ms: int = 300_000,
         request_timeout_ms: int = 30_000,
         client_id: str = "qbus-consumer",
     ) -> None:
         """Connect at the first poll.
 
-        bootstrap: ``host:port,...`` or ``zk://host:port,.../chroot``.
+        bootstrap: ``host:port,...``, a list of addresses, or ``zk://host:port,.../chroot``.
         group: the group to share topics with, and to keep offsets in.
         offset_reset: where to begin in a partition without a committed or an existing offset:
             "earliest", "latest", or "none" for an error.
@@ -118,6 +130,8 @@ class Consumer:
             broker may exceed it, since brokers answer with whole batches.
         max_poll_records: the most records that a poll returns.
         check_crcs: verify the checksum of every batch.
+        consumer_timeout_ms: iterating ends when no record came for so long; by default it never
+            does.
         metadata_max_age_ms: refresh metadata after this long even without errors.
         request_timeout_ms: how long an answer may take.
         client_id: the name of this client in the brokers' logs.
@@ -134,6 +148,7 @@ class Consumer:
             fetch_max_wait=fetch_max_wait_ms / 1000,
             max_poll_records=max_poll_records,
             check_crcs=check_crcs,
+            consumer_timeout=None if consumer_timeout_ms is None else consumer_timeout_ms / 1000,
             read_committed=isolation_level == "read_committed",
             rack=rack,
             auto_commit=auto_commit_interval_ms / 1000 if auto_commit and group else None,
@@ -166,6 +181,10 @@ class Consumer:
             self._cluster, self._assignment, self._options, self._group or None, self._changed
         )
 
+    def __repr__(self) -> str:
+        group = f", group {self._group.group}" if self._group else ""
+        return f"<Consumer of {self._cluster.name}{group}: {len(self._assignment.states)} partitions>"
+
     async def __aenter__(self) -> Self:
         return self
 
@@ -174,14 +193,15 @@ class Consumer:
 
     # Subscription.
 
-    def assign(self, partitions: Iterable[tuple[str, int, int | None]]) -> None:
-        """Read these ``(topic, partition, offset)`` instead of what was read before.
+    def assign(self, partitions: Iterable[Partition | tuple[str, int, int | None]]) -> None:
+        """Read these ``(topic, partition)`` or ``(topic, partition, offset)``, and nothing else.
 
-        The offset may be EARLIEST or LATEST; None is the group's committed one, else
-        ``offset_reset`` decides. Raises :class:`~qbus.errors.QbusError` after :meth:`subscribe`.
+        The offset may be EARLIEST or LATEST. Without one, or with None, it is the group's committed
+        one, else ``offset_reset`` decides. Raises :class:`~qbus.errors.QbusError` after
+        :meth:`subscribe`.
         """
         self._coordinator.check_not_subscribed()
-        wanted = {TopicPartition(topic, index): offset for topic, index, offset in partitions}
+        wanted = dict(map(with_offset, partitions))
         self._assignment.replace(wanted)
         for partition, offset in wanted.items():
             if offset is not None:
@@ -257,14 +277,20 @@ class Consumer:
                 return taken
 
     async def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
-        """Yield records for ever; the position is behind the last one yielded."""
-        while True:
-            for records in records_of(await self._open_cursors(), self._iterated_records):
+        """Yield records for ever, or until none came for ``consumer_timeout_ms``.
+
+        The position is behind the last one yielded.
+        """
+        patience = Patience(self._options.consumer_timeout)
+        while not patience.is_over:
+            cursors = await self._open_cursors(patience.wait(LOOK_AROUND))
+            for records in records_of(cursors, self._iterated_records):
+                patience.restart()
                 for record in records:
                     yield record
 
     async def _open_cursors(
-        self, timeout: float = _LOOK_AROUND, enough: int = ENOUGH
+        self, timeout: float = LOOK_AROUND, enough: int = ENOUGH
     ) -> list[FetchCursor]:
         deadline = time.monotonic() + timeout
         await asyncio.sleep(0)
@@ -284,20 +310,45 @@ class Consumer:
                 return cursors
             has_waited = True
             try:
-                async with asyncio.timeout(min(remaining, _LOOK_AROUND)):
+                async with asyncio.timeout(min(remaining, LOOK_AROUND)):
                     await self._changed.wait()
             except TimeoutError:
                 continue
 
     # Positions, and the offsets that brokers know.
 
-    def position(self, topic: str, partition: int) -> int | None:
-        """Return the offset of the next record that a poll returns; None: not yet known."""
-        return self._assignment.position(TopicPartition(topic, partition))
+    def position(self, topic: str | Partition, partition: int | None = None) -> int | None:
+        """Return the offset of the next record that a poll returns; None: not yet known.
 
-    def seek(self, topic: str, partition: int, offset: int) -> None:
-        """Continue at ``offset``, which may be EARLIEST or LATEST, in an assigned partition."""
-        self._assignment.seek(TopicPartition(topic, partition), offset)
+        Takes a topic and the number of a partition, or both as one.
+        """
+        return self._assignment.position(where_of(topic, partition))
+
+    def seek(
+        self, topic: str | Partition, partition: int | None = None, offset: int | None = None
+    ) -> None:
+        """Continue at ``offset``, which may be EARLIEST or LATEST, in an assigned partition.
+
+        Takes a topic, a partition and an offset, or a partition as one and an offset.
+        """
+        self._assignment.seek(*where_and_value(topic, partition, offset, "offset"))
+
+    def seek_to_beginning(self, partitions: Iterable[Partition] | None = None) -> None:
+        """Continue at the first record there is, by default of all assigned partitions."""
+        for partition in self._assigned(partitions):
+            self._assignment.seek(partition, EARLIEST)
+
+    def seek_to_end(self, partitions: Iterable[Partition] | None = None) -> None:
+        """Continue after the last record, by default of all assigned partitions."""
+        for partition in self._assigned(partitions):
+            self._assignment.seek(partition, LATEST)
+
+    def _assigned(self, partitions: Iterable[Partition] | None) -> list[TopicPartition]:
+        """Return ``partitions``, by default all; raise QbusError if one is not assigned."""
+        wanted = self.assignment if partitions is None else [TopicPartition(*p) for p in partitions]
+        for partition in wanted:
+            self._assignment.assigned(partition)
+        return wanted
 
     async def seek_past(self, error: CorruptBatch) -> int:
         """Continue behind the corrupt batch that a poll raised ``error`` for.
@@ -314,28 +365,31 @@ class Consumer:
         self._assignment.seek(where, found)
         return found - error.offset
 
-    async def seek_to_time(self, topic: str, partition: int, timestamp: int) -> None:
+    async def seek_to_time(
+        self, topic: str | Partition, partition: int | None = None, timestamp: int | None = None
+    ) -> None:
         """Continue at the first record from a time on, in milliseconds since the Unix epoch.
 
-        Continues after the last record if there is none so late.
+        Continues after the last record if there is none so late. Takes the partition as
+        :meth:`seek`.
         """
-        where = TopicPartition(topic, partition)
+        where, timestamp = where_and_value(topic, partition, timestamp, "timestamp")
         self._assignment.assigned(where)
         found = (await list_offsets(self._cluster, {where: timestamp}))[where]
         if found.offset < 0:
             found = (await list_offsets(self._cluster, {where: LATEST}))[where]
         self._assignment.seek(where, found.offset)
 
-    def pause(self, partitions: Iterable[TopicPartition]) -> None:
+    def pause(self, partitions: Iterable[Partition]) -> None:
         """Return no records of these partitions, which stay assigned, until :meth:`resume`."""
-        for partition in partitions:
+        for partition in self._assigned(partitions):
             state = self._assignment.assigned(partition)
             state.is_paused = True
             state.close_cursor()
 
-    def resume(self, partitions: Iterable[TopicPartition]) -> None:
+    def resume(self, partitions: Iterable[Partition]) -> None:
         """Return records of these partitions again."""
-        for partition in partitions:
+        for partition in self._assigned(partitions):
             self._assignment.assigned(partition).is_paused = False
         self._changed.set()
 
@@ -360,24 +414,27 @@ class Consumer:
         }
 
     async def offsets_for_times(
-        self, times: Mapping[TopicPartition, int]
+        self, times: Mapping[Any, int]
     ) -> dict[TopicPartition, OffsetAndTimestamp]:
         """Return the first offset at or after a time in milliseconds since the Unix epoch.
 
         Offset and timestamp are -1 where there is none.
         """
-        return await list_offsets(self._cluster, times)
+        named = {TopicPartition(*partition): time for partition, time in times.items()}
+        return await list_offsets(self._cluster, named)
 
     async def beginning_offsets(
-        self, partitions: Iterable[TopicPartition]
+        self, partitions: Iterable[Partition]
     ) -> dict[TopicPartition, int]:
         """Return the first offset of each of ``partitions``."""
-        found = await list_offsets(self._cluster, dict.fromkeys(partitions, EARLIEST))
+        wanted = [TopicPartition(*partition) for partition in partitions]
+        found = await list_offsets(self._cluster, dict.fromkeys(wanted, EARLIEST))
         return {partition: at.offset for partition, at in found.items()}
 
-    async def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+    async def end_offsets(self, partitions: Iterable[Partition]) -> dict[TopicPartition, int]:
         """Return the offset that the next record of each of ``partitions`` will have."""
-        found = await list_offsets(self._cluster, dict.fromkeys(partitions, LATEST))
+        wanted = [TopicPartition(*partition) for partition in partitions]
+        found = await list_offsets(self._cluster, dict.fromkeys(wanted, LATEST))
         return {partition: at.offset for partition, at in found.items()}
 
     async def partitions(self, topic: str) -> list[TopicPartition]:
@@ -412,10 +469,10 @@ class Consumer:
         return self._coordinator.commit(offsets)
 
     async def committed(
-        self, partitions: Iterable[TopicPartition] | None = None
+        self, partitions: Iterable[Partition] | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return what the group has committed for ``partitions``, by default the assigned ones."""
-        wanted = self.assignment if partitions is None else list(partitions)
+        wanted = self.assignment if partitions is None else [TopicPartition(*p) for p in partitions]
         return await fetch_committed(self._cluster, self._require_group().group, wanted)
 
     async def close(self, *, commit: bool = True) -> None:

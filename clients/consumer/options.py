@@ -1,5 +1,7 @@
 """The options of a consumer."""
 
+import math
+import time
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -24,6 +26,35 @@ class ConsumerOptions:
     read_committed: bool
     rack: str | None
     auto_commit: float | None
+    consumer_timeout: float | None = None
+
+
+class Patience:
+    """How much longer a reader waits for records: ``seconds`` in a row, or for ever (None)."""
+
+    def __init__(self, seconds: float | None) -> None:
+        self._seconds = seconds
+        self._since: float | None = None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the reader has waited for so long."""
+        return self._left() <= 0
+
+    def wait(self, most: float) -> float:
+        """Begin or go on to wait; return for how many seconds at once, up to ``most``."""
+        if self._since is None:
+            self._since = time.monotonic()
+        return min(most, self._left())
+
+    def restart(self) -> None:
+        """Note that there were records."""
+        self._since = None
+
+    def _left(self) -> float:
+        if self._seconds is None:
+            return math.inf
+        return self._seconds - (0 if self._since is None else time.monotonic() - self._since)
 
 
 def check_options(offset_reset: str, isolation_level: str) -> None:

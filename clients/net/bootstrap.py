@@ -65,8 +65,12 @@ class RegisteredBrokers:
         return found
 
 
-def parse(text: str) -> Bootstrap:
-    """Return the bootstrap that ``text`` describes; raise :class:`~qbus.errors.ConfigError`."""
+def parse(brokers: str | Sequence[str]) -> Bootstrap:
+    """Return the bootstrap that a text, or a list of addresses, describes.
+
+    Raises :class:`~qbus.errors.ConfigError`.
+    """
+    text = brokers if isinstance(brokers, str) else ",".join(brokers)
     if text.strip().startswith(ZOOKEEPER):
         return RegisteredBrokers(text.strip())
     return NamedBrokers(text)

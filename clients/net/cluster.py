@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import random
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -36,18 +36,19 @@ class Cluster:
 
     def __init__(
         self,
-        bootstrap: str,
+        bootstrap: str | Sequence[str],
         client_id: str,
         request_timeout: float,
         *,
         metadata_max_age: float = 300.0,
     ) -> None:
-        """``bootstrap``: ``host:port,...`` or ``zk://host:port,.../chroot``.
+        """``bootstrap``: ``host:port,...``, a list of such, or ``zk://host:port,.../chroot``.
 
         metadata_max_age: seconds after which the metadata of topics in use is refreshed.
 
         Raises :class:`~qbus.errors.ConfigError`.
         """
+        self.name = bootstrap if isinstance(bootstrap, str) else ",".join(bootstrap)
         self._bootstrap = bootstraps.parse(bootstrap)
         connect_timeout = min(request_timeout, _LONGEST_CONNECT)
         self.troubles = TroubleLog(client_id)

@@ -101,6 +101,14 @@ class Delivery(Handle[RecordMetadata], Place):
 
     _batch: Batch
 
+    def __repr__(self) -> str:
+        topic, partition = self._batch.partition
+        if not self.done():
+            return f"<Delivery to {topic}-{partition}: under way>"
+        outcome = self._outcome()
+        told = f"failed: {outcome}" if isinstance(outcome, Exception) else f"at {outcome.offset}"
+        return f"<Delivery to {topic}-{partition}: {told}>"
+
     def done(self) -> bool:
         """Whether the record is delivered or has failed."""
         return self._batch.leaf(self._index)[0].outcome is not None
@@ -171,6 +179,10 @@ class BulkDelivery(Handle[list[BatchMetadata]]):
 
     def __bool__(self) -> bool:
         return True
+
+    def __repr__(self) -> str:
+        state = "done" if self.done() else "under way"
+        return f"<BulkDelivery of {len(self)} records: {state}>"
 
     def done(self) -> bool:
         """Whether all records are delivered or have failed."""

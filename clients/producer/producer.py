@@ -15,7 +15,7 @@ from qbus.records import Buffer
 from ..errors import BufferFull, ClientClosed, RequestTimedOut, Spooled
 from ..net.cluster import Cluster
 from ..net.retry import retrying
-from ..types import TopicDescription
+from ..types import RecordMetadata, TopicDescription, TopicPartition
 from .accumulator import Accumulator
 from .batch import Batch, Countdown
 from .bulk import ArrowTable, Part, add_lists
@@ -61,7 +61,7 @@ class Producer:
 
     def __init__(  # noqa: PLR0913 - options are keywords
         self,
-        bootstrap: str,
+        bootstrap: str | Sequence[str],
         *,
         acks: Acks = "all",
         idempotent: bool | None = None,
@@ -83,7 +83,7 @@ class Producer:
     ) -> None:
         """Connect at the first send.
 
-        bootstrap: ``host:port,...`` or ``zk://host:port,.../chroot``.
+        bootstrap: ``host:port,...``, a list of addresses, or ``zk://host:port,.../chroot``.
         acks: who must have a record before it counts as delivered: "all" in-sync replicas, 1 (the
             leader) or 0 (nobody: its offset stays unknown).
         idempotent: let the broker recognize repeated batches; by default with ``acks="all"``,
@@ -135,6 +135,10 @@ class Producer:
         self._sender = Sender(self._cluster, self._accumulator, self._options, clock)
         self._accumulator.on_work = self._sender.wake
         self._is_closed = False
+
+    def __repr__(self) -> str:
+        waiting = sum(batch.count for batch in list(self._accumulator.incomplete))
+        return f"<Producer for {self._cluster.name}: {waiting} records under way>"
 
     async def __aenter__(self) -> Self:
         return self
@@ -194,6 +198,22 @@ class Producer:
         if self._accumulator.begun != begun:
             await asyncio.sleep(0)  # let the sender work between sends
         return delivery
+
+    async def send_and_wait(
+        self,
+        topic: str,
+        value: Buffer | None,
+        key: Buffer | None = None,
+        headers: Headers | None = None,
+        partition: int | None = None,
+        timestamp: int | None = None,
+    ) -> RecordMetadata:
+        """Send one record as :meth:`send`, and return where it is stored.
+
+        Waits for ``linger_ms`` and for the broker, for each record: send many and wait for the
+        last, or use :meth:`send_many`, where there are many.
+        """
+        return await (await self.send(topic, value, key, headers, partition, timestamp))
 
     async def send_many(
         self,
@@ -272,9 +292,10 @@ class Producer:
         finally:
             await self._stop()
 
-    async def partitions(self, topic: str) -> int:
-        """Return the number of partitions of ``topic``; the broker may create the topic."""
-        return len((await self._topic(topic)).partitions)
+    async def partitions(self, topic: str) -> list[TopicPartition]:
+        """Return all partitions of ``topic``; the broker may create the topic."""
+        description = await self._topic(topic)
+        return [TopicPartition(topic, partition.index) for partition in description.partitions]
 
     # Also used by the blocking producer.
 
