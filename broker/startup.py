@@ -36,8 +36,8 @@ from .metadata.cache import MetadataCache
 from .metadata.image import Event, Topic
 from .metadata.store import metadata_store
 from .metrics import Metrics
-from .partition.replica_manager import ReplicaManager
 from .partition.registry import is_durable, log_config
+from .partition.replica_manager import ReplicaManager
 from .producer_ids import ProducerIds
 from .replicator.lazy_fetchers import LazyFetchers
 

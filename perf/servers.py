@@ -47,7 +47,7 @@ class ClusterBefore(QbusCluster):
 
     def __init__(self, directory: Path, data_dir: Path, *options: str) -> None:
         kept = dict(os.environ)
-        os.environ.update(before.environment(directory))  # which each process takes over when it is made
+        os.environ.update(before.environment(directory))  # taken over by each process
         try:
             super().__init__(data_dir, *options)
         finally:

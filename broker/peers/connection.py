@@ -15,7 +15,6 @@ from qbus.errors import QbusError, WireError
 from qbus.frames import FrameReader
 from qbus.wire import ApiKey, Struct, decode_response, encode_request
 
-
 _MAX_CORRELATION_ID = 0x7FFFFFFF
 _NOT_BEFORE_S = 0.001
 _TRUSTED_BYTES = 16 * 1024 * 1024

@@ -29,8 +29,8 @@ class Producer:
 
     A context manager; leaving it waits until everything is delivered. A producer that nobody closes
     delivers what it has, also at the interpreter's exit, for up to ``delivery_timeout_ms``, and
-    says what it could not deliver. Any number of threads may use it. With ``acks="all"`` each record is stored once, in the order of the sends to its partition,
-    even after retries.
+    says what it could not deliver. Any number of threads may use it. With ``acks="all"`` each
+    record is stored once, in the order of the sends to its partition, even after retries.
     """
 
     @same_parameters(_Producer.__init__)

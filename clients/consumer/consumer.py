@@ -23,8 +23,8 @@ from ..types import (
     ConsumerRecord,
     OffsetAndMetadata,
     OffsetAndTimestamp,
-    PartitionRecords,
     Partition,
+    PartitionRecords,
     TopicPartition,
     where_and_value,
     where_of,
@@ -32,8 +32,8 @@ from ..types import (
 )
 from .arrow import ArrowDecoder, ColumnPool
 from .assignment import Assignment
-from .corruption import readable_after
 from .coordinator import ConsumerCoordinator
+from .corruption import readable_after
 from .fetch_buffer import ENOUGH, FetchBuffer
 from .fetch_cursor import FetchCursor, batches_of, is_over, records_of
 from .fetcher import Fetcher
@@ -183,7 +183,9 @@ class Consumer:
 
     def __repr__(self) -> str:
         group = f", group {self._group.group}" if self._group else ""
-        return f"<Consumer of {self._cluster.name}{group}: {len(self._assignment.states)} partitions>"
+        return (
+            f"<Consumer of {self._cluster.name}{group}: {len(self._assignment.states)} partitions>"
+        )
 
     async def __aenter__(self) -> Self:
         return self
@@ -423,9 +425,7 @@ class Consumer:
         named = {TopicPartition(*partition): time for partition, time in times.items()}
         return await list_offsets(self._cluster, named)
 
-    async def beginning_offsets(
-        self, partitions: Iterable[Partition]
-    ) -> dict[TopicPartition, int]:
+    async def beginning_offsets(self, partitions: Iterable[Partition]) -> dict[TopicPartition, int]:
         """Return the first offset of each of ``partitions``."""
         wanted = [TopicPartition(*partition) for partition in partitions]
         found = await list_offsets(self._cluster, dict.fromkeys(wanted, EARLIEST))

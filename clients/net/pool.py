@@ -13,7 +13,6 @@ from .bootstrap import Address
 from .connection import Connection
 from .trouble import TroubleLog
 
-
 _SILENT_S = 3.0
 """Seconds after which a connection that is not there yet is said to be missing."""
 

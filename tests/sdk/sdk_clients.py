@@ -3,7 +3,7 @@
 import asyncio
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, Self
 
 import qbus
@@ -15,20 +15,20 @@ class SdkClients(ABC):
 
     name: str
 
-    def producer(self, bootstrap: str, **options: Any) -> Any:
+    def producer(self, bootstrap: str | Sequence[str], **options: Any) -> Any:
         """A producer, to enter with ``async with``."""
         return self._make("Producer", bootstrap, options)
 
-    def consumer(self, bootstrap: str, **options: Any) -> Any:
+    def consumer(self, bootstrap: str | Sequence[str], **options: Any) -> Any:
         """A consumer, to enter with ``async with``."""
         return self._make("Consumer", bootstrap, options)
 
-    def admin(self, bootstrap: str, **options: Any) -> Any:
+    def admin(self, bootstrap: str | Sequence[str], **options: Any) -> Any:
         """An admin client, to enter with ``async with``."""
         return self._make("Admin", bootstrap, options)
 
     @abstractmethod
-    def _make(self, kind: str, bootstrap: str, options: dict[str, Any]) -> Any: ...
+    def _make(self, kind: str, bootstrap: str | Sequence[str], options: dict[str, Any]) -> Any: ...
 
     @abstractmethod
     async def result(self, delivery: Any, timeout: float = 30.0) -> Any:
@@ -40,7 +40,7 @@ class AsyncClients(SdkClients):
 
     name = "aio"
 
-    def _make(self, kind: str, bootstrap: str, options: dict[str, Any]) -> Any:
+    def _make(self, kind: str, bootstrap: str | Sequence[str], options: dict[str, Any]) -> Any:
         return getattr(qbus.aio, kind)(bootstrap, **options)
 
     async def result(self, delivery: Any, timeout: float = 30.0) -> Any:
@@ -52,7 +52,7 @@ class SyncClients(SdkClients):
 
     name = "blocking"
 
-    def _make(self, kind: str, bootstrap: str, options: dict[str, Any]) -> Any:
+    def _make(self, kind: str, bootstrap: str | Sequence[str], options: dict[str, Any]) -> Any:
         return Awaited(getattr(qbus, kind)(bootstrap, **options), getattr(qbus.aio, kind))
 
     async def result(self, delivery: Any, timeout: float = 30.0) -> Any:

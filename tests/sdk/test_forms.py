@@ -83,7 +83,7 @@ async def test_iterating_ends_when_nothing_came_for_a_while(
     options = {"offset_reset": "earliest", "consumer_timeout_ms": 700}
     async with sdk.consumer(bootstrap, **options) as consumer:
         consumer.assign([(topic, 0)])
-        found = []
+        found: list[int] = []
         async for record in consumer:
             if not found:
                 await asyncio.sleep(1.0)  # the reader's own time does not count

@@ -16,8 +16,8 @@ from qbus.broker.metadata.reader import Cluster
 from qbus.broker.metrics import Metrics
 from qbus.broker.net.peer import Peer
 from qbus.broker.partition.partition import Partition
-from qbus.broker.partition.replica_manager import ReplicaManager
 from qbus.broker.partition.registry import log_config
+from qbus.broker.partition.replica_manager import ReplicaManager
 from qbus.broker.replicator.lazy_fetchers import LazyFetchers
 from qbus.clock import ManualClock
 from qbus.config import Address, BrokerConfig, TopicConfig

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qbus.frames import FrameReader
 from qbus.errors import WireError
+from qbus.frames import FrameReader
 
 LIMIT = 1 << 20
 

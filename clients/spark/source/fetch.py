@@ -67,8 +67,8 @@ class RangeFetch:
         """The next ``pyarrow.RecordBatch``, or None at the end of the range.
 
         The last rows may lie beyond the range. Raises :class:`DataLoss` for lost records,
-        :class:`~qbus.records.CorruptBatch` for corrupt ones, RequestTimedOut after ``patience`` seconds without
-        records, and brokers' errors.
+        :class:`~qbus.records.CorruptBatch` for corrupt ones, RequestTimedOut after ``patience``
+        seconds without records, and brokers' errors.
         """
         deadline = time.monotonic() + self._options.patience
         while self.position < self.wanted.end:

@@ -78,9 +78,10 @@ async def consume(
     else:
         formatted = record_format.raw_values
     await ensure_reachable(bootstrap)
-    async with StdoutWriter() as writer, Reading(
-        bootstrap, topic, group, start, skip_corrupt=skip_corrupt
-    ) as reading:
+    async with (
+        StdoutWriter() as writer,
+        Reading(bootstrap, topic, group, start, skip_corrupt=skip_corrupt) as reading,
+    ):
         await reading.open(partitions)
         async for batch in reading.batches(count=count, exit_at_end=exit_at_end):
             await writer.write(formatted(batch))

@@ -42,9 +42,7 @@ async def fill(bootstrap: str) -> None:
         for batch in range(BATCHES):
             first = batch * RECORDS
             values = [b"%010d" % number for number in range(first, first + RECORDS)]
-            await asyncio.gather(
-                *[producer.send(TOPIC, value, partition=0) for value in values]
-            )
+            await asyncio.gather(*[producer.send(TOPIC, value, partition=0) for value in values])
 
 
 @pytest.fixture(scope="module", params=["found by the broker", "found by the client"])

@@ -56,9 +56,7 @@ ENDS = {
 
 @with_qbus
 @pytest.mark.parametrize("end", ENDS)
-async def test_what_was_sent_is_delivered_at_the_exit(
-    bootstrap: str, topic: str, end: str
-) -> None:
+async def test_what_was_sent_is_delivered_at_the_exit(bootstrap: str, topic: str, end: str) -> None:
     done = run("import qbus, sys\n" + textwrap.dedent(ENDS[end]), bootstrap, topic)
     assert done.returncode == (1 if "ValueError" in ENDS[end] else 0), done.stderr
     found = await read_topic(bootstrap, topic, COUNT)

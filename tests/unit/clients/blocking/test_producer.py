@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from qbus import Producer, QbusError, aio
-from qbus.clients import BufferFull, ClientClosed, RequestTimedOut
+from qbus.clients import BufferFull, ClientClosed, RequestTimedOut, TopicPartition
 from qbus.wire import ApiKey
 from tests.support.fake_broker import FakeBroker
 

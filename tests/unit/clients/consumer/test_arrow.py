@@ -119,7 +119,7 @@ def test_damage_is_told_after_what_was_before_it(loop: Loop) -> None:
     loop.fetch(A, batch(0, 2), bytes(damaged))
     assert poll(loop) == [(0, [0, 1])]
     assert poll(loop) == []
-    with pytest.raises(CorruptBatch, match="t-0 at 2: "):
+    with pytest.raises(CorruptBatch, match="t-0 at offset 2: "):
         poll(loop)
     assert loop.positions == (2, 0)
 

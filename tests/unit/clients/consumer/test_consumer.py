@@ -254,7 +254,7 @@ async def test_records_before_damage_are_read_and_no_others() -> None:
         consumer.assign([("t", 0, 0)])
         assert await read(consumer, 2) == numbers(2)
         for _ in range(2):
-            with pytest.raises(CorruptBatch, match="t-0 at 2"):
+            with pytest.raises(CorruptBatch, match="t-0 at offset 2"):
                 await read(consumer, 1)
         assert consumer.position("t", 0) == 2
 

@@ -276,7 +276,7 @@ def test_damage_is_told_after_what_was_before_it(loop: Loop) -> None:
     loop.fetch(A, batch(0, 2), bytes(damaged))
     loop.fetch(B, batch(0, 1))
     assert list(loop.turn()) == [(0, 0), (0, 1), (1, 0)]
-    with pytest.raises(CorruptBatch, match="t-0 at 2: "):
+    with pytest.raises(CorruptBatch, match="t-0 at offset 2: "):
         loop.turn()
     assert loop.positions == (2, 1)
 
@@ -347,7 +347,7 @@ def test_a_poll_goes_on_to_report_damage(loop: Loop) -> None:
     cursors = loop.buffer.open_cursors()
     assert batches_of(cursors, MANY) == []
     assert not is_over(cursors, deadline=0.0)
-    with pytest.raises(CorruptBatch, match="t-0 at 0: "):
+    with pytest.raises(CorruptBatch, match="t-0 at offset 0: "):
         poll(loop)
     assert is_over(loop.buffer.open_cursors(), deadline=0.0)
     assert not is_over([], deadline=math.inf)
