@@ -124,6 +124,7 @@ class LoopThread:
         The interpreter waits for it at its exit. Safe in a finalizer: it takes no lock.
         """
         _finishing.add(self)
+        self._finalize.atexit = False  # the exit waits instead of stopping it
         self.loop.call_soon_threadsafe(self._begin_last, last)
 
     def join(self) -> None:
@@ -138,6 +139,7 @@ class LoopThread:
             _log.error("a client could not be closed", exc_info=error)
         _finishing.discard(self)
         self.close()
+        self.loop.stop()  # at the interpreter's exit, finalizers do nothing any more
 
     def close(self) -> None:
         """Cancel what runs and end the thread. Does nothing the second time, or in a fork."""

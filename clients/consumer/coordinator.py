@@ -29,6 +29,8 @@ from .options import ConsumerOptions
 _log = logging.getLogger(__name__)
 
 _REFRESH_INTERVAL = 10.0
+_MISSING_INTERVAL = 1.0
+"""Seconds between looks for subscribed topics that do not exist yet."""
 """Seconds between checks for new topics and partitions of a subscription."""
 
 Offsets = Mapping[TopicPartition, OffsetAndMetadata]
@@ -209,7 +211,10 @@ class ConsumerCoordinator:
             self._assignment.remove(
                 [partition for partition in self._assignment if partition.topic not in names]
             )
-        self._refresh_at = time.monotonic() + _REFRESH_INTERVAL
+        known = self._cluster.metadata.topics
+        is_complete = all(name in known for name in self._wanted.names)
+        interval = _REFRESH_INTERVAL if is_complete else _MISSING_INTERVAL
+        self._refresh_at = time.monotonic() + interval
 
     async def _find_positions(self) -> None:
         missing = self._assignment.without_position()

@@ -101,7 +101,7 @@ async def test_bootstrap_takes_a_list(bootstrap: str, topic: str, sdk: SdkClient
         assert (stored.topic, stored.partition, stored.offset) == (topic, 1, 0)
         every = [TopicPartition(topic, index) for index in range(PARTITIONS)]
         assert await producer.partitions(topic) == await consumer.partitions(topic) == every
-        assert topic in await admin.list_topics()
+        assert topic in [found.name for found in await admin.list_topics()]
 
 
 async def test_reprs_say_what_it_is_and_how_it_goes(

@@ -7,7 +7,6 @@ import socketserver
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
 import pytest
@@ -20,18 +19,21 @@ from tests.support.ports import free_port
 SOON_S = 5.0
 
 
-class Quiet(BaseHTTPRequestHandler):
-    def log_message(self, *_: object) -> None:
-        """Print nothing."""
+class BadRequest(socketserver.BaseRequestHandler):
+    """What a web server says to anything that is not HTTP."""
+
+    def handle(self) -> None:
+        self.request.recv(4096)
+        self.request.sendall(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n")
 
 
 @pytest.fixture
 def http_port() -> Iterator[int]:
     """The port of a web server."""
-    with HTTPServer(("127.0.0.1", 0), Quiet) as server:
+    with socketserver.TCPServer(("127.0.0.1", 0), BadRequest) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
-        yield server.server_port
+        yield server.server_address[1]
         server.shutdown()
         thread.join()
 
@@ -109,7 +111,7 @@ async def test_a_web_server_listens_there(
 ) -> None:
     bootstrap = f"127.0.0.1:{http_port}"
     async with running(CALLS[call](bootstrap)):
-        await said(caplog, f"broker {bootstrap}", "does not respond like a broker")
+        await said(caplog, f"broker {bootstrap}", "speaks HTTP, not Kafka's protocol")
 
 
 @pytest.mark.parametrize("call", CALLS)
