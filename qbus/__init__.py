@@ -39,8 +39,7 @@ if TYPE_CHECKING:
         RecordMetadata,
         TopicPartition,
     )
-    from qbus.errors import ApiError, ConfigError, ErrorCode, QbusError, WireError
-    from qbus.records import CorruptBatch
+    from qbus.errors import ApiError, ConfigError, CorruptBatch, ErrorCode, QbusError, WireError
 
 __all__ = [
     "EARLIEST",

@@ -220,6 +220,26 @@ class WireError(QbusError):
     """Bytes that are not a message of the protocol: truncated, oversized or malformed."""
 
 
+class CorruptBatch(ApiError):  # noqa: N818 - what it is, as Kafka says "corrupt message"
+    """Bytes that are not a whole, valid record batch (error code CORRUPT_MESSAGE).
+
+    ``topic``, ``partition`` and ``offset`` say where a reader found them; None if that is unknown.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        topic: str | None = None,
+        partition: int | None = None,
+        offset: int | None = None,
+    ) -> None:
+        super().__init__(ErrorCode.CORRUPT_MESSAGE, message)
+        self.topic = topic
+        self.partition = partition
+        self.offset = offset
+
+
 class MissingExtra(QbusError, ImportError):  # noqa: N818 - what it is
     """A package is missing that an extra of Qbus installs; the message names the extra."""
 

@@ -1,8 +1,8 @@
 """The records that wait to be sent, in batches by partition.
 
 Any thread adds records; the event loop's thread takes batches. One lock guards both, held only for
-a moment. Records with nothing but a value take a short way past it (``qbus.records.pure.lane``):
-their bytes are counted when the next batch begins.
+a moment. Records with only a value take its fast path (``qbus.records.pure.append_lock``): their
+bytes are counted when the next batch begins.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ from typing import cast
 
 from qbus.clock import Clock
 from qbus.records import Buffer
-from qbus.records.codec import Lane, fit
+from qbus.records.codec import AppendLock, fit
 
 from ..types import TopicDescription, TopicPartition
 from .batch import Batch, call
@@ -35,7 +35,7 @@ class Accumulator:
     def __init__(
         self, options: ProducerOptions, clock: Clock, on_work: Callable[[], None] = lambda: None
     ) -> None:
-        self.lock = Lane(threading.Lock(), options.batch_bytes, RECORD_OVERHEAD, Delivery)
+        self.lock = AppendLock(threading.Lock(), options.batch_bytes, RECORD_OVERHEAD, Delivery)
         self.room = threading.Condition(cast("threading.Lock", self.lock))
         self.add_value = self.lock.add
         self.buffered_bytes = 0

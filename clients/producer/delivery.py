@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator, Sequence
 from typing import Generic, Self, TypeVar
 
 from qbus.errors import QbusError
-from qbus.records.codec import Place
+from qbus.records.codec import BatchSlot
 
 from ..errors import RequestTimedOut
 from ..types import BatchMetadata, RecordMetadata
@@ -90,7 +90,7 @@ def arrive(arrived: "asyncio.Future[None]") -> None:
         arrived.set_result(None)
 
 
-class Delivery(Handle[RecordMetadata], Place):
+class Delivery(Handle[RecordMetadata], BatchSlot):
     """The delivery of one record: ``await`` it, or ask for its ``result``.
 
     It holds only a place in a batch; the batch knows the outcome. Two deliveries of one record are

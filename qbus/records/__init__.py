@@ -6,8 +6,8 @@ The parts that a broker needs are imported at once, the others, with the codec, 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from qbus.errors import CorruptBatch
 from qbus.records.decode import iter_batches, iter_records
-from qbus.records.errors import CorruptBatch
 from qbus.records.header import (
     HEADER_SIZE,
     BatchHeader,

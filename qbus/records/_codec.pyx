@@ -1,9 +1,8 @@
 # cython: language_level=3, boundscheck=True, wraparound=False, cdivision=True
-"""The codec, compiled: what ``qbus.records.pure`` is in plain Python.
+"""The compiled codec; ``qbus.records.pure`` is its twin in plain Python.
 
-It accepts and refuses the same, with the same errors. Memory that is not Python's own is only ever
-read within bounds that were checked before: those of buffers, and those that lengths within them
-claim.
+Both accept and refuse the same values, with the same errors. Raw memory is read only within bounds
+that were checked before: the bounds of buffers, and the lengths that their content claims.
 """
 
 from array import array
@@ -30,11 +29,11 @@ from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint32_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy, memset
 
-from qbus.records._murmur2 cimport murmur2_of
 from qbus.records._parse cimport *
 from qbus.records._write cimport OVERHEAD, put_field, put_record, put_varint, varint_size
 
-from .errors import CorruptBatch
+from qbus.errors import CorruptBatch
+
 from .fields import encode_headers, timestamp_delta, to_bytes
 from .header import HEADER_SIZE
 from .record import ConsumerRecord
@@ -43,4 +42,4 @@ include "_lists.pxi"
 include "_decode.pxi"
 include "_columns.pxi"
 include "_rows.pxi"
-include "_lane.pxi"
+include "_append_lock.pxi"

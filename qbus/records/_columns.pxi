@@ -5,7 +5,7 @@ cdef int64_t MAX_BYTES = 0x7FFFFFFF
 
 @final
 cdef class Vector:
-    """Memory that grows; a read-only buffer to Python, and while it is one it stays as it is."""
+    """Memory that grows. Python sees it as a read-only buffer, and it does not change meanwhile."""
 
     cdef char* memory
     cdef Py_ssize_t size
@@ -53,7 +53,7 @@ cdef class Vector:
         self.size += size
         return True
 
-    # For those who reserved room before:
+    # Callers of these methods have reserved room.
 
     cdef inline void push_bit(self, Py_ssize_t index, bint bit) noexcept nogil:
         if not index & 7:
@@ -62,7 +62,7 @@ cdef class Vector:
         self.memory[index >> 3] |= <char>(bit << (index & 7))
 
     cdef void push_bits(self, Py_ssize_t index, Py_ssize_t count, bint bit) noexcept nogil:
-        """Push the same bit ``count`` times."""
+        """Push ``count`` equal bits."""
         cdef Py_ssize_t end = index + count
         while index < end and index & 7:
             self.push_bit(index, bit)
@@ -81,7 +81,7 @@ cdef class Vector:
 
 @final
 cdef class BytesColumn:
-    """Values of variable length, or null: a bit for each, where each ends, and their bytes."""
+    """Nullable values of variable length: their validity bits, their end offsets, their bytes."""
 
     cdef readonly Vector validity
     cdef readonly Vector offsets
@@ -98,7 +98,7 @@ cdef class BytesColumn:
         return self.validity.reserve(rows // 8 + 1) and self.offsets.reserve(4 * rows)
 
     cdef bint add(self, const Field* fields, Py_ssize_t count) noexcept nogil:
-        """Add values, for which room in all but ``data`` was reserved; False: memory ran out."""
+        """Add values; only ``data`` still needs room. Returns False if memory ran out."""
         cdef int32_t* end = <int32_t*>(self.offsets.memory + self.offsets.size)
         cdef int64_t size = 0
         cdef Py_ssize_t index, nulls = 0
@@ -130,7 +130,7 @@ cdef class BytesColumn:
         return self.validity.exports + self.offsets.exports + self.data.exports > 0
 
     cdef void cut(self, Py_ssize_t rows, Py_ssize_t null_count) noexcept:
-        """Forget all rows but the first so many, of which so many are null."""
+        """Keep the first ``rows`` rows, which have ``null_count`` nulls."""
         self.rows = rows
         self.null_count = null_count
         self.offsets.size = 4 * (rows + 1)
@@ -147,7 +147,7 @@ cdef enum:
     RUN = 64
 
 cdef struct Run:
-    # Records that are yet to be put into columns, one column after the other.
+    # Parsed records that are not in the columns yet.
     Py_ssize_t count
     int64_t[RUN] offsets
     int64_t[RUN] timestamps
@@ -160,7 +160,7 @@ cdef struct Run:
 cdef inline int64_t read_run(
     Parser* parser, Run* run, int64_t count, int64_t from_offset
 ) noexcept nogil:
-    """Keep those of the next records that are at `from_offset` or behind; how many were read."""
+    """Read ``count`` records and keep those from ``from_offset`` on; return ``count``."""
     cdef Parsed record
     cdef int64_t index
     cdef Py_ssize_t at = 0
@@ -182,7 +182,7 @@ cdef inline int64_t read_run(
 
 @final
 cdef class ColumnsBuffers:
-    """The columns of records: what they have in common with others is not among them."""
+    """The columns of records, without those that are constant for a partition."""
 
     cdef readonly Py_ssize_t rows
     cdef readonly BytesColumn key
@@ -205,17 +205,17 @@ cdef class ColumnsBuffers:
 
     @property
     def nbytes(self):
-        """Bytes that the columns take."""
+        """Size of the columns in bytes."""
         cdef Py_ssize_t pairs = self.header_key.nbytes() + self.header_value.nbytes()
         return self.key.nbytes() + self.value.nbytes() + pairs + (
             self.header_offsets.size + 17 * self.rows
         )
 
     def extend(self, payload, header, int64_t from_offset):
-        """Append the records of ``payload`` from ``from_offset`` on; how many they are.
+        """Append the records of ``payload`` from ``from_offset`` on; return their number.
 
-        Raises CorruptBatch, and OverflowError when the columns may outgrow their limit; then
-        nothing was appended.
+        Raises CorruptBatch, and OverflowError if the columns might exceed their limit; nothing is
+        appended then.
         """
         cdef Py_buffer view
         cdef Parser parser
@@ -226,7 +226,7 @@ cdef class ColumnsBuffers:
         except BufferError:
             PyBuffer_Release(&view)
             raise
-        self.set_growing(True)  # other threads may come by while the GIL is released
+        self.set_growing(True)  # other threads run while the GIL is released
         try:
             if self.longest() + view.len > MAX_BYTES:
                 raise OverflowError(f"columns of more than {MAX_BYTES} bytes")
@@ -238,7 +238,7 @@ cdef class ColumnsBuffers:
         return self.rows - before
 
     def clear(self):
-        """Forget the records and keep the memory; raises BufferError while others look at it."""
+        """Drop the records, keep the memory. Raises BufferError while somebody has a view of it."""
         self.check_unshared()
         self.truncate(0, 0, 0, 0, 0)
 
@@ -246,7 +246,7 @@ cdef class ColumnsBuffers:
         self, Py_ssize_t rows, Py_ssize_t keys, Py_ssize_t values, Py_ssize_t pairs,
         Py_ssize_t header_values
     ) noexcept:
-        """Forget all but so many rows and headers, of which so many are null."""
+        """Keep the first ``rows`` rows and ``pairs`` headers; the other counts are those of nulls."""
         self.key.cut(rows, keys)
         self.value.cut(rows, values)
         self.header_key.cut(pairs, 0)
@@ -300,7 +300,7 @@ cdef class ColumnsBuffers:
     cdef bint parse(
         self, Parser* parser, int64_t count, int8_t timestamp_type, int64_t from_offset
     ) noexcept nogil:
-        """False when memory ran out."""
+        """Return False if memory ran out."""
         cdef Run run
         if not self.reserve(min(count, parser.size // 7), parser.size):
             return False
@@ -311,7 +311,7 @@ cdef class ColumnsBuffers:
         return True
 
     cdef bint reserve(self, Py_ssize_t rows, Py_ssize_t size) noexcept nogil:
-        """Room for so many records, which rarely need more than ``size`` bytes for their values."""
+        """Make room for ``rows`` records, whose values rarely have more than ``size`` bytes."""
         return (
             self.value.data.reserve(size)
             and self.value.reserve(rows)
@@ -346,7 +346,7 @@ cdef class ColumnsBuffers:
         cdef Field key, value
         parser.pos = run.headers_at[index]
         for pair in range(run.headers_counts[index]):
-            # Checked before; memory that someone writes to meanwhile ends the headers early.
+            # They were checked before; if somebody writes to the memory meanwhile, headers end early.
             if not read_header(&parser, &key, &value):
                 break
             if not (self.header_key.reserve(1) and self.header_value.reserve(1)):

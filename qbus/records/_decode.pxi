@@ -5,7 +5,7 @@ cdef extern from *:
     static CYTHON_INLINE PyObject* new_tuple(PyTypeObject* kind, Py_ssize_t size) {
         PyObject* made = PyType_GenericAlloc(kind, size);
     #if PY_VERSION_HEX >= 0x030E0000
-        if (made) ((PyTupleObject*)made)->ob_hash = -1;  /* not known yet */
+        if (made) ((PyTupleObject*)made)->ob_hash = -1;  /* not computed yet */
     #endif
         return made;
     }
@@ -32,7 +32,7 @@ cdef int start(Parser* parser, Py_buffer* payload, object header) except -1:
 
 
 cdef int refuse(Parser* parser) except -1:
-    """Say what was wrong, as ``parse.py`` does."""
+    """Raise the error of ``parse.py`` for the fault."""
     cdef Fault fault = parser.fault
     what, other = parser.what, parser.other
     if fault == WIDE:
@@ -110,7 +110,7 @@ cdef class Decoder:
         self._left = header.records_count
 
     def take(self, Py_ssize_t size):
-        # Held no longer than it takes: the garbage collector cannot clear a view that is.
+        # The buffer is held only during this call: the garbage collector cannot clear it otherwise.
         cdef Py_buffer view
         PyObject_GetBuffer(self._payload, &view, PyBUF_SIMPLE)
         try:
@@ -140,7 +140,7 @@ cdef class Decoder:
             put(record, 5, bytes_of(parsed.value))
             put(record, 6, headers_of(self._parser, &parsed) if parsed.headers_count else ())
             put(record, 7, self._timestamp_type)
-            PyObject_GC_UnTrack(<void*>record)  # no cycle goes through it; there may be millions
+            PyObject_GC_UnTrack(<void*>record)  # a record is in no cycle, and there may be millions
             records.append(record)
         if self._left <= 0 or self._parser.fault != NO_FAULT:
             finish(&self._parser)

@@ -1,14 +1,36 @@
-# Keys to partitions, and parallel lists to records. Nobody has to keep a list as it is meanwhile.
+# Keys to partitions, and parallel lists to records. Lists may change while they are read.
 
 cdef enum:
-    MAX_FIXED = 40  # bytes that a record may take beyond its key, value and headers
+    MAX_FIXED = 40  # maximum size in bytes of a record without its key, value and headers
 
 cdef Field NULL_FIELD = Field(NULL, -1)
 cdef Field NO_HEADERS = Field(<const uint8_t*>b"\0", 1)
 
 
+cdef inline uint32_t murmur2_of(const uint8_t* data, Py_ssize_t size) noexcept nogil:
+    cdef uint32_t m = 0x5BD1E995, hashed = 0x9747B28CU ^ <uint32_t>size, mixed
+    cdef Py_ssize_t rest = size & 3
+    cdef const uint8_t* end = data + (size - rest)
+    while data < end:
+        mixed = data[0] | data[1] << 8 | data[2] << 16 | <uint32_t>data[3] << 24
+        mixed *= m
+        mixed ^= mixed >> 24
+        hashed = (hashed * m) ^ (mixed * m)
+        data += 4
+    if rest:
+        mixed = data[0]
+        if rest > 1:
+            mixed |= data[1] << 8
+        if rest > 2:
+            mixed |= data[2] << 16
+        hashed = (hashed ^ mixed) * m
+    hashed ^= hashed >> 13
+    hashed *= m
+    return hashed ^ hashed >> 15
+
+
 def murmur2(key):
-    """The hash of ``key``, an unsigned 32-bit integer."""
+    """Return the hash of ``key``, an unsigned 32-bit integer."""
     cdef bytes data = to_bytes(key, "key", 0)
     return murmur2_of(<const uint8_t*>PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
 
@@ -26,7 +48,7 @@ cdef inline int32_t partition_of(Field key, int32_t count) noexcept nogil:
 
 
 def partition_for_keys(keys, count):
-    """The partition, of ``count``, of each key as Kafka's Java client chooses it; None: -1."""
+    """Return the partition (of ``count``) of each key as Kafka's Java client does; -1 for None."""
     cdef int32_t partitions = check_count(count)
     cdef Py_ssize_t index
     cdef Field field
@@ -39,7 +61,7 @@ def partition_for_keys(keys, count):
 
 
 cdef inline object take(object item, str what, Py_ssize_t index, Field* field):
-    """The bytes of ``item``, and who must live as long as they are used."""
+    """Set ``field`` to the bytes of ``item``; return the object that owns these bytes."""
     if item is None:
         field[0] = NULL_FIELD
         return None
@@ -59,7 +81,7 @@ cdef inline Py_ssize_t size_of(object item) except -1:
 
 
 def are_bytes(items):
-    """Whether all of these can be keys or values."""
+    """Whether all items can be keys or values."""
     cdef object fast = PySequence_Fast(items, "keys and values are a list"), item
     cdef Py_ssize_t index = 0
     while index < PySequence_Fast_GET_SIZE(fast):
@@ -71,7 +93,7 @@ def are_bytes(items):
 
 
 def fit(values, keys, headers, Py_ssize_t start, Py_ssize_t room, Py_ssize_t overhead):
-    """The row up to which records from `start` on fit `room` bytes, and how many they take."""
+    """Return the row up to which records from ``start`` on fit ``room`` bytes, and their size."""
     cdef object fast = PySequence_Fast(values, "values are a list")
     cdef object fast_keys = None if keys is None else PySequence_Fast(keys, "keys are a list")
     cdef Py_ssize_t row = start, taken = 0, size
@@ -102,7 +124,7 @@ cdef Py_ssize_t size_of_headers(object headers, Py_ssize_t overhead) except -1:
 
 @final
 cdef class Writer:
-    """A bytearray that records are appended to; ``close`` takes off what was not used."""
+    """Appends records to a bytearray; ``close`` removes the unused room at its end."""
 
     cdef bytearray batch
     cdef Py_ssize_t size
@@ -113,7 +135,7 @@ cdef class Writer:
         self.size = self.capacity = len(batch)
 
     cdef uint8_t* reserve(self, Py_ssize_t size) except NULL:
-        """Where the next bytes go, of which there is room for so many."""
+        """Return where the next ``size`` bytes go, and make room for them."""
         if size > self.capacity - self.size:
             self.capacity = max(2 * self.capacity, self.size + size)
             PyByteArray_Resize(self.batch, self.capacity)
@@ -148,7 +170,7 @@ cdef inline int64_t delta_of(object timestamp, int64_t base, Py_ssize_t index) e
 
 
 def encode_lists(values, keys, headers, timestamps, base_timestamp):
-    """The records behind room for a batch's header, and the largest timestamp."""
+    """Return room for a header followed by the encoded records, and the largest timestamp."""
     cdef tuple all_values = tuple(values)
     cdef Py_ssize_t count = len(all_values), index
     cdef tuple all_keys = of_length(keys, count)

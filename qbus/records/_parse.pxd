@@ -1,10 +1,10 @@
-"""Records out of bytes that nobody has vouched for: `parse.py` in C, for which no GIL is needed."""
+"""Records from untrusted bytes: `parse.py` in C, without the GIL."""
 
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 
 cdef extern from *:
     """
-    /* Most integers take one or two bytes; compilers leave them out of line unless they must not. */
+    /* Most integers take one or two bytes; compilers do not inline this unless they must. */
     static inline __attribute__((always_inline)) int short_varint(
         const uint8_t* data, Py_ssize_t size, Py_ssize_t* pos, int64_t* number
     ) {
@@ -24,7 +24,7 @@ cdef extern from *:
         return 1;
     }
 
-    /* What nearly all records are: short integers, no headers, nothing wrong. */
+    /* Nearly all records are plain: short integers, no headers, well-formed. */
     typedef struct {
         int64_t timestamp_delta;
         int64_t offset_delta;
@@ -66,7 +66,7 @@ cdef extern from *:
         return 1;
     }
 
-    /* Whether it is one, which ends at `pos` then; else nothing is changed. */
+    /* Whether the record is plain; it ends at `pos` then. Otherwise nothing changes. */
     static inline __attribute__((always_inline)) int plain_record(
         const uint8_t* data, Py_ssize_t size, Py_ssize_t* pos, PlainRecord* record
     ) {
@@ -137,7 +137,7 @@ cdef struct Parser:
     int64_t last_delta
     int64_t max_delta
     Fault fault
-    int64_t what    # the number that is wrong, and what it should have been
+    int64_t what    # the wrong number, and the number to compare it with
     int64_t other
 
 
@@ -212,7 +212,7 @@ cdef inline bint read_headers(Parser* parser, Parsed* record) noexcept nogil:
 cdef inline bint place(
     Parser* parser, Parsed* record, int64_t timestamp_delta, int64_t offset_delta
 ) noexcept nogil:
-    """Turn deltas into a time and an offset."""
+    """Set the timestamp and the offset of a record from its deltas."""
     if parser.has_fixed_timestamp:
         record.timestamp = parser.fixed_timestamp
     elif __builtin_add_overflow(parser.base_timestamp, timestamp_delta, &record.timestamp):
@@ -225,7 +225,7 @@ cdef inline bint place(
 
 
 cdef inline bint read_record(Parser* parser, Parsed* record) noexcept nogil:
-    """The next record, all of it checked; False where it is none, and `fault` says why."""
+    """Read and check the next record. Returns False if it is malformed; `fault` says why."""
     cdef PlainRecord plain
     if not plain_record(parser.data, parser.size, &parser.pos, &plain):
         return read_any_record(parser, record)

@@ -2,7 +2,7 @@
 
 @final
 cdef class Column:
-    """Buffers of a column, held as long as it lives."""
+    """A column; holds its buffers as long as it lives."""
 
     cdef Py_buffer validity
     cdef Py_buffer offsets
@@ -32,7 +32,7 @@ cdef class Column:
         PyBuffer_Release(&self.offsets)
 
     cdef int check(self, Py_ssize_t length) except -1:
-        """Raise ValueError unless the buffers hold so many rows."""
+        """Raise ValueError unless the buffers hold ``length`` rows."""
         cdef Py_ssize_t end = self.first + length
         if length < 0 or self.first < 0 or self.width < 0:
             raise ValueError("a column's size is negative")
@@ -53,7 +53,7 @@ cdef class Column:
         return (<const uint8_t*>self.validity.buf)[index >> 3] >> (index & 7) & 1
 
     cdef inline int find(self, Py_ssize_t row) except -1:
-        """Set ``begin`` and ``end`` to where the row lies."""
+        """Set ``begin`` and ``end`` to the position of the row."""
         cdef Py_ssize_t index = self.first + row
         cdef int32_t pair[2]
         cdef int64_t wide[2]
@@ -91,7 +91,7 @@ cdef Column column_of(object values, Py_ssize_t length):
 
 @final
 cdef class Rows:
-    """Rows of columns of one length, out of which records are made."""
+    """Rows of columns of the same length, which become records."""
 
     cdef readonly Py_ssize_t length
     cdef Column value
@@ -120,7 +120,7 @@ cdef class Rows:
     def encode(
         self, bytearray batch, Py_ssize_t begin, Py_ssize_t stop, int64_t first_delta, base_timestamp
     ):
-        """Append the rows to ``batch``, from that offset delta on; their largest timestamp."""
+        """Append rows to ``batch``, numbered from ``first_delta``; return the latest timestamp."""
         cdef Py_ssize_t row
         cdef int64_t base = base_timestamp, delta, latest = 0
         cdef Field key = NULL_FIELD, value, header = NO_HEADERS
@@ -144,7 +144,7 @@ cdef class Rows:
         return base_timestamp + latest
 
     def fit(self, Py_ssize_t begin, int64_t room):
-        """The row up to which rows take no more than ``room`` bytes, and the room that is left."""
+        """Return the row up to which rows fit ``room`` bytes, and the room that is left."""
         cdef Py_ssize_t row
         cdef int64_t size
         cdef Field field
@@ -166,7 +166,7 @@ cdef class Rows:
         return self.length, room
 
     def partitions(self, count):
-        """The partition of each row's key, -1 where it is null."""
+        """Return the partition of each row's key, or -1 for a null key."""
         cdef int32_t partitions = check_count(count)
         cdef Field key = NULL_FIELD
         cdef Py_ssize_t row
@@ -192,7 +192,7 @@ cdef class Rows:
         return delta
 
     cdef int put_headers(self, Py_ssize_t row, Vector scratch) except -1:
-        """The row's headers into ``scratch``, as they are written."""
+        """Encode the row's headers into ``scratch``."""
         cdef int64_t begin, end, index
         cdef Field key, value
         cdef uint8_t* at

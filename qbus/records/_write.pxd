@@ -1,4 +1,4 @@
-"""Records into memory, in C."""
+"""Writing records to memory, in C."""
 
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy
@@ -9,7 +9,7 @@ cdef extern from *:
     int __builtin_clzll(unsigned long long) noexcept nogil
 
 cdef enum:
-    OVERHEAD = 64  # more than what a record can take beyond its key, value and headers
+    OVERHEAD = 64  # more bytes than a record can have without its key, value and headers
 
 
 cdef inline int varint_size(int64_t number) noexcept nogil:

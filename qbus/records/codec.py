@@ -26,8 +26,8 @@ else:
 CODEC = "python" if twin.__name__.endswith(".pure") else "compiled"
 """The codec in use: "compiled" or "python"."""
 
-Lane = twin.Lane
-Place = twin.Place
+AppendLock = twin.AppendLock
+BatchSlot = twin.BatchSlot
 are_bytes = twin.are_bytes
 fit = twin.fit
 murmur2 = twin.murmur2

@@ -16,7 +16,7 @@ import struct
 import zlib
 from collections.abc import Callable, Mapping
 
-from qbus.records.errors import CorruptBatch
+from qbus.errors import CorruptBatch
 from qbus.records.header import Buffer, Compression
 
 _GZIP_LEVEL = 6

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
+from qbus.errors import CorruptBatch
 from qbus.records.compression import decompress
-from qbus.records.errors import CorruptBatch
 from qbus.records.header import HEADER_SIZE, BatchHeader, Buffer, Compression, read_header
 from qbus.records.parse import parse_records
 from qbus.records.record import Record

@@ -6,7 +6,7 @@ Integers in records are varints, in the zigzag encoding of Protocol Buffers.
 import operator
 from collections.abc import Iterable
 
-from qbus.records.errors import CorruptBatch
+from qbus.errors import CorruptBatch
 from qbus.records.header import Buffer
 
 MIN_INT64, MAX_INT64 = -(1 << 63), (1 << 63) - 1

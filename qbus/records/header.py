@@ -34,7 +34,7 @@ from importlib.machinery import PathFinder
 from importlib.util import find_spec, module_from_spec
 from typing import NamedTuple
 
-from qbus.records.errors import CorruptBatch
+from qbus.errors import CorruptBatch
 
 Buffer = bytes | bytearray | memoryview
 

@@ -11,7 +11,7 @@ messages.
 
 from collections.abc import Iterator
 
-from qbus.records.errors import CorruptBatch
+from qbus.errors import CorruptBatch
 from qbus.records.fields import MAX_INT64, MIN_INT64, decode_varint
 from qbus.records.header import BatchHeader, Buffer
 from qbus.records.record import ConsumerRecord, Headers, Record

@@ -1,4 +1,4 @@
-"""A producer's lock, and the short way past it for what is sent most: a value alone."""
+"""A producer's lock with a fast path for most records: those that have only a value."""
 
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
@@ -6,8 +6,8 @@ from typing import Any, Generic, TypeVar
 T = TypeVar("T")
 
 
-class Place:
-    """Where a record is: in a batch, at an index there."""
+class BatchSlot:
+    """The place of a record: a batch and an index in it."""
 
     __slots__ = ("_batch", "_index")
 
@@ -16,22 +16,22 @@ class Place:
         self._index = index
 
 
-class Lane(Generic[T]):
-    """A lock, and while nobody holds it a way to add a value to a batch.
+class AppendLock(Generic[T]):
+    """A lock, and a fast path that appends a value to a batch while nobody holds the lock.
 
-    ``batches``: by topic those that take values, if their ``is_quick`` says so; their ``size`` is
-    about how many bytes they have, ``values`` a list. Whoever does anything else with such a batch
-    holds the lock. ``callbacks`` has what to call for those values for which there is something,
-    and None for those before them for which there is not.
+    ``batches`` has the open batch of each topic. The fast path appends to a batch if its
+    ``is_quick`` is true; it uses the batch's approximate ``size`` in bytes and the lists ``values``
+    and ``callbacks``. ``callbacks`` may be shorter than ``values``; a value without a callback has
+    None. Everything else that touches such a batch holds the lock.
     """
 
     __slots__ = ("_limit", "_lock", "_make", "_overhead", "batches")
 
     def __init__(self, lock: Any, limit: int, overhead: int, make: Callable[[Any, int], T]) -> None:
-        """lock: a ``threading.Lock`` that nobody holds.
+        """Wrap ``lock``, a ``threading.Lock`` that nobody holds.
 
-        limit: how many bytes a batch may have; overhead: those of a value beside its own.
-        make: what :meth:`add` returns, made of a batch and the index there.
+        ``limit`` is the maximum size of a batch in bytes. Each value has ``overhead`` bytes besides
+        its own. ``make`` creates what :meth:`add` returns from a batch and an index in it.
         """
         self.batches: dict[str, Any] = {}
         self._limit = limit
@@ -40,16 +40,16 @@ class Lane(Generic[T]):
         self.renew(lock)
 
     def renew(self, lock: Any) -> None:
-        """Forget the batches, and whoever holds the lock: another one takes its place."""
+        """Drop the batches and use another lock, which nobody holds."""
         self._lock = lock
         self.batches.clear()
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
-        """As that of a Lock."""
+        """Acquire the lock, as ``threading.Lock`` does."""
         return bool(self._lock.acquire(blocking, timeout))
 
     def release(self) -> None:
-        """As that of a Lock."""
+        """Release the lock."""
         self._lock.release()
 
     def __enter__(self) -> bool:
@@ -63,7 +63,8 @@ class Lane(Generic[T]):
     ) -> T | None:
         """Add a value to the batch of its topic.
 
-        None if there is no such batch, or no room, or if it is no bytes: there is the long way.
+        Returns None if there is no such batch, if it has no room, or if the value is not bytes. The
+        caller then takes the lock and adds the record itself.
         """
         if type(value) is not bytes:
             return None
