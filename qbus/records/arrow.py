@@ -99,7 +99,7 @@ class ArrowColumns:
         return zip(self._chunks[index:], self._starts[index:], strict=False)
 
 
-def encode_arrow(  # noqa: PLR0913 - all that a producer may say of a batch
+def encode_arrow(  # noqa: PLR0913 - all fields that a producer sets
     columns: ArrowColumns,
     start: int,
     stop: int,
@@ -120,7 +120,10 @@ def encode_arrow(  # noqa: PLR0913 - all that a producer may say of a batch
         raise IndexError(f"rows {start} to {stop} of {len(columns)}")
     check_batch(stop - start, base_timestamp)
     batch, latest = columns.encode(start, stop, base_timestamp)
-    header = new_header(stop - start, base_timestamp, latest)._replace(
+    header = new_header(
+        stop - start,
+        base_timestamp,
+        latest,
         attributes=compression,
         producer_id=producer_id,
         producer_epoch=producer_epoch,

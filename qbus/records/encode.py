@@ -40,7 +40,7 @@ _NEW = BatchHeader(
 )
 
 
-def encode_records(  # noqa: PLR0913 - all that a producer may say of a batch
+def encode_records(  # noqa: PLR0913 - all fields that a producer sets
     values: Sequence[Buffer | None],
     keys: Sequence[Buffer | None] | None = None,
     headers: Sequence[HeaderItems | None] | None = None,
@@ -66,7 +66,10 @@ def encode_records(  # noqa: PLR0913 - all that a producer may say of a batch
         if column is not None and len(column) != len(values):
             raise ValueError(f"{len(column)} {what} for {len(values)} values")
     batch, latest = codec.twin.encode_lists(values, keys, headers, timestamps, base_timestamp)
-    header = new_header(len(values), base_timestamp, latest)._replace(
+    header = new_header(
+        len(values),
+        base_timestamp,
+        latest,
         attributes=compression,
         producer_id=producer_id,
         producer_epoch=producer_epoch,
@@ -104,7 +107,10 @@ def build_batch(
     check_batch(len(items), base_timestamp)
     keys, values, headers, timestamps = zip(*items, strict=True)
     batch, latest = encode_lists(values, keys, headers, timestamps, base_timestamp)
-    header = new_header(len(items), base_timestamp, latest)._replace(
+    header = new_header(
+        len(items),
+        base_timestamp,
+        latest,
         base_offset=base_offset,
         partition_leader_epoch=leader_epoch,
         attributes=attributes | compression,
@@ -138,13 +144,14 @@ def build_values_batch(
     )
 
 
-def new_header(count: int, base_timestamp: int, max_timestamp: int) -> BatchHeader:
-    """Return the header of a batch of ``count`` records that has no offsets yet."""
+def new_header(count: int, base_timestamp: int, max_timestamp: int, **fields: int) -> BatchHeader:
+    """Return the header of a new batch of ``count`` records, with ``fields`` of the producer."""
     return _NEW._replace(
         last_offset_delta=count - 1,
         base_timestamp=base_timestamp,
         max_timestamp=max_timestamp,
         records_count=count,
+        **fields,
     )
 
 

@@ -1,4 +1,4 @@
-"""Both twins of the codec go through the same tests."""
+"""The same tests for both twins of the codec."""
 
 import importlib
 import importlib.util
@@ -16,7 +16,7 @@ MODULES = {"python": "qbus.records.pure", "compiled": "qbus.records._codec"}
 
 @pytest.fixture(scope="module", params=list(MODULES))
 def twin(request: pytest.FixtureRequest) -> Iterator[ModuleType]:
-    """One twin, which is the one in use."""
+    """Make one twin the codec in use."""
     if request.param == "compiled" and not IS_BUILT:
         pytest.skip(NOT_BUILT)
     module = importlib.import_module(MODULES[request.param])
@@ -27,7 +27,7 @@ def twin(request: pytest.FixtureRequest) -> Iterator[ModuleType]:
 
 @pytest.fixture(scope="module")
 def twins() -> tuple[ModuleType, ModuleType]:
-    """Both, to compare."""
+    """Both twins, to compare them."""
     if not IS_BUILT:
         pytest.skip(NOT_BUILT)
     python, compiled = (importlib.import_module(name) for name in MODULES.values())

@@ -1,4 +1,4 @@
-"""Records as hypothesis makes them up, and batches of whatever bytes."""
+"""Random records, and batches of any bytes."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ rows = st.tuples(data, data, st.none() | header_items, timestamps)
 
 
 def batch_of(payload: bytes, count: int = 1, **fields: Any) -> bytes:
-    """A batch with a good header and CRC around whatever bytes."""
+    """A batch with a good header and CRC around any bytes."""
     header = BatchHeader(0, 49 + len(payload), -1, 2, 0, 0, count - 1, NOW, NOW, -1, -1, -1, count)
     batch = bytearray(61) + payload
     write_header(batch, header._replace(**fields))

@@ -1,4 +1,4 @@
-"""Batches straight from Arrow's buffers, by both twins."""
+"""Batches from Arrow's buffers, by both twins."""
 
 import datetime as dt
 import struct
@@ -146,7 +146,7 @@ def test_batches_are_compressed_and_numbered() -> None:
     )
 
 
-def test_rows_that_are_not_there() -> None:
+def test_rows_that_do_not_exist() -> None:
     columns = ArrowColumns.of(pa.table({"value": [b"a"] * 3}))
     for start, stop in ((0, 4), (-1, 2), (3, 2)):
         with pytest.raises(IndexError):
@@ -156,7 +156,7 @@ def test_rows_that_are_not_there() -> None:
     assert len(ArrowColumns.of(pa.table({"value": pa.array([], pa.binary())}))) == 0
 
 
-def test_columns_that_are_not_there_or_of_another_type() -> None:
+def test_columns_that_do_not_exist_or_have_another_type() -> None:
     table = pa.table({"n": [1], "v": ["a"], "l": [["a"]], "s": [[{"key": "k", "other": "v"}]]})
     with pytest.raises(KeyError, match="no column 'x'"):
         ArrowColumns.of(table, value="x")

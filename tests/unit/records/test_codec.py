@@ -1,4 +1,4 @@
-"""Which twin is in use, and what importing the package costs those who use neither."""
+"""Which twin is in use, and that a broker imports neither."""
 
 import os
 import subprocess
@@ -36,7 +36,7 @@ def test_plain_python_where_nothing_was_built() -> None:
     assert run(HIDDEN + SHOW).stdout == "python qbus.records.pure\n"
 
 
-def test_what_was_demanded_but_not_built() -> None:
+def test_a_demanded_codec_that_was_not_built_is_an_error() -> None:
     assert (
         "ModuleNotFoundError: import of qbus.records._codec"
         in run(HIDDEN + SHOW, "compiled").stderr

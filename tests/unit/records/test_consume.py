@@ -52,7 +52,7 @@ def test_some_at_a_time_are_the_same(items: list[Any], start: int, size: int) ->
         assert all(len(records) == 1 for records in some)
 
 
-def test_some_are_decoded_before_the_damage_is_told() -> None:
+def test_records_before_the_damage_are_decoded() -> None:
     batch = encode_records([b"a", b"b", b"c"], base_timestamp=NOW)
     batch[-1] = 2  # headers of which there are none
     some = decode_some(batch, read_header(batch), "topic", 3, 0, 1)
@@ -63,7 +63,7 @@ def test_some_are_decoded_before_the_damage_is_told() -> None:
         decoded(batch)
 
 
-def test_records_that_are_missing_at_the_end_are_missed() -> None:
+def test_missing_records_at_the_end_are_an_error() -> None:
     batch = encode_records([b"a", b"b"], base_timestamp=NOW)
     header = read_header(batch)._replace(records_count=3)
     with pytest.raises(CorruptBatch, match="cut"):
@@ -72,7 +72,7 @@ def test_records_that_are_missing_at_the_end_are_missed() -> None:
         list(decode_some(batch, header, "topic", 3, 0, 1))
 
 
-def test_nothing_is_nothing_at_a_time() -> None:
+def test_a_batch_without_records_yields_nothing() -> None:
     batch = batch_of(b"", 0, last_offset_delta=5)
     assert list(decode_some(batch, read_header(batch), "topic", 3, 0, 1)) == []
 
@@ -93,7 +93,7 @@ def test_the_broker_s_time_is_that_of_every_record() -> None:
     assert [(r.timestamp, r.timestamp_type) for r in decoded(batch)] == [(77, 1), (77, 1)]
 
 
-def test_what_compaction_leaves() -> None:
+def test_batches_after_compaction() -> None:
     assert decoded(batch_of(b"", 0, last_offset_delta=5)) == []
     payload = record(EMPTY) + record(b"\0\0\x0a\1\0\0")
     assert [r.offset for r in decoded(batch_of(payload, 2, last_offset_delta=5))] == [0, 5]

@@ -22,22 +22,22 @@ ROWS = st.lists(st.tuples(ITEMS, ITEMS, HEADERS), max_size=20)
     [[], [b"", None, bytearray(b"a"), memoryview(b"b")], (b"a", None), [b"a"] * 3],
     ids=["none", "each kind", "tuple", "bytes"],
 )
-def test_these_can_be_keys_and_values(twin: ModuleType, items: Any) -> None:
+def test_these_items_can_be_keys_and_values(twin: ModuleType, items: Any) -> None:
     assert twin.are_bytes(items)
 
 
 class Odd(bytes):
-    """What is derived from bytes may lie about itself."""
+    """A subclass of bytes: its length may be anything."""
 
 
 @pytest.mark.parametrize("odd", ["text", 1, [b"a"], Odd(b"a"), object()])
-def test_these_cannot(twin: ModuleType, odd: object) -> None:
+def test_other_items_cannot_be_keys_and_values(twin: ModuleType, odd: object) -> None:
     assert not twin.are_bytes([b"a", odd])
     assert not twin.are_bytes((odd,))
 
 
 @pytest.mark.parametrize("room", [-5, 0, 11, 12])
-def test_what_there_is_no_room_for_stays(twin: ModuleType, room: int) -> None:
+def test_a_row_without_room_does_not_fit(twin: ModuleType, room: int) -> None:
     fits = int(room >= 12)
     assert twin.fit([b"", b""], None, None, 0, room, 12) == (fits, 12 * fits)
 
@@ -108,7 +108,7 @@ def test_impossible_counts(twin: ModuleType, count: int) -> None:
 
 
 @pytest.mark.parametrize("key", ["text", 5, None])
-def test_what_is_no_key(twin: ModuleType, key: Any) -> None:
+def test_other_types_are_no_keys(twin: ModuleType, key: Any) -> None:
     with pytest.raises(TypeError, match="key 0 is not bytes-like"):
         twin.murmur2(key)
 

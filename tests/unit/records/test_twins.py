@@ -1,4 +1,4 @@
-"""The twins compared: whatever the bytes, they read the same or refuse with the same words."""
+"""The twins compared: for any bytes, both return the same or raise the same error."""
 
 from types import ModuleType
 from typing import Any

@@ -23,17 +23,17 @@ _SCALARS: dict[str, st.SearchStrategy[Any]] = {
 
 
 PRIVATE_TAGS = 10_000
-"""Fields with such tags, or higher ones, are Qbus's own."""
+"""Tags from this one on are Qbus's own."""
 _ANY_TAG = 2**32
 
 
 def messages(cls: type[Struct], version: int, **scalars: st.SearchStrategy[Any]) -> Any:
-    """Values of ``cls`` that ``version`` carries whole; ``scalars`` replaces scalar strategies."""
+    """Values of ``cls`` with all fields of ``version``; ``scalars`` replaces scalar strategies."""
     return _messages(cls, version, {**_SCALARS, **scalars}, _ANY_TAG)
 
 
 def kafkas_messages(cls: type[Struct], version: int, **scalars: st.SearchStrategy[Any]) -> Any:
-    """The same, with nothing that Kafka's protocol does not have."""
+    """The same without Qbus's own fields."""
     return _messages(cls, version, {**_SCALARS, **scalars}, PRIVATE_TAGS)
 
 
@@ -50,6 +50,6 @@ def _messages(cls: type[Struct], version: int, known: dict[str, Any], tags: int)
 
 def _values(field: Field, version: int, known: dict[str, Any], tags: int) -> st.SearchStrategy[Any]:
     kind = field.kind
-    one = known[kind.name] if isinstance(kind, Scalar) else _messages(kind, version, known, tags)
-    value = st.lists(one, max_size=3) if field.is_array else one
+    item = known[kind.name] if isinstance(kind, Scalar) else _messages(kind, version, known, tags)
+    value = st.lists(item, max_size=3) if field.is_array else item
     return st.none() | value if version in field.nullable else value

@@ -1,4 +1,4 @@
-"""Frames: the length in front, the header of each version, the message behind it."""
+"""Frames: a length, the header of each version, and the message."""
 
 import struct
 

@@ -1,4 +1,4 @@
-"""How declarations behave as Python classes, and what a version does with what it lacks."""
+"""Declarations as Python classes, and fields that a version lacks."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Bytes that nobody honest would send: each is refused, and none costs more than it brings."""
+"""Malformed bytes are refused, and none takes much more memory than it is long."""
 
 import struct
 import tracemalloc
@@ -68,7 +68,7 @@ class TestCutShort:
         check()
 
     @pytest.mark.parametrize("version", [3, 9, 12])
-    def test_of_a_request_that_is_there_but_for_its_records(self, version: int) -> None:
+    def test_of_a_request_whose_records_are_missing(self, version: int) -> None:
         data = written(PRODUCE, version)
         for size in range(len(data)):
             refused(ProduceRequest, version, data[:size])
