@@ -21,7 +21,7 @@ from qbus.records import (
 )
 
 from .config import LogConfig
-from .flusher import Flusher
+from .flusher import LogFlusher
 from .health import Corruption
 from .producers import RetainedBatch, encode_snapshot
 from .scan import BadBatch
@@ -174,7 +174,9 @@ def _indexes_are_full(segment: LogSegment, config: LogConfig) -> bool:
     return len(segment.indexes.offsets.entries) >= limit
 
 
-def roll(state: LogState, flusher: Flusher, now_ms: int, offset: int | None = None) -> LogSegment:
+def roll(
+    state: LogState, flusher: LogFlusher, now_ms: int, offset: int | None = None
+) -> LogSegment:
     """Begin a new segment at the end of the log, or at ``offset`` if that is a jump away.
 
     Under the log's lock. Raises OSError when the file cannot be made: nothing has changed then.
@@ -199,7 +201,7 @@ def roll(state: LogState, flusher: Flusher, now_ms: int, offset: int | None = No
     return new
 
 
-def begin_at(state: LogState, flusher: Flusher, offset: int) -> LogSegment:
+def begin_at(state: LogState, flusher: LogFlusher, offset: int) -> LogSegment:
     """Let a log that never had anything start with ``offset``; under its lock.
 
     Its one segment, which is empty, gets another name. Should a crash lose that, the segment still
@@ -240,7 +242,7 @@ class Appender:
 
     __slots__ = ("_flusher", "_ready", "_state")
 
-    def __init__(self, state: LogState, flusher: Flusher) -> None:
+    def __init__(self, state: LogState, flusher: LogFlusher) -> None:
         self._state = state
         self._flusher = flusher
         self._ready: LogSegment | None = None  # the active segment, once it was written to

@@ -15,7 +15,7 @@ from .state import LogState
 _logger = logging.getLogger(__name__)
 
 
-class Flusher:
+class LogFlusher:
     """Keeps one log's ``flushed_offset`` and ``recovery_point``.
 
     Every record below ``flushed_offset`` is on stable storage. Below ``recovery_point`` the indexes

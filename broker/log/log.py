@@ -9,7 +9,7 @@ from .appender import Appender, AppendInfo, RunWriter
 from .config import LogConfig
 from .epochs import LeaderEpochCache
 from .files import Files
-from .flusher import Flusher
+from .flusher import LogFlusher
 from .following import FollowerAppender
 from .health import Corruption
 from .mirroring import MirrorAppender, Provenance
@@ -17,7 +17,7 @@ from .names import TopicPartition, parse_partition
 from .opening import LogOpener
 from .producers import ProducerState
 from .reader import LogReader, LogSlice, TimestampOffset, first_at_or_after, latest
-from .removal import Remover
+from .removal import RecordRemover
 from .repair import BatchRepair, Damage
 from .state import LogState, SharedState
 from .verify import LogVerifier, Scrubber
@@ -32,11 +32,11 @@ class Log:
     raise ApiError KAFKA_STORAGE_ERROR.
     """
 
-    def __init__(self, state: LogState, flusher: Flusher) -> None:
+    def __init__(self, state: LogState, flusher: LogFlusher) -> None:
         """Use :meth:`open`."""
         self._state = state
         self._flusher = flusher
-        self._remover = Remover(state, flusher)
+        self._remover = RecordRemover(state, flusher)
         self._repair = BatchRepair(state)
         verifier = LogVerifier(state)
         self._reader = LogReader(state, verifier)
@@ -78,7 +78,7 @@ class Log:
         state = LogState(directory, opened, config, clock, shared)
         if opened.corruption:
             state.refuse_corrupt(opened.corruption)
-        log = cls(state, Flusher(state, opened.unsynced, clean=opened.clean))
+        log = cls(state, LogFlusher(state, opened.unsynced, clean=opened.clean))
         if opened.unsynced and not opened.corruption:
             log.flush()
         return log

@@ -205,7 +205,9 @@ class LogOpener:
                 _logger.warning("%s: making its indexes anew", segment.path)
                 try:
                     full = segment is not opened.segments[-1]
-                    segment.reindex(config.index_interval_bytes, full=full, lock=nullcontext())
+                    segment.rebuild_indexes(
+                        config.index_interval_bytes, full=full, lock=nullcontext()
+                    )
                 except OSError as error:
                     if error.errno not in PASSING:
                         raise

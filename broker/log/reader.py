@@ -320,12 +320,12 @@ def _first_in(
 class LogReader:
     """Finds batches by offset in one log."""
 
-    __slots__ = ("_reindexed", "_state", "_verifier")
+    __slots__ = ("_rebuilt", "_state", "_verifier")
 
     def __init__(self, state: LogState, verifier: Verifier) -> None:
         self._state = state
         self._verifier = verifier
-        self._reindexed: set[int] = set()  # segments, by base offset, whose batches are known bad
+        self._rebuilt: set[int] = set()  # segments, by base offset, whose batches are known bad
 
     def read(
         self,
@@ -401,20 +401,20 @@ class LogReader:
 
     def _repair(self, segment: LogSegment, offset: int, bad: CorruptBatch, *, wait: bool) -> None:
         """Make the index anew if it may be what is wrong; raise if the batches are."""
-        if segment.base_offset not in self._reindexed:
+        if segment.base_offset not in self._rebuilt:
             if not wait:
                 raise BlockingIOError(errno.EAGAIN, "the index must be made anew")
-            self._reindexed.add(segment.base_offset)
-            if self._reindex(segment):
+            self._rebuilt.add(segment.base_offset)
+            if self._rebuild_indexes(segment):
                 return
         self._state.report(Corruption(segment.path, -1, offset, str(bad)))
         raise bad
 
-    def _reindex(self, segment: LogSegment) -> bool:
+    def _rebuild_indexes(self, segment: LogSegment) -> bool:
         state = self._state
         active = segment is state.active
         try:
-            segment.reindex(
+            segment.rebuild_indexes(
                 state.config.index_interval_bytes,
                 full=not active,
                 lock=state.lock if active else nullcontext(),

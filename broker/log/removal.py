@@ -13,7 +13,7 @@ from qbus.records import CorruptBatch
 from .appender import roll
 from .config import LogConfig
 from .files import PASSING
-from .flusher import Flusher
+from .flusher import LogFlusher
 from .health import Corruption
 from .names import DELETED_SUFFIX, LOG_SUFFIX, SEGMENT_SUFFIXES, numbered
 from .opening import load_producers
@@ -61,10 +61,10 @@ def _is_old(segment: LogSegment, config: LogConfig, now_ms: int) -> bool:
     return now_ms - (timestamp if timestamp >= 0 else segment.created_ms) > config.retention_ms
 
 
-class Remover:
+class RecordRemover:
     """Removes records from one log. Its methods wait for the disk: they are for threads."""
 
-    def __init__(self, state: LogState, flusher: Flusher) -> None:
+    def __init__(self, state: LogState, flusher: LogFlusher) -> None:
         self._state = state
         self._flusher = flusher
 

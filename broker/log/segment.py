@@ -427,7 +427,7 @@ class LogSegment:
         self.indexes.remove()
         self._indexes = None
 
-    def reindex(
+    def rebuild_indexes(
         self, index_interval_bytes: int, *, full: bool, lock: AbstractContextManager[object]
     ) -> None:
         """Make the indexes anew; ``full`` says that nobody will append any more.

@@ -60,7 +60,7 @@ Subscriber = Callable[[Sequence[Event]], Awaitable[None] | None]
 class MetadataCache:
     """Topics, brokers and configuration as of the last applied change.
 
-    ``doubted`` are partitions, by topic and index, for which this broker's leadership lease ran out
+    ``suspected`` are partitions, by topic and index, for which this broker's leadership lease ran out
     (:mod:`qbus.broker.partition.leadership_lease`).
 
     Read ``topics`` (by name), ``topics_by_id``, ``brokers`` (by id), ``controller_id`` and
@@ -80,7 +80,7 @@ class MetadataCache:
         self.topics: Mapping[str, Topic] = MappingProxyType(self._topics)
         self.topics_by_id: Mapping[bytes, Topic] = MappingProxyType(self._by_id)
         self.cluster = Cluster()
-        self.doubted: set[tuple[str, int]] = set()
+        self.suspected: set[tuple[str, int]] = set()
         self._effective: dict[str, TopicConfig] = {}
         self._collisions: dict[str, str] = {}
         self._subscribers: list[Subscriber] = []

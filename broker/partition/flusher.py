@@ -20,7 +20,7 @@ Done = Callable[[int | BaseException], None]
 THREADS_PER_DIRECTORY = 4
 
 
-class Flusher:
+class FlushThreads:
     """Threads that flush logs; started when the first flush needs them."""
 
     def __init__(

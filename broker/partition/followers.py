@@ -228,7 +228,7 @@ class Followers:
         return UNKNOWN if follower is None else follower.end_offset
 
     @property
-    def is_settled(self) -> bool:
+    def is_high_watermark_current(self) -> bool:
         """Whether the high watermark has reached what this leader found when it began to lead.
 
         Before, earlier leaders may have told of records as acknowledged that it takes for later

@@ -61,8 +61,8 @@ class LeadershipLease:
             self._suspect_only({p for p in self._partitions if p.may_be_deposed(asked_since)})
 
     def _suspect_only(self, suspected: Collection[Partition]) -> None:
-        self._metadata.doubted.clear()
-        self._metadata.doubted.update((one.topic, one.index) for one in suspected)
+        self._metadata.suspected.clear()
+        self._metadata.suspected.update((one.topic, one.index) for one in suspected)
         for partition in self._partitions:
             if partition in suspected:
                 partition.suspect()

@@ -23,7 +23,7 @@ class Metadata(Protocol):
         """The same, by id."""
 
     @property
-    def doubted(self) -> set[tuple[str, int]]:
+    def suspected(self) -> set[tuple[str, int]]:
         """The partitions that may be led elsewhere by now, although this broker last led them."""
 
     def subscribe(self, subscriber: Subscriber) -> None:

@@ -24,7 +24,7 @@ from qbus.metadata.znodes import NO_LEADER
 from ..log import AppendInfo, EpochEnd, Log, Provenance
 from ..metadata.image import PartitionInfo
 from ..metadata.partition_states import Policy, policy
-from .flusher import Flusher
+from .flusher import FlushThreads
 from .followers import Followers
 from .purgatory import Acknowledgements, AckWaiter, ReplicaWatcher, Watcher
 
@@ -163,7 +163,7 @@ class Partition:
         topic: str,
         index: int,
         log: Log,
-        flusher: Flusher,
+        flusher: FlushThreads,
         storage: LogStorage,
         session: StoreSession,
         events: PartitionEvents,

@@ -15,7 +15,7 @@ from ..log import Log, LogManager
 from ..metrics import Metrics
 from .background_tasks import BackgroundTasks
 from .disqualification import Disqualification
-from .flusher import Flusher
+from .flusher import FlushThreads
 from .isr_changes import FollowerSessions, IsrChanges
 from .leader_throttle import LeaderThrottle
 from .leadership_lease import LeadershipLease
@@ -65,7 +65,7 @@ class ReplicaManager(Generic[S]):
         self._metadata = metadata
         self._store = store
         self._session = StoreSession()
-        self._flushers = {directory.path: Flusher(loop) for directory in logs.directories}
+        self._flushers = {directory.path: FlushThreads(loop) for directory in logs.directories}
         self._replicator = replicator
         self._registry = registry = PartitionRegistry(
             config,

@@ -49,7 +49,7 @@ class Metadata:
     def __init__(self, config: BrokerConfig) -> None:
         self.topics: dict[str, Topic] = {}
         self.topics_by_id: dict[bytes, Topic] = {}
-        self.doubted: set[tuple[str, int]] = set()
+        self.suspected: set[tuple[str, int]] = set()
         self.brokers: dict[int, BrokerInfo] = {NODE: BrokerInfo(NODE, "127.0.0.1", 9092)}
         self.cluster = Cluster(self.brokers, ControllerNode(NODE), 1, 0)
         self._config = config

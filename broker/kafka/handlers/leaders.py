@@ -34,7 +34,7 @@ def leader_of(metadata: MetadataCache, topic: str | bytes, index: int) -> Leader
     if known is None or not 0 <= index < len(known.partitions):
         return Leader(-1, -1)
     info = known.partitions[index]
-    if info.leader not in metadata.brokers or (known.name, index) in metadata.doubted:
+    if info.leader not in metadata.brokers or (known.name, index) in metadata.suspected:
         return Leader(-1, -1)
     return Leader(info.leader, info.leader_epoch)
 

@@ -76,7 +76,7 @@ async def handle(
                 if request.replica_id == _CONSUMER:
                     end = partition.high_watermark
                     if wanted.timestamp not in _STARTS:
-                        _check_settled(partition, context.api_version)
+                        _check_high_watermark(partition, context.api_version)
                 await _find(partition, wanted.timestamp, end, answer)
             except ApiError as error:
                 answer.error_code = error.code
@@ -90,9 +90,9 @@ def _check_place(timestamp: int, version: int) -> None:
         raise ApiError(ErrorCode.UNSUPPORTED_VERSION)
 
 
-def _check_settled(partition: Partition, version: int) -> None:
+def _check_high_watermark(partition: Partition, version: int) -> None:
     followers = partition.followers
-    if followers is not None and not followers.is_settled:
+    if followers is not None and not followers.is_high_watermark_current:
         is_known = version >= _FIRST_WITH_NOT_AVAILABLE
         raise ApiError(
             ErrorCode.OFFSET_NOT_AVAILABLE if is_known else ErrorCode.LEADER_NOT_AVAILABLE

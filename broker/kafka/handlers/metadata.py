@@ -70,14 +70,14 @@ def handle(
 
 def _is_in_doubt(broker: "Broker", request: MetadataRequest) -> bool:
     metadata = broker.metadata
-    if not metadata.doubted:
+    if not metadata.suspected:
         return False
     if not request.topics:
         return True
     names = {topic.name for topic in request.topics}
     ids = {topic.topic_id for topic in request.topics}
-    doubted = (metadata.topics[name] for name, _ in metadata.doubted if name in metadata.topics)
-    return any(topic.name in names or topic.id in ids for topic in doubted)
+    suspected = (metadata.topics[name] for name, _ in metadata.suspected if name in metadata.topics)
+    return any(topic.name in names or topic.id in ids for topic in suspected)
 
 
 def _to_create(broker: "Broker", request: MetadataRequest) -> list[str]:

@@ -21,7 +21,7 @@ def view(metadata: MetadataCache, topic: Topic, index: int) -> PartitionView:
     """What a client can do with a partition now; LEADER_NOT_AVAILABLE has it try again."""
     live, partition = metadata.brokers, topic.partitions[index]
     offline = [replica for replica in partition.replicas if replica not in live]
-    if partition.leader in live and (topic.name, index) not in metadata.doubted:
+    if partition.leader in live and (topic.name, index) not in metadata.suspected:
         return PartitionView(ErrorCode.NONE, partition.leader, offline)
     return PartitionView(ErrorCode.LEADER_NOT_AVAILABLE, NO_LEADER, offline)
 

@@ -7,12 +7,12 @@ from functools import partial
 
 import pytest
 
-from qbus.broker.partition.flusher import Flusher
+from qbus.broker.partition.flusher import FlushThreads
 
 
 @pytest.fixture
-async def flusher() -> AsyncIterator[Flusher]:
-    flusher = Flusher(asyncio.get_running_loop(), threads=2)
+async def flusher() -> AsyncIterator[FlushThreads]:
+    flusher = FlushThreads(asyncio.get_running_loop(), threads=2)
     yield flusher
     await flusher.stop()
 
@@ -21,13 +21,13 @@ def threads() -> int:
     return sum(thread.name == "qbus-flush" for thread in threading.enumerate())
 
 
-async def flushed(flusher: Flusher, flush: Callable[[], int]) -> int | BaseException:
+async def flushed(flusher: FlushThreads, flush: Callable[[], int]) -> int | BaseException:
     done: asyncio.Future[int | BaseException] = asyncio.get_running_loop().create_future()
     flusher.submit(flush, done.set_result)
     return await done
 
 
-async def test_the_result_comes_back_to_the_event_loop(flusher: Flusher) -> None:
+async def test_the_result_comes_back_to_the_event_loop(flusher: FlushThreads) -> None:
     ran_in: list[threading.Thread] = []
 
     def flush() -> int:
@@ -38,7 +38,7 @@ async def test_the_result_comes_back_to_the_event_loop(flusher: Flusher) -> None
     assert ran_in[0] is not threading.main_thread()
 
 
-async def test_an_error_is_a_result_too(flusher: Flusher) -> None:
+async def test_an_error_is_a_result_too(flusher: FlushThreads) -> None:
     def flush() -> int:
         raise OSError(5, "Input/output error")
 
@@ -46,7 +46,7 @@ async def test_an_error_is_a_result_too(flusher: Flusher) -> None:
     assert await flushed(flusher, lambda: 7) == 7  # the thread lives on
 
 
-async def test_flushes_overlap_up_to_the_number_of_threads(flusher: Flusher) -> None:
+async def test_flushes_overlap_up_to_the_number_of_threads(flusher: FlushThreads) -> None:
     loop = asyncio.get_running_loop()
     gate, running = threading.Semaphore(0), threading.Semaphore(0)
     done = [loop.create_future() for _ in range(5)]
@@ -67,7 +67,7 @@ async def test_flushes_overlap_up_to_the_number_of_threads(flusher: Flusher) -> 
     await asyncio.gather(*done)
 
 
-async def test_no_thread_is_started_before_the_first_flush(flusher: Flusher) -> None:
+async def test_no_thread_is_started_before_the_first_flush(flusher: FlushThreads) -> None:
     assert threads() == 0
     await flushed(flusher, lambda: 0)
     await flushed(flusher, lambda: 0)
@@ -75,7 +75,7 @@ async def test_no_thread_is_started_before_the_first_flush(flusher: Flusher) -> 
 
 
 async def test_stopping_finishes_what_was_submitted_and_ends_the_threads() -> None:
-    flusher = Flusher(asyncio.get_running_loop(), threads=1)
+    flusher = FlushThreads(asyncio.get_running_loop(), threads=1)
     results: list[int | BaseException] = []
     for number in range(3):
         flusher.submit(partial(int, number), results.append)
@@ -86,7 +86,7 @@ async def test_stopping_finishes_what_was_submitted_and_ends_the_threads() -> No
 
 async def test_stopping_finishes_what_the_last_flushes_lead_to() -> None:
     """More was appended while a flush was under way, which takes another one, or several."""
-    flusher = Flusher(asyncio.get_running_loop(), threads=3)
+    flusher = FlushThreads(asyncio.get_running_loop(), threads=3)
     gate = threading.Event()
     results: list[int | BaseException] = []
 
@@ -113,7 +113,7 @@ async def test_a_failing_report_does_not_keep_it_from_stopping() -> None:
     loop = asyncio.get_running_loop()
     reported: list[str] = []
     loop.set_exception_handler(lambda _, context: reported.append(str(context["exception"])))
-    flusher = Flusher(loop, threads=1)
+    flusher = FlushThreads(loop, threads=1)
 
     def fail(_: int | BaseException) -> None:
         raise RuntimeError("whatever")
@@ -125,7 +125,7 @@ async def test_a_failing_report_does_not_keep_it_from_stopping() -> None:
 
 
 async def test_nothing_is_begun_once_it_is_stopped() -> None:
-    flusher = Flusher(asyncio.get_running_loop())
+    flusher = FlushThreads(asyncio.get_running_loop())
     await flusher.stop()
     flusher.submit(lambda: 0, print)
     assert threads() == 0

@@ -9,7 +9,7 @@ import pytest
 
 from qbus.broker.log import LogConfig, LogManager
 from qbus.broker.metadata.image import PartitionInfo
-from qbus.broker.partition.flusher import Flusher
+from qbus.broker.partition.flusher import FlushThreads
 from qbus.broker.partition.partition import (
     ACKS_ALL,
     Partition,
@@ -70,7 +70,7 @@ class Bench:
             cluster_id="test",
         )
         self.log = self.logs.create("orders", 0, bytes(16), LogConfig(), is_new=True)
-        self.flusher = Flusher(asyncio.get_running_loop())
+        self.flusher = FlushThreads(asyncio.get_running_loop())
         self.session = StoreSession()
         self.events = PartitionEvents()
         self.partition = Partition(

@@ -6,7 +6,7 @@ from pathlib import Path
 from qbus.broker.log import Log, LogConfig, LogManager
 from qbus.broker.metadata.image import BrokerInfo, PartitionInfo, Topic
 from qbus.broker.metrics import Metrics
-from qbus.broker.partition.flusher import Flusher
+from qbus.broker.partition.flusher import FlushThreads
 from qbus.broker.partition.partition import Partition, PartitionEvents, StoreSession
 from qbus.broker.replicator.fetchers import ReplicaFetchers
 from qbus.clock import SystemClock
@@ -65,7 +65,7 @@ class Scene:
         self.fetchers = ReplicaFetchers(
             US, BROKER_EPOCH, self.known, SystemClock(), self.config, self.metrics
         )
-        self._flusher = Flusher(asyncio.get_running_loop())
+        self._flusher = FlushThreads(asyncio.get_running_loop())
         self._session = StoreSession()
         self._fakes: list[FakeLeader] = []
 

@@ -70,7 +70,7 @@ async def test_who_may_not_lead_any_more_does_not_tell_of_the_past(
         "its id": by_id(topic_id),
     }[in_doubt]
     await ask(plane, 12, request)
-    plane.metadata.doubted.add(("t", 1))
+    plane.metadata.suspected.add(("t", 1))
     with pytest.raises(CloseConnection):
         await ask(plane, 12, request)
     assert [topic.name for topic in (await ask(plane, 12, named("u"))).topics] == ["u"]

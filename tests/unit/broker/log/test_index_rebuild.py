@@ -1,4 +1,4 @@
-"""Making the indexes of a segment anew while the log goes on."""
+"""The indexes of a segment are rebuilt while the log goes on."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -45,9 +45,9 @@ def test_what_happens_meanwhile_is_in_the_new_indexes(
     for _ in range(20):
         log.append(batch(b"v" * 50), 0)
     segment = log._state.active
-    segment.reindex(100, full=False, lock=lock_after(log, meanwhile))
+    segment.rebuild_indexes(100, full=False, lock=lock_after(log, meanwhile))
     made = _content(segment)
-    segment.reindex(100, full=False, lock=lock_after(log, lambda _: None))
+    segment.rebuild_indexes(100, full=False, lock=lock_after(log, lambda _: None))
     assert _content(segment) == made
     for offset in range(log.log_end_offset):
         found = log.read(offset, 1)
