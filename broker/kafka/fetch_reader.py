@@ -21,20 +21,21 @@ NO_RECORDS = b""  # an empty answer has length 0: clients do not take null
 NO_OFFSET = -1
 
 
-class Gatherer(Protocol):
+class FetchWaiter(Protocol):
     """A fetch that waits for records in its targets."""
 
-    def gather(self, size: int) -> None:
+    def readable(self, size: int) -> None:
         """``size`` more bytes can be read; 0: look again at once."""
 
 
 class FetchTarget:
     """One partition of a fetch request, and its answer. Watches the partition for a fetch.
 
-    One ``of_leader`` is not to be read from a follower.
+    of_leader: only the leader may serve it.
+    moved: the partition has changed since it was read.
     """
 
-    __slots__ = ("_gatherer", "_of_leader", "data", "moved", "partition", "wanted")
+    __slots__ = ("_of_leader", "_waiter", "data", "moved", "partition", "wanted")
 
     def __init__(
         self,
@@ -49,45 +50,43 @@ class FetchTarget:
         self.data = data
         self.moved = False
         self._of_leader = of_leader
-        self._gatherer: Gatherer | None = None
+        self._waiter: FetchWaiter | None = None
 
     @property
     def limit(self) -> int:
-        """The offset up to which may be read."""
+        """The offset before which records may be read."""
         return self.partition.high_watermark
 
     def check(self) -> ErrorCode:
-        """Whether this may be read here, in the epoch that the client knows of."""
+        """Return why this may not be read here in the leader epoch that the client knows, if so."""
         partition = self.partition
         check = partition.check if self._of_leader else partition.check_readable
         return check(self.wanted.current_leader_epoch)
 
-    def watch(self, gatherer: Gatherer) -> None:
-        """Tell ``gatherer`` of what becomes visible."""
-        self._gatherer = gatherer
+    def watch(self, waiter: FetchWaiter) -> None:
+        """Tell ``waiter`` of what becomes visible."""
+        self._waiter = waiter
         self.partition.watchers[self] = None
 
     def unwatch(self) -> None:
         """Tell nobody any more."""
-        self._gatherer = None
+        self._waiter = None
         self.partition.watchers.pop(self, None)
 
     def advanced(self, size: int) -> None:
         """The partition has ``size`` more bytes, or changed otherwise."""
         self.moved = True
-        if self._gatherer is not None:
-            self._gatherer.gather(size)
+        if self._waiter is not None:
+            self._waiter.readable(size)
 
-    def give(self, records: LogSlice) -> None:
-        """Answer with ``records``."""
-        self.data.records = records
-        self.partition.bytes_out += len(records)
+    def count(self) -> None:
+        """Count the records of the answer as sent. In the event loop: threads would miscount."""
+        self.partition.bytes_out += len(self.data.records)
 
     def drop_records(self) -> None:
-        """Let go of the records, to read them again later."""
+        """Release the records, to read them again later."""
         records = self.data.records
         if records:
-            self.partition.bytes_out -= len(records)
             records.close()
             self.data.records = NO_RECORDS
             self.moved = True
@@ -135,7 +134,7 @@ class FetchReader:
             self._fail(target, ErrorCode.OFFSET_OUT_OF_RANGE)
 
     def read_cold(self) -> None:
-        """Read what was set aside; waits for disks, so it runs in a thread."""
+        """Read what is not in the page cache; waits for disks, so it runs in a thread."""
         for cold in self._cold:
             cold.read()
 
@@ -162,7 +161,7 @@ class FetchReader:
         self.size += size
         self._remaining -= size
         if warm and records is not None:
-            target.give(records)
+            target.data.records = records
         else:
             self._cold.append(ColdRead(target, limit, first, records))
 
@@ -185,13 +184,13 @@ class ColdRead:
         self._records = records
 
     def read(self) -> None:
-        """Find, check and warm the records; what is corrupt is never given."""
+        """Find, check and load the records; corrupt ones are answered with an error."""
         try:
             records = self._records or self._find()
             if records is not None:
                 self._records = records
                 records.warm()
-                self._target.give(records)
+                self._target.data.records = records
         except ApiError as error:
             self._fail(error.code)
         except OSError:
@@ -216,14 +215,14 @@ class ColdRead:
 class DelayedFetch(Delayed[FetchResponse]):
     """The response to a fetch request that cannot be answered at once.
 
-    ``targets`` were read once and their answers are in ``response`` already. Only those that move
-    on are read again: a long poll of a thousand idle partitions costs next to nothing at its end.
-    ``on_error`` is given the response when a partition fails while it waits.
+    ``targets`` were read once and their answers are in ``response`` already. Only those that change
+    are read again: a long poll of a thousand idle partitions costs next to nothing at its end.
+    ``on_error`` is called with the response when a partition fails during the wait.
     """
 
     __slots__ = (
         "_executor",
-        "_gathered",
+        "_readable_bytes",
         "_max_bytes",
         "_min_bytes",
         "_on_error",
@@ -250,12 +249,12 @@ class DelayedFetch(Delayed[FetchResponse]):
         self._max_bytes = max_bytes
         self._on_error = on_error
         self._min_bytes = 0
-        self._gathered = 0
+        self._readable_bytes = 0
         self._watching = False
 
-    def wait(self, gathered: int, min_bytes: int, seconds: float) -> None:
-        """Wait for ``min_bytes``, of which ``gathered`` are there, at most ``seconds``."""
-        self._gathered = gathered
+    def wait(self, readable: int, min_bytes: int, seconds: float) -> None:
+        """Wait at most ``seconds`` for ``min_bytes``, of which ``readable`` are there."""
+        self._readable_bytes = readable
         self._min_bytes = min_bytes
         self._watching = True
         for target in self._targets:
@@ -263,14 +262,14 @@ class DelayedFetch(Delayed[FetchResponse]):
             target.watch(self)
         self._purgatory.fetches.add(self, seconds)
 
-    def gather(self, size: int) -> None:
-        """``size`` more bytes can be read; 0: look again at once."""
-        self._gathered += size
-        if size == 0 or self._gathered >= self._min_bytes:
+    def readable(self, size: int) -> None:
+        """Take in that ``size`` more bytes can be read; 0: look again at once."""
+        self._readable_bytes += size
+        if size == 0 or self._readable_bytes >= self._min_bytes:
             self._purgatory.schedule(self)
 
     def complete(self) -> None:
-        """Read what moved on, and answer."""
+        """Read what changed, and answer."""
         self.leave()
         reader = FetchReader(self._max_bytes)
         for target in self._targets:
@@ -281,7 +280,7 @@ class DelayedFetch(Delayed[FetchResponse]):
         if reader.cold:
             self.read_cold(reader)
         else:
-            self.answer(self._response)
+            self._finish()
 
     def withdraw(self) -> None:
         """Stop watching the partitions."""
@@ -291,7 +290,7 @@ class DelayedFetch(Delayed[FetchResponse]):
                 target.unwatch()
 
     def read_cold(self, reader: FetchReader) -> None:
-        """Answer once a thread has read what ``reader`` set aside."""
+        """Answer once a thread has read what is not in the page cache."""
         future = self._purgatory.loop.run_in_executor(self._executor, reader.read_cold)
         future.add_done_callback(self._answer_read)
 
@@ -305,4 +304,9 @@ class DelayedFetch(Delayed[FetchResponse]):
         elif error is not None:
             self.cancel()
         else:
-            self.answer(self._response)
+            self._finish()
+
+    def _finish(self) -> None:
+        for target in self._targets:
+            target.count()
+        self.answer(self._response)

@@ -60,8 +60,8 @@ Subscriber = Callable[[Sequence[Event]], Awaitable[None] | None]
 class MetadataCache:
     """Topics, brokers and configuration as of the last applied change.
 
-    ``suspected`` are partitions, by topic and index, for which this broker's leadership lease ran out
-    (:mod:`qbus.broker.partition.leadership_lease`).
+    ``suspected`` are partitions, by topic and index, that this broker leads and others may lead by
+    now (:mod:`qbus.broker.partition.leadership_lease`).
 
     Read ``topics`` (by name), ``topics_by_id``, ``brokers`` (by id), ``controller_id`` and
     ``cluster`` from the event loop. ``config`` receives this broker's dynamic configuration. The

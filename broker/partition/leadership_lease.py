@@ -62,7 +62,9 @@ class LeadershipLease:
 
     def _suspect_only(self, suspected: Collection[Partition]) -> None:
         self._metadata.suspected.clear()
-        self._metadata.suspected.update((one.topic, one.index) for one in suspected)
+        self._metadata.suspected.update(
+            (partition.topic, partition.index) for partition in suspected
+        )
         for partition in self._partitions:
             if partition in suspected:
                 partition.suspect()

@@ -71,6 +71,8 @@ def handle(
         or request.max_wait_ms <= 0
         or not fetch.targets
     ):
+        for target in fetch.targets:
+            target.count()
         return response
     delayed = fetch.delayed(response)
     delayed.wait(reader.size, request.min_bytes, request.max_wait_ms / 1000)

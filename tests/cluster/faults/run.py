@@ -23,6 +23,8 @@ PARTITIONS = 3
 _PATIENCE = 120.0
 """Seconds for elections and for replicas to get in sync: machines may be slow."""
 
+_WITHOUT_ZOOKEEPER = "qbus: no ZooKeeper answers at"
+
 CLIENTS = (("confluent", "qbus"), ("confluent", "qbus"))
 """Producers and consumers of a short run."""
 ALL_CLIENTS = (
@@ -136,9 +138,20 @@ class Run:
     def wait_whole(self) -> None:
         """Wait until every partition has all its replicas in sync."""
         with self._timed("all replicas are in sync"):
-            wait_until(
-                lambda: self.view.are_whole([self.topic], PARTITIONS), "replicas in sync", _PATIENCE
-            )
+            wait_until(self._is_whole, "replicas in sync", _PATIENCE)
+
+    def _is_whole(self) -> bool:
+        self._start_those_without_zookeeper()
+        return self.view.are_whole([self.topic], PARTITIONS)
+
+    def _start_those_without_zookeeper(self) -> None:
+        """Start brokers that gave up, as a supervisor does; not those that died otherwise.
+
+        A broker that was cut from ZooKeeper may give up just when the network is healed.
+        """
+        for broker in self.cluster.brokers.values():
+            if not broker.alive and _WITHOUT_ZOOKEEPER in broker.log_text().splitlines()[-1]:
+                broker.start(wait=False)
 
     @contextmanager
     def _timed(self, what: str) -> Iterator[None]:
