@@ -8,6 +8,7 @@ read in a thread.
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import Executor
+from functools import partial
 from typing import Protocol
 
 from qbus.errors import ApiError, ErrorCode
@@ -80,8 +81,10 @@ class FetchTarget:
             self._waiter.readable(size)
 
     def count(self) -> None:
-        """Count the records of the answer as sent. In the event loop: threads would miscount."""
-        self.partition.bytes_out += len(self.data.records)
+        """Count the records of the answer as sent."""
+        records = self.data.records
+        if records:
+            self.partition.bytes_out += len(records)
 
     def drop_records(self) -> None:
         """Release the records, to read them again later."""
@@ -104,12 +107,13 @@ class FetchReader:
     a consumer would never get past it.
     """
 
-    __slots__ = ("_cold", "_remaining", "failed", "size")
+    __slots__ = ("_cold", "_remaining", "_served", "failed", "size")
 
     def __init__(self, max_bytes: int) -> None:
         self.size = 0
         self.failed = False
         self._remaining = max_bytes
+        self._served: list[FetchTarget] = []
         self._cold: list[ColdRead] = []
 
     @property
@@ -138,6 +142,11 @@ class FetchReader:
         for cold in self._cold:
             cold.read()
 
+    def count(self) -> None:
+        """Count what was read as sent. In the event loop: threads would miscount."""
+        for target in self._served:
+            target.count()
+
     def _read_log(self, target: FetchTarget, offset: int, max_offset: int) -> None:
         first = not self.size
         limit = max(min(target.wanted.partition_max_bytes, self._remaining), 0)
@@ -160,6 +169,7 @@ class FetchReader:
         size = len(records) if records is not None else max(limit, 1)
         self.size += size
         self._remaining -= size
+        self._served.append(target)
         if warm and records is not None:
             target.data.records = records
         else:
@@ -212,7 +222,48 @@ class ColdRead:
         self._target.fail(code)
 
 
-class DelayedFetch(Delayed[FetchResponse]):
+class FetchAnswer(Delayed[FetchResponse]):
+    """A response to a fetch request that comes later; a thread may read its records."""
+
+    __slots__ = ("_executor", "_purgatory")
+
+    def __init__(self, purgatory: Purgatory, executor: Executor) -> None:
+        super().__init__(purgatory.loop)
+        self._purgatory = purgatory
+        self._executor = executor
+
+    def respond(self, response: FetchResponse, reader: FetchReader) -> None:
+        """Answer with what ``reader`` read, after a thread has read what is not in memory."""
+        if reader.cold:
+            future = self._purgatory.loop.run_in_executor(self._executor, reader.read_cold)
+            future.add_done_callback(partial(self._respond_after, response, reader))
+        else:
+            reader.count()
+            self.answer(response)
+
+    def _respond_after(
+        self, response: FetchResponse, reader: FetchReader, read: asyncio.Future[None]
+    ) -> None:
+        error = asyncio.CancelledError() if read.cancelled() else read.exception()
+        if self.done() or error is not None:
+            _release_records(response)
+        if isinstance(error, Exception):
+            self.fail(error)
+        elif error is not None:
+            self.cancel()
+        elif not self.done():
+            reader.count()
+            self.answer(response)
+
+
+def _release_records(response: FetchResponse) -> None:
+    for topic in response.responses:
+        for data in topic.partitions:
+            if isinstance(data.records, LogSlice):
+                data.records.close()
+
+
+class DelayedFetch(FetchAnswer):
     """The response to a fetch request that cannot be answered at once.
 
     ``targets`` were read once and their answers are in ``response`` already. Only those that change
@@ -221,12 +272,10 @@ class DelayedFetch(Delayed[FetchResponse]):
     """
 
     __slots__ = (
-        "_executor",
-        "_readable_bytes",
         "_max_bytes",
         "_min_bytes",
         "_on_error",
-        "_purgatory",
+        "_readable_bytes",
         "_response",
         "_targets",
         "_watching",
@@ -241,9 +290,7 @@ class DelayedFetch(Delayed[FetchResponse]):
         max_bytes: int,
         on_error: Callable[[FetchResponse], None],
     ) -> None:
-        super().__init__(purgatory.loop)
-        self._purgatory = purgatory
-        self._executor = executor
+        super().__init__(purgatory, executor)
         self._response = response
         self._targets = targets
         self._max_bytes = max_bytes
@@ -277,10 +324,7 @@ class DelayedFetch(Delayed[FetchResponse]):
                 reader.read(target)
         if reader.failed:
             self._on_error(self._response)
-        if reader.cold:
-            self.read_cold(reader)
-        else:
-            self._finish()
+        self.respond(self._response, reader)
 
     def withdraw(self) -> None:
         """Stop watching the partitions."""
@@ -288,25 +332,3 @@ class DelayedFetch(Delayed[FetchResponse]):
             self._watching = False
             for target in self._targets:
                 target.unwatch()
-
-    def read_cold(self, reader: FetchReader) -> None:
-        """Answer once a thread has read what is not in the page cache."""
-        future = self._purgatory.loop.run_in_executor(self._executor, reader.read_cold)
-        future.add_done_callback(self._answer_read)
-
-    def _answer_read(self, read: asyncio.Future[None]) -> None:
-        error = asyncio.CancelledError() if read.cancelled() else read.exception()
-        if self.done() or error is not None:
-            for target in self._targets:
-                target.drop_records()
-        if isinstance(error, Exception):
-            self.fail(error)
-        elif error is not None:
-            self.cancel()
-        else:
-            self._finish()
-
-    def _finish(self) -> None:
-        for target in self._targets:
-            target.count()
-        self.answer(self._response)

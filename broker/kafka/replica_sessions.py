@@ -1,15 +1,14 @@
-"""Fetching by followers, in sessions (KIP-227): what each follower has, and what is new for it.
+"""Fetch sessions of followers (KIP-227): what each follower has, and what is new for it.
 
-A request names only the partitions that changed for the follower since the one before, an answer
+A request names only the partitions that changed for the follower since its last request, a response
 only those that changed here. A session watches its partitions all the time and keeps those that
-changed, so an answer costs what is new, however many partitions there are. The offset that a
-follower asks for says what it has; of a partition that it does not name, it still has the same.
+changed. So a response costs what is new, however many partitions there are. The offset that a
+follower asks for says what it has; of a partition that it does not name it has what it had.
 """
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor
-from functools import partial
 from random import Random
 from typing import Protocol
 
@@ -22,11 +21,10 @@ from qbus.wire.messages.fetch import (
     PartitionData,
 )
 
-from ..log import LogSlice
 from ..partition.leader_throttle import LeaderThrottle
 from ..partition.partition import NO_EPOCH, Partition
-from ..partition.purgatory import Delayed, Purgatory
-from .fetch_reader import NO_OFFSET, NO_RECORDS, FetchReader, FetchTarget
+from ..partition.purgatory import Purgatory
+from .fetch_reader import NO_OFFSET, NO_RECORDS, FetchAnswer, FetchReader, FetchTarget
 
 
 class ReplicaTarget(FetchTarget):
@@ -36,22 +34,23 @@ class ReplicaTarget(FetchTarget):
 
     @property
     def limit(self) -> int:
-        """A follower is given what is not acknowledged, too: it is to acknowledge it."""
+        """The end of the log: followers read records that are not acknowledged yet."""
         return self.partition.log.log_end_offset
 
     def check(self) -> ErrorCode:
-        """A follower has to know in which epoch it follows: its log was made to agree for that."""
+        """As for a consumer; but a follower must name the epoch that it truncated its log for."""
         epoch = self.wanted.current_leader_epoch
         return ErrorCode.FENCED_LEADER_EPOCH if epoch == NO_EPOCH else self.partition.check(epoch)
 
-    def give(self, records: LogSlice) -> None:
-        """Answer with ``records``."""
-        self.data.records = records
-        self.partition.replicated_bytes += len(records)
+    def count(self) -> None:
+        """Count the records of the answer as replicated."""
+        records = self.data.records
+        if records:
+            self.partition.replicated_bytes += len(records)
 
 
 class FollowedPartition:
-    """A partition of a session: what the follower wants, and what it was told last."""
+    """A partition of a session: what the follower asks for, and what it was sent last."""
 
     __slots__ = ("_high_watermark", "_log_start", "_session", "key", "partition", "wanted")
 
@@ -78,11 +77,11 @@ class FollowedPartition:
 
     @property
     def asked_at(self) -> float:
-        """When the follower asked last, for whatever of its session."""
+        """When the follower sent its last request, a monotonic time in seconds."""
         return self._session.asked_at
 
     def watch(self, partition: Partition | None) -> None:
-        """Hear of what becomes different in ``partition``, which is the one of this key now."""
+        """Watch ``partition``, which has this key now."""
         if partition is not self.partition:
             self.unwatch()
             self.partition = partition
@@ -90,24 +89,24 @@ class FollowedPartition:
                 partition.replica_watchers[self] = None
 
     def unwatch(self) -> None:
-        """Hear of nothing any more."""
+        """Stop watching."""
         if self.partition is not None:
             self.partition.replica_watchers.pop(self, None)
             self.partition = None
 
-    def tell(self, data: PartitionData) -> bool:
-        """The follower is told of the high watermark and the log's start; whether that is new."""
+    def send_bounds(self, data: PartitionData) -> bool:
+        """Note that the high watermark and the log's start are sent; whether they are new."""
         before = (self._high_watermark, self._log_start)
         self._high_watermark, self._log_start = data.high_watermark, data.log_start_offset
         return before != (data.high_watermark, data.log_start_offset)
 
     def appended(self, size: int) -> None:
         """``size`` more bytes are in the log."""
-        self._session.note(self, size, at_once=True)
+        self._session.changed(self, size, at_once=True)
 
     def changed(self, *, at_once: bool) -> None:
-        """Something else is different."""
-        self._session.note(self, 0, at_once=at_once)
+        """Something else changed."""
+        self._session.changed(self, 0, at_once=at_once)
 
 
 _LAST_EPOCH = (1 << 31) - 1
@@ -117,29 +116,31 @@ class Partitions(Protocol):
     """Where the partitions of this broker are found."""
 
     def get_partition(self, topic: bytes, index: int) -> Partition | None:
-        """A partition, if it is here."""
+        """Return a partition that this broker holds, or None."""
 
     def why_missing(self, topic: bytes, index: int) -> ErrorCode:
-        """What is said of one that is not."""
+        """Return the error for a partition that this broker does not hold."""
 
 
 class Waiting(Protocol):
-    """A request of the session that is not answered yet."""
+    """A request of the session that waits for its response."""
 
-    def on_news(self) -> None:
-        """There is more to read, or something that is to be told at once."""
+    def on_records(self) -> None:
+        """There is more to read, or an urgent change."""
 
-    def on_hint(self) -> None:
-        """There is something that may wait a little for records to go along with."""
+    def on_bounds(self) -> None:
+        """A high watermark or a log's start moved, which may wait a little for records."""
 
-    def give_up(self) -> None:
-        """Another request has come: answer that there is nothing, for that one gets it all."""
+    def supersede(self) -> None:
+        """Answer that nothing is new: a later request gets everything."""
 
 
 class ReplicaSession:
-    """The session ``session_id`` of a follower, a broker that is registered under its epoch.
+    """One session of a follower.
 
-    ``pending`` is how many bytes came since the last answer; ``asked_at`` is when it asked last.
+    broker_epoch: the follower's registration.
+    asked_at: when its last request came, a monotonic time in seconds.
+    pending: bytes appended since the last response.
     """
 
     def __init__(
@@ -160,75 +161,79 @@ class ReplicaSession:
         self._partitions = partitions
         self._throttle = throttle
         self._followed: dict[tuple[bytes, int], FollowedPartition] = {}
-        self._news: dict[FollowedPartition, None] = {}
-        self._hints: dict[FollowedPartition, PartitionData] = {}
+        self._changed: dict[FollowedPartition, None] = {}
+        self._bounds: dict[FollowedPartition, PartitionData] = {}
 
     def __len__(self) -> int:
         return len(self._followed)
 
     def next_epoch(self) -> None:
-        """The request with the expected epoch has come (KIP-227: it never becomes 0 again)."""
+        """Expect the epoch of the next request (KIP-227: it never becomes 0 again)."""
         self.epoch = 1 if self.epoch == _LAST_EPOCH else self.epoch + 1
 
     def take(self, request: FetchRequest, now: float) -> list[Partition]:
-        """Note what the follower has, and what it follows; the partitions that it told of."""
+        """Take in what the follower has and asks for; the partitions that it acknowledged."""
         self.asked_at = now
         for topic in request.forgotten_topics_data:
             for index in topic.partitions:
                 self._forget((topic.topic_id, index))
-        told = []
+        acknowledged = []
         for wanted_topic in request.topics:
             for wanted in wanted_topic.partitions:
                 followed = self._follow((wanted_topic.topic_id, wanted.partition), wanted)
                 if followed.partition is not None and self._acknowledge(followed, now):
-                    told.append(followed.partition)
-        return told
+                    acknowledged.append(followed.partition)
+        return acknowledged
 
     @property
-    def has_hints(self) -> bool:
-        """Whether the last answer left something out that may wait for records to go along with."""
-        return bool(self._hints)
+    def has_bounds(self) -> bool:
+        """Whether high watermarks or logs' starts wait to be sent along with records."""
+        return bool(self._bounds)
 
-    def gather(self, reader: FetchReader, *, hints: bool) -> FetchResponse:
-        """All that is new, as far as ``reader`` has room; the rest stays for the next time.
+    def respond(self, reader: FetchReader, *, with_bounds: bool) -> FetchResponse:
+        """Return what is new, as far as ``reader`` has room; the rest stays for the next response.
 
-        ``hints``: also if that is no more than where high watermarks and logs' starts are.
+        with_bounds: respond even if only high watermarks and logs' starts are new.
         """
         self.pending = 0
-        news, self._news = self._news, {}
-        answers = [(one, data) for one in news if (data := self._read(one, reader)) is not None]
-        if answers or hints:
-            answers += self._hints.items()
-            self._hints = {}
+        changed, self._changed = self._changed, {}
+        answers = [
+            (followed, data)
+            for followed in changed
+            if (data := self._read(followed, reader)) is not None
+        ]
+        if answers or with_bounds:
+            answers += self._bounds.items()
+            self._bounds = {}
         return FetchResponse(session_id=self.session_id, responses=_by_topic(answers))
 
     def still_caught_up(self) -> None:
-        """Tell the partitions of which the follower has everything that it has it still."""
+        """Acknowledge again the partitions of which the follower has everything."""
         for followed in self._followed.values():
             if followed.has_all:
                 self._acknowledge(followed, self.asked_at)
 
     def close(self) -> None:
-        """Watch nothing any more."""
+        """Stop watching all partitions."""
         self.waiting = None
         for followed in self._followed.values():
             followed.unwatch()
         self._followed.clear()
-        self._news.clear()
-        self._hints.clear()
+        self._changed.clear()
+        self._bounds.clear()
 
-    # What the followed partitions say
+    # Called by the followed partitions.
 
-    def note(self, followed: FollowedPartition, size: int, *, at_once: bool) -> None:
-        """There is news: ``size`` more bytes, or something else, which may be told at once."""
-        self._news[followed] = None
+    def changed(self, followed: FollowedPartition, size: int, *, at_once: bool) -> None:
+        """Take in that a partition has ``size`` more bytes, or else changed, perhaps urgently."""
+        self._changed[followed] = None
         self.pending += size
         if self.waiting is None:
             return
         if size or at_once:
-            self.waiting.on_news()
+            self.waiting.on_records()
         else:
-            self.waiting.on_hint()
+            self.waiting.on_bounds()
 
     def _follow(self, key: tuple[bytes, int], wanted: FetchPartition) -> FollowedPartition:
         followed = self._followed.get(key)
@@ -237,18 +242,18 @@ class ReplicaSession:
         else:
             followed.wanted = wanted
         followed.watch(self._partitions.get_partition(*key))
-        self._news[followed] = None
+        self._changed[followed] = None
         return followed
 
     def _forget(self, key: tuple[bytes, int]) -> None:
         followed = self._followed.pop(key, None)
         if followed is not None:
             followed.unwatch()
-            self._news.pop(followed, None)
-            self._hints.pop(followed, None)
+            self._changed.pop(followed, None)
+            self._bounds.pop(followed, None)
 
     def _acknowledge(self, followed: FollowedPartition, now: float) -> bool:
-        """Whether what the follower has was told to a partition that is led here, in this epoch."""
+        """Tell a partition what the follower has; return whether it is led here, in this epoch."""
         partition, wanted = followed.partition, followed.wanted
         if partition is None or wanted.current_leader_epoch != partition.leader_epoch:
             return False
@@ -262,8 +267,8 @@ class ReplicaSession:
         return partition.fetched(self.replica_id, self.broker_epoch, wanted.fetch_offset, now)
 
     def _read(self, followed: FollowedPartition, reader: FetchReader) -> PartitionData | None:
-        """Records or an error of a partition; None: there are none, or there is no room."""
-        self._hints.pop(followed, None)
+        """Return records or the error of a partition; None: nothing is new, or there is no room."""
+        self._bounds.pop(followed, None)
         followed.watch(self._partitions.get_partition(*followed.key))
         data = PartitionData(
             partition_index=followed.key[1], high_watermark=NO_OFFSET, records=NO_RECORDS
@@ -278,15 +283,15 @@ class ReplicaSession:
                 self._throttle.spend(reader.size - before)
         else:
             reader.read(ReplicaTarget(partition, followed.wanted, data))
-        if data.error_code:  # until the follower does without, or it is over
-            self._news[followed] = None
+        if data.error_code:  # sent again until it passes, or the follower forgets the partition
+            self._changed[followed] = None
         elif reader.size > before:
-            followed.tell(data)
+            followed.send_bounds(data)
         else:
-            if not followed.has_all:  # no room for it this time
-                self._news[followed] = None
-            elif followed.tell(data):
-                self._hints[followed] = data
+            if not followed.has_all:  # there was no room
+                self._changed[followed] = None
+            elif followed.send_bounds(data):
+                self._bounds[followed] = data
             return None
         return data
 
@@ -317,7 +322,7 @@ IsLive = Callable[[int, int], bool]
 
 
 class ReplicaSessions:
-    """Opens sessions and closes them: bounded, and none of a broker that is gone.
+    """The sessions of all followers: a bounded number, and none of a broker that is gone.
 
     ``is_live`` tells whether a broker is registered under an epoch.
     """
@@ -342,13 +347,13 @@ class ReplicaSessions:
         return iter(list(self._sessions.values()))
 
     def session_for(self, request: FetchRequest, now: float) -> ReplicaSession:
-        """The session that a follower's request belongs to, or begins.
+        """Return the session that a follower's request continues or begins.
 
-        A follower that wants none (epoch -1) gets one for this request alone.
+        A request for no session (epoch -1) gets one of its own.
 
         Raises:
-            ApiError: STALE_BROKER_EPOCH, the follower is not registered under its epoch, as far as
-                is known here; FETCH_SESSION_ID_NOT_FOUND; INVALID_FETCH_SESSION_EPOCH.
+            ApiError: STALE_BROKER_EPOCH if this broker does not know the follower under its
+                epoch; FETCH_SESSION_ID_NOT_FOUND; INVALID_FETCH_SESSION_EPOCH.
         """
         replica, broker_epoch = (
             request.replica_state.replica_id,
@@ -373,22 +378,22 @@ class ReplicaSessions:
         return session
 
     def prune(self, now: float) -> None:
-        """Close the sessions of those who are gone, or did not ask for long."""
+        """Close the sessions of followers that are gone, or idle for long."""
         for session in self:
             is_idle = now - session.asked_at > IDLE_S
             if is_idle or not self._is_live(session.replica_id, session.broker_epoch):
                 self._close(session.session_id)
 
     def close(self) -> None:
-        """Close all."""
+        """Close all sessions."""
         for session in self:
             self._close(session.session_id)
 
     def _begin(self, replica: int, broker_epoch: int, now: float) -> ReplicaSession:
         self.prune(now)
-        of_replica = [one for one in self if one.replica_id == replica]
+        of_replica = [session for session in self if session.replica_id == replica]
         if len(of_replica) >= MAX_OF_ONE_REPLICA:
-            self._close(min(of_replica, key=lambda one: one.asked_at).session_id)
+            self._close(min(of_replica, key=lambda session: session.asked_at).session_id)
         session_id = self._random.randint(1, _MAX_ID)
         while session_id in self._sessions:
             session_id = self._random.randint(1, _MAX_ID)
@@ -405,21 +410,19 @@ class ReplicaSessions:
             session.close()
 
 
-HINT_S = 0.01
-"""How long what is not urgent waits for records to go along with: where the high watermark is."""
+BOUNDS_S = 0.01
+"""Seconds that new high watermarks wait for records to be sent along with."""
 
 
-class ReplicaFetch(Delayed[FetchResponse]):
-    """The answer to one request of a session. ``on_error`` is given one that has errors in it."""
+class ReplicaFetch(FetchAnswer):
+    """The response to one request of a session. ``on_error`` is called with one that has errors."""
 
     __slots__ = (
-        "_executor",
-        "_hint",
         "_max_bytes",
         "_min_bytes",
         "_on_error",
-        "_purgatory",
         "_session",
+        "_timer",
     )
 
     def __init__(
@@ -430,90 +433,58 @@ class ReplicaFetch(Delayed[FetchResponse]):
         max_bytes: int,
         on_error: Callable[[FetchResponse], None],
     ) -> None:
-        super().__init__(purgatory.loop)
-        self._purgatory = purgatory
-        self._executor = executor
+        super().__init__(purgatory, executor)
         self._session = session
         self._max_bytes = max_bytes
         self._on_error = on_error
         self._min_bytes = 0
-        self._hint: asyncio.TimerHandle | None = None
+        self._timer: asyncio.TimerHandle | None = None
 
     def begin(self, min_bytes: int, seconds: float) -> None:
-        """Answer at once where there is news, else wait for it, ``seconds`` at most."""
+        """Answer at once if something is new, else wait for that, at most ``seconds``."""
         session = self._session
         if session.waiting is not None:
-            session.waiting.give_up()
-        response, reader = self._gather(hints=seconds <= 0)
-        if reader.cold:
-            self._read_cold(response, reader)
-        elif response.responses or seconds <= 0:
-            self.answer(response)
+            session.waiting.supersede()
+        response, reader = self._read(with_bounds=seconds <= 0)
+        if reader.cold or response.responses or seconds <= 0:
+            self.respond(response, reader)
         else:
             self._min_bytes = min_bytes
             session.waiting = self
             self._purgatory.fetches.add(self, seconds)
-            if session.has_hints:
-                self.on_hint()
+            if session.has_bounds:
+                self.on_bounds()
 
     def complete(self) -> None:
-        """Read what is new, and answer."""
+        """Answer with what is new."""
         self.leave()
-        response, reader = self._gather(hints=True)
-        if reader.cold:
-            self._read_cold(response, reader)
-        else:
-            self.answer(response)
+        self.respond(*self._read(with_bounds=True))
 
     def withdraw(self) -> None:
-        """Wait for nothing any more."""
-        if self._hint is not None:
-            self._hint.cancel()
-            self._hint = None
+        """Stop waiting."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         if self._session.waiting is self:
             self._session.waiting = None
 
-    def on_news(self) -> None:
-        """There is more to read, or something that is to be told at once."""
+    def on_records(self) -> None:
+        """Answer if enough is there to read, or at an urgent change."""
         if self._session.pending >= self._min_bytes or not self._session.pending:
             self._purgatory.schedule(self)
 
-    def on_hint(self) -> None:
-        """There is something that may wait a little for records to go along with."""
-        if self._hint is None:
-            self._hint = self._purgatory.loop.call_later(HINT_S, self._purgatory.schedule, self)
+    def on_bounds(self) -> None:
+        """Answer in a moment, perhaps with records."""
+        if self._timer is None:
+            self._timer = self._purgatory.loop.call_later(BOUNDS_S, self._purgatory.schedule, self)
 
-    def give_up(self) -> None:
-        """Another request has come: answer that there is nothing, for that one gets it all."""
+    def supersede(self) -> None:
+        """Answer that nothing is new: a later request gets everything."""
         self.answer(FetchResponse(session_id=self._session.session_id, responses=[]))
 
-    def _gather(self, *, hints: bool) -> tuple[FetchResponse, FetchReader]:
+    def _read(self, *, with_bounds: bool) -> tuple[FetchResponse, FetchReader]:
         reader = FetchReader(self._max_bytes)
-        response = self._session.gather(reader, hints=hints)
+        response = self._session.respond(reader, with_bounds=with_bounds)
         if reader.failed:
             self._on_error(response)
         return response, reader
-
-    def _read_cold(self, response: FetchResponse, reader: FetchReader) -> None:
-        future = self._purgatory.loop.run_in_executor(self._executor, reader.read_cold)
-        future.add_done_callback(partial(self._answer_read, response))
-
-    def _answer_read(self, response: FetchResponse, read: asyncio.Future[None]) -> None:
-        error = asyncio.CancelledError() if read.cancelled() else read.exception()
-        if self.done() or error is not None:
-            drop_records(response)
-        if isinstance(error, Exception):
-            self.fail(error)
-        elif error is not None:
-            self.cancel()
-        else:
-            self.answer(response)
-
-
-def drop_records(response: FetchResponse) -> None:
-    """Let go of the records of an answer that is not sent."""
-    for topic in response.responses:
-        for data in topic.partitions:
-            close = getattr(data.records, "close", None)
-            if close is not None:
-                close()

@@ -62,7 +62,7 @@ def handle(
         fetch.name_leaders(response)
     if reader.cold:
         delayed = fetch.delayed(response)
-        delayed.read_cold(reader)
+        delayed.respond(response, reader)
         return delayed
     if (
         reader.failed
@@ -71,8 +71,7 @@ def handle(
         or request.max_wait_ms <= 0
         or not fetch.targets
     ):
-        for target in fetch.targets:
-            target.count()
+        reader.count()
         return response
     delayed = fetch.delayed(response)
     delayed.wait(reader.size, request.min_bytes, request.max_wait_ms / 1000)
