@@ -156,6 +156,8 @@ async def _unless(stop: asyncio.Event, work: Coroutine[Any, Any, T]) -> T | None
     if not working.done():
         working.cancel()
         await asyncio.wait([working])
+        if not working.cancelled():
+            working.result()
         return None
     return working.result()
 

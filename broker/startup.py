@@ -79,9 +79,10 @@ async def running_broker(
         await metadata.start()
         logs = await asyncio.to_thread(_open_logs, config, metadata, clock, cluster_id)
         closing_logs.push_async_callback(asyncio.to_thread, logs.close)
-        registration = await _register(config, clock, store, metadata, logs, listening)
+        registration, sequence = await _register(config, clock, store, metadata, logs, listening)
         if in_cluster:
             parts.push_async_callback(_unregister, store, config.node_id, registration)
+        await metadata.applied(sequence)  # newer than the registration: it may be acted on
         metadata.subscribe(partial(_end_with_registration, is_over, metadata, registration, config))
         metrics = Metrics(lambda key: ApiKey(key).name)
         # The controller is stopped before what it decides about, though it starts first.
@@ -133,10 +134,10 @@ async def _register(
     metadata: MetadataCache,
     logs: LogManager,
     listening: Address,
-) -> BrokerNode:
+) -> tuple[BrokerNode, int]:
     """Resign from what may not be true any more; only then be registered, and elected.
 
-    When this returns, the metadata here is newer than the registration: it may be acted on.
+    Returns the registration, and the sequence number of the change that announces it.
     """
     node_id, is_alone = config.node_id, config.zookeeper_address is None
     boot = current_boot()
@@ -150,8 +151,7 @@ async def _register(
     address = _advertised(config, listening)
     rack, now_ms = config.broker_rack, clock.time_ms()
     registration = BrokerNode(address.host, address.port, epoch, rack, now_ms, directory)
-    await metadata.applied(await register_broker(store, node_id, registration))
-    return registration
+    return registration, await register_broker(store, node_id, registration)
 
 
 def _lost_records(

@@ -77,6 +77,7 @@ class PeerClient:
         """A new connection, closed on exit. Raises PeerError."""
         connection = await self._open(self._address(broker_id))
         try:
+            self._address(broker_id)  # it may have been closed meanwhile
             yield connection
         finally:
             connection.abort()

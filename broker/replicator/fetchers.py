@@ -56,17 +56,24 @@ class ReplicaFetchers:
         self._fetchers: dict[int, LeaderFetcher] = {}
         self._states: dict[Replica, tuple[LeaderFetcher, PartitionFetchState]] = {}
         self._ending: set[asyncio.Task[None]] = set()
+        self._is_stopped = False
         self._metrics.register(metrics, self._all)
 
     async def stop(self) -> None:
-        """Stop fetching; return when nothing is under way."""
+        """Stop fetching for good; return when nothing is under way."""
+        self._is_stopped = True
         self._states.clear()
         fetchers, self._fetchers = self._fetchers, {}
-        await asyncio.gather(*(fetcher.close() for fetcher in fetchers.values()), *self._ending)
         self._peers.close()
+        await asyncio.gather(*(fetcher.close() for fetcher in fetchers.values()), *self._ending)
 
     def add(self, partition: Replica, leader_id: int, leader_epoch: int) -> None:
-        """Fetch a partition from this leader in this epoch, and from no other."""
+        """Fetch a partition from this leader in this epoch, and from no other.
+
+        Does nothing after :meth:`stop`: the metadata still tells of elections then.
+        """
+        if self._is_stopped:
+            return
         _, before = self._states.get(partition, (None, None))
         self.remove(partition)
         settings = self._settings
@@ -128,4 +135,5 @@ class ReplicaFetchers:
         return self._metadata.topics[partition.topic].id
 
     def _all(self) -> list[PartitionFetchState]:
-        return [state for _, state in self._states.values()]
+        # Copied first, at once: metrics are read in another thread.
+        return [state for _, state in list(self._states.values())]

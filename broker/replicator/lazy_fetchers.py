@@ -34,10 +34,15 @@ class LazyFetchers:
         self._clock = clock
         self._metrics = metrics
         self._fetchers: ReplicaFetchers | None = None
+        self._is_stopped = False
 
     def add(self, partition: Partition, leader_id: int, leader_epoch: int) -> None:
-        """Fetch a partition from this leader in this epoch, and from no other."""
-        self._loaded().add(partition, leader_id, leader_epoch)
+        """Fetch a partition from this leader in this epoch, and from no other.
+
+        Does nothing after :meth:`stop`.
+        """
+        if not self._is_stopped:
+            self._loaded().add(partition, leader_id, leader_epoch)
 
     def remove(self, partition: Partition) -> None:
         """Stop fetching a partition; a truncation that is under way goes on."""
@@ -51,11 +56,12 @@ class LazyFetchers:
     async def repair(self, partitions: Iterable[Partition]) -> None:
         """Repair corrupt batches with what other replicas have."""
         bad = [part for part in partitions if part.log.corruptions and part.log.is_usable]
-        if bad:
+        if bad and not self._is_stopped:
             await self._loaded().repair(bad)
 
     async def stop(self) -> None:
-        """Stop fetching; return when nothing is under way."""
+        """Stop fetching for good; return when nothing is under way."""
+        self._is_stopped = True
         if self._fetchers is not None:
             await self._fetchers.stop()
 

@@ -74,9 +74,14 @@ class LogRepair:
         self._node_id = node_id
         self._metadata = metadata
         self._peers = peers
+        self._silent: set[int] = set()
 
     async def run(self, partitions: Iterable[Repairable]) -> int:
-        """Repair the known corruptions; return how many ranges of batches were replaced."""
+        """Repair the known corruptions; return how many ranges of batches were replaced.
+
+        A source that does not answer is not asked again in this round: repairs from others go on.
+        """
+        self._silent.clear()
         repaired = 0
         for partition in partitions:
             for corruption in partition.log.corruptions if partition.log.is_usable else ():
@@ -85,7 +90,7 @@ class LogRepair:
 
     async def _repair(self, partition: Repairable, corruption: Corruption) -> bool:
         log = partition.log
-        sources = self._sources(partition)
+        sources = [source for source in self._sources(partition) if source not in self._silent]
         if not sources:
             return False
         try:
@@ -147,6 +152,7 @@ class LogRepair:
                 source, ApiKey.FETCH, FETCH_VERSION, request, _TIMEOUT_S, _copied_records
             )
         except PeerError as error:
+            self._silent.add(source)
             _log.info("%s cannot be repaired from broker %d: %s", partition, source, error)
             return b""
         return records

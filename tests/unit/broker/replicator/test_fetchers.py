@@ -1,6 +1,7 @@
 """Fetching from leaders: what is requested, what is appended, and what waits."""
 
 import asyncio
+import threading
 from functools import partial
 
 import pytest
@@ -24,6 +25,8 @@ from .scene import (
     forgotten,
     log_end,
 )
+
+OTHER_LEADER = LEADER + 1
 
 
 def log_starts(leader: FakeLeader) -> list[int]:
@@ -320,3 +323,52 @@ async def test_a_refused_fetch_is_retried(scene: Scene, code: ErrorCode) -> None
     scene.follow(partition)
     await scene.copied(partition, leader)
     assert content(partition.log)
+
+
+@pytest.mark.parametrize("when", ["after", "during"])
+async def test_a_leader_elected_while_the_broker_stops_is_not_fetched_from(
+    scene: Scene, when: str
+) -> None:
+    leader, elected = await scene.leader(), await scene.leader(OTHER_LEADER)
+    leader.lead().append(b"a")
+    elected.lead(epoch=5).append(b"a")
+    partition = scene.partition()
+    scene.follow(partition)
+    await scene.copied(partition, leader)
+    stopping = asyncio.create_task(scene.fetchers.stop())
+    if when == "after":
+        await stopping
+    else:
+        await asyncio.sleep(0)
+    scene.follow(partition, OTHER_LEADER, epoch=5)
+    await stopping
+    await asyncio.sleep(0.1)
+    assert elected.fetches == []
+    assert elected.connections == 0
+
+
+async def test_metrics_can_be_read_while_partitions_come_and_go(scene: Scene) -> None:
+    """They are read in a thread of the metrics' server."""
+    await scene.leader()
+    partitions = [scene.partition(index) for index in range(30)]
+    stop = threading.Event()
+    failures: list[Exception] = []
+
+    def read() -> None:
+        while not stop.is_set():
+            try:
+                scene.fetchers._all()
+            except RuntimeError as error:
+                failures.append(error)
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    for _ in range(50):
+        for partition in partitions:
+            scene.follow(partition)
+        for partition in partitions:
+            scene.fetchers.remove(partition)
+        await asyncio.sleep(0)
+    stop.set()
+    reader.join()
+    assert not failures
