@@ -11,7 +11,7 @@ from hypothesis import settings
 from tests.support import zookeeper_process
 from tests.support.child import restore_interrupts
 from tests.support.server_process import ServerProcess, StartupTimeout
-from tests.support.tools import require_tools
+from tests.support.tools import require_tools, skip_because_of
 from tests.support.zookeeper_process import ZooKeeperProcess
 
 _NEED_TOOLS = bool(os.environ.get("QBUS_TESTS_NEED_TOOLS"))
@@ -66,8 +66,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.fixture(scope="session")
 def zookeeper() -> Iterator[ZooKeeperProcess]:
     """One ZooKeeper for all tests that do it no harm; each takes a chroot of its own."""
-    if reason := zookeeper_process.missing():
-        pytest.skip(reason)
+    skip_because_of(zookeeper_process.missing())
     with ZooKeeperProcess() as server:
         yield server
 

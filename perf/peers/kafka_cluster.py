@@ -2,12 +2,11 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from perf.peers.kafka import KafkaProcess
 from tests.support.namespaces import Network
 from tests.support.ports import free_port
+from tests.support.server_process import ServerGroup
 
 NODES = (1, 2, 3)
 # What three nodes can keep, and a single one could not.
@@ -21,7 +20,7 @@ _REPLICATED = {
 }
 
 
-class KafkaCluster:
+class KafkaCluster(ServerGroup):
     """Each node is broker and controller; ``properties`` go over Kafka's defaults.
 
     With a ``network``, whose names are those of NODES, each node runs in its own namespace.
@@ -63,6 +62,10 @@ class KafkaCluster:
             self.brokers[node] = process
 
     @property
+    def stages(self) -> list[list[KafkaProcess]]:
+        return [list(self.brokers.values())]
+
+    @property
     def bootstrap(self) -> str:
         """The addresses for clients."""
         return ",".join(broker.bootstrap for broker in self.brokers.values())
@@ -70,27 +73,3 @@ class KafkaCluster:
     def log_dir(self, node: int) -> Path:
         """The directory of a node that holds one directory for each replica."""
         return self.brokers[node].log_dir
-
-    def __enter__(self) -> Self:
-        try:
-            for broker in self.brokers.values():
-                broker.start(wait=False)
-            for broker in self.brokers.values():
-                broker.wait_ready()
-        except BaseException:
-            self._reap()
-            raise
-        return self
-
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._reap()
-
-    def _reap(self) -> None:
-        for broker in self.brokers.values():
-            if broker.alive:
-                broker.kill()

@@ -11,6 +11,7 @@ from tests.support import zookeeper_process
 from tests.support.agent_command import AgentCommand
 from tests.support.cluster_view import View
 from tests.support.qbus_cluster import QbusCluster
+from tests.support.tools import skip_because_of
 from tests.support.waiting import wait_until
 from tests.support.web_log import access_log
 
@@ -24,8 +25,7 @@ _PARTITIONS = 2
 
 @pytest.fixture
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[QbusCluster]:
-    if reason := zookeeper_process.missing():
-        pytest.skip(reason)
+    skip_because_of(zookeeper_process.missing())
     with QbusCluster(tmp_path_factory.mktemp("cluster")) as cluster:
         create_topic(cluster.bootstrap, _TOPIC, _PARTITIONS)
         yield cluster

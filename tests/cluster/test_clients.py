@@ -10,6 +10,7 @@ from tests.history.reading import read_out
 from tests.support import zookeeper_process
 from tests.support.cluster_view import View
 from tests.support.qbus_cluster import QbusCluster
+from tests.support.tools import skip_because_of
 from tests.support.waiting import wait_until
 
 from .faults.probe import create_topic
@@ -27,8 +28,7 @@ _PATIENCE = 150.0
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[QbusCluster]:
     """Three brokers."""
-    if reason := zookeeper_process.missing():
-        pytest.skip(reason)
+    skip_because_of(zookeeper_process.missing())
     with new_cluster("qbus", tmp_path_factory.mktemp("clients")) as whole:
         assert isinstance(whole, QbusCluster)
         yield whole

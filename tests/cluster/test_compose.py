@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from qbus.cli.broker.command import broker
+from tests.support.tools import skip_because_of
 
 pytestmark = pytest.mark.integration
 
@@ -86,8 +87,7 @@ def test_all_that_is_stored_is_in_volumes(document: Any) -> None:
 
 @pytest.fixture(scope="module")
 def compose() -> Iterator[Any]:
-    if reason := engine_missing():
-        pytest.skip(reason)
+    skip_because_of(engine_missing())
     containers = pytest.importorskip("testcontainers.compose")
     with containers.DockerCompose(str(DOCKER), "compose.yaml", build=True, wait=True) as running:
         yield running

@@ -7,6 +7,7 @@ import pytest
 from tests.support import zookeeper_process
 from tests.support.cluster_view import View
 from tests.support.qbus_cluster import NODES, QbusCluster
+from tests.support.tools import skip_because_of
 from tests.support.waiting import wait_until
 
 from .faults.probe import create_topic, send_to_all
@@ -19,8 +20,7 @@ _TOPIC = "watched"
 
 @pytest.fixture
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[QbusCluster]:
-    if reason := zookeeper_process.missing():
-        pytest.skip(reason)
+    skip_because_of(zookeeper_process.missing())
     session = f"zookeeper.session.timeout.ms={_SESSION_MS}"
     with QbusCluster(tmp_path_factory.mktemp("crash"), "-o", session) as cluster:
         yield cluster

@@ -12,6 +12,7 @@ from confluent_kafka.admin import AdminClient
 
 from tests.support import zookeeper_process
 from tests.support.qbus_cluster import QbusCluster
+from tests.support.tools import skip_because_of
 from tests.support.waiting import wait_until
 
 from .faults.probe import create_topic
@@ -26,8 +27,7 @@ _PATIENCE = 120.0
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[QbusCluster]:
     """Three brokers."""
-    if reason := zookeeper_process.missing():
-        pytest.skip(reason)
+    skip_because_of(zookeeper_process.missing())
     with new_cluster("qbus", tmp_path_factory.mktemp("groups")) as whole:
         assert isinstance(whole, QbusCluster)
         yield whole

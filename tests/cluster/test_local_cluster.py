@@ -11,6 +11,7 @@ import pytest
 from tests.support import zookeeper_process
 from tests.support.local_cluster import PATIENCE, Up
 from tests.support.numbered_load import Load, read_all
+from tests.support.tools import skip_because_of
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.integration
@@ -20,8 +21,7 @@ _SESSION_MS = 6000
 
 @pytest.fixture(scope="module")
 def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
-    if reason := zookeeper_process.missing():
-        pytest.skip(reason)
+    skip_because_of(zookeeper_process.missing())
     options = (f"zookeeper.session.timeout.ms={_SESSION_MS}", "min.insync.replicas=2")
     up = Up(tmp_path_factory.mktemp("local") / "cluster", *options)
     try:

@@ -7,6 +7,7 @@ from typing import cast
 import pytest
 
 from tests.support.server_process import ServerProcess
+from tests.support.tools import skip_because_of
 from tests.support.waiting import wait_until
 
 from . import targets
@@ -35,9 +36,7 @@ def bootstrap(cluster: ServerProcess) -> str:
 @pytest.fixture(scope="session")
 def client(request: pytest.FixtureRequest, bootstrap: str) -> Iterator[Client]:
     """Return the driver of one client; ``clients_with`` names which."""
-    reason = request.param.missing()
-    if reason is not None:
-        pytest.skip(reason)
+    skip_because_of(request.param.missing())
     driver = request.param(bootstrap)
     yield driver
     driver.close()

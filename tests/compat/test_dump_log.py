@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from perf.peers import java, kafka
+from tests.support.tools import skip_because_of
 
 from . import targets
 from .clients.confluent import Confluent
@@ -23,9 +24,7 @@ _FIRST_OFFSET = re.compile(r"Non-consecutive offsets in \S+\n  -1 is followed by
 @pytest.fixture(scope="module")
 def partition_dir(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the directory of a partition with several segments, indexes and a snapshot."""
-    reason = kafka.missing()
-    if reason is not None:
-        pytest.skip(reason)
+    skip_because_of(kafka.missing())
     directory = tmp_path_factory.mktemp("dumped")
     with targets.server(request.config.getoption("--target"), directory) as server:
         client = Confluent(server.bootstrap)

@@ -9,6 +9,7 @@ from perf.peers import java, kafka
 from qbus.broker.log import Log, LogConfig, OsFiles, Provenance
 from qbus.clock import SystemClock
 from qbus.records import build_batch, set_base_offset
+from tests.support.tools import skip_because_of
 
 pytestmark = pytest.mark.compat
 
@@ -26,8 +27,7 @@ def batch(offset: int) -> bytearray:
 
 
 def test_gaps_are_all_that_it_remarks(tmp_path: Path) -> None:
-    if reason := kafka.missing():
-        pytest.skip(reason)
+    skip_because_of(kafka.missing())
     config = LogConfig(qbus_mirror_source="a", index_interval_bytes=1)
     log = Log.open(str(tmp_path / "a.orders-0"), config, SystemClock(), OsFiles())
     for offset in OFFSETS:

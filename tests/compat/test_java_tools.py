@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from perf.peers import java, kafka
+from tests.support.tools import skip_because_of
 from tests.support.waiting import wait_until
 
 from .clients import Client
@@ -19,9 +20,7 @@ TOOLS = "org.apache.kafka.tools"
 
 @pytest.fixture(scope="module", autouse=True)
 def _needs_java() -> None:
-    reason = kafka.missing()
-    if reason is not None:
-        pytest.skip(reason)
+    skip_because_of(kafka.missing())
 
 
 class Tools:

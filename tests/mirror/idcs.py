@@ -1,17 +1,17 @@
 """Datacenters: clusters with a ZooKeeper each, their writers, and the mirrors into them."""
 
 import random
-import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Self
 
 from qbus import Producer
 from qbus.clients.blocking.admin import Admin
+from tests.support.background import Background
 from tests.support.broker_process import BrokerProcess
 from tests.support.cluster_view import View
 from tests.support.far_proxy import Link
 from tests.support.mirror_command import MirrorCommand
+from tests.support.server_process import ServerGroup, ServerProcess
 from tests.support.waiting import wait_until
 from tests.support.zookeeper_process import ZooKeeperProcess
 
@@ -40,7 +40,7 @@ relay = {relay}
 """
 
 
-class Idc:
+class Idc(ServerGroup):
     """A cluster of ``count`` brokers, started on entry and killed on exit."""
 
     def __init__(self, name: str, directory: Path, count: int) -> None:
@@ -67,16 +67,13 @@ class Idc:
         """The addresses of its brokers."""
         return [broker.port for broker in self.brokers.values()]
 
-    def start(self) -> None:
-        """Start all processes; :meth:`wait_ready` waits for them."""
-        self.zookeeper.start()
-        for broker in self.brokers.values():
-            broker.start(wait=False)
+    @property
+    def stages(self) -> list[list[ServerProcess]]:
+        return [[self.zookeeper], [*self.brokers.values()]]
 
-    def wait_ready(self) -> None:
-        """Return when the cluster is ready and the topic exists."""
-        for broker in self.brokers.values():
-            broker.wait_ready()
+    def start(self) -> None:
+        """Start the cluster, and create the topic."""
+        super().start()
         wait_until(self.view.are_all_there, f"the brokers of {self.name}", 60)
         count = len(self.brokers)
         with Admin(self.bootstrap) as admin:
@@ -87,14 +84,8 @@ class Idc:
                 config=_CONFIG | {"min.insync.replicas": str(min(count, 2))},
             )
 
-    def kill(self) -> None:
-        """Kill all processes."""
-        for server in [*self.brokers.values(), self.zookeeper]:
-            if server.alive:
-                server.kill()
 
-
-class Writer:
+class Writer(Background):
     """Writes to a datacenter's topic at a moderate rate, in all compressions, until stopped."""
 
     def __init__(self, idc: Idc, seed: int) -> None:
@@ -102,36 +93,16 @@ class Writer:
         """The number of acknowledged records."""
         self._idc = idc
         self._random = random.Random(seed)
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._write)
-        self._failure: BaseException | None = None
+        super().__init__()
 
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._over.set()
-        self._thread.join()
-
-    def stop(self) -> None:
-        """Stop writing; raise the error if not everything is acknowledged."""
-        self._over.set()
-        self._thread.join()
-        if self._failure is not None:
-            raise self._failure
-
-    def _write(self) -> None:
-        try:
-            while not self._over.is_set():
-                compression = self._random.choice(("none", "gzip", "lz4", "zstd"))
-                with Producer(self._idc.bootstrap, compression=compression) as producer:
-                    for _ in range(self._random.randrange(5, 30)):
-                        self._write_some(producer)
-                        if self._over.wait(self._random.uniform(0, 0.05)):
-                            break
-        except BaseException as failure:
-            self._failure = failure
+    def run(self) -> None:
+        while not self.over.is_set():
+            compression = self._random.choice(("none", "gzip", "lz4", "zstd"))
+            with Producer(self._idc.bootstrap, compression=compression) as producer:
+                for _ in range(self._random.randrange(5, 30)):
+                    self._write_some(producer)
+                    if self.over.wait(self._random.uniform(0, 0.05)):
+                        break
 
     def _write_some(self, producer: Producer) -> None:
         count = self._random.randrange(1, 40)
@@ -155,11 +126,3 @@ def mirror(target: Idc, sources: Mapping[str, Link], directory: Path, number: in
     path = directory / f"mirror-{target.name}-{number}.toml"
     path.write_text(text)
     return MirrorCommand("--config", str(path), "--name", f"{target.name}-{number}")
-
-
-def start_all(idcs: Sequence[Idc]) -> None:
-    """Start several datacenters together."""
-    for idc in idcs:
-        idc.start()
-    for idc in idcs:
-        idc.wait_ready()

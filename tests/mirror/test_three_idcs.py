@@ -12,6 +12,7 @@ import pytest
 
 from tests.support import zookeeper_process
 from tests.support.seeds import new_seed
+from tests.support.tools import skip_because_of
 
 from .world import Topology, World
 
@@ -23,8 +24,7 @@ ROUNDS = 25
 
 @pytest.fixture
 def seed() -> int:
-    if reason := zookeeper_process.missing():
-        pytest.skip(reason)
+    skip_because_of(zookeeper_process.missing())
     seed = new_seed()
     print(f"QBUS_SEED={seed}")
     return seed

@@ -4,6 +4,7 @@ import random
 import time
 from collections import Counter
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -15,7 +16,7 @@ from tests.support.mirror_command import MirrorCommand
 from tests.support.waiting import wait_until
 
 from .groups import Reader, committed
-from .idcs import TOPIC, Idc, Writer, mirror, start_all
+from .idcs import TOPIC, Idc, Writer, mirror
 from .judging import judge, replicas_agree, span, topics, wait_for_topics
 
 Topology = Mapping[str, tuple[str, ...]]
@@ -48,7 +49,8 @@ class World:
         with ExitStack() as stack:
             for idc in self.idcs.values():
                 stack.callback(idc.kill)
-            start_all(list(self.idcs.values()))
+            with ThreadPoolExecutor() as pool:
+                list(pool.map(Idc.start, self.idcs.values()))
             stack.enter_context(self.network)
             for target, sources in self.topology.items():
                 self._connect(target, sources, stack)

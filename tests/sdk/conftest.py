@@ -10,6 +10,7 @@ from qbus.aio import Admin
 from qbus.clients import LATEST, TopicPartition
 from qbus.errors import ApiError
 from tests.support.fault_proxy import FaultProxy
+from tests.support.tools import skip_because_of
 
 from . import servers
 from .reading import eventually
@@ -36,9 +37,7 @@ def server(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[servers.Server]:
     """Each of the servers in turn."""
-    reason = servers.missing(request.param)
-    if reason is not None:
-        pytest.skip(reason)
+    skip_because_of(servers.missing(request.param))
     with servers.SERVERS[request.param](tmp_path_factory.mktemp(request.param)) as running:
         yield running
 

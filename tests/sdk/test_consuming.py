@@ -94,6 +94,8 @@ async def test_seeking(bootstrap: str, topic: str, sdk: SdkClients) -> None:
         assert numbers(await read(consumer, 10)) == list(range(10))
         consumer.seek(topic, 0, LATEST)
         assert records(await consumer.poll(0.3)) == []
+        await fill(bootstrap, topic, 1)
+        assert [record.offset for record in await read(consumer, 1)] == [10]
         with pytest.raises(QbusError):
             consumer.seek(topic, 1, 0)
 

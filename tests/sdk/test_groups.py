@@ -1,11 +1,14 @@
 """Consumer groups, by the sync and the async clients, on both servers."""
 
 import asyncio
+import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import confluent_kafka as ck
 import pytest
+from aiokafka import AIOKafkaConsumer
+from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 
 from qbus.aio import Admin, Producer
 from qbus.clients import TopicPartition
@@ -77,6 +80,8 @@ async def test_members_share_and_take_over(
             assert described.protocol == assignor
             assert described.state == "Stable"
         assert await settle([first]) == [EVERYTHING]
+    async with Admin(bootstrap) as admin:
+        assert (await admin.describe_group(topic)).state == "Empty"
 
 
 async def test_cooperative_members_keep_what_they_may(
@@ -176,14 +181,43 @@ async def test_the_same_instance_twice_is_fenced(
     bootstrap: str, topic: str, sdk: SdkClients
 ) -> None:
     members = Members(sdk, bootstrap, topic, instance_id="one")
-    async with members.join() as first:
+    lost: list[TopicPartition] = []
+    async with members.join(on_lost=lost.extend) as first:
         await settle([first])
         async with members.join() as second:
             await settle([second])
-
             with pytest.raises(ApiError) as caught:
                 await read(first, 1)
             assert caught.value.code is ErrorCode.FENCED_INSTANCE_ID
+            assert not caught.value.retriable
+            assert {partition.partition for partition in lost} == EVERYTHING
+
+
+async def test_topics_and_partitions_that_appear_are_shared_out(
+    bootstrap: str, topic: str, sdk: SdkClients, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("qbus.clients.consumer.coordinator._REFRESH_INTERVAL", 0.2)
+    members = Members(sdk, bootstrap, topic)
+
+    async def share(total: int) -> None:
+        async def is_shared() -> bool:
+            await asyncio.gather(first.poll(0.05), second.poll(0.05))
+            shares = [*first.assignment, *second.assignment]
+            is_whole = len(shares) == len(set(shares)) == total
+            return is_whole and bool(first.assignment and second.assignment)
+
+        await eventually(is_shared)
+
+    async with members.join() as first, members.join() as second, Admin(bootstrap) as admin:
+        for member in (first, second):
+            member.subscribe(re.compile(f"{topic}(-more)?"))
+        await share(PARTITIONS)
+        await admin.create_topic(f"{topic}-more", partitions=2)
+        await share(PARTITIONS + 2)
+        await admin.create_partitions(topic, PARTITIONS + 1)
+        await share(PARTITIONS + 3)
+        await admin.delete_topic(f"{topic}-more")
+        await share(PARTITIONS + 1)
 
 
 @pytest.mark.parametrize("assignor", ["range", "roundrobin", "cooperative-sticky"])
@@ -212,6 +246,21 @@ async def test_members_of_librdkafka_and_ours_share_a_group(
         finally:
             await asyncio.to_thread(theirs.close)
         assert await settle([ours]) == [EVERYTHING]
+
+
+async def test_members_of_aiokafka_and_ours_share_a_group(
+    bootstrap: str, topic: str, sdk: SdkClients
+) -> None:
+    theirs = AIOKafkaConsumer(
+        topic,
+        bootstrap_servers=bootstrap,
+        group_id=topic,
+        partition_assignment_strategy=[RangePartitionAssignor],
+        heartbeat_interval_ms=100,
+        session_timeout_ms=6_000,
+    )
+    async with theirs, Members(sdk, bootstrap, topic).join() as ours:
+        await settle([ours], lambda: {place.partition for place in theirs.assignment()})
 
 
 async def test_a_member_that_works_for_long_stays(

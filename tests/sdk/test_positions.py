@@ -132,6 +132,20 @@ async def test_commits_with_metadata_and_in_the_background(
         assert (await consumer.committed([partition]))[partition].offset == 6
 
 
+async def test_the_last_of_many_commits_counts(bootstrap: str, topic: str, sdk: SdkClients) -> None:
+    partition = TopicPartition(topic, 0)
+    async with sdk.consumer(bootstrap, group=topic, auto_commit=False) as consumer:
+        consumer.subscribe([topic])
+        await eventually(lambda: _poll_until_assigned(consumer))
+        commits = [
+            consumer.commit_nowait({partition: OffsetAndMetadata(number, f"to {number}")})
+            for number in range(1, 20)
+        ]
+        await asyncio.gather(*map(sdk.result, commits))
+        found = (await consumer.committed([partition]))[partition]
+        assert found == OffsetAndMetadata(19, "to 19", -1)
+
+
 async def test_offsets_are_committed_in_the_background(
     bootstrap: str, topic: str, sdk: SdkClients
 ) -> None:

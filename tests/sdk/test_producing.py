@@ -104,19 +104,28 @@ async def test_keys_find_their_partitions_and_keep_their_order(
         assert numbers == sorted(numbers)
 
 
+@pytest.mark.parametrize("at_once", [False, True])
 async def test_keyless_records_use_every_partition(
-    bootstrap: str, topic: str, sdk: SdkClients
+    bootstrap: str, topic: str, sdk: SdkClients, at_once: bool
 ) -> None:
     async with sdk.producer(bootstrap, batch_bytes=1000) as producer:
-        for _ in range(1000):
-            await producer.send(topic, bytes(100))
+        if at_once:
+            await producer.send_many(topic, [bytes(100)] * 1000)
+        else:
+            for _ in range(1000):
+                await producer.send(topic, bytes(100))
     assert {record.partition for record in await read_topic(bootstrap, topic, 1000)} == {0, 1, 2}
 
 
-async def test_many_values_at_once(bootstrap: str, topic: str, sdk: SdkClients) -> None:
-    async with sdk.producer(bootstrap, batch_bytes=5000) as producer:
-        delivery = await producer.send_many(topic, lines(2000), partition=1)
-        await sdk.result(delivery)
+@pytest.mark.parametrize("acks", ["all", 1, 0])
+@pytest.mark.parametrize("compression", COMPRESSIONS)
+async def test_many_values_at_once(
+    bootstrap: str, topic: str, sdk: SdkClients, compression: str, acks: Any
+) -> None:
+    options = {"batch_bytes": 5000, "compression": compression, "acks": acks}
+    async with sdk.producer(bootstrap, **options) as producer:
+        batches = await sdk.result(await producer.send_many(topic, lines(2000), partition=1))
+    assert batches[0].base_offset == (0 if acks else -1)
     assert [record.value for record in await read_topic(bootstrap, topic, 2000)] == lines(2000)
 
 
@@ -131,6 +140,10 @@ async def test_many_values_with_keys(bootstrap: str, topic: str, sdk: SdkClients
     for record in records:
         if record.key is not None:
             assert record.partition == partition_for_key(record.key, 3)
+    for key in set(keys) - {None}:
+        assert [record.value for record in records if record.key == key] == [
+            value for its_key, value in zip(keys, lines(2000), strict=True) if its_key == key
+        ]
 
 
 async def test_flush_waits_for_everything(bootstrap: str, topic: str, sdk: SdkClients) -> None:

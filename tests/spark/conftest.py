@@ -10,6 +10,7 @@ from qbus import Admin, Producer
 from tests.support import spark_session
 from tests.support.broker_process import BrokerProcess
 from tests.support.server_process import StartupTimeout
+from tests.support.tools import skip_because_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -41,8 +42,7 @@ def _is_from_spark(error: Exception) -> bool:
 @pytest.fixture(scope="session")
 def session() -> "Iterator[SparkSession]":
     """Spark, with two cores, in the test's process."""
-    if reason := spark_session.missing():
-        pytest.skip(reason)
+    skip_because_of(spark_session.missing())
     with spark_session.spark_session() as started:
         yield started
 

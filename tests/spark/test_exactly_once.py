@@ -12,6 +12,7 @@ from qbus import Admin, QbusError
 from tests.support import spark_session, zookeeper_process
 from tests.support.local_cluster import PATIENCE, Up
 from tests.support.numbered_load import Load, read_all
+from tests.support.tools import skip_because_of
 from tests.support.waiting import wait_until
 
 from .copied import Files, count_records
@@ -27,8 +28,7 @@ _LONG = 300.0  # PATIENCE is for what a machine does that has nothing else to do
 @pytest.fixture
 def up(tmp_path: Path) -> Iterator[Up]:
     """Three brokers, and Spark's master with two workers."""
-    if reason := zookeeper_process.missing() or spark_session.missing():
-        pytest.skip(reason)
+    skip_because_of(zookeeper_process.missing() or spark_session.missing())
     options = ("zookeeper.session.timeout.ms=6000", "min.insync.replicas=2")
     up = Up(tmp_path / "cluster", *options, spark=True)
     try:

@@ -17,6 +17,7 @@ from qbus import Admin, Producer
 from tests.support import spark_session
 from tests.support.broker_process import BrokerProcess
 from tests.support.process_group import ProcessGroup
+from tests.support.tools import skip_because_of
 from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(3600)]
@@ -112,8 +113,7 @@ def arriving(producer: Producer, topic: str) -> Iterator[list[int]]:
 def test_an_archive_that_is_killed_at_any_time(
     broker: BrokerProcess, admin: Admin, producer: Producer, topic: str, tmp_path: Path
 ) -> None:
-    if reason := spark_session.missing():
-        pytest.skip(reason)
+    skip_because_of(spark_session.missing())
     chance = random.Random()
     archive = Archive(broker, topic, tmp_path)
     try:

@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from perf.peers import spark_connector
 from qbus import Admin, Producer, TopicPartition
 from tests.support.broker_process import BrokerProcess
+from tests.support.tools import skip_because_of
 
 pytestmark = pytest.mark.compat
 
@@ -25,8 +26,7 @@ SECOND = 1_700_000_000_000  # Unix time in milliseconds
 
 @pytest.fixture(scope="module", autouse=True)
 def _connector(session: SparkSession) -> None:
-    if reason := spark_connector.missing():
-        pytest.skip(reason)
+    skip_because_of(spark_connector.missing())
     for jar in spark_connector.jars().split(","):
         session.sql(f"ADD JAR '{jar}'")
 

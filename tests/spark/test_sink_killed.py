@@ -9,6 +9,7 @@ from qbus import Admin, Producer
 from qbus.clients.types import LATEST, TopicPartition
 from tests.support import spark_session
 from tests.support.broker_process import BrokerProcess
+from tests.support.tools import skip_because_of
 from tests.support.waiting import wait_until
 
 from .driver import Driver
@@ -23,8 +24,7 @@ _LONG = 600.0
 def test_a_driver_that_is_killed_while_it_publishes(
     broker: BrokerProcess, admin: Admin, producer: Producer, topic: str, tmp_path: Path
 ) -> None:
-    if reason := spark_session.missing():
-        pytest.skip(reason)
+    skip_because_of(spark_session.missing())
     source, out = topic, f"{topic}-copy"
     admin.create_topic(out, partitions=2)
     ends = {TopicPartition(out, index): LATEST for index in range(2)}

@@ -9,7 +9,6 @@ import random
 import struct
 import threading
 from collections.abc import Coroutine, Iterable, Mapping
-from types import TracebackType
 from typing import Any, Self
 
 from qbus.wire import ApiKey, decode_response, encode_response
@@ -44,12 +43,7 @@ class Links:
         self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for link in self._open_links:
             self.run(link.close())
         self._loop.call_soon_threadsafe(self._loop.stop)

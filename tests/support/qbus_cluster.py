@@ -1,14 +1,11 @@
 """Three Qbus brokers and their ZooKeeper, each in a network namespace if asked for."""
 
-from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from .broker_process import BrokerProcess
 from .namespaces import Network
 from .ports import free_port
-from .server_process import ServerProcess
+from .server_process import ServerGroup, ServerProcess
 from .zookeeper_process import ZooKeeperProcess
 
 NODES = (1, 2, 3)
@@ -19,7 +16,7 @@ def zookeeper_names(count: int) -> list[str]:
     return [f"zk{number}" for number in range(1, count + 1)]
 
 
-class QbusCluster:
+class QbusCluster(ServerGroup):
     """Brokers 1 to 3 with one or three ZooKeepers, started on entry and killed on exit.
 
     ``options``: further arguments for each broker. ``network``: it has a namespace for each of
@@ -50,6 +47,10 @@ class QbusCluster:
             self.brokers[node] = broker
 
     @property
+    def stages(self) -> list[list[ServerProcess]]:
+        return [[*self.zookeepers], [*self.brokers.values()]]
+
+    @property
     def zookeeper_address(self) -> str:
         """The addresses of the ZooKeepers."""
         return ",".join(zookeeper.bootstrap for zookeeper in self.zookeepers)
@@ -62,35 +63,6 @@ class QbusCluster:
     def log_dir(self, node: int) -> Path:
         """The data directory of a node, with a directory for each replica."""
         return self.directory / f"node-{node}"
-
-    def __enter__(self) -> Self:
-        try:
-            _start(self.zookeepers)
-            _start(list(self.brokers.values()))
-        except BaseException:
-            self._reap()
-            raise
-        return self
-
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._reap()
-
-    def _reap(self) -> None:
-        for server in [*self.brokers.values(), *self.zookeepers]:
-            if server.alive:
-                server.kill()
-
-
-def _start(servers: Sequence[ServerProcess]) -> None:
-    for server in servers:
-        server.start(wait=False)
-    for server in servers:
-        server.wait_ready()
 
 
 def _zookeepers(count: int, network: Network | None) -> list[ZooKeeperProcess]:

@@ -2,7 +2,6 @@
 
 import socket
 from struct import pack, unpack
-from types import TracebackType
 from typing import Any, Self
 
 from qbus.wire import API, ApiKey, Struct, decode_response, encode_request
@@ -28,12 +27,7 @@ class RawClient:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.sock.close()
 
     def send(self, data: bytes) -> None:

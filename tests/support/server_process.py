@@ -7,8 +7,7 @@ import tempfile
 import time
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from types import TracebackType
+from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar, Self
 
 from .ports import free_port
@@ -156,12 +155,7 @@ class ServerProcess(ABC):
             self._reap()
             raise
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, exc_type: object, *_: object) -> None:
         if exc_type is None and self._process is not None:
             self.stop()
         self._reap()
@@ -169,3 +163,39 @@ class ServerProcess(ABC):
     def _reap(self) -> None:
         if self._process is not None:
             self.kill()
+
+
+class ServerGroup(ABC):
+    """Servers that are started together on entry, in stages, and killed on exit."""
+
+    @property
+    @abstractmethod
+    def stages(self) -> Sequence[Iterable[ServerProcess]]:
+        """The servers; those of a stage start once all of the stage before it serve."""
+
+    def start(self) -> None:
+        """Start all servers, and wait until they serve."""
+        for stage in self.stages:
+            servers = list(stage)
+            for server in servers:
+                server.start(wait=False)
+            for server in servers:
+                server.wait_ready()
+
+    def kill(self) -> None:
+        """Kill the servers that run, the last stage first."""
+        for stage in reversed(self.stages):
+            for server in stage:
+                if server.alive:
+                    server.kill()
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException:
+            self.kill()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()

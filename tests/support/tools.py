@@ -23,3 +23,9 @@ def require_tools(report: pytest.TestReport | pytest.CollectReport) -> None:
     if reason is not None:
         report.outcome = "failed"
         report.longrepr = f"a tool that CI installs is missing: {reason}"
+
+
+def skip_because_of(reason: str | None) -> None:
+    """Skip the test if there is a reason why it cannot run here."""
+    if reason is not None:
+        pytest.skip(reason)

@@ -5,14 +5,12 @@ import tempfile
 import weakref
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from qbus.local_cluster import zookeeper
 from qbus.local_cluster.layout import LocalClusterError
 
 from .ports import free_port
-from .server_process import ServerProcess
+from .server_process import ServerGroup, ServerProcess
 
 
 def missing() -> str | None:
@@ -66,7 +64,7 @@ class ZooKeeperProcess(ServerProcess):
         return zookeeper.mode(self.host, self.port) or ""
 
 
-class ZooKeeperEnsemble:
+class ZooKeeperEnsemble(ServerGroup):
     """Three servers, which serve as long as two of them live."""
 
     def __init__(self, *, tick_ms: int = 200) -> None:
@@ -80,6 +78,10 @@ class ZooKeeperEnsemble:
             ZooKeeperProcess(port, tick_ms=tick_ms, number=number, ensemble=ensemble)
             for number, port in zip(numbers, ports[:3], strict=True)
         ]
+
+    @property
+    def stages(self) -> list[list[ZooKeeperProcess]]:
+        return [self.servers]
 
     @property
     def bootstrap(self) -> str:
@@ -101,26 +103,3 @@ class ZooKeeperEnsemble:
         for server in self.servers:
             if server.alive:
                 server.wait_ready()
-
-    def __enter__(self) -> Self:
-        try:
-            for server in self.servers:
-                server.start(wait=False)
-            self.wait_ready()
-        except BaseException:
-            self._reap()
-            raise
-        return self
-
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._reap()
-
-    def _reap(self) -> None:
-        for server in self.servers:
-            if server.alive:
-                server.kill()

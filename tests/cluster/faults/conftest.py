@@ -8,6 +8,7 @@ import pytest
 from perf.peers import kafka
 from tests.support import namespaces, zookeeper_process
 from tests.support.namespaces import Network
+from tests.support.tools import skip_because_of
 
 from .run import Run
 from .targets import Cluster, cluster, names
@@ -17,9 +18,7 @@ from .targets import Cluster, cluster, names
 def target(request: pytest.FixtureRequest) -> str:
     """``qbus``, or ``kafka`` with ``--target kafka``."""
     name = str(request.config.getoption("target"))
-    reason = kafka.missing() if name == "kafka" else zookeeper_process.missing()
-    if reason is not None:
-        pytest.skip(reason)
+    skip_because_of(kafka.missing() if name == "kafka" else zookeeper_process.missing())
     return name
 
 
@@ -33,8 +32,7 @@ def run(target: str, tmp_path: Path) -> Iterator[Run]:
 @pytest.fixture
 def network(target: str) -> Iterator[Network]:
     """A namespace for each broker and for the ZooKeeper."""
-    if reason := namespaces.missing():
-        pytest.skip(reason)
+    skip_because_of(namespaces.missing())
     with Network(names(target, 1)) as network:
         yield network
 

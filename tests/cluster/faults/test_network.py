@@ -9,14 +9,14 @@ import pytest
 
 from tests.support import namespaces
 from tests.support.namespaces import Network
+from tests.support.tools import skip_because_of
 
 pytestmark = pytest.mark.integration
 
 
 @pytest.fixture
 def network() -> Iterator[Network]:
-    if reason := namespaces.missing():
-        pytest.skip(reason)
+    skip_because_of(namespaces.missing())
     with Network(["a", "b", "c"]) as network:
         yield network
 
@@ -65,8 +65,7 @@ def test_an_isolated_host_reaches_no_other(network: Network) -> None:
 
 
 def test_namespaces_are_removed() -> None:
-    if reason := namespaces.missing():
-        pytest.skip(reason)
+    skip_because_of(namespaces.missing())
 
     def listed() -> str:
         links = subprocess.run(["ip", "-o", "link"], capture_output=True, text=True, check=True)

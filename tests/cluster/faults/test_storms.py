@@ -8,6 +8,7 @@ import pytest
 
 from tests.support import namespaces
 from tests.support.namespaces import Network
+from tests.support.tools import skip_because_of
 
 from .run import ALL_CLIENTS, Run
 from .storm import Storm
@@ -43,8 +44,7 @@ def test_brokers_are_killed_and_stopped(target: str, tmp_path: Path) -> None:
 
 
 def test_networks_are_cut_as_well(target: str, tmp_path: Path) -> None:
-    if reason := namespaces.missing():
-        pytest.skip(reason)
+    skip_because_of(namespaces.missing())
     with (
         Network(names(target, ZOOKEEPERS)) as network,
         cluster(target, tmp_path, network, ZOOKEEPERS) as whole,

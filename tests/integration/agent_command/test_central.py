@@ -22,6 +22,7 @@ from tests.support import zookeeper_process
 from tests.support.agent_command import AgentCommand
 from tests.support.broker_process import BrokerProcess
 from tests.support.eventually import eventually
+from tests.support.tools import skip_because_of
 from tests.support.waiting import wait_until
 from tests.support.zookeeper_process import ZooKeeperProcess
 
@@ -32,8 +33,7 @@ pytestmark = pytest.mark.integration
 
 @pytest.fixture(scope="module")
 def the_server() -> Iterator[ZooKeeperProcess]:
-    if reason := zookeeper_process.missing():
-        pytest.skip(reason)
+    skip_because_of(zookeeper_process.missing())
     with ZooKeeperProcess() as server:
         yield server
 

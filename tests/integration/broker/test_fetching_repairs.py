@@ -11,6 +11,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from tests.support import zookeeper_process
 from tests.support.qbus_cluster import NODES, QbusCluster
+from tests.support.tools import skip_because_of
 from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.integration, pytest.mark.nightly]
@@ -20,8 +21,7 @@ PARTITIONS = 3
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[QbusCluster]:
-    if reason := zookeeper_process.missing():
-        pytest.skip(reason)
+    skip_because_of(zookeeper_process.missing())
     with QbusCluster(tmp_path) as cluster:
         yield cluster
 

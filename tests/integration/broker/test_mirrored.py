@@ -21,6 +21,7 @@ from tests.support import zookeeper_process
 from tests.support.cluster_view import View
 from tests.support.qbus_cluster import QbusCluster
 from tests.support.raw_client import RawClient
+from tests.support.tools import skip_because_of
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.integration
@@ -105,8 +106,7 @@ class Mirrored:
 
 @pytest.fixture(scope="module")
 def mirrored(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mirrored]:
-    if reason := zookeeper_process.missing():
-        pytest.skip(reason)
+    skip_because_of(zookeeper_process.missing())
     directory: Path = tmp_path_factory.mktemp("mirrored")
     with QbusCluster(directory, *_OPTIONS) as cluster:
         one = Mirrored(cluster)

@@ -13,6 +13,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from tests.support import zookeeper_process
 from tests.support.qbus_cluster import NODES, QbusCluster
+from tests.support.tools import skip_because_of
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.integration
@@ -119,8 +120,7 @@ class Bus:
 
 @pytest.fixture(scope="module")
 def bus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bus]:
-    if reason := zookeeper_process.missing():
-        pytest.skip(reason)
+    skip_because_of(zookeeper_process.missing())
     options = {
         "zookeeper.session.timeout.ms": SESSION_MS,
         "replica.lag.time.max.ms": 3_000,

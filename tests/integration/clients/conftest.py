@@ -6,12 +6,10 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 import pytest_asyncio
 
-from qbus.clients import LATEST, Admin, TopicPartition
-from qbus.errors import ApiError
+from qbus.clients import Admin
 from tests.compat import targets
+from tests.sdk.conftest import create_topic
 from tests.support.server_process import ServerProcess
-
-from .reading import eventually
 
 _numbers = itertools.count()
 
@@ -46,16 +44,7 @@ def name(request: pytest.FixtureRequest) -> str:
 
 
 @pytest_asyncio.fixture
-async def topic(admin: Admin, name: str) -> str:
-    """A fresh topic of three partitions, which their leader knows (Kafka's learns of it later)."""
-    await admin.create_topic(name, partitions=3)
-    ends = {TopicPartition(name, index): LATEST for index in range(3)}
-
-    async def is_led() -> bool:
-        try:
-            return len(await admin.list_offsets(ends)) == 3
-        except ApiError:
-            return False
-
-    await eventually(is_led)
+async def topic(bootstrap: str, name: str) -> str:
+    """A fresh topic of three partitions."""
+    await create_topic(bootstrap, name)
     return name

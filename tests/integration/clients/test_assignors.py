@@ -10,6 +10,7 @@ import pytest
 from perf.peers import java
 from qbus.clients.group.assignors import Candidate, Topics, assignors_of
 from qbus.consumer_protocol import Subscription
+from tests.support.tools import skip_because_of
 
 from . import peers
 
@@ -69,8 +70,7 @@ def decided(case: Case) -> str:
 
 
 def test_as_kafka_decides() -> None:
-    if reason := peers.missing_java():
-        pytest.skip(reason)
+    skip_because_of(peers.missing_java())
     if not shutil.which("javac"):
         pytest.skip("java has no compiler")
     seed = random.randrange(10**6)

@@ -7,8 +7,7 @@ import pytest
 
 from qbus.clients import Admin, Consumer, Producer
 from tests.compat import targets
-
-from .reading import read, read_topic
+from tests.sdk.reading import read, read_topic
 
 pytestmark = pytest.mark.integration
 

@@ -11,6 +11,7 @@ from qbus.cli.root import qbus as command
 from qbus.clients import Admin
 from tests.support import zookeeper_process
 from tests.support.broker_process import BrokerProcess
+from tests.support.tools import skip_because_of
 from tests.support.zookeeper_process import ZooKeeperProcess
 
 pytestmark = pytest.mark.integration
@@ -19,8 +20,7 @@ pytestmark = pytest.mark.integration
 @pytest.fixture(scope="module")
 def zookeeper() -> Iterator[str]:
     """The address below which brokers register."""
-    if reason := zookeeper_process.missing():
-        pytest.skip(reason)
+    skip_because_of(zookeeper_process.missing())
     with ZooKeeperProcess() as server:
         yield f"{server.bootstrap}/chroot"
 

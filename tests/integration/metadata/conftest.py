@@ -7,6 +7,7 @@ from uuid import uuid4
 import pytest
 
 from tests.support import zookeeper_process
+from tests.support.tools import skip_because_of
 from tests.support.zookeeper_process import ZooKeeperEnsemble, ZooKeeperProcess
 
 from . import sessions
@@ -19,8 +20,7 @@ def _chroot(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="module")
 def the_server() -> Iterator[ZooKeeperProcess]:
-    if reason := zookeeper_process.missing():
-        pytest.skip(reason)
+    skip_because_of(zookeeper_process.missing())
     with ZooKeeperProcess() as server:
         yield server
 
@@ -33,8 +33,7 @@ def server(the_server: ZooKeeperProcess) -> Iterator[ZooKeeperProcess]:
 
 @pytest.fixture(scope="module")
 def the_ensemble() -> Iterator[ZooKeeperEnsemble]:
-    if reason := zookeeper_process.missing():
-        pytest.skip(reason)
+    skip_because_of(zookeeper_process.missing())
     with ZooKeeperEnsemble() as ensemble:
         yield ensemble
 

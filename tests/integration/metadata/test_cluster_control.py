@@ -13,6 +13,7 @@ from kazoo.client import KazooClient
 
 from tests.support import zookeeper_process
 from tests.support.qbus_cluster import QbusCluster
+from tests.support.tools import skip_because_of
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.integration
@@ -70,8 +71,7 @@ class Control:
 
 @pytest.fixture
 def control(tmp_path: Path) -> Iterator[Control]:
-    if reason := zookeeper_process.missing():
-        pytest.skip(reason)
+    skip_because_of(zookeeper_process.missing())
     with QbusCluster(tmp_path, *OPTIONS) as cluster:
         znodes = KazooClient(f"{cluster.zookeeper_address}/qbus")
         znodes.start()

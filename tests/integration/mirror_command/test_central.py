@@ -12,6 +12,7 @@ import pytest
 from tests.support import zookeeper_process
 from tests.support.broker_process import BrokerProcess
 from tests.support.mirror_command import MirrorCommand
+from tests.support.tools import skip_because_of
 from tests.support.zookeeper_process import ZooKeeperProcess
 
 from .clusters import create, end_of, write
@@ -22,8 +23,7 @@ pytestmark = pytest.mark.integration
 
 @pytest.fixture
 def zookeeper() -> Iterator[str]:
-    if reason := zookeeper_process.missing():
-        pytest.skip(reason)
+    skip_because_of(zookeeper_process.missing())
     with ZooKeeperProcess() as server:
         yield f"{server.bootstrap}/{uuid4()}"
 
