@@ -7,14 +7,11 @@ from uuid import uuid4
 import pytest
 
 from tests.history.reading import read_out
-from tests.support import zookeeper_process
 from tests.support.cluster_view import View
 from tests.support.qbus_cluster import QbusCluster
-from tests.support.tools import skip_because_of
 from tests.support.waiting import wait_until
 
 from .faults.probe import create_topic
-from .faults.targets import cluster as new_cluster
 from .workload_process import WorkloadProcess
 
 pytestmark = pytest.mark.integration
@@ -23,15 +20,6 @@ CLIENTS = ("Confluent", "KafkaPython", "Aiokafka", "Sdk")
 PARTITIONS = 3
 _ENOUGH = 50  # records of each client show that it makes progress
 _PATIENCE = 150.0
-
-
-@pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[QbusCluster]:
-    """Three brokers."""
-    skip_because_of(zookeeper_process.missing())
-    with new_cluster("qbus", tmp_path_factory.mktemp("clients")) as whole:
-        assert isinstance(whole, QbusCluster)
-        yield whole
 
 
 @pytest.fixture

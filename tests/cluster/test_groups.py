@@ -10,27 +10,15 @@ import confluent_kafka as ck
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from tests.support import zookeeper_process
 from tests.support.qbus_cluster import QbusCluster
-from tests.support.tools import skip_because_of
 from tests.support.waiting import wait_until
 
 from .faults.probe import create_topic
-from .faults.targets import cluster as new_cluster
 
 pytestmark = pytest.mark.integration
 
 PARTITIONS = 6
 _PATIENCE = 120.0
-
-
-@pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[QbusCluster]:
-    """Three brokers."""
-    skip_because_of(zookeeper_process.missing())
-    with new_cluster("qbus", tmp_path_factory.mktemp("groups")) as whole:
-        assert isinstance(whole, QbusCluster)
-        yield whole
 
 
 class Member(threading.Thread):

@@ -177,7 +177,7 @@ async def test_topics_by_their_ids(admin: Any, name: str) -> None:
 
     async def is_known() -> bool:
         try:
-            return (await admin.describe_topic(created.topic_id)).name == name
+            return bool((await admin.describe_topic(created.topic_id)).name == name)
         except ApiError:
             return False
 
@@ -334,7 +334,7 @@ async def test_group_configuration(admin: Any, name: str, is_kafka: bool) -> Non
     key = "consumer.session.timeout.ms"
     await admin.alter_config(ConfigKind.GROUP, name, set={key: "50000"})
 
-    async def value() -> str | None:
+    async def value() -> object:
         entries = await admin.describe_config(ConfigKind.GROUP, name)
         return next(entry.value for entry in entries if entry.name == key)
 

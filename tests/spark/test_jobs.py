@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from qbus import Admin, Producer
-from qbus.clients.pipelines.config import ABUSE, ARCHIVE, AUDIT, STATS
-from qbus.clients.pipelines.run import Mode, PipelineRun
+from qbus.clients.pipelines.config import ABUSE, AUDIT, STATS
+from qbus.clients.pipelines.run import Mode
 from qbus.clients.pipelines.times import written
 from tests.support import access_log
 from tests.support.access_log import Hit
 from tests.support.broker_process import BrokerProcess
 
-from .jobs import finished, told
+from .jobs import archive, finished, told
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -62,7 +62,7 @@ def test_statistics_are_those_of_the_lines(
     stated = told(broker, access, statistic=statistics, checkpoint=str(tmp_path / "checkpoint"))
     stated["output"] = {"path": str(tmp_path / "results")}
     config = STATS.read(stated)
-    _, seen = finished(lambda watcher: run_stats(spark, config, PipelineRun(Mode.ONCE, watcher)))
+    _, seen = finished(run_stats, spark, config)
 
     expected = []
     for start, window in by_window(30).items():
@@ -123,7 +123,7 @@ def test_alerts_are_those_of_the_lines(
     stated["baseline"] = {"peers_factor": 1.5, "peers_percentile": 0.5, "requests": 20, "bytes": 0}
     stated["exempt"] = ["10.0.0.1", "10.9.*"]
     config = ABUSE.read(stated)
-    _, seen = finished(lambda watcher: run_abuse(spark, config, PipelineRun(Mode.BATCH, watcher)))
+    _, seen = finished(run_abuse, spark, config, Mode.BATCH)
 
     expected = []
     for start, clients in slides(10, 5):
@@ -157,22 +157,19 @@ def lower_median(values: Any) -> float:
 def test_an_archive_has_each_record_once_and_the_audit_says_so(
     spark: "SparkSession", broker: BrokerProcess, access: str, tmp_path: Path
 ) -> None:
-    from qbus.clients.pipelines.archive.job import run_archive
     from qbus.clients.pipelines.audit.job import run_audit
 
     path = str(tmp_path / "my archive")
     stated = told(broker, access, path=path, compaction={"files": 2})
     stated["source"]["batch_records"] = 1500
-    config = ARCHIVE.read(stated)
-    finished(lambda watcher: run_archive(spark, config, PipelineRun(Mode.ONCE, watcher)))
+    archive(spark, stated)
     values = [bytes(row.value) for row in spark.read.parquet(path).select("value").collect()]
     assert Counter(values) == Counter([*LINES, *HOSTILE, LAST])
 
-    again = ARCHIVE.read({**stated, "checkpoint": str(tmp_path / "another checkpoint")})
-    finished(lambda watcher: run_archive(spark, again, PipelineRun(Mode.ONCE, watcher)))
+    archive(spark, {**stated, "checkpoint": str(tmp_path / "another checkpoint")})
     assert spark.read.parquet(path).count() == len(values)
 
     audit = AUDIT.read(told(broker, access, copy={"archive": path}))
-    report, _ = finished(lambda watcher: run_audit(spark, audit, PipelineRun(Mode.BATCH, watcher)))
+    report, _ = finished(run_audit, spark, audit, Mode.BATCH)
     assert report.is_equal
     assert report.document()["records"] == len(values)

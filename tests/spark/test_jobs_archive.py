@@ -4,28 +4,19 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from qbus import Producer
-from qbus.clients.pipelines.config import ARCHIVE
-from qbus.clients.pipelines.run import Mode, PipelineRun
 from tests.support.broker_process import BrokerProcess
 
-from .jobs import finished, told
+from .jobs import archive, told
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.timeout(300)
-
-
-def archive(spark: "SparkSession", stated: dict[str, Any]) -> None:
-    from qbus.clients.pipelines.archive.job import run_archive
-
-    config = ARCHIVE.read(stated)
-    finished(lambda watcher: run_archive(spark, config, PipelineRun(Mode.ONCE, watcher)))
 
 
 def test_records_lie_by_the_hours_of_a_time_zone_and_are_whole(

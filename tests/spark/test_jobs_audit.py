@@ -10,11 +10,12 @@ from urllib.parse import unquote, urlsplit
 import pytest
 
 from qbus import Admin, Producer, TopicPartition
-from qbus.clients.pipelines.config import ARCHIVE, AUDIT
-from qbus.clients.pipelines.run import Mode, PipelineRun
+from qbus.clients.pipelines.config import AUDIT
+from qbus.clients.pipelines.run import Mode
 from qbus.errors import ConfigError
 from tests.support.broker_process import BrokerProcess
 
+from . import jobs
 from .jobs import finished, told
 
 if TYPE_CHECKING:
@@ -46,9 +47,7 @@ def audit(spark: "SparkSession", broker: BrokerProcess) -> Callable[..., Documen
         from qbus.clients.pipelines.audit.job import run_audit
 
         config = AUDIT.read(told(broker, topic, **stated))
-        report, _ = finished(
-            lambda watcher: run_audit(spark, config, PipelineRun(Mode.BATCH, watcher))
-        )
+        report, _ = finished(run_audit, spark, config, Mode.BATCH)
         document: Document = json.loads(json.dumps(report.document()))
         return document
 
@@ -60,11 +59,8 @@ def archive(
     spark: "SparkSession", broker: BrokerProcess, topic: str, producer: Producer, tmp_path: Path
 ) -> Path:
     """An archive of a topic with ten records over two hours."""
-    from qbus.clients.pipelines.archive.job import run_archive
-
     put(producer, topic, range(10))
-    config = ARCHIVE.read(told(broker, topic, path=str(tmp_path / "archive")))
-    finished(lambda watcher: run_archive(spark, config, PipelineRun(Mode.ONCE, watcher)))
+    jobs.archive(spark, told(broker, topic, path=str(tmp_path / "archive")))
     return tmp_path / "archive"
 
 

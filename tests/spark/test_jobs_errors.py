@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from qbus import Admin, Producer
-from qbus.clients.pipelines.config import ARCHIVE, STATS
+from qbus.clients.pipelines.config import STATS
 from qbus.clients.pipelines.failures import reason
-from qbus.clients.pipelines.run import Mode, PipelineRun
 from tests.support.broker_process import BrokerProcess
 
+from . import jobs
 from .jobs import finished, told
 
 if TYPE_CHECKING:
@@ -25,10 +25,7 @@ def archive(spark: "SparkSession", broker: BrokerProcess, tmp_path: Path) -> Cal
     """Archive topics to the same path, to the end of what there is."""
 
     def run(*topics: str, **stated: Any) -> None:
-        from qbus.clients.pipelines.archive.job import run_archive
-
-        config = ARCHIVE.read(told(broker, *topics, path=str(tmp_path), **stated))
-        finished(lambda watcher: run_archive(spark, config, PipelineRun(Mode.ONCE, watcher)))
+        jobs.archive(spark, told(broker, *topics, path=str(tmp_path), **stated))
 
     return run
 
@@ -82,7 +79,7 @@ def test_a_checkpoint_of_another_statistic(
     def run(**statistic: Any) -> None:
         stated = told(broker, topic, statistic=[{"name": "s", **statistic}])
         config = STATS.read({**stated, "output": {"path": str(tmp_path)}})
-        finished(lambda watcher: run_stats(spark, config, PipelineRun(Mode.ONCE, watcher)))
+        finished(run_stats, spark, config)
 
     put(producer, topic)
     run()

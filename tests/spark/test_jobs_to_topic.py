@@ -10,7 +10,7 @@ import pytest
 
 from qbus import Admin, Producer
 from qbus.clients.pipelines.config import ABUSE, STATS
-from qbus.clients.pipelines.run import Mode, PipelineRun
+from qbus.clients.pipelines.run import Mode
 from tests.support.broker_process import BrokerProcess
 
 from .jobs import finished, told
@@ -69,13 +69,9 @@ def test_statistics_are_json_with_the_name_as_key(
     }  # fmt: skip
     stated = told(broker, topic, statistic=[statistic], checkpoint=str(tmp_path))
     config = STATS.read({**stated, "output": {"topic": out}})
-
-    def run() -> None:
-        finished(lambda watcher: run_stats(spark, config, PipelineRun(Mode.ONCE, watcher)))
-
     put(producer, topic, line(NOON, "a", 5, "/\u00fc?x"), line(NOON, "b", "-", "/\u00fc"))
     put(producer, topic, line(NOON + timedelta(hours=1), "a", 7), line(LATE, "a", 1))
-    run()
+    finished(run_stats, spark, config)
     first = {
         "statistic": "pages",
         "window_start": "2026-01-01T12:00:00.000Z",
@@ -96,7 +92,7 @@ def test_statistics_are_json_with_the_name_as_key(
 
     forget_last_commit(tmp_path / "pages")
     put(producer, topic, line(LATE + timedelta(days=1), "a", 9))
-    run()
+    finished(run_stats, spark, config)
     counts = Counter(value["window_start"] for _, value in messages(broker, out))
     hours = ("2026-01-01T12", "2026-01-01T13", "2026-01-02T12")
     assert counts == {f"{hour}:00:00.000Z": 1 for hour in hours}
@@ -111,14 +107,10 @@ def test_alerts_are_json_with_the_client_as_key(
     stated = told(broker, topic, checkpoint=str(tmp_path), output={"topic": out})
     stated |= {"window": "1 minute", "slide": "1 minute", "limits": {"bytes": 100}}
     config = ABUSE.read(stated)
-
-    def run() -> None:
-        finished(lambda watcher: run_abuse(spark, config, PipelineRun(Mode.ONCE, watcher)))
-
     minutes = [NOON + timedelta(minutes=minute) for minute in range(3)]
     put(producer, topic, *(line(when, "bad", 120) for when in minutes), line(NOON, "good", 100))
     put(producer, topic, line(LATE, "good", 1))
-    run()
+    finished(run_abuse, spark, config)
     alert = {
         "window_start": "2026-01-01T12:00:00.000Z",
         "window_end": "2026-01-01T12:01:00.000Z",
@@ -136,7 +128,7 @@ def test_alerts_are_json_with_the_client_as_key(
 
     forget_last_commit(tmp_path / "abuse")
     put(producer, topic, line(LATE, "worse", 500), line(LATE + timedelta(days=1), "good", 1))
-    run()
+    finished(run_abuse, spark, config)
     assert [key for key, _ in messages(broker, out)] == ["bad", "worse"]
 
 
@@ -149,11 +141,7 @@ def test_a_batch_is_written_where_nothing_is(
     put(producer, topic, line(NOON, "a", 5))
     stated = told(broker, topic, statistic=[{"name": "all"}], output={"path": str(tmp_path / "r")})
     config = STATS.read(stated)
-
-    def run() -> None:
-        finished(lambda watcher: run_stats(spark, config, PipelineRun(Mode.BATCH, watcher)))
-
-    run()
+    finished(run_stats, spark, config, Mode.BATCH)
     with pytest.raises(ConfigError, match="has results already"):
-        run()
+        finished(run_stats, spark, config, Mode.BATCH)
     assert spark.read.parquet(str(tmp_path / "r" / "all")).count() == 1

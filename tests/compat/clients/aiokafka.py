@@ -2,9 +2,10 @@
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, TypeVar
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic, RecordsToDelete
@@ -14,36 +15,43 @@ from aiokafka.errors import KafkaError
 from tests.compat.members import Member
 from tests.compat.records import BINARY, NOTHING, NULL_HEADER, Record, Stored
 
-from .base import ClientError, GroupDescription
+from .base import ClientError, Driver, GroupDescription
 from .names import upper_snake
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 _TIMEOUT = 30.0
 _ACKS: dict[str, int | str] = {"0": 0, "1": 1, "all": "all"}
 
 
-class Aiokafka:
+def _run_to_its_end(
+    operation: Callable[P, Coroutine[Any, Any, T]],
+) -> Callable[P, T]:
+    """Run each call in a loop of its own, and translate errors."""
+
+    @wraps(operation)
+    def run(*args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return asyncio.run(asyncio.wait_for(operation(*args, **kwargs), _TIMEOUT))
+        except KafkaError as error:
+            code = getattr(error, "errno", None)
+            if code is None:
+                raise
+            raise ClientError(code, str(error)) from error
+
+    return run
+
+
+class Aiokafka(Driver):
     """The driver of aiokafka; each operation runs in a loop of its own."""
 
     name = "aiokafka"
-    compressions = ("none", "gzip", "snappy", "lz4", "zstd")
     sendable = (*BINARY, NULL_HEADER)
     readable = (*sendable, NOTHING)
-    tells_no_offset = True
 
-    def __init__(self, bootstrap: str) -> None:
-        self._bootstrap = bootstrap
-
-    @staticmethod
-    def missing() -> str | None:
-        """Return why it cannot run here: a package that the tests require always can."""
-        return None
-
-    def close(self) -> None:
-        """Nothing outlives an operation."""
-
-    def produce(
+    @_run_to_its_end
+    async def produce(
         self,
         topic: str,
         records: Sequence[Record],
@@ -53,75 +61,62 @@ class Aiokafka:
         acks: str = "all",
         idempotent: bool = False,
     ) -> list[int] | None:
-        async def work() -> list[int] | None:
-            producer = AIOKafkaProducer(
-                bootstrap_servers=self._bootstrap,
-                compression_type=None if compression == "none" else compression,
-                acks=_ACKS[acks],
-                enable_idempotence=idempotent,
-                linger_ms=5,
-                max_request_size=10_000_000,
-            )
-            async with producer:
-                futures = [
-                    await producer.send(
-                        topic,
-                        record.value,
-                        record.key,
-                        partition,
-                        record.timestamp,
-                        list(record.headers),
-                    )
-                    for record in records
-                ]
-                results = await asyncio.gather(*futures)
-            return None if acks == "0" else [one.offset for one in results]
+        producer = AIOKafkaProducer(
+            bootstrap_servers=self._bootstrap,
+            compression_type=None if compression == "none" else compression,
+            acks=_ACKS[acks],
+            enable_idempotence=idempotent,
+            linger_ms=5,
+            max_request_size=10_000_000,
+        )
+        async with producer:
+            futures = [
+                await producer.send(
+                    topic,
+                    record.value,
+                    record.key,
+                    partition,
+                    record.timestamp,
+                    list(record.headers),
+                )
+                for record in records
+            ]
+            results = await asyncio.gather(*futures)
+        return None if acks == "0" else [one.offset for one in results]
 
-        return _run(work())
+    @_run_to_its_end
+    async def consume(self, topic: str, partition: int, offset: int, count: int) -> list[Stored]:
+        async with self._consumer() as consumer:
+            place = TopicPartition(topic, partition)
+            consumer.assign([place])
+            if offset < 0:
+                await consumer.seek_to_beginning(place)
+            else:
+                consumer.seek(place, offset)
+            return await _read(consumer, count)
 
-    def consume(self, topic: str, partition: int, offset: int, count: int) -> list[Stored]:
-        async def work() -> list[Stored]:
-            async with self._consumer() as consumer:
-                place = TopicPartition(topic, partition)
-                consumer.assign([place])
-                if offset < 0:
-                    await consumer.seek_to_beginning(place)
-                else:
-                    consumer.seek(place, offset)
-                return await _read(consumer, count)
+    @_run_to_its_end
+    async def consume_group(self, topic: str, group: str, count: int) -> list[Stored]:
+        async with self._consumer(group) as consumer:
+            consumer.subscribe([topic])
+            stored = await _read(consumer, count)
+            ends = {one.partition: one.offset + 1 for one in stored}
+            await consumer.commit({TopicPartition(topic, p): o for p, o in ends.items()})
+            return stored
 
-        return _run(work())
-
-    def consume_group(self, topic: str, group: str, count: int) -> list[Stored]:
-        async def work() -> list[Stored]:
-            async with self._consumer(group) as consumer:
-                consumer.subscribe([topic])
-                stored = await _read(consumer, count)
-                ends = {one.partition: one.offset + 1 for one in stored}
-                await consumer.commit({TopicPartition(topic, p): o for p, o in ends.items()})
-                return stored
-
-        return _run(work())
-
-    def offset_for_time(self, topic: str, partition: int, timestamp: int) -> int:
+    @_run_to_its_end
+    async def offset_for_time(self, topic: str, partition: int, timestamp: int) -> int:
         place = TopicPartition(topic, partition)
+        async with self._consumer() as consumer:
+            found = (await consumer.offsets_for_times({place: timestamp}))[place]
+            return -1 if found is None else int(found.offset)
 
-        async def work() -> int:
-            async with self._consumer() as consumer:
-                found = (await consumer.offsets_for_times({place: timestamp}))[place]
-                return -1 if found is None else int(found.offset)
-
-        return _run(work())
-
-    def bounds(self, topic: str, partition: int) -> tuple[int, int]:
+    @_run_to_its_end
+    async def bounds(self, topic: str, partition: int) -> tuple[int, int]:
         place = TopicPartition(topic, partition)
-
-        async def work() -> tuple[int, int]:
-            async with self._consumer() as consumer:
-                low = (await consumer.beginning_offsets([place]))[place]
-                return low, (await consumer.end_offsets([place]))[place]
-
-        return _run(work())
+        async with self._consumer() as consumer:
+            low = (await consumer.beginning_offsets([place]))[place]
+            return low, (await consumer.end_offsets([place]))[place]
 
     def member(self, topic: str, group: str) -> Member:
         module = "tests.compat.members.aiokafka"
@@ -200,29 +195,14 @@ class Aiokafka:
         async with consumer:
             yield consumer
 
-    def _with_admin(self, ask: Callable[[Any], Awaitable[T]]) -> T:
-        async def work() -> T:
-            admin = AIOKafkaAdminClient(bootstrap_servers=self._bootstrap)
-            await admin.start()
-            try:
-                return await ask(admin)
-            finally:
-                await admin.close()
-
-        return _run(work())
-
-
-def _run(work: Awaitable[T]) -> T:
-    async def bounded() -> T:
-        return await asyncio.wait_for(work, _TIMEOUT)
-
-    try:
-        return asyncio.run(bounded())
-    except KafkaError as error:
-        code = getattr(error, "errno", None)
-        if code is None:
-            raise
-        raise ClientError(code, str(error)) from error
+    @_run_to_its_end
+    async def _with_admin(self, ask: Callable[[Any], Awaitable[T]]) -> T:
+        admin = AIOKafkaAdminClient(bootstrap_servers=self._bootstrap)
+        await admin.start()
+        try:
+            return await ask(admin)
+        finally:
+            await admin.close()
 
 
 def _check(code: int) -> None:

@@ -1,6 +1,6 @@
 """What the tests ask of a client, in the same words for each of them.
 
-A driver implements those methods of ``Client`` that its client is able to do; a test names the
+A driver implements those methods of ``Client`` that its client is able to do. A test names the
 methods it uses, and runs with each client that has them all.
 """
 
@@ -27,21 +27,38 @@ class ClientError(Exception):
         self.code = ErrorCode(code)
 
 
-class Client(Protocol):
-    """A third-party client behind one face."""
+class Driver:
+    """What all drivers have; by itself one of a package that the tests always have."""
 
     name: ClassVar[str]
-    compressions: ClassVar[tuple[str, ...]]
+    compressions: ClassVar[tuple[str, ...]] = ("none", "gzip", "snappy", "lz4", "zstd")
     #: Records that this client is able to send, byte for byte.
     sendable: ClassVar[tuple[Record, ...]]
     #: Records that it is able to show, byte for byte.
     readable: ClassVar[tuple[Record, ...]]
     #: Whether it tells that no record is at or after a time, instead of giving the end.
-    tells_no_offset: ClassVar[bool]
+    tells_no_offset: ClassVar[bool] = True
+
+    def __init__(self, bootstrap: str) -> None:
+        self._bootstrap = bootstrap
 
     @staticmethod
     def missing() -> str | None:
         """Return why the client cannot run here, or None when it can."""
+        return None
+
+    def close(self) -> None:
+        """Release what the driver holds."""
+
+
+class Client(Protocol):
+    """What a driver can do, each as far as its client can."""
+
+    name: ClassVar[str]
+    compressions: ClassVar[tuple[str, ...]]
+    sendable: ClassVar[tuple[Record, ...]]
+    readable: ClassVar[tuple[Record, ...]]
+    tells_no_offset: ClassVar[bool]
 
     def close(self) -> None:
         """Release what the driver holds."""

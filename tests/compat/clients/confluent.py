@@ -13,29 +13,22 @@ from tests.compat.members import Member
 from tests.compat.records import BINARY, NOTHING, NULL_HEADER, Record, Stored
 from tests.support.waiting import wait_until
 
-from .base import ClientError, GroupDescription
+from .base import ClientError, Driver, GroupDescription
 
 _TIMEOUT = 30.0
 _PERMANENT = -1
 
 
-class Confluent:
+class Confluent(Driver):
     """The driver of confluent-kafka."""
 
     name = "confluent-kafka"
-    compressions = ("none", "gzip", "snappy", "lz4", "zstd")
     sendable = (*BINARY, NULL_HEADER, NOTHING)
     readable = sendable
-    tells_no_offset = True
 
     def __init__(self, bootstrap: str) -> None:
-        self._bootstrap = bootstrap
+        super().__init__(bootstrap)
         self._admin = AdminClient({"bootstrap.servers": bootstrap})
-
-    @staticmethod
-    def missing() -> str | None:
-        """Return why it cannot run here: a package that the tests require always can."""
-        return None
 
     def close(self) -> None:
         del self._admin

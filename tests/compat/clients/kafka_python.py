@@ -10,7 +10,7 @@ from typing import Any
 from tests.compat.members import Member
 from tests.compat.records import BINARY, NOTHING, NULL_HEADER, Record, Stored
 
-from .base import ClientError, GroupDescription
+from .base import ClientError, Driver, GroupDescription
 from .names import upper_snake
 
 with warnings.catch_warnings():
@@ -25,23 +25,16 @@ _TIMEOUT = 30.0
 _ACKS = {"0": 0, "1": 1, "all": "all"}
 
 
-class KafkaPython:
+class KafkaPython(Driver):
     """The driver of kafka-python."""
 
     name = "kafka-python"
-    compressions = ("none", "gzip", "snappy", "lz4", "zstd")
     sendable = BINARY
     readable = (*BINARY, NULL_HEADER, NOTHING)
-    tells_no_offset = True
 
     def __init__(self, bootstrap: str) -> None:
-        self._bootstrap = bootstrap
+        super().__init__(bootstrap)
         self._admin = KafkaAdminClient(bootstrap_servers=bootstrap)
-
-    @staticmethod
-    def missing() -> str | None:
-        """Return why it cannot run here: a package that the tests require always can."""
-        return None
 
     def close(self) -> None:
         self._admin.close()

@@ -16,23 +16,22 @@ from tests.compat.members import Member
 from tests.compat.members.script import HEARTBEAT_MS, SESSION_TIMEOUT_MS
 from tests.compat.records import BINARY, NOTHING, NULL_HEADER, Record, Stored
 
-from .base import ClientError, GroupDescription
+from .base import ClientError, Driver, GroupDescription
 from .names import upper_snake
 
 _SCRIPTS = Path(__file__).parents[1] / "kafkajs"
 
 
-class Kafkajs:
+class Kafkajs(Driver):
     """The driver of kafkajs: one node process that carries out one operation after the other."""
 
     name = "kafkajs"
-    compressions = ("none", "gzip", "snappy", "lz4", "zstd")
     sendable = BINARY
     readable = (*BINARY, NULL_HEADER, NOTHING)
     tells_no_offset = False
 
     def __init__(self, bootstrap: str) -> None:
-        self._bootstrap = bootstrap
+        super().__init__(bootstrap)
         self._node = subprocess.Popen(
             ["node", str(_SCRIPTS / "driver.js"), bootstrap],
             stdin=subprocess.PIPE,

@@ -13,7 +13,7 @@ from tests.compat.members import Event, Member
 from tests.compat.members.script import HEARTBEAT_MS, SESSION_TIMEOUT_MS
 from tests.compat.records import BINARY, NOTHING, NULL_HEADER, START_MS, Record, Stored
 
-from .base import ClientError
+from .base import ClientError, Driver
 
 # What no sample holds.
 _KEY_END, _RECORD_END = "<+>", "<~>"
@@ -26,11 +26,10 @@ _REBALANCED = re.compile(r"% Group .* rebalanced \(memberid .*\): (assigned|revo
 _PLACE = re.compile(r"(\S+) \[(\d+)\]")
 
 
-class Kcat:
+class Kcat(Driver):
     """The driver of kcat. It cannot give timestamps, nor send both empty and null values."""
 
     name = "kcat"
-    compressions = ("none", "gzip", "snappy", "lz4", "zstd")
     sendable = tuple(
         record._replace(timestamp=None)
         for record in (*BINARY, NULL_HEADER)
@@ -43,18 +42,11 @@ class Kcat:
         NOTHING,
         Record(b"h", b"v", (("ключ", "значение".encode()),), START_MS),
     )
-    tells_no_offset = True
-
-    def __init__(self, bootstrap: str) -> None:
-        self._bootstrap = bootstrap
 
     @staticmethod
     def missing() -> str | None:
         """Return why it cannot run here."""
         return None if shutil.which("kcat") else "kcat is not installed"
-
-    def close(self) -> None:
-        """Nothing outlives an operation."""
 
     def produce(
         self,

@@ -11,12 +11,13 @@ _PARTITIONS = 2
 
 
 class Arrivals:
-    """Reads a topic from its start; values in the order of each partition."""
+    """Reads a topic of two partitions from its start; values in the order of each partition."""
 
     def __init__(self, bootstrap: str, topic: str) -> None:
         self._consumer = Consumer(bootstrap)
         self._consumer.assign([(topic, index, 0) for index in range(_PARTITIONS)])
         self.values: list[bytes] = []
+        self.seen: set[bytes] = set()
 
     def __enter__(self) -> Self:
         return self
@@ -29,8 +30,7 @@ class Arrivals:
         deadline = time.monotonic() + _PATIENCE_S
         while not condition():
             assert time.monotonic() < deadline, f"{len(self.values)} values have arrived"
-            for part in self._consumer.poll(0.1):
-                self.values += [record.value or b"" for record in part]
+            self._read(0.1)
 
     def has(self, count: int) -> bool:
         """Whether so many have arrived."""
@@ -38,19 +38,16 @@ class Arrivals:
 
     def have(self, values: Iterable[bytes]) -> None:
         """Read until all of those are there."""
-        missing = set(values)
-        seen = 0
-
-        def is_complete() -> bool:
-            nonlocal seen
-            missing.difference_update(self.values[seen:])
-            seen = len(self.values)
-            return not missing
-
-        self.until(is_complete)
+        wanted = set(values)
+        self.until(lambda: wanted <= self.seen)
 
     def rest(self) -> None:
         """Read what else is there."""
-        while found := self._consumer.poll(0.3):
-            for part in found:
-                self.values += [record.value or b"" for record in part]
+        ends = self._consumer.end_offsets(self._consumer.assignment)
+        self.until(lambda: len(self.values) >= sum(ends.values()))
+
+    def _read(self, timeout: float) -> list[bytes]:
+        found = [record.value or b"" for part in self._consumer.poll(timeout) for record in part]
+        self.values += found
+        self.seen.update(found)
+        return found
