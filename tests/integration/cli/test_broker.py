@@ -1,10 +1,8 @@
 """`qbus broker`: what it is started with, and how it says what is wrong with that."""
 
-import json
 import signal
 import socket
 import subprocess
-import urllib.request
 from pathlib import Path
 
 import pytest
@@ -36,24 +34,6 @@ def test_settings_from_file_options_and_flags(tmp_path: Path) -> None:
     assert settings["node.id"] == "5"
     assert settings["num.partitions"] == "3"
     assert settings["log.retention.hours"] == "1"
-
-
-def test_the_log_as_json(tmp_path: Path) -> None:
-    with BrokerProcess(tmp_path / "data", "--json") as broker:
-        Qbus(broker.bootstrap)("topic", "create", "t")
-    records = [json.loads(line) for line in broker.log_text().splitlines()]
-    assert any("listens on" in record["message"] for record in records)
-    assert {record["level"] for record in records} <= {"INFO", "WARNING"}
-
-
-def test_metrics(tmp_path: Path) -> None:
-    port = free_port()
-    with (
-        BrokerProcess(tmp_path / "data", "--metrics-listen", f"127.0.0.1:{port}"),
-        urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as response,
-    ):
-        text = response.read().decode()
-    assert "qbus_connections " in text
 
 
 def test_ctrl_c_stops_it_in_order(tmp_path: Path, nobody: Qbus) -> None:
@@ -106,16 +86,6 @@ def test_an_address_in_use(tmp_path: Path, nobody: Qbus) -> None:
             _, stderr = done.communicate(timeout=30)
     assert done.returncode == 1
     assert f"qbus: cannot listen on {address}: Address already in use" in stderr.decode()
-    assert b"Traceback" not in stderr
-
-
-def test_a_data_directory_in_use(tmp_path: Path, nobody: Qbus) -> None:
-    with BrokerProcess(tmp_path / "data"):
-        command = ("broker", "--data-dir", str(tmp_path / "data"), "--listen", "127.0.0.1:0")
-        with nobody.start(*command, stderr=subprocess.PIPE) as second:
-            _, stderr = second.communicate(timeout=30)
-    assert second.returncode == 1
-    assert b"qbus: " in stderr
     assert b"Traceback" not in stderr
 
 
