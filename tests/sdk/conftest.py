@@ -11,9 +11,9 @@ from qbus.clients import LATEST, TopicPartition
 from qbus.errors import ApiError
 from tests.support.fault_proxy import FaultProxy
 from tests.support.tools import skip_because_of
+from tests.support.waiting import eventually
 
 from . import servers
-from .reading import eventually
 from .sdk_clients import CLIENT_KINDS, SdkClients
 
 _numbers = itertools.count()

@@ -1,20 +1,10 @@
-"""Waiting and reading with a deadline."""
+"""Reading with a deadline."""
 
-import asyncio
 import time
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 from qbus.aio import Consumer
 from qbus.clients import ConsumerRecord
-
-
-async def eventually(holds: Callable[[], Awaitable[object]], within: float = 20.0) -> None:
-    """Return when it holds; fail if it does not in time."""
-    deadline = time.monotonic() + within
-    while not await holds():
-        assert time.monotonic() < deadline, "it never happened"
-        await asyncio.sleep(0.02)
 
 
 async def read(consumer: Any, count: int, within: float = 30.0) -> list[ConsumerRecord]:

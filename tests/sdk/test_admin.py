@@ -19,9 +19,10 @@ from qbus.clients import (
     TopicPartition,
 )
 from qbus.errors import ApiError, ErrorCode
-from tests.sdk.reading import eventually, read
+from tests.sdk.reading import read
 from tests.sdk.sdk_clients import SdkClients
 from tests.sdk.servers import KafkaServer, Server
+from tests.support.waiting import eventually
 
 
 @pytest_asyncio.fixture

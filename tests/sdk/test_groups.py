@@ -14,8 +14,9 @@ from qbus.aio import Admin, Producer
 from qbus.clients import TopicPartition
 from qbus.errors import ApiError, ErrorCode
 from tests.sdk.conftest import PARTITIONS
-from tests.sdk.reading import eventually, read, records
+from tests.sdk.reading import read, records
 from tests.sdk.sdk_clients import SdkClients
+from tests.support.waiting import eventually
 
 EVERYTHING = set(range(PARTITIONS))
 ASSIGNORS = ("range", "roundrobin", "sticky", "cooperative-sticky")

@@ -13,11 +13,10 @@ from qbus.clients.mirror.status import LinkStatus, PartitionState, Trouble
 from qbus.clients.net.cluster import Cluster
 from qbus.clock import SystemClock
 from tests.integration.mirror_command.clusters import create, end_of, read, write
-from tests.integration.mirror_command.waiting import until
 from tests.support.broker_process import BrokerProcess
 from tests.support.mirror_command import MirrorCommand
 from tests.support.server_process import ServerProcess
-from tests.support.waiting import wait_until
+from tests.support.waiting import until, wait_until
 
 from .conftest import with_kafka
 from .servers import Server

@@ -9,9 +9,10 @@ import pytest
 from qbus.clients import OffsetAndMetadata, TopicPartition
 from qbus.errors import ConfigError
 from tests.sdk.conftest import PARTITIONS, create_topic
-from tests.sdk.reading import eventually, read, records
+from tests.sdk.reading import read, records
 from tests.sdk.sdk_clients import SdkClients
 from tests.sdk.test_consuming import HOUR, THEN, fill, numbers
+from tests.support.waiting import eventually
 
 
 async def test_polls_return_records_by_partition(

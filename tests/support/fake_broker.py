@@ -69,15 +69,6 @@ class Hangup(Exception):  # noqa: N818 - an order, not an error
     """Raised by a handler: close the connection without an answer."""
 
 
-async def eventually(condition: Callable[[], object]) -> None:
-    """Return when ``condition`` holds; fail if it does not within five seconds."""
-    for _ in range(5000):
-        if condition():
-            return
-        await asyncio.sleep(0.001)
-    raise AssertionError("it never happened")
-
-
 class FakeBroker:
     """Listens on 127.0.0.1. ``topics`` holds partition counts; ``handlers`` answers by API.
 

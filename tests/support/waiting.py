@@ -1,7 +1,9 @@
 """Waiting for a condition instead of for a time."""
 
+import asyncio
+import inspect
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -19,3 +21,30 @@ def wait_until(
         if time.monotonic() > deadline:
             raise AssertionError(f"still waiting after {timeout} s: {what} (last: {result!r})")
         time.sleep(pause)
+
+
+async def eventually(condition: Callable[[], object], timeout: float = 20.0) -> None:
+    """Return when ``condition`` holds; fail after ``timeout`` seconds.
+
+    It is a function, or a coroutine function, which is called less often.
+    """
+    async with asyncio.timeout(timeout):
+        pause = 0.001
+        while True:
+            holds = condition()
+            if inspect.isawaitable(holds):
+                holds, pause = await holds, 0.02
+            if holds:
+                return
+            await asyncio.sleep(pause)
+
+
+async def until(ask: Callable[[], Awaitable[T]], expected: T, timeout: float = 60.0) -> None:
+    """Return when the answer is ``expected``; fail with the last one after ``timeout`` seconds."""
+    answer = None
+    try:
+        async with asyncio.timeout(timeout):
+            while (answer := await ask()) != expected:  # noqa: ASYNC110 - a cluster is asked
+                await asyncio.sleep(0.05)
+    except TimeoutError:
+        raise AssertionError(f"{answer!r} after {timeout} s, not {expected!r}") from None

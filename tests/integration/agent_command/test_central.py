@@ -21,9 +21,8 @@ from tests.integration.metadata.sessions import expire
 from tests.support import zookeeper_process
 from tests.support.agent_command import AgentCommand
 from tests.support.broker_process import BrokerProcess
-from tests.support.eventually import eventually
 from tests.support.tools import skip_because_of
-from tests.support.waiting import wait_until
+from tests.support.waiting import eventually, wait_until
 from tests.support.zookeeper_process import ZooKeeperProcess
 
 from .arrivals import Arrivals

@@ -11,7 +11,7 @@ from kazoo.client import KazooClient
 from qbus.metadata import SessionState
 from qbus.metadata.zookeeper import ZooKeeperAddress
 from qbus.metadata.zookeeper.store import ZooKeeperStore
-from tests.support.eventually import eventually
+from tests.support.waiting import eventually
 
 CONNECTED, SUSPENDED, LOST = SessionState
 

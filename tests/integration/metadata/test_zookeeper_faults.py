@@ -10,7 +10,7 @@ import pytest
 
 from qbus.metadata import Create, MetadataStore, Set, StoreUnavailable, VersionConflict
 from qbus.metadata.feed import announce, follow, newest
-from tests.support.eventually import eventually
+from tests.support.waiting import eventually
 from tests.support.zookeeper_process import ZooKeeperEnsemble, ZooKeeperProcess
 
 from .sessions import CONNECTED, LOST, SUSPENDED, Watched, session

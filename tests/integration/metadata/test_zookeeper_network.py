@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from qbus.metadata import Create, Node, StoreUnavailable
-from tests.support.eventually import eventually
 from tests.support.fault_proxy import FaultProxy
+from tests.support.waiting import eventually
 from tests.support.zookeeper_process import ZooKeeperProcess
 
 from .sessions import CONNECTED, LOST, SUSPENDED, session

@@ -7,8 +7,8 @@ import threading
 import pytest
 
 from qbus.metadata import Create, Node, Set, StoreUnavailable, StoreUnusable
-from tests.support.eventually import eventually
 from tests.support.ports import free_port
+from tests.support.waiting import eventually
 from tests.support.zookeeper_process import ZooKeeperProcess
 
 from .sessions import CONNECTED, LOST, SUSPENDED, expire, open_files, session

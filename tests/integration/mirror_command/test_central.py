@@ -13,10 +13,10 @@ from tests.support import zookeeper_process
 from tests.support.broker_process import BrokerProcess
 from tests.support.mirror_command import MirrorCommand
 from tests.support.tools import skip_because_of
+from tests.support.waiting import until
 from tests.support.zookeeper_process import ZooKeeperProcess
 
 from .clusters import create, end_of, write
-from .waiting import until
 
 pytestmark = pytest.mark.integration
 

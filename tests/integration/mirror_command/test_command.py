@@ -13,10 +13,9 @@ from qbus.aio import Admin, Consumer
 from qbus.clients import OffsetAndMetadata, TopicPartition
 from tests.support.broker_process import BrokerProcess
 from tests.support.mirror_command import MirrorCommand
-from tests.support.waiting import wait_until
+from tests.support.waiting import until, wait_until
 
 from .clusters import create, end_of, link, read, write
-from .waiting import until
 
 pytestmark = pytest.mark.integration
 

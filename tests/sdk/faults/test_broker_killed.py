@@ -8,8 +8,8 @@ from tests.sdk.ledger import MARGIN, Seen, Sent
 from tests.sdk.reading import read_topic, records
 from tests.sdk.sdk_clients import AsyncClients
 from tests.sdk.servers import Server
-from tests.support.eventually import eventually
 from tests.support.fault_proxy import FaultProxy
+from tests.support.waiting import eventually
 
 KILLS = {"qbus": 3, "kafka": 1}
 

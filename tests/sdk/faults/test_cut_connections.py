@@ -10,9 +10,9 @@ from tests.sdk.conftest import PARTITIONS
 from tests.sdk.ledger import MARGIN, Seen, Sent
 from tests.sdk.reading import read_topic, records
 from tests.sdk.sdk_clients import SdkClients
-from tests.support.eventually import eventually
 from tests.support.fault_proxy import FaultProxy
 from tests.support.seeds import new_seed
+from tests.support.waiting import eventually
 
 COUNT = 2_000
 CUTS = 20

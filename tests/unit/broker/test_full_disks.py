@@ -12,9 +12,9 @@ from qbus.broker.log import Log, LogConfig, LogManager
 from qbus.broker.metadata.image import BrokerInfo
 from qbus.clock import ManualClock
 from qbus.errors import ApiError, ErrorCode
-from tests.support.eventually import eventually
 from tests.support.logs import ControlledFiles, DiskControl, batch
 from tests.support.metadata_plane import HERE, MetadataPlane, metadata_plane
+from tests.support.waiting import eventually
 
 
 class Bench:

@@ -3,9 +3,9 @@
 from qbus.clients import Consumer, Producer
 from qbus.clients.net.versions import SPOKEN
 from qbus.wire import ApiKey
+from tests.support.fake_broker import FakeBroker
 from tests.support.polling import flat
 from tests.unit.clients.consumer.fake_group import FakeGroup
-from tests.unit.clients.fake_broker import FakeBroker
 
 OLDEST = {api: (low, low) for api, (low, _) in SPOKEN.items()}
 

@@ -22,7 +22,7 @@ from qbus.metadata import (
     StoreUnavailable,
     VersionConflict,
 )
-from tests.support.eventually import eventually
+from tests.support.waiting import eventually
 
 from .conftest import Backend
 

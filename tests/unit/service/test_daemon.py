@@ -15,7 +15,7 @@ from qbus.metadata.embedded import EmbeddedStore
 from qbus.metadata.zookeeper import ZooKeeperAddress
 from qbus.service.control import CentralControl, Configured
 from qbus.service.daemon import Daemon, DaemonOptions
-from tests.support.eventually import eventually
+from tests.support.waiting import eventually
 
 
 class Work:

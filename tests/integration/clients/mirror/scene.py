@@ -18,8 +18,8 @@ from qbus.errors import ApiError
 from qbus.records import build_batch, set_base_offset
 from qbus.wire import ApiKey
 from qbus.wire.messages.produce import PartitionProduceData, TopicProduceData
-from tests.support.eventually import eventually as it_comes_that
 from tests.support.server_process import ServerProcess
+from tests.support.waiting import eventually as it_comes_that
 
 Idcs = tuple[ServerProcess, ServerProcess]
 PATIENCE = 40.0

@@ -12,7 +12,7 @@ from qbus.agent.tailing.file import Chunk
 from qbus.clock import Clock, SystemClock
 from qbus.errors import ApiError, ErrorCode
 from qbus.service.token_bucket import RateLimit
-from tests.support.eventually import eventually
+from tests.support.waiting import eventually
 
 BATCH = 10_000
 

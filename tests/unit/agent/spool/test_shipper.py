@@ -16,7 +16,7 @@ from qbus.clients.spool import QueueName, SpoolWriter
 from qbus.errors import ApiError, ErrorCode
 from qbus.records import BatchHeader, build_batch, iter_records
 from qbus.service.lock import DirectoryLock
-from tests.support.eventually import eventually
+from tests.support.waiting import eventually
 
 
 def batch(*values: bytes) -> bytearray:

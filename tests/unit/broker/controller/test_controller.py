@@ -32,8 +32,8 @@ from qbus.metadata.znodes import (
     PartitionStateNode,
     TopicNode,
 )
-from tests.support.eventually import eventually
 from tests.support.metadata_plane import MetadataPlane, metadata_plane
+from tests.support.waiting import eventually
 
 OTHERS = (BrokerInfo(2, "b2", 9092), BrokerInfo(3, "b3", 9092))
 

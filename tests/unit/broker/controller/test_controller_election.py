@@ -20,7 +20,7 @@ from qbus.metadata import (
     VersionConflict,
 )
 from qbus.metadata.znodes import CONTROLLER, CONTROLLER_EPOCH, ControllerEpochNode, ControllerNode
-from tests.support.eventually import eventually
+from tests.support.waiting import eventually
 
 
 @pytest.fixture

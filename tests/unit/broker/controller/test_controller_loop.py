@@ -24,8 +24,8 @@ from qbus.metadata.znodes import (
     ControllerNode,
     PartitionStateNode,
 )
-from tests.support.eventually import eventually
 from tests.support.metadata_plane import MetadataPlane, metadata_plane, register
+from tests.support.waiting import eventually
 
 OTHERS = (BrokerInfo(2, "b2", 9092), BrokerInfo(3, "b3", 9092))
 

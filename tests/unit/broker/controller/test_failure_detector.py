@@ -8,8 +8,8 @@ import pytest
 
 from qbus.broker.controller.failure_detector import FailureDetector, probed_brokers
 from qbus.broker.metadata.image import BrokerInfo
-from tests.support.eventually import eventually
 from tests.support.metadata_plane import MetadataPlane, metadata_plane
+from tests.support.waiting import eventually
 
 BROKERS = {number: BrokerInfo(number, f"b{number}", 9092) for number in (1, 2, 3)}
 

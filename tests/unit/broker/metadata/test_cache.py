@@ -44,7 +44,7 @@ from qbus.metadata.znodes import (
     PartitionStateNode,
     TopicNode,
 )
-from tests.support.eventually import eventually
+from tests.support.waiting import eventually
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from qbus.broker.partition.background_tasks import BackgroundTasks
-from tests.support.eventually import eventually
+from tests.support.waiting import eventually
 
 
 @pytest.fixture

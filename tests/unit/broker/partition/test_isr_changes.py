@@ -22,9 +22,9 @@ from qbus.metadata.znodes import (
     PartitionStateNode,
 )
 from tests.support.data_plane import NODE, DataPlane
-from tests.support.eventually import eventually
 from tests.support.following import EPOCH, OTHER, THIRD, Follower, at, lead, put, state
 from tests.support.logs import batch
+from tests.support.waiting import eventually
 
 LAG_S = 30.0
 EVERYBODY = (NODE, OTHER, THIRD)

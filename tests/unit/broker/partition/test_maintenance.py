@@ -11,8 +11,8 @@ import pytest
 from qbus.broker.partition.maintenance import SCRUB_ROUND_S, LogMaintenance
 from qbus.errors import ErrorCode
 from tests.support.data_plane import DataPlane
-from tests.support.eventually import eventually
 from tests.support.logs import batch
+from tests.support.waiting import eventually
 
 
 @pytest.fixture

@@ -20,8 +20,8 @@ from qbus.broker.partition.partition import (
 )
 from qbus.clock import ManualClock
 from qbus.errors import ApiError, ErrorCode
-from tests.support.eventually import eventually
 from tests.support.logs import ControlledFiles, DiskControl, batch
+from tests.support.waiting import eventually
 
 LEADER = 1
 

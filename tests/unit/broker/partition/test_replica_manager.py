@@ -12,8 +12,8 @@ from qbus.broker.metadata.image import BrokerConfigChanged, PartitionInfo
 from qbus.broker.partition.partition import Partition, PartitionListener
 from qbus.errors import ApiError, ErrorCode
 from tests.support.data_plane import NODE, DataPlane
-from tests.support.eventually import eventually
 from tests.support.logs import batch
+from tests.support.waiting import eventually
 
 
 @pytest.fixture

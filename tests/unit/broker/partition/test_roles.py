@@ -12,9 +12,9 @@ from qbus.errors import ApiError, ErrorCode
 from qbus.metadata import SessionState, VersionConflict
 from qbus.metadata.znodes import NO_LEADER, PartitionStateNode
 from tests.support.data_plane import NODE, DataPlane
-from tests.support.eventually import eventually
 from tests.support.following import OTHER, THIRD, Follower, at, lead, put, state
 from tests.support.logs import batch
+from tests.support.waiting import eventually
 
 STATE = PartitionStateNode.path("orders", 0)
 

@@ -12,9 +12,9 @@ from qbus.broker.peers.client import PeerClient, PeerSettings
 from qbus.broker.peers.connection import PeerError
 from qbus.wire import ApiKey
 from qbus.wire.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
-from tests.support.eventually import eventually
 from tests.support.fake_leader import FakeLeader
 from tests.support.ports import free_port
+from tests.support.waiting import eventually
 
 REQUEST = ListOffsetsRequest(replica_id=1, topics=[])
 PEER = 2

@@ -10,9 +10,9 @@ import pytest
 from qbus.broker.peers.connection import PeerConnection, PeerError
 from qbus.wire import ApiKey
 from qbus.wire.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
-from tests.support.eventually import eventually
 from tests.support.fake_leader import FakeLeader
 from tests.support.ports import free_port
+from tests.support.waiting import eventually
 
 REQUEST = ListOffsetsRequest(replica_id=1, topics=[])
 

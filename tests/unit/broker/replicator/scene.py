@@ -11,9 +11,9 @@ from qbus.broker.partition.partition import Partition, PartitionEvents, StoreSes
 from qbus.broker.replicator.fetchers import ReplicaFetchers
 from qbus.clock import SystemClock
 from qbus.config import BrokerConfig, TopicConfig
-from tests.support.eventually import eventually
 from tests.support.fake_leader import FakeLeader
 from tests.support.logs import ControlledFiles, DiskControl
+from tests.support.waiting import eventually
 
 US, LEADER, OTHER = 1, 2, 3
 BROKER_EPOCH = 41

@@ -3,7 +3,7 @@
 import asyncio
 
 from qbus.broker.replicator.delay_queue import DelayQueue
-from tests.support.eventually import eventually
+from tests.support.waiting import eventually
 
 
 async def test_items_come_due_later_those_of_a_tick_together() -> None:

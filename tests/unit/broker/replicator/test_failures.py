@@ -16,8 +16,8 @@ from qbus.wire.messages.fetch import (
     FetchResponse,
     PartitionData,
 )
-from tests.support.eventually import eventually
 from tests.support.logs import batch
+from tests.support.waiting import eventually
 
 from .conftest import MakeScene
 from .scene import ORDERS, Scene, asked, content, log_end

@@ -9,8 +9,8 @@ import pytest
 from qbus.broker.partition.partition import Partition
 from qbus.errors import ErrorCode
 from qbus.wire.messages.fetch import FetchRequest, FetchResponse
-from tests.support.eventually import eventually
 from tests.support.fake_leader import FakeLeader
+from tests.support.waiting import eventually
 
 from .conftest import MakeScene
 from .scene import (

@@ -7,9 +7,9 @@ from qbus.broker.partition.partition import Partition
 from qbus.errors import ErrorCode
 from qbus.records import set_base_offset
 from qbus.wire.messages.fetch import EpochEndOffset, FetchRequest, FetchResponse
-from tests.support.eventually import eventually
 from tests.support.fake_leader import FakeLeader
 from tests.support.logs import batch
+from tests.support.waiting import eventually
 
 from .scene import OTHER, US, Scene, asked, content, log_end
 

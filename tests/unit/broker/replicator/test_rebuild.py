@@ -8,7 +8,7 @@ from qbus.broker.partition.partition import Partition
 from qbus.broker.replicator.partition_fetch_state import PartitionFetchState
 from qbus.broker.replicator.repair import RebuildGuard
 from qbus.clock import ManualClock
-from tests.support.eventually import eventually
+from tests.support.waiting import eventually
 
 from .conftest import MakeScene
 from .scene import LEADER, ORDERS, OTHER, US, Scene, asked, log_end

@@ -5,7 +5,7 @@ import pytest
 from qbus.broker.replicator.throttle import Throttle
 from qbus.clock import ManualClock
 from qbus.config import BrokerConfig
-from tests.support.eventually import eventually
+from tests.support.waiting import eventually
 
 from .conftest import MakeScene
 from .scene import US, Known, log_end

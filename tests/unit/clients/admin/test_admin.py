@@ -27,7 +27,7 @@ from qbus.wire.messages.describe_log_dirs import (
     DescribeLogDirsTopic,
 )
 from qbus.wire.messages.list_groups import ListedGroup, ListGroupsResponse
-from tests.unit.clients.fake_broker import FakeBroker
+from tests.support.fake_broker import FakeBroker
 
 
 async def test_a_controller_that_moved_is_asked_again() -> None:

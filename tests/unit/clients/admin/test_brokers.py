@@ -18,7 +18,7 @@ from qbus.wire.messages.describe_log_dirs import (
     DescribeLogDirsTopic,
 )
 from qbus.wire.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseBroker
-from tests.unit.clients.fake_broker import NODE, FakeBroker
+from tests.support.fake_broker import NODE, FakeBroker
 
 FIRST, SECOND = TopicPartition("t", 0), TopicPartition("u", 1)
 

@@ -11,7 +11,7 @@ from qbus.wire.messages.describe_configs import (
     DescribeConfigsResult,
 )
 from qbus.wire.messages.incremental_alter_configs import IncrementalAlterConfigsResponse
-from tests.unit.clients.fake_broker import FakeBroker
+from tests.support.fake_broker import FakeBroker
 
 
 async def test_every_kind_of_change() -> None:

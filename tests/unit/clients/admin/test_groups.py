@@ -38,7 +38,7 @@ from qbus.wire.messages.offset_fetch import (
     OffsetFetchResponsePartitions,
     OffsetFetchResponseTopics,
 )
-from tests.unit.clients.fake_broker import NODE, FakeBroker
+from tests.support.fake_broker import NODE, FakeBroker
 
 FIRST, SECOND = TopicPartition("t", 0), TopicPartition("t", 1)
 

@@ -26,7 +26,7 @@ from qbus.wire.messages.list_partition_reassignments import (
     OngoingPartitionReassignment,
     OngoingTopicReassignment,
 )
-from tests.unit.clients.fake_broker import FakeBroker
+from tests.support.fake_broker import FakeBroker
 
 FIRST, SECOND = TopicPartition("t", 0), TopicPartition("t", 1)
 

@@ -28,7 +28,7 @@ from qbus.wire.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from tests.unit.clients.fake_broker import FakeBroker
+from tests.support.fake_broker import FakeBroker
 
 ID = UUID(int=7)
 

@@ -10,7 +10,7 @@ from qbus.clients import Admin as AsyncioAdmin
 from qbus.clients.blocking.admin import Admin
 from qbus.clients.blocking.loop import LoopThread
 from qbus.errors import ApiError, ConfigError, ErrorCode, QbusError
-from tests.unit.clients.fake_broker import FakeBroker
+from tests.support.fake_broker import FakeBroker
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from qbus.wire.messages.offset_commit import (
     OffsetCommitResponseTopic,
 )
 from qbus.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
-from tests.unit.clients.fake_broker import FakeBroker
+from tests.support.fake_broker import FakeBroker
 
 
 class FakeGroup:

@@ -19,8 +19,8 @@ from qbus.clients import (
 from qbus.errors import ApiError, ConfigError, ErrorCode, QbusError
 from qbus.records import CorruptBatch, TimestampType, build_batch
 from qbus.wire import ApiKey
+from tests.support.fake_broker import FakeBroker, Hangup
 from tests.support.polling import flat
-from tests.unit.clients.fake_broker import FakeBroker, Hangup
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 

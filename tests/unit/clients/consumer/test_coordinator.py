@@ -10,10 +10,10 @@ from qbus.clients import Consumer, OffsetAndMetadata, TopicPartition
 from qbus.errors import ApiError, ConfigError, ErrorCode
 from qbus.wire import ApiKey
 from qbus.wire.messages.heartbeat import HeartbeatResponse
+from tests.support.fake_broker import FakeBroker
 from tests.support.polling import flat
 from tests.unit.clients.consumer.fake_group import FakeGroup
 from tests.unit.clients.consumer.test_consumer import numbers, store
-from tests.unit.clients.fake_broker import FakeBroker
 
 
 def member(broker: FakeBroker, **options: Any) -> Consumer:

@@ -11,8 +11,8 @@ from qbus.clients import Consumer, TopicPartition
 from qbus.clients.consumer.fetcher import LEAST, FetchWindow
 from qbus.records import build_batch
 from qbus.wire import ApiKey
-from tests.support.eventually import eventually
 from tests.support.fake_cluster import FakeCluster
+from tests.support.waiting import eventually
 
 
 def batch(value: bytes) -> bytes:

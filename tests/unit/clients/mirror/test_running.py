@@ -12,7 +12,7 @@ from qbus.clients.mirror.config import LinkConfig
 from qbus.clients.mirror.running import RunningLink
 from qbus.clients.mirror.session import Session
 from qbus.clients.mirror.status import LinkStatus
-from tests.support.eventually import eventually
+from tests.support.waiting import eventually
 
 CONFIG = LinkConfig("a", "b", "h:1", "h:2", (".*",))
 

@@ -27,9 +27,9 @@ from qbus.wire.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
-from tests.support.eventually import eventually
 from tests.support.fake_cluster import ClusterNode, FakeCluster
 from tests.support.fake_log import PartitionLog
+from tests.support.waiting import eventually
 
 PARTITIONS = 6
 OLD, NEW = UUID(int=1), UUID(int=2)

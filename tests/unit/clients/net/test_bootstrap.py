@@ -11,7 +11,7 @@ from qbus.clients.net.bootstrap import parse_bootstrap
 from qbus.clients.net.cluster import Cluster
 from qbus.errors import ConfigError
 from qbus.metadata import StoreUnavailable, zookeeper
-from tests.unit.clients.fake_broker import FakeBroker
+from tests.support.fake_broker import FakeBroker
 
 
 async def test_named_brokers() -> None:

@@ -16,7 +16,8 @@ from qbus.wire.messages.find_coordinator import Coordinator, FindCoordinatorResp
 from qbus.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from qbus.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from qbus.wire.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseBroker
-from tests.unit.clients.fake_broker import NODE, FakeBroker, Hangup, eventually
+from tests.support.fake_broker import NODE, FakeBroker, Hangup
+from tests.support.waiting import eventually
 
 DEAD = "127.0.0.1:1"
 

@@ -21,7 +21,8 @@ from qbus.wire.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
-from tests.unit.clients.fake_broker import FakeBroker, Hangup, eventually
+from tests.support.fake_broker import FakeBroker, Hangup
+from tests.support.waiting import eventually
 
 
 async def connect(broker: FakeBroker, timeout: float = 5.0) -> Connection:

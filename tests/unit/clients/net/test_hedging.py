@@ -9,7 +9,7 @@ import pytest
 from qbus.clients.errors import ConnectionFailed
 from qbus.clients.net.hedging import Attempts, first_answer
 from qbus.errors import ApiError, ErrorCode, WireError
-from tests.unit.clients.fake_broker import eventually
+from tests.support.waiting import eventually
 
 NOBODY = ConnectionFailed("nobody to ask")
 

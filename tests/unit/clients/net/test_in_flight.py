@@ -8,7 +8,7 @@ from qbus.clients.errors import ConnectionFailed, RequestTimedOut
 from qbus.clients.net.in_flight import InFlightRequests
 from qbus.errors import WireError
 from qbus.wire import ApiKey
-from tests.unit.clients.fake_broker import eventually
+from tests.support.waiting import eventually
 
 
 def frame(correlation_id: int, body: bytes = b"") -> memoryview:

@@ -7,7 +7,8 @@ import pytest
 
 from qbus.clients.errors import ClientClosed, ConnectionFailed, RequestTimedOut
 from qbus.clients.net.pool import ConnectionGroup, ConnectionPool
-from tests.unit.clients.fake_broker import FakeBroker, eventually
+from tests.support.fake_broker import FakeBroker
+from tests.support.waiting import eventually
 
 DEAD = ("127.0.0.1", 1)
 

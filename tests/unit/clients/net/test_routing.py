@@ -11,7 +11,7 @@ from qbus.clients.net.routing import ask_leaders
 from qbus.clients.types import TopicPartition
 from qbus.errors import ApiError, ErrorCode
 from qbus.wire import ApiKey
-from tests.unit.clients.fake_broker import NODE, FakeBroker
+from tests.support.fake_broker import NODE, FakeBroker
 
 FIRST, SECOND, THIRD = (TopicPartition("t", index) for index in range(3))
 

@@ -18,8 +18,9 @@ from qbus.wire.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
-from tests.support.fake_broker import FakeBroker, Hangup, eventually
+from tests.support.fake_broker import FakeBroker, Hangup
 from tests.support.fake_cluster import FakeCluster
+from tests.support.waiting import eventually
 
 LIMIT = 100
 """Bytes that the strict broker takes at once."""

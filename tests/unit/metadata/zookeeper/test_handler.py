@@ -8,7 +8,7 @@ from functools import partial
 import pytest
 
 from qbus.metadata.zookeeper.handler import Inbox, LoopHandler, Waker
-from tests.support.eventually import eventually
+from tests.support.waiting import eventually
 
 
 async def test_what_threads_put_in_comes_out_in_order_in_the_loop() -> None:

@@ -13,7 +13,7 @@ from qbus.agent.control import config_path, configured_agent, status_path
 from qbus.metadata import Create, Delete
 from qbus.service.control import CentralControl, LastGood
 from qbus.service.control import central as module
-from tests.support.eventually import eventually
+from tests.support.waiting import eventually
 
 from .stores import BAD, GOOD, OTHER, Applied, Stores
 

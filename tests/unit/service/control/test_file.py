@@ -11,7 +11,7 @@ import pytest
 from qbus.errors import ConfigError
 from qbus.service.control import Configured
 from qbus.service.control.file import follow_file
-from tests.support.eventually import eventually
+from tests.support.waiting import eventually
 
 
 def read(text: bytes) -> str:

@@ -18,8 +18,8 @@ from qbus.wire.messages.fetch import (
     ReplicaState,
 )
 from tests.support.data_plane import DataPlane, over_the_wire, values
-from tests.support.eventually import eventually
 from tests.support.logs import batch
+from tests.support.waiting import eventually
 
 VERSIONS = range(API[ApiKey.FETCH].min_version, API[ApiKey.FETCH].max_version + 1)
 LATEST = VERSIONS[-1]

@@ -23,8 +23,8 @@ from qbus.wire.messages.produce import (
     TopicProduceData,
 )
 from tests.support.data_plane import NODE, DataPlane, over_the_wire
-from tests.support.eventually import eventually
 from tests.support.logs import NOW_MS, batch
+from tests.support.waiting import eventually
 
 VERSIONS = range(API[ApiKey.PRODUCE].min_version, API[ApiKey.PRODUCE].max_version + 1)
 LATEST = VERSIONS[-1]

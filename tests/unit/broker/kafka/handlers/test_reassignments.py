@@ -22,8 +22,8 @@ from qbus.wire.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsTopics,
 )
-from tests.support.eventually import eventually
 from tests.support.metadata_plane import MetadataPlane, metadata_plane
+from tests.support.waiting import eventually
 
 OTHERS = tuple(BrokerInfo(number, f"b{number}", 9092) for number in (2, 3))
 

@@ -8,7 +8,6 @@ from qbus.broker.partition.partition import ACKS_ALL
 from qbus.errors import ErrorCode
 from qbus.wire import ApiKey
 from tests.support.data_plane import DataPlane, over_the_wire, values
-from tests.support.eventually import eventually
 from tests.support.following import (
     EPOCH,
     OTHER,
@@ -21,6 +20,7 @@ from tests.support.following import (
     state,
 )
 from tests.support.logs import batch
+from tests.support.waiting import eventually
 
 
 class TestReading:

@@ -6,7 +6,7 @@ from typing import Any
 from qbus.clients import ConnectionFailed, TopicPartition
 from qbus.clients.mirror.groups import OffsetSyncSchedule, SyncedGroup
 from qbus.clock import ManualClock
-from tests.support.eventually import eventually
+from tests.support.waiting import eventually
 
 WHERE = TopicPartition("a.orders", 0)
 

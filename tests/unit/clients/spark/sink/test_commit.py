@@ -12,7 +12,7 @@ from qbus.clients.spark.sink.ledger import GROUP_PREFIX
 from qbus.clients.spark.sink.plan import TargetChanged
 from qbus.records import read_header
 from qbus.wire import ApiKey
-from tests.support.fake_broker import FakeBroker, eventually
+from tests.support.fake_broker import FakeBroker
 from tests.support.spark_staging import (
     ROW_PARTITIONS,
     STAGING,
@@ -23,6 +23,7 @@ from tests.support.spark_staging import (
     sink_broker,
     stage,
 )
+from tests.support.waiting import eventually
 
 ROWS = {T0: ["a", "b", "c"], T1: ["d", "e"]}
 ALL = ["a", "b", "c", "d", "e"]
