@@ -44,7 +44,7 @@ def test_three_zookeepers_and_three_brokers(document: Any) -> None:
         assert zookeeper["healthcheck"]["test"]
 
 
-def test_brokers_are_given_what_they_know(document: Any) -> None:
+def test_brokers_have_valid_settings(document: Any) -> None:
     known = {option for parameter in broker.params for option in parameter.opts}
     for n in (1, 2, 3):
         service = document["services"][f"broker-{n}"]
@@ -94,7 +94,7 @@ def compose() -> Iterator[Any]:
 
 
 @pytest.mark.timeout(900)
-def test_it_runs(compose: Any) -> None:
+def test_the_composed_cluster_serves_clients(compose: Any) -> None:
     def qbus(*arguments: str) -> Any:
         told, _, _ = compose.exec_in_container(["qbus", *arguments, "--json"], "broker-1")
         return json.loads(told)

@@ -23,12 +23,8 @@ _SESSION_MS = 6000
 def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
     skip_because_of(zookeeper_process.missing())
     options = (f"zookeeper.session.timeout.ms={_SESSION_MS}", "min.insync.replicas=2")
-    up = Up(tmp_path_factory.mktemp("local") / "cluster", *options)
-    try:
-        up.wait_up()
+    with Up(tmp_path_factory.mktemp("local") / "cluster", *options) as up:
         yield up
-    finally:
-        up.end()
 
 
 @pytest.fixture

@@ -22,9 +22,7 @@ def cluster(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[ServerProcess]:
     """Return the running server that ``--target`` names."""
-    directory = tmp_path_factory.mktemp("cluster")
-    with targets.server(request.config.getoption("--target"), directory) as running:
-        yield running
+    yield from targets.running(request, tmp_path_factory)
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,9 @@
 """What the suite runs against: Qbus, or Apache Kafka itself, whose truth the tests state."""
 
+from collections.abc import Iterator
 from pathlib import Path
+
+import pytest
 
 from perf.peers.kafka import KafkaProcess
 from tests.support.broker_process import BrokerProcess
@@ -23,6 +26,14 @@ def server(target: str, directory: Path, settings: dict[str, str] | None = None)
         return KafkaProcess(directory, {**_KAFKA_SETTINGS, **more})
     options = [f"{key}={value}" for key, value in {**_SETTINGS, **more}.items()]
     return BrokerProcess(directory, *(word for option in options for word in ("-o", option)))
+
+
+def running(
+    request: pytest.FixtureRequest, factory: pytest.TempPathFactory
+) -> Iterator[ServerProcess]:
+    """Run the server that ``--target`` names: the body of a fixture."""
+    with server(request.config.getoption("--target"), factory.mktemp("server")) as started:
+        yield started
 
 
 def log_dir(server: ServerProcess) -> Path:

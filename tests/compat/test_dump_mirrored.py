@@ -26,7 +26,7 @@ def batch(offset: int) -> bytearray:
     return made
 
 
-def test_gaps_are_all_that_it_remarks(tmp_path: Path) -> None:
+def test_kafkas_tool_remarks_on_gaps_alone(tmp_path: Path) -> None:
     skip_because_of(kafka.missing())
     config = LogConfig(qbus_mirror_source="a", index_interval_bytes=1)
     log = Log.open(str(tmp_path / "a.orders-0"), config, SystemClock(), OsFiles())

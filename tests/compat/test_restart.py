@@ -22,9 +22,7 @@ def server(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[ServerProcess]:
     """Return a server that a test may end."""
-    directory = tmp_path_factory.mktemp("restarted")
-    with targets.server(request.config.getoption("--target"), directory) as running:
-        yield running
+    yield from targets.running(request, tmp_path_factory)
 
 
 @pytest.mark.parametrize("end", ["stopped", "killed"])

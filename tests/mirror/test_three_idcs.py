@@ -46,7 +46,7 @@ def test_a_ring_with_a_little_of_everything(tmp_path: Path, seed: int) -> None:
 @pytest.mark.nightly
 @pytest.mark.timeout(2400)
 @pytest.mark.parametrize("topology", [MESH, RING], ids=["mesh", "ring"])
-def test_everything_again_and_again(tmp_path: Path, seed: int, topology: Topology) -> None:
+def test_all_faults_in_random_order(tmp_path: Path, seed: int, topology: Topology) -> None:
     with World(tmp_path, topology, seed, processes=2) as world:
         world.wait_for_progress()
         for _ in range(ROUNDS):

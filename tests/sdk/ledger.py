@@ -52,6 +52,11 @@ class Sent:
             assert not isinstance(result, BaseException) or isinstance(result, QbusError), result
         return {value: result for (value, _), result in zip(self._deliveries, results, strict=True)}
 
+    async def check_delivered(self, within: float) -> None:
+        """Fail unless every record was delivered in time."""
+        outcomes = await self.outcomes(within)
+        assert not [one for one in outcomes.values() if isinstance(one, BaseException)]
+
     async def audit(self, stored: Sequence[ConsumerRecord], within: float) -> dict[bytes, Any]:
         """Check what is ``stored`` against what was sent and acknowledged; the outcomes.
 

@@ -81,7 +81,7 @@ async def test_the_life_of_a_topic(admin: Any, name: str) -> None:
     await eventually(is_gone)
 
 
-async def test_what_a_topic_cannot_be(admin: Any, name: str) -> None:
+async def test_invalid_topics_are_refused(admin: Any, name: str) -> None:
     assert await code_of(admin.create_topic("a/b")) is ErrorCode.INVALID_TOPIC_EXCEPTION
     assert await code_of(admin.create_topic(name, partitions=0)) is ErrorCode.INVALID_PARTITIONS
     wrong = {"retention.ms": "soon"}

@@ -205,7 +205,7 @@ async def test_a_partition_that_does_not_exist(
     ],
     ids=str,
 )
-async def test_what_is_no_record(
+async def test_invalid_records_are_refused(
     bootstrap: str, topic: str, sdk: SdkClients, record: dict[str, Any]
 ) -> None:
     async with sdk.producer(bootstrap) as producer:
@@ -251,7 +251,9 @@ async def test_callbacks_hear_of_every_delivery(
         assert ("own", 3) in told
 
 
-async def test_a_partitioner_of_ones_own(bootstrap: str, topic: str, sdk: SdkClients) -> None:
+async def test_a_custom_partitioner_chooses_partitions(
+    bootstrap: str, topic: str, sdk: SdkClients
+) -> None:
     def by_length(topic: Any, key: Any, value: Any) -> int:
         return len(value) % 3
 

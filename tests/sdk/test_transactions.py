@@ -47,7 +47,7 @@ async def transactions(bootstrap: str, topic: str) -> Transactions:
     return await asyncio.to_thread(Transactions, bootstrap, topic)
 
 
-async def test_what_was_aborted_is_not_seen(
+async def test_aborted_records_are_not_seen(
     bootstrap: str, topic: str, sdk: SdkClients, transactions: Transactions
 ) -> None:
     await asyncio.to_thread(transactions.commit, b"1", b"2")
@@ -61,7 +61,7 @@ async def test_what_was_aborted_is_not_seen(
         assert consumer.position(topic, 0) == 10  # six records and four markers
 
 
-async def test_what_is_not_finished_is_waited_for(
+async def test_a_consumer_waits_for_open_transactions(
     bootstrap: str, topic: str, sdk: SdkClients, transactions: Transactions
 ) -> None:
     await asyncio.to_thread(transactions.commit, b"1")
@@ -74,7 +74,7 @@ async def test_what_is_not_finished_is_waited_for(
         assert [record.value for record in await read(consumer, 1)] == [b"2"]
 
 
-async def test_by_default_everything_is_seen(
+async def test_uncommitted_records_are_seen_by_default(
     bootstrap: str, topic: str, sdk: SdkClients, transactions: Transactions
 ) -> None:
     await asyncio.to_thread(transactions.abort, b"aborted")

@@ -30,12 +30,8 @@ def up(tmp_path: Path) -> Iterator[Up]:
     """Three brokers, and Spark's master with two workers."""
     skip_because_of(zookeeper_process.missing() or spark_session.missing())
     options = ("zookeeper.session.timeout.ms=6000", "min.insync.replicas=2")
-    up = Up(tmp_path / "cluster", *options, spark=True)
-    try:
-        up.wait_up()
+    with Up(tmp_path / "cluster", *options, spark=True) as up:
         yield up
-    finally:
-        up.end()
 
 
 class Copying:

@@ -104,7 +104,7 @@ def ranges(document: Document) -> list[tuple[int, int, str]]:
 
 
 @pytest.mark.usefixtures("berlin")
-def test_what_is_missing_twice_and_changed_in_an_archive(
+def test_an_audit_finds_missing_repeated_and_changed_records(
     audit: Callable[..., Document], archive: Path, topic: str
 ) -> None:
     import pyarrow as pa
@@ -156,7 +156,7 @@ def test_a_record_with_another_time_is_a_changed_one_wherever_it_went(
     assert ranges(document) == [(0, 5, "changed")]
 
 
-def test_what_is_no_archive_of_the_topic_is_named(
+def test_an_audit_names_a_path_without_an_archive_of_the_topic(
     audit: Callable[..., Document], archive: Path, topic: str, admin: Admin, producer: Producer,
     tmp_path: Path,
 ) -> None:  # fmt: skip

@@ -87,7 +87,7 @@ def test_a_checkpoint_of_another_statistic(
     assert "or another --checkpoint" in failure(run, by=["status"], sum=["bytes"])
 
 
-def test_a_directory_of_somebody_elses_stream(
+def test_a_directory_of_another_stream_is_refused(
     archive: Callable[..., None], producer: Producer, topic: str, tmp_path: Path
 ) -> None:
     (tmp_path / "_spark_metadata").mkdir()

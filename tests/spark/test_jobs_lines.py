@@ -41,7 +41,7 @@ def is_malformed(frame: "DataFrame", lines: Lines) -> list[bool]:
     return [row[0] for row in parsed(frame, lines).select(MALFORMED).collect()]
 
 
-def test_what_is_a_line_of_an_access_log(spark: "SparkSession") -> None:
+def test_lines_of_access_logs_are_recognized(spark: "SparkSession") -> None:
     good = access(NOON)
     lines = {
         good: False,
@@ -69,7 +69,7 @@ def test_what_is_a_line_of_an_access_log(spark: "SparkSession") -> None:
     assert found[-1]
 
 
-def test_a_line_far_ahead_of_its_record_would_make_all_others_late(spark: "SparkSession") -> None:
+def test_a_line_far_ahead_of_its_record_is_malformed(spark: "SparkSession") -> None:
     values = [access(NOON + timedelta(hours=hours)) for hours in (23, 25)]
     assert is_malformed(records(spark, values, NOON), Lines()) == [False, True]
     assert is_malformed(records(spark, values, NOON), Lines(ahead=0)) == [False, False]
@@ -77,7 +77,7 @@ def test_a_line_far_ahead_of_its_record_would_make_all_others_late(spark: "Spark
     assert is_malformed(records(spark, values, without), Lines()) == [False, False]
 
 
-def test_what_is_a_line_of_json(spark: "SparkSession") -> None:
+def test_lines_of_json_are_recognized(spark: "SparkSession") -> None:
     lines = {
         b'{"a": 1}': False,
         b'{"a": null}': False,
@@ -150,7 +150,7 @@ def test_a_window_has_its_beginning_and_not_its_end(spark: "SparkSession") -> No
     assert [row["begin"] - noon for row in sliding] == [-30_000, 0]
 
 
-def test_what_is_null_counts_as_a_line_and_as_no_number(spark: "SparkSession") -> None:
+def test_null_fields_count_as_lines_but_not_as_numbers(spark: "SparkSession") -> None:
     values = [b'{"n": 1, "k": "a"}', b'{"n": 3, "k": "a"}', b'{"k": "a"}', b"{}"]
     stated = {"sum": ["n"], "mean": ["n"], "max": ["n"], "distinct": ["n"], "percentiles_of": ["n"]}
     lines = from_json({"n": "int", "k": "string"})
@@ -182,7 +182,7 @@ def test_rows_are_ranked_by_a_percentile_and_level_ones_by_name(spark: "SparkSes
 
 
 @pytest.mark.parametrize("key", ["sum", "mean", "percentiles_of"])
-def test_there_is_no_arithmetic_with_texts(spark: "SparkSession", key: str) -> None:
+def test_arithmetic_needs_numeric_fields(spark: "SparkSession", key: str) -> None:
     with pytest.raises(ConfigError, match=rf"{key} = 'agent': expected a field of numbers"):
         summary(spark, [], **{key: ["agent"]})
     with pytest.raises(ConfigError, match="where = 'colour = 1'"):
@@ -216,7 +216,7 @@ def streamed(spark: "SparkSession", path: Path, files: list[list[bytes]], **stat
     return rows, tally
 
 
-def test_rare_lines_are_told_of_when_others_say_that_their_window_is_over(
+def test_windows_of_rare_lines_close_by_the_time_of_other_lines(
     spark: "SparkSession", tmp_path: Path
 ) -> None:
     values = [access(NOON, status=500), access(NOON + timedelta(minutes=30))]
@@ -224,7 +224,7 @@ def test_rare_lines_are_told_of_when_others_say_that_their_window_is_over(
     assert [row["count"] for row in rows] == [1]
 
 
-def test_what_comes_too_late_is_left_out_and_counted(spark: "SparkSession", tmp_path: Path) -> None:
+def test_late_lines_are_dropped_and_counted(spark: "SparkSession", tmp_path: Path) -> None:
     files = [
         [access(NOON), access(NOON + timedelta(minutes=30))],
         [access(NOON + timedelta(minutes=31))],
@@ -246,7 +246,7 @@ def alerted(spark: "SparkSession", values: list[bytes], **stated: Any) -> list[d
     return [row.asDict() for row in rows.orderBy("window_start", "client").collect()]
 
 
-def test_a_clients_own_past_begins_when_it_was_first_seen(spark: "SparkSession") -> None:
+def test_a_clients_baseline_starts_when_it_was_first_seen(spark: "SparkSession") -> None:
     rates = {"steady": [10] * 20, "new": [0] * 15 + [10] * 5, "burst": [10] * 18 + [90] * 2}
     values = [
         access(NOON + timedelta(minutes=minute, seconds=number % 60), client)
@@ -278,7 +278,9 @@ def test_a_clients_own_past_begins_when_it_was_first_seen(spark: "SparkSession")
     assert found == [(*row[:3], pytest.approx(row[3])) for row in expected]
 
 
-def test_clients_that_only_take_much_hide_nobody(spark: "SparkSession") -> None:
+def test_clients_with_many_bytes_do_not_hide_those_with_many_requests(
+    spark: "SparkSession",
+) -> None:
     large = [access(NOON, f"large-{number}", size=10**9) for number in range(20)]
     quick = [access(NOON, "quick", size=1)] * 50
     baseline = {"peers_factor": 10, "peers_percentile": 0.5, "requests": 1, "bytes": 1}
@@ -287,7 +289,7 @@ def test_clients_that_only_take_much_hide_nobody(spark: "SparkSession") -> None:
         assert {row["client"] for row in rows} == {"quick"}
 
 
-def test_what_is_exempt_is_no_pattern_but_for_its_stars(spark: "SparkSession") -> None:
+def test_exemptions_are_literal_but_for_wildcards(spark: "SparkSession") -> None:
     clients = ["10.0.0.1", "10x0.0.1", "a+b", "aab", "10.0.0.12"]
     values = [access(NOON, client) for client in clients]
     rows = alerted(spark, values, limits={"bytes": 0, "requests": 1}, exempt=["10.0.0.?", "a+*"])
@@ -296,6 +298,6 @@ def test_what_is_exempt_is_no_pattern_but_for_its_stars(spark: "SparkSession") -
     assert {row["client"] for row in rows} == {"10x0.0.1", "aab", "10.0.0.12"}
 
 
-def test_bytes_are_numbers(spark: "SparkSession") -> None:
+def test_the_field_of_bytes_has_to_be_numeric(spark: "SparkSession") -> None:
     with pytest.raises(ConfigError, match="bytes = 'agent': expected a field of numbers"):
         alerted(spark, [], limits={"bytes": 1}, bytes="agent")

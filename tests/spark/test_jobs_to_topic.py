@@ -132,7 +132,7 @@ def test_alerts_are_json_with_the_client_as_key(
     assert [key for key, _ in messages(broker, out)] == ["bad", "worse"]
 
 
-def test_a_batch_is_written_where_nothing_is(
+def test_a_batch_run_refuses_a_directory_with_results(
     spark: "SparkSession", broker: BrokerProcess, topic: str, producer: Producer, tmp_path: Path
 ) -> None:
     from qbus.clients.pipelines.line_jobs import run_stats

@@ -214,7 +214,7 @@ def test_a_batch_that_spark_runs_again_is_written_once(
     assert values(broker, out) == Counter(b"%d" % number for number in range(4000))
 
 
-def test_a_query_starts_in_another_thread_that_has_made_the_session_its_own(
+def test_a_query_starts_in_another_thread_that_used_the_session(
     spark: "SparkSession", shipping: Shipping, broker: BrokerProcess, out: str
 ) -> None:
     def start() -> None:

@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from tests.support.ports import free_ports
 from tests.support.server_process import StartupTimeout
@@ -89,7 +89,19 @@ class Up:
         file = self.directory / f"{name}.pid"
         wait_until(lambda: not file.exists(), f"the end of {name}", PATIENCE)
 
+    def __enter__(self) -> Self:
+        try:
+            self.wait_up()
+        except BaseException:
+            self.end()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
+
     def end(self) -> None:
+        """Kill the process, if it runs."""
         if self.process.poll() is None:
             self.process.kill()
         self.process.wait()

@@ -2,11 +2,10 @@
 
 import errno
 import threading
-from collections.abc import Iterable
 
-from qbus.broker.log import File, OsFiles
-from qbus.broker.log.files import Data
 from qbus.records import Compression, build_batch
+
+from .failing_files import FailingFiles
 
 NOW_MS = 1_700_000_000_000
 
@@ -75,43 +74,15 @@ class DiskControl:
             raise OSError(self.write_error, "No space left on device")
 
 
-class ControlledFile:
-    """A file whose data writes and syncs pass through a :class:`DiskControl`."""
-
-    def __init__(self, file: File, disk: DiskControl) -> None:
-        self._file = file
-        self._disk = disk
-
-    def fileno(self) -> int:
-        return self._file.fileno()
-
-    def size(self) -> int:
-        return self._file.size()
-
-    def read_at(self, position: int, length: int, *, wait: bool = True) -> bytes:
-        return self._file.read_at(position, length, wait=wait)
-
-    def write_at(self, position: int, data: Data) -> int:
-        self._disk.write()
-        return self._file.write_at(position, data)
-
-    def truncate(self, size: int) -> None:
-        self._file.truncate(size)
-
-    def sync(self) -> None:
-        self._disk.sync()
-        self._file.sync()
-
-
-class ControlledFiles(OsFiles):
+class ControlledFiles(FailingFiles):
     """The real file system, where segments (``.log``) are under a test's control."""
 
-    def __init__(self, disk: DiskControl, suffixes: Iterable[str] = (".log",)) -> None:
-        self._disk = disk
-        self._suffixes = tuple(suffixes)
+    def __init__(self, disk: DiskControl, suffixes: tuple[str, ...] = (".log",)) -> None:
+        super().__init__()
+        operations = {"write": disk.write, "sync": disk.sync}
 
-    def open(self, path: str, *, write: bool = False) -> File:  # type: ignore[override]
-        file = super().open(path, write=write)
-        if path.endswith(self._suffixes):
-            return ControlledFile(file, self._disk)
-        return file
+        def control(operation: str, path: str) -> None:
+            if operation in operations and path.endswith(suffixes):
+                operations[operation]()
+
+        self.before = control

@@ -18,6 +18,12 @@ ZOOKEEPER = "zk1"
 
 
 @pytest.fixture
+def run(networked_run: Run) -> Run:
+    """Three brokers and a ZooKeeper in network namespaces, under load."""
+    return networked_run
+
+
+@pytest.fixture
 def zookeeper(target: str, network: Network) -> str:
     """The name of the ZooKeeper."""
     if target == "kafka":
@@ -25,8 +31,7 @@ def zookeeper(target: str, network: Network) -> str:
     return ZOOKEEPER
 
 
-def test_a_leader_is_cut_from_all_others(networked_run: Run, network: Network) -> None:
-    run = networked_run
+def test_a_leader_is_cut_from_all_others(run: Run, network: Network) -> None:
     leader = run.leader()
     network.isolate([str(leader)])
     run.wait_deposed(leader)
@@ -35,8 +40,7 @@ def test_a_leader_is_cut_from_all_others(networked_run: Run, network: Network) -
 
 
 @pytest.mark.nightly
-def test_a_follower_is_cut_from_its_leader_alone(networked_run: Run, network: Network) -> None:
-    run = networked_run
+def test_a_follower_is_cut_from_its_leader_alone(run: Run, network: Network) -> None:
     follower = run.follower()
     network.cut(str(follower), str(run.leader()))
     wait_until(
@@ -49,8 +53,7 @@ def test_a_follower_is_cut_from_its_leader_alone(networked_run: Run, network: Ne
 
 
 @pytest.mark.nightly
-def test_requests_arrive_and_responses_do_not(networked_run: Run, network: Network) -> None:
-    run = networked_run
+def test_requests_arrive_and_responses_do_not(run: Run, network: Network) -> None:
     leader = run.leader()
     for other in NODES - {leader}:
         network.cut(str(leader), str(other), both=False)
@@ -59,8 +62,7 @@ def test_requests_arrive_and_responses_do_not(networked_run: Run, network: Netwo
 
 
 @pytest.mark.nightly
-def test_cuts_come_and_go(networked_run: Run, network: Network) -> None:
-    run = networked_run
+def test_cuts_come_and_go(run: Run, network: Network) -> None:
     for _ in range(4):
         one, other = run.random.sample(sorted(network.hosts), 2)
         network.cut(one, other, both=run.random.random() < 0.5)
@@ -72,10 +74,7 @@ def test_cuts_come_and_go(networked_run: Run, network: Network) -> None:
 
 
 @pytest.mark.nightly
-def test_a_leader_is_cut_from_zookeeper(
-    zookeeper: str, networked_run: Run, network: Network
-) -> None:
-    run = networked_run
+def test_a_leader_is_cut_from_zookeeper(zookeeper: str, run: Run, network: Network) -> None:
     leader = run.leader()
     network.cut(str(leader), zookeeper)
     run.wait_deposed(leader)
@@ -91,10 +90,7 @@ def test_a_leader_is_cut_from_zookeeper(
 
 
 @pytest.mark.nightly
-def test_the_controller_is_cut_from_zookeeper(
-    zookeeper: str, networked_run: Run, network: Network
-) -> None:
-    run = networked_run
+def test_the_controller_is_cut_from_zookeeper(zookeeper: str, run: Run, network: Network) -> None:
     controller = run.view.controller()
     network.cut(str(controller), zookeeper)
     run.wait_deposed(controller)
@@ -102,10 +98,7 @@ def test_the_controller_is_cut_from_zookeeper(
     run.conclude()
 
 
-def test_all_brokers_are_cut_from_zookeeper(
-    zookeeper: str, networked_run: Run, network: Network
-) -> None:
-    run = networked_run
+def test_all_brokers_are_cut_from_zookeeper(zookeeper: str, run: Run, network: Network) -> None:
     network.isolate([zookeeper])
     time.sleep(SESSION * 1.5)
     network.heal()
@@ -114,10 +107,9 @@ def test_all_brokers_are_cut_from_zookeeper(
 
 
 def test_a_session_ends_in_the_middle_of_a_change(
-    zookeeper: str, networked_run: Run, network: Network
+    zookeeper: str, run: Run, network: Network
 ) -> None:
     """The leader shrinks the ISR; the write succeeds, but its response comes too late."""
-    run = networked_run
     leader = run.leader()
     network.cut(str(run.follower()), str(leader))
     network.cut(zookeeper, str(leader), both=False)

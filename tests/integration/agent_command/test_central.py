@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -18,30 +17,14 @@ from qbus.metadata.zookeeper.store import ZooKeeperStore
 from qbus.service.control import CentralControl, LastGood
 from qbus.service.control.central import store_opener
 from tests.integration.metadata.sessions import expire
-from tests.support import zookeeper_process
 from tests.support.agent_command import AgentCommand
 from tests.support.broker_process import BrokerProcess
-from tests.support.tools import skip_because_of
 from tests.support.waiting import eventually, wait_until
 from tests.support.zookeeper_process import ZooKeeperProcess
 
 from .arrivals import Arrivals
 
 pytestmark = pytest.mark.integration
-
-
-@pytest.fixture(scope="module")
-def the_server() -> Iterator[ZooKeeperProcess]:
-    skip_because_of(zookeeper_process.missing())
-    with ZooKeeperProcess() as server:
-        yield server
-
-
-@pytest.fixture
-def server(the_server: ZooKeeperProcess) -> Iterator[ZooKeeperProcess]:
-    yield the_server
-    if not the_server.alive:
-        the_server.start()
 
 
 class Cluster:

@@ -93,7 +93,7 @@ def test_keys_and_headers_are_those_of_the_templates(
     ]
 
 
-def test_what_is_no_log_does_not_disturb_the_others(
+def test_unreadable_files_do_not_disturb_other_logs(
     tmp_path: Path, broker: BrokerProcess, topic: str, logs: Path
 ) -> None:
     (logs / "directory.log").mkdir()

@@ -117,7 +117,9 @@ def check_order(arrived: list[bytes], kept: dict[str, list[bytes]]) -> None:
         seen[key] = int(number)
 
 
-def test_what_a_killed_producer_kept_is_delivered(tmp_path: Path, topic: str, start: Start) -> None:
+def test_records_that_a_killed_producer_spooled_are_delivered(
+    tmp_path: Path, topic: str, start: Start
+) -> None:
     spool = tmp_path / "spool"
     with BrokerProcess(tmp_path / "broker", "-o", "num.partitions=2") as broker:
         producer = start("spool_producer", broker.bootstrap, str(spool), topic)

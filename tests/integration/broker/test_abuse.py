@@ -254,7 +254,7 @@ def test_an_oversized_batch_is_refused(client: RawClient, topic: str) -> None:
     assert produce(client, batch(os.urandom(2 << 20))) == ErrorCode.MESSAGE_TOO_LARGE
 
 
-def test_nothing_of_all_this_was_stored(client: RawClient, topic: str) -> None:
+def test_no_refused_record_was_stored(client: RawClient, topic: str) -> None:
     assert produce(client, batch(b"first")) == ErrorCode.NONE
     response = client.ask(ApiKey.FETCH, 11, fetch_request(topic))
     assert response.responses[0].partitions[0].high_watermark == 1
@@ -323,6 +323,6 @@ def test_memory_comes_back_after_large_requests(broker: BrokerProcess, topic: st
     wait_until(lambda: resident_mb(broker) - before < 40, "memory given back")
 
 
-def test_no_file_of_any_of_this_is_left(broker: BrokerProcess, tmp_path: Path) -> None:
+def test_no_other_directory_was_created(broker: BrokerProcess, tmp_path: Path) -> None:
     names = {path.name for path in broker.data_dir.iterdir() if path.is_dir()}
     assert names == {f"{TOPIC}-0"}

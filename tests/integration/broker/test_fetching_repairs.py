@@ -44,7 +44,7 @@ def content(cluster: QbusCluster, node: int, partition: int) -> bytes:
     return b"".join(path.read_bytes() for path in sorted(directory.glob("*.log")))
 
 
-def test_every_replica_becomes_what_it_was(cluster: QbusCluster) -> None:
+def test_every_damaged_replica_is_repaired(cluster: QbusCluster) -> None:
     """Whether it leads or follows when it is found."""
     fill(cluster)
 

@@ -118,7 +118,7 @@ def mirrored(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mirrored]:
         yield one
 
 
-def test_its_life(mirrored: Mirrored) -> None:
+def test_a_mirrored_topic_from_creation_to_takeover(mirrored: Mirrored) -> None:
     # It starts where the source does, on every replica, and has the source's gaps.
     assert mirrored.produce(START + 3, START + 9, follows=0).error_code == 0
     answer = mirrored.produce(FAR, follows=START + 10)

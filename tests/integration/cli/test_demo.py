@@ -35,7 +35,7 @@ def test_every_byte_of_a_file_comes_back(qbus: Qbus, tmp_path: Path) -> None:
     assert not [p for p in children if str(keep) in (p.as_dict(["cmdline"])["cmdline"] or [])]
 
 
-def test_what_cannot_be_shipped(qbus: Qbus, tmp_path: Path) -> None:
+def test_demo_refuses_invalid_input(qbus: Qbus, tmp_path: Path) -> None:
     empty = tmp_path / "empty.log"
     empty.touch()
     assert "is empty" in qbus.failure("demo", "--log", str(empty))

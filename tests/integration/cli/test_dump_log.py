@@ -102,7 +102,7 @@ def test_a_flipped_bit_is_found_and_the_rest_still_shown(qbus: Qbus, partition: 
     assert done.stderr.startswith(b"qbus: 1 problem")
 
 
-def test_only_what_is_wrong(qbus: Qbus, partition: Path) -> None:
+def test_the_option_problems_shows_damage_alone(qbus: Qbus, partition: Path) -> None:
     with (partition / SEGMENT).open("ab") as file:
         file.write(b"torn")
     (damage,) = entries(qbus, str(partition / SEGMENT), "--problems", code=1)
@@ -124,7 +124,7 @@ def test_a_damaged_checkpoint(qbus: Qbus, partition: Path) -> None:
     assert [problem["kind"] for problem in entry["problems"]] == ["unreadable"]
 
 
-def test_what_is_no_file_of_a_log(qbus: Qbus, tmp_path: Path) -> None:
+def test_files_that_are_not_of_a_log_are_refused(qbus: Qbus, tmp_path: Path) -> None:
     other = tmp_path / "notes.txt"
     other.write_text("text")
     assert "is not a segment" in qbus.failure("dump-log", str(other))

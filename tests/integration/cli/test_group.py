@@ -86,7 +86,7 @@ def test_a_dry_run_changes_nothing(qbus: Qbus, topic: str, readers: str) -> None
         (("--shift-by", "-1"), 1),
     ],
 )
-def test_resetting(
+def test_offsets_are_reset(
     qbus: Qbus, topic: str, readers: str, options: tuple[str, ...], expected: int
 ) -> None:
     target = ("--topic", f"{topic}:0")
@@ -105,12 +105,12 @@ def test_a_group_can_be_given_offsets_before_it_exists(qbus: Qbus, topic: str, g
     assert qbus("consume", topic, "--group", group, "--exit-at-end") == b"1\n"
 
 
-def test_deleting(qbus: Qbus, readers: str) -> None:
+def test_a_group_is_deleted(qbus: Qbus, readers: str) -> None:
     assert qbus.json("group", "delete", readers) == [{"group": readers, "deleted": True}]
     assert readers not in [found["group"] for found in qbus.json("group", "list")]
 
 
-def test_what_does_not_exist(qbus: Qbus, topic: str) -> None:
+def test_unknown_groups_and_topics_are_errors(qbus: Qbus, topic: str) -> None:
     assert "GROUP_ID_NOT_FOUND" in qbus.failure("group", "describe", "absent")
     assert "GROUP_ID_NOT_FOUND" in qbus.failure("group", "delete", "absent")
     assert "has no committed offsets" in qbus.failure(
@@ -122,7 +122,7 @@ def test_what_does_not_exist(qbus: Qbus, topic: str) -> None:
     qbus.failure(*reset, f"{topic}:x", code=2)
 
 
-def test_what_makes_no_sense(qbus: Qbus) -> None:
+def test_contradictory_options_are_refused(qbus: Qbus) -> None:
     qbus.failure("group", "reset-offsets", "g", code=2)
     qbus.failure("group", "reset-offsets", "g", "--to", "latest", "--shift-by", "1", code=2)
     qbus.failure("group", "reset-offsets", "g", "--to", "never", code=2)

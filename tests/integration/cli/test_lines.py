@@ -53,7 +53,7 @@ def test_a_large_file_comes_back_in_order(qbus: Qbus, topic: str, tmp_path: Path
         assert numbers == sorted(numbers)
 
 
-def test_nothing_is_nothing(qbus: Qbus, topic: str) -> None:
+def test_empty_input_produces_no_records(qbus: Qbus, topic: str) -> None:
     assert qbus.json("produce", topic)["records"] == 0
     assert consume(qbus, topic) == b""
 
@@ -80,7 +80,7 @@ def test_keys(qbus: Qbus, topic: str) -> None:
     assert found == {"v": "k", "no key": None, "empty key": ""}
 
 
-def test_json_tells_everything(qbus: Qbus, topic: str) -> None:
+def test_json_output_has_every_field_of_a_record(qbus: Qbus, topic: str) -> None:
     before = time.time_ns() // 1_000_000
     qbus("produce", topic, "--partition", "2", stdin=b"text\n\xff\n")
     first, second = objects(consume(qbus, topic, "--format", "json"))
@@ -124,7 +124,7 @@ def test_where_a_new_group_starts(qbus: Qbus, topic: str, group: str) -> None:
     assert consume(qbus, topic, "--group", group, "--from", "0") == b"3\n"
 
 
-def test_a_reader_that_has_enough_ends_it_quietly(qbus: Qbus, topic: str) -> None:
+def test_a_closed_pipe_ends_the_command_quietly(qbus: Qbus, topic: str) -> None:
     qbus("produce", topic, stdin=b"line of text\n" * 100_000)
     with qbus.start("consume", topic, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as reading:
         assert reading.stdout is not None
@@ -166,7 +166,7 @@ def test_lines_go_out_while_the_pipe_stays_open(qbus: Qbus, topic: str) -> None:
     assert consume(qbus, topic) in {b"early\nunfinished\n", b"unfinished\nearly\n"}
 
 
-def test_what_cannot_be_produced(qbus: Qbus, topic: str, tmp_path: Path) -> None:
+def test_produce_refuses_invalid_input(qbus: Qbus, topic: str, tmp_path: Path) -> None:
     assert "is a directory" in qbus.failure("produce", topic, str(tmp_path), code=2)
     assert "does not exist" in qbus.failure("produce", topic, str(tmp_path / "absent"), code=2)
     assert "partition 7" in qbus.failure("produce", topic, "--partition", "7", stdin=b"x\n")
@@ -175,7 +175,7 @@ def test_what_cannot_be_produced(qbus: Qbus, topic: str, tmp_path: Path) -> None
     assert "MESSAGE_TOO_LARGE" in error
 
 
-def test_what_cannot_be_consumed(qbus: Qbus, topic: str) -> None:
+def test_consume_refuses_invalid_input(qbus: Qbus, topic: str) -> None:
     assert "UNKNOWN_TOPIC" in qbus.failure("consume", "absent")
     assert "has no partition 7" in qbus.failure("consume", topic, "--partition", "7")
     assert "earliest, latest or an offset" in qbus.failure(

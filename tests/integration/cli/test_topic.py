@@ -53,7 +53,7 @@ def test_tables_for_people(qbus: Qbus, topic: str) -> None:
     assert qbus("topic", "delete", "for-people") == b"Deleted topic for-people.\n"
 
 
-def test_what_exists_and_what_does_not(qbus: Qbus, topic: str) -> None:
+def test_existing_and_unknown_topics(qbus: Qbus, topic: str) -> None:
     assert "TOPIC_ALREADY_EXISTS" in qbus.failure("topic", "create", topic)
     assert qbus.json("topic", "create", topic, "--if-not-exists")["created"] is False
     assert "UNKNOWN_TOPIC" in qbus.failure("topic", "describe", "absent")
@@ -81,7 +81,7 @@ def test_a_dry_run_creates_nothing(qbus: Qbus) -> None:
         (("create", "bad", "--config", "retention.ms=soon"), "INVALID_CONFIG"),
     ],
 )
-def test_what_the_broker_refuses(qbus: Qbus, arguments: tuple[str, ...], code: str) -> None:
+def test_errors_of_the_broker_are_shown(qbus: Qbus, arguments: tuple[str, ...], code: str) -> None:
     assert f"({code})" in qbus.failure("topic", *arguments)
 
 
@@ -97,7 +97,7 @@ def test_what_the_broker_refuses(qbus: Qbus, arguments: tuple[str, ...], code: s
         ("list", "--bootstrap", "nowhere:port"),
     ],
 )
-def test_what_the_command_refuses(qbus: Qbus, arguments: tuple[str, ...]) -> None:
+def test_invalid_arguments_are_refused(qbus: Qbus, arguments: tuple[str, ...]) -> None:
     assert "--help'." in qbus.failure("topic", *arguments, code=2)
 
 

@@ -19,9 +19,7 @@ def cluster(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[ServerProcess]:
     """The running broker."""
-    directory = tmp_path_factory.mktemp("clients")
-    with targets.server(request.config.getoption("--target"), directory) as running:
-        yield running
+    yield from targets.running(request, tmp_path_factory)
 
 
 @pytest.fixture

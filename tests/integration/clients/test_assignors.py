@@ -69,7 +69,7 @@ def decided(case: Case) -> str:
     )
 
 
-def test_as_kafka_decides() -> None:
+def test_assignments_equal_those_of_kafkas_assignors() -> None:
     skip_because_of(peers.missing_java())
     if not shutil.which("javac"):
         pytest.skip("java has no compiler")

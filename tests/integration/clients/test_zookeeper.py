@@ -42,7 +42,7 @@ async def test_brokers_are_found_and_found_again_elsewhere(tmp_path: Path, zooke
             assert node.port == second.port != first.port
 
 
-def test_the_blocking_face_and_the_command(tmp_path: Path, zookeeper: str) -> None:
+def test_blocking_clients_and_the_command_find_brokers(tmp_path: Path, zookeeper: str) -> None:
     with broker(tmp_path, zookeeper), qbus.Admin(f"zk://{zookeeper}") as admin:
         admin.create_topic("u")
         listed = CliRunner().invoke(command, ["topic", "list", "--bootstrap", f"zk://{zookeeper}"])

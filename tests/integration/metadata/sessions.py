@@ -1,8 +1,8 @@
 """Sessions with a ZooKeeper under faults."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -52,3 +52,15 @@ async def expire(store: ZooKeeperStore) -> None:
 
 def open_files() -> int:
     return len(list(Path("/proc/self/fd").iterdir()))
+
+
+@contextmanager
+def kazoo_client(address: str) -> Iterator[KazooClient]:
+    """A client of ZooKeeper that nobody here wrote; ``address`` may have a chroot."""
+    client = KazooClient(address)
+    client.start()
+    try:
+        yield client
+    finally:
+        client.stop()
+        client.close()

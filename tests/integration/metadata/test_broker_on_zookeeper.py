@@ -5,9 +5,7 @@ import json
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from uuid import uuid4
 
@@ -21,6 +19,8 @@ from qbus.metadata.zookeeper import find_brokers
 from tests.support.broker_process import BrokerProcess
 from tests.support.waiting import wait_until
 from tests.support.zookeeper_process import ZooKeeperProcess
+
+from .sessions import kazoo_client
 
 pytestmark = pytest.mark.integration
 
@@ -75,12 +75,14 @@ class Bus:
         )
         consumer.subscribe([TOPIC])
         values: list[str] = []
-        deadline = time.monotonic() + 60
+
+        def have_come() -> bool:
+            messages = consumer.consume(count - len(values), 0.2)
+            values.extend(str(m.value() or b"", "utf-8") for m in messages if not m.error())
+            return len(values) >= count
+
         try:
-            while len(values) < count:
-                assert time.monotonic() < deadline, f"{len(values)} of {count}"
-                messages = consumer.consume(count - len(values), 0.2)
-                values += [str(m.value() or b"", "utf-8") for m in messages if not m.error()]
+            wait_until(have_come, f"{count} records", 60)
             consumer.commit(asynchronous=False)
         finally:
             consumer.close()
@@ -96,11 +98,8 @@ def bus(zookeeper: ZooKeeperProcess, tmp_path: Path) -> Iterator[Bus]:
 
 @pytest.fixture
 def znodes(zookeeper: ZooKeeperProcess, bus: Bus) -> Iterator[KazooClient]:
-    client = KazooClient(bus.address)
-    client.start()
-    yield client
-    client.stop()
-    client.close()
+    with kazoo_client(bus.address) as client:
+        yield client
 
 
 def numbers(first: int, after: int) -> list[str]:
@@ -212,7 +211,7 @@ def test_it_starts_anew_when_its_session_has_ended(
         bus.produce(*numbers(0, 10))
         pid = bus.broker.pid
         bus.broker.send_signal(signal.SIGSTOP)
-        with _client(bus) as client:
+        with kazoo_client(bus.address) as client:
             wait_until(lambda: client.exists("/brokers/ids/7") is None, "the session to end")
             bus.broker.send_signal(signal.SIGCONT)
             wait_until(lambda: client.exists("/brokers/ids/7"), "the broker to come back")
@@ -229,7 +228,7 @@ def test_it_waits_for_a_zookeeper_that_forgot_it(server: ZooKeeperProcess, tmp_p
         bus.create_topic()
         bus.produce(*numbers(0, 10))
         bus.broker.send_signal(signal.SIGSTOP)
-        with _client(bus) as client:
+        with kazoo_client(bus.address) as client:
             wait_until(lambda: client.exists("/brokers/ids/7") is None, "the session to end")
         bus.broker.send_signal(signal.SIGCONT)
         wait_until(lambda: "starting anew" in bus.broker.log_text(), "the broker to notice")
@@ -250,14 +249,3 @@ def test_a_left_over_registration_does_not_delay_the_start(bus: Bus, znodes: Kaz
     assert "waiting for the end of its session" not in bus.broker.log_text()
     bus.produce(*numbers(10, 20))
     assert sorted(bus.consume(20)) == sorted(numbers(0, 20))
-
-
-@contextmanager
-def _client(bus: Bus) -> Iterator[KazooClient]:
-    client = KazooClient(bus.address)
-    client.start()
-    try:
-        yield client
-    finally:
-        client.stop()
-        client.close()

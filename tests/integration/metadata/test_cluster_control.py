@@ -16,6 +16,8 @@ from tests.support.qbus_cluster import QbusCluster
 from tests.support.tools import skip_because_of
 from tests.support.waiting import wait_until
 
+from .sessions import kazoo_client
+
 pytestmark = pytest.mark.integration
 
 OPTIONS = ("-o", "zookeeper.session.timeout.ms=4000", "-o", "min.insync.replicas=2")
@@ -72,12 +74,11 @@ class Control:
 @pytest.fixture
 def control(tmp_path: Path) -> Iterator[Control]:
     skip_because_of(zookeeper_process.missing())
-    with QbusCluster(tmp_path, *OPTIONS) as cluster:
-        znodes = KazooClient(f"{cluster.zookeeper_address}/qbus")
-        znodes.start()
+    with (
+        QbusCluster(tmp_path, *OPTIONS) as cluster,
+        kazoo_client(f"{cluster.zookeeper_address}/qbus") as znodes,
+    ):
         yield Control(cluster, znodes)
-        znodes.stop()
-        znodes.close()
 
 
 def test_a_dead_controller_is_replaced_and_what_it_led_is_led_by_others(control: Control) -> None:

@@ -44,7 +44,9 @@ async def outcome(store: MetadataStore, operations: list[Op]) -> object:
 
 
 @pytest.mark.parametrize("seed", range(3))
-async def test_on_any_transactions(zookeeper: ZooKeeperProcess, tmp_path: Path, seed: int) -> None:
+async def test_both_stores_agree_on_random_transactions(
+    zookeeper: ZooKeeperProcess, tmp_path: Path, seed: int
+) -> None:
     random = Random(seed)
     address = ZooKeeperAddress.parse(f"{zookeeper.bootstrap}/{uuid4()}")
     async with ZooKeeperStore(address) as theirs, EmbeddedStore(tmp_path / "m.db") as ours:

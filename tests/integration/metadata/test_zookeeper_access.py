@@ -3,7 +3,6 @@
 from uuid import uuid4
 
 import pytest
-from kazoo.client import KazooClient
 from kazoo.protocol import serialization
 from kazoo.security import OPEN_ACL_UNSAFE, make_digest_acl
 
@@ -22,7 +21,7 @@ from qbus.metadata.zookeeper import ZooKeeperAddress, find_brokers
 from qbus.metadata.zookeeper.store import ZooKeeperStore
 from tests.support.zookeeper_process import ZooKeeperProcess
 
-from .sessions import CONNECTED
+from .sessions import CONNECTED, kazoo_client
 
 pytestmark = pytest.mark.integration
 
@@ -73,7 +72,7 @@ async def test_names_beyond_ascii(zookeeper: ZooKeeperProcess, chroot: str) -> N
 # Passwords
 
 
-async def test_what_is_protected_is_read_by_all_and_written_by_one(
+async def test_protected_nodes_are_read_by_all_and_written_by_one(
     zookeeper: ZooKeeperProcess, chroot: str
 ) -> None:
     ours = store_at(zookeeper, chroot, credentials="bus:secret", protect=True)
@@ -91,13 +90,10 @@ async def test_what_is_protected_is_read_by_all_and_written_by_one(
         assert await ours.transaction([Set("/a/b", b"y"), Create("/a/c")]) == [1, "/a/c"]
 
 
-async def test_what_is_kept_secret_is_denied(zookeeper: ZooKeeperProcess, chroot: str) -> None:
-    client = KazooClient(zookeeper.bootstrap)
-    client.start()
-    client.ensure_path(chroot)
-    client.create(f"{chroot}/secret", b"", [make_digest_acl("x", "y", all=True)])
-    client.stop()
-    client.close()
+async def test_unreadable_nodes_are_denied(zookeeper: ZooKeeperProcess, chroot: str) -> None:
+    with kazoo_client(zookeeper.bootstrap) as client:
+        client.ensure_path(chroot)
+        client.create(f"{chroot}/secret", b"", [make_digest_acl("x", "y", all=True)])
     async with store_at(zookeeper, chroot) as store:
         with pytest.raises(AccessDenied, match="denies access to /secret"):
             await store.get("/secret")
@@ -111,13 +107,11 @@ async def test_a_foreign_node_without_data_is_empty(
     zookeeper: ZooKeeperProcess, chroot: str
 ) -> None:
     async with store_at(zookeeper, chroot) as store:
-        client = KazooClient(zookeeper.bootstrap)
-        client.start()
-        request = client.transaction()
-        request.operations.append(serialization.Create(f"{chroot}/null", None, OPEN_ACL_UNSAFE, 0))
-        request.commit()
-        client.stop()
-        client.close()
+        with kazoo_client(zookeeper.bootstrap) as client:
+            request = client.transaction()
+            create = serialization.Create(f"{chroot}/null", None, OPEN_ACL_UNSAFE, 0)
+            request.operations.append(create)
+            request.commit()
         assert await store.get("/null") == Node(b"", 0)
         assert await store.tree("/null") == {"/null": Node(b"", 0)}
 
@@ -137,7 +131,9 @@ async def test_a_transaction_too_large_for_zookeeper_is_not_sent(
         assert await store.children("/") == []
 
 
-async def test_what_just_fits_is_taken(zookeeper: ZooKeeperProcess, chroot: str) -> None:
+async def test_a_transaction_at_the_limit_is_accepted(
+    zookeeper: ZooKeeperProcess, chroot: str
+) -> None:
     async with store_at(zookeeper, chroot, credentials="bus:secret", protect=True) as store:
         states: list[object] = []
         store.on_state(states.append)

@@ -3,29 +3,19 @@
 import asyncio
 import json
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid4
 
 import pytest
 
-from tests.support import zookeeper_process
 from tests.support.broker_process import BrokerProcess
 from tests.support.mirror_command import MirrorCommand
-from tests.support.tools import skip_because_of
 from tests.support.waiting import until
 from tests.support.zookeeper_process import ZooKeeperProcess
 
 from .clusters import create, end_of, write
 
 pytestmark = pytest.mark.integration
-
-
-@pytest.fixture
-def zookeeper() -> Iterator[str]:
-    skip_because_of(zookeeper_process.missing())
-    with ZooKeeperProcess() as server:
-        yield f"{server.bootstrap}/{uuid4()}"
 
 
 async def command(*arguments: str) -> tuple[int | None, str, str]:
@@ -40,7 +30,7 @@ async def command(*arguments: str) -> tuple[int | None, str, str]:
 
 
 async def test_two_processes_follow_one_configuration_and_tell_of_themselves(
-    zookeeper: str, source: BrokerProcess, target: BrokerProcess, tmp_path: Path
+    zookeeper: ZooKeeperProcess, source: BrokerProcess, target: BrokerProcess, tmp_path: Path
 ) -> None:
     for topic in ("told", "untold"):
         await create(source, topic, partitions=2)
@@ -50,7 +40,7 @@ async def test_two_processes_follow_one_configuration_and_tell_of_themselves(
         f'topics = ["told"]\n[target]\nidc = "b"\nbootstrap = "{target.bootstrap}"\n'
         f'[[source]]\nidc = "a"\nbootstrap = "{source.bootstrap}"\n'
     )
-    place = ("--zookeeper", zookeeper)
+    place = ("--zookeeper", f"{zookeeper.bootstrap}/{uuid4()}")
 
     async def put(text: str) -> tuple[int | None, str, str]:
         file.write_text(text)

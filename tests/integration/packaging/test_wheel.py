@@ -143,7 +143,7 @@ def test_a_record_goes_through_an_installed_broker(environment: Path, tmp_path: 
         ("spark", "from qbus.clients.spark import QbusDataSource"),
     ],
 )
-def test_what_needs_an_extra_names_it(environment: Path, extra: str, use: str) -> None:
+def test_an_error_names_the_missing_extra(environment: Path, extra: str, use: str) -> None:
     code = f"""if True:
         from qbus import Admin, Consumer, Producer, QbusError
         try:

@@ -56,7 +56,7 @@ ENDS = {
 
 @with_qbus
 @pytest.mark.parametrize("end", ENDS)
-async def test_what_was_sent_is_delivered_at_the_exit(bootstrap: str, topic: str, end: str) -> None:
+async def test_sent_records_are_delivered_at_exit(bootstrap: str, topic: str, end: str) -> None:
     done = run("import qbus, sys\n" + textwrap.dedent(ENDS[end]), bootstrap, topic)
     assert done.returncode == (1 if "ValueError" in ENDS[end] else 0), done.stderr
     found = await read_topic(bootstrap, topic, COUNT)
@@ -77,7 +77,7 @@ async def test_a_handle_keeps_its_producer_at_work(bootstrap: str, topic: str) -
 
 
 @with_qbus
-async def test_what_cannot_be_delivered_is_counted(bootstrap: str, topic: str) -> None:
+async def test_undeliverable_records_are_counted(bootstrap: str, topic: str) -> None:
     """The broker goes away after the first record: the program ends in time, and says so."""
     done = run(
         """

@@ -126,7 +126,7 @@ async def test_it_stalls_and_goes_on(proxy: FaultProxy, connect: Connect) -> Non
     assert await client.hear(len(FRAME)) == FRAME
 
 
-async def test_what_is_swallowed_is_lost(proxy: FaultProxy, connect: Connect) -> None:
+async def test_swallowed_bytes_are_lost(proxy: FaultProxy, connect: Connect) -> None:
     client = await connect()
     proxy.to_server.swallow()
     client.writer.write(FRAME)

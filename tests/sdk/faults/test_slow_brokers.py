@@ -54,8 +54,7 @@ async def test_deliveries_wait_for_the_broker(
             await sent.send()
         await asyncio.sleep(0.8)  # the requests time out, more than once
         proxy.heal()
-        outcomes = await sent.outcomes(MARGIN)
-    assert not [outcome for outcome in outcomes.values() if isinstance(outcome, BaseException)]
+        await sent.check_delivered(MARGIN)
     await sent.audit(await read_topic(proxy.bootstrap, proxied_topic, len(sent)), MARGIN)
 
 
@@ -139,7 +138,7 @@ async def test_the_admin_is_answered_or_told(
         assert (await admin.describe_topic(proxied_topic)).name == proxied_topic
 
 
-async def test_a_slow_line_is_a_line(
+async def test_frames_in_small_late_pieces_are_read(
     proxy: FaultProxy, proxied_topic: str, sdk: SdkClients
 ) -> None:
     """Frames that arrive in small pieces, each late, are frames all the same."""
@@ -152,8 +151,7 @@ async def test_a_slow_line_is_a_line(
         proxy.to_client.trickle(30, every=0.001)
         for _ in range(300):
             await sent.send()
-        outcomes = await sent.outcomes(MARGIN)
-    assert not [outcome for outcome in outcomes.values() if isinstance(outcome, BaseException)]
+        await sent.check_delivered(MARGIN)
     seen = Seen()
     async with sdk.consumer(proxy.bootstrap, offset_reset="earliest") as consumer:
         consumer.assign([(proxied_topic, partition, None) for partition in range(PARTITIONS)])
@@ -161,7 +159,7 @@ async def test_a_slow_line_is_a_line(
     seen.check_none_skipped()
 
 
-async def test_a_late_answer_is_no_answer_to_the_next(
+async def test_a_late_answer_is_not_taken_for_the_next_one(
     proxy: FaultProxy, proxied_topic: str, sdk: SdkClients
 ) -> None:
     """An answer that comes after its time is over must not be taken for that of a later request."""

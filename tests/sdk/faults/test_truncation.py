@@ -27,7 +27,7 @@ async def prepared(cluster: FakeCluster, producer: Producer, count: int) -> None
         await producer.flush()
 
 
-async def test_a_position_beyond_what_is_left_is_told() -> None:
+async def test_a_position_beyond_the_truncation_raises_an_error() -> None:
     async with (
         FakeCluster(2) as cluster,
         Producer(cluster.bootstrap, idempotent=False) as producer,
@@ -47,7 +47,7 @@ async def test_a_position_beyond_what_is_left_is_told() -> None:
         ]
 
 
-async def test_a_position_that_is_left_goes_on() -> None:
+async def test_a_position_below_the_truncation_goes_on() -> None:
     async with (
         FakeCluster(2) as cluster,
         Producer(cluster.bootstrap, idempotent=False) as producer,

@@ -71,7 +71,7 @@ def spoken_from(low: int, high: int) -> Lie:
     return lambda _: ApiVersionsResponse(api_keys=versions)
 
 
-async def test_versions_that_nobody_speaks() -> None:
+async def test_unknown_versions_raise_an_error() -> None:
     lies = {
         "versions from 99 on": spoken_from(99, 100),
         "versions backwards": spoken_from(5, 2),
@@ -156,7 +156,7 @@ METADATA_LIES = {
 }
 
 
-async def test_metadata_that_lies() -> None:
+async def test_lies_about_metadata_do_no_harm() -> None:
     lies = {name: (ApiKey.METADATA, lie) for name, lie in METADATA_LIES.items()}
     assert mishaps(await fared(lies, (produce, consume, administer))) == {}
 
@@ -246,7 +246,7 @@ GROUP_LIES: dict[str, tuple[ApiKey, Lie]] = {
 }
 
 
-async def test_groups_that_lie() -> None:
+async def test_lies_about_groups_do_no_harm() -> None:
     assert mishaps(await fared(GROUP_LIES, (consume_in_a_group,))) == {}
 
 
@@ -254,7 +254,7 @@ async def test_groups_that_lie() -> None:
 
 
 @pytest.mark.parametrize("step", range(4))
-async def test_bytes_that_flip(step: int) -> None:
+async def test_flipped_bytes_in_answers_do_no_harm(step: int) -> None:
     """Whatever bytes of an answer change, the client ends in order."""
     seed = FIRST_SEED + step
     print("seed", seed)

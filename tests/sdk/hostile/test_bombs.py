@@ -13,15 +13,9 @@ import pytest
 
 from qbus.records import Compression
 from qbus.records.decode import MAX_RECORDS_SIZE
-from qbus.wire import ApiKey
-from qbus.wire.messages.fetch import (
-    FetchableTopicResponse,
-    FetchRequest,
-    FetchResponse,
-    PartitionData,
-)
+from qbus.wire.messages.fetch import FetchPartition, PartitionData
 from tests.sdk.hostile.bombs import bomb, swarm
-from tests.sdk.hostile.victims import good_batch
+from tests.sdk.hostile.victims import good_batch, serve_fetches
 from tests.support.fake_broker import FakeBroker
 
 MIB = 1024 * 1024
@@ -31,23 +25,13 @@ CODECS = [codec for codec in Compression if codec is not Compression.NONE]
 async def read_from(batch: bytes, method: str) -> Any:
     """What became of a process that reads ``batch`` by ``method``."""
 
-    def fetch(request: FetchRequest) -> FetchResponse:
-        response = FetchResponse()
-        for topic in request.topics:
-            parts = [
-                PartitionData(
-                    partition_index=asked.partition,
-                    high_watermark=1,
-                    records=batch if asked.partition else good_batch(),
-                )
-                for asked in topic.partitions
-                if asked.fetch_offset == 0
-            ]
-            response.responses.append(FetchableTopicResponse(topic=topic.topic, partitions=parts))
-        return response
+    def served(asked: FetchPartition) -> PartitionData | None:
+        records = batch if asked.partition else good_batch()
+        part = PartitionData(partition_index=asked.partition, high_watermark=1, records=records)
+        return part if asked.fetch_offset == 0 else None
 
     async with FakeBroker({"t": 4}) as broker:
-        broker.handlers[ApiKey.FETCH] = fetch
+        serve_fetches(broker, served)
         command = [sys.executable, "-m", "tests.sdk.hostile.reader", broker.bootstrap, method]
         process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
         output, _ = await process.communicate()

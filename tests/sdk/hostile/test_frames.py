@@ -82,7 +82,7 @@ async def test_an_honest_broker_serves_everybody() -> None:
     assert set((await attack_everywhere(bytes)).values()) == {DONE}
 
 
-async def test_what_is_no_frame_is_refused() -> None:
+async def test_malformed_frames_are_refused() -> None:
     fared: dict[str, str] = {}
     for mangle, ends in zip(
         REFUSED, await asyncio.gather(*map(attack_everywhere, REFUSED)), strict=True
@@ -97,6 +97,6 @@ async def test_two_answers_to_one_request() -> None:
     assert mishaps(await attack_everywhere(lambda frame: frame + frame)) == {}
 
 
-async def test_zeros_may_mean_something() -> None:
+async def test_answers_of_zeros_do_no_harm() -> None:
     """Such as no brokers, no partitions or no error: nobody falls over that."""
     assert mishaps(await attack_everywhere(all_zeros)) == {}

@@ -4,14 +4,8 @@ import asyncio
 import json
 import sys
 
-from qbus.wire import ApiKey
-from qbus.wire.messages.fetch import (
-    FetchableTopicResponse,
-    FetchRequest,
-    FetchResponse,
-    PartitionData,
-)
-from tests.sdk.hostile.victims import good_batch
+from qbus.wire.messages.fetch import FetchPartition, PartitionData
+from tests.sdk.hostile.victims import good_batch, serve_fetches
 from tests.support.fake_broker import FakeBroker
 
 MIB = 1024 * 1024
@@ -36,25 +30,16 @@ asyncio.run(main(sys.argv[1]))
 """
 
 
-async def test_what_is_fetched_ahead_is_bounded() -> None:
+async def test_prefetched_memory_is_bounded() -> None:
     batch = good_batch([bytes(1000)] * 1000)
 
-    def fetch(request: FetchRequest) -> FetchResponse:
-        """A megabyte for each partition that is asked for, as often as it is."""
-        response = FetchResponse()
-        for topic in request.topics:
-            parts = []
-            for asked in topic.partitions:
-                data = bytearray(batch)
-                data[:8] = asked.fetch_offset.to_bytes(8)
-                part = PartitionData(partition_index=asked.partition, records=bytes(data))
-                part.high_watermark = 10**9
-                parts.append(part)
-            response.responses.append(FetchableTopicResponse(topic=topic.topic, partitions=parts))
-        return response
+    def served(asked: FetchPartition) -> PartitionData:
+        """A megabyte of the partition, as often as it is asked for."""
+        data = asked.fetch_offset.to_bytes(8) + batch[8:]
+        return PartitionData(partition_index=asked.partition, high_watermark=10**9, records=data)
 
     async with FakeBroker({"t": 8}) as broker:
-        broker.handlers[ApiKey.FETCH] = fetch
+        serve_fetches(broker, served)
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-c", PROGRAM, broker.bootstrap), stdout=asyncio.subprocess.PIPE
         )

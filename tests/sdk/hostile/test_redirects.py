@@ -52,7 +52,7 @@ class PingPong(FakeCluster):
 
 
 @pytest.mark.parametrize("gives_hints", [True, False], ids=["hints", "no hints"])
-async def test_producers_are_told_in_time(gives_hints: bool) -> None:
+async def test_redirected_producers_get_an_error_in_time(gives_hints: bool) -> None:
     async with PingPong() as cluster, asyncio.timeout(LIMIT):
         cluster.gives_hints = gives_hints
         with pytest.raises(ApiError) as caught:
@@ -62,7 +62,7 @@ async def test_producers_are_told_in_time(gives_hints: bool) -> None:
 
 
 @pytest.mark.parametrize("gives_hints", [True, False], ids=["hints", "no hints"])
-async def test_consumers_go_on_asking_now_and_then(gives_hints: bool) -> None:
+async def test_redirected_consumers_go_on_asking_at_a_low_rate(gives_hints: bool) -> None:
     async with PingPong() as cluster, asyncio.timeout(LIMIT):
         cluster.gives_hints = gives_hints
         with pytest.raises(Starved):
@@ -70,7 +70,7 @@ async def test_consumers_go_on_asking_now_and_then(gives_hints: bool) -> None:
         assert cluster.most_asked() < MOST_A_SECOND
 
 
-async def test_the_admin_is_told_in_time() -> None:
+async def test_a_redirected_admin_gets_an_error_in_time() -> None:
     async with PingPong() as cluster, asyncio.timeout(LIMIT):
         with pytest.raises(ApiError) as caught:
             await administer(cluster.bootstrap)
@@ -78,7 +78,7 @@ async def test_the_admin_is_told_in_time() -> None:
         assert cluster.most_asked() < MOST_A_SECOND
 
 
-async def test_a_coordinator_that_is_always_another() -> None:
+async def test_a_coordinator_that_always_moves() -> None:
     async with FakeCluster(2) as cluster, asyncio.timeout(LIMIT):
         turn = 0
 
@@ -108,7 +108,7 @@ async def test_offsets_that_are_always_out_of_range() -> None:
         assert len(broker.asked(ApiKey.FETCH)) < MOST_A_SECOND
 
 
-async def test_a_replica_that_prefers_another() -> None:
+async def test_brokers_that_each_prefer_the_other_replica() -> None:
     """Each broker holds the partition for nearer to the other one (KIP-392)."""
     async with FakeCluster(2) as cluster, asyncio.timeout(LIMIT):
         for node in cluster.nodes.values():

@@ -9,6 +9,13 @@ from qbus.clients import ConsumerRecord, TopicPartition
 from qbus.errors import QbusError
 from qbus.records import build_values_batch
 from qbus.wire import ApiKey
+from qbus.wire.messages.fetch import (
+    FetchableTopicResponse,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
 from tests.sdk.reading import records
 from tests.support.fake_broker import FakeBroker
 from tests.unit.clients.consumer.fake_group import FakeGroup
@@ -138,3 +145,18 @@ async def attack_everywhere(mangle: Callable[[bytes], bytes]) -> dict[str, str]:
 def good_batch(values: Iterable[bytes] = (b"v",)) -> bytes:
     """A batch that nothing is wrong with."""
     return bytes(build_values_batch(list(values), 1_700_000_000_000))
+
+
+def serve_fetches(
+    broker: FakeBroker, served: Callable[[FetchPartition], PartitionData | None]
+) -> None:
+    """Answer every fetch at once with what is ``served`` of each partition that it asks for."""
+
+    def fetch(request: FetchRequest) -> FetchResponse:
+        response = FetchResponse()
+        for topic in request.topics:
+            parts = [part for asked in topic.partitions if (part := served(asked))]
+            response.responses.append(FetchableTopicResponse(topic=topic.topic, partitions=parts))
+        return response
+
+    broker.handlers[ApiKey.FETCH] = fetch

@@ -33,7 +33,7 @@ async def weather(proxy: FaultProxy, name: str, seed: int, seconds: float, assig
 
 
 @pytest.mark.parametrize("assignor", ["range", "cooperative-sticky"])
-async def test_a_squall(proxy: FaultProxy, name: str, assignor: str) -> None:
+async def test_a_short_rebalance_storm(proxy: FaultProxy, name: str, assignor: str) -> None:
     await weather(proxy, name, SEED, 6, assignor)
 
 

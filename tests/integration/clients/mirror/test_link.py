@@ -138,7 +138,7 @@ async def test_a_topic_created_anew_stops_the_copy_until_that_is_deleted(
         await s.assert_equal(0)
 
 
-async def test_a_topic_of_the_targets_own_is_not_touched(idcs: Idcs, name: str) -> None:
+async def test_an_unrelated_topic_at_the_target_is_not_touched(idcs: Idcs, name: str) -> None:
     async with Scene(idcs, name) as s:
         await s.source.create_topic(name, partitions=1)
         await s.send(0)
@@ -150,7 +150,7 @@ async def test_a_topic_of_the_targets_own_is_not_touched(idcs: Idcs, name: str) 
         assert (await s.target.list_offsets({place: LATEST}))[place].offset == 0
 
 
-async def test_a_shorter_way_takes_over_where_the_longer_one_is(idcs: Idcs, name: str) -> None:
+async def test_a_shorter_route_continues_where_a_longer_one_stopped(idcs: Idcs, name: str) -> None:
     async with Scene(idcs, name) as s:
         await s.source.create_topic(name, partitions=1)
         await s.send(0)
@@ -161,7 +161,7 @@ async def test_a_shorter_way_takes_over_where_the_longer_one_is(idcs: Idcs, name
         await s.assert_equal(0)
 
 
-async def test_what_follows_something_that_is_missing_is_refused(idcs: Idcs, name: str) -> None:
+async def test_a_batch_after_a_gap_is_refused(idcs: Idcs, name: str) -> None:
     async with Scene(idcs, name) as s:
         await s.source.create_topic(name, partitions=1)
         await s.send(0)
