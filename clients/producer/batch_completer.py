@@ -96,7 +96,7 @@ class BatchCompleter:
             self.fail(error)
         now = self._clock.monotonic()
         queue = self._accumulator.queues[batch.partition]
-        queue.error = error
+        queue.fail_attempt(error)
         if batch.is_given_up or not self._may_retry(error):
             self.give_up(batch, error)
         elif code in _TOO_LARGE:

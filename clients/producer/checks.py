@@ -67,14 +67,14 @@ def _check_headers(headers: Headers) -> None:
         if not isinstance(name, str):
             raise TypeError(f"a header's name is a str, not {type(name).__name__}")
         name.encode()  # raises ValueError if it is not valid Unicode
-        _check_types((data,))
+        _check_types((data,), "a header's value is")
 
 
-def _check_types(data: Sequence[Buffer | None]) -> None:
+def _check_types(data: Sequence[Buffer | None], subject: str = "keys and values are") -> None:
     if not are_bytes(data):
         wrong = set(map(type, data)) - _BYTES_LIKE - {type(None)}
         names = ", ".join(sorted(kind.__name__ for kind in wrong))
-        raise TypeError(f"keys and values are bytes, not {names}")
+        raise TypeError(f"{subject} bytes, not {names}")
 
 
 def _check_timestamps(timestamps: Iterable[Any]) -> None:

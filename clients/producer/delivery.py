@@ -35,6 +35,10 @@ class Handle(ABC, Generic[T_co]):
         """Call ``notify`` when done: at once, or in the thread that learns the outcome."""
 
     @abstractmethod
+    def _trouble(self) -> Exception | None:
+        """Return why the last attempt to deliver it failed, if one did."""
+
+    @abstractmethod
     def _is_in_loop(self) -> bool:
         """Whether the caller runs in the loop that learns the outcome."""
 
@@ -76,7 +80,9 @@ class Handle(ABC, Generic[T_co]):
         arrived = threading.Event()
         self._notify(arrived.set)
         if not arrived.wait(timeout):
-            raise RequestTimedOut(f"not delivered in {timeout} s")
+            trouble = self._trouble()
+            reason = f": {trouble}" if trouble is not None else ""
+            raise RequestTimedOut(f"not delivered in {timeout} s{reason}") from trouble
 
 
 def _wake(loop: asyncio.AbstractEventLoop, arrived: "asyncio.Future[None]") -> None:
@@ -157,6 +163,9 @@ class Delivery(Handle[RecordMetadata], BatchSlot):
     def _notify(self, notify: Callable[[], object]) -> None:
         self._batch.when_complete(self._index, self._index + 1, notify)
 
+    def _trouble(self) -> Exception | None:
+        return self._batch.leaf(self._index)[0].error
+
     def _is_in_loop(self) -> bool:
         return self._batch.is_in_loop()
 
@@ -205,6 +214,9 @@ class BulkDelivery(Handle[list[BatchMetadata]]):
         arrived = Countdown(len(self._parts), notify)
         for batch, start, stop in self._parts:
             batch.when_complete(start, stop, arrived)
+
+    def _trouble(self) -> Exception | None:
+        return next((leaf.error for leaf, _, _ in self._leaves() if leaf.error is not None), None)
 
     def _is_in_loop(self) -> bool:
         return any(batch.is_in_loop() for batch, _, _ in self._parts)

@@ -130,7 +130,7 @@ class Planner:
         try:
             leader = self._metadata.leader(topic, partition)
         except ApiError as error:
-            queue.error = error
+            queue.fail_attempt(error)
             plan.unknown_topics.add(topic)
             return
         node = self._nodes.get(leader)

@@ -64,6 +64,14 @@ class PartitionQueue:
         """Whether there is nothing to send or to wait for."""
         return self.open_batch is None and not self._waiting and not self._in_flight
 
+    def fail_attempt(self, error: Exception) -> None:
+        """Note why what is queued here could not be sent."""
+        self.error = error
+        for batch in (*list(self._waiting), *self._in_flight):
+            batch.error = error
+        if self.open_batch is not None:
+            self.open_batch.error = error
+
     def has_room(self, size: int) -> bool:
         """Whether the open batch accepts ``size`` more bytes."""
         return self.open_batch is not None and self.open_batch.size + size <= self._batch_bytes

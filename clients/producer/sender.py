@@ -273,4 +273,4 @@ class Sender:
 
     def _note(self, keys: Iterable[Any], error: QbusError) -> None:
         for key in list(keys):
-            self._accumulator.queues[key].error = error
+            self._accumulator.queues[key].fail_attempt(error)

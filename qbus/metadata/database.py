@@ -270,4 +270,5 @@ _MEANINGS: dict[int, str] = {
     sqlite3.SQLITE_CANTOPEN: "its directory is missing or not accessible: ",
     sqlite3.SQLITE_READONLY: "it cannot be written: ",
     sqlite3.SQLITE_FULL: "the disk is full: ",
+    sqlite3.SQLITE_IOERR: "its directory cannot be written, or the disk fails: ",
 }

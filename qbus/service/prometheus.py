@@ -18,7 +18,7 @@ def serve(metrics: Collector, host: str, port: int) -> Callable[[], None]:
     """Serve ``metrics`` over HTTP from a thread; return the function that stops it.
 
     Raises:
-        OSError: the address cannot be listened on.
+        OSError: the address cannot be listened on; the message names it.
     """
     from prometheus_client import (  # noqa: PLC0415 - only where metrics are served
         CollectorRegistry,
@@ -33,7 +33,11 @@ def serve(metrics: Collector, host: str, port: int) -> Callable[[], None]:
     ProcessCollector(registry=registry)
     PlatformCollector(registry=registry)
     GCCollector(registry=registry)
-    server, thread = start_http_server(port, host, registry)
+    try:
+        server, thread = start_http_server(port, host, registry)
+    except OSError as error:
+        message = f"cannot serve metrics on {host}:{port}: {error.strerror}"
+        raise OSError(error.errno, message) from error
 
     def stop() -> None:
         server.shutdown()

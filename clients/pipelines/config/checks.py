@@ -130,7 +130,7 @@ def check_audit(config: AuditConfig) -> AuditConfig:
     """Raise ConfigError unless the configuration says what is compared with what."""
     _check_source(config.source)
     if bool(config.copy.archive) == bool(config.copy.bootstrap):
-        raise ConfigError("copy.archive or copy.bootstrap: expected one of them")
+        raise ConfigError("set either copy.archive or copy.bootstrap, to say what is compared")
     if config.copy.archive and config.copy.topics:
         raise ConfigError("copy.topics: in an archive topics have their own names")
     unread = [topic for topic, _ in config.copy.topics if topic not in config.source.topics]
@@ -177,7 +177,7 @@ def _duplicate(names: Iterable[str]) -> str | None:
 
 def _check_source(source: Source) -> None:
     if bool(source.topics) == bool(source.pattern):
-        raise ConfigError("source.topics or source.pattern: expected one of them")
+        raise ConfigError("set either source.topics or source.pattern, to say what is read")
 
 
 def _check_lines(lines: Lines) -> None:
@@ -211,7 +211,7 @@ def _check_fields(place: str, fields: Iterable[str], lines: Lines) -> None:
 
 def _check_output(config: Pipeline, output: Output) -> None:
     if output.topic and output.path:
-        raise ConfigError("output.topic and output.path: expected one of them, or neither")
+        raise ConfigError("set output.topic or output.path, not both")
     if output.bootstrap and not output.topic:
         raise ConfigError("output.bootstrap: expected output.topic as well")
     here = output.bootstrap in {"", config.bootstrap}

@@ -28,7 +28,7 @@ def test_only_chosen_options_are_stated() -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("archive",), "source.topics or source.pattern: expected one of them"),
+        (("archive",), "set either source.topics or source.pattern"),
         (("archive", "--topic", "t"), "path is missing"),
         (("stats", "--topic", "t", "--window", "soon"), "statistic[1].window = 'soon'"),
         (("stats", "--topic", "t", "--once", "--batch"), "--once or --batch"),

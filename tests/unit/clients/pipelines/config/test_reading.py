@@ -57,7 +57,7 @@ def test_invalid_durations_are_refused(text: object) -> None:
     [
         (STATS, {}, "nothing to compute"),
         (STATS, {"source": {}}, "source.topics or source.pattern"),
-        (STATS, {"source": {"topics": ["a"], "pattern": "b"}}, "expected one of them"),
+        (STATS, {"source": {"topics": ["a"], "pattern": "b"}}, "set either"),
         (STATS, {"source": {"topics": ["a/b"]}}, "source.topics = ['a/b']"),
         (STATS, {"source": {"pattern": "("}}, "source.pattern = '('"),
         (STATS, {"statistc": []}, "statistc: no such field; did you mean statistic?"),
