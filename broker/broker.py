@@ -52,7 +52,7 @@ class Broker:
         return self.registration.epoch
 
     def drain(self) -> None:
-        """Answer what waits for records or for a rebalance; let no request wait any more."""
+        """Answer fetches and rebalances that wait, now and from now on. Produces wait on."""
         self.replicas.drain()
         self.groups.drain()
 

@@ -70,14 +70,14 @@ async def serve(config: BrokerConfig, clock: Clock, started: float) -> int:
     while not stop.is_set():
         if config.zookeeper_address is None:
             return 1
-        _log.warning("starting anew")
+        _log.warning("restarting the broker in this process")
         gc.unfreeze()
         this_run = BrokerRun(config, clock, this_run.address, perf_counter())
         try:
             await this_run.serve(stop)
             delay = _FIRST_DELAY_S
         except (StoreError, OSError) as error:
-            _log.error("cannot start anew: %s; trying again in %g s", error, delay)
+            _log.error("cannot restart: %s; trying again in %g s", error, delay)
             with suppress(TimeoutError):
                 await asyncio.wait_for(stop.wait(), delay)
             delay = min(2 * delay, _LONGEST_DELAY_S)
@@ -132,7 +132,7 @@ class BrokerRun:
                 broker.drain()
                 await listener.drain(config.shutdown_drain_timeout_ms / 1000)
             else:
-                _log.critical("the metadata store is lost")
+                _log.critical("this broker's session or registration has ended: serving stops")
 
     def _log_address(self, broker: Broker) -> None:
         _log.info(

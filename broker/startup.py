@@ -259,8 +259,8 @@ def _register_cluster_metrics(
         lambda: controller.is_active,
     )
     metrics.counter(
-        "leader_elections",
-        "Number of partition states that this broker wrote as the controller.",
+        "partition_state_changes",
+        "Number of changes of leaders and in-sync replicas that this broker wrote as controller.",
         lambda: controller.elections,
     )
     metrics.counter(

@@ -140,7 +140,7 @@ class DataDirectory:
     def look_for_room(self) -> None:
         """See whether a directory that was full has room again."""
         if has_room(self._files, self.path):
-            self.shared.health.has_room()
+            self.shared.health.note_room()
 
     def acquire(self, cluster_id: str, node_id: int) -> list[TopicPartition]:
         """Make the directory this broker's, until :meth:`close`; the partitions in it.
@@ -219,7 +219,7 @@ class DataDirectory:
             self._files.make_directory(directory)
             write_topic_id(self._files, f"{directory}/{PARTITION_METADATA}", topic_id)
             log = Log.open(directory, config, self._clock, self._files, shared=self.shared)
-            log.flush()  # the names: also that of the first segment, for none begins with a later
+            log.flush()  # syncs the names too: a log never starts with a later segment
             self._names.sync()
         except OSError as error:
             raise self.shared.health.judge(f"create {directory}", error) from error

@@ -66,7 +66,11 @@ class DirectoryHealth:
         return ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.path} is offline: {self.failure}")
 
     def judge(self, doing: str, error: OSError) -> ApiError:
-        """The error to raise: what is short may be there later, anything else is as in ``fail``."""
+        """Return the error to raise.
+
+        Without space or descriptors it is retriable, and the directory stays online. Any other
+        ``error`` takes the directory offline.
+        """
         if error.errno in NO_SPACE and not self.is_full:
             self.is_full = True
             _logger.error("data directory %s is full: cannot %s", self.path, doing)
@@ -74,8 +78,8 @@ class DirectoryHealth:
             return ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"cannot {doing}: {error.strerror}")
         return self.fail(doing, error)
 
-    def has_room(self) -> None:
-        """There is room again."""
+    def note_room(self) -> None:
+        """Note that the disk has room again."""
         if self.is_full:
             self.is_full = False
             _logger.info("data directory %s has room again", self.path)

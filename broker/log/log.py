@@ -185,8 +185,8 @@ class Log:
     def flush(self) -> int:
         """Sync what was appended so far; the offset that is stable now. For a thread.
 
-        Appending goes on meanwhile. Raises ApiError KAFKA_STORAGE_ERROR when it fails: that is
-        final, and the directory is offline.
+        Appending goes on meanwhile. Raises ApiError KAFKA_STORAGE_ERROR. A failed sync takes the
+        directory offline until the broker restarts; a lack of descriptors does not.
         """
         return self._flusher.flush()
 

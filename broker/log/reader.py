@@ -170,10 +170,10 @@ class LogSlice:
     ``first_offset`` is the first batch's base offset, ``next_offset`` the one after the last batch.
     The file stays open, and readable if the segment is deleted, until :meth:`close`.
 
-    Bytes that this process neither appended nor checked since it started must not be sent:
-    where ``needs_verification`` says so, call :meth:`verify` in a thread first. Bytes that are not
-    in the page cache would make a send wait for the disk: where :meth:`is_cached` says so, call
-    :meth:`warm` in a thread, which reads them and, as they come from the disk, checks them again.
+    Bytes that this process neither appended nor checked since it started must not be sent: if
+    ``needs_verification`` is true, call :meth:`verify` in a thread first. A send must not wait for
+    the disk: if :meth:`is_cached` returns false, call :meth:`warm` in a thread first. It reads the
+    bytes and, as they come from the disk, checks them again.
     """
 
     __slots__ = (
@@ -350,7 +350,7 @@ class LogReader:
         try:
             return self._slice(segment, offset, max_bytes, limit, min_one_batch, wait)
         except CorruptBatch as bad:
-            self._repair(segment, offset, bad, wait=wait)
+            self._rebuild_or_raise(segment, offset, bad, wait=wait)
             return self._slice(segment, offset, max_bytes, limit, min_one_batch, wait)
         except BlockingIOError:
             raise
@@ -399,7 +399,9 @@ class LogReader:
         segment.places.add(*end)
         return LogSlice(segment, self._verifier, start, end)
 
-    def _repair(self, segment: LogSegment, offset: int, bad: CorruptBatch, *, wait: bool) -> None:
+    def _rebuild_or_raise(
+        self, segment: LogSegment, offset: int, bad: CorruptBatch, *, wait: bool
+    ) -> None:
         """Make the index anew if it may be what is wrong; raise if the batches are."""
         if segment.base_offset not in self._rebuilt:
             if not wait:

@@ -44,11 +44,15 @@ Part = Buffer | Region
 
 
 class Transport(Protocol):
-    """A non-blocking byte stream to one client, over a plain socket or an encrypted one.
+    """A non-blocking byte stream to one client.
 
     Every function does what can be done now, and raises BlockingIOError when that is nothing, and
     OSError when the stream is broken. Functions are attributes, so that a plain transport hands out
     those of its socket without a call in between.
+
+    An encrypted transport has to keep three promises besides: a receive that returns fewer bytes
+    than there was room for leaves none behind in its own buffers, since the connection waits for
+    the descriptor then; it completes its handshake within these calls; and it ignores flags.
     """
 
     @property

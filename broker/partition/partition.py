@@ -33,7 +33,7 @@ _log = logging.getLogger(__name__)
 ACKS_ALL = -1
 NO_EPOCH = -1
 
-_SIZES = 1024  # beyond that many appends, those that become visible late count as one
+_SIZES = 1024  # appends above the high watermark tracked one by one; later ones are merged
 
 # To a client a refusal says that nothing was written; this one says "perhaps".
 _PERHAPS_WRITTEN = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
@@ -82,10 +82,17 @@ class PartitionListener:
         """The broker holds the partition from now on; it has no role yet."""
 
     def leading(self, partition: "Partition", leader_epoch: int) -> None:
-        """The broker leads the partition since ``leader_epoch``."""
+        """The broker leads the partition since ``leader_epoch``.
+
+        Comes again, without ``stepping_down``, when the broker is elected again in a later epoch.
+        """
 
     def stepping_down(self, partition: "Partition", code: ErrorCode) -> None:
-        """The broker leads the partition no longer; requests get ``code``."""
+        """The broker stops leading: waiting and later requests get ``code``.
+
+        ``is_leader`` is still true during the call. A failed disk causes it without ``closed``.
+        A suspected partition (see :mod:`.leadership_lease`) causes no event.
+        """
 
     def closed(self, partition: "Partition") -> None:
         """The broker does not hold the partition any more."""

@@ -1,5 +1,7 @@
 """Answers that wait: a long poll for records, an ``acks=all`` produce for its acknowledgement.
 
+A delayed *fetch* is completed from here when a partition that it watches changes. A delayed
+*produce* is completed by its partitions (:class:`Acknowledgements`); here it has only its time-out.
 A partition calls those who wait (:class:`Acknowledgements`, :class:`Watcher`) in the event loop,
 from within its own methods: callbacks never block, and never add or remove others before they
 return.
@@ -175,7 +177,7 @@ class Acknowledgements:
     def add(self, end_offset: int, waiter: AckWaiter, token: object) -> None:
         """Tell ``waiter`` when everything below ``end_offset`` is acknowledged."""
         waiting = self._waiting
-        while waiting and waiting[0][1].done():  # time-outs leave in the order they came
+        while waiting and waiting[0][1].done():  # timed out, or its client is gone
             waiting.popleft()
         waiting.append((end_offset, waiter, token))
 

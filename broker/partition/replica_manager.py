@@ -37,7 +37,8 @@ class ReplicaManager(Generic[S]):
     """Everything that this broker does with partitions. Make it in a running event loop.
 
     ``events`` tells listeners what happens to partitions, ``tasks`` does work from time to time:
-    services that stand on partitions subscribe to the one and add to the other before the start.
+    services that stand on partitions subscribe to the one before the start, so that they see every
+    partition opened, and add to the other at any time.
     ``purgatory`` has the requests that wait; ``readers`` are the threads for reads that would wait
     for a disk; ``sessions`` are those of followers.
     """
@@ -111,7 +112,7 @@ class ReplicaManager(Generic[S]):
         self.isr_changes.start()
 
     def drain(self) -> None:
-        """Answer the fetches that wait for records; let no request wait any more."""
+        """Answer the fetches that wait, now and from now on. Produces wait for acknowledgement."""
         self.purgatory.fetches.drain()
 
     async def stop(self) -> None:

@@ -26,7 +26,7 @@ from qbus.wire.messages.offset_for_leader_epoch import (
 from ..log import EpochEnd
 from ..peers.connection import PeerConnection
 from .partition_fetch_state import NO_EPOCH, PartitionFetchState, error_of
-from .truncation import find_truncation
+from .truncation_offset import find_truncation
 
 EPOCHS_VERSION = 4
 OFFSETS_VERSION = 7

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from qbus.broker.log import EpochEnd
 from qbus.broker.metadata.partition_states import Policy
 from qbus.broker.partition.followers import Followers, Proposal
-from qbus.broker.replicator.truncation import Truncation, find_truncation
+from qbus.broker.replicator.truncation_offset import Truncation, find_truncation
 from qbus.metadata.znodes import NO_LEADER
 
 from .checks import Checks

@@ -231,7 +231,7 @@ def test_it_waits_for_a_zookeeper_that_forgot_it(server: ZooKeeperProcess, tmp_p
         with kazoo_client(bus.address) as client:
             wait_until(lambda: client.exists("/brokers/ids/7") is None, "the session to end")
         bus.broker.send_signal(signal.SIGCONT)
-        wait_until(lambda: "starting anew" in bus.broker.log_text(), "the broker to notice")
+        wait_until(lambda: "restarting the broker" in bus.broker.log_text(), "the broker to notice")
         server.kill()
         server.start()
         bus.broker.wait_ready()

@@ -7,7 +7,7 @@ import pytest
 
 from qbus.broker.log import EpochStart, Log, LogConfig, OsFiles
 from qbus.broker.log.segment import LogSegment
-from qbus.broker.replicator.truncation import Truncation, find_truncation
+from qbus.broker.replicator.truncation_offset import Truncation, find_truncation
 from qbus.clock import ManualClock
 from qbus.errors import ErrorCode
 from qbus.records import CorruptBatch, read_header

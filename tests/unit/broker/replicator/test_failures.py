@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from qbus.broker.replicator.truncation import find_truncation
+from qbus.broker.replicator.truncation_offset import find_truncation
 from qbus.errors import ErrorCode
 from qbus.records import set_base_offset
 from qbus.wire import ApiKey

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qbus.broker.log import EpochEnd, LeaderEpochCache
-from qbus.broker.replicator.truncation import Truncation, find_truncation
+from qbus.broker.replicator.truncation_offset import Truncation, find_truncation
 
 
 def epochs_of(entries: list[int]) -> LeaderEpochCache:
