@@ -188,7 +188,8 @@ class GroupDescription:
 class GroupOffset:
     """A group's committed offset in a partition that holds ``start_offset`` to ``end_offset``.
 
-    Those two are -1 when they are unknown, such as for a deleted topic.
+    Those two are -1 when they are unknown, such as for a deleted topic. The committed offset is -1
+    when there is none: then the lag is the whole log.
     """
 
     topic: str

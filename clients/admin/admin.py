@@ -611,9 +611,15 @@ class Admin:
         """Return what a group has committed for ``partitions`` (None: all); others are absent."""
         return await fetch_committed(self._cluster, group, partitions)
 
-    async def group_offsets(self, group: str) -> list[GroupOffset]:
-        """Return what a group has committed, with its lag, by topic and partition."""
-        committed = await self.committed_offsets(group)
+    async def group_offsets(
+        self, group: str, partitions: Iterable[tuple[str, int]] = ()
+    ) -> list[GroupOffset]:
+        """Return what a group has committed, with its lag, by topic and partition.
+
+        partitions: listed too if nothing is committed for them; their committed offset is -1.
+        """
+        uncommitted = dict.fromkeys((TopicPartition(*p) for p in partitions), OffsetAndMetadata(-1))
+        committed = uncommitted | await self.committed_offsets(group)
         starts = await self._known_offsets(committed, EARLIEST)
         ends = await self._known_offsets(committed, LATEST)
         return [

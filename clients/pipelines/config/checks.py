@@ -211,7 +211,7 @@ def _check_fields(place: str, fields: Iterable[str], lines: Lines) -> None:
 
 def _check_output(config: Pipeline, output: Output) -> None:
     if output.topic and output.path:
-        raise ConfigError("set output.topic or output.path, not both")
+        raise ConfigError("output.topic and output.path: set one of them, or neither")
     if output.bootstrap and not output.topic:
         raise ConfigError("output.bootstrap: expected output.topic as well")
     here = output.bootstrap in {"", config.bootstrap}

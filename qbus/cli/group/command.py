@@ -45,10 +45,14 @@ async def describe(*, names: tuple[str, ...], bootstrap: str, as_json: bool) -> 
 
     async with administration(bootstrap) as admin:
         chosen = names or [found.group for found in await admin.list_groups()]
-        documents = [
-            group_description(await admin.describe_group(name), await admin.group_offsets(name))
-            for name in chosen
-        ]
+        documents = []
+        for name in chosen:
+            described = await admin.describe_group(name)
+            assigned = [
+                partition for member in described.members for partition in member.assignment
+            ]
+            offsets = await admin.group_offsets(name, assigned)
+            documents.append(group_description(described, offsets))
     emit(documents, group_descriptions, as_json=as_json)
 
 

@@ -45,6 +45,12 @@ def _headline(group: dict[str, Any]) -> "RenderableType":
         (group["group"], "bold"),
         f"  {group['state']}, {counted(len(group['members']), 'member')}, lag {lag:,}",
     )
+    unknown = sum(offset["lag"] is None for offset in group["offsets"])
+    if unknown:
+        line.append(f" without {counted(unknown, 'partition')} that cannot be read")
+    uncommitted = sum(_is_uncommitted(offset) for offset in group["offsets"])
+    if uncommitted:
+        line.append(f" (all of the log of {counted(uncommitted, 'partition')} without a commit)")
     if group["protocol"]:
         line.append(f", assignor {group['protocol']}")
     return line
@@ -59,10 +65,21 @@ def _offsets(offsets: list[dict[str, Any]]) -> "RenderableType":
         "#lag",
         "member",
         rows=(
-            (o["topic"], o["partition"], o["committed"], o["end_offset"], o["lag"], o["member_id"])
-            for o in offsets
+            (
+                offset["topic"],
+                offset["partition"],
+                offset["committed"],
+                offset["end_offset"],
+                f"{offset['lag']:,} (all)" if _is_uncommitted(offset) else offset["lag"],
+                offset["member_id"],
+            )
+            for offset in offsets
         ),
     )
+
+
+def _is_uncommitted(offset: dict[str, Any]) -> bool:
+    return offset["committed"] is None and offset["lag"] is not None
 
 
 def _members(members: list[dict[str, Any]]) -> "RenderableType":

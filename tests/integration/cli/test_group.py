@@ -126,3 +126,25 @@ def test_contradictory_options_are_refused(qbus: Qbus) -> None:
     qbus.failure("group", "reset-offsets", "g", code=2)
     qbus.failure("group", "reset-offsets", "g", "--to", "latest", "--shift-by", "1", code=2)
     qbus.failure("group", "reset-offsets", "g", "--to", "never", code=2)
+
+
+def test_a_group_that_never_committed_lags_by_the_whole_log(
+    qbus: Qbus, topic: str, group: str
+) -> None:
+    qbus("produce", topic, "--partition", "0", stdin=b"0\n1\n2\n")
+    command = ("consume", topic, "--group", group, "--from", "latest")
+    with qbus.start(*command, stdout=subprocess.DEVNULL) as member:
+        try:
+            wait_until(
+                lambda: b"Stable, 1 member" in qbus.run("group", "describe", group).stdout, "it"
+            )
+            (described,) = qbus.json("group", "describe", group)
+            found = {o["partition"]: o for o in described["offsets"]}
+            assert (found[0]["committed"], found[0]["end_offset"], found[0]["lag"]) == (None, 3, 3)
+            assert (found[1]["end_offset"], found[1]["lag"]) == (0, 0)
+            table = qbus("group", "describe", group).decode()
+            assert "lag 3 (all of the log of 3 partitions without a commit)" in table
+            assert "3 (all)" in table
+        finally:
+            member.terminate()
+            member.wait(30)
