@@ -1,7 +1,9 @@
 """What users import, and what importing it costs."""
 
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -51,3 +53,21 @@ def test_asyncio_clients_have_a_module_of_their_own() -> None:
     assert aio.Producer is clients.Producer
     assert aio.Consumer is clients.Consumer
     assert aio.Admin is clients.Admin
+
+
+DOCS = Path(__file__).parents[2] / "docs"
+IMPORTS = sorted(
+    {
+        line
+        for page in [*DOCS.rglob("*.md"), DOCS.parent / "README.md"]
+        for line in re.findall(r"^(?:from|import) qbus\b.*$", page.read_text(), re.MULTILINE)
+        if "(" not in line
+    }
+)
+
+
+@pytest.mark.parametrize("line", IMPORTS)
+def test_what_the_pages_import_is_there(line: str) -> None:
+    if "spark" in line:
+        pytest.importorskip("pyspark")
+    exec(line, {})
