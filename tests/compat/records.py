@@ -1,4 +1,4 @@
-"""Records as the tests see them, and those that a round trip must bring back byte for byte."""
+"""Records of the tests, and samples that a round trip must bring back byte for byte."""
 
 import time
 from typing import NamedTuple

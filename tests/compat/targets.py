@@ -1,4 +1,4 @@
-"""What the suite runs against: Qbus, or Apache Kafka itself, whose truth the tests state."""
+"""The server under test: Qbus, or Apache Kafka, whose behavior the tests state."""
 
 from collections.abc import Iterator
 from pathlib import Path

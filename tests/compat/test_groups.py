@@ -35,7 +35,7 @@ class Crew:
         return [place for member in self._members for place in member.consumed]
 
     def disband(self) -> None:
-        """Kill who is left."""
+        """Kill the members that still run."""
         for member in self._members:
             if member.alive:
                 member.kill()

@@ -1,4 +1,4 @@
-"""What clients were told is still true after the broker was stopped, or killed, and started."""
+"""Records, groups and topics survive a stop or a kill of the broker."""
 
 from collections.abc import Callable, Iterator
 from contextlib import closing

@@ -1,4 +1,4 @@
-"""What the fuzzer drives: ``python -m tests.fuzz.targets NAME [libFuzzer options]``.
+"""The targets of the fuzzer: ``python -m tests.fuzz.targets NAME [libFuzzer options]``.
 
 Each target takes any bytes and may end in no error but the ones it names.
 """
@@ -51,7 +51,7 @@ def response(data: bytes) -> None:
 
 
 def records(data: bytes) -> None:
-    """Record batches from somebody who lies about everything."""
+    """Record batches in which any field may be wrong."""
     with suppress(CorruptBatch):
         for _, batch in iter_batches(data):
             for _ in iter_records(batch, max_size=_MAX_DECOMPRESSED):
@@ -59,7 +59,7 @@ def records(data: bytes) -> None:
 
 
 def codecs(data: bytes) -> None:
-    """The same lies, to both twins of the codec: they read the same, or say the same of them."""
+    """Wrong batches, to both codecs: they read the same records, or raise the same error."""
     if len(data) < HEADER_SIZE:
         return
     header = BatchHeader(*unpack_from(">qiibIhiqqqhii", data))

@@ -39,7 +39,7 @@ class Sent:
         self._deliveries.append((value, delivery))
 
     async def outcomes(self, within: float) -> dict[bytes, Any]:
-        """What became of every value; fails when a delivery has not resolved in time."""
+        """The outcome of every value; fails if a delivery has not resolved in time."""
         try:
             async with asyncio.timeout(within):
                 results = await asyncio.gather(
@@ -92,7 +92,7 @@ class Seen:
 
     @property
     def count(self) -> int:
-        """How many different records there were."""
+        """The number of different records."""
         return sum(len(set(offsets)) for offsets in self.offsets.values())
 
     def check_none_skipped(self) -> None:

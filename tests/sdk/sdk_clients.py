@@ -32,7 +32,7 @@ class SdkClients(ABC):
 
     @abstractmethod
     async def result(self, delivery: Any, timeout: float = 30.0) -> Any:
-        """What became of what was sent; raises what kept it from being delivered."""
+        """Return the result of a delivery; raise its error if it failed."""
 
 
 class AsyncClients(SdkClients):

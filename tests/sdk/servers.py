@@ -1,4 +1,4 @@
-"""What the SDK runs against: our broker, and Apache Kafka itself."""
+"""The servers for the tests of the SDK: our broker, and Apache Kafka."""
 
 from abc import ABC, abstractmethod
 from contextlib import ExitStack

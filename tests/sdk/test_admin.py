@@ -34,7 +34,7 @@ async def admin(bootstrap: str, sdk: SdkClients) -> AsyncIterator[Any]:
 
 @pytest.fixture
 def is_kafka(server: Server) -> bool:
-    """Whether the broker is Apache Kafka's, which serves more than ours does yet."""
+    """Whether the broker is Apache Kafka, which has APIs that ours does not have yet."""
     return isinstance(server, KafkaServer)
 
 
@@ -43,6 +43,16 @@ async def code_of(call: object) -> ErrorCode:
         await call  # type: ignore[misc]
     assert str(caught.value)
     return caught.value.code
+
+
+async def put(bootstrap: str, topic: str) -> None:
+    """Produce ten records to partition 0."""
+    async with Producer(bootstrap) as producer:
+        await producer.send_many(topic, [b"x"] * 10, partition=0)
+
+
+async def has_partitions(admin: Any, topic: str, count: int) -> bool:
+    return len((await admin.describe_topic(topic)).partitions) == count
 
 
 async def test_the_cluster(admin: Any, server: Server) -> None:
@@ -66,10 +76,7 @@ async def test_the_life_of_a_topic(admin: Any, name: str) -> None:
     assert described.topic_id.int != 0
     await admin.create_partitions(name, 5)
 
-    async def has_grown() -> bool:
-        return len((await admin.describe_topic(name)).partitions) == 5
-
-    await eventually(has_grown)
+    await eventually(lambda: has_partitions(admin, name, 5))
     assert await code_of(admin.create_partitions(name, 5)) is ErrorCode.INVALID_PARTITIONS
     assert name in [topic.name for topic in await admin.list_topics()]
     await admin.delete_topic(name)
@@ -137,8 +144,7 @@ async def test_offsets_and_deleted_records(admin: Any, bootstrap: str, topic: st
 
 async def test_the_life_of_a_group(admin: Any, bootstrap: str, topic: str) -> None:
     group = topic
-    async with Producer(bootstrap) as producer:
-        await producer.send_many(topic, [b"x"] * 10, partition=0)
+    await put(bootstrap, topic)
     async with Consumer(bootstrap, group=group, offset_reset="earliest") as consumer:
         consumer.subscribe([topic])
         await read(consumer, 10)
@@ -213,10 +219,7 @@ async def test_more_partitions_where_they_are_wanted(admin: Any, topic: str) -> 
     assert await code_of(nowhere) is ErrorCode.INVALID_REPLICA_ASSIGNMENT
     await admin.create_partitions(topic, 4, assignments=[[node.id]])
 
-    async def has_grown() -> bool:
-        return len((await admin.describe_topic(topic)).partitions) == 4
-
-    await eventually(has_grown)
+    await eventually(lambda: has_partitions(admin, topic, 4))
 
 
 async def test_lists_in_a_configuration(admin: Any, topic: str, is_kafka: bool) -> None:
@@ -244,8 +247,7 @@ async def _is(found: Awaitable[object], expected: object) -> bool:
 
 async def test_producers_of_a_partition(admin: Any, bootstrap: str, topic: str) -> None:
     partition = TopicPartition(topic, 0)
-    async with Producer(bootstrap) as producer:
-        await producer.send_many(topic, [b"x"] * 10, partition=0)
+    await put(bootstrap, topic)
     (state,) = (await admin.describe_producers([partition]))[partition]
     assert (state.last_sequence, state.transaction_start) == (9, -1)
     assert state.last_timestamp > 1_600_000_000_000
@@ -254,8 +256,7 @@ async def test_producers_of_a_partition(admin: Any, bootstrap: str, topic: str) 
 async def test_records_are_deleted_where_they_can_be(
     admin: Any, bootstrap: str, topic: str
 ) -> None:
-    async with Producer(bootstrap) as producer:
-        await producer.send_many(topic, [b"x"] * 10, partition=0)
+    await put(bootstrap, topic)
     first, second = TopicPartition(topic, 0), TopicPartition(topic, 1)
     with pytest.raises(PartialFailure) as caught:
         await admin.delete_records({first: 5, second: 5})

@@ -76,7 +76,7 @@ async def test_a_topic_becomes_record_batches(bootstrap: str, topic: str, sdk: S
 
 
 async def test_columns_come_and_go_whole(bootstrap: str, topic: str, sdk: SdkClients) -> None:
-    """What poll_arrow returns, send_arrow takes: headers, nulls and times survive the way."""
+    """send_arrow takes what poll_arrow returns, with headers, nulls and times."""
     async with sdk.producer(bootstrap) as producer:
         for number in range(10):
             await producer.send(

@@ -1,4 +1,4 @@
-"""What a user writes in several forms means the same in each."""
+"""Arguments that have several forms mean the same in each form."""
 
 import asyncio
 

@@ -39,7 +39,7 @@ class Members:
         }
 
     def join(self, **options: Any) -> Any:
-        """One more, subscribed; it joins when it polls."""
+        """Return another subscribed member; it joins when it polls."""
         consumer = self._sdk.consumer(self._bootstrap, **{**self._options, **options})
         consumer.subscribe([self._topic])
         return consumer

@@ -37,7 +37,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
 def mirror(
     source: BrokerProcess, target: ServerProcess, directory: Path, topic: str
 ) -> MirrorCommand:
-    """One whose partitions are taken over soon after it was killed."""
+    """A mirror with a short session: others take over soon after it is killed."""
     file = directory / "mirror.toml"
     file.write_text(
         f'topics = ["{topic}"]\n[target]\nidc = "b"\nbootstrap = "{target.bootstrap}"\n'
@@ -49,7 +49,7 @@ def mirror(
 
 
 async def surveyed(source: BrokerProcess, target: ServerProcess, topic: str) -> LinkStatus:
-    """How far the target is, as ``qbus mirror status`` finds it."""
+    """The progress of the target, as ``qbus mirror status`` measures it."""
     config = LinkConfig("a", "b", source.bootstrap, target.bootstrap, (topic,))
     here = Cluster(source.bootstrap, "test", 30.0)
     there = Cluster(target.bootstrap, "test", 30.0)

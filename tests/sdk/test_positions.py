@@ -1,4 +1,4 @@
-"""Where a consumer is and where it goes: iteration, pauses, times, lag, patterns, commits."""
+"""Positions of consumers: iteration, pauses, times, lag, patterns, commits."""
 
 import asyncio
 import re

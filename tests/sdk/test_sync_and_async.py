@@ -1,4 +1,4 @@
-"""What sync and async clients have in common, and what only sync clients must withstand."""
+"""Sync and async clients have the same surface; sync clients withstand threads and forks."""
 
 import asyncio
 import inspect
@@ -81,7 +81,7 @@ async def test_any_number_of_threads_may_send(bootstrap: str, topic: str) -> Non
 
 
 def run_program(program: str, *arguments: str) -> str:
-    """What a program prints; fails when it does not end by itself, in order."""
+    """Run a program that has to end by itself without an error; return its output."""
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(program), *arguments],
         capture_output=True,
@@ -137,7 +137,7 @@ def test_a_fork_is_told_to_make_clients_of_its_own(bootstrap: str, name: str) ->
 
 @with_qbus
 async def test_a_callback_may_not_wait_for_its_client(bootstrap: str, topic: str) -> None:
-    """It runs in the thread that would have to go on meanwhile: an error, not a dead lock."""
+    """The callback runs in the client's own thread: waiting there is an error, not a deadlock."""
     caught: list[BaseException] = []
 
     def run() -> None:

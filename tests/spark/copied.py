@@ -1,4 +1,4 @@
-"""What a copy consists of: of a topic its records, of Parquet the rows of committed files."""
+"""The content of copies: the records of a topic, or the rows of committed Parquet files."""
 
 import json
 from pathlib import Path
@@ -10,21 +10,21 @@ from qbus import LATEST, Admin, TopicPartition
 
 
 def count_records(admin: Admin, topic: str) -> int:
-    """How many there are, by the ends of the partitions, which start at 0 and have no gaps."""
+    """The number of records, from the ends of partitions that start at 0 and have no gaps."""
     partitions = admin.describe_topic(topic).partitions
     places = dict.fromkeys((TopicPartition(topic, one.index) for one in partitions), LATEST)
     return sum(found.offset for found in admin.list_offsets(places).values())
 
 
 class Files:
-    """What Spark's file sink has committed, by its log: other files are what tasks left behind."""
+    """The files that the log of Spark's file sink names; failed tasks may leave others."""
 
     def __init__(self, directory: Path) -> None:
         self._log = directory / "_spark_metadata"
         self._rows: dict[Path, int] = {}  # of files that were looked at: they never change
 
     def count(self) -> int:
-        """How many rows there are."""
+        """The number of rows."""
         for path in self._committed():
             if path not in self._rows:
                 self._rows[path] = int(pq.read_metadata(path).num_rows)

@@ -1,4 +1,4 @@
-"""What is done to a cluster and to an application while it copies a topic."""
+"""Faults of a cluster and of an application that copies a topic."""
 
 import os
 import random
@@ -47,7 +47,7 @@ class Faults:
         self._kill_one(python_workers, "a Python worker")
 
     def kill_the_driver(self) -> None:
-        """It is started again, and goes on from its checkpoints."""
+        """The driver is started again and goes on from its checkpoints."""
         self._driver.kill()
         self._driver.keep_running()
 
@@ -57,7 +57,7 @@ class Faults:
         self._end_broker(number, signal.SIGKILL)
 
     def restart_a_broker(self) -> None:
-        """It hands over what it leads before it ends."""
+        """The broker hands over its partitions before it ends."""
         number = self._chance.choice(BROKERS)
         self._end_broker(number, signal.SIGTERM)
 

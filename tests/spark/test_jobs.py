@@ -96,7 +96,7 @@ def test_statistics_are_those_of_the_lines(
 
 
 def naive(time: datetime) -> datetime:
-    """As Spark gives times, in the zone of the session: UTC."""
+    """The time as Spark returns it: without a zone, in the session's zone, UTC."""
     return datetime.fromtimestamp(time.timestamp())  # noqa: DTZ006 - so does Spark
 
 

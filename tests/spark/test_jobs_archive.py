@@ -1,4 +1,4 @@
-"""What an archive holds, where that lies, and who may write to it at once."""
+"""The content of an archive, its directories, and two writers at once."""
 
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor

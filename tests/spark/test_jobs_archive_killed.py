@@ -71,7 +71,7 @@ class Archive:
         return max((int(name) for name in names if name.isdigit()), default=-1)
 
     def values(self) -> Counter[int]:
-        """What is in the files that count: those of the last commit with all files and after."""
+        """The values in committed files: those of the last compaction and of later commits."""
         import pyarrow.parquet as pq
 
         commits = {int(path.name.partition(".")[0]): path for path in self._metadata()}

@@ -51,7 +51,7 @@ def messages(broker: BrokerProcess, topic: str) -> list[tuple[str, dict[str, Any
 
 
 def forget_last_commit(checkpoint: Path) -> None:
-    """As if the process had been killed when results were written and Spark did not know it yet."""
+    """Restore the state of a process that was killed between writing results and committing."""
     last = max(int(path.name) for path in (checkpoint / "commits").glob("[0-9]*"))
     (checkpoint / "commits" / f"{last}").unlink()
     (checkpoint / "commits" / f".{last}.crc").unlink(missing_ok=True)

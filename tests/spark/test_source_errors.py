@@ -1,4 +1,4 @@
-"""What cannot be read, and what was lost: an error that says what to do, and nothing skipped."""
+"""Unreadable or lost data is an error that says what to do; nothing is skipped."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -24,7 +24,7 @@ class Hit(NamedTuple):
 
 
 def generated(count: int, seed: int = 7) -> list[bytes]:
-    """So many lines over two hours, about in order of time, of a few clients and paths."""
+    """``count`` lines over two hours, roughly in order of time, of a few clients and paths."""
     chosen = random.Random(seed)
     lines = []
     for number in range(count):
@@ -39,7 +39,7 @@ def generated(count: int, seed: int = 7) -> list[bytes]:
 
 
 def hits(lines: list[bytes]) -> Iterator[Hit]:
-    """What is in the lines."""
+    """The parsed lines."""
     for line in lines:
         found = _LINE.fullmatch(line.decode())
         assert found

@@ -44,7 +44,7 @@ R = TypeVar("R", bound=Struct)
 
 
 class Metadata:
-    """What the cluster's metadata says, as a test wants it."""
+    """The cluster's metadata, set by a test."""
 
     def __init__(self, config: BrokerConfig) -> None:
         self.topics: dict[str, Topic] = {}
@@ -121,7 +121,7 @@ class Store:
         self._callbacks.append(callback)
 
     def become(self, state: SessionState) -> None:
-        """Have this state from now on."""
+        """Enter a state."""
         self.state = state
         for callback in self._callbacks:
             callback(state)
@@ -221,7 +221,7 @@ class DataPlane:
         return partition
 
     def begin(self, key: ApiKey, version: int, request: Struct) -> Any:
-        """What the handler returns for a request that came over the wire."""
+        """Encode and decode a request, and return its handler's answer."""
         frame = b"".join(map(bytes, encode_request(key, version, 7, "test", request)))[4:]
         buffer = memoryview(bytearray(frame))
         header, position = decode_request_header(buffer)
@@ -237,7 +237,7 @@ class DataPlane:
 
 
 async def settled(outcome: Any) -> Any:
-    """What a handler answers in the end."""
+    """The final answer of a handler, which may be awaitable."""
     return await outcome if isinstance(outcome, Awaitable) else outcome
 
 

@@ -23,7 +23,7 @@ _FIRST_WITH_HINTS = {ApiKey.PRODUCE: 10, ApiKey.FETCH: 16}
 
 
 class ClusterNode(FakeBroker):
-    """One of the brokers: it serves the partitions that it leads, and says who leads the others."""
+    """A broker of the cluster: it serves its partitions, and names the leaders of the others."""
 
     def __init__(self, cluster: "FakeCluster", node_id: int) -> None:
         super().__init__(cluster.topics, node_id=node_id)
@@ -53,7 +53,7 @@ class ClusterNode(FakeBroker):
     def offset_for_leader_epoch(
         self, request: OffsetForLeaderEpochRequest
     ) -> OffsetForLeaderEpochResponse:
-        """Where the log of a leader's epoch ends (KIP-320)."""
+        """Answer where the log of a leader epoch ends (KIP-320)."""
         response = OffsetForLeaderEpochResponse()
         for topic in request.topics:
             answers = []
@@ -87,7 +87,7 @@ class ClusterNode(FakeBroker):
         return answer
 
     def _give_hints(self, response: Any) -> None:
-        """Say who leads what this broker does not, and where it is (KIP-951)."""
+        """Add the leaders of partitions that this broker does not lead (KIP-951)."""
         if not self._cluster.gives_hints:
             return
         is_fetch = isinstance(response, fetching.FetchResponse)

@@ -105,7 +105,7 @@ class FakeLeader:
 
     @property
     def open_connections(self) -> int:
-        """How many connections followers have now."""
+        """The number of open connections of followers."""
         return len(self._writers)
 
     def lead(self, index: int = 0, topic_id: bytes = bytes(16), epoch: int = 0) -> LedPartition:

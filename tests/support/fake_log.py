@@ -7,7 +7,7 @@ from qbus.records import BatchHeader, iter_records, read_header, set_base_offset
 
 
 class PartitionLog:
-    """One partition's batches and what it knows of producers."""
+    """The batches of a partition, and the last sequences of its producers."""
 
     def __init__(self) -> None:
         self.batches: list[bytes] = []
@@ -41,7 +41,7 @@ class PartitionLog:
         return [record.value for batch in self.batches for record in iter_records(batch)]
 
     def read(self, offset: int, max_bytes: int) -> bytes:
-        """Whole batches, no more than that, but one at least, as brokers do (KIP-74)."""
+        """Whole batches up to ``max_bytes``, but at least one, like a broker (KIP-74)."""
         found = b""
         for batch in self.batches:
             if read_header(batch).last_offset >= offset:

@@ -19,7 +19,7 @@ _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
 
 class Ending(Enum):
-    """How one direction of a connection ended."""
+    """The end of one direction of a connection."""
 
     END = "the sender closed"
     CUT = "cut"

@@ -89,7 +89,7 @@ class Follower:
         )
 
     async def fetch(self, *wanted: FetchPartition, **options: Any) -> dict[int, Any]:
-        """What the answer says of partitions, by index."""
+        """Fetch, and return the data of each partition by index."""
         response = await self.ask(*wanted, **options)
         assert response.error_code == 0
         return {data.partition_index: data for t in response.responses for data in t.partitions}

@@ -1,4 +1,4 @@
-"""Where, in a stream of length-prefixed frames, a cut hits the middle of a frame."""
+"""Finds places for cuts in the middle of length-prefixed frames."""
 
 
 class FrameCutter:
@@ -14,7 +14,7 @@ class FrameCutter:
         return bool(self._prefix) or self._left > 0
 
     def advance(self, data: bytes, limit: int | None) -> int:
-        """How many bytes of ``data`` go on before a cut that is due ``limit`` bytes from now.
+        """The number of bytes of ``data`` before a cut that is due after ``limit`` bytes.
 
         A cut that would fall between two frames comes one byte later.
         """

@@ -33,7 +33,7 @@ def batch(
 
 
 class DiskControl:
-    """What the disk below :class:`ControlledFiles` does."""
+    """The disk below :class:`ControlledFiles`."""
 
     def __init__(self) -> None:
         self.syncs = 0
@@ -53,15 +53,15 @@ class DiskControl:
         self._go_on.set()
 
     def fill(self) -> None:
-        """Be full: writes fail."""
+        """Fill the disk: writes fail."""
         self.write_error = errno.ENOSPC
 
     def empty(self) -> None:
-        """Have space again."""
+        """Make room again."""
         self.write_error = None
 
     def sync(self) -> None:
-        """What each sync goes through."""
+        """Hold, count or fail a sync."""
         self.syncs += 1
         self.syncing.release()
         assert self._go_on.wait(30)
@@ -69,7 +69,7 @@ class DiskControl:
             raise OSError(self.sync_error, "Input/output error")
 
     def write(self) -> None:
-        """What each write goes through."""
+        """Fail a write if the disk is full."""
         if self.write_error is not None:
             raise OSError(self.write_error, "No space left on device")
 

@@ -32,7 +32,7 @@ HERE = BrokerInfo(1, "bus.example", 9092, "rack-1")
 
 @dataclass
 class MetadataPlane:
-    """What handlers of metadata need of a broker."""
+    """The part of a broker that handlers of metadata need."""
 
     config: BrokerConfig
     clock: ManualClock
@@ -43,7 +43,7 @@ class MetadataPlane:
     node_id: int = 1
 
     async def join(self, *others: BrokerInfo) -> None:
-        """Have other brokers register as well; they stay until the store is closed."""
+        """Register other brokers; they stay until the store is closed."""
         for other in others:
             await register(self.store, other, self.clock)
 

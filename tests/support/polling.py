@@ -1,4 +1,4 @@
-"""What polls return, without regard to partitions."""
+"""The records of polls, whatever their partitions."""
 
 from collections.abc import Iterable
 

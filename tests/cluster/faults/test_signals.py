@@ -7,12 +7,15 @@ from .run import Run
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
 
-def test_a_leader_is_killed(run: Run) -> None:
-    leader = run.leader()
-    run.kill(leader)
-    run.wait_deposed(leader)
+@pytest.mark.parametrize("role", ["leader", pytest.param("controller", marks=pytest.mark.nightly)])
+def test_a_leader_or_the_controller_is_killed(run: Run, role: str) -> None:
+    victim = run.leader() if role == "leader" else run.view.controller()
+    run.kill(victim)
+    run.wait_deposed(victim)
     run.wait_served()
-    run.start_brokers(leader)
+    if role == "controller":
+        assert run.view.controller(without=victim) not in {victim, -1}
+    run.start_brokers(victim)
     run.conclude()
 
 
@@ -22,17 +25,6 @@ def test_a_follower_is_killed(run: Run) -> None:
     run.kill(follower)
     run.wait_served()
     run.start_brokers(follower)
-    run.conclude()
-
-
-@pytest.mark.nightly
-def test_the_controller_is_killed(run: Run) -> None:
-    controller = run.view.controller()
-    run.kill(controller)
-    run.wait_deposed(controller)
-    run.wait_served()
-    assert run.view.controller(without=controller) not in {controller, -1}
-    run.start_brokers(controller)
     run.conclude()
 
 

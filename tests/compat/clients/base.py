@@ -28,7 +28,7 @@ class ClientError(Exception):
 
 
 class Driver:
-    """What all drivers have; by itself one of a package that the tests always have."""
+    """The base of all drivers. Its defaults suit a client whose package is always installed."""
 
     name: ClassVar[str]
     compressions: ClassVar[tuple[str, ...]] = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -52,7 +52,7 @@ class Driver:
 
 
 class Client(Protocol):
-    """What a driver can do, each as far as its client can."""
+    """The operations of drivers; a driver has those that its client is able to do."""
 
     name: ClassVar[str]
     compressions: ClassVar[tuple[str, ...]]

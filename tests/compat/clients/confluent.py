@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from typing import Any
 
 import confluent_kafka as ck
@@ -72,44 +73,32 @@ class Confluent(Driver):
         return [message.offset() for _, message in results]
 
     def consume(self, topic: str, partition: int, offset: int, count: int) -> list[Stored]:
-        consumer = self._consumer()
-        try:
+        with closing(self._consumer()) as consumer:
             consumer.assign([ck.TopicPartition(topic, partition, offset)])
             return _read(consumer, count)
-        finally:
-            consumer.close()
 
     def consume_group(self, topic: str, group: str, count: int) -> list[Stored]:
-        consumer = self._consumer(group)
-        try:
+        with closing(self._consumer(group)) as consumer:
             consumer.subscribe([topic])
             stored = _read(consumer, count)
             positions = {one.partition: one.offset + 1 for one in stored}
             offsets = [ck.TopicPartition(topic, p, o) for p, o in positions.items()]
             consumer.commit(offsets=offsets, asynchronous=False)
             return stored
-        finally:
-            consumer.close()
 
     def offset_for_time(self, topic: str, partition: int, timestamp: int) -> int:
-        consumer = self._consumer()
-        try:
+        with closing(self._consumer()) as consumer:
             asked = [ck.TopicPartition(topic, partition, timestamp)]
             (found,) = consumer.offsets_for_times(asked, timeout=_TIMEOUT)
             _check(found.error)
             return int(found.offset)
-        finally:
-            consumer.close()
 
     def bounds(self, topic: str, partition: int) -> tuple[int, int]:
-        consumer = self._consumer()
-        try:
+        with closing(self._consumer()) as consumer:
             low, high = consumer.get_watermark_offsets(
                 ck.TopicPartition(topic, partition), timeout=_TIMEOUT
             )
             return low, high
-        finally:
-            consumer.close()
 
     def member(self, topic: str, group: str) -> Member:
         module = "tests.compat.members.confluent"

@@ -1,7 +1,9 @@
-"""A group member by kafka-python: ``BOOTSTRAP TOPIC GROUP``."""
+"""A group member by kafka-python: ``BOOTSTRAP TOPIC GROUP``, and perhaps ``MODULE ASSIGNOR``."""
 
 import contextlib
 import sys
+from importlib import import_module
+from typing import Any
 
 from kafka import KafkaConsumer
 from kafka.errors import KafkaError
@@ -9,8 +11,12 @@ from kafka.errors import KafkaError
 from tests.compat.members.script import HEARTBEAT_MS, SESSION_TIMEOUT_MS, Stopping, Teller
 
 
-def main(bootstrap: str, topic: str, group: str) -> None:
+def main(bootstrap: str, topic: str, group: str, module: str = "", assignor: str = "") -> None:
     stopping, tell = Stopping(), Teller()
+    options: dict[str, Any] = {}
+    if module:
+        found = import_module(f"kafka.coordinator.assignors.{module}")
+        options["partition_assignment_strategy"] = [getattr(found, assignor)]
     consumer = KafkaConsumer(
         topic,
         bootstrap_servers=bootstrap,
@@ -19,6 +25,7 @@ def main(bootstrap: str, topic: str, group: str) -> None:
         enable_auto_commit=False,
         session_timeout_ms=SESSION_TIMEOUT_MS,
         heartbeat_interval_ms=HEARTBEAT_MS,
+        **options,
     )
     while not stopping:
         polled = consumer.poll(timeout_ms=50)

@@ -16,7 +16,7 @@ _ROOT = Path(__file__).parents[3]
 
 
 class Event(NamedTuple):
-    """What a member tells: its assignment has changed, or it has consumed a record."""
+    """An event that a member prints: a new assignment, or a consumed record."""
 
     assigned: Partitions | None = None
     consumed: tuple[int, int] | None = None

@@ -1,4 +1,4 @@
-"""What the member scripts share: how they are told to stop, and how they tell of events."""
+"""Helpers of the member scripts: they notice SIGTERM, and print events."""
 
 import json
 import signal

@@ -1,4 +1,4 @@
-"""What has arrived in a topic."""
+"""The records that have arrived in a topic."""
 
 import time
 from collections.abc import Callable, Iterable
@@ -33,7 +33,7 @@ class Arrivals:
             self._read(0.1)
 
     def has(self, count: int) -> bool:
-        """Whether so many have arrived."""
+        """Whether at least ``count`` values have arrived."""
         return len(self.values) >= count
 
     def have(self, values: Iterable[bytes]) -> None:

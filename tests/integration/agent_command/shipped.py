@@ -1,4 +1,4 @@
-"""What arrived of a rotated log, compared with what was written."""
+"""The lines of a rotated log that arrived, compared with those that were written."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence

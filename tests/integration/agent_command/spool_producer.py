@@ -29,7 +29,7 @@ def main(bootstrap: str, directory: str, topic: str) -> None:
 
 
 def is_ready(producer: Producer, topic: str) -> bool:
-    """Whether it knows the topic, and can deliver in so short a time."""
+    """Whether the producer delivers a record within its short time-out."""
     try:
         producer.send(topic, b"ready", partition=0).result()
     except QbusError:

@@ -60,7 +60,7 @@ class Cluster:
         self.run(write)
 
     def status(self, name: str) -> dict[str, Any]:
-        """What an agent tells in ZooKeeper; empty when it is not connected."""
+        """The status of an agent in ZooKeeper; empty when the agent is not connected."""
 
         async def read(store: MetadataStore) -> Node | None:
             return await store.get(status_path(name))

@@ -54,23 +54,6 @@ def test_an_access_log_arrives_byte_for_byte(
         assert (status["position"], status["lag_bytes"]) == (path.stat().st_size, 0)
 
 
-def test_after_a_stop_it_goes_on_where_it_was(
-    tmp_path: Path, broker: BrokerProcess, topic: str, logs: Path
-) -> None:
-    path = logs / "a.log"
-    path.write_bytes(b"1\n2\n")
-    shipping = agent(tmp_path, broker, topic, f"{logs}/*.log")
-    with Arrivals(broker.bootstrap, topic) as arrived:
-        with shipping:
-            arrived.have([b"1", b"2"])
-        with path.open("ab") as log:
-            log.write(b"3\n")
-        with shipping:
-            arrived.have([b"3"])
-            arrived.rest()
-    assert arrived.values == [b"1", b"2", b"3"]
-
-
 def test_keys_and_headers_are_those_of_the_templates(
     tmp_path: Path, broker: BrokerProcess, topic: str, logs: Path
 ) -> None:
@@ -125,7 +108,7 @@ def test_unreadable_files_do_not_disturb_other_logs(
 
 
 def pieces(arrived: Arrivals) -> list[bytes]:
-    """What has come of the line that is too long."""
+    """The pieces of the long line that have arrived."""
     return [value for value in arrived.values if value[:1] == b"x"]
 
 

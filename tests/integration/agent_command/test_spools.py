@@ -156,6 +156,6 @@ def test_a_batch_that_was_stored_after_all_is_not_stored_again(
 
 
 def segment(name: Path, broker: BrokerProcess) -> bytes:
-    """What a partition of the broker has on disk."""
+    """The only segment of a partition of the broker."""
     (path,) = (broker.data_dir / name.name).glob("*.log")
     return path.read_bytes()

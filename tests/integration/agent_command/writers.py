@@ -53,7 +53,7 @@ class Writer:
 
     @property
     def is_followed(self) -> bool:
-        """Whether an agent has the file open, and will go on to."""
+        """Whether an agent has the file open and is not about to be killed."""
         return self.handing_over.is_set() and self.arrived >= self.generation
 
     @property
@@ -68,11 +68,11 @@ class Writer:
 
     @property
     def count(self) -> int:
-        """How many lines were written."""
+        """The number of lines that were written."""
         return sum(map(len, list(self.lines.values())))
 
     def has_more_than(self, count: int) -> bool:
-        """Whether more lines than that were written."""
+        """Whether more than ``count`` lines were written."""
         return self.count > count
 
     def open(self) -> None:
@@ -84,7 +84,7 @@ class Writer:
         raise NotImplementedError
 
     def next_generation(self) -> None:
-        """What follows is in another file."""
+        """Count a new file."""
         self.generation += 1
 
     def _run(self) -> None:
@@ -138,7 +138,7 @@ class Create(Writer):
 
 
 class RenameAway(Rename):
-    """As ``Rename``, where no path matches what was rotated; not while the agent is away."""
+    """Like ``Rename``; no path matches rotated files. Does not rotate while the agent is away."""
 
     pattern = "app.log"
 
@@ -185,7 +185,7 @@ class Symlink(Writer):
 
 
 class Compress(Rename):
-    """As ``Rename``, and what was rotated is compressed a while later."""
+    """Like ``Rename``; rotated files are compressed later."""
 
     def rotate(self) -> None:
         super().rotate()

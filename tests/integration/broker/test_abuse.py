@@ -39,7 +39,7 @@ def client(broker: BrokerProcess) -> Iterator[RawClient]:
 
 @pytest.fixture(autouse=True)
 def others_are_served(broker: BrokerProcess) -> Iterator[None]:
-    """Whatever a test does, an honest client that came before it is still answered after it."""
+    """A client that was connected before the test is still answered after it."""
     with RawClient(broker.port) as honest:
         assert honest.is_served()
         yield

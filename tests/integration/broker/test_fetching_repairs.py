@@ -45,7 +45,7 @@ def content(cluster: QbusCluster, node: int, partition: int) -> bytes:
 
 
 def test_every_damaged_replica_is_repaired(cluster: QbusCluster) -> None:
-    """Whether it leads or follows when it is found."""
+    """The damaged replica may lead or follow when the damage is found."""
     fill(cluster)
 
     def are_equal() -> bool:

@@ -60,7 +60,7 @@ class Bus:
         assert failed == [None] * len(values)
 
     def consume(self, topic: str, count: int, **settings: object) -> list[str]:
-        """As many values, of all partitions from their starts on."""
+        """The first ``count`` values of all partitions."""
         consumer = ck.Consumer(
             {
                 "bootstrap.servers": self.cluster.bootstrap,
@@ -86,18 +86,18 @@ class Bus:
         return values
 
     def in_sync(self, topic: str, *nodes: int) -> bool:
-        """Whether just those are, in each partition, and one of them leads."""
+        """Whether exactly ``nodes`` are in sync in each partition, and one of them leads."""
         found = self.partitions(topic)
         return bool(found) and all(
             p.leader in nodes and sorted(p.isrs) == sorted(nodes) for p in found
         )
 
     def leader(self, topic: str) -> int:
-        """Who leads partition 0."""
+        """The leader of partition 0."""
         return int(wait_until(lambda: self.partitions(topic), "metadata")[0].leader)
 
     def partitions(self, topic: str) -> list[Any]:
-        """What a broker says of them; nothing, if it is one that does not answer."""
+        """The partitions as a broker describes them; empty if it does not answer."""
         try:
             known = self.admin.list_topics(topic, timeout=2).topics[topic].partitions
         except ck.KafkaException:
@@ -105,7 +105,7 @@ class Bus:
         return [known[index] for index in sorted(known)]
 
     def files(self, topic: str, node: int) -> dict[str, bytes]:
-        """What a broker has of a topic, by file."""
+        """The segments of a topic on a broker, by file name."""
         root = self.cluster.log_dir(node)
         return {
             str(path.relative_to(root)): path.read_bytes()
@@ -113,7 +113,7 @@ class Bus:
         }
 
     def is_equal_everywhere(self, topic: str) -> bool:
-        """Whether all have the same bytes, and some."""
+        """Whether all replicas have the same bytes, and at least one."""
         first, *others = (self.files(topic, node) for node in NODES)
         return any(first.values()) and all(other == first for other in others)
 

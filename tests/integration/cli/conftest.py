@@ -21,7 +21,7 @@ _numbers = itertools.count()
 
 
 class Done(NamedTuple):
-    """How a command ended."""
+    """The outcome of a command."""
 
     code: int
     stdout: bytes

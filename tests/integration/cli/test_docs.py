@@ -1,4 +1,4 @@
-"""What the documentation says of a running broker."""
+"""The documentation of metrics and files agrees with a running broker."""
 
 import re
 import urllib.request

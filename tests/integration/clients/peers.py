@@ -15,6 +15,7 @@ from perf.peers import java
 
 HEARTBEAT_MS = 200
 SESSION_MS = 6_000
+_ROOT = Path(__file__).parents[3]
 
 
 class Peer(ABC):
@@ -51,7 +52,7 @@ class Process(Peer):
 
     def __init__(self, command: list[str]) -> None:
         self._process = subprocess.Popen(
-            command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=_ROOT
         )
 
     def close(self) -> None:
@@ -88,8 +89,8 @@ _KAFKA_PYTHON = {
 
 def kafka_python(bootstrap: str, topic: str, assignor: str) -> Peer:
     """kafka-python, away from our warnings, which it would trip over."""
-    script = Path(__file__).with_name("kafka_python_member.py")
-    return Process([sys.executable, str(script), bootstrap, topic, *_KAFKA_PYTHON[assignor]])
+    command = [sys.executable, "-m", "tests.compat.members.kafka_python", bootstrap]
+    return Process([*command, topic, topic, *_KAFKA_PYTHON[assignor]])
 
 
 _JAVA = {

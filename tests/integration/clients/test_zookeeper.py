@@ -1,7 +1,7 @@
 """Clients that know nothing but the ZooKeeper in which brokers are registered."""
 
-from collections.abc import Iterator
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 from click.testing import CliRunner
@@ -9,20 +9,16 @@ from click.testing import CliRunner
 import qbus
 from qbus.cli.root import qbus as command
 from qbus.clients import Admin
-from tests.support import zookeeper_process
 from tests.support.broker_process import BrokerProcess
-from tests.support.tools import skip_because_of
 from tests.support.zookeeper_process import ZooKeeperProcess
 
 pytestmark = pytest.mark.integration
 
 
 @pytest.fixture(scope="module")
-def zookeeper() -> Iterator[str]:
+def zookeeper(zookeeper: ZooKeeperProcess) -> str:
     """The address below which brokers register."""
-    skip_because_of(zookeeper_process.missing())
-    with ZooKeeperProcess() as server:
-        yield f"{server.bootstrap}/chroot"
+    return f"{zookeeper.bootstrap}/{uuid4()}"
 
 
 def broker(directory: Path, zookeeper: str) -> BrokerProcess:

@@ -47,7 +47,7 @@ async def read(server: ServerProcess, topic: str, partition: int) -> list[Consum
 
 
 async def end_of(server: ServerProcess, topic: str, partition: int = 0) -> int:
-    """Where a partition ends; -1 when there is none."""
+    """The end offset of a partition; -1 if the partition does not exist."""
     async with Admin(server.bootstrap) as admin:
         where = TopicPartition(topic, partition)
         topics = {one.name: len(one.partitions) for one in await admin.list_topics()}

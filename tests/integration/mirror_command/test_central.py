@@ -19,7 +19,7 @@ pytestmark = pytest.mark.integration
 
 
 async def command(*arguments: str) -> tuple[int | None, str, str]:
-    """What ``qbus mirror`` returns and prints."""
+    """The exit code, standard output and standard error of ``qbus mirror``."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "qbus", "mirror", *arguments),
         stdout=asyncio.subprocess.PIPE,

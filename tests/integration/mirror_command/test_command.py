@@ -21,7 +21,7 @@ pytestmark = pytest.mark.integration
 
 
 async def asked(*arguments: str) -> Any:
-    """What ``qbus mirror`` prints as JSON."""
+    """The JSON document that ``qbus mirror`` prints."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "qbus", "mirror", *arguments, "--json"),
         stdout=asyncio.subprocess.PIPE,

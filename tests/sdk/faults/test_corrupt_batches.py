@@ -93,7 +93,7 @@ Read = Callable[[Any, list[int], int], Awaitable[None]]
 
 
 async def read_to_damage(consumer: Any, read: Read) -> tuple[list[int], CorruptBatch]:
-    """What is read until an error says that a batch is corrupt, which has to be soon."""
+    """The records before a corrupt batch; the error has to come soon."""
     found: list[int] = []
     with pytest.raises(CorruptBatch) as caught:
         async with asyncio.timeout(SOON_S):

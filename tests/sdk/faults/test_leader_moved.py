@@ -77,7 +77,7 @@ async def test_a_consumer_follows(gives_hints: bool) -> None:
 
 
 async def test_keyless_records_leave_a_partition_without_a_leader() -> None:
-    """They can be sent as long as any broker lives; what has its partition already has to wait."""
+    """Keyless records go to other partitions; records that already have a partition wait."""
     async with (
         FakeCluster(2, {"t": 2}) as cluster,
         Producer(
@@ -97,7 +97,7 @@ async def test_keyless_records_leave_a_partition_without_a_leader() -> None:
 
 
 async def test_a_producer_follows_a_hint_though_the_metadata_lags() -> None:
-    """What the refusal tells is enough: no broker's metadata knows of the new leader (KIP-951)."""
+    """The hint in the refusal suffices; no broker's metadata knows the new leader (KIP-951)."""
     async with FakeCluster(2) as cluster, Producer(cluster.bootstrap) as producer:
         await (await producer.send("t", b"before"))
         cluster.move("t", 0, to=2)

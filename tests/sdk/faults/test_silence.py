@@ -20,7 +20,7 @@ SOON_S = 5.0
 
 
 class BadRequest(socketserver.BaseRequestHandler):
-    """What a web server says to anything that is not HTTP."""
+    """A web server, which refuses anything that is not HTTP."""
 
     def handle(self) -> None:
         self.request.recv(4096)

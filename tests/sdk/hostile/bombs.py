@@ -26,7 +26,7 @@ def bomb(codec: Compression, size: int) -> bytes:
 
 
 def swarm(codec: Compression, count: int) -> bytes:
-    """One batch of so many records, each as small as records can be."""
+    """A batch of ``count`` records of the smallest size."""
     records = bytearray()
     for delta in range(count):
         body = b"\0\0" + encode_varint(delta) + b"\1\1\0"

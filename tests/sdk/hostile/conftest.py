@@ -1,4 +1,4 @@
-"""Whatever a broker does, no task of a client may fail unheard."""
+"""No task of a client may fail without an error that a caller sees."""
 
 import gc
 import logging

@@ -33,7 +33,7 @@ EVERYONE = tuple(ASKS)
 
 
 def tell(api: ApiKey, lie: Lie) -> Callable[[FakeBroker], None]:
-    """Have a broker's honest answer to ``api`` changed by ``lie``."""
+    """Let ``lie`` change the broker's answers to ``api``."""
 
     def harm(broker: FakeBroker) -> None:
         honest = broker.handlers[api]
@@ -53,7 +53,7 @@ def tell(api: ApiKey, lie: Lie) -> Callable[[FakeBroker], None]:
 async def fared(
     lies: Mapping[str, tuple[ApiKey, Lie]], victims: tuple[Victim, ...]
 ) -> dict[str, str]:
-    """How each of the victims fares with each of the lies, all at once."""
+    """Attack each victim with each lie, all at once; return the outcomes."""
     places = [(name, lie, victim) for name, lie in lies.items() for victim in victims]
     ends = await asyncio.gather(*(attack(victim, tell(*lie)) for _, lie, victim in places))
     return {
@@ -66,7 +66,7 @@ async def fared(
 
 
 def spoken_from(low: int, high: int) -> Lie:
-    """The same versions of everything."""
+    """Claim the same versions for every API."""
     versions = [ApiVersion(api_key=api, min_version=low, max_version=high) for api in ApiKey]
     return lambda _: ApiVersionsResponse(api_keys=versions)
 
@@ -255,7 +255,7 @@ async def test_lies_about_groups_do_no_harm() -> None:
 
 @pytest.mark.parametrize("step", range(4))
 async def test_flipped_bytes_in_answers_do_no_harm(step: int) -> None:
-    """Whatever bytes of an answer change, the client ends in order."""
+    """A client ends in order, whichever bytes of an answer change."""
     seed = FIRST_SEED + step
     print("seed", seed)
     chance = random.Random(seed)

@@ -23,7 +23,7 @@ CODECS = [codec for codec in Compression if codec is not Compression.NONE]
 
 
 async def read_from(batch: bytes, method: str) -> Any:
-    """What became of a process that reads ``batch`` by ``method``."""
+    """Let a process read ``batch`` by ``method``; return its report."""
 
     def served(asked: FetchPartition) -> PartitionData | None:
         records = batch if asked.partition else good_batch()

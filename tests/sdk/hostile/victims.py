@@ -1,4 +1,4 @@
-"""What clients do to a hostile broker, each in its own way, and how it has to end."""
+"""Clients of a hostile broker, and the outcomes that are allowed."""
 
 import asyncio
 import time
@@ -52,7 +52,7 @@ async def consume(bootstrap: str, **options: object) -> list[ConsumerRecord]:
 
 
 async def consume_in_a_group(bootstrap: str) -> None:
-    """The same as the only member of a group."""
+    """Read the topic as the only member of a group."""
     async with consumer(bootstrap, group="g", rebalance_timeout_ms=300) as reading:
         reading.subscribe(["t"])
         await first_records(reading)
@@ -77,7 +77,7 @@ def consumer(bootstrap: str, **options: object) -> Consumer:
 
 
 async def first_records(reading: Consumer) -> list[ConsumerRecord]:
-    """What the first poll with records returns; raises Starved when patience is at its end."""
+    """Return the records of the first poll that has some; raise Starved after a while."""
     deadline = time.monotonic() + 2 * PATIENCE
     while time.monotonic() < deadline:
         if found := records(await reading.poll(0.1)):
@@ -101,7 +101,7 @@ ASKS: dict[Victim, tuple[ApiKey, ...]] = {
 
 
 async def attack(victim: Victim, harm: Callable[[FakeBroker], None]) -> str:
-    """How ``victim`` fares with a broker that ``harm`` was done to: an error's name, or DONE.
+    """Run ``victim`` against a broker changed by ``harm``; return an error's name, or DONE.
 
     FELL_OVER, when it raised what is no error of ours, and HUNG come with a reason to print.
     """
@@ -124,7 +124,7 @@ async def attack(victim: Victim, harm: Callable[[FakeBroker], None]) -> str:
 
 
 def mishaps(fared: Mapping[str, str]) -> dict[str, str]:
-    """Those that fared badly: no answer of a broker may do that to a client."""
+    """The outcomes that are not allowed: another error than ours, or no end."""
     return {who: end for who, end in fared.items() if end.startswith((FELL_OVER, HUNG))}
 
 

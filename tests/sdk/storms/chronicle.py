@@ -1,4 +1,4 @@
-"""What the members of a group report, and what may never be in it."""
+"""The reports of the members of a group, checked as they come in."""
 
 from collections import defaultdict
 from collections.abc import Mapping
@@ -41,7 +41,7 @@ class Chronicle:
                 )
 
     def check_committed(self, floor: Mapping[int, int], committed: Mapping[int, int]) -> None:
-        """What is committed is no less than ``floor``, acknowledged before it was asked for."""
+        """Check that no committed offset is below ``floor``, which was acknowledged before."""
         for partition, offset in floor.items():
             if committed.get(partition, 0) < offset:
                 self.wrong.append(
@@ -49,11 +49,11 @@ class Chronicle:
                 )
 
     def check_covered(self, committed: Mapping[int, int]) -> None:
-        """What is committed is nothing that no member has had in its hands."""
+        """Check that some member has seen every record below a committed offset."""
         for partition, offset in committed.items():
             if missing := set(range(offset)) - self.seen[partition]:
                 self.wrong.append(f"partition {partition}: {offset} committed without {missing}")
 
     def count(self) -> int:
-        """How many different records there were."""
+        """The number of different records."""
         return sum(map(len, self.seen.values()))

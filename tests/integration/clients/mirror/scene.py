@@ -130,6 +130,10 @@ def reached(*ends: int) -> Callable[[tuple[PartitionStatus, ...]], bool]:
     return lambda found: [one.target_end for one in found] == list(ends)
 
 
+def has_trouble(trouble: Trouble) -> Callable[[tuple[PartitionStatus, ...]], bool]:
+    return lambda found: [one.trouble for one in found] == [trouble]
+
+
 class Held(Cluster):
     """A cluster whose fetches can be held up."""
 
@@ -174,7 +178,5 @@ async def assert_nothing_of_a_new_topic_comes(
         await create_again()
         await scene.send(0, count=30)
         here.let_go()
-        await eventually(
-            link, lambda found: [one.trouble for one in found] == [Trouble.SOURCE_RECREATED]
-        )
+        await eventually(link, has_trouble(Trouble.SOURCE_RECREATED))
         assert await scene.batches(scene.there, scene.target_topic, 0) == before
