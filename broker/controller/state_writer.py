@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from qbus.metadata import MetadataStore, NodeError, Op, Set
 from qbus.metadata.feed import decide
-from qbus.metadata.znodes import ChangeNode
+from qbus.metadata.znodes import NO_LEADER, ChangeNode
 
 from ..metadata.cache import MetadataCache
 from .elections import StateChange
@@ -16,6 +16,7 @@ MAX_STATES = 1_000
 _OVERHEAD = 64  # bytes that an operation takes beside its path and its data
 _AT_ONCE = 4
 _ATTEMPTS = 20
+_LOGGED = 10  # changes of leaders that are told one by one
 
 _log = logging.getLogger(__name__)
 
@@ -63,9 +64,35 @@ class StateWriter:
     async def _write(self, changes: Sequence[StateChange], guards: Sequence[Op]) -> int | None:
         """Write one transaction; return the change's number, None if another write came first."""
         try:
-            return await decide(self._store, guards, operations_of(changes), change_of(changes))
+            done = await decide(self._store, guards, operations_of(changes), change_of(changes))
         except NodeError:
             return None
+        self._log_new_leaders(changes)
+        return done
+
+    def _log_new_leaders(self, changes: Sequence[StateChange]) -> None:
+        moved = [change for change in changes if change.state.leader != _leader_before(change)]
+        for change in moved[:_LOGGED]:
+            _log.info(
+                "%s-%d: %s leads, before it was %s",
+                change.topic.name,
+                change.partition,
+                self._told(change.state.leader),
+                self._told(_leader_before(change)),
+            )
+        if len(moved) > _LOGGED:
+            _log.info("%d more partitions have new leaders", len(moved) - _LOGGED)
+
+    def _told(self, broker: int) -> str:
+        if broker == NO_LEADER:
+            return "nobody"
+        info = self._metadata.brokers.get(broker)
+        state = ", which is gone" if info is None else ", which stops" if info.is_stopping else ""
+        return f"broker {broker}{state}"
+
+
+def _leader_before(change: StateChange) -> int:
+    return change.topic.partitions[change.partition].leader
 
 
 def operations_of(changes: Sequence[StateChange]) -> list[Op]:

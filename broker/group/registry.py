@@ -175,7 +175,7 @@ class GroupRegistry:
         """Unload a group whose stored state is unknown; waiting requests get ``error``."""
         if metadata.is_abandoned:
             return
-        _log.info("unloaded group %r: %s", metadata.group_id, error.name)
+        _log.debug("unloaded group %r: %s", metadata.group_id, error.name)
         metadata.abandon(error)
         self.forget(metadata, error)
 
@@ -237,7 +237,7 @@ class GroupRegistry:
         metadata.since_ms = self._clock.time_ms()
         self.rebalances += move.new == GroupState.STABLE.value
         reason = _printable(move.reason[:_MAX_REASON])
-        _log.info("group %r: %s -> %s: %s", metadata.group_id, move.old, move.new, reason)
+        _log.debug("group %r: %s -> %s: %s", metadata.group_id, move.old, move.new, reason)
 
     def _refuse(self, effects: list[Effect]) -> None:
         for effect in effects:

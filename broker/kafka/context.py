@@ -41,6 +41,11 @@ class RequestContext:
         return self.peer.host
 
     @property
+    def sender(self) -> str:
+        """Who sent the request, for a log line."""
+        return f"client {self.client_id!r} at {self.peer.host}"
+
+    @property
     def client_software(self) -> str:
         """The client library and its version, as it calls itself."""
         return self.peer.software

@@ -143,7 +143,7 @@ class ConnectionPool:
                 await asyncio.sleep(failing.retry_at - time.monotonic())
             connection = await Connection.open(host, port, self._client_id, self._connect_timeout)
         except ApiError as error:
-            self.failed(key.address, error)
+            self.failed(key.address, str(error).removeprefix(f"{host}:{port}: "))
             raise
         else:
             self._connections[key] = connection

@@ -52,9 +52,9 @@ class TroubleLog:
         trouble.last = now
         if now - trouble.since < grace or (trouble.is_said and now < trouble.next_at):
             return
-        lasted = now - trouble.since
-        ago = f", for {lasted:.0f} s now" if trouble.is_said else ""
-        _log.warning("%s waits for %s: %s; it tries again%s", self._client_id, subject, reason, ago)
+        so_far = f" ({now - trouble.since:.0f} s so far)" if trouble.is_said else ""
+        why = str(reason).removeprefix(f"{subject}: ")
+        _log.warning("%s waits for %s: %s; trying again%s", self._client_id, subject, why, so_far)
         trouble.is_said = True
         trouble.next_at = now + trouble.interval
         trouble.interval = min(2 * trouble.interval, _LONGEST_INTERVAL_S)

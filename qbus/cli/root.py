@@ -1,5 +1,8 @@
 """The root of the command: the list of subcommands, and how every one of them fails."""
 
+import os
+import sys
+from pathlib import Path
 from typing import Any, NoReturn
 
 import click
@@ -72,4 +75,6 @@ def qbus() -> None:
 
 def main() -> NoReturn:
     """Run the command line and exit: 0 done, 1 failed, 2 wrong usage, 130 interrupted."""
+    if sys.stdout is None:  # closed by the shell: what is printed goes nowhere
+        sys.stdout = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - until the exit
     qbus.main(prog_name="qbus")

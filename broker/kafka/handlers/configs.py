@@ -1,5 +1,6 @@
 """What configuration requests are about: topics and brokers."""
 
+import logging
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
@@ -17,6 +18,8 @@ from ..context import RequestContext
 
 if TYPE_CHECKING:
     from ...broker import Broker
+
+_log = logging.getLogger(__name__)
 
 
 class ResourceType(IntEnum):
@@ -101,7 +104,19 @@ async def alter(
         outcomes = await alter_some(list(some.values()), validate_only=validate_only)
         for place, outcome in zip(some, outcomes, strict=True):
             errors[place] = outcome
+            if outcome is None and not validate_only:
+                _log.info(
+                    "the configuration of %s is altered by %s",
+                    _named(changes[place]),
+                    context.sender,
+                )
     return errors
+
+
+def _named(change: Change) -> str:
+    if change.type == ResourceType.TOPIC:
+        return f"topic {change.name}"
+    return f"broker {change.name}" if change.name else "all brokers"
 
 
 def _edited_topic(edited: Edited, current: Mapping[str, str]) -> dict[str, str]:

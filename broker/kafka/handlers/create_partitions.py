@@ -5,6 +5,7 @@ before may differ from what it is afterwards. Every topic is echoed in the answe
 twice is INVALID_REQUEST. Versions differ only in their encoding.
 """
 
+import logging
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,8 @@ from ..context import RequestContext
 
 if TYPE_CHECKING:
     from ...broker import Broker
+
+_log = logging.getLogger(__name__)
 
 
 async def handle(
@@ -45,6 +48,10 @@ async def handle(
         if error is not None:
             results[growth.topic].error_code = error.code
             results[growth.topic].error_message = error.message
+        elif not request.validate_only:
+            _log.info(
+                "topic %s has %d partitions now, by %s", growth.topic, growth.total, context.sender
+            )
     return CreatePartitionsResponse(results=list(results.values()))
 
 

@@ -5,6 +5,7 @@
 the topics can be used, whatever ``timeout_ms`` says: that takes milliseconds.
 """
 
+import logging
 from collections import Counter
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
@@ -27,6 +28,8 @@ from ..context import RequestContext
 
 if TYPE_CHECKING:
     from ...broker import Broker
+
+_log = logging.getLogger(__name__)
 
 
 async def handle(
@@ -57,7 +60,20 @@ async def handle(
             results[wanted.name] = _describe(broker, wanted.name, plan)
             if request.validate_only:
                 results[wanted.name].topic_id = ZERO_UUID
+            else:
+                log_created(wanted.name, plan, context)
     return CreateTopicsResponse(topics=[results[name] for name in count])
+
+
+def log_created(name: str, plan: TopicPlan, context: RequestContext) -> None:
+    """Tell the operator of a new topic."""
+    _log.info(
+        "topic %s is created: %d partitions, %d replicas each, by %s",
+        name,
+        len(plan.assignment),
+        plan.replication_factor,
+        context.sender,
+    )
 
 
 def _to_create(topic: CreatableTopic) -> NewTopic:

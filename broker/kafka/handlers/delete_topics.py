@@ -6,6 +6,7 @@ answered with both. A topic that comes twice, or is named both ways, is INVALID_
 INVALID_REQUEST.
 """
 
+import logging
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -24,6 +25,8 @@ from ..context import RequestContext
 
 if TYPE_CHECKING:
     from ...broker import Broker
+
+_log = logging.getLogger(__name__)
 
 _FIRST_WITH_DISABLED = 3
 _FIRST_WITH_TOPIC_IDS = 6
@@ -61,6 +64,7 @@ async def handle(
             _refuse(result, outcome)
         else:
             result.topic_id = outcome.id
+            _log.info("topic %s is deleted by %s", name, context.sender)
     return DeleteTopicsResponse(responses=responses)
 
 

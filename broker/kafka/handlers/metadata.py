@@ -36,6 +36,7 @@ from ...controller import NewTopic
 from ...metadata.image import Topic
 from ...net.connection import CloseConnection
 from ..context import RequestContext
+from .create_topics import log_created
 from .topic_partitions import is_internal, view
 
 if TYPE_CHECKING:
@@ -108,6 +109,9 @@ async def _create_and_answer(
     refused = dict.fromkeys(denied, _DENIED)
     names = [name for name in missing if name not in refused]
     outcomes = await broker.controller.create_topics([NewTopic(name) for name in names])
+    for name, outcome in zip(names, outcomes, strict=True):
+        if not isinstance(outcome, ApiError):
+            log_created(name, outcome, context)
     failed = {
         name: outcome.code if outcome.code in _TOLD else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         for name, outcome in zip(names, outcomes, strict=True)

@@ -102,7 +102,7 @@ CALLS: dict[str, Callable[[str], Coroutine[Any, Any, None]]] = {
 async def test_nobody_listens_at_the_port(call: str, caplog: pytest.LogCaptureFixture) -> None:
     bootstrap = f"127.0.0.1:{free_port()}"
     async with running(CALLS[call](bootstrap)):
-        await said(caplog, f"broker {bootstrap}", "Connection refused", "tries again")
+        await said(caplog, f"broker {bootstrap}", "Connection refused", "trying again")
 
 
 @pytest.mark.parametrize("call", CALLS)

@@ -146,7 +146,7 @@ class TestMembership:
 
 
 async def test_clients_cannot_forge_lines_of_the_log(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level("INFO")
+    caplog.set_level("DEBUG")
     shell = Shell()
 
     await shell.join("g\n", new_member_id="a\nFORGED", reason="x\nFORGED", needs_known_id=False)
