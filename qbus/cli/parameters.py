@@ -51,6 +51,24 @@ def key_value(text: str) -> tuple[str, str]:
     return key.strip(), value.strip()
 
 
+def header(text: str) -> tuple[str, bytes]:
+    """Read ``name=value`` as a record's header."""
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise click.BadParameter(f"{text!r} is not of the form NAME=VALUE.")
+    return name, value.encode("utf-8", "surrogateescape")
+
+
+def moment(text: str) -> int:
+    """Read a time: milliseconds since the Unix epoch, a date, or how long ago."""
+    if text.isascii() and text.isdigit():
+        return int(text)
+    try:
+        return _moment(text)
+    except ValueError as error:
+        raise click.BadParameter(f"{error}, nor is it a number of milliseconds.") from None
+
+
 def separator(text: str) -> bytes:
     r"""Read a separator; ``\t`` and other escapes stand for what they do in Python."""
     try:

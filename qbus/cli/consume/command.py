@@ -42,6 +42,13 @@ from qbus.cli.parameters import IntRange, Position, position, separator
     "--format", "form", type=click.Choice(["raw", "json"]), default="raw", show_default=True
 )
 @click.option(
+    "-f",
+    "template",
+    metavar="FORMAT",
+    help=r"Print each record as FORMAT says, such as '%t %p %o %k %s\n': topic, partition, offset,"
+    " %T time in ms, key, %h headers, value (%s), %K and %S sizes of key and value.",
+)
+@click.option(
     "--key-separator", type=separator, metavar="S", help="With raw: print each key and S first."
 )
 @client_command
@@ -55,6 +62,7 @@ async def consume(
     exit_at_end: bool,
     skip_corrupt: bool,
     form: str,
+    template: str | None,
     key_separator: bytes | None,
     bootstrap: str,
     as_json: bool,
@@ -69,10 +77,17 @@ async def consume(
     from qbus.cli.consume.stdout import StdoutWriter
     from qbus.cli.session import ensure_reachable
 
-    if form == "json" or as_json:
+    if template is not None:
+        if form == "json" or as_json or key_separator is not None:
+            raise click.UsageError("-f says everything: leave out --format and --key-separator.")
+        try:
+            formatted: record_format.Format = record_format.template(template)
+        except ValueError as error:
+            raise click.UsageError(f"-f: {error}.") from error
+    elif form == "json" or as_json:
         if key_separator is not None:
             raise click.UsageError("--key-separator is for raw output: JSON has the keys.")
-        formatted: record_format.Format = record_format.json_objects
+        formatted = record_format.json_objects
     elif key_separator is not None:
         formatted = record_format.raw_with_keys(key_separator)
     else:

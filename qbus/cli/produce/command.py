@@ -1,12 +1,14 @@
 """`qbus produce`."""
 
+import asyncio
+import os
 from typing import TYPE_CHECKING
 
 import click
 
 from qbus.cli.options import client_command
 from qbus.cli.output import emit, note
-from qbus.cli.parameters import IntRange, separator
+from qbus.cli.parameters import IntRange, header, moment, separator
 
 if TYPE_CHECKING:
     from qbus.cli.output import Document
@@ -34,6 +36,30 @@ _DELIVERY_TIMEOUT_MS = 30_000
     metavar="S",
     help="Text before the first S of a line is the key; a line without S has none.",
 )
+@click.option("--key", metavar="K", help="The key of records whose line has none.")
+@click.option(
+    "--header",
+    "headers",
+    type=header,
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A header of every record; may be repeated.",
+)
+@click.option(
+    "--timestamp",
+    type=moment,
+    metavar="TIME",
+    help="The time of the records, in ms since 1970, such as 2026-03-01T12:00, or 15m (ago)."
+    " Default: now.",
+)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["raw", "json"]),
+    default="raw",
+    show_default=True,
+    help="json: each line is an object, as 'consume --format json' prints them.",
+)
 @click.option(
     "--partition", type=IntRange(0), metavar="N", help="Send all records to this partition."
 )
@@ -56,19 +82,36 @@ async def produce(
     topic: str,
     file: str,
     key_separator: bytes | None,
+    key: str | None,
+    headers: tuple[tuple[str, bytes], ...],
+    timestamp: int | None,
+    form: str,
     partition: int | None,
     compression: str,
     acks: str,
     bootstrap: str,
     as_json: bool,
 ) -> None:
-    """Send the lines of FILE, or of stdin, to TOPIC: one record per line, byte for byte."""
+    """Send the lines of FILE, or of stdin, to TOPIC: one record per line, byte for byte.
+
+    Ctrl-C ends the input: what was read is delivered and counted.
+    """
     from qbus.cli.output import bytes_bar
+    from qbus.cli.produce import line_format
     from qbus.cli.produce.line_producer import LineProducer
     from qbus.cli.produce.lines import opened, read_lines
     from qbus.cli.session import REQUEST_TIMEOUT_MS, ensure_reachable
+    from qbus.cli.units import counted
     from qbus.clients import Producer
 
+    if form == "json" and key_separator is not None:
+        raise click.UsageError("--key-separator is for raw lines: JSON has the keys.")
+    parse = line_format.with_constants(
+        line_format.JsonLines() if form == "json" else line_format.raw(key_separator),
+        key=None if key is None else os.fsencode(key),
+        headers=headers,
+        timestamp=timestamp,
+    )
     await ensure_reachable(bootstrap)
     with opened(file) as source:
         if source.is_terminal:
@@ -81,12 +124,32 @@ async def produce(
             delivery_timeout_ms=_DELIVERY_TIMEOUT_MS,
             client_id="qbus-produce",
         ) as producer:
-            sending = LineProducer(producer, topic, key_separator, partition)
-            with bytes_bar("Producing", source.size) as advance:
-                async for lines in read_lines(source.descriptor):
-                    advance(await sending.send(lines))
-                document = await sending.finish()
+            if await _is_new(bootstrap, topic):
+                count = len(await producer.partitions(topic))
+                note(f"Created topic {topic} with {counted(count, 'partition')}.")
+            sending = LineProducer(producer, topic, parse, partition)
+            try:
+                with bytes_bar("Producing", source.size) as advance:
+                    async for lines in read_lines(source.descriptor):
+                        advance(await sending.send(lines))
+            except asyncio.CancelledError:  # Ctrl-C
+                note(_summary(await sending.finish()))
+                raise
+            document = await sending.finish()
     emit(document, _summary, as_json=as_json)
+
+
+async def _is_new(bootstrap: str, topic: str) -> bool:
+    from qbus.cli.session import REQUEST_TIMEOUT_MS
+    from qbus.clients import Admin
+    from qbus.errors import ApiError, ErrorCode
+
+    async with Admin(bootstrap, request_timeout_ms=REQUEST_TIMEOUT_MS) as admin:
+        try:
+            await admin.describe_topic(topic)
+        except ApiError as error:
+            return error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return False
 
 
 def _summary(document: "Document") -> str:

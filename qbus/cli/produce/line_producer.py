@@ -11,6 +11,7 @@ from qbus.cli.output import Document
 from qbus.errors import ApiError
 
 if TYPE_CHECKING:
+    from qbus.cli.produce.line_format import Parse
     from qbus.clients import BulkDelivery, Producer
     from qbus.clients.types import BatchMetadata
 
@@ -35,11 +36,11 @@ class LineProducer:
     """Sends lines to a topic, many at a time, and counts acknowledged records by partition."""
 
     def __init__(
-        self, producer: "Producer", topic: str, separator: bytes | None, partition: int | None
+        self, producer: "Producer", topic: str, parse: "Parse", partition: int | None
     ) -> None:
         self._producer = producer
         self._topic = topic
-        self._separator = separator
+        self._parse = parse
         self._partition = partition
         self._deliveries: deque[BulkDelivery] = deque()
         self._shares: dict[int, _Share] = {}
@@ -52,10 +53,10 @@ class LineProducer:
 
         Raises Failure if earlier lines could not be delivered.
         """
-        values, keys = self._split(lines)
+        values, keys, headers, timestamps = self._parse(lines)
         try:
             delivery = await self._producer.send_many(
-                self._topic, values, keys=keys, partition=self._partition
+                self._topic, values, keys, headers, self._partition, timestamps
             )
         except ApiError as error:
             raise self._failure(error) from error
@@ -88,11 +89,6 @@ class LineProducer:
             ],
         }
 
-    def _split(
-        self, lines: Sequence[bytes]
-    ) -> tuple[Sequence[bytes], Sequence[bytes | None] | None]:
-        return (lines, None) if self._separator is None else split_keys(lines, self._separator)
-
     async def _take_acknowledgement(self) -> None:
         try:
             batches = await self._deliveries.popleft()
@@ -104,14 +100,3 @@ class LineProducer:
     def _failure(self, error: ApiError) -> Failure:
         stored = sum(share.records for share in self._shares.values())
         return Failure(f"{describe(error)}. Acknowledged before that: {stored:,} records")
-
-
-def split_keys(lines: Sequence[bytes], separator: bytes) -> tuple[list[bytes], list[bytes | None]]:
-    """Return the values and keys of lines; a key is the text before the first separator."""
-    values: list[bytes] = []
-    keys: list[bytes | None] = []
-    for line in lines:
-        before, found, after = line.partition(separator)
-        values.append(after if found else line)
-        keys.append(before if found else None)
-    return values, keys

@@ -190,3 +190,43 @@ def test_a_broker_that_is_not_there(qbus: Qbus) -> None:
         error = qbus.failure(*command, "--bootstrap", "127.0.0.1:1", stdin=b"x\n")
         assert "Connection refused" in error
         assert "qbus broker" in error
+
+
+def test_json_goes_out_and_back_in(qbus: Qbus, topic: str) -> None:
+    options = ("--key", "k", "--header", "a=1", "--header", "a=2", "--timestamp", "1700000000000")
+    qbus("produce", topic, *options, stdin=AWKWARD)
+    printed = consume(qbus, topic, "--format", "json")
+    copy = f"{topic}-copy"
+    account = qbus.json("produce", copy, "--format", "json", stdin=printed)
+    assert account["records"] == 4
+    fields = ("key", "value", "headers", "timestamp")
+
+    def essence(output: bytes) -> list[list[Any]]:
+        return [[found[field] for field in fields] for found in objects(output)]
+
+    assert essence(consume(qbus, copy, "--format", "json")) == essence(printed)
+    assert essence(printed)[0] == [
+        "k",
+        "one\r",
+        [{"key": "a", "value": "1"}, {"key": "a", "value": "2"}],
+        1_700_000_000_000,
+    ]
+    assert consume(qbus, copy, "-f", r"%k %T %h\n") == b"k 1700000000000 a=1,a=2\n" * 4
+
+
+def test_a_topic_made_by_the_way_is_told(qbus: Qbus, topic: str) -> None:
+    done = qbus.run("produce", f"{topic}-new", stdin=b"a\n")
+    assert f"Created topic {topic}-new with 1 partition.".encode() in done.stderr
+    assert b"Created" not in qbus.run("produce", f"{topic}-new", stdin=b"a\n").stderr
+
+
+def test_ctrl_c_counts_what_was_sent(qbus: Qbus, topic: str) -> None:
+    with qbus.start("produce", topic, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as running:
+        assert running.stdin is not None
+        running.stdin.write(b"a\nb\n")
+        running.stdin.flush()
+        wait_until(lambda: consume(qbus, topic) == b"a\nb\n", "both")
+        running.send_signal(signal.SIGINT)
+        _, told = running.communicate(timeout=30)
+    assert running.returncode == 130
+    assert b"Produced 2 records" in told

@@ -79,12 +79,15 @@ class FakeProducer:
         self,
         topic: str,
         values: Sequence[bytes],
-        *,
         keys: Sequence[bytes | None] | None = None,
+        headers: object = None,
         partition: int | None = None,
+        timestamps: object = None,
     ) -> asyncio.Future[list[BatchMetadata]]:
         if self.error is not None:
             raise self.error
+        assert headers is None
+        assert timestamps is None
         self.sent.append((topic, list(values), keys, partition))
         delivery = asyncio.get_running_loop().create_future()
         self.deliveries.append(delivery)

@@ -3,7 +3,9 @@
 import json
 from base64 import b64decode
 
-from qbus.cli.consume.record_format import json_objects, raw_values, raw_with_keys
+import pytest
+
+from qbus.cli.consume.record_format import json_objects, raw_values, raw_with_keys, template
 from qbus.clients.types import PartitionRecords
 from qbus.records import ConsumerRecord, TimestampType
 
@@ -65,3 +67,32 @@ def test_json_says_where_bytes_are_base64() -> None:
 
 def test_json_is_one_line_even_for_values_with_newlines() -> None:
     assert json_objects(batch(record(b"a\nb"), record(b"c"))).count(b"\n") == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "printed"),
+    [
+        (r"%t %p %o %T\n", b"t 0 5 1700000000000\n"),
+        (r"%k\t%s\n", b"k\tv\n"),
+        ("%K %S %h", b"1 1 a=1,b="),
+        (r"100%% \\ \0", b"100% \\ \0"),
+        ("d\u00e9j\u00e0", "d\u00e9j\u00e0".encode()),
+    ],
+)
+def test_a_template_as_kcats(text: str, printed: bytes) -> None:
+    headers = (("a", b"1"), ("b", None))
+    found = ConsumerRecord(
+        "t", 0, 5, 1_700_000_000_000, b"k", b"v", headers, TimestampType.CREATE_TIME
+    )
+    assert template(text)(PartitionRecords("t", 0, [found])) == printed
+
+
+def test_sizes_of_what_is_not_there() -> None:
+    found = ConsumerRecord("t", 0, 5, 0, None, None, (), TimestampType.CREATE_TIME)
+    assert template("%K %S[%k%s]")(PartitionRecords("t", 0, [found])) == b"-1 -1[]"
+
+
+@pytest.mark.parametrize("text", ["%x", "%", "%Z %s"])
+def test_an_unknown_field_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="is not known; there are %t %p"):
+        template(text)

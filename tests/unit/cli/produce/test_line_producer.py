@@ -5,7 +5,8 @@ from typing import Any, cast
 import pytest
 
 from qbus.cli.failures import Failure
-from qbus.cli.produce.line_producer import LineProducer, split_keys
+from qbus.cli.produce.line_format import raw, split_keys
+from qbus.cli.produce.line_producer import LineProducer
 from qbus.clients.types import BatchMetadata
 from qbus.errors import ApiError, ErrorCode
 from tests.unit.cli.fakes import FakeProducer
@@ -19,7 +20,7 @@ def fake() -> FakeProducer:
 def line_producer(
     fake: FakeProducer, separator: bytes | None = None, partition: int | None = None
 ) -> LineProducer:
-    return LineProducer(cast("Any", fake), "t", separator, partition)
+    return LineProducer(cast("Any", fake), "t", raw(separator), partition)
 
 
 def test_the_key_stands_before_the_first_separator() -> None:
