@@ -15,6 +15,9 @@ from .store import SESSION, Ensemble, Session
 _CONFIG = {"group.initial.rebalance.delay.ms": 500}
 
 
+_APART = 1e-6
+
+
 class _Metadata:
     def __init__(self, live: Mapping[int, BrokerInfo]) -> None:
         self.topics: Mapping[str, Topic] = MappingProxyType({})
@@ -77,7 +80,7 @@ class Broker:
         live, process = self._live(), self.process
         slow = not self._world.is_calm and self._world.random.random() < 0.3
         at = self._world.loop.now + self._world.random.uniform(0.001, 4.0 if slow else 0.1)
-        self._heard = max(self._heard, at)
+        self._heard = max(self._heard + _APART, at)  # at one time the loop keeps no order
         self._world.loop.call_at(self._heard, process.do, lambda: self._learn(process, live))
 
     def _learn(self, process: Process, live: Mapping[int, BrokerInfo]) -> None:
