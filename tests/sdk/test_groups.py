@@ -276,3 +276,31 @@ async def test_a_member_that_works_for_long_stays(
         await asyncio.sleep(1.5)
         await consumer.commit()
         assert records(await consumer.poll(0.2)) == []
+
+
+async def test_automatic_commits_lose_nothing_through_rebalances(
+    sdk: SdkClients, bootstrap: str, topic: str
+) -> None:
+    """Members come and go while records are sent; each commits before its partitions go."""
+    group = Members(sdk, bootstrap, topic, max_poll_records=50)
+    members = [group.join()]
+    seen: set[tuple[int, int]] = set()
+
+    async def poll() -> None:
+        for polled in await asyncio.gather(*(member.poll(0.05) for member in members)):
+            seen.update((record.partition, record.offset) for record in records(polled))
+
+    async with Producer(bootstrap, batch_bytes=500) as producer:
+        for turn in range(30):
+            await producer.send_many(topic, [b"%d" % number for number in range(100)])
+            if turn in {5, 10}:
+                members.append(group.join())
+            if turn in {15, 20}:
+                await members.pop(0).close()
+            await poll()
+        await producer.flush()
+    async with asyncio.timeout(30):
+        while len(seen) < 3000:
+            await poll()
+    await asyncio.gather(*(member.close() for member in members))
+    assert len(seen) == 3000
