@@ -8,8 +8,15 @@ from contextlib import suppress
 from functools import partial
 from typing import NamedTuple, Self
 
-from qbus.local_cluster.layout import KINDS, Layout, LocalClusterError, kind_and_number
-from qbus.local_cluster.nodes import commands, serves
+from qbus.local_cluster.layout import (
+    BROKER,
+    KINDS,
+    Layout,
+    LocalClusterError,
+    kind_and_number,
+    node_name,
+)
+from qbus.local_cluster.nodes import commands, known_brokers, serves
 from qbus.local_cluster.process import NodeProcess, log_tail, running_pid
 from qbus.local_cluster.settings import ClusterSettings
 from qbus.service.lock import DirectoryInUse, DirectoryLock
@@ -78,6 +85,7 @@ class LocalCluster:
             for name in names:
                 on_start(self._start(name))
             self._wait_ready(names)
+        self._wait_acquainted(settings)
 
     def poll(self) -> list[Ended | Started]:
         """Start the nodes that were requested; return what happened since the last call."""
@@ -124,6 +132,17 @@ class LocalCluster:
                     )
                 if time.monotonic() > deadline:
                     raise LocalClusterError(f"{name} does not serve yet: see {log}")
+                time.sleep(_POLL_S)
+
+    def _wait_acquainted(self, settings: ClusterSettings) -> None:
+        """Wait until each broker knows all: before, one may refuse to replicate a new topic."""
+        deadline = time.monotonic() + _START_TIMEOUT_S
+        for number in settings.numbers(BROKER):
+            while known_brokers(settings, number) < settings.nodes:
+                if time.monotonic() > deadline:
+                    name = node_name(BROKER, number)
+                    log = self.layout.log(name)
+                    raise LocalClusterError(f"{name} does not know the other brokers: see {log}")
                 time.sleep(_POLL_S)
 
     def _add(self, settings: ClusterSettings) -> None:

@@ -1,8 +1,11 @@
 """The nodes of a cluster: the command that runs each, and the check that it serves."""
 
+import socket
 import sys
 from collections.abc import Iterator
 
+from qbus.errors import WireError
+from qbus.frames import PREFIX
 from qbus.local_cluster import spark, zookeeper
 from qbus.local_cluster.layout import (
     BROKER,
@@ -14,6 +17,10 @@ from qbus.local_cluster.layout import (
 )
 from qbus.local_cluster.ports import free_ports, listens
 from qbus.local_cluster.settings import HOST, ClusterSettings
+from qbus.wire import ApiKey, decode_response, encode_request
+from qbus.wire.messages.metadata import MetadataRequest
+
+_METADATA_VERSION = 9
 
 
 def commands(layout: Layout, settings: ClusterSettings) -> dict[str, list[str]]:
@@ -37,6 +44,22 @@ def serves(settings: ClusterSettings, kind: str, number: int) -> bool:
         return listens(port)
     status = spark.describe(settings.spark)
     return status is not None if kind == SPARK_MASTER else port in spark.workers(status)
+
+
+def known_brokers(settings: ClusterSettings, number: int) -> int:
+    """How many brokers of the cluster a broker knows by now; 0 if it does not answer."""
+    request = encode_request(
+        ApiKey.METADATA, _METADATA_VERSION, 0, "qbus-cluster", MetadataRequest(topics=[])
+    )
+    address = HOST, settings.port(BROKER, number)
+    try:
+        with socket.create_connection(address, timeout=1.0) as sock, sock.makefile("rb") as answer:
+            sock.sendall(b"".join(request))
+            size = int.from_bytes(answer.read(PREFIX), "big")
+            frame = memoryview(answer.read(size))
+        return len(decode_response(ApiKey.METADATA, _METADATA_VERSION, frame)[1].brokers)
+    except (OSError, WireError):
+        return 0
 
 
 def _zookeepers(layout: Layout, settings: ClusterSettings) -> Iterator[tuple[str, list[str]]]:
