@@ -7,7 +7,7 @@ refusal and for a broken connection.
 from collections.abc import Mapping
 from typing import Any
 
-from qbus.errors import ApiError, ErrorCode, QbusError
+from qbus.errors import ApiError, CorruptBatch, ErrorCode, QbusError
 
 
 class ConnectionFailed(ApiError):  # noqa: N818 - what happened
@@ -75,6 +75,19 @@ class PartialFailure(ApiError):  # noqa: N818 - what happened
     def retriable(self) -> bool:
         """Whether asking again for the failed items may succeed."""
         return all(error.retriable for error in self.errors.values())
+
+
+def corrupt_at(topic: str, partition: int, offset: int, problem: str) -> CorruptBatch:
+    """Return the error for a batch that cannot be read at ``offset``."""
+    return CorruptBatch(
+        f"{topic}-{partition} at offset {offset}: {problem}",
+        topic=topic,
+        partition=partition,
+        offset=offset,
+    )
+
+
+REFUSED_AS_CORRUPT = "the broker's copy of the batch is corrupt"
 
 
 def check(error_code: int, message: str | None = None, *, of: str | None = None) -> None:

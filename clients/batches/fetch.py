@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 from uuid import UUID
 
-from qbus.errors import ApiError
+from qbus.errors import ApiError, ErrorCode
 from qbus.records import BatchHeader, Buffer, CorruptBatch, check_crc, iter_batches
 from qbus.wire import ApiKey
 from qbus.wire.messages.fetch import (
@@ -16,7 +16,7 @@ from qbus.wire.messages.fetch import (
     PartitionData,
 )
 
-from ..errors import api_error, check
+from ..errors import REFUSED_AS_CORRUPT, api_error, check, corrupt_at
 from ..net.cluster import Cluster
 from ..net.pool import ConnectionGroup, ConnectionGroupKey
 from ..net.retry import Outcomes
@@ -112,22 +112,31 @@ async def fetch_batches(
         for data in topic.partitions
     ]
     return {
-        TopicPartition(topic, data.partition_index): _outcome(cluster, topic, data, endpoints)
+        (key := TopicPartition(topic, data.partition_index)): _outcome(
+            cluster, key, offsets.get(key, -1), data, endpoints
+        )
         for topic, data in answers
     }
 
 
 def _outcome(
-    cluster: Cluster, topic: str, data: PartitionData, endpoints: Mapping[int, NodeEndpoint]
+    cluster: Cluster,
+    partition: TopicPartition,
+    offset: int,
+    data: PartitionData,
+    endpoints: Mapping[int, NodeEndpoint],
 ) -> FetchedBatches | ApiError:
+    topic, index = partition
     if not data.error_code:
         records = memoryview(data.records or b"")
         return FetchedBatches(records, data.log_start_offset, data.high_watermark)
-    error = api_error(data.error_code, of=f"{topic}-{data.partition_index}")
+    if data.error_code == ErrorCode.CORRUPT_MESSAGE:
+        return corrupt_at(topic, index, offset, REFUSED_AS_CORRUPT)
+    error = api_error(data.error_code, of=f"{topic}-{index}")
     leader = data.current_leader
     if error.retriable and not cluster.apply_leader_hint(
         topic,
-        data.partition_index,
+        index,
         leader.leader_id,
         leader.leader_epoch,
         endpoints.get(leader.leader_id),

@@ -1,4 +1,4 @@
-"""Batches that cannot be read: the error that names them, and the first readable batch behind."""
+"""The first readable batch behind a corrupt one."""
 
 from qbus.errors import ApiError, ErrorCode
 from qbus.records import CorruptBatch, check_crc, iter_batches
@@ -11,17 +11,6 @@ from ..net.retry import Outcomes
 from ..net.routing import ask_leaders
 from ..offsets import list_offsets
 from ..types import LATEST, TopicPartition
-
-
-def corrupt_at(partition: TopicPartition, offset: int, problem: str) -> CorruptBatch:
-    """Return the error for a batch of ``partition`` that cannot be read at ``offset``."""
-    topic, index = partition
-    return CorruptBatch(
-        f"{topic}-{index} at offset {offset}: {problem}",
-        topic=topic,
-        partition=index,
-        offset=offset,
-    )
 
 
 async def readable_after(cluster: Cluster, partition: TopicPartition, offset: int) -> int:

@@ -7,13 +7,12 @@ from qbus.errors import ApiError, ErrorCode, QbusError
 from qbus.records import CorruptBatch
 from qbus.wire.messages.fetch import FetchResponse, PartitionData
 
-from ..errors import NoOffset, api_error
+from ..errors import REFUSED_AS_CORRUPT, NoOffset, api_error, corrupt_at
 from ..net.cluster import Cluster
 from ..net.trouble import USUAL_S
 from ..types import EARLIEST, LATEST, TopicPartition
 from .assignment import Assignment, PartitionState
 from .completed_fetch import CompletedFetch
-from .corruption import corrupt_at
 from .options import ConsumerOptions
 
 RESETS: Mapping[str, int] = {"earliest": EARLIEST, "latest": LATEST}
@@ -77,7 +76,7 @@ class FetchResponses:
         """Report a batch that cannot be read; a later read there reports it again."""
         state.drop()
         assert state.position is not None, "what was read has a position"
-        failure = corrupt_at(partition, state.position, str(error))
+        failure = corrupt_at(*partition, state.position, str(error))
         failure.__cause__ = error
         self.fail(failure, state)
 
@@ -130,8 +129,7 @@ class FetchResponses:
             return
         if data.error_code == ErrorCode.CORRUPT_MESSAGE:
             # Asking again does not help: a broker that has a good copy elsewhere repairs its own.
-            problem = "the broker's copy of the batch is corrupt"
-            self.fail(corrupt_at(partition, offset, problem), state)
+            self.fail(corrupt_at(topic, index, offset, REFUSED_AS_CORRUPT), state)
             return
         error = api_error(data.error_code, of=f"{topic}-{index}")
         hint = data.current_leader

@@ -17,7 +17,7 @@ import time
 from collections.abc import Coroutine
 from typing import Any
 
-from qbus.errors import ApiError, ErrorCode, QbusError
+from qbus.errors import ApiError, CorruptBatch, ErrorCode, QbusError
 
 from ..admin import Admin
 from ..net.cluster import Cluster
@@ -142,7 +142,8 @@ class MirrorLink:
 
     def failed(self, mirrored: MirroredPartition, error: QbusError) -> None:
         """Retry a partition that cannot be fetched, or sent, for now."""
-        _log.info("%s: %s-%s: %s", self._config.name, *mirrored.source, error)
+        level = logging.ERROR if isinstance(error, CorruptBatch) else logging.INFO
+        _log.log(level, "%s: %s-%s: %s", self._config.name, *mirrored.source, error)
         mirrored.failed(error, time.monotonic())
         if isinstance(error, ApiError) and error.code in _GONE:
             self._to_discover.set()

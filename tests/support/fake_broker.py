@@ -243,6 +243,8 @@ class FakeBroker:
                 code = ErrorCode.UNKNOWN_TOPIC_ID
                 if name:
                     code = self.refusal(name, asked.partition, asked.current_leader_epoch)
+                if not code and asked.fetch_offset in log.corrupt:
+                    code = ErrorCode.CORRUPT_MESSAGE
                 if code:
                     answer.error_code = code
                 elif log.start <= asked.fetch_offset <= log.end:

@@ -7,9 +7,13 @@ from qbus.records import BatchHeader, iter_records, read_header, set_base_offset
 
 
 class PartitionLog:
-    """The batches of a partition, and the last sequences of its producers."""
+    """The batches of a partition, and the last sequences of its producers.
+
+    corrupt: offsets that the broker finds to be corrupt.
+    """
 
     def __init__(self) -> None:
+        self.corrupt = range(0)
         self.batches: list[bytes] = []
         self.end = 0
         self.start = 0
@@ -44,7 +48,10 @@ class PartitionLog:
         """Whole batches up to ``max_bytes``, but at least one, like a broker (KIP-74)."""
         found = b""
         for batch in self.batches:
-            if read_header(batch).last_offset >= offset:
+            header = read_header(batch)
+            if header.last_offset >= offset:
+                if header.base_offset in self.corrupt:
+                    break
                 if found and len(found) + len(batch) > max_bytes:
                     break
                 found += batch

@@ -19,7 +19,7 @@ from qbus.clients.spark.source.arrow import before
 from qbus.clients.spark.source.fetch import RangeFetch
 from qbus.clients.spark.source.options import FetchOptions
 from qbus.clients.spark.source.planning import OffsetRange
-from qbus.records import build_batch
+from qbus.records import CorruptBatch, build_batch
 from qbus.wire import ApiKey
 from tests.support.fake_cluster import FakeCluster
 
@@ -161,3 +161,20 @@ async def test_a_missing_leader_is_a_timeout(brokers: FakeCluster, client: Clust
     await brokers.kill(1)
     with pytest.raises(RequestTimedOut, match=r"no records at offset 0.*pollTimeoutMs"):
         await read(client, 0, 10)
+
+
+@pytest.mark.parametrize("found_by", ["the client", "the broker"])
+async def test_a_corrupt_batch_ends_the_task_or_is_skipped(
+    brokers: FakeCluster, client: Cluster, caplog: pytest.LogCaptureFixture, found_by: str
+) -> None:
+    fill(brokers, 5)
+    log = brokers.logs["t", 0]
+    damaged = log.batches[2]
+    if found_by == "the client":
+        log.batches[2] = damaged[:-1] + bytes([damaged[-1] ^ 1])
+    else:
+        log.corrupt = range(20, 30)
+    with pytest.raises(CorruptBatch, match="t-0 at offset 20: "):
+        await read(client, 0, 50)
+    assert await read(client, 0, 50, LENIENT) == [*range(20), *range(30, 50)]
+    assert "t-0 at offset 20: " in caplog.text
