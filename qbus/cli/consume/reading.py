@@ -53,6 +53,7 @@ class Reading:
         self._group = group
         self._start = start
         self._skips_corrupt = skip_corrupt
+        self._has_noted = False
         self._consumer = Consumer(
             bootstrap,
             group=group,
@@ -122,13 +123,25 @@ class Reading:
 
     async def _poll(self) -> "list[PartitionRecords]":
         try:
-            return await self._consumer.poll(_POLL_S)
+            polled = await self._consumer.poll(_POLL_S)
         except CorruptBatch as error:
             if not self._skips_corrupt:
                 raise Failure(f"{describe(error)}; --skip-corrupt reads on behind it") from error
             skipped = await self._consumer.seek_past(error)
             click.echo(f"qbus: {describe(error)}; skipped {skipped} offsets", err=True)
             return []
+        self._note_waiting(is_waiting=not polled)
+        return polled
+
+    def _note_waiting(self, *, is_waiting: bool) -> None:
+        """Say once that the group has given no partitions yet."""
+        if is_waiting and not self._has_noted and self._group and not self._consumer.assignment:
+            self._has_noted = True
+            click.echo(
+                f"qbus: waiting for a share of {self._topic} in group {self._group}:"
+                " a new group forms for some seconds, and others may have all partitions",
+                err=True,
+            )
 
     async def _wanted(self, partitions: Sequence[int]) -> list[TopicPartition]:
         existing = await self._consumer.partitions(self._topic)

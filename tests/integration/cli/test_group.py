@@ -1,9 +1,11 @@
 """`qbus group` against a broker."""
 
 import subprocess
+from pathlib import Path
 
 import pytest
 
+from tests.support.broker_process import BrokerProcess
 from tests.support.waiting import wait_until
 
 from .conftest import Qbus
@@ -148,3 +150,18 @@ def test_a_group_that_never_committed_lags_by_the_whole_log(
         finally:
             member.terminate()
             member.wait(30)
+
+
+def test_a_first_reader_says_what_it_waits_for(tmp_path: Path) -> None:
+    """By default a new group waits for more members, for 3 s."""
+    with BrokerProcess(tmp_path / "data") as broker, (tmp_path / "told").open("wb") as told:
+        qbus = Qbus(broker.bootstrap)
+        qbus("topic", "create", "t")
+        with qbus.start("consume", "t", "--group", "g", stderr=told) as member:
+            try:
+                wait_until((tmp_path / "told").read_bytes, "a line", 2.5)
+            finally:
+                member.terminate()
+    line = (tmp_path / "told").read_text()
+    assert line.startswith("qbus: waiting for a share of t in group g: ")
+    assert line.count("waiting") == 1
