@@ -1,6 +1,7 @@
 """A click group that imports a command only when it runs."""
 # ruff: noqa: ARG002 - click's signatures
 
+from difflib import get_close_matches
 from importlib import import_module
 from typing import Any, NamedTuple
 
@@ -32,6 +33,16 @@ class LazyGroup(click.Group):
         command = getattr(import_module(f"qbus.cli.{module}"), attribute)
         assert isinstance(command, click.Command)
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:  # click suggests from commands that are imported
+            if near := get_close_matches(args[0], self._entries, n=1):
+                error.message = f"No such command {args[0]!r}. Did you mean {near[0]!r}?"
+            raise
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

@@ -22,6 +22,14 @@ def fail_with(error: BaseException) -> None:
     ("arguments", "line"),
     [
         (("nosuch",), "qbus: No such command 'nosuch'. Try 'qbus --help'.\n"),
+        (
+            ("tpoic", "list"),
+            "qbus: No such command 'tpoic'. Did you mean 'topic'? Try 'qbus --help'.\n",
+        ),
+        (
+            ("topic", "lst"),
+            "qbus: No such command 'lst'. Did you mean 'list'? Try 'qbus topic --help'.\n",
+        ),
         (("--nosuch",), "qbus: No such option '--nosuch'. Try 'qbus --help'.\n"),
         (
             ("version", "extra"),
