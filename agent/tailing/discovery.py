@@ -33,12 +33,14 @@ class ScanResult(NamedTuple):
 
     files: each file once for each topic. refused: matching paths that cannot be read, and why.
     directories: where more files may appear. aliases: by real paths, those reached by links.
+    unmatched: patterns that match nothing.
     """
 
     files: list[FoundFile]
     refused: list[tuple[str, SourceReader, str]]
     directories: set[str]
     aliases: dict[str, str]
+    unmatched: list[str]
 
 
 class Discovery:
@@ -47,18 +49,25 @@ class Discovery:
     def __init__(self, sources: Sequence[SourceReader]) -> None:
         self.sources = sources
         self._globs = [
-            (source, [Glob(path) for path in source.config.paths], Excludes(source.config.exclude))
+            (
+                source,
+                {path: Glob(path) for path in source.config.paths},
+                Excludes(source.config.exclude),
+            )
             for source in sources
         ]
 
     def scan(self, known: set[str]) -> ScanResult:
         """Find the files that exist now. ``known``: paths to keep for files with several."""
-        scan = ScanResult([], [], set(), {})
+        scan = ScanResult([], [], set(), {}, [])
         seen: dict[tuple[Identity, str], int] = {}
         for source, globs, excludes in self._globs:
             paths: dict[str, None] = {}
-            for glob in globs:
-                paths.update(dict.fromkeys(glob.find(scan.directories)))
+            for pattern, glob in globs.items():
+                matching = dict.fromkeys(glob.find(scan.directories))
+                if not matching:
+                    scan.unmatched.append(pattern)
+                paths.update(matching)
             for path in paths:
                 if excludes.has(path) or (path.endswith(".gz") and not source.reads_gzip):
                     continue

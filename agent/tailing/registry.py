@@ -16,6 +16,8 @@ from .source import SourceReader
 
 log = logging.getLogger(__name__)
 
+_NAMED = 20  # files that one scan's log lines name
+
 
 class Registry:
     """Tailed files by identity and topic, and by path."""
@@ -29,6 +31,7 @@ class Registry:
         self._by_path: dict[str, list[TailedFile]] = {}
         self._by_stem: dict[tuple[str, str, str], list[Position]] | None = None
         self._is_first = True
+        self._unmatched: set[str] = set()
 
     def at(self, path: str) -> list[TailedFile]:
         """Return the files at a path."""
@@ -36,8 +39,10 @@ class Registry:
 
     def update(self, scan: ScanResult) -> list[TailedFile]:
         """Take in the result of a scan; return the files that may have something to read."""
-        self.refused = scan.refused
+        self._tell_refused(scan.refused)
+        self._tell_unmatched(scan.unmatched)
         self._by_stem = None
+        new: list[TailedFile] = []
         seen = set()
         changed: list[TailedFile] = []
         for found in scan.files:
@@ -47,6 +52,7 @@ class Registry:
             if file is None:
                 file = self.files[key] = self._add(found)
                 changed.append(file)
+                new.append(file)
                 continue
             if file.path != found.path:
                 file.is_rotated = True  # who opened it under its old name may still write
@@ -66,7 +72,22 @@ class Registry:
             self._is_first = False
             changed += self._adopt()
         self._index(scan.aliases)
+        _tell_new(new)
         return changed
+
+    def _tell_refused(self, refused: list[tuple[str, SourceReader, str]]) -> None:
+        """Say once which matching paths cannot be read."""
+        before = {path for path, _, _ in self.refused}
+        self.refused = refused
+        for path, _, reason in [told for told in refused if told[0] not in before][:_NAMED]:
+            log.warning("%s matches, and is not read: %s", path, reason)
+
+    def _tell_unmatched(self, unmatched: list[str]) -> None:
+        """Say once which patterns match no file."""
+        for pattern in unmatched:
+            if pattern not in self._unmatched:
+                log.warning("no file matches %s yet", pattern)
+        self._unmatched = set(unmatched)
 
     def mark_seen(self, source: SourceReader) -> None:
         """Note that a source was scanned: its later files are new ones."""
@@ -174,6 +195,8 @@ class Registry:
     def remove(self, file: TailedFile) -> None:
         """Stop tailing a file; its position is kept for a while if the file may come back."""
         self.files.pop((file.identity, file.source.topic), None)
+        why = "it is deleted" if file.is_gone else "it was rotated, and all of it is shipped"
+        log.info("%s is left: %s", file.path, why)
         if file.is_gone:
             self._positions.forget(file.position)
 
@@ -223,6 +246,14 @@ class Registry:
             if path in by_path:
                 by_path.setdefault(real, by_path[path])
         self._by_path = by_path
+
+
+def _tell_new(files: list[TailedFile]) -> None:
+    for file in files[:_NAMED]:
+        topic, offset = file.position.topic, file.position.offset
+        log.info("%s is found: its lines go to topic %s, from byte %d on", file.path, topic, offset)
+    if len(files) > _NAMED:
+        log.info("%d more files are found", len(files) - _NAMED)
 
 
 def _stem(position: Position) -> tuple[str, str, str]:

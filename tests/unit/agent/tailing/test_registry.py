@@ -4,6 +4,7 @@ A listing is scripted: it may tell of a file at a path that something else has t
 """
 
 import gzip
+import logging
 import zlib
 from pathlib import Path
 
@@ -53,7 +54,7 @@ class World:
         for name, identity in listing.items():
             path = f"{self.logs}/{name.replace('_', '.')}"
             files.append(FoundFile(path, self.source, identity, 1, 1))
-        self.registry.update(ScanResult(files, [], set(), {}))
+        self.registry.update(ScanResult(files, [], set(), {}, []))
         return [self.registry.files[identity, "lines"] for identity in listing.values()]
 
 
@@ -153,3 +154,36 @@ def test_no_file_waits_for_itself_under_an_earlier_name(world: World) -> None:
     file.refresh(0.0)
     file.path = f"{world.logs}/app.log.1"
     assert read(world, file) == LOG
+
+
+def test_files_that_are_found_and_left_are_told_once(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    inode = world.put("app.log", LOG)
+    for _ in range(2):
+        (file,) = world.see(app_log=inode)
+    world.registry.remove(file)
+    assert caplog.messages == [
+        f"{world.logs}/app.log is found: its lines go to topic lines, from byte 0 on",
+        f"{world.logs}/app.log is left: it was rotated, and all of it is shipped",
+    ]
+
+
+def test_of_many_files_only_some_are_named(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    world.see(**{f"app_log_{number}": world.put(f"app.log.{number}", LOG) for number in range(30)})
+    assert len(caplog.messages) == 21
+    assert caplog.messages[-1] == "10 more files are found"
+
+
+def test_a_pattern_without_a_file_and_a_path_that_cannot_be_read_are_told_once(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    refused = [("/var/log/dir", world.source, "it is a directory")]
+    for _ in range(2):
+        world.registry.update(ScanResult([], refused, set(), {}, ["/var/log/*.nothing"]))
+    assert caplog.messages == [
+        "/var/log/dir matches, and is not read: it is a directory",
+        "no file matches /var/log/*.nothing yet",
+    ]
