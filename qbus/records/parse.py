@@ -82,12 +82,6 @@ def parse_records(payload: bytes, header: BatchHeader) -> Iterator[Record]:  # n
                 timestamp, pos = decode_varint(payload, pos)
             else:
                 pos += 1
-            timestamp += base_timestamp
-            if fixed_timestamp is not None:
-                timestamp = fixed_timestamp
-            elif not MIN_INT64 <= timestamp <= MAX_INT64:
-                raise CorruptBatch("a timestamp does not fit 64 bits")
-
             delta = payload[pos]
             if delta < 0x80 and not delta & 1:
                 delta >>= 1
@@ -97,6 +91,11 @@ def parse_records(payload: bytes, header: BatchHeader) -> Iterator[Record]:  # n
                 pos += 2
             else:
                 delta, pos = decode_varint(payload, pos)
+            timestamp += base_timestamp
+            if fixed_timestamp is not None:
+                timestamp = fixed_timestamp
+            elif not MIN_INT64 <= timestamp <= MAX_INT64:
+                raise CorruptBatch("a timestamp does not fit 64 bits")
             if not last_delta < delta <= max_delta:
                 raise CorruptBatch(f"offset delta {delta} after {last_delta}, of {max_delta}")
             last_delta = delta

@@ -59,6 +59,7 @@ HOSTILE: list[tuple[str, bytes, str]] = [
     ("offset delta -1", batch_of(record(b"\0\0\1\1\0\0")), "offset delta -1 after -1, of 0"),
     ("offset delta twice", batch_of(record(EMPTY) * 2, 2), "offset delta 0 after 0, of 1"),
     ("late timestamp", batch_of(record(b"\0" + b"\xfe" + b"\xff" * 8 + b"\x01\0\1\0\0")), "a time"),
+    ("late and cut", batch_of(b"\x14\0" + b"\xfe" + b"\xff" * 8 + b"\x01"), "records are cut"),
     ("offsets over the end", batch_of(record(EMPTY), 2, base_offset=2**63 - 1), "offsets, 1 from"),
     ("more bytes", batch_of(record(EMPTY) + b"\0"), "1 bytes after the last record"),
     ("a byte after", batch_of(record(EMPTY)) + b"\0", "in 69"),
