@@ -40,9 +40,11 @@ class LazyGroup(click.Group):
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:  # click suggests from commands that are imported
-            if near := get_close_matches(args[0], self._entries, n=1):
-                error.message = f"No such command {args[0]!r}. Did you mean {near[0]!r}?"
-            raise
+            near = get_close_matches(args[0], self._entries, n=1)
+            if not near:
+                raise
+            hint = f"No such command {args[0]!r}. Did you mean {near[0]!r}?"
+            raise click.UsageError(hint, ctx) from error
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

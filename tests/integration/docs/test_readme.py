@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.ports import free_port
-from tests.support.server_process import answers
+from tests.support.readiness import answers
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.integration
