@@ -6,7 +6,10 @@ from datetime import datetime
 _UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _BINARY_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|w)", re.ASCII)
-_UNIX_SECONDS = re.compile(r"@(\d+(?:\.\d+)?)", re.ASCII)
+_UNIX_TIME = re.compile(r"@(\d+(?:\.\d+)?)", re.ASCII)
+
+#: Seconds since the epoch reach this in the year 5138, milliseconds did in 1973.
+_FIRST_MS = 1e11
 
 
 def parse_duration(text: str) -> int:
@@ -20,12 +23,13 @@ def parse_duration(text: str) -> int:
 def parse_moment(text: str, now_ms: int) -> int:
     """Return a moment in milliseconds since the epoch; ValueError when it is none.
 
-    A date or time in ISO 8601 (local unless it names a zone), ``@`` and seconds since the epoch,
-    or a duration, which means that long before ``now_ms``.
+    A date or time in ISO 8601 (local unless it names a zone), ``@`` and seconds or milliseconds
+    since the epoch, or a duration, which means that long before ``now_ms``.
     """
     text = text.strip()
-    if match := _UNIX_SECONDS.fullmatch(text):
-        return round(float(match[1]) * 1000)
+    if match := _UNIX_TIME.fullmatch(text):
+        stated = float(match[1])
+        return round(stated if stated >= _FIRST_MS else stated * 1000)
     if _DURATION.fullmatch(text):
         return now_ms - parse_duration(text)
     try:

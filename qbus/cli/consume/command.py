@@ -7,7 +7,7 @@ from qbus.cli.parameters import IntRange, Position, position, separator
 
 
 @click.command()
-@click.argument("topic")
+@click.argument("topics", metavar="TOPIC...", nargs=-1, required=True)
 @click.option(
     "--group", metavar="G", help="Read as a member of the consumer group G, and commit offsets."
 )
@@ -18,8 +18,8 @@ from qbus.cli.parameters import IntRange, Position, position, separator
     metavar="POSITION",
     default="earliest",
     show_default=True,
-    help="earliest, latest, an offset, a time such as 2026-03-01T12:00, or 15m (ago). In a"
-    " group, only for partitions without a committed offset.",
+    help="earliest, latest, an offset, a time such as 2026-03-01T12:00 or @1767225600000, or 15m"
+    " (ago). In a group, only for partitions without a committed offset.",
 )
 @click.option(
     "--partition",
@@ -29,9 +29,18 @@ from qbus.cli.parameters import IntRange, Position, position, separator
     multiple=True,
     help="Only this partition; may be repeated.",
 )
+@click.option(
+    "--until",
+    type=position,
+    metavar="POSITION",
+    help="Stop each partition before this offset or time, or at its latest record by now; a time"
+    " to come is waited for.",
+)
 @click.option("--count", type=IntRange(1), metavar="N", help="Stop after N records.")
 @click.option(
-    "--exit-at-end", is_flag=True, help="Stop after the records that were there at the start."
+    "--exit-at-end",
+    is_flag=True,
+    help="Stop after the records that were there at the start: --until latest.",
 )
 @click.option(
     "--skip-corrupt",
@@ -54,10 +63,11 @@ from qbus.cli.parameters import IntRange, Position, position, separator
 @client_command
 async def consume(
     *,
-    topic: str,
+    topics: tuple[str, ...],
     group: str | None,
     start: Position,
     partitions: tuple[int, ...],
+    until: Position | None,
     count: int | None,
     exit_at_end: bool,
     skip_corrupt: bool,
@@ -67,13 +77,17 @@ async def consume(
     bootstrap: str,
     as_json: bool,
 ) -> None:
-    """Print the records of TOPIC as they arrive, until Ctrl-C.
+    """Print the records of each TOPIC as they arrive, until Ctrl-C.
+
+    A TOPIC that begins with ^ is a pattern: '^web' takes all topics whose names begin with web,
+    also those that are created meanwhile.
 
     raw: each value and a newline, byte for byte. json: one object per line, with key, headers,
     partition, offset and timestamp (milliseconds); bytes that are not UTF-8 are base64.
     """
     from qbus.cli.consume import record_format
     from qbus.cli.consume.reading import Reading
+    from qbus.cli.consume.selection import Selection
     from qbus.cli.consume.stdout import StdoutWriter
     from qbus.cli.session import ensure_reachable
 
@@ -92,11 +106,19 @@ async def consume(
         formatted = record_format.raw_with_keys(key_separator)
     else:
         formatted = record_format.raw_values
+    selection = Selection.parse(topics, partitions)
+    if exit_at_end and until is not None:
+        raise click.UsageError("Name either --until or --exit-at-end.")
+    if until is not None and until.kind == "earliest":
+        raise click.UsageError("--until earliest would read nothing.")
+    stop = Position("latest") if exit_at_end else until
     await ensure_reachable(bootstrap)
     async with (
         StdoutWriter() as writer,
-        Reading(bootstrap, topic, group, start, skip_corrupt=skip_corrupt) as reading,
+        Reading(
+            bootstrap, selection, group, start, until=stop, skip_corrupt=skip_corrupt
+        ) as reading,
     ):
-        await reading.open(partitions)
-        async for batch in reading.batches(count=count, exit_at_end=exit_at_end):
+        await reading.open()
+        async for batch in reading.batches(count=count):
             await writer.write(formatted(batch))

@@ -1,15 +1,18 @@
 """How a command reads a topic: where it starts, when it ends, and which offsets it commits."""
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+import time
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 import click
 
+from qbus.cli.consume.selection import Selection
+from qbus.cli.consume.stopping import Offsets, StopOffsets, first_from
 from qbus.cli.failures import Failure, describe
 from qbus.cli.session import REQUEST_TIMEOUT_MS
-from qbus.clients import Consumer
+from qbus.clients import Admin, Consumer
 from qbus.clients.types import OffsetAndMetadata, TopicPartition
 from qbus.errors import ApiError, ErrorCode
 from qbus.records import CorruptBatch
@@ -19,6 +22,9 @@ if TYPE_CHECKING:
     from qbus.clients.types import PartitionRecords
 
 _POLL_S = 0.5
+
+#: How often topics that match a pattern are looked for.
+_FIND_INTERVAL_S = 5.0
 
 #: Another member has the partitions, and reads the records that could not be committed again.
 _MOVED_ON = frozenset(
@@ -30,11 +36,9 @@ _MOVED_ON = frozenset(
     }
 )
 
-Offsets = Mapping[TopicPartition, int]
-
 
 class Reading:
-    """Reads ``topic`` alone or as a member of ``group``; an async context manager.
+    """Reads a selection of topics alone or as a member of ``group``; an async context manager.
 
     A batch counts as processed when the next one is asked for. The group's offsets are committed
     up to the last processed batch on exit.
@@ -43,13 +47,15 @@ class Reading:
     def __init__(
         self,
         bootstrap: str,
-        topic: str,
+        selection: Selection,
         group: str | None,
         start: "Position",
         *,
+        until: "Position | None" = None,
         skip_corrupt: bool = False,
     ) -> None:
-        self._topic = topic
+        self._bootstrap = bootstrap
+        self._selection = selection
         self._group = group
         self._start = start
         self._skips_corrupt = skip_corrupt
@@ -61,9 +67,10 @@ class Reading:
             request_timeout_ms=REQUEST_TIMEOUT_MS,
             client_id="qbus-consume",
         )
+        self._stops = StopOffsets(self._consumer, until)
         self._done: dict[TopicPartition, int] = {}
-        self._first: Offsets = {}
-        self._end: Offsets = {}
+        self._first: dict[TopicPartition, int] = {}
+        self._found_at = 0.0
 
     async def __aenter__(self) -> Self:
         return self
@@ -80,39 +87,35 @@ class Reading:
         finally:
             await self._consumer.close(commit=False)
 
-    async def open(self, partitions: Sequence[int] = ()) -> None:
-        """Find the topic, and the start positions in ``partitions``, by default all of them.
+    async def open(self) -> None:
+        """Find the topics, and where reading them starts and ends.
 
-        Raises ApiError or Failure when the topic, or one of the partitions, does not exist.
+        Raises ApiError or Failure when a named topic, or one of the partitions, does not exist.
         """
-        wanted = await self._wanted(partitions)
-        self._first = await self._consumer.beginning_offsets(wanted)
-        self._end = await self._consumer.end_offsets(wanted)
+        wanted = await self._find()
+        ends = await self._bounds(wanted)
+        await self._stops.find(wanted, ends)
         if self._group is None:
-            positions = await self._positions(wanted)
-            self._consumer.assign((p.topic, p.partition, at) for p, at in positions.items())
+            self._assign(await self._positions(wanted, ends))
             return
-        await self._commit_start(wanted)
-        if partitions:
+        await self._commit_start(wanted, ends)
+        if self._selection.partitions:
             self._consumer.assign((p.topic, p.partition, None) for p in wanted)
         else:
-            self._consumer.subscribe([self._topic])
+            self._consumer.subscribe(self._selection.pattern or self._selection.names)
 
-    async def batches(
-        self, *, count: int | None = None, exit_at_end: bool = False
-    ) -> "AsyncIterator[PartitionRecords]":
-        """Yield records as they arrive.
-
-        ``count``: the most records. ``exit_at_end``: only records that existed at the start.
-        """
+    async def batches(self, *, count: int | None = None) -> "AsyncIterator[PartitionRecords]":
+        """Yield records as they arrive, ``count`` records at most."""
         remaining = count
-        while not (exit_at_end and await self._is_at_end()):
+        while not await self._is_at_end():
             for batch in await self._poll():
                 partition = TopicPartition(batch.topic, batch.partition)
                 records = batch.records[:remaining]
-                if exit_at_end:
-                    end = self._end.get(partition, 0)
-                    records = [record for record in records if record.offset < end]
+                stop = self._stops.of(partition)
+                if stop is not None:
+                    records = [record for record in records if record.offset < stop]
+                    if self._has_reached_stop(partition):
+                        self._consumer.pause([partition])
                 if records:
                     yield replace(batch, records=records)
                     self._done[partition] = records[-1].offset + 1
@@ -120,6 +123,7 @@ class Reading:
                     remaining -= len(records)
                     if remaining == 0:
                         return
+            await self._look_again()
 
     async def _poll(self) -> "list[PartitionRecords]":
         try:
@@ -134,67 +138,110 @@ class Reading:
         return polled
 
     def _note_waiting(self, *, is_waiting: bool) -> None:
-        """Say once that the group has given no partitions yet."""
-        if is_waiting and not self._has_noted and self._group and not self._consumer.assignment:
-            self._has_noted = True
-            click.echo(
-                f"qbus: waiting for a share of {self._topic} in group {self._group}:"
-                " a new group forms for some seconds, and others may have all partitions",
-                err=True,
+        """Say once that the group has given no partitions yet, or that no topic matches."""
+        if not is_waiting or self._has_noted or self._consumer.assignment:
+            return
+        self._has_noted = True
+        if self._group is None:
+            what = f"no topic matches {self._selection}: waiting for one"
+        else:
+            what = (
+                f"waiting for a share of {self._selection} in group {self._group}:"
+                " a new group forms for some seconds, and others may have all partitions"
             )
+        click.echo(f"qbus: {what}", err=True)
 
-    async def _wanted(self, partitions: Sequence[int]) -> list[TopicPartition]:
-        existing = await self._consumer.partitions(self._topic)
-        wanted = [TopicPartition(self._topic, index) for index in sorted(set(partitions))]
+    async def _find(self) -> list[TopicPartition]:
+        """The selected partitions that exist now."""
+        self._found_at = time.monotonic()
+        existing: list[TopicPartition] = []
+        for topic in await self._topics():
+            existing += await self._consumer.partitions(topic)
+        wanted = [TopicPartition(*self._selection.names, i) for i in self._selection.partitions]
         for partition in wanted:
             if partition not in existing:
-                raise Failure(f"topic {self._topic} has no partition {partition.partition}")
+                raise Failure(f"topic {partition.topic} has no partition {partition.partition}")
         return wanted or existing
 
-    async def _commit_start(self, wanted: Sequence[TopicPartition]) -> None:
+    async def _topics(self) -> list[str]:
+        has_pattern = self._selection.pattern is not None
+        return self._selection.matching(await self._names() if has_pattern else ())
+
+    async def _names(self) -> list[str]:
+        async with Admin(self._bootstrap, request_timeout_ms=REQUEST_TIMEOUT_MS) as admin:
+            return [topic.name for topic in await admin.list_topics()]
+
+    async def _bounds(self, partitions: Sequence[TopicPartition]) -> Offsets:
+        """Note where the logs of ``partitions`` start; return where they end."""
+        self._first |= await self._consumer.beginning_offsets(partitions)
+        return await self._consumer.end_offsets(partitions)
+
+    def _assign(self, positions: Offsets) -> None:
+        self._consumer.assign((p.topic, p.partition, at) for p, at in positions.items())
+
+    async def _look_again(self) -> None:
+        """Take up topics that match by now, whole; and find where to stop, once it is time to."""
+        if self._stops.are_pending:
+            known = list(self._first)
+            await self._stops.find(known, await self._consumer.end_offsets(known))
+        is_due = time.monotonic() - self._found_at >= _FIND_INTERVAL_S
+        if self._selection.pattern is None or self._group is not None or not is_due:
+            return
+        added = [p for p in await self._find() if p not in self._first]
+        if not added:
+            return
+        await self._bounds(added)
+        positions = {p: self._first[p] for p in added}
+        for partition in self._consumer.assignment:
+            at = self._consumer.position(partition)
+            positions[partition] = self._first[partition] if at is None else at
+        self._assign(positions)
+
+    async def _commit_start(self, wanted: Sequence[TopicPartition], ends: Offsets) -> None:
         """Commit the start offset in partitions without one, if it is an offset or a time."""
         if self._start.kind in {"earliest", "latest"}:
             return
         committed = await self._consumer.committed(wanted)
         unread = [p for p in wanted if p not in committed or committed[p].offset < 0]
         if unread:
-            positions = await self._positions(unread)
+            positions = await self._positions(unread, ends)
             await self._consumer.commit({p: OffsetAndMetadata(at) for p, at in positions.items()})
 
-    async def _positions(self, wanted: Sequence[TopicPartition]) -> Offsets:
+    async def _positions(self, wanted: Sequence[TopicPartition], ends: Offsets) -> Offsets:
         """The start positions, within the bounds of the log."""
         match self._start.kind:
             case "earliest":
                 return {p: self._first[p] for p in wanted}
             case "latest":
-                return {p: self._end[p] for p in wanted}
+                return {p: ends[p] for p in wanted}
             case "offset":
                 at = self._start.value
-                return {p: min(max(at, self._first[p]), self._end[p]) for p in wanted}
+                return {p: min(max(at, self._first[p]), ends[p]) for p in wanted}
             case "time":
-                found = await self._consumer.offsets_for_times(
-                    dict.fromkeys(wanted, self._start.value)
-                )
-                return {p: self._end[p] if at.offset < 0 else at.offset for p, at in found.items()}
+                within = {p: ends[p] for p in wanted}
+                return await first_from(self._consumer, self._start.value, within)
 
     async def _is_at_end(self) -> bool:
-        if all(self._first[p] >= end for p, end in self._end.items()):
+        if not self._stops.are_known:
+            return False
+        stops = self._stops.items()
+        if all(self._first[p] >= stop for p, stop in stops):
             return True
         assigned = self._consumer.assignment
         if assigned:
-            return all(self._has_reached_end(p) for p in assigned)
+            return all(self._has_reached_stop(p) for p in assigned)
         if self._group is None:
             return False
         # Other members have all partitions, or the assignment is pending: they may finish alone.
-        committed = await self._consumer.committed(list(self._end))
+        committed = await self._consumer.committed([p for p, _ in stops])
         return all(
-            self._first[p] >= end or (p in committed and committed[p].offset >= end)
-            for p, end in self._end.items()
+            self._first[p] >= stop or (p in committed and committed[p].offset >= stop)
+            for p, stop in stops
         )
 
-    def _has_reached_end(self, partition: TopicPartition) -> bool:
-        position = self._consumer.position(*partition)
-        return position is not None and position >= self._end.get(partition, 0)
+    def _has_reached_stop(self, partition: TopicPartition) -> bool:
+        position = self._consumer.position(partition)
+        return position is not None and position >= (self._stops.of(partition) or 0)
 
     async def _commit(self, *, is_failing: bool) -> None:
         assigned = set(self._consumer.assignment)

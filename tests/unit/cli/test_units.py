@@ -46,6 +46,7 @@ def test_a_date_is_its_first_moment() -> None:
 
 def test_seconds_since_the_epoch() -> None:
     assert parse_moment("@1767225600", NOW) == 1_767_225_600_000
+    assert parse_moment("@1767225600000", NOW) == 1_767_225_600_000, "as they are printed"
     assert parse_moment("@0.25", NOW) == 250
 
 

@@ -1,12 +1,15 @@
 """Where reading starts, when it ends, and what a group is told of it."""
 
+import asyncio
+import re
 from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import Any
 
 import pytest
 
-from qbus.cli.consume import reading
+from qbus.cli.consume import reading, stopping
 from qbus.cli.consume.reading import Reading
+from qbus.cli.consume.selection import Selection
 from qbus.cli.failures import Failure
 from qbus.cli.parameters import Position
 from qbus.clients.types import (
@@ -20,6 +23,7 @@ from qbus.records import ConsumerRecord, TimestampType
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 EARLIEST, LATEST = Position("earliest"), Position("latest")
+T = Selection.parse(["t"])
 
 
 class FakeConsumer:
@@ -35,13 +39,14 @@ class FakeConsumer:
         self.commit_error: ApiError | None = None
         self.closed_with: bool | None = None
         self.batch_size = 2
+        self.paused: set[TopicPartition] = set()
 
     def __call__(self, bootstrap: str, **options: Any) -> "FakeConsumer":
         self.options = options
         return self
 
     async def partitions(self, topic: str) -> list[TopicPartition]:
-        return sorted(self.first)
+        return sorted(p for p in self.first if p.topic == topic)
 
     async def beginning_offsets(self, of: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         return {p: self.first[p] for p in of}
@@ -56,26 +61,34 @@ class FakeConsumer:
 
     def assign(self, partitions: Iterable[tuple[str, int, int | None]]) -> None:
         self.positions = {TopicPartition(t, i): at for t, i, at in partitions}
+        self.paused.clear()
 
-    def subscribe(self, topics: Iterable[str]) -> None:
-        self.subscribed = list(topics)
+    def subscribe(self, topics: Iterable[str] | re.Pattern[str]) -> None:
+        self.subscribed = [topics.pattern] if isinstance(topics, re.Pattern) else list(topics)
         self.positions = {p: self.group.get(p, self.first[p]) for p in self.first}
+        self.paused.clear()
 
     @property
     def assignment(self) -> list[TopicPartition]:
         return sorted(self.positions)
 
-    def position(self, topic: str, partition: int) -> int | None:
-        return self.positions.get(TopicPartition(topic, partition))
+    def position(self, partition: TopicPartition) -> int | None:
+        return self.positions.get(partition)
+
+    def pause(self, partitions: Iterable[TopicPartition]) -> None:
+        self.paused.update(partitions)
 
     async def poll(self, timeout: float) -> list[PartitionRecords]:
         batches = []
         for partition, position in self.positions.items():
+            if partition in self.paused:
+                continue
             at = self.group.get(partition, self.first[partition]) if position is None else position
             stop = min(at + self.batch_size, self.end[partition])
             self.positions[partition] = stop
             if at < stop:
                 batches.append(PartitionRecords(*partition, [record(n) for n in range(at, stop)]))
+        await asyncio.sleep(0)
         return batches
 
     async def committed(
@@ -112,11 +125,17 @@ async def offsets(batches: AsyncIterator[PartitionRecords]) -> dict[TopicPartiti
 
 
 async def read(
-    start: Position, group: str | None = None, partitions: tuple[int, ...] = (), **limits: Any
+    start: Position,
+    group: str | None = None,
+    partitions: tuple[int, ...] = (),
+    until: Position | None = LATEST,
+    count: int | None = None,
+    topics: tuple[str, ...] = ("t",),
 ) -> dict[TopicPartition, list[int]]:
-    async with Reading("b", "t", group, start) as reading:
-        await reading.open(partitions)
-        return await offsets(reading.batches(**limits))
+    selection = Selection.parse(topics, partitions)
+    async with Reading("b", selection, group, start, until=until) as reading:
+        await reading.open()
+        return await offsets(reading.batches(count=count))
 
 
 @pytest.mark.parametrize(
@@ -133,52 +152,52 @@ async def read(
 async def test_start_positions(
     consumer: FakeConsumer, start: Position, expected: dict[TopicPartition, list[int]]
 ) -> None:
-    assert await read(start, exit_at_end=True) == expected
+    assert await read(start) == expected
 
 
 async def test_a_time_is_the_first_record_from_then_on(consumer: FakeConsumer) -> None:
     consumer.times[500] = 12
-    found = await read(Position("time", 500), partitions=(0,), exit_at_end=True)
+    found = await read(Position("time", 500), partitions=(0,))
     assert found == {P0: [12, 13, 14]}
 
 
 async def test_only_some_partitions(consumer: FakeConsumer) -> None:
-    assert await read(EARLIEST, partitions=(1,), exit_at_end=True) == {P1: [0, 1, 2]}
+    assert await read(EARLIEST, partitions=(1,)) == {P1: [0, 1, 2]}
     with pytest.raises(Failure, match="topic t has no partition 7"):
         await read(EARLIEST, partitions=(7,))
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 8])
 async def test_a_count_ends_it_exactly(consumer: FakeConsumer, count: int) -> None:
-    found = await read(EARLIEST, count=count)
+    found = await read(EARLIEST, until=None, count=count)
     assert sum(map(len, found.values())) == count
 
 
 async def test_the_end_is_where_it_was_at_the_start(consumer: FakeConsumer) -> None:
-    async with Reading("b", "t", None, EARLIEST) as reading:
+    async with Reading("b", T, None, EARLIEST, until=LATEST) as reading:
         await reading.open()
         consumer.end = {P0: 100, P1: 100}
-        assert await offsets(reading.batches(exit_at_end=True)) == {
+        assert await offsets(reading.batches()) == {
             P0: [10, 11, 12, 13, 14],
             P1: [0, 1, 2],
         }
 
 
 async def test_a_group_subscribes_and_commits_processed_records(consumer: FakeConsumer) -> None:
-    await read(EARLIEST, group="g", exit_at_end=True)
+    await read(EARLIEST, group="g")
     assert consumer.subscribed == ["t"]
     assert consumer.group == {P0: 15, P1: 3}
     assert consumer.closed_with is False
 
 
 async def test_records_beyond_the_count_are_not_committed(consumer: FakeConsumer) -> None:
-    await read(EARLIEST, group="g", count=3)
+    await read(EARLIEST, group="g", until=None, count=3)
     assert sum(consumer.group.values()) - 10 == 3
 
 
 async def test_a_batch_that_was_not_dealt_with_is_not_committed(consumer: FakeConsumer) -> None:
     async def read_until_the_pipe_breaks() -> None:
-        async with Reading("b", "t", "g", EARLIEST) as reading:
+        async with Reading("b", T, "g", EARLIEST, until=LATEST) as reading:
             await reading.open()
             batches = reading.batches()
             await anext(batches)
@@ -191,14 +210,14 @@ async def test_a_batch_that_was_not_dealt_with_is_not_committed(consumer: FakeCo
 
 
 async def test_without_a_group_nothing_is_committed(consumer: FakeConsumer) -> None:
-    await read(EARLIEST, exit_at_end=True)
+    await read(EARLIEST)
     assert consumer.group == {}
 
 
 async def test_only_partitions_that_are_still_ours_are_committed(consumer: FakeConsumer) -> None:
-    async with Reading("b", "t", "g", EARLIEST) as reading:
+    async with Reading("b", T, "g", EARLIEST, until=LATEST) as reading:
         await reading.open()
-        await offsets(reading.batches(exit_at_end=True))
+        await offsets(reading.batches())
         del consumer.positions[P1]
     assert consumer.group == {P0: 15}
 
@@ -208,7 +227,7 @@ async def test_a_commit_after_a_rebalance_is_ignored(
     consumer: FakeConsumer, code: ErrorCode
 ) -> None:
     consumer.commit_error = ApiError(code)
-    await read(EARLIEST, group="g", exit_at_end=True)
+    await read(EARLIEST, group="g")
     assert consumer.closed_with is False
 
 
@@ -217,7 +236,7 @@ async def test_a_failed_commit_is_raised_after_the_consumer_is_closed(
 ) -> None:
     consumer.commit_error = ApiError(ErrorCode.KAFKA_STORAGE_ERROR)
     with pytest.raises(ApiError):
-        await read(EARLIEST, group="g", exit_at_end=True)
+        await read(EARLIEST, group="g")
     assert consumer.closed_with is False
 
 
@@ -225,25 +244,25 @@ async def test_a_failed_commit_is_raised_after_the_consumer_is_closed(
 async def test_a_new_group_starts_at_an_end(
     consumer: FakeConsumer, start: Position, reset: str
 ) -> None:
-    await read(start, group="g", count=1)
+    await read(start, group="g", until=None, count=1)
     assert consumer.options["offset_reset"] == reset
 
 
 async def test_a_new_group_starts_at_an_offset(consumer: FakeConsumer) -> None:
-    found = await read(Position("offset", 13), group="g", exit_at_end=True)
+    found = await read(Position("offset", 13), group="g")
     assert found == {P0: [13, 14]}
 
 
 async def test_an_existing_group_continues_at_its_offsets(consumer: FakeConsumer) -> None:
     consumer.group = {P0: 14, P1: 1}
-    found = await read(Position("offset", 0), group="g", exit_at_end=True)
+    found = await read(Position("offset", 0), group="g")
     assert found == {P0: [14], P1: [1, 2]}
 
 
 async def test_a_member_without_partitions_waits_until_the_others_are_done(
     consumer: FakeConsumer,
 ) -> None:
-    async with Reading("b", "t", "g", EARLIEST) as reading:
+    async with Reading("b", T, "g", EARLIEST, until=LATEST) as reading:
         await reading.open()
         consumer.positions = {}
         polls = 0
@@ -255,10 +274,112 @@ async def test_a_member_without_partitions_waits_until_the_others_are_done(
             return []
 
         consumer.poll = poll  # type: ignore[method-assign]
-        assert await offsets(reading.batches(exit_at_end=True)) == {}
+        assert await offsets(reading.batches()) == {}
         assert polls == 2
 
 
 async def test_an_empty_topic_is_at_its_end(consumer: FakeConsumer) -> None:
     consumer.first = consumer.end = {P0: 5, P1: 0}
-    assert await read(EARLIEST, group="g", exit_at_end=True) == {}
+    assert await read(EARLIEST, group="g") == {}
+
+
+@pytest.mark.parametrize(
+    ("until", "expected"),
+    [
+        (Position("offset", 12), {P0: [10, 11], P1: [0, 1, 2]}),
+        (Position("offset", 2), {P1: [0, 1]}),
+        (Position("time", 500), {P0: [10, 11], P1: [0, 1, 2]}),
+        (Position("time", 777), {P0: [10, 11, 12, 13, 14], P1: [0, 1, 2]}),
+    ],
+)
+async def test_reading_ends_before_an_offset_or_a_time(
+    consumer: FakeConsumer, until: Position, expected: dict[TopicPartition, list[int]]
+) -> None:
+    consumer.times[500] = 12
+    count = sum(map(len, expected.values()))  # partition 1 never comes to an offset 12
+    assert await read(EARLIEST, until=until, count=count) == expected
+
+
+async def test_an_offset_to_come_is_waited_for(consumer: FakeConsumer) -> None:
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(read(EARLIEST, until=Position("offset", 12)), 0.05)
+
+
+async def test_a_partition_that_has_reached_its_end_is_not_read_on(consumer: FakeConsumer) -> None:
+    consumer.end = {P0: 1000, P1: 50}
+    assert await read(EARLIEST, until=Position("offset", 20)) == {
+        P0: list(range(10, 20)),
+        P1: list(range(20)),
+    }
+    assert P0 in consumer.paused
+
+
+async def test_a_time_to_come_is_waited_for(
+    consumer: FakeConsumer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = iter([100, 100, 200, 300])
+    monkeypatch.setattr(stopping.SystemClock, "time_ms", lambda _: next(now))
+    assert await read(EARLIEST, until=Position("time", 250)) == {
+        P0: [10, 11, 12, 13, 14],
+        P1: [0, 1, 2],
+    }
+    assert list(now) == []
+
+
+async def test_several_topics(consumer: FakeConsumer) -> None:
+    other = TopicPartition("u", 0)
+    consumer.first[other], consumer.end[other] = 0, 2
+    found = await read(EARLIEST, topics=("t", "u"))
+    assert found == {P0: [10, 11, 12, 13, 14], P1: [0, 1, 2], other: [0, 1]}
+    await read(EARLIEST, group="g", topics=("u", "t"))
+    assert consumer.subscribed == ["u", "t"]
+
+
+async def test_topics_by_pattern_and_those_that_come(
+    consumer: FakeConsumer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A topic that is created meanwhile is read from its start, others from where they are."""
+    there = ["t", "other"]
+    monkeypatch.setattr(reading.Reading, "_names", lambda _: answer(there))
+    monkeypatch.setattr(reading, "_FIND_INTERVAL_S", 0.0)
+    new = TopicPartition("t2", 0)
+    selection = Selection.parse(["^t"])
+    async with Reading("b", selection, None, LATEST) as reads:
+        await reads.open()
+        consumer.end[P0] = 17
+        batches = reads.batches()
+        first = await anext(batches)
+        assert [record.offset for record in first.records] == [15, 16]
+        there.append("t2")
+        consumer.first[new], consumer.end[new] = 0, 1
+        second = await anext(batches)
+        assert (second.topic, [record.offset for record in second.records]) == ("t2", [0])
+
+
+async def answer(names: list[str]) -> list[str]:
+    return names
+
+
+async def test_a_group_subscribes_to_a_pattern(
+    consumer: FakeConsumer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading.Reading, "_names", lambda _: answer(["t", "tail", "x"]))
+    consumer.first[TopicPartition("tail", 0)] = consumer.end[TopicPartition("tail", 0)] = 0
+    await read(EARLIEST, group="g", topics=("^t",))
+    (pattern,) = consumer.subscribed
+    assert re.fullmatch(pattern, "tail")
+
+
+async def test_no_topic_matches_yet(
+    consumer: FakeConsumer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    there: list[str] = []
+    monkeypatch.setattr(reading.Reading, "_names", lambda _: answer(there))
+    monkeypatch.setattr(reading, "_FIND_INTERVAL_S", 0.0)
+    async with Reading("b", Selection.parse(["^t"]), None, EARLIEST) as reads:
+        await reads.open()
+        next_batch = asyncio.ensure_future(anext(reads.batches()))
+        await asyncio.sleep(0.01)
+        there.append("t")
+        assert (await next_batch).topic == "t"
+    assert capsys.readouterr().err == "qbus: no topic matches ^t: waiting for one\n"
