@@ -22,6 +22,10 @@ settings.load_profile("no deadline")
 restore_interrupts()
 
 
+# A developer's contexts decide nothing here, and tests leave none behind.
+os.environ["XDG_CONFIG_HOME"] = os.devnull
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[Any]

@@ -26,6 +26,7 @@ COMMANDS = {
     "pipeline": Entry(
         "pipeline.command:pipeline", "Archive, count, watch and audit topics on Spark."
     ),
+    "context": Entry("context.command:context", "Name clusters, and choose one."),
     "broker-config": Entry("broker.config:broker_config", "Show or change a broker's settings."),
     "dump-log": Entry("dump.command:dump_log", "Show and check the contents of log files."),
     "demo": Entry("demo.command:demo", "Send a log file through a broker, and compare."),
@@ -59,7 +60,7 @@ def _print_version(ctx: click.Context, _parameter: click.Parameter, wanted: bool
     entries=COMMANDS,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="Commands find the cluster by --bootstrap HOST:PORT, --bootstrap zk://HOST:PORT/CHROOT,"
-    " or $QBUS_BOOTSTRAP.",
+    " $QBUS_BOOTSTRAP, or the context that 'qbus context use' chose.",
 )
 @click.option(
     "--version",

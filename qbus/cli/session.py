@@ -1,8 +1,10 @@
 """Clients for commands, which report at once that no broker is reachable."""
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
+from qbus.cli.contexts import is_kept, learn
 from qbus.cli.failures import Failure
 from qbus.clients import Admin, ConnectionFailed
 from qbus.clients.net.bootstrap import parse
@@ -27,20 +29,48 @@ async def ensure_reachable(bootstrap: str) -> None:
     """Return when one of the named brokers accepts a connection; raise Failure if none does.
 
     Clients retry connections until their time-out. For a command the cause is most often a broker
-    that does not run, which the user should learn at once.
+    that does not run, which the user should learn at once. A context learns which brokers the
+    cluster has.
     """
-    problems = []
     try:
-        for host, port in await parse(bootstrap).find(_CONNECT_TIMEOUT_S):
-            try:
-                (await dial(host, port, _CONNECT_TIMEOUT_S)).close()
-            except ApiError as error:
-                problems.append(str(error))
-            else:
-                return
+        addresses = await parse(bootstrap).find(_CONNECT_TIMEOUT_S)
     except ConnectionFailed as error:
         raise Failure(str(error)) from error
-    raise Failure(
-        f"cannot reach a broker at {'; '.join(problems)}. Start one with"
-        " 'qbus broker --data-dir DIR', or name another with --bootstrap HOST:PORT."
-    )
+    problems = await _dial_any(addresses)
+    if problems:
+        raise Failure(
+            f"cannot reach a broker at {'; '.join(problems)}. Start one with"
+            " 'qbus broker --data-dir DIR', or name another with --bootstrap HOST:PORT."
+        )
+    if is_kept(bootstrap):
+        await _learn_brokers(bootstrap)
+
+
+async def _dial_any(addresses: Sequence[tuple[str, int]]) -> list[str]:
+    """Dial all at once; return nothing when the first accepts, or why each of them did not."""
+
+    async def attempt(host: str, port: int) -> str:
+        try:
+            (await dial(host, port, _CONNECT_TIMEOUT_S)).close()
+        except ApiError as error:
+            return str(error)
+        return ""
+
+    attempts = [asyncio.ensure_future(attempt(*address)) for address in addresses]
+    try:
+        for outcome in asyncio.as_completed(attempts):
+            if not await outcome:
+                return []
+        return [done.result() for done in attempts]
+    finally:
+        for unfinished in attempts:
+            unfinished.cancel()
+        await asyncio.gather(*attempts, return_exceptions=True)
+
+
+async def _learn_brokers(bootstrap: str) -> None:
+    from qbus.config import Address
+
+    async with Admin(bootstrap, request_timeout_ms=REQUEST_TIMEOUT_MS) as admin:
+        nodes = (await admin.describe_cluster()).nodes
+    learn(bootstrap, [str(Address(node.host, node.port)) for node in nodes])

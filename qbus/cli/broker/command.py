@@ -4,6 +4,7 @@ from pathlib import Path
 
 import click
 
+from qbus.cli.completing import broker_settings
 from qbus.cli.daemons import log_options, metrics_option
 from qbus.cli.parameters import IntRange
 
@@ -43,6 +44,7 @@ from qbus.cli.parameters import IntRange
     "options",
     multiple=True,
     metavar="KEY=VALUE",
+    shell_complete=broker_settings,
     help="A setting, such as num.partitions=3; may be repeated. Overrides FILE.",
 )
 @log_options

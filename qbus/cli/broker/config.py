@@ -2,6 +2,7 @@
 
 import click
 
+from qbus.cli.completing import broker_settings
 from qbus.cli.options import client_command, setting_options
 from qbus.cli.output import emit
 from qbus.cli.parameters import IntRange
@@ -15,7 +16,7 @@ from qbus.cli.parameters import IntRange
     metavar="N",
     help="Broker id. Default: the only broker.",
 )
-@setting_options
+@setting_options(broker_settings)
 @client_command
 async def broker_config(
     *,

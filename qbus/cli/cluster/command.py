@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from qbus.cli.lazy import OrderedGroup
-from qbus.cli.options import json_option
+from qbus.cli.options import bootstrap_options, json_option
 from qbus.cli.output import emit
 from qbus.cli.parameters import IntRange, key_value
 
@@ -102,17 +102,9 @@ def start(*, number: int, data_dir: Path, kind: str | None, as_json: bool) -> No
 @cluster.command()
 @click.option("--data-dir", type=_DIRECTORY, metavar="DIR", help="Directory of 'qbus cluster up'.")
 @click.option("--zookeeper", metavar="HOST:PORT,.../CHROOT", help="ZooKeeper of the brokers.")
-@click.option(
-    "--bootstrap",
-    metavar="HOST:PORT,...",
-    envvar="QBUS_BOOTSTRAP",
-    show_envvar=True,
-    help="Brokers of the cluster. Default: 127.0.0.1:9092.",
-)
+@bootstrap_options
 @json_option
-def status(
-    *, data_dir: Path | None, zookeeper: str | None, bootstrap: str | None, as_json: bool
-) -> None:
+def status(*, data_dir: Path | None, zookeeper: str | None, bootstrap: str, as_json: bool) -> None:
     """Show the nodes and their roles, and the partitions that lack replicas or a leader."""
     from qbus.cli.cluster.status import gather
     from qbus.cli.cluster.tables import cluster_status

@@ -10,7 +10,6 @@ import click
 
 from qbus.cli.failures import Failure
 from qbus.cli.output import Document
-from qbus.cli.parameters import DEFAULT_BOOTSTRAP
 from qbus.cli.parameters import bootstrap as read_bootstrap
 from qbus.cli.session import administration
 from qbus.cli.topic.health import is_unavailable, is_under_replicated
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
 _TIMEOUT_S = 2.0
 
 
-async def gather(data_dir: Path | None, zookeeper: str | None, bootstrap: str | None) -> Document:
+async def gather(data_dir: Path | None, zookeeper: str | None, bootstrap: str) -> Document:
     """The status of the cluster that one of the arguments names; Failure if no node answers."""
     if data_dir is not None:
         if zookeeper is not None:
@@ -48,7 +47,7 @@ async def gather(data_dir: Path | None, zookeeper: str | None, bootstrap: str | 
                 for host, port in _servers(zookeeper)
             ]
         }
-    return await _reported(read_bootstrap(bootstrap or DEFAULT_BOOTSTRAP))
+    return await _reported(bootstrap)
 
 
 async def _local(layout: Layout, settings: "ClusterSettings") -> Document:

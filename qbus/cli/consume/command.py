@@ -2,14 +2,19 @@
 
 import click
 
+from qbus.cli.completing import groups
+from qbus.cli.completing import topics as topic_names
 from qbus.cli.options import client_command
 from qbus.cli.parameters import IntRange, Position, position, separator
 
 
 @click.command()
-@click.argument("topics", metavar="TOPIC...", nargs=-1, required=True)
+@click.argument("topics", metavar="TOPIC...", nargs=-1, required=True, shell_complete=topic_names)
 @click.option(
-    "--group", metavar="G", help="Read as a member of the consumer group G, and commit offsets."
+    "--group",
+    metavar="G",
+    shell_complete=groups,
+    help="Read as a member of the consumer group G, and commit offsets.",
 )
 @click.option(
     "--from",

@@ -157,7 +157,8 @@ class Reading:
         existing: list[TopicPartition] = []
         for topic in await self._topics():
             existing += await self._consumer.partitions(topic)
-        wanted = [TopicPartition(*self._selection.names, i) for i in self._selection.partitions]
+        selection = self._selection
+        wanted = [TopicPartition(t, i) for t in selection.names for i in selection.partitions]
         for partition in wanted:
             if partition not in existing:
                 raise Failure(f"topic {partition.topic} has no partition {partition.partition}")

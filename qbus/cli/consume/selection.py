@@ -32,12 +32,12 @@ class Selection:
         if partitions and (patterns or len(names) > 1):
             raise click.UsageError("--partition is for one topic that is named.")
         alternatives = []
-        for pattern in patterns:
+        for text in patterns:
             try:
-                re.compile(pattern)
+                re.compile(text)
             except re.error as error:
-                raise click.UsageError(f"{pattern!r} is not a pattern: {error}.") from None
-            alternatives.append(f"(?:{pattern}).*")
+                raise click.UsageError(f"{text!r} is not a pattern: {error}.") from None
+            alternatives.append(f"(?:{text}).*")
         if not alternatives:
             return cls(names, None, tuple(sorted(set(partitions))), " ".join(topics))
         pattern = re.compile("|".join([*alternatives, *map(re.escape, names)]))

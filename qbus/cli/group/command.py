@@ -4,6 +4,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from qbus.cli.completing import groups
+from qbus.cli.completing import topics as topic_names
 from qbus.cli.lazy import OrderedGroup
 from qbus.cli.options import client_command
 from qbus.cli.output import emit
@@ -32,35 +34,34 @@ async def list_groups(*, bootstrap: str, as_json: bool) -> None:
 
 
 @group.command()
-@click.argument("names", metavar="[NAME]...", nargs=-1)
+@click.argument("names", metavar="[NAME]...", nargs=-1, shell_complete=groups)
+@click.option("--watch", is_flag=True, help="Refresh every second until Ctrl-C.")
 @client_command
-async def describe(*, names: tuple[str, ...], bootstrap: str, as_json: bool) -> None:
+async def describe(*, names: tuple[str, ...], watch: bool, bootstrap: str, as_json: bool) -> None:
     """Show groups: members, committed offsets and lag.
 
     Without a NAME: every group.
     """
-    from qbus.cli.documents import group_description
+    from qbus.cli.group.describing import describe_groups
     from qbus.cli.group.tables import group_descriptions
+    from qbus.cli.running import watching
     from qbus.cli.session import administration
 
     async with administration(bootstrap) as admin:
-        chosen = names or [found.group for found in await admin.list_groups()]
-        documents = []
-        for name in chosen:
-            described = await admin.describe_group(name)
-            assigned = [
-                partition for member in described.members for partition in member.assignment
-            ]
-            offsets = await admin.group_offsets(name, assigned)
-            documents.append(group_description(described, offsets))
+        if watch:
+            await watching(
+                lambda: describe_groups(admin, names), group_descriptions, as_json=as_json
+            )
+        documents = await describe_groups(admin, names)
     emit(documents, group_descriptions, as_json=as_json)
 
 
 @group.command("reset-offsets")
-@click.argument("name")
+@click.argument("name", shell_complete=groups)
 @click.option(
     "--topic",
     "topics",
+    shell_complete=topic_names,
     multiple=True,
     metavar="TOPIC[:P,...]",
     help="A topic, or some of its partitions; may be repeated. Default: all committed ones.",
@@ -103,7 +104,7 @@ async def reset_offsets(
 
 
 @group.command()
-@click.argument("names", metavar="NAME...", nargs=-1, required=True)
+@click.argument("names", metavar="NAME...", nargs=-1, required=True, shell_complete=groups)
 @client_command
 async def delete(*, names: tuple[str, ...], bootstrap: str, as_json: bool) -> None:
     """Delete groups with their offsets.

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from qbus.cli.completing import topics
 from qbus.cli.options import client_command
 from qbus.cli.output import emit, note
 from qbus.cli.parameters import IntRange, header, moment, separator
@@ -24,7 +25,7 @@ _DELIVERY_TIMEOUT_MS = 30_000
 
 
 @click.command()
-@click.argument("topic")
+@click.argument("topic", shell_complete=topics)
 @click.argument(
     "file",
     type=click.Path(exists=True, dir_okay=False, readable=True, allow_dash=True),

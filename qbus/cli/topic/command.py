@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from qbus.cli.completing import topic_settings, topics
 from qbus.cli.lazy import OrderedGroup
 from qbus.cli.options import client_command, config_option, setting_options
 from qbus.cli.output import emit
@@ -83,7 +84,7 @@ async def list_topics(*, internal: bool, bootstrap: str, as_json: bool) -> None:
 
 
 @topic.command()
-@click.argument("names", metavar="[NAME]...", nargs=-1)
+@click.argument("names", metavar="[NAME]...", nargs=-1, shell_complete=topics)
 @click.option(
     "--under-replicated", is_flag=True, help="Only partitions with a replica out of sync."
 )
@@ -119,13 +120,17 @@ async def describe(
 
 
 @topic.command()
-@click.argument("name")
+@click.argument("name", shell_complete=topics)
 @click.option(
     "--partitions", type=IntRange(1), metavar="N", help="Increase the number of partitions to N."
 )
 @config_option
 @click.option(
-    "--delete-config", metavar="KEY", multiple=True, help="Return a setting to its default."
+    "--delete-config",
+    metavar="KEY",
+    multiple=True,
+    shell_complete=topic_settings,
+    help="Return a setting to its default.",
 )
 @client_command
 async def alter(
@@ -155,8 +160,8 @@ async def alter(
 
 
 @topic.command("config")
-@click.argument("name")
-@setting_options
+@click.argument("name", shell_complete=topics)
+@setting_options(topic_settings)
 @client_command
 async def topic_config(
     *,
@@ -180,7 +185,7 @@ async def topic_config(
 
 
 @topic.command()
-@click.argument("names", metavar="NAME...", nargs=-1, required=True)
+@click.argument("names", metavar="NAME...", nargs=-1, required=True, shell_complete=topics)
 @click.option("--if-exists", is_flag=True, help="A missing topic is no error.")
 @client_command
 async def delete(*, names: tuple[str, ...], if_exists: bool, bootstrap: str, as_json: bool) -> None:

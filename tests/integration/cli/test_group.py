@@ -1,5 +1,6 @@
 """`qbus group` against a broker."""
 
+import json
 import subprocess
 from pathlib import Path
 
@@ -165,3 +166,14 @@ def test_a_first_reader_says_what_it_waits_for(tmp_path: Path) -> None:
     line = (tmp_path / "told").read_text()
     assert line.startswith("qbus: waiting for a share of t in group g: ")
     assert line.count("waiting") == 1
+
+
+def test_a_group_is_watched(qbus: Qbus, topic: str, readers: str) -> None:
+    """The numbers follow what the group reads."""
+    command = ("group", "describe", readers, "--watch", "--json")
+    with qbus.start(*command, stdout=subprocess.PIPE) as watching:
+        assert watching.stdout is not None
+        seen = (json.loads(line)[0]["offsets"][0] for line in watching.stdout)
+        assert next(seen)["lag"] == 3
+        qbus("consume", topic, "--group", readers, "--exit-at-end")
+        assert next(offset["lag"] for offset in seen if offset["lag"] != 3) == 0

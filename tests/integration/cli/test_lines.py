@@ -230,3 +230,42 @@ def test_ctrl_c_counts_what_was_sent(qbus: Qbus, topic: str) -> None:
         _, told = running.communicate(timeout=30)
     assert running.returncode == 130
     assert b"Produced 2 records" in told
+
+
+def test_several_topics_and_patterns(qbus: Qbus) -> None:
+    for name in ("many-a", "many-b", "other-many"):
+        qbus("topic", "create", name)
+        qbus("produce", name, stdin=name.encode())
+    both = [b"many-a", b"many-b"]
+    assert sorted(qbus("consume", "many-a", "many-b", "--exit-at-end").split()) == both
+    assert sorted(qbus("consume", "^many", "--exit-at-end").split()) == both
+    assert sorted(qbus("consume", "^many", "--group", "of-many", "--exit-at-end").split()) == both
+    assert "is not a pattern" in qbus.failure("consume", "^many(", code=2)
+    assert "is for one topic" in qbus.failure("consume", "^m", "--partition", "0", code=2)
+
+
+def test_reading_ends_where_it_is_told_to(qbus: Qbus, topic: str) -> None:
+    for at, lines in ((1_000, b"0\n1\n"), (2_000, b"2\n3\n4\n")):
+        qbus("produce", topic, "--partition", "0", "--timestamp", str(at), stdin=lines)
+
+    def until(position: str, *options: str) -> bytes:
+        options = ("--partition", "0", "--until", position, *options)
+        return b"".join(qbus("consume", topic, *options).split())
+
+    assert until("3") == b"012"
+    assert until("4", "--from", "1") == b"123"
+    assert until("3", "--from", "3") == b""
+    assert until("1970-01-01T00:00:02Z") == b"01"
+    assert until("15m") == b"01234"
+    assert until("latest") == b"01234"
+    assert "would read nothing" in qbus.failure("consume", topic, "--until", "earliest", code=2)
+    assert "either" in qbus.failure("consume", topic, "--until", "1", "--exit-at-end", code=2)
+
+
+def test_times_are_taken_as_they_are_printed(qbus: Qbus, topic: str) -> None:
+    for at in (1_767_225_600_000, 1_767_225_600_500):
+        qbus("produce", topic, "--partition", "0", "--timestamp", str(at), stdin=b"%d\n" % at)
+    printed = qbus("consume", topic, "--exit-at-end", "-f", r"%T\n").split()
+    assert printed == [b"1767225600000", b"1767225600500"]
+    found = qbus("consume", topic, "--exit-at-end", "--from", f"@{printed[1].decode()}")
+    assert found.split() == printed[1:]

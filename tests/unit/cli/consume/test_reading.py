@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from qbus.cli.consume import reading, stopping
+from qbus.cli.consume import reading
 from qbus.cli.consume.reading import Reading
 from qbus.cli.consume.selection import Selection
 from qbus.cli.failures import Failure
@@ -18,6 +18,7 @@ from qbus.clients.types import (
     PartitionRecords,
     TopicPartition,
 )
+from qbus.clock import SystemClock
 from qbus.errors import ApiError, ErrorCode
 from qbus.records import ConsumerRecord, TimestampType
 
@@ -318,7 +319,7 @@ async def test_a_time_to_come_is_waited_for(
     consumer: FakeConsumer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = iter([100, 100, 200, 300])
-    monkeypatch.setattr(stopping.SystemClock, "time_ms", lambda _: next(now))
+    monkeypatch.setattr(SystemClock, "time_ms", lambda _: next(now))
     assert await read(EARLIEST, until=Position("time", 250)) == {
         P0: [10, 11, 12, 13, 14],
         P1: [0, 1, 2],

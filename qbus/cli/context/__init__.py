@@ -1,0 +1,1 @@
+"""`qbus context`: names clusters, and chooses one."""
