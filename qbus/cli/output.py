@@ -60,13 +60,18 @@ def note(text: str) -> None:
 
 
 def table(*columns: str, rows: Iterable[Iterable[object]], title: str | None = None) -> "Table":
-    """Return a table; a column whose name starts with ``#`` holds numbers, aligned right."""
+    """Return a table; a column whose name starts with ``#`` holds numbers, aligned right.
+
+    Where a terminal is too narrow, long texts are folded; numbers never are.
+    """
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
+    is_terminal = sys.stdout.isatty()
     result = Table(
-        box=box.SIMPLE_HEAD if sys.stdout.isatty() else None,
+        box=box.SIMPLE_HEAD if is_terminal else None,
+        padding=(0, 1, 0, 0) if is_terminal else (0, 1),  # the box adds one between columns
         title=title,
         title_justify="left",
         title_style="bold",
@@ -75,10 +80,12 @@ def table(*columns: str, rows: Iterable[Iterable[object]], title: str | None = N
         show_edge=False,
     )
     for column in columns:
+        is_number = column.startswith("#")
         result.add_column(
             column.removeprefix("#"),
-            justify="right" if column.startswith("#") else "left",
+            justify="right" if is_number else "left",
             overflow="fold",
+            no_wrap=is_number,
         )
     for row in rows:
         result.add_row(*(Text(_cell(value)) for value in row))

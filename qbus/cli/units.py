@@ -4,7 +4,7 @@ import re
 from datetime import datetime
 
 _UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
-_BINARY_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+_AGES = ((600, 1, "s"), (36_000, 60, "min"), (172_800, 3_600, "h"), (None, 86_400, "d"))
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|w)", re.ASCII)
 _UNIX_TIME = re.compile(r"@(\d+(?:\.\d+)?)", re.ASCII)
 
@@ -60,13 +60,13 @@ def format_size(count: float) -> str:
     raise AssertionError("unreachable")
 
 
-def format_binary_size(count: float) -> str:
-    """Return a number of bytes in binary units: ``1.4 MiB``."""
-    for unit in _BINARY_UNITS:
-        if count < 1024 or unit == _BINARY_UNITS[-1]:
-            break
-        count /= 1024
-    return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+def format_seconds(seconds: float) -> str:
+    """Return an age: ``0.4 s``, ``95 s``, ``3.5 h``."""
+    size, unit = next(
+        (size, unit) for limit, size, unit in _AGES if limit is None or abs(seconds) < limit
+    )
+    count = seconds / size
+    return f"{count:,.1f} {unit}" if abs(count) < 10 else f"{count:,.0f} {unit}"
 
 
 def counted(count: int, noun: str) -> str:

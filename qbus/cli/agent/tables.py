@@ -3,33 +3,31 @@
 from typing import TYPE_CHECKING
 
 from qbus.cli.output import Document, table
-from qbus.cli.units import format_binary_size
+from qbus.cli.units import format_seconds, format_size
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
 
 def status_table(statuses: list[Document]) -> "RenderableType":
-    """A line for each agent; their errors below."""
+    """How far each agent is, and what it did; their errors below."""
     from rich.console import Group
 
     if not statuses:
         return "No agent is connected."
-    agents = table(
-        "AGENT",
-        "HOST",
-        "#FILES",
-        "#FAILED",
-        "#LAG",
-        "#LAG SECONDS",
-        "#RATE",
-        "#RECORDS",
-        "#SPOOLED",
-        "CONFIGURATION",
-        rows=map(_row, statuses),
+    progress = table(
+        "agent",
+        "host",
+        "#files",
+        "#failed",
+        "#lag",
+        "#behind",
+        "#rate",
+        rows=map(_progress, statuses),
     )
+    work = table("agent", "#records", "#in spools", "configuration", rows=map(_work, statuses))
     troubles = [trouble for status in statuses for trouble in _troubles(status)]
-    return Group(agents, *troubles)
+    return Group(progress, "", work, *troubles)
 
 
 def file_tables(documents: list[Document]) -> "RenderableType":
@@ -41,23 +39,25 @@ def file_tables(documents: list[Document]) -> "RenderableType":
     return Group(*map(_files, documents))
 
 
-def _row(status: Document) -> list[object]:
-    totals, configuration = status["totals"], status["configuration"]
-    in_force = configuration["in_force"]
-    if in_force is not None and configuration["version"] >= 0:
-        in_force += f" v{configuration['version']}"
+def _progress(status: Document) -> list[object]:
+    totals = status["totals"]
     return [
         status["name"] + ("" if status["running"] else " (not running)"),
         status["host"],
         totals["files"],
         totals["failed"],
-        format_binary_size(totals["lag_bytes"]),
-        f"{totals['lag_seconds']:.1f}",
-        f"{format_binary_size(totals['rate'])}/s",
-        totals["records"],
-        format_binary_size(totals["spool_bytes"]),
-        in_force,
+        format_size(totals["lag_bytes"]),
+        format_seconds(totals["lag_seconds"]),
+        f"{format_size(totals['rate'])}/s",
     ]
+
+
+def _work(status: Document) -> list[object]:
+    totals, configuration = status["totals"], status["configuration"]
+    in_force = configuration["in_force"]
+    if in_force is not None and configuration["version"] >= 0:
+        in_force += f" v{configuration['version']}"
+    return [status["name"], totals["records"], format_size(totals["spool_bytes"]), in_force]
 
 
 def _troubles(status: Document) -> list[str]:
@@ -85,31 +85,34 @@ def _files(document: Document) -> "RenderableType":
 
     rows = (
         [
-            file["path"].encode(errors="replace").decode(),
+            _printable(file["path"]),
             file["topic"],
             file["state"],
-            file["position"],
-            file["size"],
-            format_binary_size(file["lag_bytes"]),
-            f"{file['lag_seconds']:.1f}",
-            f"{format_binary_size(file['rate'])}/s",
-            file["error"],
+            format_size(file["lag_bytes"]),
+            format_seconds(file["lag_seconds"]),
+            f"{format_size(file['rate'])}/s",
         ]
         for file in document["files"]
     )
     files = table(
-        "FILE",
-        "TOPIC",
-        "STATE",
-        "#POSITION",
-        "#SIZE",
-        "#LAG",
-        "#LAG SECONDS",
-        "#RATE",
-        "ERROR",
+        "file",
+        "topic",
+        "state",
+        "#lag",
+        "#behind",
+        "#rate",
         rows=rows,
         title=document["name"],
     )
+    errors = [
+        Text(f"{_printable(file['path'])}: {file['error']}")
+        for file in document["files"]
+        if file["error"] is not None
+    ]
     left_out = document["files_left_out"]
     rest = [Text(f"{left_out} more files, none of them worse than these.")] if left_out else []
-    return Group(files, *rest)
+    return Group(files, *errors, *rest)
+
+
+def _printable(path: str) -> str:
+    return path.encode(errors="replace").decode()

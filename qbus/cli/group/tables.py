@@ -1,5 +1,6 @@
 """Tables of consumer groups."""
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from qbus.cli.output import table
@@ -61,7 +62,7 @@ def _offsets(offsets: list[dict[str, Any]]) -> "RenderableType":
         "topic",
         "#partition",
         "#committed",
-        "#end offset",
+        "#end",
         "#lag",
         "member",
         rows=(
@@ -71,11 +72,19 @@ def _offsets(offsets: list[dict[str, Any]]) -> "RenderableType":
                 offset["committed"],
                 offset["end_offset"],
                 f"{offset['lag']:,} (all)" if _is_uncommitted(offset) else offset["lag"],
-                offset["member_id"],
+                _shortened(offset["member_id"]),
             )
             for offset in offsets
         ),
     )
+
+
+#: The random part of a member's id, of which eight digits tell members apart.
+_UUID = re.compile(r"([0-9a-f]{8})-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$")
+
+
+def _shortened(member_id: str | None) -> str | None:
+    return None if member_id is None else _UUID.sub(r"\1…", member_id)
 
 
 def _is_uncommitted(offset: dict[str, Any]) -> bool:
@@ -83,13 +92,19 @@ def _is_uncommitted(offset: dict[str, Any]) -> bool:
 
 
 def _members(members: list[dict[str, Any]]) -> "RenderableType":
-    return table(
-        "member",
-        "client",
-        "host",
-        "#partitions",
-        rows=((m["member_id"], m["client_id"], m["host"], len(m["partitions"])) for m in members),
+    rows = (
+        (
+            m["member_id"] if m["member_id"].startswith(m["client_id"]) else _named(m),
+            m["host"],
+            len(m["partitions"]),
+        )
+        for m in members
     )
+    return table("member", "host", "#partitions", rows=rows)
+
+
+def _named(member: dict[str, Any]) -> str:
+    return f"{member['member_id']} ({member['client_id']})"
 
 
 def reset(document: dict[str, Any]) -> "RenderableType":

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from qbus.cli.output import Document, table
-from qbus.cli.units import format_binary_size
+from qbus.cli.units import format_seconds, format_size
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -16,16 +16,14 @@ def status_tables(document: Document) -> "RenderableType":
     links, processes = document["links"], document["processes"]
     rows = [_row(link, partition) for link in links for partition in link["partitions"]]
     partitions = table(
-        "LINK",
-        "TOPIC",
-        "TARGET TOPIC",
-        "#PARTITION",
-        "STATE",
-        "#SOURCE END",
-        "#TARGET END",
-        "#LAG",
-        "#LAG BYTES",
-        "#LAG SECONDS",
+        "link",
+        "topic",
+        "target",
+        "#partition",
+        "state",
+        "#lag",
+        "#bytes",
+        "#behind",
         rows=rows,
     )
     parts: list[RenderableType] = []
@@ -52,7 +50,7 @@ def carried_table(carried: list[Document]) -> "RenderableType":
             rows.append([*head, None, None, None, group["skipped"]])
     if not rows:
         return "All offsets are up to date."
-    return table("LINK", "GROUP", "TOPIC", "#PARTITION", "#OFFSET", "SKIPPED", rows=rows)
+    return table("link", "group", "topic", "#partition", "#offset", "skipped", rows=rows)
 
 
 def _row(link: Document, partition: Document) -> list[object]:
@@ -63,34 +61,28 @@ def _row(link: Document, partition: Document) -> list[object]:
         partition["target_topic"],
         partition["partition"],
         partition["state"],
-        _offset(partition["source_end"]),
-        _offset(partition["target_end"]),
         partition["lag_records"],
-        None if lag_bytes is None else format_binary_size(lag_bytes),
-        None if lag_s is None else f"{lag_s:.1f}",
+        None if lag_bytes is None else format_size(lag_bytes),
+        None if lag_s is None else format_seconds(lag_s),
     ]
-
-
-def _offset(offset: int) -> int | None:
-    return None if offset < 0 else offset
 
 
 def _processes(processes: list[Document]) -> "RenderableType":
     return table(
-        "PROCESS",
-        "LINK",
-        "#PARTITIONS",
-        "#RECORDS",
-        "#BYTES",
-        "#GROUP OFFSETS",
-        "CONFIGURATION",
+        "process",
+        "link",
+        "#partitions",
+        "#records",
+        "#bytes",
+        "#group offsets",
+        "configuration",
         rows=(
             [
                 process["process"],
                 link["name"],
                 link["totals"]["partitions"],
                 link["totals"]["records"],
-                format_binary_size(link["totals"]["bytes"]),
+                format_size(link["totals"]["bytes"]),
                 link["groups"]["offsets"],
                 f"v{process['configuration']['version']}",
             ]

@@ -59,15 +59,15 @@ def _is_known(partition: dict[str, Any]) -> bool:
 
 
 def _partitions(partitions: Iterable[dict[str, Any]]) -> "RenderableType":
+    partitions = list(partitions)
+    # Replicas out of sync that may lead (KIP-966) are rare: most tables do without the column.
+    shows_eligible = any(p["elr"] for p in partitions)
+    columns = ["#partition", "#leader", "#epoch", "replicas", "in sync"]
+    columns += ["eligible"] * shows_eligible
     return table(
-        "#partition",
-        "#leader",
-        "#epoch",
-        "replicas",
-        "in sync",
-        "eligible",
-        "#start offset",
-        "#end offset",
+        *columns,
+        "#start",
+        "#end",
         "#size",
         rows=(
             (
@@ -76,7 +76,7 @@ def _partitions(partitions: Iterable[dict[str, Any]]) -> "RenderableType":
                 p["leader_epoch"],
                 p["replicas"],
                 p["isr"],
-                p["elr"],
+                *([p["elr"]] if shows_eligible else []),
                 p["start_offset"],
                 p["end_offset"],
                 None if p["size"] is None else format_size(p["size"]),

@@ -179,7 +179,7 @@ def test_the_tables_of_groups() -> None:
     assert lines[0] == [*headline.split()[:-1], "read,", "assignor", "range"]
     assert ["logs", "0", "7", "9", "2", "-"] in lines
     assert ["logs", "1", "-", "-", "-", "m-1"] in lines
-    assert ["m-1", "client", "/10.0.0.1", "1"] in lines
+    assert ["m-1", "(client)", "/10.0.0.1", "1"] in lines
 
 
 @pytest.mark.parametrize(("applied", "verb"), [(True, "continues"), (False, "would")])

@@ -5,8 +5,8 @@ from datetime import UTC, datetime
 import pytest
 
 from qbus.cli.units import (
-    format_binary_size,
     format_moment,
+    format_seconds,
     format_size,
     parse_duration,
     parse_moment,
@@ -78,7 +78,16 @@ def test_sizes(count: float, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("count", "shown"), [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (5 << 50, "5.0 PiB")]
+    ("seconds", "text"),
+    [
+        (0, "0.0 s"),
+        (0.44, "0.4 s"),
+        (95, "95 s"),
+        (3_000, "50 min"),
+        (12_600, "210 min"),
+        (90_000, "25 h"),
+        (30 * 86_400, "30 d"),
+    ],
 )
-def test_sizes_in_binary_units(count: int, shown: str) -> None:
-    assert format_binary_size(count) == shown
+def test_ages(seconds: float, text: str) -> None:
+    assert format_seconds(seconds) == text

@@ -126,7 +126,7 @@ def test_the_status_shows_errors(data_dir: str) -> None:
     shown = run("status", "--data-dir", data_dir).stdout
     assert "web-1 (not running)" in shown
     assert "/agents/web/config v4 is rejected: it is [red]bad[/red]" in shown
-    for trouble in ("brokers are away", "spool /spool: no", "2 damaged files", "2.0 KiB"):
+    for trouble in ("brokers are away", "spool /spool: no", "2 damaged files", "2.0 KB"):
         assert trouble in shown
 
 

@@ -159,8 +159,8 @@ def shown(renderable: Any) -> str:
 
 def test_partitions_processes_and_all_that_is_wrong_are_shown() -> None:
     text = shown(status_tables({"links": [LINK], "processes": [PROCESS]}))
-    assert "a->b orders a.orders 3 stopped 50 - 50 2.0 KiB -" in text
-    assert "one a->b 1 7 4.0 KiB 2 v4" in text
+    assert "a->b orders a.orders 3 stopped 50 2.0 KB -" in text
+    assert "one a->b 1 7 4.1 KB 2 v4" in text
     for trouble in (
         "a->b: c is away",
         "is not Qbus",
