@@ -86,6 +86,7 @@ class Connection:
         "peer",
         "received_bytes",
         "sent_bytes",
+        "sent_nonsense",
         "stalled_since",
     )
 
@@ -117,6 +118,7 @@ class Connection:
         self._starved = False
         self._draining = False
         self._closed = False
+        self.sent_nonsense = False
         self._charged = 0
         self.received_bytes = 0
         self.sent_bytes = 0
@@ -203,6 +205,7 @@ class Connection:
             self._flush()
             self._keep_rest()
         except WireError as error:
+            self.sent_nonsense = True
             self.close(f"malformed request: {error}")
         except CloseConnection as error:
             self.close(str(error))

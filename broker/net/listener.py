@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import logging
+import os
 import socket
 from collections import Counter
 from typing import NamedTuple
@@ -22,6 +23,7 @@ _BACKLOG = 1024
 _ACCEPTS_PER_TURN = 64
 _SWEEP_SECONDS = 1.0
 _DRAIN_STEP_SECONDS = 0.01
+_WARNING_INTERVAL_S = 10.0
 _OUT_OF_RESOURCES = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 
 
@@ -45,7 +47,8 @@ def bind(address: Address) -> tuple[socket.socket, Address]:
     try:
         sock = _listening(address)
     except OSError as error:
-        message = f"cannot listen on {address}: {error.strerror}"
+        why = error.strerror if isinstance(error, socket.gaierror) else os.strerror(error.errno)
+        message = f"cannot listen on {address}: {why}"
         raise OSError(error.errno, message) from error
     sock.setblocking(False)
     return sock, Address(address.host, sock.getsockname()[1])
@@ -86,6 +89,8 @@ class Listener:
         self._per_ip: Counter[str] = Counter()
         self._scratch = memoryview(bytearray(_SCRATCH_BYTES))
         self._next_id = 0
+        self._untold = 0
+        self._next_warning_at = 0.0
         self._closed_sent = 0
         self._closed_received = 0
         self._sweep_timer: asyncio.TimerHandle | None = None
@@ -202,6 +207,18 @@ class Listener:
         if not self._per_ip[host]:
             del self._per_ip[host]
         _log.debug("connection %d from %s closed: %s", connection.peer.connection_id, host, reason)
+        if connection.sent_nonsense:
+            self._tell_of_nonsense(host, reason)
+
+    def _tell_of_nonsense(self, host: str, reason: str) -> None:
+        """Warn of one such client at once, and of all that follow within some time in one line."""
+        now = self._loop.time()
+        if now < self._next_warning_at:
+            self._untold += 1
+            return
+        more = f" (and {self._untold} others before)" if self._untold else ""
+        _log.warning("closed a connection from %s: %s%s", host, reason, more)
+        self._untold, self._next_warning_at = 0, now + _WARNING_INTERVAL_S
 
     def _sweep(self) -> None:
         """Close the connections whose clients have had their time."""

@@ -267,7 +267,7 @@ _MEANINGS: dict[int, str] = {
     sqlite3.SQLITE_BUSY: "another broker has it open: ",
     sqlite3.SQLITE_CORRUPT: "it is damaged: ",
     sqlite3.SQLITE_NOTADB: "it is damaged, or no metadata store: ",
-    sqlite3.SQLITE_CANTOPEN: "its directory is missing or not accessible: ",
+    sqlite3.SQLITE_CANTOPEN: "its directory is missing or cannot be written: ",
     sqlite3.SQLITE_READONLY: "it cannot be written: ",
     sqlite3.SQLITE_FULL: "the disk is full: ",
     sqlite3.SQLITE_IOERR: "its directory cannot be written, or the disk fails: ",

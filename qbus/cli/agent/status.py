@@ -2,7 +2,10 @@
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
+
+import click
 
 from qbus.agent.control import AGENTS, status_path
 from qbus.cli.agent.tables import file_tables, status_table
@@ -33,7 +36,7 @@ async def show_status(
 
         await watching(read_local_again, status_table, as_json=as_json)
     else:
-        async with administration(zookeeper) as store:
+        async with _session(zookeeper) as store:
 
             async def read_again() -> list[Document]:
                 return _without_files(await _connected(store, names))
@@ -61,8 +64,16 @@ async def _once(
 ) -> list[Document]:
     if data_dir is not None:
         return await _local(data_dir)
-    async with administration(zookeeper) as store:
+    async with _session(zookeeper) as store:
         return await _connected(store, names)
+
+
+def _session(zookeeper: str | None) -> AbstractAsyncContextManager[MetadataStore]:
+    if zookeeper is None:
+        raise click.UsageError(
+            "Name --zookeeper for the agents that are connected, or --data-dir for one here."
+        )
+    return administration(zookeeper)
 
 
 async def _connected(store: MetadataStore, names: Sequence[str]) -> list[Document]:

@@ -341,5 +341,44 @@ async def test_draining_answers_what_was_asked() -> None:
 
 async def test_an_address_in_use_is_named() -> None:
     async with listening(echo) as listener:
-        with pytest.raises(OSError, match=f"cannot listen on {listener.address}"):
+        with pytest.raises(OSError) as refused:
             bind(listener.address)
+    assert refused.value.strerror == (
+        f"cannot listen on {listener.address}: Address already in use"
+    )
+
+
+@pytest.mark.parametrize(
+    ("sent", "reason"),
+    [
+        (b"GET / HTTP/1.1\r\n\r\n", "the other side speaks HTTP, not Kafka's protocol"),
+        (b"\x16\x03\x01\x02\x00\x01", "the other side speaks TLS, not Kafka's protocol"),
+        (b"\xff\xff\xff\xff", "a frame of -1 bytes; the limit is 1048576"),
+    ],
+)
+async def test_a_client_that_speaks_something_else_is_told_of(
+    sent: bytes, reason: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with listening(echo) as listener, connected(listener) as client:
+        client.writer.write(sent)
+        assert await client.closed()
+    (told,) = caplog.messages
+    assert told == f"closed a connection from 127.0.0.1: malformed request: {reason}"
+
+
+async def test_many_such_clients_do_not_flood_the_log(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with listening(echo) as listener:
+
+        async def disturb() -> None:
+            async with connected(listener) as client:
+                client.writer.write(b"GET / HTTP/1.1\r\n\r\n")
+                assert await client.closed()
+
+        for _ in range(4):
+            await disturb()
+        assert len(caplog.messages) == 1
+        listener._next_warning_at = 0.0  # as if time had passed
+        await disturb()
+    assert caplog.messages[1].endswith("not Kafka's protocol (and 3 others before)")

@@ -147,3 +147,10 @@ def test_a_directory_without_an_agent_is_a_failure(tmp_path: Path) -> None:
     result = run("status", "--data-dir", str(tmp_path))
     assert result.exit_code == 1
     assert "no agent has run" in result.stderr
+
+
+@pytest.mark.parametrize("command", ["status", "files"])
+def test_both_ways_to_find_agents_are_named(command: str) -> None:
+    result = run(command)
+    assert result.exit_code == 2
+    assert "Name --zookeeper for the agents that are connected, or --data-dir" in result.stderr
