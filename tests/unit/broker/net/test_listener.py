@@ -341,7 +341,7 @@ async def test_draining_answers_what_was_asked() -> None:
 
 async def test_an_address_in_use_is_named() -> None:
     async with listening(echo) as listener:
-        with pytest.raises(OSError) as refused:
+        with pytest.raises(OSError, match="cannot listen on") as refused:
             bind(listener.address)
     assert refused.value.strerror == (
         f"cannot listen on {listener.address}: Address already in use"
