@@ -47,7 +47,7 @@ def bind(address: Address) -> tuple[socket.socket, Address]:
     try:
         sock = _listening(address)
     except OSError as error:
-        why = error.strerror if isinstance(error, socket.gaierror) else os.strerror(error.errno)
+        why = error.strerror if isinstance(error, socket.gaierror) else os.strerror(error.errno or 0)
         message = f"cannot listen on {address}: {why}"
         raise OSError(error.errno, message) from error
     sock.setblocking(False)
