@@ -11,7 +11,7 @@ from qbus.clock import Clock, SystemClock
 
 from .config import AgentConfig
 from .delivery import Dispatcher
-from .positions import Positions
+from .positions import Position, Positions
 from .status import FileStatus
 from .tailing.file import TailedFile
 from .tailing.reporting import FileReporter
@@ -170,6 +170,7 @@ class _Pipeline:
             positions,
             clock,
             self._ready,
+            shares_partition=self._shares_partition,
             linger=config.delivery.linger_ms / 1000,
         )
         self.dispatcher = Dispatcher(config, positions, clock, self.tailer.read_chunk, host=host)
@@ -178,6 +179,9 @@ class _Pipeline:
 
     def _ready(self, file: TailedFile) -> None:
         self.dispatcher.ready(file)
+
+    def _shares_partition(self, one: Position, other: Position) -> bool:
+        return self.dispatcher.shares_partition(one, other)
 
     def check(self) -> None:
         """Raise the error that ended one of its parts."""

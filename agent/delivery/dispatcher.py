@@ -12,7 +12,7 @@ from qbus.errors import ApiError, ErrorCode, QbusError
 from qbus.service.token_bucket import RateLimit
 
 from ..config import AgentConfig
-from ..positions import Positions
+from ..positions import Position, Positions
 from ..tailing.file import Chunk, TailedFile
 from .partition_sender import PartitionSender
 from .pending_batch import MemoryBudget, PendingBatch
@@ -93,6 +93,13 @@ class Dispatcher:
             self._waiting[topic] = [file]
             self._spawn(self._find_partitions(topic))
 
+    def shares_partition(self, one: Position, other: Position) -> bool:
+        """Whether two files of one topic go to one partition; they may while it has no answer."""
+        count = self._partitions.get(one.topic)
+        if count is None:
+            return True
+        return self._partition_of(one, count) == self._partition_of(other, count)
+
     async def drain(self, timeout: float) -> bool:
         """Stop reading; return whether what was read is delivered within ``timeout`` seconds."""
         self.budget.limit = 0
@@ -167,10 +174,9 @@ class Dispatcher:
     def _sender_of(self, file: TailedFile) -> PartitionSender:
         """Return the sender of a file, which keeps its partition when its topic grows."""
         position = file.position
-        count = self._partitions[position.topic]
-        if not 0 <= position.partition < count:
-            name = f"{self._host}:{position.path}".encode("utf-8", "surrogateescape")
-            position.partition = partition_for_key(name, count)
+        partition = self._partition_of(position, self._partitions[position.topic])
+        if position.partition != partition:
+            position.partition = partition
             self._positions.change(position)
         key = (position.topic, position.partition)
         sender = self._senders.get(key)
@@ -178,6 +184,13 @@ class Dispatcher:
             sender = self._senders[key] = PartitionSender(*key, self)
             self._spawn(sender.run())
         return sender
+
+    def _partition_of(self, position: Position, count: int) -> int:
+        """The partition of a file: the one it has, or the one that its host and path decide."""
+        if 0 <= position.partition < count:
+            return position.partition
+        name = f"{self._host}:{position.path}".encode("utf-8", "surrogateescape")
+        return partition_for_key(name, count)
 
     async def _find_partitions(self, topic: str) -> None:
         while True:

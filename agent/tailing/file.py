@@ -64,7 +64,8 @@ class TailedFile:
     file: the packed size). rest: bytes after the last record that are no record yet.
     flush: which unfinished data the next read completes. retry_at: when a failed file is read
     again. incarnation: how often it was restarted. is_rotated: it was renamed or deleted. is_gone:
-    it has no known name. is_matched: a configured path leads to it. is_new: it may be a copy, of
+    it has no known name. is_matched: a configured path leads to it. has_begun: it does not wait for
+    older generations of its log (any more). is_new: it may be a copy, of
     ``original`` or another file. is_ready: it waits to be read, or is being read.
     """
 
@@ -78,6 +79,7 @@ class TailedFile:
         "error",
         "flush",
         "former_acks",
+        "has_begun",
         "has_lines",
         "incarnation",
         "is_gone",
@@ -116,6 +118,7 @@ class TailedFile:
         self.is_matched = True
         self.is_gone = False
         self.is_ready = False
+        self.has_begun = False
         self.changed_at = 0.0
         self.behind_since: float | None = None
         self.acknowledged_rate = 0.0
@@ -206,7 +209,7 @@ class TailedFile:
     def restart(self, fingerprint: Fingerprint) -> None:
         """Read from the start: it is another file, or was truncated."""
         self.read = self.rest = self.scanned = 0
-        self.has_lines = False
+        self.has_lines = self.has_begun = False
         self.position.restart(fingerprint)
         if self.acks:
             self.former_acks = dict(self.former_acks)

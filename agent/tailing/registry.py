@@ -12,6 +12,7 @@ from .content import is_packed
 from .copies import Original, Verdict, judge, stem
 from .discovery import FoundFile, ScanResult, find_renamed
 from .file import TailedFile
+from .generations import family
 from .source import SourceReader
 
 log = logging.getLogger(__name__)
@@ -30,6 +31,7 @@ class Registry:
         self._clock = clock
         self._by_path: dict[str, list[TailedFile]] = {}
         self._by_stem: dict[tuple[str, str, str], list[Position]] | None = None
+        self._families: dict[tuple[str, str, str], list[TailedFile]] | None = None
         self._is_first = True
         self._unmatched: set[str] = set()
 
@@ -41,7 +43,7 @@ class Registry:
         """Take in the result of a scan; return the files that may have something to read."""
         self._tell_refused(scan.refused)
         self._tell_unmatched(scan.unmatched)
-        self._by_stem = None
+        self._by_stem = self._families = None
         new: list[TailedFile] = []
         seen = set()
         changed: list[TailedFile] = []
@@ -117,6 +119,14 @@ class Registry:
         self._move(file, path)
         return True
 
+    def siblings(self, file: TailedFile) -> list[TailedFile]:
+        """Return the other generations of a file's log, in no order."""
+        if self._families is None:
+            self._families = {}
+            for other in self.files.values():
+                self._families.setdefault(family(other), []).append(other)
+        return [other for other in self._families.get(family(file), []) if other is not file]
+
     def is_finished(self, file: TailedFile, now: float) -> bool:
         """Whether a file is finished: rotated, read, acknowledged, and silent for long enough."""
         if file.is_matched or file.acks:
@@ -151,6 +161,7 @@ class Registry:
 
     def _move(self, file: TailedFile, path: str) -> None:
         file.move(path)
+        self._families = None
         file.position.path = path
         self._positions.change(file.position)
 
@@ -195,6 +206,7 @@ class Registry:
     def remove(self, file: TailedFile) -> None:
         """Stop tailing a file; its position is kept for a while if the file may come back."""
         self.files.pop((file.identity, file.source.topic), None)
+        self._families = None
         why = "it is deleted" if file.is_gone else "it was rotated, and all of it is shipped"
         log.info("%s is left: %s", file.path, why)
         if file.is_gone:

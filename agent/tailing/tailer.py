@@ -15,6 +15,7 @@ from .descriptors import Descriptors
 from .discovery import Discovery
 from .file import Chunk, TailedFile
 from .framing import Flush, flush_after
+from .generations import Generations, SharePartition
 from .registry import Registry
 from .source import SourceReader
 from .watching import Watcher
@@ -42,14 +43,18 @@ class Tailer:
         clock: Clock,
         on_ready: Callable[[TailedFile], None],
         *,
+        shares_partition: SharePartition,
         linger: float = 0.05,
     ) -> None:
         """``linger``: seconds from a change until files are read, so that changes are batched.
+
+        ``shares_partition``: see :class:`Generations`.
 
         Raises :class:`~qbus.errors.ConfigError` if inotify is required and not available.
         """
         self.descriptors = Descriptors(tailing.max_open_files)
         self.registry = Registry(sources, positions, clock)
+        self._generations = Generations(shares_partition)
         self._discovery = Discovery(sources)
         self._clock = clock
         self._on_ready = on_ready
@@ -106,6 +111,8 @@ class Tailer:
         if file.rest:
             self._unfinished.add(file)
         file.note_if_done()
+        if self._generations.waiting:
+            self._wake.set()
         return None
 
     # The loop.
@@ -120,6 +127,8 @@ class Tailer:
         for path in noticed:
             for file in self.registry.at(path):
                 self._check(file, now)
+        for file in self._generations.waiting:
+            self._check(file, now)
         if now >= self._next_poll:
             self._next_poll = now + self._poll_interval
             self._poll(now)
@@ -171,6 +180,7 @@ class Tailer:
             if self.registry.is_finished(file, now):
                 self.descriptors.close(file)
                 self._unfinished.discard(file)
+                self._generations.left(file)
                 self.registry.remove(file)
         self.descriptors.close_idle(now)
 
@@ -195,8 +205,14 @@ class Tailer:
         finally:
             self.descriptors.used(file)
         file.note_if_done()
-        if not file.is_read and not file.is_ready:
+        if not file.is_read and not file.is_ready and not self._has_to_wait(file, now):
             self._ready(file)
+
+    def _has_to_wait(self, file: TailedFile, now: float) -> bool:
+        if file.has_begun:
+            return False
+        siblings = self.registry.siblings(file)
+        return self._generations.has_to_wait(file, siblings, lambda f: self._check(f, now), now)
 
     def _ready(self, file: TailedFile) -> None:
         file.is_ready = True

@@ -47,7 +47,9 @@ def bind(address: Address) -> tuple[socket.socket, Address]:
     try:
         sock = _listening(address)
     except OSError as error:
-        why = error.strerror if isinstance(error, socket.gaierror) else os.strerror(error.errno or 0)
+        why = error.strerror
+        if error.errno and not isinstance(error, socket.gaierror):
+            why = os.strerror(error.errno)  # that of socket has the address, too
         message = f"cannot listen on {address}: {why}"
         raise OSError(error.errno, message) from error
     sock.setblocking(False)

@@ -7,15 +7,14 @@ from typing import Self
 from qbus import Consumer
 
 _PATIENCE_S = 60.0
-_PARTITIONS = 2
 
 
 class Arrivals:
-    """Reads a topic of two partitions from its start; values in the order of each partition."""
+    """Reads a topic from its start; values in the order of each partition."""
 
-    def __init__(self, bootstrap: str, topic: str) -> None:
+    def __init__(self, bootstrap: str, topic: str, partitions: int = 2) -> None:
         self._consumer = Consumer(bootstrap)
-        self._consumer.assign([(topic, index, 0) for index in range(_PARTITIONS)])
+        self._consumer.assign([(topic, index, 0) for index in range(partitions)])
         self.values: list[bytes] = []
         self.seen: set[bytes] = set()
 

@@ -1,0 +1,199 @@
+"""Which generation of a log begins, and which waits."""
+
+import logging
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from qbus.agent.config import Source, Tailing
+from qbus.agent.positions import Position, Positions
+from qbus.agent.positions.position import Identity
+from qbus.agent.tailing.file import TailedFile
+from qbus.agent.tailing.generations import Generations, age, family
+from qbus.agent.tailing.source import SourceReader
+from qbus.clock import ManualClock
+
+PATIENCE_S = 20.0
+"""Twice the time after which an unfinished line of a rotated file is shipped."""
+
+
+class World:
+    """Files of one log, and what waits for what."""
+
+    def __init__(self, directory: Path) -> None:
+        self.logs = directory
+        self.files: list[TailedFile] = []
+        self.now = 1000.0
+        self.share = True
+        self.generations = Generations(lambda _, __: self.share)
+        positions = Positions(directory / "data", ManualClock())
+        config = Source(paths=(f"{directory}/*",), topic="lines", from_beginning=True)
+        self.source = SourceReader(config, Tailing(), positions, "host")
+
+    def put(self, name: str, data: bytes = b"line\n", written_at: int | None = None) -> TailedFile:
+        path = self.logs / name
+        path.write_bytes(data)
+        if written_at is not None:
+            os.utime(path, ns=(written_at, written_at))
+        position = Position(Identity.of(path.stat()), "lines", str(path))
+        self.source.positions.add(position)
+        file = TailedFile(str(path), position, self.source)
+        self.files.append(file)
+        return file
+
+    def waits(self, file: TailedFile) -> bool:
+        def refresh(other: TailedFile) -> None:
+            if not other.retries:
+                other.refresh(self.now)
+
+        file.refresh(self.now)
+        siblings = [f for f in self.files if f is not file and family(f) == family(file)]
+        return self.generations.has_to_wait(file, siblings, refresh, self.now)
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+def read(file: TailedFile) -> None:
+    while file.read_chunk(4096) is not None:
+        pass
+
+
+def names(files: list[TailedFile]) -> list[str]:
+    return [Path(file.path).name for file in files]
+
+
+def test_the_oldest_begins_and_each_other_waits_for_all_that_are_older(world: World) -> None:
+    new, older, oldest = (
+        world.put("a.log"),
+        world.put("a.log.1", written_at=2),
+        world.put("a.log.2", written_at=1),
+    )
+    assert [world.waits(file) for file in (new, older, oldest)] == [True, True, False]
+    read(oldest)
+    assert [world.waits(file) for file in (new, older)] == [True, False]
+    read(older)
+    assert not world.waits(new)
+    assert not world.generations.waiting
+
+
+def test_the_newest_has_the_name_of_the_log_whenever_it_was_written(world: World) -> None:
+    new, older = world.put("a.log", written_at=1), world.put("a.log.1", written_at=2)
+    assert not world.waits(older)
+    assert world.waits(new)
+
+
+def test_of_two_that_were_written_at_one_moment_the_higher_number_is_older(world: World) -> None:
+    files = [world.put(f"a.log.{number}", written_at=7) for number in (1, 10, 2)]
+    for file in files:
+        file.refresh(0)
+    assert names(sorted(files, key=age)) == ["a.log.10", "a.log.2", "a.log.1"]
+
+
+@pytest.mark.parametrize("other", ["b.log.1", "a.txt.1", "a.log1x"])
+def test_files_of_other_logs_are_not_awaited(world: World, other: str) -> None:
+    world.put(other, written_at=1)
+    assert not world.waits(world.put("a.log"))
+
+
+def test_files_of_other_partitions_run_side_by_side(world: World) -> None:
+    world.put("a.log.1", written_at=1)
+    new = world.put("a.log")
+    assert world.waits(new), "as long as it is not known where they go"
+    world.share = False
+    assert not world.waits(new)
+
+
+def test_what_has_begun_goes_on(world: World) -> None:
+    new = world.put("a.log")
+    assert not world.waits(new)
+    world.put("a.log.1", written_at=1)
+    assert not world.waits(new)
+
+
+def test_a_truncated_file_begins_anew(world: World) -> None:
+    """Its copy, if there is one, has the lines that came before."""
+    new = world.put("a.log", b"one\ntwo\n")
+    assert not world.waits(new)
+    read(new)
+    world.put("a.log.1", b"one\ntwo\nthree\n", written_at=1)
+    Path(new.path).write_bytes(b"4\n")
+    assert world.waits(new)
+
+
+def test_what_may_be_a_copy_is_not_awaited(world: World) -> None:
+    """It waits itself for the file that it is a copy of."""
+    world.put("a.log.1", written_at=1).is_new = True
+    assert not world.waits(world.put("a.log"))
+
+
+def test_what_is_written_to_an_older_one_afterwards_is_not_awaited(world: World) -> None:
+    older, new = world.put("a.log.1", b"1\n", written_at=1), world.put("a.log", b"3\n")
+    assert world.waits(new)
+    read(older)
+    with Path(older.path).open("ab") as late:
+        late.write(b"2\n")
+    older.refresh(world.now)
+    assert not world.waits(new)
+
+
+def test_an_older_one_that_cannot_be_read_is_told_of_and_not_awaited(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    older, new = world.put("a.log.1", written_at=1), world.put("a.log")
+    assert world.waits(new)
+    older.retries, older.error = 1, "Permission denied"
+    with caplog.at_level(logging.WARNING):
+        assert not world.waits(new)
+    (told,) = caplog.messages
+    assert told.startswith(f"{new.path} is read before {older.path}, ")
+    assert told.endswith("Permission denied")
+
+
+def drop(world: World, older: TailedFile) -> None:
+    world.generations.left(older)
+
+
+def delete(_: World, older: TailedFile) -> None:
+    older.close()
+    older.is_gone = True
+
+
+def empty(_: World, older: TailedFile) -> None:
+    older.size = 0
+
+
+@pytest.mark.parametrize("leave", [drop, delete, empty])
+def test_what_is_gone_is_not_awaited(
+    world: World, leave: Callable[[World, TailedFile], None]
+) -> None:
+    older, new = world.put("a.log.1", written_at=1), world.put("a.log")
+    assert world.waits(new)
+    leave(world, older)
+    assert not world.waits(new)
+
+
+def test_an_unfinished_line_is_awaited_as_long_as_it_may_be_finished(world: World) -> None:
+    older, new = world.put("a.log.1", b"one\ntw", written_at=1), world.put("a.log")
+    assert world.waits(new)
+    read(older)
+    assert older.rest
+    assert older.is_rotated, "so that the line is shipped as it is, in time"
+    assert world.waits(new)
+    world.now += PATIENCE_S
+    assert not world.waits(new)
+
+
+def test_who_waits_says_for_what(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    older, new = world.put("a.log.1", written_at=1), world.put("a.log")
+    with caplog.at_level(logging.INFO):
+        assert world.waits(new)
+        assert world.waits(new)
+    (told,) = caplog.messages
+    assert (
+        told == f"{new.path} waits until {older.path} is read, an older generation of the same log"
+    )
