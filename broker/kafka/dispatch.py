@@ -106,6 +106,9 @@ class Dispatcher:
 
         def to_parts(future: asyncio.Future[Any]) -> list[Part]:
             response = self._outcome(api, future)
+            if response is None:  # the client wants no answer
+                self._requests.observe(header.api_key, started)
+                return []
             return self._finish(header, response, started)
 
         try:

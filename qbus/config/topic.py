@@ -1,6 +1,6 @@
 """The configuration of a topic: Kafka's keys and defaults, as of 4.x.
 
-Keys of features that Qbus does not have (compaction, recompression) are accepted, since tools set
+Keys of features that Qbus does not have (compaction) are accepted, since tools set
 them and Kafka, too, ignores them while the feature is off. Turning the feature on is refused.
 """
 
@@ -14,10 +14,6 @@ _WEEK_MS = 7 * _DAY_MS
 _MIB = 1024 * 1024
 
 _NO_COMPACTION = {"compact": "compaction is not supported; only delete is"}
-_NO_RECOMPRESSION = dict.fromkeys(
-    ("uncompressed", "none", "gzip", "snappy", "lz4", "zstd"),
-    "the broker keeps batches as their producers compressed them; only producer is supported",
-)
 _NO_PREALLOCATION = {"true": "segments are not preallocated; only false is supported"}
 
 DURABILITIES = ("fsync", "memory")
@@ -159,22 +155,22 @@ class TopicKeys(Settings):
     )
     compression_type = string(
         "producer",
-        "The compression of batches in the log: as the producer compressed them.",
-        choices=("producer",),
-        refused=_NO_RECOMPRESSION,
+        "The compression of batches in the log. producer: as the producer compressed them;"
+        " otherwise the broker compresses anew what comes in another codec.",
+        choices=("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"),
     )
     compression_gzip_level = integer(
         -1,
-        "Level of gzip, if the broker compressed. -1: gzip's default.",
+        "Level of gzip, where the broker compresses. -1: gzip's default.",
         at_least=-1,
         at_most=9,
         check=_gzip_level,
     )
     compression_lz4_level = integer(
-        9, "Level of lz4, if the broker compressed.", at_least=1, at_most=17
+        9, "Level of lz4, where the broker compresses. 9: lz4's default.", at_least=1, at_most=17
     )
     compression_zstd_level = integer(
-        3, "Level of zstd, if the broker compressed.", at_least=-131072, at_most=22
+        3, "Level of zstd, where the broker compresses.", at_least=-131072, at_most=22
     )
     cleanup_policy = strings(
         ("delete",),

@@ -41,6 +41,27 @@ def test_reads_what_others_compressed(
     assert_stored(client.consume(topic, 0, 0, len(sent)), sent)
 
 
+OTHER_CODEC = {
+    "none": "zstd",
+    "gzip": "uncompressed",
+    "snappy": "gzip",
+    "lz4": "snappy",
+    "zstd": "lz4",
+}
+
+
+@with_each_compression("produce", "consume")
+def test_a_topic_with_a_codec_of_its_own(
+    client: Client, compression: str, name: str, reference: Client
+) -> None:
+    """The broker compresses anew; no client sees a difference."""
+    reference.create_topic(name, config={"compression.type": OTHER_CODEC[compression]})
+    sent = client.sendable
+    client.produce(name, sent, compression=compression)
+    assert_stored(client.consume(name, 0, 0, len(sent)), sent)
+    assert_stored(reference.consume(name, 0, 0, len(sent)), sent)
+
+
 @pytest.mark.parametrize("acks", ["0", "1", "all"])
 @clients_with("produce")
 def test_acks(client: Client, acks: str, topic: str, reference: Client) -> None:

@@ -14,9 +14,9 @@ who leads. 1 is answered once the leader wrote the batch, -1 once the high water
 
 import asyncio
 from asyncio import Future
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from qbus.errors import ApiError, ErrorCode
 from qbus.records import Compression, CorruptBatch, Record, iter_records, read_header
@@ -35,6 +35,7 @@ from qbus.wire.messages.produce import (
 from ...authorization import Operation
 from ...authorization import topic as topic_resource
 from ...log import AppendInfo, LogConfig, Provenance
+from ...log.recompression import PRODUCER, must_recompress, recompressed
 from ...partition.partition import ACKS_ALL, Partition
 from ...partition.purgatory import Delayed
 from ..context import RequestContext
@@ -54,7 +55,7 @@ _CODEC_BITS = 0x07
 
 def handle(
     broker: "Broker", context: RequestContext, request: ProduceRequest
-) -> ProduceResponse | Future[ProduceResponse] | None:
+) -> ProduceResponse | Future[ProduceResponse] | Coroutine[Any, Any, ProduceResponse | None] | None:
     """Append, and answer as ``acks`` asks for.
 
     Raises:
@@ -64,22 +65,46 @@ def handle(
         return _refuse_acks(request)
     appends = _Appends(broker, context, request.acks)
     response = ProduceResponse(responses=[appends.topic(topic) for topic in request.topic_data])
-    if appends.failed:
-        if request.acks == 0:
-            raise ApiError(appends.failed)
-        if context.api_version >= _FIRST_WITH_LEADERS:
-            _name_leaders(broker, response)
-    if request.acks == 0:
-        return None
-    if appends.pending:
-        return appends.acknowledgement(response, request.timeout_ms / 1000)
-    return response
+    if appends.to_recompress:
+        return _recompress(appends, response, request.timeout_ms / 1000)
+    return appends.answer(response, request.timeout_ms / 1000)
+
+
+async def _recompress(
+    appends: "_Appends", response: ProduceResponse, timeout_s: float
+) -> ProduceResponse | None:
+    """Append what is compressed in threads first. The connection's next request waits meanwhile."""
+    for late in appends.to_recompress:
+        try:
+            batch = await asyncio.to_thread(recompressed, late.batch, late.partition.log.config)
+            appends.append_late(late, batch)
+        except ApiError as error:
+            appends.refuse_late(late, error)
+    answer = appends.answer(response, timeout_s)
+    return await answer if isinstance(answer, Future) else answer
+
+
+class _LateBatch(NamedTuple):
+    """A batch that is appended once it is compressed anew, and its place in the response."""
+
+    partition: Partition
+    batch: bytes
+    answer: PartitionProduceResponse
 
 
 class _Appends:
     """The appends of one request."""
 
-    __slots__ = ("_acks", "_broker", "_context", "_replicas", "_version", "failed", "pending")
+    __slots__ = (
+        "_acks",
+        "_broker",
+        "_context",
+        "_replicas",
+        "_version",
+        "failed",
+        "pending",
+        "to_recompress",
+    )
 
     def __init__(self, broker: "Broker", context: RequestContext, acks: int) -> None:
         self._broker = broker
@@ -90,6 +115,7 @@ class _Appends:
         self.failed = ErrorCode.NONE
         # What acks=all waits for: the partition, the offset after the batch, and its answer.
         self.pending: list[tuple[Partition, int, PartitionProduceResponse]] = []
+        self.to_recompress: list[_LateBatch] = []
 
     def topic(self, topic: TopicProduceData) -> TopicProduceResponse:
         """Append to the partitions of one topic."""
@@ -124,6 +150,9 @@ class _Appends:
         if topic.mirror_source:
             info = self._append_mirrored(partition, topic, data, records)
         else:
+            config = partition.log.config
+            if config.compression_type != PRODUCER and must_recompress(records, config):
+                return self._later(partition, data.index, records)
             info = partition.append(records, self._acks)
         answer = PartitionProduceResponse(
             index=data.index,
@@ -131,9 +160,58 @@ class _Appends:
             log_append_time_ms=info.log_append_time,
             log_start_offset=info.log_start_offset,
         )
+        self._await(partition, info, answer)
+        return answer
+
+    def _await(
+        self, partition: Partition, info: AppendInfo, answer: PartitionProduceResponse
+    ) -> None:
         if self._acks == ACKS_ALL and partition.high_watermark <= info.last_offset:
             self.pending.append((partition, info.last_offset + 1, answer))
+
+    def _later(
+        self, partition: Partition, index: int, records: memoryview
+    ) -> PartitionProduceResponse:
+        """Keep a batch until it is compressed anew, beyond the life of the request's frame."""
+        if partition.error:
+            raise ApiError(partition.error)
+        answer = PartitionProduceResponse(index=index)
+        self.to_recompress.append(_LateBatch(partition, bytes(records), answer))
         return answer
+
+    def append_late(self, late: _LateBatch, batch: bytearray) -> None:
+        """Append a batch that is compressed anew. Raises :class:`~qbus.errors.ApiError`."""
+        info = late.partition.append(memoryview(batch), self._acks)
+        late.answer.base_offset = info.first_offset
+        late.answer.log_append_time_ms = info.log_append_time
+        late.answer.log_start_offset = info.log_start_offset
+        self._await(late.partition, info, late.answer)
+
+    def refuse_late(self, late: _LateBatch, error: ApiError) -> None:
+        """Say in the response why a batch is not appended."""
+        self.failed = error.code
+        late.answer.error_code = error.code
+        late.answer.error_message = error.message
+        late.answer.base_offset = -1
+
+    def answer(
+        self, response: ProduceResponse, timeout_s: float
+    ) -> ProduceResponse | Future[ProduceResponse] | None:
+        """The response as ``acks`` asks for it, once everything that can be is appended.
+
+        Raises:
+            ApiError: with ``acks`` 0, an append failed.
+        """
+        if self.failed:
+            if self._acks == 0:
+                raise ApiError(self.failed)
+            if self._version >= _FIRST_WITH_LEADERS:
+                _name_leaders(self._broker, response)
+        if self._acks == 0:
+            return None
+        if self.pending:
+            return self.acknowledgement(response, timeout_s)
+        return response
 
     def _append_mirrored(
         self,

@@ -11,9 +11,19 @@ import pytest
 
 from qbus.broker.kafka.context import RequestContext
 from qbus.broker.kafka.handlers.produce import handle
+from qbus.broker.log import recompression
 from qbus.broker.metadata.image import PartitionInfo
+from qbus.broker.partition.partition import Partition
 from qbus.errors import ApiError, ErrorCode
-from qbus.records import Compression, build_batch
+from qbus.records import (
+    Compression,
+    build_batch,
+    check_crc,
+    iter_batches,
+    iter_records,
+    read_header,
+)
+from qbus.records.header import write_header
 from qbus.wire import API, ApiKey
 from qbus.wire.messages.produce import (
     PartitionProduceData,
@@ -343,3 +353,147 @@ class TestDisks:
         for topic in ("orders", "other"):
             refused = await produce(plane, batch(b"b"), topic=topic)
             assert ErrorCode(refused.error_code) is ErrorCode.KAFKA_STORAGE_ERROR
+
+
+def stored(partition: Partition) -> list[bytes]:
+    """The batches of a log, as they lie there."""
+    found = partition.log.read(0, 1 << 20)
+    assert found is not None
+    with found:
+        return [bytes(one) for _, one in iter_batches(memoryview(found.read()))]
+
+
+def values_of(batch: bytes) -> list[bytes | None]:
+    return [record.value for record in iter_records(batch)]
+
+
+CODECS = {
+    "uncompressed": Compression.NONE,
+    "gzip": Compression.GZIP,
+    "snappy": Compression.SNAPPY,
+    "lz4": Compression.LZ4,
+    "zstd": Compression.ZSTD,
+}
+
+
+class TestCompressionOfTheTopic:
+    @pytest.mark.parametrize("name", CODECS)
+    @pytest.mark.parametrize("sent", Compression)
+    async def test_batches_are_stored_in_the_topic_s_codec(
+        self, plane: DataPlane, name: str, sent: Compression
+    ) -> None:
+        partition = await plane.create("orders", compression_type=name)
+        produced = batch(b"a" * 100, b"b", compression=sent, timestamp=NOW_MS)
+        answer = await produce(plane, produced)
+        assert (answer.error_code, answer.base_offset) == (0, 0)
+        (found,) = stored(partition)
+        header = read_header(found)
+        check_crc(found, header)
+        assert header.compression is CODECS[name]
+        assert values_of(found) == [b"a" * 100, b"b"]
+        if sent is CODECS[name]:
+            assert found[61:] == bytes(produced[61:]), "not compressed once more"
+
+    async def test_nothing_but_the_codec_changes(self, plane: DataPlane) -> None:
+        """Timestamps, producer and sequence stay, so a repeated batch is still recognized."""
+        partition = await plane.create("orders", compression_type="zstd")
+        sent = bytes(batch(b"a", b"b", producer_id=7, producer_epoch=1, base_sequence=0))
+        for _ in range(2):
+            answer = await produce(plane, memoryview(bytearray(sent)))
+            assert (answer.error_code, answer.base_offset) == (0, 0)
+        (found,) = stored(partition)
+        before, after = read_header(sent), read_header(found)
+        changed = {"batch_length", "crc", "attributes", "partition_leader_epoch"}
+        assert {k: v for k, v in after._asdict().items() if k not in changed} == {
+            k: v for k, v in before._asdict().items() if k not in changed
+        }
+
+    async def test_times_of_the_broker_are_set_afterwards(self, plane: DataPlane) -> None:
+        partition = await plane.create(
+            "orders", compression_type="gzip", message_timestamp_type="LogAppendTime"
+        )
+        answer = await produce(plane, batch(b"a", timestamp=5))
+        assert answer.log_append_time_ms == read_header(stored(partition)[0]).max_timestamp > 5
+
+    @pytest.mark.parametrize(("name", "level"), [("gzip", "9"), ("lz4", "12"), ("zstd", "19")])
+    async def test_the_level_counts(self, plane: DataPlane, name: str, level: str) -> None:
+        text = b"".join(b"%d times %d\n" % (n % 97, n % 89) for n in range(3000))
+        usual = await plane.create("orders", compression_type=name)
+        config: dict[str, Any] = {f"compression_{name}_level": level}
+        other = await plane.create("others", compression_type=name, **config)
+        for topic in ("orders", "others"):
+            await produce(plane, batch(text), topic=topic)
+        assert len(stored(usual)[0]) != len(stored(other)[0])
+        assert values_of(stored(usual)[0]) == values_of(stored(other)[0]) == [text]
+
+    @pytest.mark.parametrize("acks", [-1, 0, 1])
+    async def test_every_promise(self, plane: DataPlane, acks: int) -> None:
+        partition = await plane.create("orders", compression_type="lz4")
+        begun = plane.begin(ApiKey.PRODUCE, LATEST, request(plane, LATEST, batch(b"a"), acks=acks))
+        assert partition.log.log_end_offset == 0, "the event loop does not compress"
+        response = await begun
+        assert partition.log.log_end_offset == 1
+        assert (response is None) == (acks == 0)
+
+    async def test_batches_of_a_request_that_need_nothing_are_not_held_up(
+        self, plane: DataPlane
+    ) -> None:
+        await plane.create("orders", 2, compression_type="lz4")
+        ready = batch(b"b", compression=Compression.LZ4)
+        begun = plane.begin(ApiKey.PRODUCE, LATEST, request(plane, LATEST, batch(b"a"), ready))
+        assert plane.partition("orders", 1).log.log_end_offset == 1
+        response = over_the_wire(ApiKey.PRODUCE, LATEST, await begun)
+        answers = response.responses[0].partition_responses
+        assert [(a.index, a.error_code, a.base_offset) for a in answers] == [(0, 0, 0), (1, 0, 0)]
+
+    async def test_what_cannot_be_decompressed_is_corrupt(self, plane: DataPlane) -> None:
+        partition = await plane.create("orders", compression_type="zstd")
+        broken = bytearray(batch(b"a" * 1000, compression=Compression.GZIP))
+        broken[70:90] = bytes(20)
+        header = read_header(broken)
+        write_header(broken, header)  # with a right CRC: its producer wrote nonsense
+        answer = await produce(plane, memoryview(broken))
+        assert answer.error_code == ErrorCode.CORRUPT_MESSAGE
+        assert "not stored as ZSTD" in (answer.error_message or "")
+        assert partition.log.log_end_offset == 0
+
+    async def test_a_wrong_sum_is_not_given_a_right_one(self, plane: DataPlane) -> None:
+        await plane.create("orders", compression_type="zstd")
+        broken = bytearray(batch(b"a" * 1000))
+        broken[-1] ^= 1
+        answer = await produce(plane, memoryview(broken))
+        assert answer.error_code == ErrorCode.CORRUPT_MESSAGE
+
+    async def test_a_bomb_is_refused(
+        self, plane: DataPlane, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(recompression, "MAX_PLAIN_BYTES", 10_000)
+        await plane.create("orders", compression_type="zstd")
+        bomb = batch(bytes(100_000), compression=Compression.GZIP)
+        answer = await produce(plane, bomb)
+        assert answer.error_code == ErrorCode.CORRUPT_MESSAGE
+        assert "larger than 10000 bytes" in (answer.error_message or "")
+
+    @pytest.mark.parametrize(
+        ("name", "sent", "size"),
+        [("gzip", Compression.NONE, 3_000), ("uncompressed", Compression.GZIP, 3_000)],
+    )
+    async def test_the_size_counts_before_and_after(
+        self, plane: DataPlane, name: str, sent: Compression, size: int
+    ) -> None:
+        await plane.create("orders", compression_type=name, max_message_bytes=1_000)
+        answer = await produce(plane, batch(b"a" * size, compression=sent))
+        assert answer.error_code == ErrorCode.MESSAGE_TOO_LARGE
+
+    async def test_a_leader_that_steps_down_meanwhile_appends_nothing(
+        self, plane: DataPlane
+    ) -> None:
+        partition = await plane.create("orders", compression_type="zstd")
+        begun = asyncio.ensure_future(
+            plane.begin(ApiKey.PRODUCE, LATEST, request(plane, LATEST, batch(b"a")))
+        )
+        await asyncio.sleep(0)
+        partition.error = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        answer = (await begun).responses[0].partition_responses[0]
+        assert answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert partition.log.log_end_offset == 0

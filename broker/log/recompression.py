@@ -1,0 +1,70 @@
+"""``compression.type`` of a topic: which batches are compressed anew before they are appended.
+
+As in Kafka, a batch whose codec is the topic's stays as its producer made it; any other one is
+decompressed, compressed by the topic's codec and level (KIP-390, KIP-780), and its size checked
+before and after.
+"""
+
+from qbus.errors import ApiError, ErrorCode
+from qbus.records import Buffer, Compression, CorruptBatch
+
+from .config import LogConfig
+
+PRODUCER = "producer"
+"""The value of ``compression.type`` that leaves all batches as they are."""
+
+MAX_PLAIN_BYTES = 128 * 1024 * 1024
+"""How many bytes the records of one batch may take when they are decompressed."""
+
+_CODECS = {
+    "uncompressed": Compression.NONE,
+    "gzip": Compression.GZIP,
+    "snappy": Compression.SNAPPY,
+    "lz4": Compression.LZ4,
+    "zstd": Compression.ZSTD,
+}
+_ATTRIBUTES_AT = 22  # their low byte
+_CODEC_BITS = 0x07
+_GZIP_DEFAULT = -1
+_LZ4_DEFAULT = 9  # stands for the fast compressor, as in Kafka, not for level 9 of the slow one
+
+
+def must_recompress(batch: Buffer, config: LogConfig) -> bool:
+    """Whether ``batch`` is compressed otherwise than the topic's ``compression.type`` asks for."""
+    if config.compression_type == PRODUCER or len(batch) <= _ATTRIBUTES_AT:
+        return False
+    codec = batch[_ATTRIBUTES_AT] & _CODEC_BITS
+    return codec in set(Compression) and codec != _CODECS[config.compression_type]
+
+
+def recompressed(batch: Buffer, config: LogConfig) -> bytearray:
+    """Return the batch as the topic wants it. Takes a while: not for an event loop.
+
+    Raises :class:`~qbus.errors.ApiError` MESSAGE_TOO_LARGE or CORRUPT_MESSAGE.
+    """
+    from qbus.records.recompress import recompress  # noqa: PLC0415 - most brokers need no codec
+
+    if len(batch) > config.max_message_bytes:
+        raise ApiError(
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"batch of {len(batch)} bytes exceeds max.message.bytes ({config.max_message_bytes})",
+        )
+    codec = _CODECS[config.compression_type]
+    try:
+        return recompress(batch, codec, _level(codec, config), max_size=MAX_PLAIN_BYTES)
+    except CorruptBatch as error:
+        raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"not stored as {codec.name}: {error}") from error
+
+
+def _level(codec: Compression, config: LogConfig) -> int | None:
+    match codec:
+        case Compression.GZIP:
+            level = config.compression_gzip_level
+            return None if level == _GZIP_DEFAULT else level
+        case Compression.LZ4:
+            level = config.compression_lz4_level
+            return None if level == _LZ4_DEFAULT else level
+        case Compression.ZSTD:
+            return config.compression_zstd_level
+        case _:
+            return None
