@@ -5,7 +5,7 @@ somebody asks.
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from itertools import accumulate
 from time import perf_counter
 from typing import TYPE_CHECKING
@@ -40,7 +40,10 @@ _LATENCY_BOUNDS = (
 
 
 class RequestMetrics:
-    """Requests by API: how many, and how long from frame to response."""
+    """Requests by API: how many, and how long from frame to response.
+
+    The time that a fetch waited for records is not counted: nobody worked on it.
+    """
 
     def __init__(self) -> None:
         self.counts: dict[int, list[int]] = {}
@@ -60,6 +63,36 @@ class RequestMetrics:
 
 Gauge = Callable[[], float]
 
+Samples = Callable[[], Iterable[tuple[Sequence[str], float]]]
+"""Values by the values of their labels."""
+
+OTHERS = "(others)"
+"""The label of what has none of its own, for which a topic or group has no such name."""
+
+
+class BoundedNames:
+    """Names that get a label of their own: the first so many. The rest share :data:`OTHERS`.
+
+    A monitored cluster may have any number of topics, and each label costs Prometheus a series.
+    """
+
+    def __init__(self, limit: int = 1000) -> None:
+        self._limit = limit
+        self._labels: dict[str, None] = {}
+
+    def label(self, name: str) -> str:
+        """The label of ``name``."""
+        if name not in self._labels:
+            if len(self._labels) >= self._limit:
+                return OTHERS
+            self._labels[name] = None
+        return name
+
+    def keep(self, names: Container[str]) -> None:
+        """Free the labels of all that are not in ``names`` any more."""
+        for name in [name for name in self._labels if name not in names]:
+            del self._labels[name]
+
 
 class Metrics:
     """The broker's numbers; parts of the broker add gauges of their own."""
@@ -71,6 +104,7 @@ class Metrics:
         self.gauges: dict[str, tuple[str, Gauge]] = {}
         self.counters: dict[str, tuple[str, Gauge]] = {}
         self.timings: dict[str, tuple[str, Timings]] = {}
+        self.labelled: dict[str, tuple[str, Sequence[str], Samples, bool]] = {}
 
     def gauge(self, name: str, help_text: str, read: Gauge) -> None:
         """Show ``read()`` as the gauge ``qbus_<name>``."""
@@ -83,6 +117,14 @@ class Metrics:
     def timing(self, name: str, help_text: str, timings: "Timings") -> None:
         """Show ``timings`` as the histogram ``qbus_<name>``."""
         self.timings[name] = (help_text, timings)
+
+    def gauges_by(self, labels: Sequence[str], name: str, help_text: str, read: Samples) -> None:
+        """Show what ``read()`` returns as the gauge ``qbus_<name>`` with ``labels``."""
+        self.labelled[name] = (help_text, labels, read, False)
+
+    def counters_by(self, labels: Sequence[str], name: str, help_text: str, read: Samples) -> None:
+        """Show what ``read()`` returns as the counter ``qbus_<name>_total`` with ``labels``."""
+        self.labelled[name] = (help_text, labels, read, True)
 
     def collect(self) -> Iterable["Metric"]:
         """The Prometheus families, as a collector gives them."""
@@ -98,6 +140,12 @@ class Metrics:
             yield GaugeMetricFamily(f"qbus_{name}", text, value=read())
         for name, (text, read) in list(self.counters.items()):
             yield CounterMetricFamily(f"qbus_{name}", text, value=read())
+        for name, (text, labels, samples, is_counter) in list(self.labelled.items()):
+            kind = CounterMetricFamily if is_counter else GaugeMetricFamily
+            family = kind(f"qbus_{name}", text, labels=labels)
+            for label_values, value in samples():
+                family.add_metric(label_values, value)
+            yield family
         yield CounterMetricFamily(
             "qbus_request_failures",
             "Number of requests that failed by a defect of the broker.",

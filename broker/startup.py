@@ -2,12 +2,14 @@
 
 import asyncio
 import logging
+import platform
 import socket
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
 
+from qbus._version import __version__
 from qbus.clock import Clock
 from qbus.config import Address, BrokerConfig, TopicConfig
 from qbus.metadata import MetadataStore, SessionState, StoreError
@@ -30,6 +32,7 @@ from .controller import (
 from .controller.configs import FORMER_MIRROR_SOURCE
 from .full_disks import FullDisks
 from .group import GroupCoordinator
+from .group.metrics import GroupLag
 from .kafka.replica_sessions import ReplicaSessions
 from .log import LogConfig, LogManager
 from .metadata.cache import MetadataCache
@@ -105,7 +108,8 @@ async def running_broker(
         if config.crash_detection_enable and in_cluster:
             parts.push_async_callback(detector.stop)
             detector.start()
-        _register_group_metrics(metrics, groups)
+        _register_build(metrics)
+        _register_group_metrics(metrics, groups, replicas)
         _register_cluster_metrics(metrics, store, metadata, controller, detector)
         yield Broker(
             config=config,
@@ -228,12 +232,30 @@ def _open_logs(
 # Metrics
 
 
-def _register_group_metrics(metrics: Metrics, groups: GroupCoordinator) -> None:
+def _register_build(metrics: Metrics) -> None:
+    def read() -> Iterable[tuple[Sequence[str], float]]:
+        from qbus.records import CODEC  # noqa: PLC0415 - only where metrics are served
+
+        return [((__version__, platform.python_version(), CODEC), 1)]
+
+    metrics.gauges_by(
+        ["version", "python", "codec"], "build_info", "1, by the versions that run here.", read
+    )
+
+
+def _register_group_metrics(
+    metrics: Metrics, groups: GroupCoordinator, replicas: ReplicaManager[ReplicaSessions]
+) -> None:
+    def end_offset(topic: str, index: int) -> int | None:
+        partition = replicas.get_partition(topic, index)
+        return None if partition is None else partition.high_watermark
+
     gauge, counter = metrics.gauge, metrics.counter
     gauge("groups", "Number of consumer groups in memory.", lambda: groups.states().total())
     counter("group_rebalances", "Number of completed rebalances.", lambda: groups.rebalances)
     counter("offset_commits", "Number of offsets committed.", lambda: groups.commits)
     counter("offsets_expired", "Number of offsets expired.", lambda: groups.expired_offsets)
+    GroupLag(groups, end_offset).register(metrics)
 
 
 def _register_cluster_metrics(

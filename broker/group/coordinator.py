@@ -1,7 +1,7 @@
 """The group coordinator: requests of handlers about groups and their offsets."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, Protocol
 
 from qbus.clock import Clock
@@ -249,6 +249,12 @@ class GroupCoordinator:
     def states(self) -> Counter[GroupState]:
         """Number of groups in memory, by state."""
         return Counter(metadata.group.state for metadata in self._registry)
+
+    def committed(self) -> Iterator[tuple[str, str, dict[int, int]]]:
+        """Group, topic, and the stored offset of each partition, of the groups in memory."""
+        for metadata in self._registry:
+            for topic, offsets in list(metadata.znodes.offsets.items()):
+                yield metadata.group_id, topic, {p: at.offset for p, at in list(offsets.items())}
 
     @property
     def rebalances(self) -> int:

@@ -109,7 +109,8 @@ class Dispatcher:
             if response is None:  # the client wants no answer
                 self._requests.observe(header.api_key, started)
                 return []
-            return self._finish(header, response, started)
+            waited_s: float = getattr(future, "waited_s", 0.0)  # of a fetch, for records
+            return self._finish(header, response, started + waited_s)
 
         try:
             response = handler(self._broker, context, request)

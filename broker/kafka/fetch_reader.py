@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Callable
 from concurrent.futures import Executor
 from functools import partial
+from time import perf_counter
 from typing import Protocol
 
 from qbus.errors import ApiError, ErrorCode
@@ -268,7 +269,8 @@ class DelayedFetch(FetchAnswer):
 
     ``targets`` were read once and their answers are in ``response`` already. Only those that change
     are read again: a long poll of a thousand idle partitions costs next to nothing at its end.
-    ``on_error`` is called with the response when a partition fails during the wait.
+    ``on_error`` is called with the response when a partition fails during the wait. ``waited_s``:
+    how long it waited for records, in seconds.
     """
 
     __slots__ = (
@@ -278,7 +280,9 @@ class DelayedFetch(FetchAnswer):
         "_readable_bytes",
         "_response",
         "_targets",
+        "_waits_since",
         "_watching",
+        "waited_s",
     )
 
     def __init__(
@@ -298,12 +302,15 @@ class DelayedFetch(FetchAnswer):
         self._min_bytes = 0
         self._readable_bytes = 0
         self._watching = False
+        self._waits_since = 0.0
+        self.waited_s = 0.0
 
     def wait(self, readable: int, min_bytes: int, seconds: float) -> None:
         """Wait at most ``seconds`` for ``min_bytes``, of which ``readable`` are there."""
         self._readable_bytes = readable
         self._min_bytes = min_bytes
         self._watching = True
+        self._waits_since = perf_counter()
         for target in self._targets:
             target.drop_records()
             target.watch(self)
@@ -318,6 +325,7 @@ class DelayedFetch(FetchAnswer):
     def complete(self) -> None:
         """Read what changed, and answer."""
         self.leave()
+        self.waited_s = perf_counter() - self._waits_since
         reader = FetchReader(self._max_bytes)
         for target in self._targets:
             if target.moved:

@@ -1,15 +1,16 @@
 """The metrics of partitions, replication and disks."""
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 
 from qbus.errors import ErrorCode
 
 from ..log import DataDirectory
-from ..metrics import Metrics
+from ..metrics import BoundedNames, Metrics, Samples
 from .isr_changes import IsrChanges
 from .partition import Partition
 from .purgatory import Purgatory
-from .registry import PartitionRegistry
+from .registry import PartitionRegistry, Traffic
 
 _STORAGE_ERROR = ErrorCode.KAFKA_STORAGE_ERROR
 
@@ -23,6 +24,7 @@ def register_metrics(
 ) -> None:
     """Register what there is to know of this broker's partitions."""
     _register_partitions(metrics, registry)
+    _register_topics(metrics, registry)
     _register_replication(metrics, registry, isr_changes)
     gauge = metrics.gauge
     gauge(
@@ -48,7 +50,7 @@ def register_metrics(
 
 
 def _register_partitions(metrics: Metrics, registry: PartitionRegistry) -> None:
-    gauge, counter, closed = metrics.gauge, metrics.counter, registry.closed_totals
+    gauge, counter, closed = metrics.gauge, metrics.counter, registry.closed_totals.all
     gauge("partitions", "Number of replicas on this broker.", lambda: sum(1 for _ in registry))
     gauge(
         "offline_partitions",
@@ -81,6 +83,35 @@ def _register_partitions(metrics: Metrics, registry: PartitionRegistry) -> None:
         "Bytes of record batches sent to followers.",
         lambda: closed.replicated_bytes + sum(p.replicated_bytes for p in registry),
     )
+
+
+_BY_TOPIC: Sequence[tuple[str, str, Callable[[Traffic], int]]] = (
+    ("topic_produced_bytes", "Bytes from producers, by topic.", lambda t: t.bytes_in),
+    (
+        "topic_produced_messages",
+        "Records appended by producers, by topic.",
+        lambda t: t.messages_in,
+    ),
+    ("topic_fetched_bytes", "Bytes sent to consumers, by topic.", lambda t: t.bytes_out),
+)
+
+
+def _register_topics(metrics: Metrics, registry: PartitionRegistry) -> None:
+    names = BoundedNames()
+
+    def by_topic(count: Callable[[Traffic], int]) -> Samples:
+        def read() -> Iterable[tuple[Sequence[str], float]]:
+            found = registry.traffic_by_topic()
+            names.keep(found)
+            sums: Counter[str] = Counter()
+            for topic, traffic in sorted(found.items()):
+                sums[names.label(topic)] += count(traffic)
+            return [((label,), total) for label, total in sums.items()]
+
+        return read
+
+    for name, text, count in _BY_TOPIC:
+        metrics.counters_by(["topic"], name, text, by_topic(count))
 
 
 def _register_replication(

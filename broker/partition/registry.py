@@ -7,6 +7,7 @@ together. What cannot be done now, because a disk is full or offline, is tried a
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from types import MappingProxyType
 
 from qbus.config import BrokerConfig, TopicConfig
@@ -34,18 +35,34 @@ _FSYNC = "fsync"
 NOTHING: Mapping[int, Partition] = MappingProxyType({})
 
 
+@dataclass(slots=True)
+class Traffic:
+    """What went in and out: bytes and records since the start."""
+
+    bytes_in: int = 0
+    messages_in: int = 0
+    bytes_out: int = 0
+    replicated_bytes: int = 0
+
+    def add(self, other: "Partition | Traffic") -> None:
+        """Add what another one counted."""
+        self.bytes_in += other.bytes_in
+        self.messages_in += other.messages_in
+        self.bytes_out += other.bytes_out
+        self.replicated_bytes += other.replicated_bytes
+
+
 class ClosedTotals(PartitionListener):
     """The counts of partitions that are not held here any more: totals must not go back."""
 
     def __init__(self) -> None:
-        self.bytes_in = self.bytes_out = self.messages_in = self.replicated_bytes = 0
+        self.all = Traffic()
+        self.by_topic: dict[str, Traffic] = {}
 
     def closed(self, partition: Partition) -> None:
         """Add what ``partition`` counted."""
-        self.bytes_in += partition.bytes_in
-        self.bytes_out += partition.bytes_out
-        self.messages_in += partition.messages_in
-        self.replicated_bytes += partition.replicated_bytes
+        self.all.add(partition)
+        self.by_topic.setdefault(partition.topic, Traffic()).add(partition)
 
 
 class PartitionRegistry:
@@ -83,6 +100,22 @@ class PartitionRegistry:
     def __iter__(self) -> Iterator[Partition]:
         for name in list(self._ids):
             yield from list(self.topics.get(name, NOTHING).values())
+
+    def traffic_by_topic(self) -> dict[str, Traffic]:
+        """What went in and out of each topic that is held here, those of closed replicas included.
+
+        What is gone with a topic is forgotten.
+        """
+        closed = self.closed_totals.by_topic
+        found = {name: Traffic() for name in list(self._ids)}
+        for partition in self:
+            found.setdefault(partition.topic, Traffic()).add(partition)
+        for name in list(closed):
+            if name in found:
+                found[name].add(closed[name])
+            else:
+                closed.pop(name, None)
+        return found
 
     @property
     def failed(self) -> int:

@@ -1,6 +1,7 @@
 """The broker as a process: how it starts, what it says, how it stops, what it still knows then."""
 
 import json
+import platform
 import subprocess
 import sys
 import time
@@ -8,7 +9,10 @@ import urllib.request
 from pathlib import Path
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
+from qbus import Admin, Consumer, Producer, __version__
+from qbus.clients.types import TopicPartition
 from qbus.errors import ErrorCode
 from qbus.records import build_batch
 from qbus.wire import ApiKey
@@ -110,6 +114,54 @@ def test_metrics_are_served(tmp_path: Path) -> None:
     assert 'qbus_request_seconds_count{api="PRODUCE"} 1.0' in text
     assert "qbus_partitions 1.0" in text
     assert "qbus_request_failures_total 0.0" in text
+
+
+def scraped(address: str) -> dict[tuple[str, ...], float]:
+    """The samples by name and values of labels, as Prometheus' own parser reads them."""
+    with urllib.request.urlopen(f"http://{address}/metrics", timeout=10) as answer:
+        text = answer.read().decode()
+    return {
+        (sample.name, *sample.labels.values()): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def test_metrics_tell_of_topics_groups_and_what_runs(tmp_path: Path) -> None:
+    address = f"127.0.0.1:{free_port()}"
+    with BrokerProcess(tmp_path, "--metrics-listen", address) as broker:
+        with Producer(broker.bootstrap) as producer:
+            for number in range(10):
+                producer.send("orders", b"%d" % number).result(30)
+            producer.send("visits", b"1").result(30)
+        with Consumer(broker.bootstrap) as consumer:
+            consumer.assign([("orders", 0, 0)])
+            assert next(iter(consumer)).value == b"0"
+        with Admin(broker.bootstrap) as admin:
+            admin.alter_group_offsets("readers", {TopicPartition("orders", 0): 4})
+        samples = scraped(address)
+        assert samples["qbus_topic_produced_messages_total", "orders"] == 10
+        assert samples["qbus_topic_produced_messages_total", "visits"] == 1
+        assert samples["qbus_topic_fetched_bytes_total", "orders"] > 0
+        assert samples["qbus_topic_fetched_bytes_total", "visits"] == 0
+        assert samples["qbus_group_lag", "readers", "orders"] == 6
+        assert samples["qbus_group_lag_unknown_partitions",] == 0
+        build = next(name for name in samples if name[0] == "qbus_build_info")
+        assert build[1:3] == (__version__, platform.python_version())
+
+
+def test_the_time_that_a_fetch_waits_is_not_counted(tmp_path: Path) -> None:
+    address = f"127.0.0.1:{free_port()}"
+    with BrokerProcess(tmp_path, "--metrics-listen", address) as broker:
+        with RawClient(broker.port) as client:
+            create_topic(client)
+            client.send(frame(ApiKey.FETCH, 11, long_poll(1_500)))
+            started = time.monotonic()
+            assert client.receive_frame() is not None
+            assert time.monotonic() - started > 1.2
+        samples = scraped(address)
+    assert samples["qbus_request_seconds_count", "FETCH"] == 1
+    assert samples["qbus_request_seconds_sum", "FETCH"] < 1.0
 
 
 def test_a_stop_answers_those_who_wait_and_marks_the_logs_as_clean(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from time import perf_counter
 
 from prometheus_client import CollectorRegistry, generate_latest
 
-from qbus.broker.metrics import Metrics
+from qbus.broker.metrics import OTHERS, BoundedNames, Metrics
 from qbus.metadata.store import Timings
 from qbus.wire import ApiKey
 
@@ -52,3 +52,20 @@ def test_requests_to_a_store_are_counted_by_time() -> None:
 
 def test_an_api_that_was_not_used_is_not_shown() -> None:
     assert "PRODUCE" not in exposition(Metrics())
+
+
+def test_values_by_label() -> None:
+    metrics = Metrics()
+    metrics.counters_by(["topic"], "things", "How many", lambda: [(("a",), 1), (("b",), 2)])
+    metrics.gauges_by(["x", "y"], "now", "How many", lambda: [(("1", "2"), 3)])
+    text = exposition(metrics)
+    assert 'qbus_things_total{topic="a"} 1.0' in text
+    assert 'qbus_things_total{topic="b"} 2.0' in text
+    assert 'qbus_now{x="1",y="2"} 3.0' in text
+
+
+def test_names_beyond_the_bound_share_a_label_until_others_go() -> None:
+    names = BoundedNames(2)
+    assert [names.label(name) for name in "abcab"] == ["a", "b", OTHERS, "a", "b"]
+    names.keep({"b", "c"})
+    assert [names.label(name) for name in "cba"] == ["c", "b", OTHERS]
