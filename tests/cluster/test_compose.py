@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 
+from qbus import Consumer, Producer
 from qbus.cli.broker.command import broker
+from qbus.testing import QbusContainer
 from tests.support.tools import skip_because_of
 
 pytestmark = pytest.mark.integration
@@ -102,3 +104,17 @@ def test_the_composed_cluster_serves_clients(compose: Any) -> None:
     brokers = qbus("cluster", "status")["brokers"]
     assert [(one["id"], one["up"]) for one in brokers] == [(1, True), (2, True), (3, True)]
     assert qbus("topic", "create", "t", "--partitions", "3")["replication_factor"] == 3
+
+
+def test_a_broker_in_a_container_for_tests() -> None:
+    """What users' tests do: the image of docker/Dockerfile, with its port mapped."""
+    skip_because_of(engine_missing())
+    build = ["docker", "build", "-q", "-f", str(DOCKER / "Dockerfile"), "-t", "qbus", "."]
+    subprocess.run(build, cwd=DOCKER.parent, check=True)
+    with QbusContainer(options={"num.partitions": "3"}) as broker:
+        with Producer(broker.bootstrap) as producer:
+            producer.send_and_wait("orders", b"1")
+            assert len(producer.partitions("orders")) == 3
+        with Consumer(broker.bootstrap, offset_reset="earliest") as consumer:
+            consumer.subscribe(["orders"])
+            assert next(iter(consumer)).value == b"1"
