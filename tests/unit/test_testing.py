@@ -1,5 +1,6 @@
 """The broker in a container, as far as it can be seen without a Docker engine."""
 
+import os
 import shlex
 import subprocess
 import sys
@@ -9,22 +10,28 @@ import pytest
 
 from qbus import testing
 from qbus.cli.broker.command import broker
-from qbus.errors import QbusError
-from qbus.testing import QbusContainer, start_script
+from qbus.testing import start_script
 
 
-def test_without_an_engine_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere/docker.sock")
-    with pytest.raises(QbusError, match="no Docker engine answers: "):
-        QbusContainer()
+def last_words(program: str, **environment: str) -> str:
+    """The end of what Python says of a program that fails, in a process of its own."""
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, env={**os.environ, **environment}
+    )
+    assert done.returncode == 1
+    return done.stderr.splitlines()[-1]
+
+
+def test_without_an_engine_that_is_said() -> None:
+    program = "from qbus.testing import QbusContainer; QbusContainer()"
+    said = last_words(program, DOCKER_HOST="unix:///nowhere/docker.sock")
+    assert said.startswith("qbus.errors.QbusError: no Docker engine answers: ")
 
 
 def test_without_the_package_the_extra_is_named() -> None:
     program = "import sys; sys.modules['testcontainers.core.container'] = None; import qbus.testing"
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=False
-    )
-    assert done.stderr.splitlines()[-1] == (
+    assert last_words(program) == (
         "qbus.errors.MissingExtra: qbus.testing needs testcontainers: pip install 'qbus[testing]'"
     )
 
