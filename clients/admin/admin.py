@@ -320,10 +320,12 @@ class Admin:
     ) -> dict[TopicPartition, tuple[int, ...]]:
         """Return the eligible leader replicas of each partition of ``topics`` (KIP-966).
 
-        Empty where the cluster keeps or reports no such list.
+        Empty where the cluster keeps or reports no such list. Raises
+        :class:`~qbus.clients.PartialFailure`, or the error itself of one topic.
         """
         wanted = [TopicRequest(name=topic) for topic in sorted(set(topics))]
         found: dict[TopicPartition, tuple[int, ...]] = {}
+        failed: dict[str, ApiError] = {}
         cursor: Cursor | None = None
         while wanted:
             request = DescribeTopicPartitionsRequest(topics=wanted, cursor=cursor)
@@ -338,12 +340,20 @@ class Admin:
 
             page = await retrying(attempt, self._cluster.request_timeout)
             for topic in page.topics:
+                name = topic.name or ""
+                if topic.error_code:
+                    code = ErrorCode(topic.error_code)
+                    failed[name] = ApiError(code, f"{name}: {code.name}")
                 for partition in topic.partitions:
-                    place = TopicPartition(topic.name or "", partition.partition_index)
+                    place = TopicPartition(name, partition.partition_index)
                     found[place] = tuple(partition.eligible_leader_replicas or ())
             cursor = page.next_cursor
             if cursor is None:
                 break
+        if len(failed) == 1 == len(wanted):
+            raise next(iter(failed.values()))
+        if failed:
+            raise PartialFailure(failed, found)
         return found
 
     # Records of partitions.

@@ -3,10 +3,8 @@
 import asyncio
 import contextlib
 import logging
-import socketserver
-import threading
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any
 
 import pytest
@@ -17,34 +15,6 @@ from tests.sdk.conftest import with_qbus
 from tests.support.ports import free_port
 
 SOON_S = 5.0
-
-
-class BadRequest(socketserver.BaseRequestHandler):
-    """A web server, which refuses anything that is not HTTP."""
-
-    def handle(self) -> None:
-        self.request.recv(4096)
-        self.request.sendall(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n")
-
-
-@pytest.fixture
-def http_port() -> Iterator[int]:
-    """The port of a web server."""
-    with socketserver.TCPServer(("127.0.0.1", 0), BadRequest) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        yield server.server_address[1]
-        server.shutdown()
-        thread.join()
-
-
-@pytest.fixture
-def silent_port() -> Iterator[int]:
-    """A port that accepts connections and never answers."""
-    with socketserver.TCPServer(
-        ("127.0.0.1", 0), socketserver.BaseRequestHandler, bind_and_activate=True
-    ) as server:
-        yield server.server_address[1]
 
 
 async def said(caplog: pytest.LogCaptureFixture, *words: str) -> str:
