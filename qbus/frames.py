@@ -17,10 +17,14 @@ _TRUSTED = 4 * 1024 * 1024 + 256 * 1024
 
 _OTHER_PROTOCOLS = {
     **dict.fromkeys((b"HTTP", b"GET ", b"POST", b"PUT ", b"HEAD", b"OPTI", b"DELE"), "HTTP"),
+    **dict.fromkeys((b"<!DO", b"<!do", b"<htm", b"<HTM", b"<?xm"), "HTTP"),
     **dict.fromkeys((b"\x15\x03", b"\x16\x03"), "TLS"),
     b"SSH-": "SSH",
 }
-"""How the first bytes of other protocols look where a frame's length is expected."""
+"""How the first bytes of other protocols look where a frame's length is expected.
+
+Some web servers answer what they do not understand with a page alone.
+"""
 
 
 def frame_size(data: memoryview | bytearray, pos: int, limit: int) -> int:
@@ -33,7 +37,10 @@ def frame_size(data: memoryview | bytearray, pos: int, limit: int) -> int:
         for start, protocol in _OTHER_PROTOCOLS.items():
             if bytes(data[pos : pos + PREFIX]).startswith(start):
                 raise WireError(f"the other side speaks {protocol}, not Kafka's protocol")
-        raise WireError(f"a frame of {size} bytes; the limit is {limit}")
+        raise WireError(
+            f"the other side announces a frame of {size} bytes, and the limit is {limit}: it does"
+            " not speak Kafka's protocol, or is set up for larger ones"
+        )
     return size
 
 

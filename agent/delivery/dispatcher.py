@@ -5,7 +5,7 @@ import logging
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from qbus.clients import BulkDelivery, ClientClosed, Producer
+from qbus.clients import Admin, BulkDelivery, ClientClosed, Producer
 from qbus.clients.producer.partitioner import partition_for_key
 from qbus.clock import Clock
 from qbus.errors import ApiError, ErrorCode, QbusError
@@ -20,6 +20,7 @@ from .pending_batch import MemoryBudget, PendingBatch
 log = logging.getLogger(__name__)
 
 _FOREVER_MS = 100 * 365 * 86_400_000
+_CLIENT_ID = "qbus-agent"
 _PAUSE_S = 1.0
 _BURST_S = 0.1
 _FATAL = frozenset(
@@ -70,6 +71,7 @@ class Dispatcher:
         self._tasks: set[asyncio.Task[None]] = set()
         self._producer = self._new_producer()
         self._renewing = asyncio.Lock()
+        self._spawn(self._look_for_brokers())
 
     @property
     def error(self) -> Exception | None:
@@ -192,6 +194,20 @@ class Dispatcher:
         name = f"{self._host}:{position.path}".encode("utf-8", "surrogateescape")
         return partition_for_key(name, count)
 
+    async def _look_for_brokers(self) -> None:
+        """Say early whether brokers can be reached: there may be nothing to send for hours."""
+        while True:
+            try:
+                async with Admin(self._config.bootstrap, client_id=_CLIENT_ID) as admin:
+                    found = await admin.describe_cluster()
+            except QbusError as error:
+                log.warning("no broker can be reached: %s; trying again", error)
+                await asyncio.sleep(_PAUSE_S)
+            else:
+                names = ", ".join(f"{node.host}:{node.port}" for node in found.nodes)
+                log.info("ships to the cluster %s of the brokers %s", found.cluster_id, names)
+                return
+
     async def _find_partitions(self, topic: str) -> None:
         while True:
             try:
@@ -219,7 +235,7 @@ class Dispatcher:
             buffer_bytes=4 * delivery.memory_bytes,
             delivery_timeout_ms=_FOREVER_MS,
             request_timeout_ms=delivery.request_timeout_ms,
-            client_id="qbus-agent",
+            client_id=_CLIENT_ID,
         )
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:

@@ -49,15 +49,13 @@ def reassign() -> None:
 
 @reassign.command()
 @click.argument("topics", metavar="[TOPIC]...", nargs=-1)
-@click.option(
-    "--brokers", type=_broker_ids, metavar="IDS", default=(), help="Brokers to use. Default: all."
-)
+@click.option("--brokers", type=_broker_ids, metavar="IDS", help="Brokers to use. Default: all.")
 @click.option("--ignore-racks", is_flag=True, help="Do not spread replicas over racks.")
 @client_command
 async def generate(
     *,
     topics: tuple[str, ...],
-    brokers: tuple[int, ...],
+    brokers: tuple[int, ...] | None,
     ignore_racks: bool,
     bootstrap: str,
     as_json: bool,
@@ -72,7 +70,7 @@ async def generate(
     from qbus.cli.session import administration
 
     async with administration(bootstrap) as admin:
-        document = await actions.generate(admin, topics, brokers, racks=not ignore_racks)
+        document = await actions.generate(admin, topics, brokers or (), racks=not ignore_racks)
     emit(document, lambda plan: json.dumps(plan, indent=1), as_json=as_json)
 
 

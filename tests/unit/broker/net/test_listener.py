@@ -353,7 +353,12 @@ async def test_an_address_in_use_is_named() -> None:
     [
         (b"GET / HTTP/1.1\r\n\r\n", "the other side speaks HTTP, not Kafka's protocol"),
         (b"\x16\x03\x01\x02\x00\x01", "the other side speaks TLS, not Kafka's protocol"),
-        (b"\xff\xff\xff\xff", "a frame of -1 bytes; the limit is 1048576"),
+        (
+            b"\xff\xff\xff\xff",
+            "the other side announces a frame of -1 bytes, and the limit is 1048576: it does not"
+            " speak Kafka's protocol, or is set up for larger ones",
+        ),
+        (b"<!DOCTYPE HTML>", "the other side speaks HTTP, not Kafka's protocol"),
     ],
 )
 async def test_a_client_that_speaks_something_else_is_told_of(
