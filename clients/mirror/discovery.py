@@ -54,6 +54,24 @@ class Discovery:
             self.error = str(error)
             return False
 
+    async def sees_news(self) -> bool:
+        """Whether topics were made, deleted or enlarged at the source since the last discovery.
+
+        It asks for metadata alone. Errors are no news: the next discovery tells of them.
+        """
+        try:
+            await self._source.refresh(None)
+        except QbusError:
+            return False
+        wanted = self._config.selection
+        now = {
+            name: (topic.topic_id, len(topic.partitions))
+            for name, topic in self._source.metadata.topics.items()
+            if not topic.is_internal and name in wanted
+        }
+        before = {name: (one.topic_id, one.partitions) for name, one in self._originals.items()}
+        return now != before
+
     async def _discover(self) -> bool:
         source = await read_topics(self._source, self._config.selection.__contains__)
         existing = await read_topics(self._target, _may_be_mirror)

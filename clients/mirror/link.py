@@ -37,8 +37,10 @@ from .writer import Writer
 _log = logging.getLogger(__name__)
 
 _TICK = 0.1
-_SOON = 1.0
-"""The shortest time between two discoveries, in seconds."""
+_SOONEST, _SOON = 0.1, 1.0
+"""The shortest and the longest time until discovery goes on with what it began, in seconds."""
+_GLANCE = 0.5
+"""Seconds between two looks at the source's topics."""
 _GONE = frozenset(
     {
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -177,19 +179,28 @@ class MirrorLink:
         task.add_done_callback(self._spawned.discard)
 
     async def _discover(self) -> None:
-        """Discover topics at intervals, and soon after one seems to be gone."""
+        """Discover topics at intervals, and soon after one seems to be new or gone."""
         interval = self._config.topics_at_target.discovery_interval_ms / 1000
-        soon = min(interval, _SOON)
+        soon = _SOONEST
         while True:
             self._to_discover.clear()
             is_complete = await self._discovery.discover()
             self._membership.subscribe(self._discovery.routes)
             self._reconcile()
-            await asyncio.sleep(soon)
             if is_complete:
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(interval - soon):
-                        await self._to_discover.wait()
+                soon = _SOONEST
+                await self._until_news(interval)
+            else:  # what was made at the target is there soon
+                await asyncio.sleep(min(interval, soon))
+                soon = min(2 * soon, _SOON)
+
+    async def _until_news(self, seconds: float) -> None:
+        """Wait for so long, but not when a glance shows that topics have changed."""
+        ends_at = time.monotonic() + seconds
+        while (left := ends_at - time.monotonic()) > 0:
+            await asyncio.sleep(min(_GLANCE, left))
+            if self._to_discover.is_set() or await self._discovery.sees_news():
+                return
 
     async def _resolve(self) -> None:
         """Resolve the start offsets of partitions, as they need it."""

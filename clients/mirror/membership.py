@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 
 from qbus.errors import ApiError
@@ -73,7 +72,7 @@ class LinkMembership:
     ) -> None:
         self.owned = OwnedPartitions(changed)
         self._cluster = cluster
-        self._config = config
+        self._may_have_grown = False
         self._wakeup = asyncio.Event()
         self._names: frozenset[str] | None = None
         transfer = config.transfer
@@ -94,8 +93,9 @@ class LinkMembership:
         self._rebalance = Rebalance(cluster, options, self.owned, self._wakeup, auto_commit=False)
 
     def subscribe(self, names: Iterable[str]) -> None:
-        """Divide the partitions of these topics of the target."""
+        """Divide the partitions of these topics of the target, as many as they have by now."""
         wanted = frozenset(names)
+        self._may_have_grown = True
         if wanted != self._names and (wanted or self._names):
             self._names = wanted
             self._rebalance.subscribe(SubscribedTopics(self._cluster, wanted))
@@ -103,16 +103,12 @@ class LinkMembership:
 
     async def run(self) -> None:
         """Be a member until cancelled; raises :class:`~qbus.errors.ApiError` if refused."""
-        refresh_at = 0.0
         while True:
             self._wakeup.clear()
             if self._names is not None:
                 await self._rebalance.poll()
-                if time.monotonic() >= refresh_at:
-                    refresh_at = (
-                        time.monotonic()
-                        + self._config.topics_at_target.discovery_interval_ms / 1000
-                    )
+                if self._may_have_grown:
+                    self._may_have_grown = False
                     await self._refresh()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_TICK):
@@ -128,3 +124,4 @@ class LinkMembership:
         except ApiError as error:
             if not error.retriable:
                 raise
+            self._may_have_grown = True  # ask again

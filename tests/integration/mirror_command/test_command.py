@@ -53,6 +53,36 @@ async def test_without_a_configuration_topics_are_copied_at_their_offsets(
     assert [one._replace(topic="plain") for one in copies] == originals
 
 
+async def test_new_topics_and_partitions_do_not_wait_for_the_next_comparison(
+    source: BrokerProcess, target: BrokerProcess, tmp_path: Path
+) -> None:
+    """The clusters are compared once an hour here; a glance at the topics is enough."""
+    await create(source, "glanced-1")
+    await write(source, "glanced-1", [b"v"], 0)
+    file = tmp_path / "mirror.toml"
+    file.write_text(
+        'topics = ["glanced-.*"]\n'
+        "topics_at_target = { discovery_interval_ms = 3600000 }\n"
+        f'[target]\nidc = "b"\nbootstrap = "{target.bootstrap}"\n'
+        f'[[source]]\nidc = "a"\nbootstrap = "{source.bootstrap}"\n'
+    )
+    with MirrorCommand("--config", str(file)):
+        await until(lambda: end_of(target, "a.glanced-1"), 1)
+        await create(source, "glanced-2")
+        await write(source, "glanced-2", [b"v", b"w"], 0)
+        await until(lambda: end_of(target, "a.glanced-2"), 2)
+        async with Admin(source.bootstrap) as admin:
+            await admin.create_partitions("glanced-1", 2)
+        await write(source, "glanced-1", [b"v", b"w", b"x"], 1)
+        await until(lambda: partitions_of(target, "a.glanced-1"), 2)
+        await until(lambda: end_of(target, "a.glanced-1", 1), 3)
+
+
+async def partitions_of(broker: BrokerProcess, topic: str) -> int:
+    async with Admin(broker.bootstrap) as admin:
+        return len((await admin.describe_topic(topic)).partitions)
+
+
 async def test_a_file_is_read_again_on_sighup_and_a_bad_one_is_refused(
     source: BrokerProcess, target: BrokerProcess, tmp_path: Path
 ) -> None:
