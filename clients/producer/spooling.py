@@ -3,7 +3,7 @@
 import asyncio
 import logging
 
-from qbus.errors import QbusError
+from qbus.errors import ConfigError, QbusError
 
 from ..errors import Spooled
 from ..spool import SpoolWriter
@@ -17,8 +17,13 @@ class Spooler:
     """Writes batches to a spool in a thread, one at a time."""
 
     def __init__(self, directory: Spool, options: ProducerOptions) -> None:
+        """Raises :class:`~qbus.errors.ConfigError` if nothing can be kept in ``directory``."""
         self._directory = str(directory)
         self._writer = SpoolWriter(directory)
+        try:
+            self._writer.check()
+        except OSError as error:
+            raise ConfigError(f"spool_dir={self._directory!r}: {error.strerror}") from error
         self._options = options
         self._turn = asyncio.Lock()
 

@@ -1,7 +1,9 @@
 """Writing to a spool."""
 
+import contextlib
 import os
 import secrets
+import tempfile
 import threading
 import time
 from pathlib import Path
@@ -42,6 +44,15 @@ class SpoolWriter:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+    def check(self) -> None:
+        """Raise OSError unless something can be kept there now; leaves no trace."""
+        existed = self._spool.exists()
+        self._spool.mkdir(parents=True, exist_ok=True)
+        Path(tempfile.mkdtemp(prefix=UNFINISHED, dir=self._spool)).rmdir()
+        if not existed:
+            with contextlib.suppress(OSError):  # another process keeps something there meanwhile
+                self._spool.rmdir()
 
     def append(self, topic: str, partition: int | None, batch: bytes | bytearray) -> None:
         """Append a record batch; it is on stable storage on return.

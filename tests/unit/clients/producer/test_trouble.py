@@ -246,11 +246,12 @@ async def test_what_is_not_delivered_is_kept(tmp_path: Path) -> None:
 
 
 async def test_where_nothing_can_be_kept_the_delivery_fails(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
+    spool = tmp_path / "spool"
     async with FakeBroker() as broker:
         broker.handlers[ApiKey.PRODUCE] = lambda _: asyncio.sleep(60)
-        options: Any = {"delivery_timeout_ms": 200, "spool_dir": tmp_path / "file"}
+        options: Any = {"delivery_timeout_ms": 200, "spool_dir": spool}
         async with Producer(broker.bootstrap, **options) as producer:
+            spool.touch()  # something else lies there by now
             delivery = await producer.send("t", b"v")
             with pytest.raises(RequestTimedOut) as caught:
                 await asyncio.wait_for(delivery, 5)

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from qbus import Producer
 from qbus.clients.spool import QueueName, Spool, SpoolQueue, SpoolWriter, layout, writer
-from qbus.errors import ApiError
+from qbus.errors import ApiError, ConfigError
 from qbus.records import CorruptBatch, build_batch, iter_records
 
 
@@ -51,6 +52,22 @@ def test_nothing_is_made_before_the_first_batch(tmp_path: Path) -> None:
     SpoolWriter(tmp_path / "spool").close()
     assert not (tmp_path / "spool").exists()
     assert Spool(tmp_path / "spool").queues() == []
+
+
+@pytest.mark.parametrize("exists", [True, False])
+def test_trying_a_directory_leaves_no_trace(tmp_path: Path, exists: bool) -> None:
+    directory = tmp_path / "spool"
+    if exists:
+        directory.mkdir()
+    SpoolWriter(directory).check()
+    assert list(tmp_path.rglob("*")) == [directory] * exists
+
+
+def test_a_directory_that_cannot_be_written_is_found_before_it_is_needed() -> None:
+    with pytest.raises(OSError, match="/sys/spool"):
+        SpoolWriter("/sys/spool").check()
+    with pytest.raises(ConfigError, match=r"spool_dir='/sys/spool': "):
+        Producer("127.0.0.1:1", spool_dir="/sys/spool")
 
 
 def test_what_is_acknowledged_does_not_come_back(tmp_path: Path) -> None:
