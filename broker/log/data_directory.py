@@ -121,6 +121,8 @@ class DataDirectory:
         self.properties: MetaProperties | None = None
         self.shared = SharedState(path, cache.files, clock, cache)
         self.was_clean = False
+        self.recovered: list[int] = []
+        """After a crash, how many records of each log lay above its recovery point."""
         self._files: Files = cache.files
         self._clock = clock
         self._lock: object = None
@@ -194,16 +196,19 @@ class DataDirectory:
         """
         self.unopened.add(partition)
         directory = f"{self.path}/{partition}"
+        recovery_point = self._checkpoints.get(RECOVERY_POINTS, partition)
         log = Log.open(
             directory,
             config,
             self._clock,
             self._files,
-            recovery_point=self._checkpoints.get(RECOVERY_POINTS, partition),
+            recovery_point=recovery_point,
             log_start_offset=self._checkpoints.get(LOG_STARTS, partition),
             clean=self.was_clean,
             shared=self.shared,
         )
+        if not self.was_clean:
+            self.recovered.append(max(log.log_end_offset - recovery_point, 0))
         log.topic_id = self._read_topic_id(directory)
         log.checkpointed_high_watermark = self._checkpoints.get(HIGH_WATERMARKS, partition)
         self.logs[partition] = log

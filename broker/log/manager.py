@@ -71,6 +71,15 @@ class LogManager:
         )
         manager = cls(directories, threads)
         manager.checkpoint()
+        for directory in directories:
+            if directory.recovered:
+                _logger.info(
+                    "%s was not closed cleanly; logs checked above their recovery points: %d,"
+                    " records there: %d",
+                    directory.path,
+                    len(directory.recovered),
+                    sum(directory.recovered),
+                )
         seconds = clock.monotonic() - begun
         _logger.info("opened %d logs in %.3f s", len(manager.logs()), seconds)
         manager.check_online()

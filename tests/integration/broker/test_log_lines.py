@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from qbus import Admin, NewTopic
+from qbus import Admin, NewTopic, Producer
 from qbus.clients.types import ConfigKind
 from tests.support.broker_process import BrokerProcess
 from tests.support.waiting import wait_until
@@ -34,9 +34,22 @@ def test_changes_of_topics_are_told_with_their_authors(tmp_path: Path) -> None:
 
 
 def test_a_topic_made_by_the_way_is_told_too(tmp_path: Path) -> None:
-    from qbus import Producer
-
     with BrokerProcess(tmp_path) as broker:
         with Producer(broker.bootstrap, client_id="app") as producer:
             producer.send("new", b"x").result(10)
         wait_until(lambda: re.search("topic new is created.*client 'app'", broker.log_text()), "it")
+
+
+def test_a_start_after_a_crash_says_what_it_checked(tmp_path: Path) -> None:
+    with BrokerProcess(tmp_path) as broker:
+        with Producer(broker.bootstrap) as producer:
+            for number in range(7):
+                producer.send("t", b"%d" % number).result(10)
+        assert "was not closed cleanly" not in broker.log_text(), "there was nothing yet"
+        broker.kill()
+        broker.start()
+        told = re.findall("was not closed cleanly; (.*)", broker.log_text())
+        assert told == ["logs checked above their recovery points: 1, records there: 7"]
+        broker.stop()
+        broker.start()
+        assert broker.log_text().count("was not closed cleanly") == 1, "a clean stop is no crash"
