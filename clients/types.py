@@ -1,9 +1,9 @@
 """The types that the clients take and return: small and immutable."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar, overload
 from uuid import UUID
 
 from qbus.names import TopicPartition as TopicPartition  # noqa: PLC0414 - re-exported
@@ -240,8 +240,28 @@ def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
     return grouped
 
 
+T = TypeVar("T")
+
 Partition = tuple[str, int]
 """A topic and the number of a partition, such as a :class:`TopicPartition`."""
+
+
+@overload
+def named(partitions: Iterable[Partition]) -> list[TopicPartition]: ...
+
+
+@overload
+def named(partitions: Iterable[Partition] | None) -> list[TopicPartition] | None: ...
+
+
+def named(partitions: Iterable[Partition] | None) -> list[TopicPartition] | None:
+    """Return pairs of a topic and a number as partitions; None stays None."""
+    return None if partitions is None else [TopicPartition(*pair) for pair in partitions]
+
+
+def keyed(values: Mapping[Any, T]) -> dict[TopicPartition, T]:
+    """Return values by partition; the keys may be pairs of a topic and a number."""
+    return {TopicPartition(*pair): value for pair, value in values.items()}
 
 
 def where_of(topic: str | Partition, partition: int | None) -> TopicPartition:

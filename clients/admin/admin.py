@@ -58,8 +58,11 @@ from ..types import (
     Node,
     OffsetAndMetadata,
     OffsetAndTimestamp,
+    Partition,
     TopicDescription,
     TopicPartition,
+    keyed,
+    named,
 )
 from . import messages
 from .types import CreatedTopic, NewTopic, ProducerState, Reassignment, TopicRef
@@ -97,7 +100,7 @@ class Admin:
     An async context manager. Every method raises :class:`~qbus.errors.ApiError` with the broker's
     code and message; it retries retriable errors until ``request_timeout_ms`` is over. A method for
     several items does what it can, and then raises :class:`~qbus.clients.PartialFailure` with the
-    outcome of each.
+    outcome of each. A partition may be given as a :class:`TopicPartition`, or as a pair.
     """
 
     def __init__(
@@ -253,14 +256,13 @@ class Admin:
 
     # Replicas of partitions.
 
-    async def alter_reassignments(
-        self, targets: Mapping[TopicPartition, Sequence[int] | None]
-    ) -> None:
+    async def alter_reassignments(self, targets: Mapping[Any, Sequence[int] | None]) -> None:
         """Start moving partitions to other brokers (KIP-455).
 
         Each partition gets the brokers that it is to be on, the first of them the preferred leader;
         None stops a move under way.
         """
+        targets = keyed(targets)
 
         async def ask(wanted: list[TopicPartition]) -> Outcomes[TopicPartition, None]:
             response: AlterPartitionReassignmentsResponse = await self._cluster.ask_controller(
@@ -271,17 +273,17 @@ class Admin:
 
         await self._by_controller(targets, ask)
 
-    async def cancel_reassignments(self, partitions: Iterable[TopicPartition]) -> None:
+    async def cancel_reassignments(self, partitions: Iterable[Partition]) -> None:
         """Stop moving partitions; NO_REASSIGNMENT_IN_PROGRESS for those that are not on the
         move.
         """
         await self.alter_reassignments(dict.fromkeys(partitions))
 
     async def list_reassignments(
-        self, partitions: Iterable[TopicPartition] | None = None
+        self, partitions: Iterable[Partition] | None = None
     ) -> dict[TopicPartition, Reassignment]:
         """Return those of ``partitions`` (None: of all) that are on the move."""
-        request = messages.list_reassignments(partitions, self._server_timeout_ms)
+        request = messages.list_reassignments(named(partitions), self._server_timeout_ms)
 
         async def ask(_: list[None]) -> Outcomes[None, ListPartitionReassignmentsResponse]:
             response: ListPartitionReassignmentsResponse = await self._cluster.ask_controller(
@@ -293,7 +295,7 @@ class Admin:
         return messages.reassignments((await self._by_controller([None], ask))[None])
 
     async def elect_leaders(
-        self, partitions: Iterable[TopicPartition] | None = None, *, unclean: bool = False
+        self, partitions: Iterable[Partition] | None = None, *, unclean: bool = False
     ) -> dict[TopicPartition, bool]:
         """Make the preferred replica of each partition (None: of all) its leader again.
 
@@ -301,7 +303,9 @@ class Admin:
         may lose records. Returns for each partition whether it got a new leader; False: it needed
         none.
         """
-        request = messages.elect_leaders(partitions, self._server_timeout_ms, unclean=unclean)
+        request = messages.elect_leaders(
+            named(partitions), self._server_timeout_ms, unclean=unclean
+        )
 
         async def attempt() -> ElectLeadersResponse:
             response: ElectLeadersResponse = await self._cluster.ask_controller(
@@ -359,19 +363,18 @@ class Admin:
     # Records of partitions.
 
     async def list_offsets(
-        self, partitions: Mapping[TopicPartition, int]
+        self, partitions: Mapping[Any, int]
     ) -> dict[TopicPartition, OffsetAndTimestamp]:
         """Return the first offset at or after a time, in milliseconds since the Unix epoch.
 
         EARLIEST, LATEST and MAX_TIMESTAMP stand for the first offset, the one after the last, and
         the record with the largest timestamp.
         """
-        return await list_offsets(self._cluster, partitions)
+        return await list_offsets(self._cluster, keyed(partitions))
 
-    async def delete_records(
-        self, before: Mapping[TopicPartition, int]
-    ) -> dict[TopicPartition, int]:
+    async def delete_records(self, before: Mapping[Any, int]) -> dict[TopicPartition, int]:
         """Delete the records before an offset (LATEST: all); return the new first offsets."""
+        before = keyed(before)
 
         async def ask(node: int, led: list[TopicPartition]) -> Outcomes[TopicPartition, int]:
             response: DeleteRecordsResponse = await self._cluster.ask(
@@ -384,7 +387,7 @@ class Admin:
         return await ask_leaders(self._cluster, before, ask)
 
     async def describe_producers(
-        self, partitions: Iterable[TopicPartition]
+        self, partitions: Iterable[Partition]
     ) -> dict[TopicPartition, tuple[ProducerState, ...]]:
         """Return the producers that the leader of each partition remembers (KIP-664)."""
 
@@ -396,7 +399,7 @@ class Admin:
             )
             return messages.described_producers(response)
 
-        return await ask_leaders(self._cluster, partitions, ask)
+        return await ask_leaders(self._cluster, named(partitions), ask)
 
     # Configuration.
 
@@ -502,13 +505,12 @@ class Admin:
         found = results_or_raise(await ask_each(nodes, ask))
         return [log_dir for log_dirs in found.values() for log_dir in log_dirs]
 
-    async def alter_replica_log_dirs(
-        self, node_id: int, paths: Mapping[TopicPartition, str]
-    ) -> None:
+    async def alter_replica_log_dirs(self, node_id: int, paths: Mapping[Any, str]) -> None:
         """Start moving replicas of a broker to other directories of it.
 
         :meth:`describe_log_dirs` shows the progress.
         """
+        paths = keyed(paths)
 
         async def ask(wanted: list[TopicPartition]) -> Outcomes[TopicPartition, None]:
             await self._cluster.need_node(node_id)
@@ -616,19 +618,19 @@ class Admin:
     # Offsets of groups.
 
     async def committed_offsets(
-        self, group: str, partitions: Iterable[TopicPartition] | None = None
+        self, group: str, partitions: Iterable[Partition] | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return what a group has committed for ``partitions`` (None: all); others are absent."""
-        return await fetch_committed(self._cluster, group, partitions)
+        return await fetch_committed(self._cluster, group, named(partitions))
 
     async def group_offsets(
-        self, group: str, partitions: Iterable[tuple[str, int]] = ()
+        self, group: str, partitions: Iterable[Partition] = ()
     ) -> list[GroupOffset]:
         """Return what a group has committed, with its lag, by topic and partition.
 
         partitions: listed too if nothing is committed for them; their committed offset is -1.
         """
-        uncommitted = dict.fromkeys((TopicPartition(*p) for p in partitions), OffsetAndMetadata(-1))
+        uncommitted = dict.fromkeys(named(partitions), OffsetAndMetadata(-1))
         committed = uncommitted | await self.committed_offsets(group)
         starts = await self._known_offsets(committed, EARLIEST)
         ends = await self._known_offsets(committed, LATEST)
@@ -645,7 +647,7 @@ class Admin:
         ]
 
     async def alter_group_offsets(
-        self, group: str, offsets: Mapping[TopicPartition, int | OffsetAndMetadata]
+        self, group: str, offsets: Mapping[Any, int | OffsetAndMetadata]
     ) -> None:
         """Commit exactly ``offsets`` for a group without members.
 
@@ -653,7 +655,7 @@ class Admin:
         """
         whole = {
             partition: OffsetAndMetadata(offset) if isinstance(offset, int) else offset
-            for partition, offset in offsets.items()
+            for partition, offset in keyed(offsets).items()
         }
 
         async def ask(wanted: list[TopicPartition]) -> Outcomes[TopicPartition, None]:
@@ -664,12 +666,12 @@ class Admin:
             )
             return messages.altered_offsets(response)
 
-        await self._by_coordinator(group, offsets, ask)
+        await self._by_coordinator(group, whole, ask)
 
     async def reset_group_offsets(
         self,
         group: str,
-        partitions: Iterable[TopicPartition] | None = None,
+        partitions: Iterable[Partition] | None = None,
         *,
         time: int = EARLIEST,
     ) -> dict[TopicPartition, int]:
@@ -681,7 +683,7 @@ class Admin:
         """
         if partitions is None:
             partitions = await self.committed_offsets(group)
-        wanted = list(partitions)
+        wanted = named(partitions)
         found = await list_offsets(self._cluster, dict.fromkeys(wanted, time))
         nothing_so_late = [partition for partition in wanted if found[partition].offset < 0]
         found |= await list_offsets(self._cluster, dict.fromkeys(nothing_so_late, LATEST))
@@ -689,7 +691,7 @@ class Admin:
         await self.alter_group_offsets(group, offsets)
         return offsets
 
-    async def delete_group_offsets(self, group: str, partitions: Iterable[TopicPartition]) -> None:
+    async def delete_group_offsets(self, group: str, partitions: Iterable[Partition]) -> None:
         """Delete what a group has committed for partitions of topics that it does not read."""
 
         async def ask(wanted: list[TopicPartition]) -> Outcomes[TopicPartition, None]:
@@ -699,7 +701,7 @@ class Admin:
             check(response.error_code, of=f"group {group}")
             return messages.altered_offsets(response)
 
-        await self._by_coordinator(group, partitions, ask)
+        await self._by_coordinator(group, named(partitions), ask)
 
     # Requests and retries.
 

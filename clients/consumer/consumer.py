@@ -26,6 +26,8 @@ from ..types import (
     Partition,
     PartitionRecords,
     TopicPartition,
+    keyed,
+    named,
     where_and_value,
     where_of,
     with_offset,
@@ -422,19 +424,16 @@ class Consumer:
 
         Offset and timestamp are -1 where there is none.
         """
-        named = {TopicPartition(*partition): time for partition, time in times.items()}
-        return await list_offsets(self._cluster, named)
+        return await list_offsets(self._cluster, keyed(times))
 
     async def beginning_offsets(self, partitions: Iterable[Partition]) -> dict[TopicPartition, int]:
         """Return the first offset of each of ``partitions``."""
-        wanted = [TopicPartition(*partition) for partition in partitions]
-        found = await list_offsets(self._cluster, dict.fromkeys(wanted, EARLIEST))
+        found = await list_offsets(self._cluster, dict.fromkeys(named(partitions), EARLIEST))
         return {partition: at.offset for partition, at in found.items()}
 
     async def end_offsets(self, partitions: Iterable[Partition]) -> dict[TopicPartition, int]:
         """Return the offset that the next record of each of ``partitions`` will have."""
-        wanted = [TopicPartition(*partition) for partition in partitions]
-        found = await list_offsets(self._cluster, dict.fromkeys(wanted, LATEST))
+        found = await list_offsets(self._cluster, dict.fromkeys(named(partitions), LATEST))
         return {partition: at.offset for partition, at in found.items()}
 
     async def partitions(self, topic: str) -> list[TopicPartition]:

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from qbus.aio import Producer
-from qbus.clients import EARLIEST, TopicPartition
+from qbus.clients import EARLIEST, LATEST, TopicPartition
 from qbus.errors import QbusError
 from tests.sdk.conftest import PARTITIONS, with_qbus
 from tests.sdk.reading import read
@@ -116,3 +116,21 @@ async def test_reprs_say_what_it_is_and_how_it_goes(
     async with sdk.consumer(bootstrap, group="g") as consumer:
         text = repr(getattr(consumer, "_client", consumer))
         assert text == f"<Consumer of {bootstrap}, group g: 0 partitions>"
+
+
+async def test_administration_takes_pairs(bootstrap: str, topic: str, sdk: SdkClients) -> None:
+    place, group = (topic, 0), f"{topic}-group"
+    async with sdk.producer(bootstrap) as producer:
+        for number in range(5):
+            await producer.send_and_wait(topic, b"%d" % number, partition=0)
+    async with sdk.admin(bootstrap) as admin:
+        assert (await admin.list_offsets({place: LATEST}))[place].offset == 5
+        assert await admin.delete_records({place: 2}) == {place: 2}
+        assert list(await admin.describe_producers([place])) == [place]
+        await admin.alter_group_offsets(group, {place: 4})
+        assert (await admin.committed_offsets(group, [place]))[place].offset == 4
+        assert (await admin.group_offsets(group, [place]))[0].lag == 1
+        assert await admin.reset_group_offsets(group, [place]) == {place: 2}
+        await admin.delete_group_offsets(group, [place])
+        assert await admin.committed_offsets(group, [place]) == {}
+        assert await admin.list_reassignments([place]) == {}
