@@ -178,7 +178,9 @@ def test_an_agent_starts_and_ships_without_zookeeper_and_is_back_when_that_is(
             with log.open("a") as file:
                 file.write("started without it\n")
             arrived.have([b"started without it"])
-            assert configuration(agent)["in_force"].endswith("config.toml")
+            wait_until(
+                lambda: (configuration(agent)["in_force"] or "").endswith("config.toml"), "the copy"
+            )
             server.start()
             wait_until(lambda: cluster.status("alone").get("name") == "alone", "it is back")
             wait_until(
