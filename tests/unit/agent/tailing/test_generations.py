@@ -147,6 +147,7 @@ def test_an_older_one_that_cannot_be_read_is_told_of_and_not_awaited(
     older, new = world.put("a.log.1", written_at=1), world.put("a.log")
     assert world.waits(new)
     older.retries, older.error = 1, "Permission denied"
+    caplog.clear()
     with caplog.at_level(logging.WARNING):
         assert not world.waits(new)
     (told,) = caplog.messages
