@@ -7,6 +7,7 @@ somebody asks.
 from bisect import bisect_left
 from collections.abc import Callable, Container, Iterable, Sequence
 from itertools import accumulate
+from threading import Lock
 from time import perf_counter
 from typing import TYPE_CHECKING
 
@@ -101,6 +102,7 @@ class Metrics:
         """``api_name`` tells the name of an API by its key."""
         self.requests = RequestMetrics()
         self._api_name = api_name
+        self._reading = Lock()  # several may scrape at once, and samples keep what they have shown
         self.gauges: dict[str, tuple[str, Gauge]] = {}
         self.counters: dict[str, tuple[str, Gauge]] = {}
         self.timings: dict[str, tuple[str, Timings]] = {}
@@ -143,7 +145,9 @@ class Metrics:
         for name, (text, labels, samples, is_counter) in list(self.labelled.items()):
             kind = CounterMetricFamily if is_counter else GaugeMetricFamily
             family = kind(f"qbus_{name}", text, labels=labels)
-            for label_values, value in samples():
+            with self._reading:
+                found = list(samples())
+            for label_values, value in found:
                 family.add_metric(label_values, value)
             yield family
         yield CounterMetricFamily(

@@ -36,7 +36,13 @@ def age(file: TailedFile) -> tuple[bool, int, int, str]:
     """
     name = os.path.basename(file.path)  # noqa: PTH119 - quicker
     number = _NUMBER.search(name)
-    return name == stem(name), file.mtime, -int(number[0]) if number else 0, name
+    return _is_newest(file), file.mtime, -int(number[0]) if number else 0, name
+
+
+def _is_newest(file: TailedFile) -> bool:
+    """Whether it has the name of the log, without what rotations append."""
+    name = os.path.basename(file.path)  # noqa: PTH119 - quicker
+    return name == stem(name)
 
 
 class Generations:
@@ -109,7 +115,8 @@ class Generations:
             for sibling in siblings:
                 refresh(sibling)
                 if age(sibling) < age(file):
-                    sibling.is_rotated = True
+                    # Without a file of the log's own name they may be logs of several writers.
+                    sibling.is_rotated = sibling.is_rotated or _is_newest(file)
                     older.append((sibling, sibling.size))
         finally:
             self._is_judging = False

@@ -81,7 +81,7 @@ class LogManager:
                     sum(directory.recovered),
                 )
         seconds = clock.monotonic() - begun
-        _logger.info("opened %d logs in %.3f s", len(manager.logs()), seconds)
+        _logger.info("logs opened: %d, in %.3f s", len(manager.logs()), seconds)
         manager.check_online()
         return manager
 

@@ -68,7 +68,7 @@ async def handle(
 def log_created(name: str, plan: TopicPlan, context: RequestContext) -> None:
     """Tell the operator of a new topic."""
     _log.info(
-        "topic %s is created: %d partitions, %d replicas each, by %s",
+        "topic %s is created, partitions: %d, replicas of each: %d, by %s",
         name,
         len(plan.assignment),
         plan.replication_factor,

@@ -24,7 +24,7 @@ def test_changes_of_topics_are_told_with_their_authors(tmp_path: Path) -> None:
         text = broker.log_text()
         author = "client 'ops' at 127.0.0.1"
         for line in (
-            f"topic t is created: 2 partitions, 1 replicas each, by {author}",
+            f"topic t is created, partitions: 2, replicas of each: 1, by {author}",
             f"topic t has 3 partitions now, by {author}",
             f"the configuration of topic t is altered by {author}",
             f"topic t is deleted by {author}",

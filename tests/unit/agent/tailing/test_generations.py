@@ -189,6 +189,17 @@ def test_an_unfinished_line_is_awaited_as_long_as_it_may_be_finished(world: Worl
     assert not world.waits(new)
 
 
+def test_an_unfinished_line_among_numbered_files_may_still_be_finished(world: World) -> None:
+    """They may be the logs of two writers: nothing says that the older one is done."""
+    older, new = world.put("a.1", b"one\ntw", written_at=1), world.put("a.2", written_at=2)
+    assert world.waits(new)
+    read(older)
+    assert not older.is_rotated
+    assert world.waits(new)
+    world.now += PATIENCE_S
+    assert not world.waits(new)
+
+
 def test_who_waits_says_for_what(world: World, caplog: pytest.LogCaptureFixture) -> None:
     older, new = world.put("a.log.1", written_at=1), world.put("a.log")
     with caplog.at_level(logging.INFO):
