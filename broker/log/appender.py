@@ -365,6 +365,13 @@ class Appender:
                 self.roll(now_ms)
             return due
 
+    def roll_now(self) -> None:
+        """Begin a new segment; see :meth:`Log.roll`."""
+        state = self._state
+        with state.lock:
+            state.check_usable()
+            self.roll(state.clock.time_ms())
+
     def roll(self, now_ms: int, offset: int | None = None) -> LogSegment:
         """Begin a new segment, see :func:`roll`. Raises ApiError KAFKA_STORAGE_ERROR."""
         try:

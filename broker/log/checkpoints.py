@@ -3,6 +3,8 @@
 ============================ ============================================================
 ``leader-epoch-checkpoint``   version 0, count, then ``epoch offset`` (in each partition)
 ``partition.metadata``        ``version: 0`` and ``topic_id:`` (in each partition)
+``move.metadata``             ``version: 0``, ``topic:`` and ``partition:`` (in each partition
+                              that is being moved; ours, see :mod:`.moving`)
 ``recovery-point-offset-``    version 0, count, then ``topic partition offset``: all below is
 ``checkpoint``                stable (one in each data directory)
 ``log-start-offset-``         likewise: what DeleteRecords removed from the front of a
@@ -76,9 +78,7 @@ def encode_partition_metadata(topic_id: bytes) -> bytes:
 
 def decode_partition_metadata(data: bytes) -> bytes:
     """The 16 bytes of the topic id. Raises BadCheckpoint."""
-    fields = dict(line.split(": ", 1) for line in _text(data).splitlines() if ": " in line)
-    if fields.get("version") != str(_VERSION):
-        raise BadCheckpoint(f"unknown version {fields.get('version')}")
+    fields = _fields(data)
     try:
         topic_id = base64.urlsafe_b64decode(fields.get("topic_id", "") + "==")
     except (binascii.Error, ValueError) as error:
@@ -86,6 +86,19 @@ def decode_partition_metadata(data: bytes) -> bytes:
     if len(topic_id) != _ID_BYTES:
         raise BadCheckpoint(f"a topic id of {len(topic_id)} bytes")
     return topic_id
+
+
+def encode_move(partition: TopicPartition) -> bytes:
+    """The content of ``move.metadata``."""
+    lines = f"topic: {partition.topic}", f"partition: {partition.partition}"
+    return "\n".join((f"version: {_VERSION}", *lines)).encode()
+
+
+def decode_move(data: bytes) -> TopicPartition:
+    """The partition that a ``move.metadata`` names. Raises BadCheckpoint."""
+    fields = _fields(data)
+    (partition,) = _integers([fields.get("partition", "")], 1)
+    return TopicPartition(fields.get("topic", ""), partition)
 
 
 def read_offsets(files: Files, path: str) -> dict[TopicPartition, int]:
@@ -122,6 +135,13 @@ def _decode(data: bytes) -> list[str]:
     if count != len(rest) - 1:
         raise BadCheckpoint(f"{len(rest) - 1} lines where {count} are announced")
     return rest[1:]
+
+
+def _fields(data: bytes) -> dict[str, str]:
+    fields = dict(line.split(": ", 1) for line in _text(data).splitlines() if ": " in line)
+    if fields.get("version") != str(_VERSION):
+        raise BadCheckpoint(f"unknown version {fields.get('version')}")
+    return fields
 
 
 def _integers(words: list[str], count: int) -> list[int]:

@@ -1,10 +1,12 @@
 """One data directory: its owner's lock, the marker of a clean shutdown, checkpoints, and logs."""
 
 import logging
+import os
 import threading
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import TypeVar
 
 from qbus.clock import Clock
@@ -24,7 +26,13 @@ from .config import LogConfig
 from .file_cache import FileCache
 from .files import Files, write_all, write_atomically
 from .log import Log
-from .names import DELETED_DIRECTORY_SUFFIX, TopicPartition, parse_partition
+from .moving import MOVE_METADATA, LogMove, read_move
+from .names import (
+    DELETED_DIRECTORY_SUFFIX,
+    FUTURE_DIRECTORY_SUFFIX,
+    TopicPartition,
+    parse_partition,
+)
 from .properties import MetaProperties, check_owner
 from .state import SharedState
 from .trash import remove_path
@@ -118,6 +126,12 @@ class DataDirectory:
         self.path = path
         self.logs: dict[TopicPartition, Log] = {}
         self.unopened: set[TopicPartition] = set()
+        self.moves: dict[TopicPartition, LogMove] = {}
+        """The logs that are being moved here, from other directories of the broker."""
+        self.cut_moves: list[TopicPartition] = []
+        """Those whose move here was cut off by the end of the broker: nothing is left of it."""
+        self.copies: set[TopicPartition] = set()
+        """Logs found here that count only if they are in no other directory: see :mod:`.moving`."""
         self.properties: MetaProperties | None = None
         self.shared = SharedState(path, cache.files, clock, cache)
         self.was_clean = False
@@ -128,6 +142,11 @@ class DataDirectory:
         self._lock: object = None
         self._checkpoints = DirectoryCheckpoints(self._files, self.shared.health)
         self._names = DirectorySync(self._files, path)
+
+    @property
+    def absolute_path(self) -> str:
+        """The directory's path from the root, as clients are told."""
+        return os.path.abspath(self.path)  # noqa: PTH100 - touches no disk
 
     @property
     def offline(self) -> bool:
@@ -183,31 +202,45 @@ class DataDirectory:
             path = f"{self.path}/{name}"
             if name.endswith(DELETED_DIRECTORY_SUFFIX):
                 remove_path(self._files, path)
+            elif name.endswith(FUTURE_DIRECTORY_SUFFIX):
+                moving = read_move(self._files, path)
+                self.cut_moves += [moving] if moving else []
+                remove_path(self._files, path)
             elif partition is not None and self._files.is_directory(path):
                 found.append(partition)
+                if read_move(self._files, path) == partition:
+                    self.copies.add(partition)
             elif partition is not None:
                 _logger.warning("%s is passed over: it is not a directory", path)
         return found
 
-    def open_log(self, partition: TopicPartition, config: LogConfig) -> Log:
-        """Open one of the partitions found. Raises ApiError KAFKA_STORAGE_ERROR.
+    def open_log(
+        self, partition: TopicPartition, config: LogConfig, closed: Log | None = None
+    ) -> Log:
+        """Open one of the partitions found, or the one that was ``closed`` just now.
 
         When it could not be opened for want of space, it stays in ``unopened``, to be tried again.
+        Raises ApiError KAFKA_STORAGE_ERROR.
         """
         self.unopened.add(partition)
         directory = f"{self.path}/{partition}"
         recovery_point = self._checkpoints.get(RECOVERY_POINTS, partition)
+        log_start_offset = self._checkpoints.get(LOG_STARTS, partition)
+        clean = self.was_clean
+        if closed is not None:
+            recovery_point, log_start_offset = closed.recovery_point, closed.log_start_offset
+            clean = recovery_point == closed.log_end_offset
         log = Log.open(
             directory,
             config,
             self._clock,
             self._files,
             recovery_point=recovery_point,
-            log_start_offset=self._checkpoints.get(LOG_STARTS, partition),
-            clean=self.was_clean,
+            log_start_offset=log_start_offset,
+            clean=clean,
             shared=self.shared,
         )
-        if not self.was_clean:
+        if closed is None and not clean:
             self.recovered.append(max(log.log_end_offset - recovery_point, 0))
         log.topic_id = self._read_topic_id(directory)
         log.checkpointed_high_watermark = self._checkpoints.get(HIGH_WATERMARKS, partition)
@@ -258,17 +291,91 @@ class DataDirectory:
         Raises ApiError KAFKA_STORAGE_ERROR.
         """
         log = self.logs[partition]
+        log.abandon()
+        self._bury(partition, log.config.file_delete_delay_ms)
+        self._checkpoints.forget(partition)
+
+    def _bury(self, partition: TopicPartition, delay_ms: int) -> None:
         directory = f"{self.path}/{partition}"
         suffix = f"-{partition.partition}.{uuid.uuid4().hex}{DELETED_DIRECTORY_SUFFIX}"
         grave = f"{self.path}/{partition.topic[: _MAX_NAME - len(suffix)]}{suffix}"
-        log.abandon()
         try:
             self._files.rename(directory, grave)
-            del self.logs[partition]
-            self.shared.trash.add(grave, log.config.file_delete_delay_ms)
+            self.logs.pop(partition, None)
+            self.unopened.discard(partition)
+            self.shared.trash.add(grave, delay_ms)
             self._files.sync_directory(self.path)
         except OSError as error:
             raise self.shared.health.judge(f"delete {directory}", error) from error
+
+    # A log that moves to another directory of the broker: from here, and to here
+
+    def close_log(self, partition: TopicPartition) -> Log:
+        """Close one log: it stays in ``unopened`` until it is opened again, or is gone.
+
+        Raises ApiError KAFKA_STORAGE_ERROR.
+        """
+        log = self.logs[partition]
+        log.close()
+        self.unopened.add(partition)
+        del self.logs[partition]
+        return log
+
+    def remove_closed(self, log: Log) -> None:
+        """Delete a log that was closed; stable on return. Raises ApiError KAFKA_STORAGE_ERROR."""
+        self._bury(log.topic_partition, log.config.file_delete_delay_ms)
+        with suppress(ApiError):  # on a full disk: what it says of no partition does no harm
+            self._checkpoints.forget(log.topic_partition)
+
+    def sync_names(self) -> None:
+        """Make the names of partitions stable, as they are seen now. Raises ApiError."""
+        try:
+            self._names.sync()
+        except OSError as error:
+            raise self.shared.health.judge(f"sync {self.path}", error) from error
+
+    def has(self, partition: TopicPartition) -> bool:
+        """Whether a partition is known to have a directory here. For a thread."""
+        return not self.offline and self._files.exists(f"{self.path}/{partition}")
+
+    def adopt(self, move: LogMove, high_watermark: int) -> None:
+        """Give a whole copy of a log that is closed its name; it is a copy still.
+
+        Stable on return. Raises ApiError KAFKA_STORAGE_ERROR.
+        """
+        partition, log = move.partition, move.log
+        directory = f"{self.path}/{partition}"
+        with self._checkpoints.lock:
+            self.unopened.add(partition)  # which keeps these
+            self._checkpoints.set(RECOVERY_POINTS, partition, log.recovery_point)
+            self._checkpoints.set(LOG_STARTS, partition, log.log_start_offset)
+            self._checkpoints.set(HIGH_WATERMARKS, partition, high_watermark)
+        try:
+            self._files.rename(move.path, directory)
+            self._names.sync()
+        except OSError as error:
+            raise self.shared.health.judge(f"rename {move.path} to {directory}", error) from error
+
+    def confirm_copy(self, partition: TopicPartition) -> None:
+        """Let a copy be the log from now on; stable on return. Raises ApiError."""
+        directory = f"{self.path}/{partition}"
+        try:
+            self._files.remove(f"{directory}/{MOVE_METADATA}")
+            self._files.sync_directory(directory)
+        except OSError as error:
+            raise self.shared.health.judge(f"write to {directory}", error) from error
+        self.copies.discard(partition)
+
+    def drop_copy(self, partition: TopicPartition) -> None:
+        """Remove a copy: the log is elsewhere. Raises ApiError KAFKA_STORAGE_ERROR."""
+        directory = f"{self.path}/{partition}"
+        try:
+            remove_path(self._files, directory)
+            self._names.sync()
+        except OSError as error:
+            raise self.shared.health.judge(f"delete {directory}", error) from error
+        self.copies.discard(partition)
+        self.unopened.discard(partition)
         self._checkpoints.forget(partition)
 
     def truncate_log(self, partition: TopicPartition, offset: int) -> int:

@@ -131,6 +131,20 @@ class Log:
         return len(self._state.segments)
 
     @property
+    def active_size(self) -> int:
+        """Bytes of the segment that is appended to."""
+        return self._state.active.size
+
+    def full_segments(self) -> list[tuple[int, int]]:
+        """The first offset, and the one after the last, of each segment that is full."""
+        return [(one.base_offset, one.end_offset) for one in self._state.segments[:-1]]
+
+    @property
+    def rewrites(self) -> int:
+        """How often records were cut off at the end, or repaired in place, since it was opened."""
+        return self._state.rewrites
+
+    @property
     def epoch_cache(self) -> LeaderEpochCache:
         """Which leader epoch wrote which offsets."""
         return self._state.epochs
@@ -197,6 +211,10 @@ class Log:
     def roll_if_due(self) -> bool:
         """Begin a new segment if the active one is older than ``segment.ms``; whether it did."""
         return self._appender.roll_if_due()
+
+    def roll(self) -> None:
+        """Begin a new segment, whether one is due or not. Raises ApiError KAFKA_STORAGE_ERROR."""
+        self._appender.roll_now()
 
     def update_config(self, config: LogConfig) -> None:
         """Work by other settings from now on."""

@@ -4,6 +4,7 @@ import logging
 import threading
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Self
 
@@ -15,6 +16,7 @@ from .data_directory import DataDirectory, in_threads
 from .file_cache import FileCache
 from .files import Files, OsFiles
 from .log import Log
+from .moving import LogMove, MoveEndedError
 from .names import TopicPartition
 
 _logger = logging.getLogger(__name__)
@@ -29,10 +31,12 @@ class LogManager:
     threads. What fails takes its directory offline: see :class:`DirectoryHealth`.
     """
 
-    def __init__(self, directories: list[DataDirectory], threads: int) -> None:
+    def __init__(self, directories: list[DataDirectory], threads: int, files: Files) -> None:
         """Use :meth:`open`."""
         self.directories = tuple(directories)
         self._threads = threads
+        self._files = files
+        self._wanted: dict[TopicPartition, DataDirectory] = {}  # where to create logs
         self._choosing = threading.Lock()
         self._begun: Counter[str] = Counter()  # logs that are being created, by directory
         self._some_missing = any(directory.offline for directory in directories)
@@ -56,20 +60,22 @@ class LogManager:
         KAFKA_STORAGE_ERROR when none can be used.
         """
         begun = clock.monotonic()
-        cache = FileCache(files or OsFiles())
+        files = files or OsFiles()
+        cache = FileCache(files)
         directories = [DataDirectory(path.rstrip("/"), clock, cache) for path in data_dirs]
         found = [
             (directory, partition)
             for directory in directories
             for partition in directory.acquire(cluster_id, node_id)
         ]
+        found = _settle_copies(directories, found)
         _check_unique(found)
         # Logs that were closed have little to read: there threads only get in each other's way.
         clean = all(directory.was_clean for directory in directories)
         in_threads(
             1 if clean else threads, lambda item: _open_log(item[0], item[1], config_for), found
         )
-        manager = cls(directories, threads)
+        manager = cls(directories, threads, files)
         manager.checkpoint()
         for directory in directories:
             if directory.recovered:
@@ -112,7 +118,9 @@ class LogManager:
         *,
         is_new: bool = False,
     ) -> Log:
-        """Begin the log of a partition, in the directory that has fewest; stable on return.
+        """Begin the log of a partition; stable on return.
+
+        In the directory that :meth:`prefer` was told, or the one that has fewest.
 
         A partition that is not known to be new may be in a directory that could not be opened:
         without ``is_new``, such a directory means refusal. A log that is there already is returned.
@@ -133,6 +141,8 @@ class LogManager:
                 return directory.claim_log(key, topic_id)
         with self._choosing:
             directory = min(online, key=lambda one: len(one.logs) + self._begun[one.path])
+            wanted = self._wanted.pop(key, directory)
+            directory = directory if wanted.offline else wanted
             self._begun[directory.path] += 1
         try:
             return directory.create_log(key, topic_id, config)
@@ -156,6 +166,78 @@ class LogManager:
         """
         directory = self._directory_of(topic, partition)
         directory.restart_log(TopicPartition(topic, partition), offset)
+
+    # Moving logs between directories
+
+    def directory_at(self, path: str) -> DataDirectory:
+        """The data directory ``path``, absolute or as it was given.
+
+        Raises ApiError: LOG_DIR_NOT_FOUND, KAFKA_STORAGE_ERROR when it is offline.
+        """
+        for directory in self.directories:
+            if path.rstrip("/") in {directory.path, directory.absolute_path}:
+                directory.shared.health.check()
+                return directory
+        raise ApiError(ErrorCode.LOG_DIR_NOT_FOUND, f"{path} is no data directory of this broker")
+
+    def prefer(self, topic: str, partition: int, directory: DataDirectory) -> None:
+        """Have a partition that is not here yet created in ``directory``."""
+        self._wanted[TopicPartition(topic, partition)] = directory
+
+    def begin_move(self, log: Log, target: DataDirectory) -> LogMove:
+        """Begin to move ``log``: :meth:`LogMove.copy` comes next. Raises ApiError."""
+        move = LogMove(log, target.path, target.shared.health, self._files)
+        move.begin()
+        target.moves[move.partition] = move
+        return move
+
+    def finish_move(self, move: LogMove, high_watermark: int) -> Log:
+        """Close the log, copy what is left, and open it where it is then; see ``move.is_done``.
+
+        It is opened where it was if it cannot be moved, or has been cut since it was copied. Raises
+        ApiError KAFKA_STORAGE_ERROR: it cannot be opened, or must not be until a restart.
+        """
+        key, config = move.partition, move.log.config
+        source = self._directory_of(*key)
+        target = self.directory_at(move.target)
+        try:
+            closed = source.close_log(key)
+        except ApiError as error:
+            move.problem = str(error)
+            raise
+        try:
+            if not move.is_outdated:
+                move.copy_rest()
+                target.adopt(move, high_watermark)
+                source.remove_closed(closed)
+                move.is_done = True
+                target.confirm_copy(key)
+        except MoveEndedError:
+            pass
+        except ApiError as error:
+            move.problem = str(error)
+            if move.is_done or not source.has(key):
+                # What of it is on disk is not known: it must be looked for, and not begun anew.
+                self._some_missing = True
+                raise
+            with suppress(ApiError):  # else the next start does it
+                target.drop_copy(key)
+        log = (target if move.is_done else source).open_log(key, config, closed)
+        log.checkpointed_high_watermark = high_watermark
+        if not move.is_done:
+            move.begin_anew(log)
+        return log
+
+    def end_move(self, move: LogMove) -> None:
+        """Remove what was copied of a move that was given up, or is done."""
+        target = self.directory_at(move.target)
+        if target.moves.get(move.partition) is move:
+            del target.moves[move.partition]
+        if not target.offline:
+            try:
+                move.remove_copy()
+            except OSError as error:
+                _logger.warning("%s is left behind until the next start: %s", move.path, error)
 
     def checkpoint_high_watermarks(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Write down high watermarks: those given, the others stay as they were written last.
@@ -214,6 +296,36 @@ def _try(directory: DataDirectory, work: Callable[[], object]) -> bool:
         _logger.warning("%s: %s", directory.path, error)
         return False
     return True
+
+
+def _settle_copies(
+    directories: list[DataDirectory], found: list[tuple[DataDirectory, TopicPartition]]
+) -> list[tuple[DataDirectory, TopicPartition]]:
+    """What to open of ``found``: a copy, if a move was cut off when nothing else was left of it."""
+    if not any(directory.copies for directory in directories):
+        return found
+    for directory in directories:
+        _try(directory, directory.sync_names)  # what is seen to be gone must stay gone
+    logs = {key for directory, key in found if key not in directory.copies}
+    is_complete = not any(directory.offline for directory in directories)
+    opened = []
+    for directory, key in found:
+        if key not in directory.copies:
+            opened.append((directory, key))
+        elif key in logs:
+            _try(directory, partial(directory.drop_copy, key))
+        elif is_complete:
+            if _try(directory, partial(directory.confirm_copy, key)):
+                opened.append((directory, key))
+        else:
+            directory.unopened.add(key)
+            _logger.warning(
+                "%s/%s is not opened: it was being moved here, and may be in the directory"
+                " that is offline",
+                directory.path,
+                key,
+            )
+    return opened
 
 
 def _check_unique(found: list[tuple[DataDirectory, TopicPartition]]) -> None:

@@ -199,6 +199,7 @@ class RecordRemover:
                 state.epochs.truncate_from_end(state.end_offset)
                 return state.end_offset
             try:
+                state.rewrites += 1
                 self._truncate(offset)
             except CorruptBatch as bad:
                 raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, bad.message) from bad
@@ -253,6 +254,7 @@ class RecordRemover:
             if state.corruption is None:
                 state.check_usable()
             try:
+                state.rewrites += 1
                 self._start_over(offset)
                 state.epochs.clear()
                 self._flusher.save_epochs()

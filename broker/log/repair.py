@@ -93,6 +93,7 @@ class BatchRepair:
             state.check_usable()
             if segment not in state.segments or segment.size < end.position:
                 raise CorruptBatch(f"{segment.path} is another one by now")
+            state.rewrites += 1
             try:
                 file = state.cache.files.open(segment.path, write=True)
                 write_all(file, start.position, batches)

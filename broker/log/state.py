@@ -62,6 +62,7 @@ class LogState:
         self.epochs = opened.epochs
         self.producers = opened.producers
         self.snapshots = SnapshotFiles(shared.cache.files, directory)
+        self.rewrites = 0  # how often records were cut off, or repaired in place
         self.corruptions: list[Corruption] = []
         self.refusal: ApiError | None = None
         self.corruption: Corruption | None = None

@@ -140,6 +140,7 @@ class Partition:
         "_events",
         "_flusher",
         "_flushing",
+        "_is_held",
         "_session",
         "_sizes",
         "_storage",
@@ -199,6 +200,7 @@ class Partition:
         self.replicated_bytes = 0
         self._flusher = flusher
         self._flushing = False
+        self._is_held = False  # nothing is appended, so that the log can be closed
         self._storage = storage
         self._truncating: asyncio.Future[object] | None = None
         self._session = session
@@ -408,8 +410,8 @@ class Partition:
         Raises:
             ApiError: ``error``, NOT_ENOUGH_REPLICAS, or what the log refuses the batch with.
         """
-        if self.error:
-            raise ApiError(self.error)
+        if self.error or self._is_held:
+            raise ApiError(self.error or ErrorCode.NOT_LEADER_OR_FOLLOWER)
         if acks == ACKS_ALL:
             self._check_in_sync()
         info = self.log.append(batch, self.leader_epoch)
@@ -426,8 +428,8 @@ class Partition:
         Raises:
             ApiError: ``error``, NOT_ENOUGH_REPLICAS, or what the log refuses the batches with.
         """
-        if self.error:
-            raise ApiError(self.error)
+        if self.error or self._is_held:
+            raise ApiError(self.error or ErrorCode.NOT_LEADER_OR_FOLLOWER)
         self._check_in_sync()
         log = self.log
         before = log.log_end_offset
@@ -511,6 +513,21 @@ class Partition:
     @property
     def _after_append(self) -> ErrorCode:
         return _PERHAPS_WRITTEN if self.error in _NOT_HERE else self.error
+
+    # Appending nothing for a moment
+
+    def hold(self) -> None:
+        """Refuse clients' records until :meth:`release`; what was appended is acknowledged."""
+        self._is_held = True
+
+    def release(self) -> None:
+        """Take clients' records again."""
+        self._is_held = False
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether no acknowledgement is owed, and no thread works on the log."""
+        return not (self._acks or self._flushing or self.is_truncating)
 
     # Following: as the leader says, and nothing of its own
 

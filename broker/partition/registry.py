@@ -6,8 +6,10 @@ together. What cannot be done now, because a disk is full or offline, is tried a
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from time import monotonic
 from types import MappingProxyType
 
 from qbus.config import BrokerConfig, TopicConfig
@@ -31,6 +33,7 @@ _log = logging.getLogger(__name__)
 
 _AT_ONCE = 16
 _FSYNC = "fsync"
+_LOOK_S = 0.002
 
 NOTHING: Mapping[int, Partition] = MappingProxyType({})
 
@@ -169,6 +172,47 @@ class PartitionRegistry:
             deleting = (self._delete(partition.topic, partition.index) for partition in gone)
             await asyncio.gather(*deleting)
             await self._bring(changed, new)
+
+    async def reopen(
+        self, partition: Partition, place: Callable[[int], Log], patience_s: float
+    ) -> bool:
+        """Close ``partition``, and open it again with the log that ``place`` gives in a thread.
+
+        Clients' records are refused meanwhile, with an error that they try again after; before,
+        what was appended is acknowledged. ``place`` gets the high watermark.
+
+        Returns:
+            False: nothing was done, for it is not held any more, or acknowledgements are owed
+            still after ``patience_s``.
+        """
+        name, index = partition.topic, partition.index
+        async with self._changing:
+            if self.get_partition(name, index) is not partition:
+                return False
+            partition.hold()
+            try:
+                if not await _settled(partition, patience_s):
+                    return False
+            finally:
+                partition.release()
+            if self.get_partition(name, index) is not partition:
+                return False  # the topic was deleted meanwhile
+            topic_id = self._ids[name]
+            del self.topics[name][index]
+            self._close(partition, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            await _settled(partition, math.inf)
+            try:
+                log = await asyncio.to_thread(place, partition.high_watermark)
+            except ApiError as error:
+                self._failed.add((name, index))
+                _log.error("%s cannot be opened for now: %s", partition, error)
+                return True
+            topic = self._metadata.topics.get(name)
+            if self._ids.get(name) == topic_id and topic is not None:
+                self._open(topic, index, log)
+            else:
+                await self._delete(name, index)
+            return True
 
     async def retry(self) -> None:
         """Try again to open what could not be opened."""
@@ -315,6 +359,16 @@ class PartitionRegistry:
             await asyncio.to_thread(self._logs.delete, topic, index)
         except ApiError as error:
             _log.error("the log of %s-%d is left behind: %s", topic, index, error)
+
+
+async def _settled(partition: Partition, patience_s: float) -> bool:
+    """Wait until a partition has settled; whether it has."""
+    deadline = monotonic() + patience_s
+    while not partition.is_settled:
+        if monotonic() >= deadline:
+            return False
+        await asyncio.sleep(_LOOK_S)
+    return True
 
 
 def log_config(topic: TopicConfig, broker: BrokerConfig) -> LogConfig:

@@ -19,6 +19,7 @@ from .flusher import FlushThreads
 from .isr_changes import FollowerSessions, IsrChanges
 from .leader_throttle import LeaderThrottle
 from .leadership_lease import LeadershipLease
+from .log_dir_moves import LogDirMoves
 from .maintenance import SLOW_TICK_S, TICK_S, LogMaintenance
 from .metadata import Metadata
 from .metrics import register_metrics
@@ -78,6 +79,8 @@ class ReplicaManager(Generic[S]):
             self.events,
         )
         self._topics = registry.topics
+        self.log_dir_moves = LogDirMoves(registry, logs, config, clock)
+        self.events.subscribe(self.log_dir_moves)
         self.maintenance = LogMaintenance(registry, logs, clock)
         self.sessions = make_sessions(
             registry, self._is_registered, LeaderThrottle(node_id, config, metadata, clock)
@@ -110,6 +113,7 @@ class ReplicaManager(Generic[S]):
         self.tasks.start()
         self._metadata.subscribe(self.isr_changes.follow)  # when the partitions know of it
         self.isr_changes.start()
+        await self.log_dir_moves.resume()
 
     def drain(self) -> None:
         """Answer the fetches that wait, now and from now on. Produces wait for acknowledgement."""
@@ -118,6 +122,7 @@ class ReplicaManager(Generic[S]):
     async def stop(self) -> None:
         """Finish what is under way on disk; the logs can be closed then."""
         self.drain()
+        await self.log_dir_moves.stop()
         await self._replicator.stop()
         await self.isr_changes.stop()
         self.sessions.close()

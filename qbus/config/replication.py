@@ -91,6 +91,11 @@ class ReplicationKeys(Settings):
         "Bytes per second that this broker fetches for its throttled replicas.",
         at_least=0,
     )
+    replica_alter_log_dirs_io_max_bytes_per_second = long(
+        FOREVER,
+        "Bytes per second that this broker copies when replicas move between its directories.",
+        at_least=0,
+    )
     auto_leader_rebalance_enable = boolean(
         True,
         "Whether the controller regularly makes preferred replicas leaders again.",

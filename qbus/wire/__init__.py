@@ -1,6 +1,6 @@
 """Kafka's wire protocol: messages declared as classes, compiled to and from bytes. No IO."""
 
-from qbus.wire.api import API, KNOWN_API, Api, ApiKey
+from qbus.wire.api import API, Api, ApiKey
 from qbus.wire.codec import (
     Part,
     RequestHeader,
@@ -15,7 +15,6 @@ from qbus.wire.declare import ZERO_UUID, Struct
 
 __all__ = [
     "API",
-    "KNOWN_API",
     "ZERO_UUID",
     "Api",
     "ApiKey",

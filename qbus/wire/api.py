@@ -1,6 +1,6 @@
 """The APIs and their versions, and where their messages are declared.
 
-The broker answers ApiVersions from the table of served APIs. Message classes are imported at their
+The broker answers ApiVersions from the table. Message classes are imported at their
 first use, so that a broker starts faster.
 """
 
@@ -110,6 +110,7 @@ _APIS: Final = (
     Api(ApiKey.OFFSET_FOR_LEADER_EPOCH, 2, 4),
     Api(ApiKey.DESCRIBE_CONFIGS, 1, 4),
     Api(ApiKey.ALTER_CONFIGS, 0, 2),
+    Api(ApiKey.ALTER_REPLICA_LOG_DIRS, 1, 2),
     Api(ApiKey.DESCRIBE_LOG_DIRS, 1, 4),
     Api(ApiKey.CREATE_PARTITIONS, 0, 3),
     Api(ApiKey.DELETE_GROUPS, 0, 2),
@@ -123,13 +124,5 @@ _APIS: Final = (
     Api(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, 0),
 )
 
-_ASKED_OF_OTHERS: Final = (Api(ApiKey.ALTER_REPLICA_LOG_DIRS, 1, 2),)
-
 API: Final[Mapping[ApiKey, Api]] = {api.key: api for api in _APIS}
 """The APIs that the broker serves."""
-
-KNOWN_API: Final[Mapping[ApiKey, Api]] = {
-    **API,
-    **{api.key: api for api in _ASKED_OF_OTHERS},
-}
-"""All APIs: the served ones, and those that our clients ask other brokers for."""

@@ -11,7 +11,7 @@ from struct import Struct as Packer
 from typing import Any, NamedTuple, TypeVar
 
 from qbus.errors import WireError
-from qbus.wire.api import KNOWN_API, ApiKey
+from qbus.wire.api import API, ApiKey
 from qbus.wire.declare import Struct
 from qbus.wire.decoder import compile_decoder
 from qbus.wire.encoder import compile_encoder
@@ -86,7 +86,7 @@ def decode_request_header(buf: Buffer) -> tuple[RequestHeader, int]:
             client_id = str(buf[_REQUEST.size : stop], "utf-8")
         elif length != -1:
             raise WireError(f"a client id of {length} bytes")
-        api = KNOWN_API.get(key)
+        api = API.get(key)
         if api is not None and api.first_flexible <= version <= api.max_version:
             stop = skip_header_tags(buf, stop, len(buf)) if buf[stop] else stop + 1
     except UnicodeDecodeError as error:
@@ -140,7 +140,7 @@ def decode_response(api_key: int, version: int, buf: Buffer) -> tuple[int, Any]:
     view = memoryview(buf)
     if len(view) < _LENGTH.size:
         raise WireError("a response ends within its header")
-    api = KNOWN_API[api_key]  # type: ignore[index] # an int finds its ApiKey
+    api = API[api_key]  # type: ignore[index] # an int finds its ApiKey
     (correlation_id,) = _LENGTH.unpack_from(view)
     pos = _LENGTH.size
     if version >= api.first_flexible and api_key != ApiKey.API_VERSIONS:

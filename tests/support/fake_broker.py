@@ -11,7 +11,7 @@ from typing import Any, Self
 
 from qbus.clients.net.versions import SPOKEN
 from qbus.errors import ErrorCode
-from qbus.wire import KNOWN_API, ZERO_UUID, ApiKey, decode, decode_request_header, encode_response
+from qbus.wire import API, ZERO_UUID, ApiKey, decode, decode_request_header, encode_response
 from qbus.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
 from qbus.wire.messages.fetch import (
     FetchableTopicResponse,
@@ -365,7 +365,7 @@ class FakeBroker:
     async def _answer(self, frame: bytes) -> bytes | None:
         header, pos = decode_request_header(memoryview(frame))
         api = ApiKey(header.api_key)
-        known = KNOWN_API[api]
+        known = API[api]
         message: Any = decode(known.request, header.api_version, memoryview(frame), pos)
         self.requests.append((api, header.api_version, message))
         response = self.handlers[api](message)

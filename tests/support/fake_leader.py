@@ -9,7 +9,7 @@ from typing import Any, Self
 from qbus.broker.log import LeaderEpochCache
 from qbus.errors import ErrorCode
 from qbus.records import set_base_offset
-from qbus.wire import KNOWN_API, ApiKey, decode, decode_request_header, encode_response
+from qbus.wire import API, ApiKey, decode, decode_request_header, encode_response
 from qbus.wire.messages.fetch import (
     FetchableTopicResponse,
     FetchPartition,
@@ -152,7 +152,7 @@ class FakeLeader:
     ) -> None:
         header, pos = decode_request_header(frame)
         key = ApiKey(header.api_key)
-        request = decode(KNOWN_API[key].request, header.api_version, memoryview(frame), pos)
+        request = decode(API[key].request, header.api_version, memoryview(frame), pos)
         response = await self._respond(key, request)
         if previous is not None:
             await previous

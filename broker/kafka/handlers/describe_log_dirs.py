@@ -1,8 +1,9 @@
 """DescribeLogDirs (key 35): the data directories, what is in them, and their volumes' space.
 
 Version 3 adds an error for the whole answer, 4 the volume's total and usable bytes. A directory
-that failed is KAFKA_STORAGE_ERROR. No topics (null) stands for all. No partition is ever moved
-between directories, so none is a future one.
+that failed is KAFKA_STORAGE_ERROR. No topics (null) stands for all. A replica that is being moved
+to a directory is there as a future one, with the bytes that were copied; its lag is the number of
+records that are not copied yet.
 """
 
 import asyncio
@@ -47,7 +48,7 @@ async def handle(
 async def _describe(
     broker: "Broker", directory: "DataDirectory", wanted: set[tuple[str, int]] | None
 ) -> DescribeLogDirsResult:
-    path = os.path.abspath(directory.path)  # noqa: ASYNC240, PTH100 - touches no disk
+    path = directory.absolute_path
     if directory.offline:
         return DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=path)
     topics = defaultdict(list)
@@ -60,6 +61,16 @@ async def _describe(
                     partition_index=key.partition,
                     partition_size=log.size,
                     offset_lag=max(behind, 0),
+                )
+            )
+    for key, move in list(directory.moves.items()):
+        if wanted is None or key in wanted:
+            topics[key.topic].append(
+                DescribeLogDirsPartition(
+                    partition_index=key.partition,
+                    partition_size=move.copied_bytes,
+                    offset_lag=max(move.log.log_end_offset - move.copied_end, 0),
+                    is_future_key=True,
                 )
             )
     total, usable = await asyncio.to_thread(_space, path)

@@ -64,8 +64,10 @@ class Subject:
         clock: ManualClock,
         *,
         tolerant: bool = False,
+        directories: tuple[str, ...] = ("/data",),
     ) -> None:
         self.files = files
+        self.directories = directories
         self.config = config
         self.clock = clock
         self.expected = Expectation()
@@ -73,7 +75,7 @@ class Subject:
         self._tolerant = tolerant
         self._sequence = 0
         self._number = 0
-        self.manager = open_manager(files, config, clock)
+        self.manager = open_manager(files, config, clock, directories)
 
     @property
     def log(self) -> Log:
@@ -197,11 +199,30 @@ class Subject:
             self.expected.stable = self.expected.least_start = self.expected.greatest_start = offset
             self._sequence = 0
 
+    def move(self, directory: str, meanwhile: Callable[[], None] | None = None) -> None:
+        """Move to another data directory; ``meanwhile`` comes between the copy and the rest."""
+        with self._trying():
+            target = self.manager.directory_at(directory)
+            if self.log.directory.startswith(f"{directory}/"):
+                return  # created there because the other one had failed
+            move = self.manager.begin_move(self.log, target)
+            try:
+                while not (move.is_done or move.problem):
+                    move.copy(lambda count: None)
+                    if meanwhile is not None:
+                        meanwhile()
+                    meanwhile = None
+                    log = self.manager.finish_move(move, self.log.flushed_offset)
+                    self.expected.stable = max(self.expected.stable, log.log_end_offset)
+            finally:
+                self.manager.end_move(move)
+            assert self._tolerant or self.log.directory.startswith(f"{directory}/")
+
     def restart(self) -> None:
         end = self.expected.greatest_end
         self.manager.close()
         clean = all(not directory.offline for directory in self.manager.directories)
-        self.manager = open_manager(self.files, self.config, self.clock)
+        self.manager = open_manager(self.files, self.config, self.clock, self.directories)
         if clean and not self._tolerant:
             self.expected.stable = end
         with self._trying():
@@ -210,7 +231,7 @@ class Subject:
 
     def kill(self) -> None:
         """The process dies; the next one says what is stable, and must be right."""
-        self.manager = open_manager(self.files, self.config, self.clock)
+        self.manager = open_manager(self.files, self.config, self.clock, self.directories)
         assert self.expected.stable <= self.log.flushed_offset
         self.expected.stable = self.log.flushed_offset
         self._cut(self.log.log_end_offset)
@@ -221,9 +242,14 @@ class Subject:
         self._sequence = last.sequence + len(last.values)
 
 
-def open_manager(files: SimulatedFiles, config: LogConfig, clock: ManualClock) -> LogManager:
+def open_manager(
+    files: SimulatedFiles,
+    config: LogConfig,
+    clock: ManualClock,
+    directories: tuple[str, ...] = ("/data",),
+) -> LogManager:
     return LogManager.open(
-        ["/data"], lambda topic: config, clock, files, node_id=1, cluster_id="cluster", threads=1
+        directories, lambda topic: config, clock, files, node_id=1, cluster_id="cluster", threads=1
     )
 
 
@@ -241,7 +267,7 @@ def check_survives(subject: Subject, choice: Choice) -> None:
     expected = subject.expected
     files = subject.files.after_crash(choice)
     clock = ManualClock(subject.clock.time_ms())
-    manager = open_manager(files, subject.config, clock)
+    manager = open_manager(files, subject.config, clock, subject.directories)
     log = manager.get("topic", 0)
     if log is None:
         assert not expected.created, "an acknowledged partition is there"

@@ -194,6 +194,57 @@ def everything(subject: Subject) -> None:
     subject.checkpoint()
 
 
+def moving(subject: Subject) -> None:
+    """To another data directory, while it is used, and back."""
+    subject.create()
+    for _ in range(5):
+        subject.append(500, 100)
+    subject.flush()
+    subject.checkpoint()
+    subject.delete_records_before(2)
+
+    def grow() -> None:
+        subject.append(900)
+        subject.append(900, epoch=1)
+        subject.flush()
+        subject.append(20, epoch=1)
+
+    subject.move(OTHER, grow)
+    subject.append(30, 40, epoch=1)
+    subject.flush()
+    subject.restart()
+    subject.append(50, epoch=2)
+    subject.move(HERE)
+    subject.append(60, epoch=2)
+    subject.flush()
+
+
+def moving_what_shrinks(subject: Subject) -> None:
+    """Retention takes segments that were copied, and a new leader has its follower cut others."""
+    subject.create()
+    subject.follow(300, 900, 900)
+    subject.follow(900, 900)
+    subject.flush()
+
+    def shrink() -> None:
+        subject.truncate(3)
+        subject.follow(700, 800, epoch=1)
+        subject.flush()
+
+    subject.move(OTHER, shrink)
+    subject.follow(900, epoch=1)
+    subject.flush()
+    subject.clock.advance(120)
+    subject.move(HERE, subject.apply_retention)
+    subject.follow(900, epoch=1)
+    subject.flush()
+    subject.kill()
+
+
+HERE, OTHER = DIRECTORIES = "/data", "/other"
+
+MOVES = [moving, moving_what_shrinks]
+
 SCENARIOS = [
     append_and_flush,
     roll,

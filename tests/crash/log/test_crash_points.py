@@ -9,7 +9,7 @@ import pytest
 from qbus.clock import ManualClock
 
 from .model import Scenario, Subject, check_survives
-from .scenarios import CONFIG, SCENARIOS
+from .scenarios import CONFIG, DIRECTORIES, MOVES, SCENARIOS
 from .simulated_files import (
     Choice,
     DataKept,
@@ -25,10 +25,11 @@ pytestmark = pytest.mark.crash
 _RANDOM_CRASHES = 3
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
+@pytest.mark.parametrize("scenario", [*SCENARIOS, *MOVES], ids=lambda scenario: scenario.__name__)
 def test_every_state_opens_with_all_that_was_acknowledged(scenario: Scenario) -> None:
     files = SimulatedFiles()
-    subject = Subject(files, CONFIG, ManualClock())
+    directories = DIRECTORIES if scenario in MOVES else DIRECTORIES[:1]
+    subject = Subject(files, CONFIG, ManualClock(), directories=directories)
     points = 0
 
     def crash(kind: str, path: str) -> None:

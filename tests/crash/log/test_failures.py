@@ -9,10 +9,14 @@ from qbus.clock import ManualClock
 from qbus.errors import ApiError, ErrorCode
 
 from .model import Scenario, Subject, build, check_content, check_survives
-from .scenarios import CONFIG, checkpoint, everything, roll
+from .scenarios import CONFIG, DIRECTORIES, MOVES, checkpoint, everything, moving, roll
 from .simulated_files import EverythingKept, Failure, NothingKept, SimulatedFiles
 
 pytestmark = pytest.mark.crash
+
+
+def directories(scenario: Scenario) -> tuple[str, ...]:
+    return DIRECTORIES if scenario in MOVES else DIRECTORIES[:1]
 
 
 def operations(scenario: Scenario) -> list[str]:
@@ -20,7 +24,7 @@ def operations(scenario: Scenario) -> list[str]:
     files = SimulatedFiles()
     kinds: list[str] = []
     files.observe = lambda kind, path: kinds.append(kind)
-    scenario(Subject(files, CONFIG, ManualClock()))
+    scenario(Subject(files, CONFIG, ManualClock(), directories=directories(scenario)))
     return kinds
 
 
@@ -29,7 +33,9 @@ def live(scenario: Scenario, failure: Failure) -> Subject | None:
     files = SimulatedFiles()
     files.failure = failure
     try:
-        subject = Subject(files, CONFIG, ManualClock(), tolerant=True)
+        subject = Subject(
+            files, CONFIG, ManualClock(), tolerant=True, directories=directories(scenario)
+        )
     except ApiError:
         return None
     try:
@@ -76,6 +82,15 @@ ALL = TAKING_SPACE | {"truncate", "sync", "sync directory", "rename", "remove"}
 
 def test_an_error_of_the_disk_loses_nothing_and_acknowledges_nothing() -> None:
     assert sum(1 for _ in lives(ALL, errno.EIO)) > 100
+
+
+def test_an_error_of_a_disk_while_a_log_moves_between_two() -> None:
+    assert sum(1 for _ in lives(ALL, errno.EIO, scenario=moving)) > 100
+
+
+def test_a_full_disk_while_a_log_moves_ends_that_and_nothing_else() -> None:
+    for subject in lives(TAKING_SPACE, errno.ENOSPC, scenario=moving):
+        assert not any(directory.offline for directory in subject.manager.directories)
 
 
 @pytest.mark.parametrize("scenario", [roll, checkpoint], ids=["roll", "checkpoint"])

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from qbus.wire import KNOWN_API, Struct, decode, encode
+from qbus.wire import API, Struct, decode, encode
 
 from .strategies import kafkas_messages
 
@@ -26,7 +26,7 @@ TAME = {
 
 
 def both_messages() -> Iterator[Any]:
-    for api in KNOWN_API.values():
+    for api in API.values():
         for kind, cls in (("request", api.request), ("response", api.response)):
             for version in range(api.min_version, api.max_version + 1):
                 load = getattr(kio.index, f"load_{kind}_schema")

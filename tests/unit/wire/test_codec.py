@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from qbus.errors import WireError
 from qbus.wire import (
-    KNOWN_API,
+    API,
     ApiKey,
     Part,
     RequestHeader,
@@ -186,6 +186,6 @@ class TestRecords:
 
 
 def test_every_api_has_its_messages() -> None:
-    for key, api in KNOWN_API.items():
+    for key, api in API.items():
         assert api.key is key
         assert api.request.__name__ == api.response.__name__.replace("Response", "Request")

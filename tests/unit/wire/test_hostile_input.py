@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from qbus.errors import WireError
-from qbus.wire import KNOWN_API, ApiKey, Struct, decode, decode_request_header, encode, primitives
+from qbus.wire import API, ApiKey, Struct, decode, decode_request_header, encode, primitives
 from qbus.wire.messages.api_versions import ApiVersionsResponse
 from qbus.wire.messages.fetch import FetchRequest
 from qbus.wire.messages.heartbeat import HeartbeatRequest
@@ -24,13 +24,13 @@ from .strategies import messages
 
 LATEST = [
     pytest.param(cls, api.max_version, id=cls.__name__)
-    for api in KNOWN_API.values()
+    for api in API.values()
     for cls in (api.request, api.response)
 ]
 
 OLDEST = [
     pytest.param(cls, api.min_version, id=cls.__name__)
-    for api in KNOWN_API.values()
+    for api in API.values()
     for cls in (api.request, api.response)
 ]
 
@@ -157,13 +157,13 @@ class TestCounts:
         pytest.param(MetadataRequest, 9, b"\xff\xff\xff\xff\x0f", id="compact structs"),
         pytest.param(MetadataRequest, 0, struct.pack(">i", -2), id="less than null"),
         pytest.param(
-            KNOWN_API[ApiKey.OFFSET_FETCH].request,
+            API[ApiKey.OFFSET_FETCH].request,
             1,
             b"\0\0" + struct.pack(">ihi", 1, 0, 2**29 - 1),
             id="numbers",
         ),
         pytest.param(
-            KNOWN_API[ApiKey.DESCRIBE_GROUPS].request,
+            API[ApiKey.DESCRIBE_GROUPS].request,
             0,
             struct.pack(">i", 2**30),
             id="strings",

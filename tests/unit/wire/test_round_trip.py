@@ -3,13 +3,13 @@
 import pytest
 from hypothesis import given, settings
 
-from qbus.wire import KNOWN_API, Struct, decode, encode
+from qbus.wire import API, Struct, decode, encode
 
 from .strategies import messages
 
 ALL = [
     pytest.param(cls, version, id=f"{cls.__name__}-v{version}")
-    for api in KNOWN_API.values()
+    for api in API.values()
     for cls in (api.request, api.response)
     for version in range(api.min_version, api.max_version + 1)
 ]

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from qbus.wire import KNOWN_API, Struct, decode, encode
+from qbus.wire import API, Struct, decode, encode
 from qbus.wire.messages.api_versions import ApiVersionsResponse
 from qbus.wire.messages.produce import ProduceRequest
 from qbus.wire.primitives import skip_header_tags, uvarint
@@ -13,7 +13,7 @@ from .strategies import messages
 
 FLEXIBLE = [
     pytest.param(cls, api.max_version, id=cls.__name__)
-    for api in KNOWN_API.values()
+    for api in API.values()
     for cls in (api.request, api.response)
     if api.max_version >= api.first_flexible
 ]

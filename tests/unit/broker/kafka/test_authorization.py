@@ -22,6 +22,7 @@ from qbus.errors import ErrorCode
 from qbus.wire import API, ApiKey, Struct, decode_response, encode_request
 from qbus.wire.messages import (
     alter_configs,
+    alter_replica_log_dirs,
     create_partitions,
     create_topics,
     delete_records,
@@ -300,6 +301,24 @@ def _cases() -> Iterator[Case]:
             (Operation.ALTER_CONFIGS, resource),
             error,
         )
+    yield Case(
+        ApiKey.ALTER_REPLICA_LOG_DIRS,
+        2,
+        {
+            "dirs": [
+                alter_replica_log_dirs.AlterReplicaLogDir(
+                    path="/nowhere",
+                    topics=[
+                        alter_replica_log_dirs.AlterReplicaLogDirTopic(
+                            name="orders", partitions=[0]
+                        )
+                    ],
+                )
+            ]
+        },
+        (Operation.ALTER, CLUSTER),
+        CLUSTER_DENIED,
+    )
     yield Case(
         ApiKey.DESCRIBE_LOG_DIRS,
         4,

@@ -4,7 +4,7 @@ import pytest
 
 from qbus.clients.net.versions import SPOKEN, SPOKEN_BY_ID, highest_common
 from qbus.errors import ApiError, ErrorCode
-from qbus.wire import KNOWN_API, ApiKey
+from qbus.wire import API, ApiKey
 
 
 @pytest.mark.parametrize(
@@ -25,5 +25,5 @@ def test_none_in_common(served: dict[int, tuple[int, int]]) -> None:
 @pytest.mark.parametrize(("api", "spoken"), [*SPOKEN.items(), *SPOKEN_BY_ID.items()], ids=str)
 def test_the_codec_has_every_version_that_is_spoken(api: ApiKey, spoken: tuple[int, int]) -> None:
     low, high = spoken
-    known = KNOWN_API[api]
+    known = API[api]
     assert known.min_version <= low <= high <= known.max_version

@@ -1,0 +1,192 @@
+"""Replicas that move between the data directories of this broker (KIP-113).
+
+Each move copies in a thread while the partition is used, as many at a time as there are
+directories; the others wait. See :mod:`qbus.broker.log.moving` for what a crash leaves.
+"""
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Protocol
+
+from qbus.clock import Clock
+from qbus.config.topic import FOREVER
+from qbus.errors import ApiError, ErrorCode
+from qbus.service.token_bucket import TokenBucket
+
+from ..log import LogManager, TopicPartition
+from ..log.moving import LogMove, MoveEndedError
+from .partition import Partition, PartitionListener
+from .registry import PartitionRegistry
+
+_log = logging.getLogger(__name__)
+
+_PATIENCE_S = 1.0
+_LONGEST_WAIT_S = 1.0
+_MB = 1_000_000
+
+
+class MoveConfig(Protocol):
+    """The part of the broker's configuration that moves read."""
+
+    @property
+    def replica_alter_log_dirs_io_max_bytes_per_second(self) -> int:
+        """How much all moves together copy in a second."""
+
+
+class _Pace:
+    """Makes the threads that copy wait for their share of the rate."""
+
+    def __init__(self, config: MoveConfig, clock: Clock) -> None:
+        self._config = config
+        self._clock = clock
+        self._bucket = TokenBucket(clock.monotonic())
+        self._lock = threading.Lock()
+
+    def wait_for(self, move: LogMove, count: int) -> None:
+        """Return when ``count`` bytes more may be copied, or the move has ended."""
+        with self._lock:
+            self._bucket.spend(count)
+        while (seconds := self._wait()) and not move.has_ended:
+            time.sleep(min(seconds, _LONGEST_WAIT_S))
+
+    def _wait(self) -> float:
+        rate = self._config.replica_alter_log_dirs_io_max_bytes_per_second
+        if rate >= FOREVER:
+            return 0.0
+        with self._lock:
+            return self._bucket.wait(rate, self._clock.monotonic())
+
+
+class LogDirMoves(PartitionListener):
+    """The moves that are under way."""
+
+    def __init__(
+        self, registry: PartitionRegistry, logs: LogManager, config: MoveConfig, clock: Clock
+    ) -> None:
+        self._registry = registry
+        self._logs = logs
+        self._clock = clock
+        self._pace = _Pace(config, clock)
+        self._threads = ThreadPoolExecutor(len(logs.directories), "qbus-move")
+        self._moves: dict[TopicPartition, tuple[LogMove, asyncio.Task[None]]] = {}
+        self._finishing: set[TopicPartition] = set()
+        self._is_stopping = False
+
+    async def resume(self) -> None:
+        """Begin the moves again that the end of the broker cut off."""
+        for directory in self._logs.directories:
+            for key in directory.cut_moves:
+                if self._registry.get_partition(*key) is not None:
+                    _log.info("%s: its move to %s was cut off; it begins anew", key, directory.path)
+                    try:
+                        await self.move(key, directory.path)
+                    except ApiError as error:
+                        _log.error("%s does not move to %s: %s", key, directory.path, error)
+            directory.cut_moves.clear()
+
+    async def move(self, key: TopicPartition, path: str) -> None:
+        """Have a partition's replica in the data directory ``path`` before long.
+
+        Where it is there already, a move to elsewhere ends. A partition that this broker does not
+        hold yet will be created there.
+
+        Raises:
+            ApiError: LOG_DIR_NOT_FOUND, KAFKA_STORAGE_ERROR, or why the partition is not here.
+        """
+        target = self._logs.directory_at(path)
+        partition = self._registry.get_partition(*key)
+        if partition is None:
+            code = self._registry.why_missing(*key)
+            if code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                self._logs.prefer(*key, target)
+            raise ApiError(code)
+        under_way = self._moves.get(key)
+        if under_way is not None:
+            if under_way[0].target == target.path:
+                return
+            await self._cancel(key)
+            partition = self._registry.get_partition(*key) or partition
+        if partition.log.directory.rpartition("/")[0] == target.path:
+            return
+        if not partition.log.is_usable:
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"{key} cannot be read")
+        move = await asyncio.to_thread(self._logs.begin_move, partition.log, target)
+        _log.info("moving %s: %.1f MB", move, partition.log.size / _MB)
+        task = asyncio.create_task(self._run(key, move), name=f"move {key}")
+        self._moves[key] = move, task
+
+    def closed(self, partition: Partition) -> None:
+        """End the move of a partition that is not held here any more."""
+        key = TopicPartition(partition.topic, partition.index)
+        if key in self._moves and key not in self._finishing:
+            self._moves[key][0].cancel()
+
+    async def stop(self) -> None:
+        """Let go of all moves: the next start begins them anew."""
+        self._is_stopping = True
+        for key in list(self._moves):
+            await self._cancel(key)
+        await asyncio.to_thread(self._threads.shutdown)
+
+    async def _cancel(self, key: TopicPartition) -> None:
+        move, task = self._moves[key]
+        move.cancel()
+        await asyncio.wait([task])
+
+    async def _run(self, key: TopicPartition, move: LogMove) -> None:
+        begun = self._clock.monotonic()
+        try:
+            while not (move.is_done or move.problem or move.has_ended):
+                await self._in_thread(move.copy, partial(self._pace.wait_for, move))
+                if not move.is_outdated:
+                    await self._finish(key, move)
+        except MoveEndedError:
+            pass
+        except ApiError as error:
+            move.problem = str(error)
+        except Exception as error:  # noqa: BLE001 - said below; the broker goes on
+            move.problem = repr(error)
+            _log.exception("moving %s failed", move)
+        finally:
+            self._report(move, self._clock.monotonic() - begun)
+            if not (self._is_stopping and move.has_ended):
+                await asyncio.to_thread(self._logs.end_move, move)
+            del self._moves[key]
+
+    async def _finish(self, key: TopicPartition, move: LogMove) -> None:
+        partition = self._registry.get_partition(*key)
+        if partition is None or partition.log is not move.log:
+            move.cancel()  # it is not held here any more
+            return
+        self._finishing.add(key)
+        try:
+            place = partial(self._logs.finish_move, move)
+            if await self._registry.reopen(partition, place, _PATIENCE_S):
+                return
+        finally:
+            self._finishing.discard(key)
+        if self._registry.get_partition(*key) is partition:
+            _log.warning(
+                "moving %s: its last step waits until %d replicas have what was appended",
+                move,
+                partition.min_isr,
+            )
+            await asyncio.sleep(_PATIENCE_S)
+
+    def _report(self, move: LogMove, seconds: float) -> None:
+        if move.is_done:
+            _log.info("moved %s: %.1f MB in %.1f s", move, move.copied_bytes / _MB, seconds)
+        elif move.problem:
+            _log.error("moving %s failed, it stays where it is: %s", move, move.problem)
+        elif self._is_stopping:
+            _log.info("moving %s is cut off; the next start begins it anew", move)
+        else:
+            _log.info("moving %s is cancelled", move)
+
+    async def _in_thread(self, work: Callable[..., object], *arguments: object) -> None:
+        await asyncio.get_running_loop().run_in_executor(self._threads, work, *arguments)
