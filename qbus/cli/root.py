@@ -18,6 +18,9 @@ COMMANDS = {
     "produce": Entry("produce.command:produce", "Send the lines of a file or of stdin to a topic."),
     "consume": Entry("consume.command:consume", "Print the records of a topic."),
     "reassign": Entry("reassign.command:reassign", "Move partitions to other brokers."),
+    "log-dirs": Entry(
+        "log_dirs:log_dirs", "Show brokers' data directories; move replicas between them."
+    ),
     "elect-leaders": Entry(
         "elect_leaders:elect_leaders", "Elect preferred, or any, replicas as leaders."
     ),

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from perf.peers import java, kafka
+from tests.support.broker_process import BrokerProcess
 from tests.support.tools import skip_because_of
 from tests.support.waiting import wait_until
 
@@ -81,6 +82,36 @@ def test_topics(tools: Tools, name: str) -> None:
     assert len(re.findall(r"Partition: \d+\tLeader: (\d+)\tReplicas: \1\tIsr: \1", described)) == 3
     tools.topic("--delete", "--topic", name)
     assert name not in tools.topic("--list").splitlines()
+
+
+def test_replicas_move_between_directories(tmp_path: Path) -> None:
+    paths = [str(tmp_path / name) for name in ("one", "two")]
+    with BrokerProcess(Path(paths[0]), "--data-dir", paths[1]) as broker:
+        tools = Tools(broker.bootstrap)
+        tools.topic("--create", "--topic", "moved", "--partitions", "1")
+        was_in = next(path for path in paths if (Path(path) / "moved-0").exists())
+        target = next(path for path in paths if path != was_in)
+        wanted = {"topic": "moved", "partition": 0, "replicas": [1], "log_dirs": [target]}
+        plan = tmp_path / "plan.json"
+        plan.write_text(json.dumps({"version": 1, "partitions": [wanted]}))
+        arguments = ("--reassignment-json-file", str(plan))
+        throttle = ("--replica-alter-log-dirs-throttle", "50000000")
+        started = tools.run(
+            "reassign.ReassignPartitionsCommand", *arguments, "--execute", *throttle
+        )
+        assert f"Successfully started moving log directory to {target}" in started
+        wait_until((Path(target) / "moved-0").exists, "the replica is there")
+        verified = tools.run("reassign.ReassignPartitionsCommand", *arguments, "--verify")
+        assert "Reassignment of replica moved-0-1 completed successfully." in verified
+        assert "Clearing broker-level throttles on broker 1" in verified
+        assert "Clearing broker-level throttles" in verified
+        described = tools.run("LogDirsCommand", "--describe", "--topic-list", "moved")
+    found = json.loads(described.splitlines()[-1])
+    places = {
+        one["logDir"]: [replica["partition"] for replica in one["partitions"]]
+        for one in found["brokers"][0]["logDirs"]
+    }
+    assert places == {target: ["moved-0"], was_in: []}
 
 
 LINES = "a:1,b:2\tkey\tvalue\na:x\tNULL\tno key\na:NULL\tno value\tNULL\na:1\t鍵\t値\n"

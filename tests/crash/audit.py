@@ -1,11 +1,14 @@
 """A load that knows what was acknowledged, and the audit of what the log holds in the end."""
 
 import threading
+import time
 from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, field
 
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+
+_PATIENCE_S = 10.0
 
 
 @dataclass
@@ -98,9 +101,12 @@ def read_all(bootstrap: str, topic: str, partitions: int) -> dict[int, list[tupl
     consumer.assign([TopicPartition(topic, index, 0) for index in range(partitions)])
     found: dict[int, list[tuple[int, bytes]]] = {index: [] for index in range(partitions)}
     open_ends = set(range(partitions))
+    deadline = time.monotonic() + _PATIENCE_S
     while open_ends:
-        messages = consumer.consume(10_000, 10)
-        assert messages, f"partitions {open_ends} have no end"
+        messages = consumer.consume(1_000, 0.2)
+        if messages:
+            deadline = time.monotonic() + _PATIENCE_S
+        assert time.monotonic() < deadline, f"partitions {open_ends} have no end"
         for message in messages:
             partition, error = message.partition(), message.error()
             assert partition is not None

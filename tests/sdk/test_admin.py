@@ -343,13 +343,9 @@ async def test_group_configuration(admin: Any, name: str, is_kafka: bool) -> Non
     await eventually(lambda: _is(value(), "50000"))
 
 
-async def test_replicas_move_between_directories(admin: Any, topic: str, is_kafka: bool) -> None:
+async def test_replicas_move_between_directories(admin: Any, topic: str) -> None:
     (log_dir,) = await admin.describe_log_dirs()
     first, missing = TopicPartition(topic, 0), TopicPartition(topic, 99)
-    if not is_kafka:
-        move = admin.alter_replica_log_dirs(log_dir.node_id, {first: log_dir.path})
-        assert await code_of(move) is ErrorCode.UNSUPPORTED_VERSION
-        return
     await admin.alter_replica_log_dirs(log_dir.node_id, {first: log_dir.path})
     with pytest.raises(PartialFailure) as caught:
         await admin.alter_replica_log_dirs(

@@ -23,6 +23,11 @@ def parse_plan(text: str, origin: str) -> Plan:
         for entry in document["partitions"]:
             place = TopicPartition(str(entry["topic"]), int(entry["partition"]))
             replicas = tuple(map(int, entry["replicas"]))
+            if set(entry.get("log_dirs", ())) - {"any"}:
+                raise ConfigError(
+                    f"{origin}: {place.topic}-{place.partition}: log_dirs is not followed here;"
+                    " 'qbus log-dirs move' moves replicas between directories"
+                )
             _need_valid(place, replicas, plan, origin)
             plan[place] = replicas
     except (ValueError, KeyError, TypeError, AttributeError) as error:

@@ -40,6 +40,8 @@ ARGUMENTS = {
     "reassign verify": ["PLAN"],
     "reassign cancel": ["PLAN"],
     "reassign list": [],
+    "log-dirs list": [],
+    "log-dirs move": ["--broker", "1", "--to", "DATA", "t:0"],
     "elect-leaders": ["t"],
     "broker-config": ["--broker", "1"],
     "cluster status": [],
@@ -63,6 +65,8 @@ NAME_NO_TOPIC = {
     "group delete",
     "produce",
     "reassign list",
+    "log-dirs list",
+    "log-dirs move",  # which looks for the directory first
     "broker-config",
     "cluster status",
     "agent run",

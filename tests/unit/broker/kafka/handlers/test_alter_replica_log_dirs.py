@@ -23,7 +23,7 @@ from tests.support.data_plane import DataPlane, values
 from tests.support.logs import batch
 from tests.support.waiting import eventually
 
-SMALL = {"segment_bytes": 2000, "qbus_durability": "memory"}
+SMALL: dict[str, Any] = {"segment_bytes": 2000, "qbus_durability": "memory"}
 
 
 @pytest.fixture
