@@ -18,6 +18,7 @@ from perf import (
     latency,
     mirror,
     partitions,
+    requests,
     sdk,
     spark,
     throughput,
@@ -27,6 +28,7 @@ from perf.report import Figure, show, write_json, write_markdown
 CLAIMS: dict[str, Callable[[int, float], list[Figure]]] = {
     "throughput": throughput.run,
     "fsync": throughput.run_fsync,
+    "requests": requests.run,
     "latency": latency.run,
     "sdk": sdk.run,
     "startup": footprint.run_startup,

@@ -1,0 +1,223 @@
+"""Requests as services send them: how many a second, how long each takes, what the broker spends.
+
+The load is a program in C (``native/requests.c``) that costs next to nothing beside a broker: each
+connection has one request under way. Requests are made here, once for both sides.
+"""
+
+import json
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from functools import cache
+from itertools import count as counter
+from pathlib import Path
+from time import monotonic
+
+from perf import rdkafka
+from perf.report import Figure
+from perf.servers import MEMORY, Setup, both, cpu_seconds
+from qbus.records import build_batch
+from qbus.wire import ApiKey, decode_response, encode_request, encode_response
+from qbus.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from qbus.wire.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+    TopicProduceResponse,
+)
+from tests.support.raw_client import RawClient
+from tests.support.server_process import ServerProcess
+
+PRODUCE_VERSION = 10
+FETCH_VERSION = 12
+PARTITIONS = 4
+SECONDS = 5.0
+_PATIENCE_S = 10.0
+_WARM_UP = 3
+
+_SOURCE = Path(__file__).parent / "native" / "requests.c"
+_topics = counter()
+
+
+@dataclass(frozen=True)
+class Row:
+    """One load: ``connections`` that send produce or fetch requests.
+
+    ``records`` of ``size`` bytes are in each batch. ``acks`` None: the batch is read, and not sent.
+    ``idle`` connections are open beside them.
+    """
+
+    connections: int
+    records: int
+    size: int
+    acks: int | None
+    idle: int = 0
+
+    def __str__(self) -> str:
+        what = f"{self.records} x {self.size} B" if self.records > 1 else f"{self.size} B"
+        does = "fetch" if self.acks is None else f"produce acks={'all' if self.acks < 0 else 1}"
+        idle = f" beside {self.idle} idle" if self.idle else ""
+        return f"{does} {what}, {self.connections} connections{idle}"
+
+
+ROWS = (
+    Row(64, 1, 100, 1),
+    Row(64, 1, 100, -1),
+    Row(16, 160, 100, 1),
+    Row(16, 1000, 100, None),
+    Row(16, 1000, 1000, None),
+    Row(1, 1, 100, 1),
+    Row(1, 1, 100, None),
+    Row(1000, 1, 100, 1),
+    Row(64, 1, 100, 1, idle=900),
+)
+
+
+@dataclass(frozen=True)
+class Load:
+    """Requests ready to send, and what their answers look like: see ``native/requests.c``."""
+
+    frames: bytes
+    length: int
+    error_at: int
+
+
+def run(rounds: int, scale: float, setup: Setup = MEMORY) -> list[Figure]:
+    """Each row, both servers in turn and warm; the worst ratio first."""
+    figures: list[Figure] = []
+    with both(setup) as servers:
+        for row in ROWS:
+            rate = Figure(str(row), "requests/s")
+            spent = Figure(str(row), "requests per CPU second")
+            tail = Figure(str(row), "p99 ms", lower_is_better=True)
+            for turn in range(rounds + 1):
+                for server in servers:
+                    # A JVM compiles while it is loaded, for many seconds.
+                    found = measure(server, row, SECONDS * scale * (1 if turn else _WARM_UP))
+                    if turn:
+                        rate.add(server.name, found["rate"])
+                        spent.add(server.name, found["per_cpu_second"])
+                        tail.add(server.name, found["p99_ms"])
+            figures += [rate, spent, tail]
+    return sorted(figures, key=_worst)
+
+
+def _worst(figure: Figure) -> float:
+    ratio = figure.ratio or 1.0
+    return 1 / ratio if figure.lower_is_better else ratio
+
+
+def measure(server: ServerProcess, row: Row, seconds: float) -> dict[str, float]:
+    """Load a server with a row, on a topic of its own."""
+    topic = f"requests-{next(_topics)}"
+    rdkafka.create_topic(server.bootstrap, topic, PARTITIONS)
+    load = prepare(server.bootstrap, topic, row)
+    host, port = server.bootstrap.rsplit(":", 1)
+    with tempfile.NamedTemporaryFile() as frames:
+        frames.write(load.frames)
+        frames.flush()
+        words = [host, port, seconds, row.connections, row.idle, load.length, load.error_at]
+        with subprocess.Popen(
+            [generator(), *map(str, words), frames.name], stdout=subprocess.PIPE, text=True
+        ) as process:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "counting\n", "the load failed"
+            before = cpu_seconds(server)
+            outcome = json.loads(process.stdout.readline())
+            spent = cpu_seconds(server) - before
+    return {
+        "rate": outcome["answers"] / outcome["seconds"],
+        "per_cpu_second": outcome["answers"] / max(spent, 0.01),
+        "p50_ms": outcome["p50_us"] / 1000,
+        "p99_ms": outcome["p99_us"] / 1000,
+        "mb_s": outcome["bytes"] / outcome["seconds"] / 1e6,
+    }
+
+
+@cache
+def generator() -> str:
+    """Compile the load's program; its path."""
+    binary = Path(tempfile.mkdtemp(prefix="qbus-perf-")) / "requests"
+    subprocess.run(
+        ["cc", "-O2", "-std=gnu11", "-o", str(binary), str(_SOURCE)], check=True, text=True
+    )
+    return str(binary)
+
+
+def prepare(bootstrap: str, topic: str, row: Row) -> Load:
+    """The row's requests to ``topic``, after one of each was answered well.
+
+    What is to be fetched is sent there, one batch to each partition.
+    """
+    records = [(None, b"x" * row.size, (), 1_700_000_000_000)] * row.records
+    batch = build_batch(records)
+    acks = row.acks or 1
+    with RawClient(int(bootstrap.rpartition(":")[2])) as client:
+        frames = [produce_frame(topic, index, batch, acks) for index in range(PARTITIONS)]
+        answers = [_produced(client, frame) for frame in frames]
+        if row.acks is not None:
+            return Load(b"".join(frames), len(answers[0]), error_position(topic))
+        frames = [fetch_frame(topic, index) for index in range(PARTITIONS)]
+        answers = [_answer(client, frame) for frame in frames]
+        for answer in answers:
+            _, response = decode_response(ApiKey.FETCH, FETCH_VERSION, memoryview(answer))
+            assert len(response.responses[0].partitions[0].records) == len(batch)
+        return Load(b"".join(frames), len(answers[0]), -1)
+
+
+def _produced(client: RawClient, frame: bytes) -> bytes:
+    """The answer without an error; a topic that is new may not be led yet."""
+    deadline = monotonic() + _PATIENCE_S
+    while True:
+        answer = _answer(client, frame)
+        _, response = decode_response(ApiKey.PRODUCE, PRODUCE_VERSION, memoryview(answer))
+        code = response.responses[0].partition_responses[0].error_code
+        if code == 0:
+            return answer
+        assert monotonic() < deadline, f"error {code}"
+
+
+def _answer(client: RawClient, frame: bytes) -> bytes:
+    client.send(frame)
+    answer = client.receive_frame()
+    assert answer is not None, "the broker closed the connection"
+    return answer
+
+
+def produce_frame(topic: str, index: int, batch: bytearray, acks: int) -> bytes:
+    """A Produce request with one batch, its length before it."""
+    data = PartitionProduceData(index=index, records=bytes(batch))
+    request = ProduceRequest(
+        acks=acks,
+        timeout_ms=30_000,
+        topic_data=[TopicProduceData(name=topic, partition_data=[data])],
+    )
+    return b"".join(encode_request(ApiKey.PRODUCE, PRODUCE_VERSION, 0, "perf", request))
+
+
+def fetch_frame(topic: str, index: int) -> bytes:
+    """A Fetch request for the first batch of a partition, its length before it."""
+    partition = FetchPartition(partition=index, fetch_offset=0, partition_max_bytes=1)
+    request = FetchRequest(
+        max_wait_ms=500,
+        min_bytes=1,
+        max_bytes=1,
+        topics=[FetchTopic(topic=topic, partitions=[partition])],
+    )
+    return b"".join(encode_request(ApiKey.FETCH, FETCH_VERSION, 0, "perf", request))
+
+
+def error_position(topic: str) -> int:
+    """Where an answer to :func:`produce_frame` has its error code, behind the length."""
+
+    def answer(code: int) -> bytes:
+        partition = PartitionProduceResponse(index=0, error_code=code, base_offset=0)
+        responses = [TopicProduceResponse(name=topic, partition_responses=[partition])]
+        response = ProduceResponse(responses=responses)
+        parts = encode_response(ApiKey.PRODUCE, PRODUCE_VERSION, 0, response)
+        return b"".join(map(bytes, parts))[4:]  # type: ignore[arg-type] # nothing is in files
+
+    pairs = zip(answer(0), answer(-1), strict=True)
+    return next(at for at, (one, other) in enumerate(pairs) if one != other)
