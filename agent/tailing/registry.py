@@ -81,8 +81,11 @@ class Registry:
         """Say once which matching paths cannot be read."""
         before = {path for path, _, _ in self.refused}
         self.refused = refused
-        for path, _, reason in [told for told in refused if told[0] not in before][:_NAMED]:
+        new = [(path, reason) for path, _, reason in refused if path not in before]
+        for path, reason in new[:_NAMED]:
             log.warning("%s matches, and is not read: %s", path, reason)
+        if len(new) > _NAMED:
+            log.warning("%d more paths match, and are not read", len(new) - _NAMED)
 
     def _tell_unmatched(self, unmatched: list[str]) -> None:
         """Say once which patterns match no file."""

@@ -111,7 +111,7 @@ class Tailer:
         if file.rest:
             self._unfinished.add(file)
         file.note_if_done()
-        if self._generations.waiting:
+        if self._generations.is_anyone_waiting:
             self._wake.set()
         return None
 
@@ -127,7 +127,7 @@ class Tailer:
         for path in noticed:
             for file in self.registry.at(path):
                 self._check(file, now)
-        for file in self._generations.waiting:
+        for file in self._generations.due(now):
             self._check(file, now)
         if now >= self._next_poll:
             self._next_poll = now + self._poll_interval
@@ -211,8 +211,9 @@ class Tailer:
     def _has_to_wait(self, file: TailedFile, now: float) -> bool:
         if file.has_begun:
             return False
-        siblings = self.registry.siblings(file)
-        return self._generations.has_to_wait(file, siblings, lambda f: self._check(f, now), now)
+        return self._generations.has_to_wait(
+            file, lambda: self.registry.siblings(file), lambda other: self._check(other, now), now
+        )
 
     def _ready(self, file: TailedFile) -> None:
         file.is_ready = True

@@ -27,6 +27,7 @@ class World:
         self.files: list[TailedFile] = []
         self.now = 1000.0
         self.share = True
+        self.refreshed: list[TailedFile] = []
         self.generations = Generations(lambda _, __: self.share)
         positions = Positions(directory / "data", ManualClock())
         config = Source(paths=(f"{directory}/*",), topic="lines", from_beginning=True)
@@ -45,12 +46,13 @@ class World:
 
     def waits(self, file: TailedFile) -> bool:
         def refresh(other: TailedFile) -> None:
+            self.refreshed.append(other)
             if not other.retries:
                 other.refresh(self.now)
 
         file.refresh(self.now)
         siblings = [f for f in self.files if f is not file and family(f) == family(file)]
-        return self.generations.has_to_wait(file, siblings, refresh, self.now)
+        return self.generations.has_to_wait(file, lambda: siblings, refresh, self.now)
 
 
 @pytest.fixture
@@ -78,7 +80,7 @@ def test_the_oldest_begins_and_each_other_waits_for_all_that_are_older(world: Wo
     assert [world.waits(file) for file in (new, older)] == [True, False]
     read(older)
     assert not world.waits(new)
-    assert not world.generations.waiting
+    assert not world.generations.is_anyone_waiting
 
 
 def test_the_newest_has_the_name_of_the_log_whenever_it_was_written(world: World) -> None:
@@ -189,6 +191,13 @@ def test_an_unfinished_line_is_awaited_as_long_as_it_may_be_finished(world: Worl
     assert not world.waits(new)
 
 
+def test_an_unfinished_line_of_one_that_was_asked_for_first_is_finished_too(world: World) -> None:
+    older, new = world.put("a.log.1", b"one\ntw", written_at=1), world.put("a.log")
+    assert not world.waits(older)
+    assert world.waits(new)
+    assert older.is_rotated
+
+
 def test_an_unfinished_line_among_numbered_files_may_still_be_finished(world: World) -> None:
     """They may be the logs of two writers: nothing says that the older one is done."""
     older, new = world.put("a.1", b"one\ntw", written_at=1), world.put("a.2", written_at=2)
@@ -198,6 +207,89 @@ def test_an_unfinished_line_among_numbered_files_may_still_be_finished(world: Wo
     assert world.waits(new)
     world.now += PATIENCE_S
     assert not world.waits(new)
+
+
+def test_two_that_are_written_by_turns_do_not_wait_for_each_other(world: World) -> None:
+    """Logs of two writers: which one was written last changes while they are judged."""
+    first, second = world.put("a.1", b"1\n", written_at=1), world.put("a.2", b"2\n", written_at=2)
+    assert world.waits(second)
+    os.utime(first.path, ns=(3, 3))
+    assert not world.waits(first)
+
+
+def test_many_that_are_written_by_turns_do_not_wait_in_a_ring(world: World) -> None:
+    files = [world.put(f"a.{number}", written_at=number) for number in (1, 2, 3)]
+    first, second, third = files
+    assert world.waits(third), "for the second, at least"
+    second_was_judged = world.waits(second)
+    assert second_was_judged, "for the first"
+    os.utime(first.path, ns=(9, 9))
+    assert not world.waits(first)
+
+
+def test_one_of_many_generations_is_asked_for_only_what_is_left(world: World) -> None:
+    """Asking again is quick, however many older ones there are: the last of them is read last."""
+    older = [world.put(f"a.log.{number}", written_at=100 - number) for number in range(1, 20)]
+    new = world.put("a.log")
+    asked: list[Position] = []
+
+    def note(older: Position, _: Position) -> bool:
+        asked.append(older)
+        return True
+
+    world.generations = Generations(note)
+    assert world.waits(new)
+    asked.clear()
+    assert world.waits(new)
+    assert asked == [older[0].position]
+    for file in reversed(older):
+        assert world.waits(new)
+        read(file)
+    assert not world.waits(new)
+
+
+def test_the_generations_of_a_log_are_looked_at_once_for_all_of_them(world: World) -> None:
+    """Otherwise a directory of many generations takes the agent minutes when it starts."""
+    files = [world.put(f"a.log.{number}", written_at=100 - number) for number in range(1, 20)]
+    for file in files:
+        world.waits(file)
+    assert len(world.refreshed) == len(files) - 1
+
+
+def test_those_that_need_not_wait_any_longer_are_due(world: World) -> None:
+    newest, older, oldest = (
+        world.put("a.log"),
+        world.put("a.log.1", written_at=2),
+        world.put("a.log.2", written_at=1),
+    )
+    assert world.waits(newest)
+    assert names(world.generations.due(world.now)) == ["a.log.2"]
+    assert not world.waits(oldest)
+    assert world.generations.due(world.now) == []
+    read(oldest)
+    assert names(world.generations.due(world.now)) == ["a.log.1"]
+    assert not world.waits(older)
+    read(older)
+    assert names(world.generations.due(world.now)) == ["a.log"]
+
+
+def test_an_older_one_that_begins_anew_does_not_wait_for_those_that_wait_for_it(
+    world: World,
+) -> None:
+    """What it has read when the others are judged is not what it holds after a truncation."""
+    files = [world.put(f"a.{number}", written_at=number) for number in (1, 2, 3)]
+    done, older, new = files
+    assert not world.waits(done)
+    read(done)
+    done.has_begun = False
+    assert world.waits(new)
+    Path(done.path).write_bytes(b"x\n")
+    assert not world.waits(older), "it does not wait for what came later"
+    read(older)
+    assert world.waits(done)
+    assert not world.waits(new)
+    read(new)
+    assert not world.waits(done)
 
 
 def test_who_waits_says_for_what(world: World, caplog: pytest.LogCaptureFixture) -> None:

@@ -177,6 +177,15 @@ def test_of_many_files_only_some_are_named(world: World, caplog: pytest.LogCaptu
     assert caplog.messages[-1] == "10 more files are found"
 
 
+def test_of_many_paths_that_cannot_be_read_the_others_are_counted(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    refused = [(f"/var/log/{number}", world.source, "it is a FIFO") for number in range(30)]
+    world.registry.update(ScanResult([], refused, set(), {}, []))
+    assert len(caplog.messages) == 21
+    assert caplog.messages[-1] == "10 more paths match, and are not read"
+
+
 def test_a_pattern_without_a_file_and_a_path_that_cannot_be_read_are_told_once(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
