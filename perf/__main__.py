@@ -20,6 +20,7 @@ from perf import (
     partitions,
     requests,
     sdk,
+    sdk_forms,
     spark,
     throughput,
 )
@@ -31,6 +32,7 @@ CLAIMS: dict[str, Callable[[int, float], list[Figure]]] = {
     "requests": requests.run,
     "latency": latency.run,
     "sdk": sdk.run,
+    "sdk-forms": sdk_forms.run,
     "startup": footprint.run_startup,
     "memory": footprint.run_memory,
     "backlog": backlog.run,

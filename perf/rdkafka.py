@@ -41,14 +41,17 @@ def delete_topic(bootstrap: str, topic: str) -> None:
     admin.delete_topics([topic])[topic].result(60)
 
 
-def end_offset(bootstrap: str, topic: str) -> int:
-    """The end of the topic's first partition."""
+def end_offset(bootstrap: str, topic: str, partitions: int = 1) -> int:
+    """The sum of the ends of the topic's first partitions."""
     from confluent_kafka import Consumer, TopicPartition
 
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "perf"})
-    _, high = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=30)
+    ends = [
+        consumer.get_watermark_offsets(TopicPartition(topic, index), timeout=30)[1]
+        for index in range(partitions)
+    ]
     consumer.close()
-    return int(high)
+    return sum(ends)
 
 
 def produce(

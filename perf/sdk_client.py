@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from perf import before
+from perf.forms import FORMS, rows, topic_names
 
 BUFFER_BYTES = 64 * 1024 * 1024
 """What each client may buffer, to send it or ahead of who reads it, where it has a limit."""
@@ -84,18 +85,35 @@ def _result(process: subprocess.Popen[bytes]) -> dict[str, float]:
 class Load:
     """What a client is to send or to read, and what that cost."""
 
-    def __init__(self, bootstrap: str, topic: str, count: int, size: int, rate: int = 0) -> None:
+    def __init__(
+        self,
+        bootstrap: str,
+        topic: str,
+        count: int,
+        size: int,
+        rate: int = 0,
+        form: str = "value",
+    ) -> None:
         self.bootstrap = bootstrap
         self.topic = topic
         self.count = count
         self.size = size
         self.rate = rate
+        self.form = FORMS[form]
         self._result: dict[str, float] = {}
         self._delays: list[float] = []
 
     def values(self) -> Iterator[bytes]:
         """``count`` values, half random, half repeated: about what logs compress to."""
         return islice(cycle(_some_values(self.size)), self.count)
+
+    def rows(self) -> Iterator[tuple[Any, ...]]:
+        """``count`` records of the load's form; see :func:`perf.forms.rows`."""
+        return rows(self.form, self.topic, _some_values(self.size), self.count)
+
+    def topics(self) -> list[str]:
+        """All topics that the load sends to."""
+        return topic_names(self.form, self.topic)
 
     def chunks(self) -> Iterator[list[bytes]]:
         """The same, as lists."""

@@ -4,6 +4,7 @@ import time
 
 from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
 
+from perf import forms
 from perf.sdk_client import BATCH_BYTES, BUFFER_BYTES, LINGER_MS, PATIENCE, Load
 
 
@@ -39,6 +40,28 @@ def send_reported(load: Load) -> None:
             poll(0)
         _flush(producer)
     load.check(delivered, delivered * load.size)
+
+
+def send_form(load: Load) -> None:
+    """``produce`` for each record, in the form of the load; ``poll`` after each with a callback."""
+    producer = _producer(load)
+    delivered = 0
+
+    def on_delivery(error: object, _message: Message) -> None:
+        nonlocal delivered
+        delivered += error is None
+
+    def make_room(topic: str, value: bytes, **options: object) -> None:
+        _wait_and_produce(producer, topic, value, **options)
+
+    is_told = "on_delivery" in load.form.arguments
+    send_all = forms.loop(load.form, after="poll(0)" if is_told else "pass")
+    send_all.__globals__["poll"] = producer.poll
+    with load.measured():
+        send_all(producer.produce, make_room, load.rows(), on_delivery)
+        _flush(producer)
+    if is_told:
+        load.check(delivered, delivered * load.size)
 
 
 def send_many(load: Load) -> None:
@@ -97,9 +120,11 @@ def _producer(load: Load) -> Producer:
             "batch.size": BATCH_BYTES,
             "queue.buffering.max.messages": 10_000_000,
             "queue.buffering.max.kbytes": BUFFER_BYTES // 1024,
+            "compression.type": load.form.compression,
         }
     )
-    producer.list_topics(load.topic, timeout=30)
+    for topic in load.topics():
+        producer.list_topics(topic, timeout=30)
     return producer
 
 

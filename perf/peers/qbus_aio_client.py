@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from perf import forms
+from perf.peers.qbus_client import Told
 from perf.sdk_client import BUFFER_BYTES, LINGER_MS, PATIENCE, Load, arrow_batches, arrow_volume
 from qbus.aio import Consumer, Producer
 
@@ -16,6 +18,17 @@ async def send(load: Load) -> None:
             for value in load.values():
                 await send_one(topic, value)
             await producer.flush()
+
+
+async def send_form(load: Load) -> None:
+    """``await send`` for each record, in the form of the load."""
+    told = Told()
+    send_all = forms.loop(load.form, is_async=True)
+    async with _producer(load) as producer:
+        with load.measured():
+            await send_all(producer.send, None, load.rows(), told.delivery)
+            await producer.flush()
+    told.check(load)
 
 
 async def send_many(load: Load) -> None:
@@ -93,8 +106,14 @@ async def read_paced(load: Load) -> None:
 
 @asynccontextmanager
 async def _producer(load: Load) -> AsyncIterator[Producer]:
-    async with Producer(load.bootstrap, linger_ms=LINGER_MS, buffer_bytes=BUFFER_BYTES) as producer:
-        await producer.partitions(load.topic)
+    async with Producer(
+        load.bootstrap,
+        linger_ms=LINGER_MS,
+        buffer_bytes=BUFFER_BYTES,
+        compression=load.form.compression,
+    ) as producer:
+        for topic in load.topics():
+            await producer.partitions(topic)
         yield producer
 
 

@@ -2,6 +2,7 @@
 
 import time
 
+from perf import forms
 from perf.sdk_client import BUFFER_BYTES, LINGER_MS, PATIENCE, Load, arrow_batches, arrow_volume
 from qbus import Consumer, Delivery, Producer
 
@@ -31,6 +32,32 @@ def send_reported(load: Load) -> None:
                 send_one(topic, value, on_delivery=on_delivery)
             producer.flush(PATIENCE)
     load.check(delivered, delivered * load.size)
+
+
+def send_form(load: Load) -> None:
+    """``send`` for each record, in the form of the load."""
+    told = Told()
+    send_all = forms.loop(load.form)
+    with _producer(load) as producer, load.measured():
+        send_all(producer.send, None, load.rows(), told.delivery)
+        producer.flush(PATIENCE)
+    told.check(load)
+
+
+class Told:
+    """Counts what callbacks are told."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def delivery(self, delivery: Delivery) -> None:
+        """One record was delivered."""
+        self.count += delivery.exception() is None
+
+    def check(self, load: Load) -> None:
+        """Raise unless every record was told of, where the form asks for that."""
+        if "on_delivery" in load.form.arguments:
+            load.check(self.count, self.count * load.size)
 
 
 def send_many(load: Load) -> None:
@@ -105,8 +132,14 @@ def read_paced(load: Load) -> None:
 
 
 def _producer(load: Load) -> Producer:
-    producer = Producer(load.bootstrap, linger_ms=LINGER_MS, buffer_bytes=BUFFER_BYTES)
-    producer.partitions(load.topic)
+    producer = Producer(
+        load.bootstrap,
+        linger_ms=LINGER_MS,
+        buffer_bytes=BUFFER_BYTES,
+        compression=load.form.compression,
+    )
+    for topic in load.topics():
+        producer.partitions(topic)
     return producer
 
 
