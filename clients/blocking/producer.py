@@ -38,7 +38,7 @@ class Producer:
         self._client = _Producer(bootstrap, **options)
         self._options = self._client._options
         self._accumulator = self._client._accumulator
-        self._add_value = self._accumulator.add_value
+        self._add_quickly = self._accumulator.add_quickly
         self._topics = self._client._cluster.metadata
         self._thread = LoopThread("qbus-producer")
         self._thread.call(self._client._start, True)
@@ -67,14 +67,10 @@ class Producer:
         broker: int | None = None,
         on_delivery: OnDelivery | None = None,
     ) -> Delivery:
-        if (
-            key is None
-            and headers is None
-            and partition is None
-            and timestamp is None
-            and broker is None
-        ):
-            delivery = self._add_value(topic, value, on_delivery)
+        if broker is None:
+            delivery = self._add_quickly(
+                topic, value, key, headers, partition, timestamp, on_delivery
+            )
             if delivery is not None:
                 return delivery
         check_item(key, value, headers, timestamp)

@@ -1,8 +1,7 @@
 """The records that wait to be sent, in batches by partition.
 
 Any thread adds records; the event loop's thread takes batches. One lock guards both, held only for
-a moment. Records with only a value take its fast path (``qbus.records.pure.append_lock``): their
-bytes are counted when the next batch begins.
+a moment. Most records take its fast path (``qbus.records.pure.append_lock``).
 """
 
 import asyncio
@@ -12,7 +11,7 @@ from typing import cast
 
 from qbus.clock import Clock
 from qbus.records import Buffer
-from qbus.records.codec import AppendLock, fit
+from qbus.records.codec import AppendLock, OpenBatches, fit
 
 from ..types import TopicDescription, TopicPartition
 from .batch import Batch, call
@@ -35,10 +34,11 @@ class Accumulator:
     def __init__(
         self, options: ProducerOptions, clock: Clock, on_work: Callable[[], None] = lambda: None
     ) -> None:
-        self.lock = AppendLock(threading.Lock(), options.batch_bytes, RECORD_OVERHEAD, Delivery)
+        self.lock = AppendLock(
+            threading.Lock(), options.batch_bytes, options.buffer_bytes, RECORD_OVERHEAD, Delivery
+        )
         self.room = threading.Condition(cast("threading.Lock", self.lock))
-        self.add_value = self.lock.add
-        self.buffered_bytes = 0
+        self.add_quickly = self.lock.add
         self.begun = 0
         """Number of batches begun so far."""
         self.queues: dict[TopicPartition, PartitionQueue] = {}
@@ -52,12 +52,16 @@ class Accumulator:
         self._batch_bytes = options.batch_bytes
         self._buffer_bytes = options.buffer_bytes
         self._clock = clock
-        self._quick: dict[str, ListBatch] = self.lock.batches
+
+    @property
+    def buffered_bytes(self) -> int:
+        """The bytes of all incomplete batches."""
+        return self.lock.buffered
 
     @property
     def is_full(self) -> bool:
         """Whether senders have to wait."""
-        return self.buffered_bytes >= self._buffer_bytes
+        return self.lock.buffered >= self._buffer_bytes
 
     def add(
         self,
@@ -136,7 +140,7 @@ class Accumulator:
         with self.lock:
             if batch in self.incomplete:
                 self.incomplete.remove(batch)
-                self.buffered_bytes -= batch.counted
+                self.lock.buffered -= batch.size
                 self.room.notify_all()
 
     def replace(self, batch: Batch, halves: Sequence[Batch]) -> None:
@@ -144,7 +148,6 @@ class Accumulator:
         for index, callback in _callbacks(batch):
             Delivery(batch, index).add_done_callback(callback)
         with self.lock:
-            self._grow(batch, 0)
             self.incomplete.discard(batch)
             self.incomplete.update(halves)
 
@@ -153,15 +156,13 @@ class Accumulator:
         with self.lock:
             for queue in self.active.values():
                 queue.seal()
-            for batch in self.incomplete:
-                self._grow(batch, 0)
             return list(self.incomplete)
 
     def fail(self, failure: Exception) -> list[Batch]:
         """Accept no more records, for that reason; return all incomplete batches."""
         with self.lock:
             self.failure = self.failure or failure
-            self._quick.clear()
+            self.lock.topics.clear()
             self.room.notify_all()
             return list(self.incomplete)
 
@@ -202,14 +203,22 @@ class Accumulator:
             self._begin(queue, batch)
         opened = queue.open_batch
         assert isinstance(opened, ListBatch)
-        if partition is not None:
+        batches = self._open_batches(topic)
+        batches.by_partition[queue.partition.partition] = opened
+        if partition is None:
+            batches.sticky = opened
+        else:
             opened.is_movable = False
-        elif self.router.is_by_key:  # a partitioner function decides for each record
-            quick = self._quick.get(topic.name)
-            if quick is not None:
-                self._grow(quick, 0)
-            self._quick[topic.name] = opened
         return opened, is_new
+
+    def _open_batches(self, topic: TopicDescription) -> OpenBatches:
+        """Return the batches that the fast path appends to, for as many partitions as there are."""
+        batches = self.lock.topics.get(topic.name)
+        if batches is None or len(batches.by_partition) != len(topic.partitions):
+            # A partitioner function decides for each record, so those without a partition go by it.
+            batches = OpenBatches(len(topic.partitions), self.router.is_by_key)
+            self.lock.topics[topic.name] = batches
+        return batches
 
     def _begin(self, queue: PartitionQueue, batch: Batch) -> None:
         batch.on_complete = self._report
@@ -226,11 +235,7 @@ class Accumulator:
 
     def _grow(self, batch: Batch, size: int) -> None:
         batch.size += size
-        if batch in self.incomplete:
-            self.buffered_bytes += batch.size - batch.counted
-            batch.counted = batch.size
-        if self.is_full:
-            self._quick.clear()
+        self.lock.buffered += size
 
     def _check(self) -> None:
         if self.failure is not None:

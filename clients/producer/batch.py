@@ -5,9 +5,10 @@ import logging
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple, ParamSpec
+from typing import NamedTuple, ParamSpec
 
 from qbus.records import Compression
+from qbus.records.codec import BatchLists
 
 from ..types import TopicPartition
 
@@ -51,17 +52,12 @@ class Countdown:
             self._notify()
 
 
-class Batch(ABC):
+class Batch(ABC, BatchLists):
     """Records for one partition, and their outcome.
 
     Any thread may ask or wait; one at a time may add. Only the loop's thread completes or splits a
     batch.
 
-    size: approximate bytes; the accumulator has counted ``counted`` of them.
-    callbacks: called for each record when the batch is complete, or None; trailing ones may be
-        missing.
-    is_movable: any other partition would do as well.
-    is_quick: accepts records that have nothing but a value.
     was_sent: it may be stored, even without an answer.
     is_given_up: its delivery is not tried any more, though it may not be complete yet.
     """
@@ -71,22 +67,17 @@ class Batch(ABC):
         "_loop",
         "_waiting",
         "attempts",
-        "callbacks",
-        "counted",
         "created_at",
         "encoded",
         "error",
         "halves",
         "identity",
         "is_given_up",
-        "is_movable",
-        "is_quick",
         "on_complete",
         "ordinal",
         "outcome",
         "partition",
         "sequence",
-        "size",
         "timestamp",
         "was_sent",
     )
@@ -98,15 +89,11 @@ class Batch(ABC):
         created_at: float,
         loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
+        super().__init__()
         self.partition = partition
         self.timestamp = timestamp
         self.created_at = created_at
-        self.size = 0
-        self.counted = 0
         self.attempts = 0
-        self.callbacks: list[Callable[[Any], object] | None] = []
-        self.is_movable = False
-        self.is_quick = False
         self.is_given_up = False
         self.was_sent = False
         self.encoded: bytearray | None = None
@@ -222,7 +209,6 @@ class Batch(ABC):
             half.on_complete = self.on_complete
         left.size = self.size * left.count // self.count
         right.size = self.size - left.size
-        left.counted, right.counted = left.size, right.size
         if self.identity is not None:
             left.sequence = self.sequence
             right.sequence = (self.sequence + left.count) & 0x7FFFFFFF

@@ -24,9 +24,9 @@ RECORD_OVERHEAD = 12
 
 
 class ListBatch(Batch):
-    """A batch in lists. There is no list of keys until a record has one; likewise other parts."""
+    """A batch in lists."""
 
-    __slots__ = ("_count", "headers", "keys", "timestamps", "values")
+    __slots__ = ("_count",)
 
     def __init__(
         self,
@@ -36,10 +36,6 @@ class ListBatch(Batch):
         loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
         super().__init__(partition, timestamp, created_at, loop)
-        self.values: list[Buffer | None] = []
-        self.keys: list[Buffer | None] | None = None
-        self.headers: list[Headers | None] | None = None
-        self.timestamps: list[int | None] | None = None
         self._count = -1
         self.is_quick = True
 
@@ -62,9 +58,6 @@ class ListBatch(Batch):
         if callback is not None:
             self.callbacks += [None] * (index - len(self.callbacks))
             self.callbacks.append(callback)
-        if key is None and not headers and timestamp is None and self.is_quick:
-            return index
-        self.is_quick = False
         if self.keys is not None or key is not None:
             self.keys = _extended(self.keys, index, (key,))
         if self.headers is not None or headers:
@@ -83,8 +76,6 @@ class ListBatch(Batch):
         """Add records; return the index of the first."""
         index, count = len(self.values), len(values)
         self.values.extend(values)
-        if keys is not None or headers is not None or timestamps is not None:
-            self.is_quick = False
         if self.keys is not None or keys is not None:
             self.keys = _extended(self.keys, index, keys or repeat(None, count))
         if self.headers is not None or headers is not None:

@@ -132,6 +132,7 @@ class Producer:
         clock = SystemClock()
         self._cluster = Cluster(bootstrap, client_id, self._options.request_timeout)
         self._accumulator = Accumulator(self._options, clock)
+        self._add_quickly = self._accumulator.add_quickly
         self._sender = Sender(self._cluster, self._accumulator, self._options, clock)
         self._accumulator.on_work = self._sender.wake
         self._is_closed = False
@@ -172,14 +173,10 @@ class Producer:
         :class:`~qbus.errors.ApiError` for an unknown topic, partition or broker,
         :class:`~qbus.BufferFull`, and TypeError or ValueError for what cannot be a record.
         """
-        if (
-            key is None
-            and headers is None
-            and partition is None
-            and timestamp is None
-            and broker is None
-        ):
-            delivery = self._accumulator.add_value(topic, value, on_delivery)
+        if broker is None:
+            delivery = self._add_quickly(
+                topic, value, key, headers, partition, timestamp, on_delivery
+            )
             if delivery is not None:
                 return delivery
         check_item(key, value, headers, timestamp)

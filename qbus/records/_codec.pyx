@@ -23,11 +23,15 @@ from cpython.sequence cimport (
     PySequence_Fast_GET_ITEM,
     PySequence_Fast_GET_SIZE,
 )
-from cpython.tuple cimport PyTuple_SET_ITEM
-from cpython.unicode cimport PyUnicode_DecodeUTF8
+from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE, PyTuple_SET_ITEM
+from cpython.unicode cimport PyUnicode_DecodeUTF8, PyUnicode_GET_LENGTH
 from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint32_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy, memset
+
+cdef extern from "Python.h":
+    bint PyUnicode_IS_COMPACT_ASCII(object) noexcept
+    const uint8_t* PyUnicode_1BYTE_DATA(object) noexcept
 
 from qbus.records._parse cimport *
 from qbus.records._write cimport OVERHEAD, put_field, put_record, put_varint, varint_size
@@ -37,6 +41,8 @@ from qbus.errors import CorruptBatch
 from .fields import encode_headers, timestamp_delta, to_bytes
 from .header import HEADER_SIZE
 from .record import ConsumerRecord
+
+REVISION = 2  # see codec.py
 
 include "_lists.pxi"
 include "_decode.pxi"

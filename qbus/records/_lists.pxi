@@ -180,6 +180,7 @@ def encode_lists(values, keys, headers, timestamps, base_timestamp):
     cdef Field key = NULL_FIELD, value, header
     cdef object held_key = None, held_value, held_header = None, item
     cdef Writer writer = Writer(bytearray(HEADER_SIZE))
+    cdef Vector scratch = Vector()
     for index in range(count):
         if all_timestamps is not None:
             item = all_timestamps[index]
@@ -190,10 +191,44 @@ def encode_lists(values, keys, headers, timestamps, base_timestamp):
         held_value = take(all_values[index], "value", index, &value)
         header = NO_HEADERS
         if all_headers is not None and all_headers[index] is not None:
-            held_header = take(encode_headers(all_headers[index], index), "", index, &header)
+            item = all_headers[index]
+            if put_plain_headers(item, scratch):
+                header.data, header.size = <const uint8_t*>scratch.memory, scratch.size
+            else:
+                held_header = take(encode_headers(item, index), "", index, &header)
         writer.add(delta, index, key, value, header)
     writer.close()
     return writer.batch, base_timestamp + latest
+
+
+cdef bint put_plain_headers(object headers, Vector scratch) except -1:
+    """Encode headers into ``scratch`` if they are of the plainest types."""
+    cdef Py_ssize_t row, count
+    cdef object pair, data
+    cdef Field name, value
+    cdef uint8_t* at
+    if type(headers) is not list and type(headers) is not tuple:
+        return False
+    count = PySequence_Fast_GET_SIZE(headers)
+    scratch.size = 0
+    if not scratch.reserve(OVERHEAD):
+        raise MemoryError
+    scratch.size = put_varint(<uint8_t*>scratch.memory, count) - <uint8_t*>scratch.memory
+    for row in range(count):  # nothing here runs Python code, which could change the list
+        pair = <object>PySequence_Fast_GET_ITEM(headers, row)
+        if not is_plain_header(pair):
+            return False
+        name.data = PyUnicode_1BYTE_DATA(<object>PyTuple_GET_ITEM(pair, 0))
+        name.size = PyUnicode_GET_LENGTH(<object>PyTuple_GET_ITEM(pair, 0))
+        data = <object>PyTuple_GET_ITEM(pair, 1)
+        value = NULL_FIELD
+        if data is not None:
+            value.data, value.size = <const uint8_t*>PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data)
+        if not scratch.reserve(name.size + max(value.size, 0) + OVERHEAD):
+            raise MemoryError
+        at = put_field(<uint8_t*>scratch.memory + scratch.size, name)
+        scratch.size = put_field(at, value) - <uint8_t*>scratch.memory
+    return True
 
 
 cdef tuple of_length(object items, Py_ssize_t count):

@@ -1,11 +1,14 @@
 """The choice between the two codecs: the compiled one, or its twin in plain Python.
 
 The environment variable ``QBUS_CODEC`` can demand ``python`` or ``compiled``; then a compiled codec
-that was not built is an ImportError.
+that was not built, or from sources of another revision, is an ImportError.
 """
 
 import os
 from typing import TYPE_CHECKING
+
+REVISION = 2
+"""What the compiled codec offers; another number means that it was built from other sources."""
 
 _DEMANDED = os.environ.get("QBUS_CODEC")
 
@@ -18,6 +21,9 @@ elif _DEMANDED == "python":
 else:
     try:
         from qbus.records import _codec as twin
+
+        if getattr(twin, "REVISION", 1) != REVISION:
+            raise ImportError("the compiled codec is of another revision: build it anew")
     except ImportError:
         if _DEMANDED == "compiled":
             raise
@@ -27,7 +33,9 @@ CODEC = "python" if twin.__name__.endswith(".pure") else "compiled"
 """The codec in use: "compiled" or "python"."""
 
 AppendLock = twin.AppendLock
+BatchLists = twin.BatchLists
 BatchSlot = twin.BatchSlot
+OpenBatches = twin.OpenBatches
 are_bytes = twin.are_bytes
 fit = twin.fit
 murmur2 = twin.murmur2

@@ -9,8 +9,17 @@ import pytest
 
 from qbus.records import codec
 
-IS_BUILT = importlib.util.find_spec("qbus.records._codec") is not None
-NOT_BUILT = "the compiled codec was not built: there was no compiler"
+
+def is_built() -> bool:
+    """Whether there is a compiled codec from these sources."""
+    if importlib.util.find_spec("qbus.records._codec") is None:
+        return False
+    built = importlib.import_module("qbus.records._codec")
+    return getattr(built, "REVISION", 1) == codec.REVISION
+
+
+IS_BUILT = is_built()
+NOT_BUILT = "the compiled codec was not built: there was no compiler, or not from these sources"
 MODULES = {"python": "qbus.records.pure", "compiled": "qbus.records._codec"}
 
 

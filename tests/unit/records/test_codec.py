@@ -43,6 +43,20 @@ def test_a_demanded_codec_that_was_not_built_is_an_error() -> None:
     )
 
 
+OLD = (
+    "import sys, types; old = types.ModuleType('qbus.records._codec'); "
+    "sys.modules[old.__name__] = old; "
+)
+
+
+def test_plain_python_where_other_sources_were_built() -> None:
+    assert run(OLD + SHOW).stdout == "python qbus.records.pure\n"
+    assert (
+        "ImportError: the compiled codec is of another revision"
+        in run(OLD + SHOW, "compiled").stderr
+    )
+
+
 def test_a_broker_imports_no_codec() -> None:
     code = (
         "import sys, qbus.broker.server\n"

@@ -1,6 +1,9 @@
 """Records find their partitions and fill their batches."""
 
+import random
 from collections.abc import Sequence
+from functools import partial
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -129,22 +132,95 @@ def test_a_record_for_one_partition_keeps_its_batch_there() -> None:
     assert [record.value for record in records(batch)] == [b"any", b"bound", b"any"]
 
 
-def test_values_take_the_quick_way_while_a_batch_is_open() -> None:
+def test_records_take_the_quick_way_while_a_batch_is_open() -> None:
     made, described = accumulator(batch_bytes=5 * (1 + RECORD_OVERHEAD)), topic(1)
-    assert made.add_value("t", b"0") is None, "there is no batch yet"
+    assert made.add_quickly("t", b"0") is None, "there is no batch yet"
     made.add(described, b"0")
-    assert made.add_value("t", b"1") is not None
+    assert made.add_quickly("t", b"1") is not None
+    assert made.add_quickly("t", b"2", b"") is None, "the batch has no keys yet"
     made.add(described, b"2", b"")
-    assert made.add_value("t", b"3") is None, "the batch has keys now"
-    made.add(described, b"3")
+    assert made.add_quickly("t", b"3", b"") is not None
     made.seal()
-    assert made.add_value("t", b"4") is None, "the batch is closed"
+    assert made.add_quickly("t", b"4") is None, "the batch is closed"
     for value in (b"4", b"5", b"6", b"7", b"8"):
         made.add(described, value)
-    assert made.add_value("t", b"9") is None, "the batch is full"
+    assert made.add_quickly("t", b"9") is None, "the batch is full"
     first, second = waiting(made)
     values = [record.value for batch in (first, second) for record in records(batch)]
     assert values == [b"%d" % number for number in range(9)]
+
+
+def test_the_quick_way_waits_for_room_in_the_buffer() -> None:
+    made = Accumulator(ProducerOptions(buffer_bytes=2 * (1 + RECORD_OVERHEAD)), ManualClock())
+    made.add(topic(1), b"1")
+    assert made.add_quickly("t", b"2") is not None
+    assert made.is_full
+    assert made.add_quickly("t", b"3") is None
+    (batch,) = made.seal()
+    batch.complete(Stored(0, -1))
+    made.release(batch)
+    assert not made.is_full
+
+
+def test_new_partitions_of_a_topic_get_their_keys() -> None:
+    made, key = accumulator(), b"key-2"
+    before, after = (partition_for_key(key, count) for count in (1, 4))
+    assert before != after
+    for described in (topic(1), topic()):
+        made.add(described, b"v", key)
+        assert made.add_quickly("t", b"w", key) is not None
+        assert made.add_quickly("t", b"w", partition=len(described.partitions)) is None
+    found = {
+        batch.partition.partition: [r.value for r in records(batch)] for batch in waiting(made)
+    }
+    assert found == {before: [b"v", b"w"], after: [b"v", b"w"]}
+
+
+_any_bytes = st.none() | st.binary(max_size=40) | st.binary(max_size=40).map(bytearray)
+_headers = st.none() | st.lists(
+    st.tuples(st.text(max_size=3), st.none() | st.binary(max_size=9)), max_size=2
+)
+
+
+@given(
+    st.lists(
+        st.tuples(
+            _any_bytes,
+            _any_bytes,
+            _headers,
+            st.none() | st.integers(0, 3),
+            st.none() | st.integers(-1, 2**63 - 1),
+            st.booleans(),
+        ),
+        max_size=40,
+    )
+)
+def test_both_ways_make_the_same_batches(rows: list[tuple[Any, ...]]) -> None:
+    """Each record goes the quick way if it can; or, in another accumulator, none does."""
+    quick, slow = (accumulator(batch_bytes=150) for _ in range(2))
+    told: dict[Accumulator, list[int]] = {quick: [], slow: []}
+    for made in (quick, slow):
+        random.seed(5)
+        for number, (value, key, headers, partition, timestamp, is_told) in enumerate(rows):
+            parts = {"partition": partition, "timestamp": timestamp}
+            tell = partial(_note, told[made], number) if is_told else None
+            if made is slow or not made.add_quickly(
+                "t", value, key, headers, callback=tell, **parts
+            ):
+                made.add(topic(), value, key, headers, on_delivery=tell, **parts)
+    first, second = waiting(quick), waiting(slow)
+    assert [(b.partition, b.size, b.is_movable) for b in first] == [
+        (b.partition, b.size, b.is_movable) for b in second
+    ]
+    assert [records(batch) for batch in first] == [records(batch) for batch in second]
+    assert quick.buffered_bytes == slow.buffered_bytes == sum(batch.size for batch in first)
+    for batch in (*first, *second):
+        batch.complete(Stored(0, -1))
+    assert told[quick] == told[slow]
+
+
+def _note(told: list[int], number: int, _: Delivery) -> None:
+    told.append(number)
 
 
 def test_bytes_are_counted_until_released() -> None:
@@ -164,7 +240,7 @@ def test_a_failure_is_told_to_whoever_adds() -> None:
     made.add(topic(), b"v")
     assert len(made.fail(ZeroDivisionError("once"))) == 1
     made.fail(ZeroDivisionError("twice"))
-    assert made.add_value("t", b"v") is None
+    assert made.add_quickly("t", b"v") is None
     with pytest.raises(ZeroDivisionError, match="once"):
         made.add(topic(), b"v")
     with pytest.raises(ZeroDivisionError):
@@ -250,10 +326,10 @@ def test_callbacks_get_their_own_records_on_both_ways() -> None:
 
     plain = made.add(topic(1), b"0")
     sent = [
-        made.add_value("t", b"1", tell),
+        made.add_quickly("t", b"1", callback=tell),
         made.add(topic(1), b"2", on_delivery=tell),
-        made.add_value("t", b"3"),
-        made.add_value("t", b"4", tell),
+        made.add_quickly("t", b"3"),
+        made.add_quickly("t", b"4", callback=tell),
         made.add(topic(1), b"5", b"key", on_delivery=tell),
     ]
     (batch,) = made.seal()
@@ -304,7 +380,7 @@ def test_deliveries_of_one_record_are_equal() -> None:
 def test_a_partitioner_is_asked_for_every_record() -> None:
     made = accumulator(partitioner=lambda _topic, _key, value: 2 if value == b"two" else None)
     made.add(topic(), b"any")
-    assert made.add_value("t", b"two") is None
+    assert made.add_quickly("t", b"two") is None
     made.add(topic(), b"two")
     found = {
         record.value: batch.partition.partition

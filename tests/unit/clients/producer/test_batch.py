@@ -38,14 +38,12 @@ def test_values_alone_get_the_batchs_time() -> None:
     made = batch(b"a")
     assert made.add_many([b"b", b"c"]) == 1
     assert made.count == 3
-    assert made.is_quick
     assert encoded(made) == [(None, value, (), CREATED) for value in (b"a", b"b", b"c")]
 
 
 def test_records_of_every_kind_keep_their_order() -> None:
     made = batch(b"a")
     made.add(None, b"k", [("h", b"x")], 5)
-    assert not made.is_quick
     made.add(b"b")
     made.add_many([b"c"])
     made.add_many([b"d", b"e"], [b"k", None], [None, [("n", None)]], [None, 6])
