@@ -20,6 +20,7 @@ class PartitionState:
     epoch: leader epoch of the last record before the position; -1: not known.
     leader_epoch: epoch of the leader whose log is known to hold that record; -1: not known.
     cursor: what a poll or a loop reads now.
+    failure: why it cannot be read on, until the user is told or continues elsewhere.
     start_offset, end_offset: what the leader told last.
     stop_at: nothing is fetched from this offset on.
     """
@@ -29,6 +30,7 @@ class PartitionState:
         "cursor",
         "end_offset",
         "epoch",
+        "failure",
         "fetched",
         "is_paused",
         "is_stopped",
@@ -47,6 +49,7 @@ class PartitionState:
         self.committed: int | None = None
         self.fetched: deque[CompletedFetch] = deque()
         self.cursor: FetchCursor | None = None
+        self.failure: QbusError | None = None
         self.is_stopped = False
         self.is_paused = False
         self.epoch = -1
@@ -68,8 +71,12 @@ class PartitionState:
         return sum(fetched.nbytes for fetched in self.fetched)
 
     def drop(self) -> None:
-        """Drop fetched records, and those a cursor has not delivered."""
+        """Drop fetched records, those a cursor has not delivered, and what was found behind them.
+
+        Nothing is lost: it is fetched again where it is read on.
+        """
         self.fetched.clear()
+        self.failure = None
         if self.cursor is not None:
             self.cursor.close()
             self.position, self.epoch = self.read_to, self.read_epoch

@@ -29,9 +29,9 @@ from .options import ConsumerOptions
 _log = logging.getLogger(__name__)
 
 _REFRESH_INTERVAL = 10.0
+"""Seconds between checks for new topics and partitions of a subscription."""
 _MISSING_INTERVAL = 1.0
 """Seconds between looks for subscribed topics that do not exist yet."""
-"""Seconds between checks for new topics and partitions of a subscription."""
 
 Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 

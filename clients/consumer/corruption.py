@@ -1,7 +1,7 @@
 """The first readable batch behind a corrupt one."""
 
 from qbus.errors import ApiError, ErrorCode
-from qbus.records import CorruptBatch, check_crc, iter_batches
+from qbus.records import CorruptBatch, iter_batches
 from qbus.wire import ApiKey
 from qbus.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 
@@ -11,6 +11,10 @@ from ..net.retry import Outcomes
 from ..net.routing import ask_leaders
 from ..offsets import list_offsets
 from ..types import LATEST, TopicPartition
+from .completed_fetch import CompletedFetch
+
+_AT_ONCE = 10_000
+"""Records that are decoded at a time."""
 
 
 async def readable_after(cluster: Cluster, partition: TopicPartition, offset: int) -> int:
@@ -47,8 +51,8 @@ async def _readable_at(cluster: Cluster, partition: TopicPartition, offset: int)
         )
         check(response.error_code, of="fetch")
         return {
-            TopicPartition(topic.topic, data.partition_index): _begin_of(
-                data.error_code, data.records, offset
+            (key := TopicPartition(topic.topic, data.partition_index)): _begin_of(
+                key, data.error_code, data.records, offset
             )
             for topic in response.responses
             for data in topic.partitions
@@ -57,7 +61,9 @@ async def _readable_at(cluster: Cluster, partition: TopicPartition, offset: int)
     return (await ask_leaders(cluster, [partition], ask))[partition]
 
 
-def _begin_of(error_code: int, records: memoryview | None, offset: int) -> int | ApiError | None:
+def _begin_of(
+    partition: TopicPartition, error_code: int, records: memoryview | None, offset: int
+) -> int | ApiError | None:
     if error_code == ErrorCode.CORRUPT_MESSAGE:
         return None
     if error_code:
@@ -65,11 +71,19 @@ def _begin_of(error_code: int, records: memoryview | None, offset: int) -> int |
     try:
         for header, batch in iter_batches(records or b"", partial_tail=True):
             if header.last_offset >= offset:
-                check_crc(batch, header)
+                _read_all(CompletedFetch(partition, header.base_offset, batch, check_crcs=True))
                 return header.base_offset
     except CorruptBatch:
         return None
     return offset
+
+
+def _read_all(fetched: CompletedFetch) -> None:
+    """Raise :class:`~qbus.records.CorruptBatch` where a consumer would: a checksum may be right
+    over records that are malformed.
+    """
+    while fetched.decode(_AT_ONCE):
+        pass
 
 
 def _request_for_one_batch(

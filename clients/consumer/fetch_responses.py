@@ -69,6 +69,8 @@ class FetchResponses:
     def fail(self, error: QbusError, state: PartitionState | None = None) -> None:
         """Keep an error for the user; ``state``: of the partition that it is about."""
         self.failure, self._failing = error, state
+        if state is not None:
+            state.failure = error
 
     def damaged(
         self, partition: TopicPartition, state: PartitionState, error: CorruptBatch
@@ -83,13 +85,16 @@ class FetchResponses:
     def raise_unless(self, records: Collection[object]) -> None:
         """Raise the failure, once, but not before the user has the records read before it.
 
-        That of one partition does not wait for the records of others, which may never end.
+        That of one partition does not wait for the records of others, which may never end, and is
+        forgotten once the user continues elsewhere in it.
         """
         failure, failing = self.failure, self._failing
-        if failure is None or (records and (failing is None or failing.fetched)):
+        is_left = failing is not None and failing.failure is not failure
+        if failure is None or (records and not is_left and (failing is None or failing.fetched)):
             return
         self.failure = self._failing = None
-        raise failure
+        if not is_left:
+            raise failure
 
     def _keep(
         self, partition: TopicPartition, state: PartitionState, offset: int, data: PartitionData

@@ -1,7 +1,7 @@
 """Between what is fetched and who reads it: the position is behind the last record given."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 from operator import length_hint
 from typing import Any
@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from qbus.clients.consumer import fetch_cursor
+from qbus.clients.consumer.assignment import Assignment
 from qbus.clients.consumer.fetch_cursor import batches_of, is_over
 from qbus.clients.types import OffsetAndMetadata
 from qbus.errors import ErrorCode
@@ -16,6 +17,10 @@ from qbus.records import CorruptBatch
 from qbus.wire.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 
 from .two_partitions import EPOCH, MANY, A, B, Loop, batch
+
+
+def damage() -> CorruptBatch:
+    return CorruptBatch("t-0 at offset 2: damaged", topic="t", partition=0, offset=2)
 
 
 @pytest.fixture
@@ -351,3 +356,36 @@ def test_a_poll_goes_on_to_report_damage(loop: Loop) -> None:
         poll(loop)
     assert is_over(loop.buffer.open_cursors(), deadline=0.0)
     assert not is_over([], deadline=math.inf)
+
+
+def test_an_error_waits_until_what_was_fetched_before_it_is_read(loop: Loop) -> None:
+    loop.fetch(A, batch(0, 2))
+    loop.responses.fail(damage(), loop.assignment.states[A])
+    assert list(loop.turn()) == [(0, 0), (0, 1)]
+    with pytest.raises(CorruptBatch):
+        loop.turn()
+    assert list(loop.turn()) == [], "it was raised once"
+
+
+@pytest.mark.parametrize(
+    "leave",
+    [
+        lambda assignment: assignment.seek(A, 100),
+        lambda assignment: assignment.remove([A]),
+        lambda assignment: assignment.replace([A, B]),
+    ],
+)
+def test_an_error_of_a_place_that_was_left_is_not_raised(
+    loop: Loop, leave: Callable[[Assignment], None]
+) -> None:
+    """It would come again, behind records that are read in the meantime."""
+    loop.responses.fail(damage(), loop.assignment.states[A])
+    leave(loop.assignment)
+    assert list(loop.turn()) == []
+
+
+def test_a_seek_elsewhere_does_not_hide_an_error(loop: Loop) -> None:
+    loop.responses.fail(damage(), loop.assignment.states[A])
+    loop.assignment.seek(B, 100)
+    with pytest.raises(CorruptBatch):
+        loop.turn()
