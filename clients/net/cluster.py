@@ -249,7 +249,8 @@ class Cluster:
             (found,) = response.coordinators
             check(found.error_code, found.error_message)
         except ApiError as error:
-            self.troubles.met(subject, error, grace=USUAL_S)
+            if error.retriable:
+                self.troubles.met(subject, error, grace=USUAL_S)
             raise
         self.troubles.solved(subject)
         self._coordinators[group] = (found.host, found.port)

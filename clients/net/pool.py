@@ -66,7 +66,7 @@ class ConnectionPool:
         reconnect_backoff_max: float = 1.0,
     ) -> None:
         self._client_id = client_id
-        self._troubles = troubles or TroubleLog(client_id)
+        self._troubles = TroubleLog(client_id) if troubles is None else troubles
         self._connect_timeout = connect_timeout
         self._backoff = (reconnect_backoff, reconnect_backoff_max)
         self._connections: dict[_Key, Connection] = {}

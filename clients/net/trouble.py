@@ -37,6 +37,7 @@ class TroubleLog:
         self._troubles: dict[str, _Trouble] = {}
 
     def __bool__(self) -> bool:
+        """Whether something is waited for."""
         return bool(self._troubles)
 
     def met(self, subject: str, reason: object, *, grace: float = 0.0) -> None:

@@ -116,6 +116,29 @@ async def test_the_coordinator_is_looked_up_once_until_it_is_forgotten() -> None
         await cluster.close()
 
 
+@pytest.mark.parametrize(
+    "code", [ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.GROUP_AUTHORIZATION_FAILED]
+)
+async def test_a_coordinator_is_waited_for_unless_the_group_is_refused(code: ErrorCode) -> None:
+    async with FakeBroker() as broker:
+        broker.handlers[ApiKey.FIND_COORDINATOR] = lambda _: FindCoordinatorResponse(
+            coordinators=[Coordinator(key="g", error_code=code)]
+        )
+        cluster = Cluster(broker.bootstrap, "test", 5.0)
+        with pytest.raises(ApiError):
+            await cluster.coordinator("g")
+        assert bool(cluster.troubles) is code.retriable
+        await cluster.close()
+
+
+async def test_one_log_tells_of_brokers_and_of_topics() -> None:
+    cluster = Cluster(DEAD, "test", 5.0)
+    with pytest.raises(ConnectionFailed):
+        await cluster.refresh(())
+    assert cluster.troubles
+    await cluster.close()
+
+
 async def test_a_dead_coordinator_is_forgotten() -> None:
     async with FakeBroker() as broker:
         broker.handlers[ApiKey.FIND_COORDINATOR] = lambda _: FindCoordinatorResponse(
