@@ -264,12 +264,28 @@ def keyed(values: Mapping[Any, T]) -> dict[TopicPartition, T]:
     return {TopicPartition(*pair): value for pair, value in values.items()}
 
 
+def committable(offsets: Mapping[Any, Any]) -> dict[TopicPartition, OffsetAndMetadata]:
+    """Return offsets by partition as they are committed; the keys may be as those of :func:`keyed`.
+
+    Raises TypeError for anything but a number or an :class:`OffsetAndMetadata`.
+    """
+    whole = {}
+    for partition, offset in keyed(offsets).items():
+        if not isinstance(offset, int | OffsetAndMetadata):
+            kind = type(offset).__name__
+            raise TypeError(f"an offset is a number or an OffsetAndMetadata, not {kind}")
+        whole[partition] = OffsetAndMetadata(offset) if isinstance(offset, int) else offset
+    return whole
+
+
 def where_of(topic: str | Partition, partition: int | None) -> TopicPartition:
     """Return the partition that is given as one, or as its topic and number."""
     if isinstance(topic, str):
         if partition is None:
             raise TypeError(f"which partition of {topic}?")
         return TopicPartition(topic, partition)
+    if partition is not None:
+        raise TypeError(f"which partition: {topic[0]}-{topic[1]}, or {partition}?")
     return TopicPartition(*topic)
 
 

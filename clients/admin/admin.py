@@ -40,7 +40,7 @@ from qbus.wire.messages.offset_commit import OffsetCommitResponse
 from qbus.wire.messages.offset_delete import OffsetDeleteResponse
 
 from ..committed import commit_request, fetch_committed
-from ..errors import PartialFailure, check
+from ..errors import PartialFailure, api_error, check
 from ..net.cluster import Cluster
 from ..net.retry import Outcomes, ask_each, results_or_raise, retry_each, retrying
 from ..net.routing import COORDINATOR_MOVED, ask_leaders, retry_at_coordinator
@@ -61,6 +61,7 @@ from ..types import (
     Partition,
     TopicDescription,
     TopicPartition,
+    committable,
     keyed,
     named,
 )
@@ -346,8 +347,7 @@ class Admin:
             for topic in page.topics:
                 name = topic.name or ""
                 if topic.error_code:
-                    code = ErrorCode(topic.error_code)
-                    failed[name] = ApiError(code, f"{name}: {code.name}")
+                    failed[name] = api_error(topic.error_code, of=name)
                 for partition in topic.partitions:
                     place = TopicPartition(name, partition.partition_index)
                     found[place] = tuple(partition.eligible_leader_replicas or ())
@@ -653,10 +653,7 @@ class Admin:
 
         Raises UNKNOWN_MEMBER_ID if it has members, which would overwrite the offsets.
         """
-        whole = {
-            partition: OffsetAndMetadata(offset) if isinstance(offset, int) else offset
-            for partition, offset in keyed(offsets).items()
-        }
+        whole = committable(offsets)
 
         async def ask(wanted: list[TopicPartition]) -> Outcomes[TopicPartition, None]:
             response: OffsetCommitResponse = await self._cluster.ask_coordinator(

@@ -108,7 +108,7 @@ class Consumer:
                 self._thread.close()
 
     def commit_nowait(
-        self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None = None
+        self, offsets: Mapping[Any, int | OffsetAndMetadata] | None = None
     ) -> Future[None]:
         """Start a :meth:`commit` without waiting; the returned future need not be waited for."""
         told: Future[None] = Future()

@@ -26,6 +26,7 @@ from ..types import (
     Partition,
     PartitionRecords,
     TopicPartition,
+    committable,
     keyed,
     named,
     where_and_value,
@@ -444,28 +445,28 @@ class Consumer:
 
     # Offsets of the group.
 
-    async def commit(
-        self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None = None
-    ) -> None:
+    async def commit(self, offsets: Mapping[Any, int | OffsetAndMetadata] | None = None) -> None:
         """Commit ``offsets``, by default the positions: everything that polls returned.
+
+        They are by partition, as a :class:`TopicPartition` or a pair.
 
         Raises :class:`~qbus.errors.ApiError`; after ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID and
         REBALANCE_IN_PROGRESS another member may have the partitions.
         """
-        self._require_group()
-        if offsets is None:
-            offsets = self._assignment.to_commit()
-        if offsets:
-            await self._coordinator.commit(offsets)
+        if wanted := self._to_commit(offsets):
+            await self._coordinator.commit(wanted)
 
     def commit_nowait(
-        self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None = None
+        self, offsets: Mapping[Any, int | OffsetAndMetadata] | None = None
     ) -> asyncio.Future[None]:
         """Start a :meth:`commit` without waiting; the returned future need not be awaited."""
+        return self._coordinator.commit(self._to_commit(offsets))
+
+    def _to_commit(
+        self, offsets: Mapping[Any, int | OffsetAndMetadata] | None
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
         self._require_group()
-        if offsets is None:
-            offsets = self._assignment.to_commit()
-        return self._coordinator.commit(offsets)
+        return self._assignment.to_commit() if offsets is None else committable(offsets)
 
     async def committed(
         self, partitions: Iterable[Partition] | None = None

@@ -172,6 +172,27 @@ def described(index: int, *eligible: int, more: bool = False) -> DescribeTopicPa
     )
 
 
+@pytest.mark.parametrize(
+    ("error_code", "code", "message"),
+    [
+        (29, ErrorCode.TOPIC_AUTHORIZATION_FAILED, "t: TOPIC_AUTHORIZATION_FAILED"),
+        (32_000, ErrorCode.UNKNOWN_SERVER_ERROR, "error code 32000"),
+    ],
+)
+async def test_a_topic_whose_possible_leaders_are_not_told(
+    error_code: int, code: ErrorCode, message: str
+) -> None:
+    """Also for a reason that only later brokers know."""
+    refused = DescribeTopicPartitionsResponseTopic(name="t", error_code=error_code)
+    async with FakeBroker() as broker, Admin(broker.bootstrap) as admin:
+        broker.handlers[ApiKey.DESCRIBE_TOPIC_PARTITIONS] = lambda _: (
+            DescribeTopicPartitionsResponse(topics=[refused])
+        )
+        with pytest.raises(ApiError) as caught:
+            await admin.eligible_leaders(["t"])
+        assert (caught.value.code, str(caught.value)) == (code, message)
+
+
 async def test_who_could_lead_is_told_page_by_page() -> None:
     pages = [described(0, 3, more=True), described(1)]
     async with FakeBroker() as broker, Admin(broker.bootstrap) as admin:

@@ -325,6 +325,28 @@ async def test_offsets_are_committed_and_found_again() -> None:
         assert broker.committed == {("g", "t", 0): 5}
 
 
+async def test_an_offset_to_commit_may_be_a_number_and_a_partition_a_pair() -> None:
+    async with FakeBroker() as broker, consumer_of(broker, group="g") as consumer:
+        consumer.assign([("t", 0, 0)])
+        await consumer.commit({("t", 0): 3})
+        assert broker.committed == {("g", "t", 0): 3}
+        await consumer.commit_nowait({P0: 4})
+        assert broker.committed == {("g", "t", 0): 4}
+        with pytest.raises(TypeError, match=r"an offset is a number or an .*, not str"):
+            await consumer.commit({P0: "4"})  # type: ignore[dict-item]
+        with pytest.raises(TypeError):
+            consumer.commit_nowait({P0: None})  # type: ignore[dict-item]
+
+
+async def test_a_partition_that_is_given_twice_is_refused() -> None:
+    async with FakeBroker() as broker, consumer_of(broker) as consumer:
+        consumer.assign([P0, P1])
+        with pytest.raises(TypeError, match="which partition: t-0, or 1"):
+            consumer.seek(P0, 1, 5)
+        with pytest.raises(TypeError, match="which partition: t-0, or 1"):
+            consumer.position(P0, 1)
+
+
 async def test_automatic_commits_cover_what_polls_returned() -> None:
     async with FakeBroker() as broker:
         store(broker, numbers(5))
