@@ -116,5 +116,9 @@ def learn(bootstrap: str, brokers: Iterable[str]) -> None:
 
 
 def is_kept(bootstrap: str) -> bool:
-    """Whether ``bootstrap`` is that of a context."""
-    return any(context.addresses == bootstrap for context in Contexts.load().all.values())
+    """Whether ``bootstrap`` is that of a context that can be read."""
+    try:
+        contexts = Contexts.load()
+    except Failure:  # then no context was chosen, and a command with --bootstrap needs none
+        return False
+    return any(context.addresses == bootstrap for context in contexts.all.values())

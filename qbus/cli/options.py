@@ -50,8 +50,6 @@ def _chosen_bootstrap(
         raise click.UsageError("Name either --bootstrap or --context.")
     if stated is not None and not is_named_here:
         return stated
-    if context.resilient_parsing and name is None:
-        return DEFAULT_BOOTSTRAP
     chosen = Contexts.load().chosen(name)
     return chosen.addresses if chosen else DEFAULT_BOOTSTRAP
 

@@ -13,7 +13,11 @@ from qbus.cli.parameters import bootstrap as bootstrap_type
 
 
 def _names(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
-    return [name for name in sorted(Contexts.load().all) if name.startswith(incomplete)]
+    try:
+        names = Contexts.load().all
+    except Failure:  # it would spoil the line that is being typed
+        return []
+    return [name for name in sorted(names) if name.startswith(incomplete)]
 
 
 @click.group(cls=OrderedGroup)

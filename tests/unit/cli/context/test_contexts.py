@@ -7,8 +7,10 @@ from typing import Any
 
 import click
 import pytest
+from click.shell_completion import ShellComplete
 from click.testing import CliRunner, Result
 
+from qbus.cli import completing
 from qbus.cli.contexts import Context, Contexts, is_kept, learn
 from qbus.cli.failures import Failure
 from qbus.cli.options import client_command
@@ -135,3 +137,39 @@ def test_a_file_that_cannot_be_read(home: Path) -> None:
     home.mkdir(parents=True)
     with pytest.raises(Failure, match=f"{home}: Is a directory"):
         Contexts.load()
+    assert f"{home}: Is a directory" in shown()
+
+
+def test_a_command_that_names_brokers_needs_no_contexts(home: Path) -> None:
+    home.mkdir(parents=True)
+    assert shown("--bootstrap", "a:1") == "a:1"
+    assert not is_kept("a:1"), "and nothing is learned"
+
+
+def completed(*words: str) -> list[str]:
+    """What a shell offers behind these words."""
+    completion = ShellComplete(qbus, {}, "qbus", "_QBUS_COMPLETE")
+    return [item.value for item in completion.get_completions(list(words), "")]
+
+
+def test_names_are_completed_by_the_cluster_of_the_context(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def asked(context: click.Context, _: object) -> list[str]:
+        return [f"of-{context.params['bootstrap']}"]
+
+    monkeypatch.setattr(completing, "_asked", asked)
+    assert completed("topic", "describe") == ["of-127.0.0.1:9092"]
+    run("use", "test", "--bootstrap", "t:1")
+    run("use", "prod", "--bootstrap", "p:1")
+    assert completed("topic", "describe") == ["of-p:1"]
+    assert completed("topic", "describe", "--context", "test") == ["of-t:1"]
+    assert completed("topic", "describe", "--bootstrap", "b:1") == ["of-b:1"]
+
+
+def test_contexts_are_completed(home: Path) -> None:
+    run("use", "prod", "--bootstrap", "p:1")
+    run("use", "test", "--bootstrap", "t:1")
+    assert completed("context", "use") == ["prod", "test"]
+    home.write_bytes(b"{")
+    assert completed("context", "use") == [], "an error would spoil the line"
