@@ -114,8 +114,8 @@ class Reading:
                 stop = self._stops.of(partition)
                 if stop is not None:
                     records = [record for record in records if record.offset < stop]
-                    if self._has_reached_stop(partition):
-                        self._consumer.pause([partition])
+                if self._has_reached_stop(partition):
+                    self._consumer.pause([partition])
                 if records:
                     yield replace(batch, records=records)
                     self._done[partition] = records[-1].offset + 1
@@ -129,6 +129,10 @@ class Reading:
         try:
             polled = await self._consumer.poll(_POLL_S)
         except CorruptBatch as error:
+            partition = TopicPartition(error.topic or "", error.partition or 0)
+            if self._has_reached_stop(partition):
+                self._consumer.pause([partition])
+                return []
             if not self._skips_corrupt:
                 raise Failure(f"{describe(error)}; --skip-corrupt reads on behind it") from error
             skipped = await self._consumer.seek_past(error)
@@ -182,17 +186,22 @@ class Reading:
 
     async def _look_again(self) -> None:
         """Take up topics that match by now, whole; and find where to stop, once it is time to."""
-        if self._stops.are_pending:
+        if self._stops.are_due:
             known = list(self._first)
             await self._stops.find(known, await self._consumer.end_offsets(known))
         is_due = time.monotonic() - self._found_at >= _FIND_INTERVAL_S
         if self._selection.pattern is None or self._group is not None or not is_due:
             return
-        added = [p for p in await self._find() if p not in self._first]
+        try:
+            added = [p for p in await self._find() if p not in self._first]
+            positions = await self._consumer.beginning_offsets(added) if added else {}
+        except ApiError as error:
+            if not error.retriable:
+                raise
+            return  # they are looked for again
         if not added:
             return
-        await self._bounds(added)
-        positions = {p: self._first[p] for p in added}
+        self._first |= positions
         for partition in self._consumer.assignment:
             at = self._consumer.position(partition)
             positions[partition] = self._first[partition] if at is None else at
@@ -241,8 +250,8 @@ class Reading:
         )
 
     def _has_reached_stop(self, partition: TopicPartition) -> bool:
-        position = self._consumer.position(partition)
-        return position is not None and position >= (self._stops.of(partition) or 0)
+        position, stop = self._consumer.position(partition), self._stops.of(partition)
+        return position is not None and stop is not None and position >= stop
 
     async def _commit(self, *, is_failing: bool) -> None:
         assigned = set(self._consumer.assignment)

@@ -32,21 +32,22 @@ class StopOffsets:
 
     async def find(self, partitions: Collection["TopicPartition"], ends: Offsets) -> None:
         """Find where ``partitions``, whose logs end at ``ends`` now, stop; once it is time to."""
-        if self._stops is not None or self._until is None:
+        if self._until is None or not self.are_due:
             return
         match self._until.kind:
             case "offset":
                 self._stops = dict.fromkeys(partitions, self._until.value)
             case "time":
-                if self._until.value <= self._clock.time_ms():
-                    self._stops = dict(await first_from(self._consumer, self._until.value, ends))
+                self._stops = dict(await first_from(self._consumer, self._until.value, ends))
             case "earliest" | "latest":
                 self._stops = dict(ends)
 
     @property
-    def are_pending(self) -> bool:
-        """Whether they can be found only later."""
-        return self._until is not None and self._stops is None
+    def are_due(self) -> bool:
+        """Whether they can be found by now, and are not yet."""
+        if self._until is None or self._stops is not None:
+            return False
+        return self._until.kind != "time" or self._until.value <= self._clock.time_ms()
 
     @property
     def are_known(self) -> bool:

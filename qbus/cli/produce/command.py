@@ -50,7 +50,7 @@ _DELIVERY_TIMEOUT_MS = 30_000
     "--timestamp",
     type=moment,
     metavar="TIME",
-    help="The time of the records, in ms since 1970, such as 2026-03-01T12:00, or 15m (ago)."
+    help="The time of the records: ms since 1970, a time such as 2026-03-01T12:00, or 15m (ago)."
     " Default: now.",
 )
 @click.option(

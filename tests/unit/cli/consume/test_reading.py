@@ -20,7 +20,7 @@ from qbus.clients.types import (
 )
 from qbus.clock import SystemClock
 from qbus.errors import ApiError, ErrorCode
-from qbus.records import ConsumerRecord, TimestampType
+from qbus.records import ConsumerRecord, CorruptBatch, TimestampType
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 EARLIEST, LATEST = Position("earliest"), Position("latest")
@@ -41,18 +41,28 @@ class FakeConsumer:
         self.closed_with: bool | None = None
         self.batch_size = 2
         self.paused: set[TopicPartition] = set()
+        self.asked_for_ends = 0
+        self.damaged: list[CorruptBatch] = []
+        self.unreachable: set[str] = set()
 
     def __call__(self, bootstrap: str, **options: Any) -> "FakeConsumer":
         self.options = options
         return self
 
     async def partitions(self, topic: str) -> list[TopicPartition]:
+        if topic in self.unreachable:
+            self.unreachable.clear()
+            raise ApiError(ErrorCode.LEADER_NOT_AVAILABLE)
         return sorted(p for p in self.first if p.topic == topic)
 
     async def beginning_offsets(self, of: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        if "its start" in self.unreachable:
+            self.unreachable.clear()
+            raise ApiError(ErrorCode.LEADER_NOT_AVAILABLE)
         return {p: self.first[p] for p in of}
 
     async def end_offsets(self, of: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        self.asked_for_ends += 1
         return {p: self.end[p] for p in of}
 
     async def offsets_for_times(
@@ -79,7 +89,19 @@ class FakeConsumer:
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
         self.paused.update(partitions)
 
+    async def seek_past(self, error: CorruptBatch) -> int:
+        assert error.topic is not None
+        assert error.partition is not None
+        assert error.offset is not None
+        self.positions[TopicPartition(error.topic, error.partition)] = error.offset + 2
+        return 2
+
     async def poll(self, timeout: float) -> list[PartitionRecords]:
+        await asyncio.sleep(0)
+        for error in self.damaged:
+            if self.positions[TopicPartition("t", error.partition or 0)] == error.offset:
+                self.damaged.remove(error)
+                raise error
         batches = []
         for partition, position in self.positions.items():
             if partition in self.paused:
@@ -318,13 +340,58 @@ async def test_a_partition_that_has_reached_its_end_is_not_read_on(consumer: Fak
 async def test_a_time_to_come_is_waited_for(
     consumer: FakeConsumer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    now = iter([100, 100, 200, 300])
+    now = iter([100, 100, 200, 300, 300])
     monkeypatch.setattr(SystemClock, "time_ms", lambda _: next(now))
     assert await read(EARLIEST, until=Position("time", 250)) == {
         P0: [10, 11, 12, 13, 14],
         P1: [0, 1, 2],
     }
     assert list(now) == []
+
+
+async def test_ends_are_not_asked_for_before_the_time_has_come(
+    consumer: FakeConsumer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 100
+    monkeypatch.setattr(SystemClock, "time_ms", lambda _: now)
+    async with Reading("b", T, None, EARLIEST, until=Position("time", 250)) as reading:
+        await reading.open()
+        consumer.asked_for_ends = 0
+        batches = reading.batches()
+        for _ in range(3):  # of two polls
+            await anext(batches)
+        assert consumer.asked_for_ends == 0
+        now = 300
+        assert await offsets(batches) == {P0: [14], P1: [2]}
+        assert consumer.asked_for_ends == 1
+
+
+def damaged(partition: TopicPartition, offset: int) -> CorruptBatch:
+    return CorruptBatch(f"at {offset}", topic="t", partition=partition.partition, offset=offset)
+
+
+async def test_damage_behind_the_end_is_none_of_its_business(consumer: FakeConsumer) -> None:
+    consumer.damaged = [damaged(P0, 15)]
+    consumer.end[P1] = 10
+    assert await read(EARLIEST) == {P0: [10, 11, 12, 13, 14], P1: list(range(10))}
+    assert consumer.damaged == []
+
+
+async def test_damage_before_the_end_ends_it(consumer: FakeConsumer) -> None:
+    consumer.damaged = [damaged(P0, 14)]
+    with pytest.raises(Failure, match="--skip-corrupt reads on behind it"):
+        await read(EARLIEST)
+
+
+async def test_damage_may_be_skipped(
+    consumer: FakeConsumer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    consumer.damaged = [damaged(P0, 12)]
+    async with Reading("b", T, None, EARLIEST, until=LATEST, skip_corrupt=True) as reading:
+        await reading.open()
+        found = await offsets(reading.batches())
+    assert found == {P0: [10, 11, 14], P1: [0, 1, 2]}
+    assert "skipped 2 offsets" in capsys.readouterr().err
 
 
 async def test_several_topics(consumer: FakeConsumer) -> None:
@@ -355,6 +422,25 @@ async def test_topics_by_pattern_and_those_that_come(
         consumer.first[new], consumer.end[new] = 0, 1
         second = await anext(batches)
         assert (second.topic, [record.offset for record in second.records]) == ("t2", [0])
+
+
+@pytest.mark.parametrize("what", ["t2", "its start"])
+async def test_a_topic_that_cannot_be_taken_up_yet_is_taken_up_later(
+    consumer: FakeConsumer, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    """A topic that was just made may have no leader yet; a broker may restart."""
+    there = ["t"]
+    monkeypatch.setattr(reading.Reading, "_names", lambda _: answer(there))
+    monkeypatch.setattr(reading, "_FIND_INTERVAL_S", 0.0)
+    new = TopicPartition("t2", 0)
+    async with Reading("b", Selection.parse(["^t"]), None, LATEST) as reads:
+        await reads.open()
+        there.append("t2")
+        consumer.first[new], consumer.end[new] = 0, 1
+        consumer.unreachable.add(what)
+        found = await anext(reads.batches())
+        assert (found.topic, [record.offset for record in found.records]) == ("t2", [0])
+        assert not consumer.unreachable
 
 
 async def answer(names: list[str]) -> list[str]:
