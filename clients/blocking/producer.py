@@ -196,13 +196,17 @@ def _deliver_rest(client: _Producer, thread: LoopThread) -> None:
     if not client._accumulator.incomplete:
         thread.close()
         return
-    warnings.warn(
-        "a producer was not closed; it still delivers what it has", ResourceWarning, stacklevel=2
-    )
     is_exit = not threading.main_thread().is_alive()
     thread.finish(lambda: client._deliver_rest(is_exit=is_exit))
-    if is_exit:
-        thread.join()
+    try:
+        warnings.warn(
+            "a producer was not closed; it still delivers what it has",
+            ResourceWarning,
+            stacklevel=2,
+        )
+    finally:  # the warning may be an error
+        if is_exit:
+            thread.join()
 
 
 def _waker(loop: asyncio.AbstractEventLoop, wake: Any) -> Any:

@@ -43,6 +43,13 @@ ENDS = {
             producer.send(sys.argv[2], b"%d" % number)
         raise ValueError
     """,
+    "where warnings are errors": """
+        import warnings
+        warnings.simplefilter("error")
+        producer = qbus.Producer(sys.argv[1])
+        for number in range(1000):
+            producer.send(sys.argv[2], b"%d" % number)
+    """,
     "by sys.exit in a thread's time": """
         import threading
         def work():
