@@ -5,8 +5,10 @@ a moment. Most records take its fast path (``qbus.records.pure.append_lock``).
 """
 
 import asyncio
+import math
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from itertools import repeat
 from typing import cast
 
 from qbus.clock import Clock
@@ -14,8 +16,8 @@ from qbus.records import Buffer
 from qbus.records.codec import AppendLock, OpenBatches, fit
 
 from ..types import TopicDescription, TopicPartition
-from .batch import Batch, call
-from .delivery import Delivery
+from .batch import Batch
+from .delivery import Delivery, report
 from .lists import RECORD_OVERHEAD, Columns, Headers, ListBatch, item_size
 from .options import OnDelivery, ProducerOptions
 from .partitioner import Router
@@ -28,7 +30,7 @@ MakeBatch = Callable[[TopicPartition, int, float], Batch]
 class Accumulator:
     """The queues of all partitions, and the bytes in them.
 
-    Calls ``on_work``, in the adding thread, when a batch begins to wait or to linger.
+    Calls ``on_work``, in the adding thread, when there is something to send before ``turn_at``.
     """
 
     def __init__(
@@ -39,8 +41,10 @@ class Accumulator:
         )
         self.room = threading.Condition(cast("threading.Lock", self.lock))
         self.add_quickly = self.lock.add
-        self.begun = 0
-        """Number of batches begun so far."""
+        self.turn_at = math.inf
+        """When the next batches are taken in any case, in seconds of the monotonic clock."""
+        self.announced = 0
+        """Number of calls of ``on_work`` so far."""
         self.queues: dict[TopicPartition, PartitionQueue] = {}
         self.active: dict[TopicPartition, PartitionQueue] = {}
         self.incomplete: set[Batch] = set()
@@ -83,11 +87,11 @@ class Accumulator:
         size = item_size(key, value, headers)
         with self.lock:
             fixed = self.router.fixed(topic, key, value, partition, broker)
-            batch, is_new = self._room(topic, fixed, size)
+            batch, is_due = self._room(topic, fixed, size)
             delivery = Delivery(batch, batch.add(value, key, headers, timestamp, on_delivery))
             self._grow(batch, size)
-        if is_new:
-            self.on_work()
+        if is_due:
+            self._announce()
         return delivery
 
     def add_many(
@@ -116,7 +120,7 @@ class Accumulator:
                 )
                 self._grow(batch, size)
             start = stop
-            self.on_work()
+            self._announce()
             yield batch, index, batch.count
 
     def push(
@@ -132,7 +136,7 @@ class Accumulator:
             queue.push(batch)
             self._begin(queue, batch)
             self._grow(batch, size)
-        self.on_work()
+        self._announce()
         return batch
 
     def release(self, batch: Batch) -> None:
@@ -145,8 +149,10 @@ class Accumulator:
 
     def replace(self, batch: Batch, halves: Sequence[Batch]) -> None:
         """Let ``halves`` take the place of a batch."""
-        for index, callback in _callbacks(batch):
-            Delivery(batch, index).add_done_callback(callback)
+        callbacks, batch.callbacks = batch.callbacks, []
+        for index, callback in enumerate(callbacks):
+            if callback is not None:
+                Delivery(batch, index).add_done_callback(callback)
         with self.lock:
             self.incomplete.discard(batch)
             self.incomplete.update(halves)
@@ -186,19 +192,24 @@ class Accumulator:
     def _room(
         self, topic: TopicDescription, partition: int | None, size: int
     ) -> tuple[ListBatch, bool]:
-        """Return an open batch with room, and whether it is new. The caller holds the lock."""
+        """Return an open batch with room, and whether there is something to send before the next
+        turn. The caller holds the lock.
+        """
         self._check()
+        is_due = False
         chosen = self.router.current(topic) if partition is None else partition
         queue = self.queue(TopicPartition(topic.name, chosen))
         if partition is None and queue.open_batch is not None and not queue.has_room(size):
             queue.seal()
+            is_due = True
             queue = self.queue(TopicPartition(topic.name, self.router.move_on(topic)))
-        is_new = not queue.has_room(size)
-        if is_new:
+        if not queue.has_room(size):
             batch = ListBatch(
                 queue.partition, self._clock.time_ms(), self._clock.monotonic(), self.loop
             )
             batch.is_movable = True
+            is_due |= queue.open_batch is not None
+            is_due |= batch.created_at + self._options.linger < self.turn_at
             queue.open(batch)
             self._begin(queue, batch)
         opened = queue.open_batch
@@ -209,7 +220,7 @@ class Accumulator:
             batches.sticky = opened
         else:
             opened.is_movable = False
-        return opened, is_new
+        return opened, is_due
 
     def _open_batches(self, topic: TopicDescription) -> OpenBatches:
         """Return the batches that the fast path appends to, for as many partitions as there are."""
@@ -224,14 +235,16 @@ class Accumulator:
         batch.on_complete = self._report
         self.active[queue.partition] = queue
         self.incomplete.add(batch)
-        self.begun += 1
+
+    def _announce(self) -> None:
+        self.announced += 1
+        self.on_work()
 
     def _report(self, batch: Batch) -> None:
-        for index, callback in _callbacks(batch):
-            call(callback, Delivery(batch, index))
+        callbacks, batch.callbacks = batch.callbacks, []
+        report(batch, callbacks)
         if self._options.on_delivery is not None:
-            for index in range(batch.count):
-                call(self._options.on_delivery, Delivery(batch, index))
+            report(batch, repeat(self._options.on_delivery, batch.count))
 
     def _grow(self, batch: Batch, size: int) -> None:
         batch.size += size
@@ -240,9 +253,3 @@ class Accumulator:
     def _check(self) -> None:
         if self.failure is not None:
             raise self.failure
-
-
-def _callbacks(batch: Batch) -> Iterator[tuple[int, OnDelivery]]:
-    """Yield the callbacks of a batch's records, each only once."""
-    callbacks, batch.callbacks = batch.callbacks, []
-    return ((index, told) for index, told in enumerate(callbacks) if told is not None)

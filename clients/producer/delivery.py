@@ -2,9 +2,10 @@
 
 import asyncio
 import contextlib
+import logging
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import Generic, Self, TypeVar
 
 from qbus.errors import QbusError
@@ -13,6 +14,8 @@ from qbus.records.codec import BatchSlot
 from ..errors import RequestTimedOut
 from ..types import BatchMetadata, RecordMetadata
 from .batch import Batch, Countdown, Stored
+
+log = logging.getLogger(__name__)
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -168,6 +171,16 @@ class Delivery(Handle[RecordMetadata], BatchSlot):
 
     def _is_in_loop(self) -> bool:
         return self._batch.is_in_loop()
+
+
+def report(batch: Batch, callbacks: Iterable[Callable[[Delivery], object] | None]) -> None:
+    """Call the callback of each record of a complete batch; log their errors."""
+    for index, callback in enumerate(callbacks):
+        if callback is not None:
+            try:
+                callback(Delivery(batch, index))
+            except Exception:
+                log.exception("a delivery callback failed")
 
 
 class BulkDelivery(Handle[list[BatchMetadata]]):

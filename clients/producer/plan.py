@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import chain
 
 from qbus.errors import ApiError
 from qbus.service.backoff import Backoff
@@ -92,21 +93,19 @@ class Planner:
         self._accumulator.router.silent = frozenset(
             node_id for node_id, node in self._nodes.items() if node.is_silent
         )
-        led: dict[NodeState, list[PartitionQueue]] = {}
-        for key, queue in list(self._accumulator.active.items()):
-            if queue.is_empty:
-                del self._accumulator.active[key]
-                continue
+        led, lingering = self._due(now, plan)
+        if led:
+            self._take_along(lingering, led, now)
+        for node, queues in led.items():
+            self._fill(node, queues, now, plan)
+        for queue in chain(lingering, *led.values()):
             at = queue.next_at(self._options.linger)
             if at is not None and at > now:
                 plan.again_at(at, now)
-            elif at is not None:
-                self._assign(queue, led, plan)
-        for node, queues in led.items():
-            self._fill(node, queues, now, plan)
         for node in self._nodes.values():  # so that records can go there again
             if node.is_silent and node not in led and node.id in self._metadata.nodes:
                 self._connect(node, now, plan)
+        self._accumulator.turn_at = now + plan.pause
         return plan
 
     def address(self, node: NodeState) -> Address | None:
@@ -117,6 +116,23 @@ class Planner:
     def led_by(self, node: NodeState) -> set[str]:
         """Return the topics with something to send to partitions that this broker leads."""
         return {key.topic for key in self._accumulator.active if self._leader(key) == node.id}
+
+    def _due(
+        self, now: float, plan: Plan
+    ) -> tuple[dict[NodeState, list[PartitionQueue]], list[PartitionQueue]]:
+        """Return the queues with a batch that is due, by broker, and those whose batch lingers."""
+        led: dict[NodeState, list[PartitionQueue]] = {}
+        lingering: list[PartitionQueue] = []
+        for key, queue in list(self._accumulator.active.items()):
+            if queue.is_empty:
+                del self._accumulator.active[key]
+                continue
+            at = queue.next_at(self._options.linger)
+            if at is not None and at > now:
+                lingering.append(queue)
+            elif at is not None:
+                self._assign(queue, led, plan)
+        return led, lingering
 
     def _assign(
         self, queue: PartitionQueue, led: dict[NodeState, list[PartitionQueue]], plan: Plan
@@ -139,6 +155,24 @@ class Planner:
                 leader, self._options.retry_backoff, self._options.retry_backoff_max
             )
         led.setdefault(node, []).append(queue)
+
+    def _take_along(
+        self,
+        lingering: Iterable[PartitionQueue],
+        led: dict[NodeState, list[PartitionQueue]],
+        now: float,
+    ) -> None:
+        """Let batches that have lingered for half their time go with a request to their broker.
+
+        So many partitions share few requests, instead of each being sent at its own time.
+        """
+        for queue in lingering:
+            half = queue.next_at(self._options.linger / 2)
+            if half is None or half > now:
+                continue
+            node = self._nodes.get(self._leader(queue.partition))
+            if node in led and not self._metadata.missing([queue.partition.topic]):
+                led[node].append(queue)
 
     def _fill(self, node: NodeState, queues: list[PartitionQueue], now: float, plan: Plan) -> None:
         """Plan as many requests to a broker as may be in flight."""
@@ -167,7 +201,7 @@ class Planner:
             if self._options.is_idempotent and not self._is_identified(queue):
                 plan.needs_identity = True
                 continue
-            batch = queue.take(now, self._options.linger)
+            batch = queue.take(now, self._options.linger / 2)
             if batch is not None:
                 queue.number(batch)
                 batches.append(batch)

@@ -25,6 +25,8 @@ from .requests import answers, produce_request
 log = logging.getLogger(__name__)
 
 _NO_ACKS = 0
+_EXPIRY = 0.05
+"""The seconds after which batches that are too old are looked for again, at most."""
 _LEAD = 0.0015
 """Seconds by which planned work starts early: timers are up to 1 ms late, and encoding takes
 time.
@@ -51,6 +53,7 @@ class Sender:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._context: Context | None = None
         self._is_woken = False
+        self._expire_at = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._awaited: set[asyncio.Future[memoryview]] = set()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -111,7 +114,9 @@ class Sender:
     def _turn(self) -> float:
         """Do what can be done; return the seconds until there is more to do."""
         now = self._clock.monotonic()
-        self._completer.expire(now)
+        if now >= self._expire_at:
+            self._expire_at = now + min(_EXPIRY, self._options.delivery_timeout / 100)
+            self._completer.expire(now)
         with self._accumulator.lock:
             plan = self._planner.plan(now + self._lead)
         for node, connection, batches in plan.requests:
@@ -125,7 +130,7 @@ class Sender:
         if topics:
             self._refreshing |= topics
             self._spawn(self._find_leaders(topics))
-        return plan.pause
+        return plan.pause - (self._clock.monotonic() - now)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)

@@ -247,14 +247,46 @@ def test_a_failure_is_told_to_whoever_adds() -> None:
         list(add_lists(made, topic(), ([b"v"], None, None, None), None))
 
 
+def announcing(made: Accumulator) -> list[int]:
+    announced: list[int] = []
+    made.on_work = lambda: announced.append(made.announced)
+    return announced
+
+
 def test_work_is_announced_once_for_a_batch() -> None:
-    made, announced = accumulator(batch_bytes=100), []
-    made.on_work = lambda: announced.append(1)
+    made = accumulator(batch_bytes=100)
+    announced = announcing(made)
     for _ in range(4):
         made.add(topic(1), bytes(13))
-    assert len(announced) == 1
+    assert announced == [1]
     made.add(topic(1), bytes(13))
-    assert len(announced) == 2
+    assert announced == [1, 2]
+
+
+def test_a_batch_that_is_sent_in_the_next_turn_anyway_is_not_announced() -> None:
+    options = ProducerOptions(batch_bytes=100, linger=0.005)
+    clock = ManualClock()
+    made = Accumulator(options, clock)
+    announced = announcing(made)
+    made.turn_at = clock.monotonic() + options.linger
+    made.add(topic(), bytes(60), partition=0)
+    assert announced == []
+    made.add(topic(), bytes(60), partition=0)
+    assert announced == [1], "a full batch does not wait"
+    made.turn_at = clock.monotonic() + options.linger + 0.001
+    made.add(topic(), bytes(60), partition=1)
+    assert announced == [1, 2], "the next turn is too late"
+
+
+def test_a_full_batch_is_announced_when_its_records_move_on() -> None:
+    made = Accumulator(ProducerOptions(batch_bytes=100), ManualClock())
+    made.turn_at = 0.0
+    announced = announcing(made)
+    made.add(topic(), bytes(50))
+    made.add(topic(), bytes(20))
+    assert announced == []
+    made.add(topic(), bytes(60))
+    assert announced == [1]
 
 
 def test_on_delivery_hears_of_every_record() -> None:

@@ -129,6 +129,27 @@ async def test_a_batch_is_sent_within_its_linger_time(
         assert (await delivery).offset == 1
 
 
+async def test_who_only_sends_lets_others_work() -> None:
+    """A batch that is open all the time does not keep the event loop busy for itself."""
+    turns = 0
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    async with FakeBroker() as broker, Producer(broker.bootstrap, linger_ms=60_000) as producer:
+        await producer.send("t", b"first")
+        other = asyncio.create_task(count())
+        await asyncio.sleep(0)
+        turns = 0
+        for _ in range(5000):
+            await producer.send("t", b"a", b"key")
+        other.cancel()
+        assert 5 <= turns < 100
+
+
 async def test_turns_run_in_no_sender_s_context() -> None:
     """Whose record is sent at last is not whose delivery is told of."""
     request: ContextVar[str] = ContextVar("request", default="none")
