@@ -138,8 +138,10 @@ class LoopThread:
         if not task.cancelled() and (error := task.exception()) is not None:
             _log.error("a client could not be closed", exc_info=error)
         _finishing.discard(self)
-        self.close()
-        self.loop.stop()  # at the interpreter's exit, finalizers do nothing any more
+        self._finalize.detach()  # at the interpreter's exit, it would do nothing any more
+        for call in list(self._awaited):
+            call.finish()
+        self.loop.stop()
 
     def close(self) -> None:
         """Cancel what runs and end the thread. Does nothing the second time, or in a fork."""
@@ -228,12 +230,36 @@ def _serve(started: Future[asyncio.AbstractEventLoop]) -> None:
     try:
         with asyncio.Runner() as runner:
             loop = runner.get_loop()
+            _work_on_at_exit(loop)
             loop.call_soon(started.set_result, loop)
             loop.run_forever()
     except BaseException as error:
         if started.done():
             raise
         started.set_exception(error)
+
+
+def _work_on_at_exit(loop: asyncio.AbstractEventLoop) -> None:
+    """Let ``loop`` do itself, when the interpreter exits, what it leaves to other threads.
+
+    No thread is started any more then, and there is still something to deliver or to spool.
+    """
+    in_thread = loop.run_in_executor
+
+    def run(executor: Any, function: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:
+        try:
+            return in_thread(executor, function, *args)
+        except RuntimeError:
+            if threading.main_thread().is_alive():
+                raise
+        done: asyncio.Future[Any] = loop.create_future()
+        try:
+            done.set_result(function(*args))
+        except Exception as error:  # noqa: BLE001 - raised where it is awaited
+            done.set_exception(error)
+        return done
+
+    loop.run_in_executor = run  # type: ignore[method-assign, assignment]
 
 
 def _stop(

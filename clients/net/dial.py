@@ -50,10 +50,7 @@ async def _resolve(host: str, port: int) -> list[tuple[socket.AddressFamily, Any
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
     except socket.gaierror:  # a name: resolved in a thread
         loop = asyncio.get_running_loop()
-        try:
-            found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        except RuntimeError:  # the interpreter exits, and starts no threads any more
-            found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return [(family, address) for family, *_, address in found[:_MAX_ADDRESSES]]
 
 

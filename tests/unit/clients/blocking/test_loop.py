@@ -5,6 +5,7 @@ import gc
 import os
 import subprocess
 import sys
+import textwrap
 import threading
 import time
 import weakref
@@ -180,6 +181,68 @@ def test_a_forgotten_client_does_not_hang_the_exit() -> None:
         [sys.executable, "-W", "default", "-c", code], capture_output=True, timeout=60, check=False
     )
     assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_work_for_other_threads_is_done_at_the_exit_too() -> None:
+    """The interpreter starts no threads any more then: spools and names need them otherwise."""
+    code = """
+        import asyncio, atexit
+        from qbus.clients.blocking.loop import LoopThread
+
+        thread = LoopThread("last")
+
+        def fail():
+            raise ValueError("its own")
+
+        async def last():
+            print(await asyncio.to_thread(len, "abc"))
+            print(len(await asyncio.get_running_loop().getaddrinfo("localhost", 1)) > 0)
+            try:
+                await asyncio.to_thread(fail)
+            except ValueError as error:
+                print(error)
+
+        atexit.register(lambda: thread.run(last()))
+        atexit.register(lambda: thread.run(last()))
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, timeout=60, check=False
+    )
+    assert (done.stdout, done.stderr) == (b"3\nTrue\nits own\n" * 2, b"")
+
+
+def test_work_for_other_threads_is_refused_once_it_is_closed(thread: LoopThread) -> None:
+    async def close_executor() -> None:
+        await asyncio.get_running_loop().shutdown_default_executor()
+        await asyncio.to_thread(len, "abc")
+
+    with pytest.raises(RuntimeError, match="Executor shutdown"):
+        thread.run(close_executor())
+
+
+def test_its_last_work_ends_it(thread: LoopThread, caplog: pytest.LogCaptureFixture) -> None:
+    async def last() -> None:
+        left_over.append(asyncio.ensure_future(clean_up()))
+        await asyncio.sleep(0)
+
+    cleaned_up: list[bool] = []
+    left_over: list[asyncio.Future[None]] = []
+
+    async def clean_up() -> None:
+        try:
+            await asyncio.sleep(3600)
+        finally:
+            for _ in range(3):
+                await asyncio.sleep(0)
+            cleaned_up.append(True)
+
+    thread.finish(last)
+    thread.join()
+    assert thread.is_closed
+    assert cleaned_up
+    with pytest.raises(ClientClosed):
+        thread.run(answer(1))
+    assert caplog.messages == []
 
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
