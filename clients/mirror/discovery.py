@@ -1,6 +1,8 @@
 """Discovery: what a link has to mirror, by the topics of both clusters."""
 
+import asyncio
 import logging
+import time
 from collections.abc import Mapping
 from uuid import UUID
 
@@ -12,6 +14,11 @@ from .routes import Obstacle, Topic, TopicRoute, plan
 from .topics import TargetTopics, read_topics
 
 _log = logging.getLogger(__name__)
+
+_GLANCE_S = 0.5
+"""Seconds between two looks at the source's topics."""
+_PAUSES_PER_LOOK = 4
+"""How often as long as a look lasted the next one is put off."""
 
 
 class Discovery:
@@ -54,7 +61,27 @@ class Discovery:
             self.error = str(error)
             return False
 
-    async def sees_news(self) -> bool:
+    async def until_news(self, seconds: float, asked_for: asyncio.Event) -> None:
+        """Wait for so long, but no longer once the source's topics have changed.
+
+        Neither once it is ``asked_for``. A large cluster, whose answers take long to read, is
+        looked at less often.
+        """
+        ends_at = time.monotonic() + seconds
+        look_at = 0.0
+        while (left := ends_at - time.monotonic()) > 0:
+            await asyncio.sleep(min(_GLANCE_S, left))
+            if asked_for.is_set():
+                return
+            began = time.monotonic()
+            if began < look_at:
+                continue
+            if await self._sees_news():
+                return
+            took = time.monotonic() - began
+            look_at = began + took + _PAUSES_PER_LOOK * took
+
+    async def _sees_news(self) -> bool:
         """Whether topics were made, deleted or enlarged at the source since the last discovery.
 
         It asks for metadata alone. Errors are no news: the next discovery tells of them.

@@ -39,8 +39,6 @@ _log = logging.getLogger(__name__)
 _TICK = 0.1
 _SOONEST, _SOON = 0.1, 1.0
 """The shortest and the longest time until discovery goes on with what it began, in seconds."""
-_GLANCE = 0.5
-"""Seconds between two looks at the source's topics."""
 _GONE = frozenset(
     {
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -189,18 +187,10 @@ class MirrorLink:
             self._reconcile()
             if is_complete:
                 soon = _SOONEST
-                await self._until_news(interval)
+                await self._discovery.until_news(interval, self._to_discover)
             else:  # what was made at the target is there soon
                 await asyncio.sleep(min(interval, soon))
                 soon = min(2 * soon, _SOON)
-
-    async def _until_news(self, seconds: float) -> None:
-        """Wait for so long, but not when a glance shows that topics have changed."""
-        ends_at = time.monotonic() + seconds
-        while (left := ends_at - time.monotonic()) > 0:
-            await asyncio.sleep(min(_GLANCE, left))
-            if self._to_discover.is_set() or await self._discovery.sees_news():
-                return
 
     async def _resolve(self) -> None:
         """Resolve the start offsets of partitions, as they need it."""

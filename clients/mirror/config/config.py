@@ -96,7 +96,8 @@ class Topics:
         10_000,
         rules.whole(100, 3_600_000),
         "How often the clusters are compared whole, configurations included. New and deleted"
-        " topics, and new partitions, are noticed within half a second.",
+        " topics, and new partitions, are noticed within half a second, or a few seconds if the"
+        " source has very many topics.",
     )
 
 
