@@ -141,7 +141,7 @@ class Consumer:
 
         Raises :class:`~qbus.errors.ConfigError`.
         """
-        check_options(offset_reset, isolation_level)
+        check_options(offset_reset, isolation_level, consumer_timeout_ms)
         self._options = ConsumerOptions(
             offset_reset=offset_reset,
             fetch_min_bytes=fetch_min_bytes,

@@ -67,10 +67,15 @@ class FetchResponses:
             self.fail(error)
 
     def fail(self, error: QbusError, state: PartitionState | None = None) -> None:
-        """Keep an error for the user; ``state``: of the partition that it is about."""
-        self.failure, self._failing = error, state
+        """Keep an error for the user; ``state``: of the partition that it is about.
+
+        One about a partition that is not assigned any more is dropped.
+        """
         if state is not None:
+            if state not in self._assignment.states.values():
+                return
             state.failure = error
+        self.failure, self._failing = error, state
 
     def damaged(
         self, partition: TopicPartition, state: PartitionState, error: CorruptBatch

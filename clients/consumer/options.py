@@ -57,14 +57,16 @@ class Patience:
         return self._seconds - (0 if self._since is None else time.monotonic() - self._since)
 
 
-def check_options(offset_reset: str, isolation_level: str) -> None:
-    """Raise :class:`~qbus.errors.ConfigError` for unknown words."""
+def check_options(offset_reset: str, isolation_level: str, consumer_timeout_ms: int | None) -> None:
+    """Raise :class:`~qbus.errors.ConfigError` for unknown words, and a time-out that is none."""
     for name, value, allowed in (
         ("offset_reset", offset_reset, get_args(OffsetReset)),
         ("isolation_level", isolation_level, get_args(IsolationLevel)),
     ):
         if value not in allowed:
             raise ConfigError(f"{name} is one of {', '.join(allowed)}, not {value!r}")
+    if consumer_timeout_ms is not None and consumer_timeout_ms <= 0:
+        raise ConfigError(f"consumer_timeout_ms is above 0, not {consumer_timeout_ms}")
 
 
 def limit_of(max_records: int | None, otherwise: int) -> int:

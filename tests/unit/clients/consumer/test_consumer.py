@@ -412,6 +412,8 @@ def test_options_are_checked() -> None:
     reset: Any = "middle"
     with pytest.raises(ConfigError):
         Consumer("127.0.0.1:1", offset_reset=reset)
+    with pytest.raises(ConfigError, match="consumer_timeout_ms is above 0, not 0"):
+        Consumer("127.0.0.1:1", consumer_timeout_ms=0)
 
 
 async def test_a_paused_partition_does_not_block_the_others() -> None:

@@ -384,6 +384,14 @@ def test_an_error_of_a_place_that_was_left_is_not_raised(
     assert list(loop.turn()) == []
 
 
+def test_an_error_of_a_partition_that_is_gone_is_not_raised(loop: Loop) -> None:
+    """A leader may be asked about a partition that goes to another member meanwhile."""
+    state = loop.assignment.states[A]
+    loop.assignment.remove([A])
+    loop.responses.fail(damage(), state)
+    assert list(loop.turn()) == []
+
+
 def test_a_seek_elsewhere_does_not_hide_an_error(loop: Loop) -> None:
     loop.responses.fail(damage(), loop.assignment.states[A])
     loop.assignment.seek(B, 100)
