@@ -33,6 +33,7 @@ CLAIMS: dict[str, Callable[[int, float], list[Figure]]] = {
     "latency": latency.run,
     "sdk": sdk.run,
     "sdk-forms": sdk_forms.run,
+    "sdk-reading": sdk_forms.run_reading,
     "startup": footprint.run_startup,
     "memory": footprint.run_memory,
     "backlog": backlog.run,

@@ -1,4 +1,5 @@
-"""The forms of ``send``: with a key, headers, a timestamp, a partition, a callback, and where to.
+"""The forms of ``send``: with a key, headers, a timestamp, a partition, a callback, and where to;
+and those of reading what they sent.
 
 The loop of each form is compiled from a template, as ``timeit`` does, so that it costs what a
 program with just this form pays. Every client runs the same loop.
@@ -36,6 +37,25 @@ FORMS = {
     "key, zstd": Form(("key",), compression="zstd"),
 }
 
+
+class Reading(NamedTuple):
+    """One way to read: what was sent in a form, assigned or as the only member of a group."""
+
+    form: str
+    in_group: bool = False
+
+
+READINGS = {
+    "value": Reading("value"),
+    "key": Reading("key"),
+    "headers": Reading("headers"),
+    "key, lz4": Reading("key, lz4"),
+    "key, zstd": Reading("key, zstd"),
+    "60 partitions": Reading("60 partitions, by key"),
+    "in a group": Reading("value", in_group=True),
+    "in a group, 60 partitions": Reading("60 partitions, by key", in_group=True),
+}
+
 _LOOP = """
 {define} loop(send, make_room, rows, on_delivery):
     for topic, value, key, timestamp, partition in rows:
@@ -54,6 +74,27 @@ _ARGUMENTS = {
 }
 
 
+_VOLUME = """
+def volume_of(records):
+    volume = 0
+    for record in records:
+        {check}
+        volume += {volume}
+    return volume
+"""
+_ITERATE = """
+{define} iterate(consumer, count):
+    volume = 0
+    {each} record in consumer:
+        volume += {volume}
+        count -= 1
+        if not count:
+            return volume
+"""
+_KEY = "key-%07d"
+_HEADERS = 2
+
+
 def loop(form: Form, *, is_async: bool = False, after: str = "pass") -> Callable[..., Any]:
     """Compile the loop of a form. ``after``: a statement that follows each send."""
     arguments = "".join(f", {_ARGUMENTS[name]}" for name in form.arguments)
@@ -63,9 +104,42 @@ def loop(form: Form, *, is_async: bool = False, after: str = "pass") -> Callable
         arguments=arguments,
         after=after,
     )
+    return _compiled(source, "loop")
+
+
+def volume_of(form: Form, *, call: str = "", check: str = "pass") -> Callable[..., int]:
+    """Compile a function that adds up what records in a list have; see :func:`volume`.
+
+    ``call``: "()" where parts of a record are methods. ``check``: a statement for each.
+    """
+    return _compiled(_VOLUME.format(check=check, volume=_lengths(form, call)), "volume_of")
+
+
+def iterate(form: Form, *, is_async: bool = False) -> Callable[..., Any]:
+    """Compile a loop over a consumer that does the same for a number of records."""
+    source = _ITERATE.format(
+        define="async def" if is_async else "def",
+        each="async for" if is_async else "for",
+        volume=_lengths(form, ""),
+    )
+    return _compiled(source, "iterate")
+
+
+def volume(form: Form, total: int, size: int) -> int:
+    """Return the bytes of values and keys and the number of headers that are to be read."""
+    has_key, has_headers = ("key" in form.arguments), ("headers" in form.arguments)
+    return total * (size + has_key * len(_KEY % 0) + has_headers * _HEADERS)
+
+
+def _lengths(form: Form, call: str) -> str:
+    parts = [part for part in ("key", "headers") if part in form.arguments]
+    return " + ".join(f"len(record.{part}{call})" for part in ("value", *parts))
+
+
+def _compiled(source: str, name: str) -> Callable[..., Any]:
     namespace: dict[str, Any] = {}
     exec(source, namespace)
-    compiled: Callable[..., Any] = namespace["loop"]
+    compiled: Callable[..., Any] = namespace[name]
     return compiled
 
 
@@ -76,7 +150,7 @@ def topic_names(form: Form, first: str) -> list[str]:
 
 def rows(form: Form, topic: str, values: list[bytes], total: int) -> Iterator[tuple[Any, ...]]:
     """Yield topic, value, key, timestamp and partition of each record."""
-    keys = [b"key-%06d" % (7919 * number) for number in range(_KEYS)]
+    keys = [(_KEY % (7919 * number)).encode() for number in range(_KEYS)]
     columns = zip(
         cycle(topic_names(form, topic)),
         cycle(values),

@@ -20,7 +20,7 @@ from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
 
-from perf import before
+from perf import before, forms
 from perf.forms import FORMS, rows, topic_names
 
 BUFFER_BYTES = 64 * 1024 * 1024
@@ -93,6 +93,7 @@ class Load:
         size: int,
         rate: int = 0,
         form: str = "value",
+        group: str = "",
     ) -> None:
         self.bootstrap = bootstrap
         self.topic = topic
@@ -100,6 +101,7 @@ class Load:
         self.size = size
         self.rate = rate
         self.form = FORMS[form]
+        self.group = group
         self._result: dict[str, float] = {}
         self._delays: list[float] = []
 
@@ -132,6 +134,16 @@ class Load:
             "cpu_s": used / self.count * 1e6,
             "memory_mb": _peak_memory_mb(),
         }
+
+    def skip(self, count: int) -> None:
+        """Leave records out that came before the measurement."""
+        self.count -= count
+
+    def check_volume(self, volume: int) -> None:
+        """Raise unless ``volume`` is that of all records of the load's form."""
+        whole = forms.volume(self.form, self.count, self.size)
+        if volume != whole:
+            raise RuntimeError(f"{volume} bytes and headers were read, not {whole}")
 
     def check(self, seen: int, volume: int) -> None:
         """Raise unless ``seen`` records with ``volume`` bytes of values are all that there are."""

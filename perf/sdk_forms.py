@@ -1,17 +1,17 @@
-"""Every form of the SDK's ``send`` beside confluent-kafka's ``produce``, the worst ratio first.
+"""Every form of sending and reading with the SDK beside confluent-kafka's, the worst ratio first.
 
 The clients take turns, each in a process of its own, with the options of :mod:`perf.sdk`; each must
 have stored every record. A benchmark of one form would tune one form.
 """
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from itertools import count as counter
 from pathlib import Path
 
 from perf import before, rdkafka, sdk_client
-from perf.forms import FORMS, Form, topic_names
+from perf.forms import FORMS, READINGS, Form, topic_names
 from perf.report import Figure
 from perf.servers import MEMORY
 from tests.support.broker_process import BrokerProcess
@@ -38,22 +38,79 @@ def run(rounds: int, scale: float) -> list[Figure]:
     return _worst_first(figures)
 
 
+def run_reading(rounds: int, scale: float) -> list[Figure]:
+    """Read records of 100 B and of 1 KB in every form."""
+    figures: list[Figure] = []
+    with (
+        tempfile.TemporaryDirectory(prefix="qbus-perf-") as directory,
+        BrokerProcess(Path(directory, "qbus"), *MEMORY.qbus) as broker,
+    ):
+        for size, full in SIZES.items():
+            total = max(int(full * scale), 1000)
+            for name, reading in READINGS.items():
+                with _filled(broker.bootstrap, reading.form, total, size) as topic:
+                    figures += _compare_reading(broker.bootstrap, name, topic, total, size, rounds)
+    return _worst_first(figures)
+
+
 def _compare(bootstrap: str, form: str, total: int, size: int, rounds: int) -> list[Figure]:
-    peers = {face: face + sdk_client.BEFORE if before.checkout else _PEER for face in _FACES}
-    clients = [*_FACES, *dict.fromkeys(peers.values())]
-    turns = [
-        {client: _send(bootstrap, client, form, total, size) for client in clients}
-        for _ in range(rounds)
-    ]
+    def run_side(client: str, _: str) -> dict[str, float]:
+        return _send(bootstrap, client, form, total, size)
+
+    sides = {(face, "send_form"): shown for face, shown in _FACES.items()}
+    return _in_turn(sides, "send_form", f"{form}, {size:,} B", run_side, rounds)
+
+
+def _compare_reading(
+    bootstrap: str, reading: str, topic: str, total: int, size: int, rounds: int
+) -> list[Figure]:
+    form, in_group = READINGS[reading]
+
+    def run_side(client: str, load: str) -> dict[str, float]:
+        group = f"{topic}-{next(_topics)}"
+        return sdk_client.run(
+            client,
+            load,
+            bootstrap=bootstrap,
+            topic=topic,
+            count=total,
+            size=size,
+            form=form,
+            group=group if in_group else "",
+        )
+
+    sides = {
+        (face, f"{load}_form"): f"{awaited}{load}"
+        for face, awaited in (("qbus", ""), ("qbus_aio", "async "))
+        for load in ("iterate", "poll")
+    }
+    return _in_turn(sides, "poll_form", f"{reading}, {size:,} B", run_side, rounds)
+
+
+def _in_turn(
+    sides: dict[tuple[str, str], str],
+    peer_load: str,
+    case: str,
+    run_side: Callable[[str, str], dict[str, float]],
+    rounds: int,
+) -> list[Figure]:
+    """Measure all sides and their peer in turn."""
+
+    def peer_of(side: tuple[str, str]) -> tuple[str, str]:
+        face, load = side
+        return (face + sdk_client.BEFORE, load) if before.checkout else (_PEER, peer_load)
+
+    every = dict.fromkeys((*sides, *map(peer_of, sides)))
+    turns = [{side: run_side(*side) for side in every} for _ in range(rounds)]
     return [
         Figure(
-            f"{shown}, {form}, {size:,} B",
+            f"{shown}, {case}",
             unit,
-            qbus=[turn[face][cost] for turn in turns],
-            peer=[turn[peers[face]][cost] for turn in turns],
+            qbus=[turn[side][cost] for turn in turns],
+            peer=[turn[peer_of(side)][cost] for turn in turns],
             lower_is_better=cost != "records_s",
         )
-        for face, shown in _FACES.items()
+        for side, shown in sides.items()
         for cost, unit in _UNITS.items()
     ]
 
@@ -86,6 +143,15 @@ def _send(bootstrap: str, client: str, form: str, total: int, size: int) -> dict
     if stored != total:
         raise RuntimeError(f"{client} sent {total} records ({form}), {stored} were stored")
     return result
+
+
+@contextmanager
+def _filled(bootstrap: str, form: str, total: int, size: int) -> Iterator[str]:
+    """A topic with records that were sent in a form."""
+    with _fresh_topics(bootstrap, FORMS[form]) as (topic,):
+        options = {"topic": topic, "count": total, "size": size, "form": form}
+        sdk_client.run("qbus", "send_form", bootstrap=bootstrap, **options)
+        yield topic
 
 
 @contextmanager

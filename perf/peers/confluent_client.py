@@ -93,6 +93,26 @@ def poll(load: Load) -> None:
     consumer.close()
 
 
+def poll_form(load: Load) -> None:
+    """``consume(500)``, and the parts of each record that the form has."""
+    volume_of = forms.volume_of(load.form, call="()", check="record.error() and stop(record)")
+    volume_of.__globals__["stop"] = _stop
+    consumer = _consumer(load)
+    seen = volume = 0
+    deadline = time.monotonic() + PATIENCE
+    with load.measured():
+        while seen < load.count and time.monotonic() < deadline:
+            messages = consumer.consume(500, 1.0)
+            volume += volume_of(messages)
+            seen += len(messages)
+    load.check_volume(volume)
+    consumer.close()
+
+
+def _stop(message: Message) -> None:
+    raise KafkaException(message.error())
+
+
 def send_paced(load: Load) -> None:
     """``produce`` at a fixed rate."""
     producer = _producer(load)
@@ -132,14 +152,20 @@ def _consumer(load: Load) -> Consumer:
     consumer = Consumer(
         {
             "bootstrap.servers": load.bootstrap,
-            "group.id": "perf",
-            "enable.auto.commit": False,
+            "group.id": load.group or "perf",
+            "enable.auto.commit": bool(load.group),
+            "auto.offset.reset": "earliest",
             "queued.max.messages.kbytes": BUFFER_BYTES // 1024,
             "queued.min.messages": 1_000_000,
         }
     )
     consumer.list_topics(load.topic, timeout=30)
-    consumer.assign([TopicPartition(load.topic, 0, 0)])
+    if load.group:
+        consumer.subscribe([load.topic])
+        load.skip(len(consumer.consume(1, PATIENCE)))
+    else:
+        partitions = range(load.form.partitions)
+        consumer.assign([TopicPartition(load.topic, index, 0) for index in partitions])
     return consumer
 
 

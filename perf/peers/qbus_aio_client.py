@@ -76,6 +76,28 @@ async def poll(load: Load) -> None:
     load.check(seen, volume)
 
 
+async def iterate_form(load: Load) -> None:
+    """``async for record in consumer``, and the parts that the form has."""
+    iterate = forms.iterate(load.form, is_async=True)
+    async with _consumer(load) as consumer, asyncio.timeout(PATIENCE):
+        with load.measured():
+            volume = await iterate(consumer, load.count)
+    load.check_volume(volume)
+
+
+async def poll_form(load: Load) -> None:
+    """``poll``, and the parts of each record that the form has."""
+    volume_of = forms.volume_of(load.form)
+    seen = volume = 0
+    async with _consumer(load) as consumer, asyncio.timeout(PATIENCE):
+        with load.measured():
+            while seen < load.count:
+                for records in await consumer.poll(1.0):
+                    volume += volume_of(records)
+                    seen += len(records)
+    load.check_volume(volume)
+
+
 async def poll_arrow(load: Load) -> None:
     """``poll_arrow``, and the length of each value."""
     seen = volume = 0
@@ -119,6 +141,16 @@ async def _producer(load: Load) -> AsyncIterator[Producer]:
 
 @asynccontextmanager
 async def _consumer(load: Load) -> AsyncIterator[Consumer]:
-    async with Consumer(load.bootstrap, prefetch_bytes=BUFFER_BYTES) as consumer:
-        consumer.assign([(load.topic, 0, 0)])
+    group = load.group or None
+    async with Consumer(
+        load.bootstrap, group=group, offset_reset="earliest", prefetch_bytes=BUFFER_BYTES
+    ) as consumer:
+        if group is None:
+            consumer.assign([(load.topic, index, 0) for index in range(load.form.partitions)])
+        else:
+            consumer.subscribe([load.topic])
+            async with asyncio.timeout(PATIENCE):
+                while not (first := await consumer.poll(1.0, 1)):
+                    pass
+            load.skip(sum(map(len, first)))
         yield consumer

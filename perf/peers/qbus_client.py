@@ -4,7 +4,7 @@ import time
 
 from perf import forms
 from perf.sdk_client import BUFFER_BYTES, LINGER_MS, PATIENCE, Load, arrow_batches, arrow_volume
-from qbus import Consumer, Delivery, Producer
+from qbus import Consumer, Delivery, PartitionRecords, Producer
 
 
 def send(load: Load) -> None:
@@ -103,6 +103,27 @@ def poll(load: Load) -> None:
     load.check(seen, volume)
 
 
+def iterate_form(load: Load) -> None:
+    """``for record in consumer``, and the parts that the form has."""
+    iterate = forms.iterate(load.form)
+    with _consumer(load) as consumer, load.measured():
+        volume = iterate(consumer, load.count)
+    load.check_volume(volume)
+
+
+def poll_form(load: Load) -> None:
+    """``poll``, and the parts of each record that the form has."""
+    volume_of = forms.volume_of(load.form)
+    seen = volume = 0
+    deadline = time.monotonic() + PATIENCE
+    with _consumer(load) as consumer, load.measured():
+        while seen < load.count and time.monotonic() < deadline:
+            for records in consumer.poll(1.0):
+                volume += volume_of(records)
+                seen += len(records)
+    load.check_volume(volume)
+
+
 def poll_arrow(load: Load) -> None:
     """``poll_arrow``, and the length of each value."""
     seen = volume = 0
@@ -144,6 +165,24 @@ def _producer(load: Load) -> Producer:
 
 
 def _consumer(load: Load) -> Consumer:
+    if load.group:
+        consumer = Consumer(
+            load.bootstrap,
+            group=load.group,
+            offset_reset="earliest",
+            prefetch_bytes=BUFFER_BYTES,
+        )
+        consumer.subscribe([load.topic])
+        load.skip(sum(map(len, _first(consumer))))
+        return consumer
     consumer = Consumer(load.bootstrap, prefetch_bytes=BUFFER_BYTES)
-    consumer.assign([(load.topic, 0, 0)])
+    consumer.assign([(load.topic, index, 0) for index in range(load.form.partitions)])
     return consumer
+
+
+def _first(consumer: Consumer) -> list[PartitionRecords]:
+    """What the first poll of a new member of a group brings."""
+    deadline = time.monotonic() + PATIENCE
+    while not (records := consumer.poll(1.0, 1)) and time.monotonic() < deadline:
+        pass
+    return records
