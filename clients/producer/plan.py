@@ -53,7 +53,12 @@ class NodeState:
         self.muted_until = max(self.muted_until, now + self._backoff.failed())
 
 
-MAX_REQUEST_BYTES = 16 * 1024 * 1024
+MAX_REQUEST_BYTES = 2 * 1024 * 1024
+"""Bytes from which on a request takes no more batches.
+
+Brokers handle a request as a whole: one of 10 MB costs Qbus twice as much as ten of 1 MB, because
+it leaves the caches.
+"""
 _IDLE = 1.0
 
 
@@ -191,10 +196,12 @@ class Planner:
             plan.requests.append((node, connection, batches))
 
     def _take(self, queues: Iterable[PartitionQueue], now: float, plan: Plan) -> list[Batch]:
-        """Take a batch of each partition that has one due, as long as they fit one request."""
+        """Take a batch of each partition that has one due, as long as they fit one request; those
+        that have waited longest first.
+        """
         batches: list[Batch] = []
         size = 0
-        for queue in queues:
+        for queue in sorted(queues, key=PartitionQueue.since):
             if size >= MAX_REQUEST_BYTES:
                 plan.pause = 0.0
                 break

@@ -17,6 +17,7 @@ record once and in order, and recovers by these rules (KIP-98, KIP-360):
 - A batch that is too large is not stored, nor are later ones: its halves take its sequences.
 """
 
+import math
 from collections import deque
 
 from qbus.errors import ErrorCode
@@ -105,6 +106,11 @@ class PartitionQueue:
             return None
         is_full = self.open_batch.size >= self._batch_bytes
         return max(self.open_batch.created_at + (0.0 if is_full else linger), self._retry_at)
+
+    def since(self) -> float:
+        """Return when the batch was begun that is sent next; infinity: there is none."""
+        batch = self._waiting[0] if self._waiting else self.open_batch
+        return math.inf if batch is None else batch.created_at
 
     def take(self, now: float, linger: float) -> Batch | None:
         """Return the next batch to send, now in flight, if one is due."""

@@ -124,6 +124,16 @@ def test_a_batch_that_is_begun_behind_a_full_one_is_sent_in_its_time(bench: Benc
     assert plan.pause == pytest.approx(LINGER)
 
 
+def test_the_oldest_batches_go_first_where_not_all_fit(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("qbus.clients.producer.plan.MAX_REQUEST_BYTES", 100)
+    for at, partition in ((20, 2), (21, 0), (22, 1), (23, 2)):
+        bench.add(at, partition, 60)
+    plan = bench.plan(40)
+    assert sent(plan) == [[2, 0], [1, 2]]
+
+
 def test_the_accumulator_knows_when_the_next_turn_is(bench: Bench) -> None:
     bench.add(20, 0)
     bench.plan(24)
