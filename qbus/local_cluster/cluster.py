@@ -123,27 +123,28 @@ class LocalCluster:
     def _wait_ready(self, names: Iterable[str]) -> None:
         deadline = time.monotonic() + _START_TIMEOUT_S
         for name in names:
-            while not self.is_ready(name):
-                log = self.layout.log(name)
-                code = self.nodes[name].exit_code()
-                if code is not None:
-                    raise LocalClusterError(
-                        f"{name} exited with {code}; end of {log}:\n{log_tail(log)}"
-                    )
-                if time.monotonic() > deadline:
-                    raise LocalClusterError(f"{name} does not serve yet: see {log}")
-                time.sleep(_POLL_S)
+            self._wait(name, partial(self.is_ready, name), "does not serve yet", deadline)
 
     def _wait_acquainted(self, settings: ClusterSettings) -> None:
         """Wait until each broker knows all: before, one may refuse to replicate a new topic."""
         deadline = time.monotonic() + _START_TIMEOUT_S
         for number in settings.numbers(BROKER):
-            while known_brokers(settings, number) < settings.nodes:
-                if time.monotonic() > deadline:
-                    name = node_name(BROKER, number)
-                    log = self.layout.log(name)
-                    raise LocalClusterError(f"{name} does not know the other brokers: see {log}")
-                time.sleep(_POLL_S)
+            knows_all = partial(_knows_all, settings, number)
+            problem = "does not know the other brokers"
+            self._wait(node_name(BROKER, number), knows_all, problem, deadline)
+
+    def _wait(self, name: str, is_done: Callable[[], bool], problem: str, deadline: float) -> None:
+        """Wait for a node; raise LocalClusterError if it exits, or after the deadline."""
+        log = self.layout.log(name)
+        while not is_done():
+            code = self.nodes[name].exit_code()
+            if code is not None:
+                raise LocalClusterError(
+                    f"{name} exited with {code}; end of {log}:\n{log_tail(log)}"
+                )
+            if time.monotonic() > deadline:
+                raise LocalClusterError(f"{name} {problem}: see {log}")
+            time.sleep(_POLL_S)
 
     def _add(self, settings: ClusterSettings) -> None:
         for name, command in commands(self.layout, settings).items():
@@ -165,3 +166,7 @@ class LocalCluster:
             path.unlink()
         for path in directory.glob("*.start"):
             path.unlink()
+
+
+def _knows_all(settings: ClusterSettings, number: int) -> bool:
+    return known_brokers(settings, number) >= settings.nodes

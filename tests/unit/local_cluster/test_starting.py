@@ -1,5 +1,7 @@
 """Starting a node again, and who may run a cluster."""
 
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ from qbus.local_cluster import (
     ClusterSettings,
     Layout,
     LocalCluster,
+    cluster,
 )
 from qbus.local_cluster.layout import LocalClusterError
 from qbus.local_cluster.starting import is_running, start_node
@@ -59,3 +62,21 @@ def test_what_a_killed_run_left_is_cleared(layout: Layout) -> None:
     with LocalCluster(layout):
         assert not layout.pid_file("broker-1").exists()
         assert not layout.request("broker-1").exists()
+
+
+def test_a_broker_that_exits_before_it_knows_the_others_is_told_of_at_once(
+    layout: Layout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = "import sys, time; time.sleep(0.2); sys.exit('out of luck')"
+    monkeypatch.setattr(
+        cluster, "commands", lambda *_: {"broker-1": [sys.executable, "-c", program]}
+    )
+    monkeypatch.setattr(cluster, "serves", lambda *_: True)
+    monkeypatch.setattr(cluster, "known_brokers", lambda *_: 0)
+    began = time.monotonic()
+    with (
+        LocalCluster(layout) as started,
+        pytest.raises(LocalClusterError, match=r"broker-1 exited with 1; .*\n.*out of luck"),
+    ):
+        started.start(ClusterSettings(3, 9092, (2181,)), lambda _: None)
+    assert time.monotonic() - began < 10
