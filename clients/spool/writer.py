@@ -1,6 +1,5 @@
 """Writing to a spool."""
 
-import contextlib
 import os
 import secrets
 import tempfile
@@ -47,12 +46,8 @@ class SpoolWriter:
 
     def check(self) -> None:
         """Raise OSError unless something can be kept there now; leaves no trace."""
-        existed = self._spool.exists()
-        self._spool.mkdir(parents=True, exist_ok=True)
-        Path(tempfile.mkdtemp(prefix=UNFINISHED, dir=self._spool)).rmdir()
-        if not existed:
-            with contextlib.suppress(OSError):  # another process keeps something there meanwhile
-                self._spool.rmdir()
+        nearest = next(path for path in (self._spool, *self._spool.parents) if path.exists())
+        Path(tempfile.mkdtemp(prefix=UNFINISHED, dir=nearest)).rmdir()
 
     def append(self, topic: str, partition: int | None, batch: bytes | bytearray) -> None:
         """Append a record batch; it is on stable storage on return.

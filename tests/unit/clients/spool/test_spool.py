@@ -63,8 +63,20 @@ def test_trying_a_directory_leaves_no_trace(tmp_path: Path, exists: bool) -> Non
     assert list(tmp_path.rglob("*")) == [directory] * exists
 
 
+def test_trying_a_directory_in_one_that_is_missing_leaves_no_trace(tmp_path: Path) -> None:
+    SpoolWriter(tmp_path / "missing" / "spool").check()
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_file_is_no_spool(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for path in (tmp_path / "file", tmp_path / "file" / "spool"):
+        with pytest.raises(NotADirectoryError):
+            SpoolWriter(path).check()
+
+
 def test_a_directory_that_cannot_be_written_is_found_before_it_is_needed() -> None:
-    with pytest.raises(OSError, match="/sys/spool"):
+    with pytest.raises(OSError, match="/sys/"):
         SpoolWriter("/sys/spool").check()
     with pytest.raises(ConfigError, match=r"spool_dir='/sys/spool': "):
         Producer("127.0.0.1:1", spool_dir="/sys/spool")
