@@ -40,7 +40,9 @@ async def dial(host: str, port: int, timeout: float) -> socket.socket:
 
 def _reason(error: Exception) -> str:
     """Return the system's text for an error; asyncio replaces it by its own."""
-    if isinstance(error, OSError) and not isinstance(error, socket.gaierror) and error.errno:
+    if isinstance(error, socket.gaierror):  # its number is not one of errno
+        return error.strerror or str(error)
+    if isinstance(error, OSError) and error.errno:
         return os.strerror(error.errno)
     return str(error)
 

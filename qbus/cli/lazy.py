@@ -1,4 +1,4 @@
-"""A click group that imports a command only when it runs."""
+"""Groups of commands: one imports a command only when it runs, one keeps the source's order."""
 # ruff: noqa: ARG002 - click's signatures
 
 from difflib import get_close_matches
@@ -6,6 +6,9 @@ from importlib import import_module
 from typing import Any, NamedTuple
 
 import click
+
+_UNCUT = 10_000
+"""More characters than any summary has: click would cut at 45, and wraps what is longer."""
 
 
 class Entry(NamedTuple):
@@ -15,7 +18,21 @@ class Entry(NamedTuple):
     summary: str
 
 
-class LazyGroup(click.Group):
+class _Group(click.Group):
+    """A group whose usage errors always know their command; click forgets it for some."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except click.UsageError as error:
+            name = ctx.invoked_subcommand
+            command = self.get_command(ctx, name) if name else None
+            if error.ctx is None and command is not None:
+                error.ctx = click.Context(command, parent=ctx, info_name=name)
+            raise
+
+
+class LazyGroup(_Group):
     """A group whose commands are listed in a table, in the order of the table."""
 
     def __init__(self, *args: Any, entries: dict[str, Entry], **kwargs: Any) -> None:
@@ -51,8 +68,14 @@ class LazyGroup(click.Group):
             formatter.write_dl([(name, entry.summary) for name, entry in self._entries.items()])
 
 
-class OrderedGroup(click.Group):
-    """A group that lists its commands in the order of their definition."""
+class OrderedGroup(_Group):
+    """A group that lists its commands in the order of their definition, with whole summaries."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.commands)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(
+                [(name, self.commands[name].get_short_help_str(_UNCUT)) for name in self.commands]
+            )

@@ -35,7 +35,18 @@ def emit(
     if isinstance(renderable, str):  # unwrapped, so that it can be copied from a terminal
         click.echo(renderable)
     elif renderable is not None:
-        stdout_console().print(renderable)
+        _print(renderable)
+
+
+def _print(renderable: "RenderableType") -> None:
+    """Print tables; without the blanks behind each line where they are piped."""
+    console = stdout_console()
+    if console.is_terminal:
+        console.print(renderable)
+        return
+    with console.capture() as captured:
+        console.print(renderable)
+    click.echo("\n".join(line.rstrip(" ") for line in captured.get().split("\n")), nl=False)
 
 
 def json_line(document: Any) -> bytes:

@@ -43,6 +43,13 @@ def position(text: str) -> Position:
         raise click.BadParameter(f"{error}, nor is it earliest, latest or an offset.") from None
 
 
+def group_name(text: str) -> str:
+    """Read the name of a group, which is not empty: a shell makes that of an unset variable."""
+    if not text:
+        raise click.BadParameter("is empty: name a group, or leave the option out.")
+    return text
+
+
 def key_value(text: str) -> tuple[str, str]:
     """Read ``key=value``; spaces around both are ignored."""
     key, equals, value = text.partition("=")

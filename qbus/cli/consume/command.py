@@ -5,13 +5,14 @@ import click
 from qbus.cli.completing import groups
 from qbus.cli.completing import topics as topic_names
 from qbus.cli.options import client_command
-from qbus.cli.parameters import IntRange, Position, position, separator
+from qbus.cli.parameters import IntRange, Position, group_name, position, separator
 
 
 @click.command()
 @click.argument("topics", metavar="TOPIC...", nargs=-1, required=True, shell_complete=topic_names)
 @click.option(
     "--group",
+    type=group_name,
     metavar="G",
     shell_complete=groups,
     help="Read as a member of the consumer group G, and commit offsets.",
@@ -21,10 +22,8 @@ from qbus.cli.parameters import IntRange, Position, position, separator
     "start",
     type=position,
     metavar="POSITION",
-    default="earliest",
-    show_default=True,
     help="earliest, latest, an offset, a time such as 2026-03-01T12:00 or @1767225600000, or 15m"
-    " (ago). In a group, only for partitions without a committed offset.",
+    " (ago). In a group, only for partitions without a committed offset. Default: earliest.",
 )
 @click.option(
     "--partition",
@@ -70,7 +69,7 @@ async def consume(
     *,
     topics: tuple[str, ...],
     group: str | None,
-    start: Position,
+    start: Position | None,
     partitions: tuple[int, ...],
     until: Position | None,
     count: int | None,

@@ -11,6 +11,7 @@ import click
 from qbus.cli.consume.selection import Selection
 from qbus.cli.consume.stopping import Offsets, StopOffsets, first_from
 from qbus.cli.failures import Failure, describe
+from qbus.cli.parameters import Position
 from qbus.cli.session import REQUEST_TIMEOUT_MS
 from qbus.clients import Admin, Consumer
 from qbus.clients.types import OffsetAndMetadata, TopicPartition
@@ -18,10 +19,11 @@ from qbus.errors import ApiError, ErrorCode
 from qbus.records import CorruptBatch
 
 if TYPE_CHECKING:
-    from qbus.cli.parameters import Position
     from qbus.clients.types import PartitionRecords
 
 _POLL_S = 0.5
+
+_NOT_ASKED = Position("earliest")
 
 #: How often topics that match a pattern are looked for.
 _FIND_INTERVAL_S = 5.0
@@ -41,7 +43,7 @@ class Reading:
     """Reads a selection of topics alone or as a member of ``group``; an async context manager.
 
     A batch counts as processed when the next one is asked for. The group's offsets are committed
-    up to the last processed batch on exit.
+    up to the last processed batch on exit. Without a ``start`` it reads from the earliest record.
     """
 
     def __init__(
@@ -49,21 +51,21 @@ class Reading:
         bootstrap: str,
         selection: Selection,
         group: str | None,
-        start: "Position",
+        start: Position | None = None,
         *,
-        until: "Position | None" = None,
+        until: Position | None = None,
         skip_corrupt: bool = False,
     ) -> None:
         self._bootstrap = bootstrap
         self._selection = selection
         self._group = group
-        self._start = start
+        self._start = start or _NOT_ASKED
         self._skips_corrupt = skip_corrupt
         self._has_noted = False
         self._consumer = Consumer(
             bootstrap,
             group=group,
-            offset_reset="latest" if start.kind == "latest" else "earliest",
+            offset_reset="latest" if self._start.kind == "latest" else "earliest",
             request_timeout_ms=REQUEST_TIMEOUT_MS,
             client_id="qbus-consume",
         )
@@ -98,7 +100,7 @@ class Reading:
         if self._group is None:
             self._assign(await self._positions(wanted, ends))
             return
-        await self._commit_start(wanted, ends)
+        await self._start_group(wanted, ends)
         if self._selection.partitions:
             self._consumer.assign((p.topic, p.partition, None) for p in wanted)
         else:
@@ -207,13 +209,22 @@ class Reading:
             positions[partition] = self._first[partition] if at is None else at
         self._assign(positions)
 
-    async def _commit_start(self, wanted: Sequence[TopicPartition], ends: Offsets) -> None:
-        """Commit the start offset in partitions without one, if it is an offset or a time."""
-        if self._start.kind in {"earliest", "latest"}:
+    async def _start_group(self, wanted: Sequence[TopicPartition], ends: Offsets) -> None:
+        """Commit the start offset in partitions without one, if it is an offset or a time.
+
+        Says so if a start was asked for that counts for none of the partitions.
+        """
+        if self._start is _NOT_ASKED:
             return
         committed = await self._consumer.committed(wanted)
         unread = [p for p in wanted if p not in committed or committed[p].offset < 0]
-        if unread:
+        if wanted and not unread:
+            click.echo(
+                f"qbus: group {self._group} goes on at its committed offsets: --from is for"
+                " partitions without one ('qbus group reset-offsets' changes them)",
+                err=True,
+            )
+        if unread and self._start.kind not in {"earliest", "latest"}:
             positions = await self._positions(unread, ends)
             await self._consumer.commit({p: OffsetAndMetadata(at) for p, at in positions.items()})
 

@@ -7,6 +7,8 @@ from typing import Self
 
 import click
 
+from qbus.names import check_topic_name
+
 #: Marks a pattern among names of topics, as in librdkafka's subscriptions.
 _PATTERN_MARK = "^"
 
@@ -25,9 +27,12 @@ class Selection:
         """Read names, and patterns that begin with ``^``; all partitions unless some are named.
 
         A pattern is found at the start of a name: ``^web`` takes ``web-1`` as well. Raises
-        `click.UsageError` for a pattern that is none, and for partitions of several topics.
+        `click.UsageError` for a pattern that is none, and for partitions of several topics, and
+        `ApiError` for what cannot be the name of a topic.
         """
         names = tuple(dict.fromkeys(t for t in topics if not t.startswith(_PATTERN_MARK)))
+        for name in names:
+            check_topic_name(name)
         patterns = [t for t in topics if t.startswith(_PATTERN_MARK)]
         if partitions and (patterns or len(names) > 1):
             raise click.UsageError("--partition is for one topic that is named.")

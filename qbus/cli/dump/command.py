@@ -39,8 +39,9 @@ def dump_log(
     """Show the contents of each FILE of a log, and its problems.
 
     FILE is a segment (.log), an index (.index, .timeindex), a snapshot of producers (.snapshot), a
-    checkpoint, or a partition's directory, which means all of its files. The command only reads and
-    does not disturb a running broker. The exit code is 1 if there are problems. --gaps is for
+    checkpoint, or a directory, which means all of its files: of one partition, or a broker's data
+    directory with those of all its partitions. The command only reads and does not disturb a
+    running broker. The exit code is 1 if there are problems. --gaps is for
     mirrors, which have the gaps of their sources. --json prints one object per line.
     """
     from qbus.cli.dump.entries import expand, read_entries

@@ -22,15 +22,28 @@ Entry = dict[str, Any]
 
 
 def expand(paths: Iterable[Path]) -> Iterator[Path]:
-    """Yield each file, and instead of a directory the files in it that can be shown."""
+    """Yield each file, and instead of a directory the files in it that can be shown.
+
+    A directory with directories of partitions stands for their files, too. Raises Failure for a
+    directory without such files.
+    """
     for path in paths:
         if not path.is_dir():
             yield path
             continue
-        found = sorted(child for child in path.iterdir() if _reader(child) and child.is_file())
+        found = [*_files(path), *(file for part in _partitions(path) for file in _files(part))]
         if not found:
             raise Failure(f"{path}: this directory has no files of a log")
         yield from found
+
+
+def _files(directory: Path) -> list[Path]:
+    return sorted(child for child in directory.iterdir() if _reader(child) and child.is_file())
+
+
+def _partitions(directory: Path) -> list[Path]:
+    named = (child for child in directory.iterdir() if child.name.rpartition("-")[2].isdecimal())
+    return sorted(child for child in named if child.is_dir())
 
 
 def read_entries(path: Path, *, with_records: bool, gaps: bool = False) -> Iterator[Entry]:

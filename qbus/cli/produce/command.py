@@ -104,7 +104,9 @@ async def produce(
     from qbus.cli.session import REQUEST_TIMEOUT_MS, ensure_reachable
     from qbus.cli.units import counted
     from qbus.clients import Producer
+    from qbus.names import check_topic_name
 
+    check_topic_name(topic)
     if form == "json" and key_separator is not None:
         raise click.UsageError("--key-separator is for raw lines: JSON has the keys.")
     parse = line_format.with_constants(

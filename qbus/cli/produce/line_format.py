@@ -61,10 +61,16 @@ class JsonLines:
             try:
                 records.append(_record(json.loads(line)))
             except (ValueError, TypeError, KeyError, Base64Error) as error:
-                reason = f"{error} is missing" if isinstance(error, KeyError) else str(error)
+                reason = _reason(error)
                 raise Failure(f"line {self._line} is not a record in JSON: {reason}") from error
         keys, values, headers, timestamps = zip(*records, strict=True) if records else ((),) * 4
         return Columns(values, keys, headers, timestamps)
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, json.JSONDecodeError):  # it counts lines, but sees one of them
+        return f"{error.msg} at character {error.pos + 1}"
+    return f"{error} is missing" if isinstance(error, KeyError) else str(error)
 
 
 def _record(fields: Any) -> tuple[bytes | None, bytes | None, list[Header] | None, int | None]:

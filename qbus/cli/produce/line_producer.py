@@ -51,9 +51,14 @@ class LineProducer:
     async def send(self, lines: Sequence[bytes]) -> int:
         """Send ``lines``; return their size in bytes, with a newline for each.
 
-        Raises Failure if earlier lines could not be delivered.
+        Raises Failure if earlier lines could not be delivered, or if one of these is no record;
+        then none of these is sent, and the earlier ones are delivered.
         """
-        values, keys, headers, timestamps = self._parse(lines)
+        try:
+            values, keys, headers, timestamps = self._parse(lines)
+        except Failure as error:
+            await self.finish()
+            raise self._failure(error) from error
         try:
             delivery = await self._producer.send_many(
                 self._topic, values, keys, headers, self._partition, timestamps
@@ -97,6 +102,6 @@ class LineProducer:
         for batch in batches:
             self._shares.setdefault(batch.partition, _Share()).add(batch)
 
-    def _failure(self, error: ApiError) -> Failure:
+    def _failure(self, error: ApiError | Failure) -> Failure:
         stored = sum(share.records for share in self._shares.values())
         return Failure(f"{describe(error)}. Acknowledged before that: {stored:,} records")

@@ -75,6 +75,19 @@ def test_a_directory_stands_for_its_files(qbus: Qbus, partition: Path) -> None:
     assert sum(len(entry["problems"]) for entry in found) == 0
 
 
+def test_a_data_directory_stands_for_its_partitions_too(
+    qbus: Qbus, written: Path, tmp_path: Path
+) -> None:
+    data = Path(shutil.copytree(written, tmp_path / "data"))
+    (data / "lost+found").mkdir(mode=0)
+    found = entries(qbus, str(data))
+    assert {Path(entry["file"]).parent for entry in found} == {data, data / "t-0"}
+    segment = bytearray((data / "t-0" / SEGMENT).read_bytes())
+    segment[100] ^= 1
+    (data / "t-0" / SEGMENT).write_bytes(segment)
+    assert any(entry["problems"] for entry in entries(qbus, str(data), code=1))
+
+
 def test_checkpoints_of_the_data_directory(qbus: Qbus, written: Path) -> None:
     found = entries(qbus, str(written / "recovery-point-offset-checkpoint"))
     assert ("t", 0, 2003) in [(e["topic"], e["partition"], e["offset"]) for e in found]

@@ -35,6 +35,20 @@ def fail_with(error: BaseException) -> None:
             ("version", "extra"),
             "qbus: Got unexpected extra argument (extra). Try 'qbus version --help'.\n",
         ),
+        (
+            ("produce", "t", "--key"),
+            "qbus: Option '--key' requires an argument. Try 'qbus produce --help'.\n",
+        ),
+        (
+            ("agent", "config", "get", "--zookeeper"),
+            "qbus: Option '--zookeeper' requires an argument."
+            " Try 'qbus agent config get --help'.\n",
+        ),
+        (
+            ("consume", "t", "--group", ""),
+            "qbus: Invalid value for '--group': is empty: name a group, or leave the option out."
+            " Try 'qbus consume --help'.\n",
+        ),
     ],
 )
 def test_wrong_usage_is_one_line_and_exit_code_2(arguments: tuple[str, ...], line: str) -> None:
@@ -94,3 +108,13 @@ def test_an_interruption_is_quiet(
         fail_with(interruption)
     assert stopped.value.exit_code == 130
     assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("command", ["produce", "consume"])
+def test_what_cannot_be_a_topic_is_refused_with_the_rule_for_names(command: str) -> None:
+    result = run(command, "bad topic", "--bootstrap", "127.0.0.1:1")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr == (
+        "qbus: the topic name 'bad topic' has other characters than ASCII letters, digits, '.',"
+        " '_' and '-' (INVALID_TOPIC_EXCEPTION)\n"
+    )

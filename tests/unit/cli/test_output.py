@@ -47,3 +47,8 @@ def test_cells_say_yes_no_and_nothing(capsys: pytest.CaptureFixture[str]) -> Non
 def test_names_are_not_read_as_markup(capsys: pytest.CaptureFixture[str]) -> None:
     emit(None, lambda _: "Deleted group [red]x[/] :smile:.", as_json=False)
     assert capsys.readouterr().out == "Deleted group [red]x[/] :smile:.\n"
+
+
+def test_a_line_that_is_piped_has_no_blanks_at_its_end(capsys: pytest.CaptureFixture[str]) -> None:
+    emit(None, lambda _: table("#count", "name", rows=[(1, "long name"), (2, "y")]), as_json=False)
+    assert capsys.readouterr().out == "count  name\n    1  long name\n    2  y\n"

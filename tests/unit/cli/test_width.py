@@ -4,6 +4,7 @@ import sys
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from rich.console import Console, RenderableType
 
 from qbus.cli.agent.tables import file_tables, status_table
@@ -11,6 +12,7 @@ from qbus.cli.cluster.tables import cluster_status
 from qbus.cli.group.tables import group_descriptions, group_list
 from qbus.cli.mirror.tables import status_tables
 from qbus.cli.output import table
+from qbus.cli.root import COMMANDS, qbus
 from qbus.cli.topic.tables import topic_descriptions, topic_list
 
 MEMBER = "qbus-consume-0f8a1b2c-1111-2222-3333-444455556666"
@@ -178,3 +180,10 @@ def test_numbers_stay_whole_and_names_are_folded() -> None:
     shown = lines(table("name", "#count", rows=[("x" * 100, 123_456_789_012)]))
     assert any(line.endswith("123456789012") for line in shown)
     assert sum(line.count("x") for line in shown) == 100
+
+
+@pytest.mark.parametrize("group", [name for name, command in COMMANDS.items() if "." in command[0]])
+def test_summaries_are_whole(group: str) -> None:
+    shown = CliRunner().invoke(qbus, [group, "--help"], terminal_width=80).stdout
+    assert "..." not in shown.partition("Commands:")[2]
+    assert max(map(len, shown.splitlines())) <= 80

@@ -282,6 +282,35 @@ async def test_an_existing_group_continues_at_its_offsets(consumer: FakeConsumer
     assert found == {P0: [14], P1: [1, 2]}
 
 
+NOTE = (
+    "qbus: group g goes on at its committed offsets: --from is for partitions without one"
+    " ('qbus group reset-offsets' changes them)\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("start", "committed", "told"),
+    [
+        (EARLIEST, {P0: 14, P1: 1}, NOTE),
+        (Position("offset", 3), {P0: 14, P1: 1}, NOTE),
+        (EARLIEST, {P0: 14}, ""),
+        (LATEST, {}, ""),
+        (None, {P0: 14, P1: 1}, ""),
+    ],
+)
+async def test_a_start_that_counts_for_no_partition_is_told(
+    consumer: FakeConsumer,
+    start: Position | None,
+    committed: dict[TopicPartition, int],
+    told: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    consumer.group = committed
+    async with Reading("b", T, "g", start, until=LATEST) as reading:
+        await reading.open()
+    assert capsys.readouterr().err == told
+
+
 async def test_a_member_without_partitions_waits_until_the_others_are_done(
     consumer: FakeConsumer,
 ) -> None:

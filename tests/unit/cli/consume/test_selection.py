@@ -4,6 +4,7 @@ import click
 import pytest
 
 from qbus.cli.consume.selection import Selection
+from qbus.errors import ApiError
 
 EXISTING = ["web", "web-1", "old-web", "db.a"]
 
@@ -43,6 +44,12 @@ def test_a_pattern_that_is_none(topics: list[str]) -> None:
 def test_partitions_are_of_one_topic(topics: list[str]) -> None:
     with pytest.raises(click.UsageError, match="--partition is for one topic"):
         Selection.parse(topics, [0])
+
+
+@pytest.mark.parametrize("topics", [["a b"], ["^a", "b/c"], [""]])
+def test_what_cannot_be_a_name(topics: list[str]) -> None:
+    with pytest.raises(ApiError, match="the topic name"):
+        Selection.parse(topics)
 
 
 def test_partitions_once_each_in_order() -> None:

@@ -1,11 +1,12 @@
 """Lines on their way, and the account of them."""
 
+from collections.abc import Sequence
 from typing import Any, cast
 
 import pytest
 
 from qbus.cli.failures import Failure
-from qbus.cli.produce.line_format import raw, split_keys
+from qbus.cli.produce.line_format import Columns, raw, split_keys
 from qbus.cli.produce.line_producer import LineProducer
 from qbus.clients.types import BatchMetadata
 from qbus.errors import ApiError, ErrorCode
@@ -89,3 +90,17 @@ async def test_a_refused_send_ends_it(fake: FakeProducer) -> None:
     fake.error = ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no topic t")
     with pytest.raises(Failure, match="there is no topic t"):
         await line_producer(fake).send([b"a"])
+
+
+async def test_a_line_that_is_no_record_ends_it_after_what_was_before(fake: FakeProducer) -> None:
+    def parse(lines: Sequence[bytes]) -> Columns:
+        if b"" in lines:
+            raise Failure("line 4 is empty")
+        return Columns(lines)
+
+    lines = LineProducer(cast("Any", fake), "t", parse, None)
+    await lines.send([b"a", b"b"])
+    fake.deliveries[0].set_result([BatchMetadata("t", 0, 7, 2, 0)])
+    with pytest.raises(Failure, match=r"line 4 is empty\. Acknowledged before that: 2 records"):
+        await lines.send([b"c", b""])
+    assert len(fake.sent) == 1, "none of the lines beside it was sent"

@@ -105,3 +105,13 @@ async def test_a_refusal_says_which_address() -> None:
 async def test_an_address_that_is_no_host_is_a_failed_connection(host: str, port: int) -> None:
     with pytest.raises(ConnectionFailed):
         await dial(host, port, timeout=5.0)
+
+
+async def test_an_unknown_name_is_told_in_words_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def getaddrinfo(*_: Any, **__: Any) -> None:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", getaddrinfo, raising=False)
+    with pytest.raises(ConnectionFailed) as failure:
+        await dial("nosuch.test", 9092, timeout=5.0)
+    assert str(failure.value).startswith("nosuch.test:9092: Name or service not known")
