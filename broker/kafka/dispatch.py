@@ -27,6 +27,7 @@ from ..authorization import Authorizer
 from ..net.connection import CloseConnection, Reply
 from ..net.peer import Peer
 from ..net.transport import Part
+from ..partition.purgatory import Delayed
 from .context import RequestContext
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 Handler = Callable[["Broker", RequestContext, Any], Any]
+Later = asyncio.Future[Any] | Delayed[Any]
 
 
 class PendingReply:
@@ -44,8 +46,8 @@ class PendingReply:
 
     def __init__(
         self,
-        future: asyncio.Future[Any],
-        to_parts: Callable[[asyncio.Future[Any]], list[Part]],
+        future: Later,
+        to_parts: Callable[[Later], list[Part]],
         *,
         exclusive: bool,
     ) -> None:
@@ -104,12 +106,12 @@ class Dispatcher:
             header.api_key, header.api_version, header.client_id, peer, self._authorizer
         )
 
-        def to_parts(future: asyncio.Future[Any]) -> list[Part]:
+        def to_parts(future: Later) -> list[Part]:
             response = self._outcome(api, future)
             if response is None:  # the client wants no answer
                 self._requests.observe(header.api_key, started)
                 return []
-            waited_s: float = getattr(future, "waited_s", 0.0)  # of a fetch, for records
+            waited_s = future.waited_s if isinstance(future, Delayed) else 0.0
             return self._finish(header, response, started + waited_s)
 
         try:
@@ -123,7 +125,7 @@ class Dispatcher:
             return None
         if isinstance(response, CoroutineType):
             return PendingReply(asyncio.ensure_future(response), to_parts, exclusive=True)
-        if isinstance(response, asyncio.Future):
+        if isinstance(response, Delayed):
             return PendingReply(response, to_parts, exclusive=False)
         return self._finish(header, response, started)
 
@@ -157,7 +159,7 @@ class Dispatcher:
             header.api_key, 0, header.correlation_id, unsupported_version(self._broker)
         )
 
-    def _outcome(self, api: Api, future: asyncio.Future[Any]) -> Any:
+    def _outcome(self, api: Api, future: Later) -> Any:
         if future.cancelled():
             raise CloseConnection("the broker is shutting down")
         error = future.exception()

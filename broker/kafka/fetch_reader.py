@@ -269,8 +269,8 @@ class DelayedFetch(FetchAnswer):
 
     ``targets`` were read once and their answers are in ``response`` already. Only those that change
     are read again: a long poll of a thousand idle partitions costs next to nothing at its end.
-    ``on_error`` is called with the response when a partition fails during the wait. ``waited_s``:
-    how long it waited for records, in seconds.
+    ``on_error`` is called with the response when a partition fails during the wait. The time that
+    it waited for records is in ``waited_s``.
     """
 
     __slots__ = (
@@ -282,7 +282,6 @@ class DelayedFetch(FetchAnswer):
         "_targets",
         "_waits_since",
         "_watching",
-        "waited_s",
     )
 
     def __init__(
@@ -303,7 +302,6 @@ class DelayedFetch(FetchAnswer):
         self._readable_bytes = 0
         self._watching = False
         self._waits_since = 0.0
-        self.waited_s = 0.0
 
     def wait(self, readable: int, min_bytes: int, seconds: float) -> None:
         """Wait at most ``seconds`` for ``min_bytes``, of which ``readable`` are there."""

@@ -18,6 +18,8 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Protocol
 
+from mypy_extensions import mypyc_attr
+
 from qbus.errors import ApiError, ErrorCode
 from qbus.metadata.znodes import NO_LEADER
 
@@ -70,6 +72,7 @@ class LogStorage(Protocol):
         """Drop all that a log has, and let it go on with ``offset``."""
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class PartitionListener:
     """What a service does as partitions come, go and grow: override what concerns it.
 
@@ -104,10 +107,11 @@ class PartitionListener:
         """Everything below ``offset`` is acknowledged and visible."""
 
 
+EVENTS = ("appended", "closed", "high_watermark_moved", "leading", "opened", "stepping_down")
+
+
 class PartitionEvents:
     """The listeners of all partitions of a broker, by event."""
-
-    __slots__ = ("appended", "closed", "high_watermark_moved", "leading", "opened", "stepping_down")
 
     def __init__(self) -> None:
         self.opened: list[Callable[[Partition], None]] = []
@@ -119,7 +123,7 @@ class PartitionEvents:
 
     def subscribe(self, listener: PartitionListener) -> None:
         """Have ``listener`` hear of every partition from now on."""
-        for event in self.__slots__:
+        for event in EVENTS:
             if getattr(type(listener), event) is not getattr(PartitionListener, event):
                 getattr(self, event).append(getattr(listener, event))
 

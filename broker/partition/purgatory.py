@@ -19,8 +19,10 @@ import asyncio
 import logging
 import math
 from collections import deque
-from collections.abc import Callable
-from typing import Any, Protocol, TypeVar
+from collections.abc import Callable, Generator
+from typing import Any, Generic, Protocol, TypeVar
+
+from mypy_extensions import mypyc_attr
 
 from qbus.errors import ErrorCode
 
@@ -32,19 +34,22 @@ FETCH_TICK_S = 0.01
 PRODUCE_TICK_S = 0.1
 
 
-class Delayed(asyncio.Future[T]):
-    """The future of an answer; cancelling it (the client is gone) withdraws it everywhere.
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Delayed(Generic[T]):
+    """An answer that comes later; cancelling it (the client is gone) withdraws it everywhere.
 
     Each kind of delayed answer says how it completes (:meth:`complete`), what it answers when its
     time is up (:meth:`expire`), and how it stops to watch partitions (:meth:`withdraw`).
+    ``waited_s``: how much of its time was a wait for others, in seconds.
     """
 
-    __slots__ = ("bucket", "scheduled")
-
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        super().__init__(loop=loop)
+        self.loop = loop
         self.bucket: set[Delayed[Any]] | None = None
         self.scheduled = False
+        self.waited_s = 0.0
+        # Owned rather than inherited: a subclass of a future cannot be compiled.
+        self._future: asyncio.Future[T] = loop.create_future()
 
     def complete(self) -> None:
         """Answer: what it waited for is there."""
@@ -68,18 +73,43 @@ class Delayed(asyncio.Future[T]):
         """Complete with ``response``, unless the client is gone."""
         self.leave()
         if not self.done():
-            self.set_result(response)
+            self._future.set_result(response)
 
     def fail(self, error: Exception) -> None:
         """Complete with ``error``, unless the client is gone."""
         self.leave()
         if not self.done():
-            self.set_exception(error)
+            self._future.set_exception(error)
 
-    def cancel(self, msg: Any | None = None) -> bool:
+    def cancel(self) -> bool:
         """Withdraw the answer: nobody waits for it any more."""
         self.leave()
-        return super().cancel(msg)
+        return self._future.cancel()
+
+    # As of a future
+
+    def done(self) -> bool:
+        """Whether it is answered, failed or cancelled."""
+        return self._future.done()
+
+    def cancelled(self) -> bool:
+        """Whether it was cancelled."""
+        return self._future.cancelled()
+
+    def exception(self) -> BaseException | None:
+        """What it failed with. Raises CancelledError when it was cancelled."""
+        return self._future.exception()
+
+    def result(self) -> T:
+        """The answer; raises what it failed with."""
+        return self._future.result()
+
+    def add_done_callback(self, callback: Callable[[asyncio.Future[T]], object]) -> None:
+        """Call back in a later turn of the event loop, once it is done."""
+        self._future.add_done_callback(callback)
+
+    def __await__(self) -> Generator[Any, None, T]:
+        return self._future.__await__()
 
 
 class Timeouts:

@@ -17,7 +17,6 @@ watermark that is known there, and where that is configured it is sent to the ne
 Nothing is transactional yet: the last stable offset is the high watermark, no transaction aborted.
 """
 
-from asyncio import Future
 from typing import TYPE_CHECKING
 
 from qbus.errors import ApiError, ErrorCode
@@ -34,7 +33,14 @@ from ...authorization import CLUSTER, Operation
 from ...authorization import topic as topic_resource
 from ...partition.partition import Partition
 from ..context import RequestContext
-from ..fetch_reader import NO_OFFSET, NO_RECORDS, DelayedFetch, FetchReader, FetchTarget
+from ..fetch_reader import (
+    NO_OFFSET,
+    NO_RECORDS,
+    DelayedFetch,
+    FetchAnswer,
+    FetchReader,
+    FetchTarget,
+)
 from ..replica_sessions import NEW_EPOCH, NO_SESSION, ReplicaFetch
 from .leaders import name_leaders, nearest_replica
 
@@ -49,7 +55,7 @@ _SESSIONLESS_EPOCHS = (-1, 0)
 
 def handle(
     broker: "Broker", context: RequestContext, request: FetchRequest
-) -> FetchResponse | Future[FetchResponse]:
+) -> FetchResponse | FetchAnswer:
     """Read what is there, or wait for it."""
     if request.replica_state.replica_id >= 0:
         return _handle_replica(broker, context, request)
@@ -178,7 +184,7 @@ class _Fetch:
 
 def _handle_replica(
     broker: "Broker", context: RequestContext, request: FetchRequest
-) -> FetchResponse | Future[FetchResponse]:
+) -> FetchResponse | FetchAnswer:
     """Note what a follower has; answer what is new, or wait for it.
 
     From version 15 on a follower says under which registration it asks (KIP-903); one that says

@@ -13,7 +13,6 @@ who leads. 1 is answered once the leader wrote the batch, -1 once the high water
 """
 
 import asyncio
-from asyncio import Future
 from collections.abc import Coroutine, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -55,7 +54,9 @@ _CODEC_BITS = 0x07
 
 def handle(
     broker: "Broker", context: RequestContext, request: ProduceRequest
-) -> ProduceResponse | Future[ProduceResponse] | Coroutine[Any, Any, ProduceResponse | None] | None:
+) -> (
+    ProduceResponse | Delayed[ProduceResponse] | Coroutine[Any, Any, ProduceResponse | None] | None
+):
     """Append, and answer as ``acks`` asks for.
 
     Raises:
@@ -81,7 +82,7 @@ async def _recompress(
         except ApiError as error:
             appends.refuse_late(late, error)
     answer = appends.answer(response, timeout_s)
-    return await answer if isinstance(answer, Future) else answer
+    return await answer if isinstance(answer, Delayed) else answer
 
 
 class _LateBatch(NamedTuple):
@@ -196,7 +197,7 @@ class _Appends:
 
     def answer(
         self, response: ProduceResponse, timeout_s: float
-    ) -> ProduceResponse | Future[ProduceResponse] | None:
+    ) -> ProduceResponse | Delayed[ProduceResponse] | None:
         """The response as ``acks`` asks for it, once everything that can be is appended.
 
         Raises:
@@ -244,7 +245,7 @@ class _Appends:
 
     def acknowledgement(
         self, response: ProduceResponse, timeout_s: float
-    ) -> Future[ProduceResponse]:
+    ) -> Delayed[ProduceResponse]:
         """The response once everything is acknowledged, or the time is up."""
         purgatory = self._replicas.purgatory
         delayed = DelayedProduce(purgatory.loop, response, len(self.pending))

@@ -12,6 +12,7 @@ from qbus.broker.kafka.handlers import heartbeat, produce
 from qbus.broker.metrics import Metrics
 from qbus.broker.net.connection import CloseConnection
 from qbus.broker.net.peer import Peer
+from qbus.broker.partition.purgatory import Delayed
 from qbus.config import Address
 from qbus.errors import ApiError, ErrorCode, WireError
 from qbus.wire import ApiKey, Struct, decode_response
@@ -93,17 +94,17 @@ async def test_a_coroutine_is_exclusive_and_answered_later(
     assert answer_of(reply.result()).error_code == ErrorCode.NONE
 
 
-async def test_a_future_lets_later_requests_go_on(
+async def test_a_delayed_answer_lets_later_requests_go_on(
     dispatcher: Dispatcher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    future: asyncio.Future[HeartbeatResponse] = asyncio.get_running_loop().create_future()
-    heartbeats(monkeypatch, lambda *_: future)
+    delayed: Delayed[HeartbeatResponse] = Delayed(asyncio.get_running_loop())
+    heartbeats(monkeypatch, lambda *_: delayed)
     reply = ask(dispatcher, ApiKey.HEARTBEAT, 4, HeartbeatRequest())
     assert isinstance(reply, PendingReply)
     assert not reply.exclusive
     assert not reply.done()
     reply.cancel()
-    assert future.cancelled()
+    assert delayed.cancelled()
     with pytest.raises(CloseConnection):
         reply.result()
 
@@ -152,9 +153,9 @@ async def test_a_defect_is_logged_counted_and_answered(
 async def test_a_response_that_cannot_be_written_closes_the_connection(
     dispatcher: Dispatcher, monkeypatch: pytest.MonkeyPatch, metrics: Metrics, *, later: bool
 ) -> None:
-    future: asyncio.Future[HeartbeatResponse] = asyncio.get_running_loop().create_future()
-    future.set_result(HeartbeatResponse(error_code=1 << 20))
-    heartbeats(monkeypatch, lambda *_: future if later else future.result())
+    delayed: Delayed[HeartbeatResponse] = Delayed(asyncio.get_running_loop())
+    delayed.answer(HeartbeatResponse(error_code=1 << 20))
+    heartbeats(monkeypatch, lambda *_: delayed if later else delayed.result())
     with pytest.raises(CloseConnection):
         ask(dispatcher, ApiKey.HEARTBEAT, 4, HeartbeatRequest()).result()
     assert metrics.requests.failures == 1

@@ -12,6 +12,7 @@ from qbus.broker.metadata.image import PartitionInfo
 from qbus.broker.partition.flusher import FlushThreads
 from qbus.broker.partition.partition import (
     ACKS_ALL,
+    EVENTS,
     Partition,
     PartitionEvents,
     PartitionListener,
@@ -453,8 +454,8 @@ class TestListeners:
 
         events = PartitionEvents()
         events.subscribe(Closings())
-        assert [len(getattr(events, event)) for event in events.__slots__] == [
-            int(event == "closed") for event in events.__slots__
+        assert [len(getattr(events, event)) for event in EVENTS] == [
+            int(event == "closed") for event in EVENTS
         ]
 
 

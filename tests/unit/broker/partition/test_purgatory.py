@@ -34,7 +34,7 @@ class Slow(Answer):
 
     def complete(self) -> None:
         self.completed += 1
-        self.get_loop().call_soon(self.answer, "complete")
+        self.loop.call_soon(self.answer, "complete")
 
 
 class Defect(Answer):

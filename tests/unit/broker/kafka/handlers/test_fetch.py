@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from qbus.broker.kafka.fetch_reader import FetchAnswer
 from qbus.broker.metadata.image import BrokerInfo, PartitionInfo, Topic
 from qbus.broker.partition.partition import Partition
 from qbus.errors import ErrorCode
@@ -70,15 +71,15 @@ async def fetch(
     return answers
 
 
-def poll(plane: DataPlane, *partitions: FetchPartition, **options: Any) -> asyncio.Future[Any]:
+def poll(plane: DataPlane, *partitions: FetchPartition, **options: Any) -> FetchAnswer:
     """A long poll that is under way."""
     outcome = plane.begin(ApiKey.FETCH, LATEST, request(plane, *partitions, **options))
-    assert isinstance(outcome, asyncio.Future)
+    assert isinstance(outcome, FetchAnswer)
     assert not outcome.done()
     return outcome
 
 
-async def answered(future: asyncio.Future[Any]) -> list[Any]:
+async def answered(future: FetchAnswer) -> list[Any]:
     response = over_the_wire(ApiKey.FETCH, LATEST, await future)
     answers: list[Any] = response.responses[0].partitions
     return answers
