@@ -10,7 +10,7 @@ LINTED := . qbus/broker/ qbus/clients/ qbus/agent/
 PACKAGING := setup.cfg pyproject.toml setup.py $(wildcard qbus/records/_*.p[xy]*)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check perf docs clean
+.PHONY: help demo test check perf compile docs clean
 
 help:  ## say what there is
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s%s\n", $$1, $$2 }' Makefile
@@ -31,11 +31,14 @@ check: .venv/.dev-ready  ## lint, formatting, types, import contracts
 perf: .venv/.dev-ready  ## measure every claim about speed, beside its peers
 	@$(BIN)/python -m perf $(ARGS)
 
+compile: .venv/.run-ready  ## compile the broker's hot modules anew: changed ones run as Python until then
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
+
 docs: .venv/.dev-ready  ## write those parts of the documentation anew that are made from the code
 	@$(BIN)/python -m tests.unit.docs.generated
 
 clean:  ## remove .venv, caches and build results
-	rm -rf qbus/records/_codec.c qbus/records/_codec.*.so .venv build dist *.egg-info .*_cache .hypothesis
+	rm -rf qbus/_compiled qbus/records/_codec.c qbus/records/_codec.*.so .venv build dist *.egg-info .*_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .venv/.run-ready: $(PACKAGING)

@@ -1,9 +1,15 @@
-"""Build the compiled codec where there is a compiler, and do without it where there is none."""
+"""Compile what can be compiled where there is a compiler, and do without it where there is none."""
 
+import os
+import shutil
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
-from setuptools import Extension, find_packages, setup
+from setuptools import Distribution, Extension, find_packages, setup
 from setuptools.command.bdist_wheel import bdist_wheel
+from setuptools.command.build_ext import build_ext
 from setuptools.command.build_py import build_py
 
 RECORDS = Path("qbus/records")
@@ -11,7 +17,7 @@ DISCOVERY = Path("clients/spark/discovery")
 
 
 class Wheel(bdist_wheel):
-    """A wheel for every machine, unless it holds the compiled codec."""
+    """A wheel for every machine, unless it holds something compiled."""
 
     def run(self) -> None:
         """Compile first, to know which it is."""
@@ -37,6 +43,90 @@ class Discoverable(build_py):
             Path(site_packages, "pyspark_qbus.pth").write_text(f"{DISCOVERY.resolve()}\n")
 
 
+class Compile(build_ext):
+    """Compiles the record codec with Cython, and the broker's hot modules with mypyc."""
+
+    def run(self) -> None:
+        """Compile each; what cannot be compiled runs as Python."""
+        super().run()
+        table = _compiled_modules()
+        root = Path() if self.inplace else Path(self.build_lib)
+        directory = root / "qbus" / table.DIRECTORY
+        shutil.rmtree(directory, ignore_errors=True)
+        try:
+            libraries = _mypyc(table)
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - no compiler, or a new Python
+            self.warn(f"the broker's hot modules are not compiled: {error}")
+            return
+        directory.mkdir(parents=True)
+        for library in libraries:
+            shutil.move(library, directory / library.name)
+        if self.inplace:  # where sources may change
+            (directory / table.STAMP).write_text(table.stamp("."))
+
+    def get_outputs(self) -> list[str]:
+        """As of the base; what mypyc makes is known once it is there."""
+        compiled = Path(self.build_lib, "qbus", _compiled_modules().DIRECTORY)
+        return [*super().get_outputs(), *map(str, compiled.glob("*"))]
+
+
+def _compiled_modules():
+    """``qbus.compiled``, without what it decides for a process at its start."""
+    spec = spec_from_file_location("qbus_compiled_table", "qbus/compiled.py")
+    module = module_from_spec(spec)
+    kept = os.environ.get("QBUS_COMPILED")
+    os.environ["QBUS_COMPILED"] = "0"
+    try:
+        spec.loader.exec_module(module)
+    finally:
+        os.environ.pop("QBUS_COMPILED")
+        if kept is not None:
+            os.environ["QBUS_COMPILED"] = kept
+    return module
+
+
+class _InParallel(build_ext):
+    """Compiles the many C files of one extension side by side."""
+
+    def build_extensions(self) -> None:
+        """As of the base."""
+        compile_one = self.compiler.compile
+
+        def compile_all(sources, **options):
+            with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+                objects = pool.map(lambda source: compile_one([source], **options), sources)
+                return [one for made in objects for one in made]
+
+        self.compiler.compile = compile_all
+        super().build_extensions()
+
+
+def _mypyc(table) -> list[Path]:
+    """Compile the modules of ``table``; the libraries, named by their modules."""
+    from mypyc.build import mypycify  # noqa: PLC0415 - it may not be there
+
+    directory = Path(tempfile.mkdtemp(prefix="qbus-mypyc-"))
+    extensions = mypycify(
+        # Types are checked elsewhere, where all that is imported is installed.
+        ["--config-file=", "--ignore-missing-imports", *map(table.source_of, table.MODULES)],
+        opt_level="1",  # twice as fast to compile as 3, and as fast to run
+        debug_level="0",
+        multi_file=True,
+        group_name=table.LIBRARY,
+        target_dir=str(directory / "c"),
+    )
+    command = _InParallel(Distribution({"ext_modules": extensions}))
+    command.build_lib, command.build_temp = str(directory / "lib"), str(directory / "temp")
+    command.ensure_finalized()
+    command.run()
+    libraries = []
+    for built in (directory / "lib").rglob("*.so"):
+        package = ".".join(built.relative_to(directory / "lib").parent.parts)
+        library = directory / (f"{package}.{built.name}" if package else built.name)
+        libraries.append(built.rename(library))
+    return libraries
+
+
 setup(
     packages=[*find_packages(include=["qbus*"]), "pyspark_qbus"],
     ext_modules=[
@@ -48,5 +138,5 @@ setup(
             optional=True,
         )
     ],
-    cmdclass={"bdist_wheel": Wheel, "build_py": Discoverable},
+    cmdclass={"bdist_wheel": Wheel, "build_ext": Compile, "build_py": Discoverable},
 )

@@ -7,6 +7,7 @@ Blocking programs use ``from qbus import Producer, Consumer, Admin``, asyncio pr
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from qbus import compiled  # noqa: F401 - first: it decides which form of the others is found
 from qbus._version import __version__
 
 if TYPE_CHECKING:

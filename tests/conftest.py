@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
+from qbus import compiled
 from tests.support import zookeeper_process
 from tests.support.child import restore_interrupts
 from tests.support.server_process import ServerProcess, StartupTimeout
@@ -54,6 +55,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     What a failure may have found, a lost or repeated record, must not be hidden by a second try.
     """
     for item in items:
+        if not compiled.WHY_NOT and item.get_closest_marker("sources"):
+            item.add_marker(pytest.mark.skip("it replaces a part of what is compiled here"))
         if "unit" not in item.path.parts:
             item.add_marker(pytest.mark.flaky(reruns=1, only_rerun=[StartupTimeout]))
 

@@ -22,8 +22,6 @@ from collections import deque
 from collections.abc import Callable, Generator
 from typing import Any, Generic, Protocol, TypeVar
 
-from mypy_extensions import mypyc_attr
-
 from qbus.errors import ErrorCode
 
 _log = logging.getLogger(__name__)
@@ -34,7 +32,6 @@ FETCH_TICK_S = 0.01
 PRODUCE_TICK_S = 0.1
 
 
-@mypyc_attr(allow_interpreted_subclasses=True)
 class Delayed(Generic[T]):
     """An answer that comes later; cancelling it (the client is gone) withdraws it everywhere.
 

@@ -219,6 +219,7 @@ class TestReadingWhatIsRemovedMeanwhile:
         log.flush()
         return log
 
+    @pytest.mark.sources
     def test_a_partition_that_is_deleted(
         self, bench: Bench, log: Log, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -233,6 +234,7 @@ class TestReadingWhatIsRemovedMeanwhile:
         assert refused(found.verify) is ErrorCode.OFFSET_OUT_OF_RANGE
         assert log.corruptions == ()
 
+    @pytest.mark.sources
     def test_segments_that_are_truncated(
         self, bench: Bench, log: Log, monkeypatch: pytest.MonkeyPatch
     ) -> None:

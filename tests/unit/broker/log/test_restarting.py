@@ -136,6 +136,7 @@ def test_high_watermarks_that_make_no_sense_are_passed_over(
     assert log_of(open_manager(tmp_path)).checkpointed_high_watermark == 0
 
 
+@pytest.mark.sources
 def test_what_was_begun_is_finished_after_a_crash(
     manager: LogManager, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

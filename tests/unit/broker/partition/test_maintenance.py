@@ -73,6 +73,7 @@ class TestRetention:
         maintenance(plane).apply_retention()
         assert len(partition.log.producers) == 0
 
+    @pytest.mark.sources
     async def test_the_trouble_of_one_partition_is_no_others(
         self, plane: DataPlane, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -140,6 +141,7 @@ class TestScrubbing:
             maintenance(plane).scrub()
         assert len(plane.partition("orders").log.corruptions) == 1
 
+    @pytest.mark.sources
     async def test_once_all_is_checked_there_is_a_pause(
         self, plane: DataPlane, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -160,6 +162,7 @@ class TestScrubbing:
         maintenance(plane).scrub()
         assert steps == 2
 
+    @pytest.mark.sources
     async def test_trouble_with_one_partition_does_not_end_it(
         self, plane: DataPlane, monkeypatch: pytest.MonkeyPatch
     ) -> None:

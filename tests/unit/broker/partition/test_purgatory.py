@@ -9,6 +9,8 @@ import pytest
 
 from qbus.broker.partition.purgatory import Delayed, Purgatory
 
+pytestmark = pytest.mark.sources
+
 
 class Answer(Delayed[str]):
     """Remembers what happened to it."""

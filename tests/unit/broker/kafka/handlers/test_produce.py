@@ -13,7 +13,9 @@ from qbus.broker.kafka.context import RequestContext
 from qbus.broker.kafka.handlers.produce import handle
 from qbus.broker.log import recompression
 from qbus.broker.metadata.image import PartitionInfo
+from qbus.broker.net.peer import Peer
 from qbus.broker.partition.partition import Partition
+from qbus.config import Address
 from qbus.errors import ApiError, ErrorCode
 from qbus.records import (
     Compression,
@@ -238,7 +240,9 @@ class TestRefusals:
             buffer = bytearray(bytes(batch(b"a", attributes=0x20)))
             sent = request(plane, LATEST, None)
             sent.topic_data[0].partition_data[0].records = memoryview(buffer)
-            context = RequestContext(ApiKey.PRODUCE, LATEST, None, None)  # type: ignore[arg-type]
+            context = RequestContext(
+                ApiKey.PRODUCE, LATEST, None, Peer(1, "127.0.0.1", Address("127.0.0.1", 9092))
+            )
             response = handle(plane.broker, context, sent)
             assert isinstance(response, ProduceResponse)
             assert response.responses[0].partition_responses[0].error_code

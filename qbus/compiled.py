@@ -1,0 +1,135 @@
+"""What is compiled where there is a C compiler, and which form of it a process runs.
+
+mypyc makes C of the modules below, those on the way of a record through the broker; the readable
+Python is their only source, and what runs where nothing was compiled. The compiled form lies apart,
+in ``qbus/_compiled``: a checkout whose sources have changed since runs the sources. So does a
+process whose environment says ``QBUS_COMPILED=0``.
+"""
+
+import os
+import sys
+from collections.abc import Sequence
+from importlib.machinery import EXTENSION_SUFFIXES, ModuleSpec
+from importlib.util import spec_from_file_location
+from types import ModuleType
+
+MODULES = (
+    "qbus.clock",
+    "qbus.frames",
+    "qbus.records.header",
+    "qbus.wire.codec",
+    "qbus.wire.primitives",
+    "qbus.wire.source",
+    "qbus.broker.metrics",
+    "qbus.broker.kafka.context",
+    "qbus.broker.kafka.dispatch",
+    "qbus.broker.kafka.fetch_reader",
+    "qbus.broker.kafka.handlers.fetch",
+    "qbus.broker.kafka.handlers.leaders",
+    "qbus.broker.kafka.handlers.produce",
+    "qbus.broker.kafka.replica_sessions",
+    "qbus.broker.log.appender",
+    "qbus.broker.log.config",
+    "qbus.broker.log.epochs",
+    "qbus.broker.log.file_cache",
+    "qbus.broker.log.flusher",
+    "qbus.broker.log.following",
+    "qbus.broker.log.health",
+    "qbus.broker.log.indexes",
+    "qbus.broker.log.log",
+    "qbus.broker.log.mirroring",
+    "qbus.broker.log.names",
+    "qbus.broker.log.opening",
+    "qbus.broker.log.producers",
+    "qbus.broker.log.reader",
+    "qbus.broker.log.removal",
+    "qbus.broker.log.scan",
+    "qbus.broker.log.segment",
+    "qbus.broker.log.state",
+    "qbus.broker.log.verify",
+    "qbus.broker.net.connection",
+    "qbus.broker.net.frames",
+    "qbus.broker.net.memory_budget",
+    "qbus.broker.net.peer",
+    "qbus.broker.net.transport",
+    "qbus.broker.partition.flusher",
+    "qbus.broker.partition.followers",
+    "qbus.broker.partition.partition",
+    "qbus.broker.partition.purgatory",
+)
+"""The compiled modules: whole hierarchies of classes, for a compiled class is no base of others."""
+
+LIBRARY = "qbus_compiled"
+"""The name that mypyc's shared library is made of."""
+
+DIRECTORY = "_compiled"
+STAMP = "sources"
+"""In ``DIRECTORY``: size and time of change of each source, where sources may change."""
+
+_PACKAGE = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 - at every start
+
+
+class _Finder:
+    """Finds the compiled modules, before their sources are found."""
+
+    def __init__(self, files: dict[str, str]) -> None:
+        self._files = files
+
+    def find_spec(
+        self,
+        name: str,
+        _path: Sequence[str] | None = None,
+        _target: ModuleType | None = None,
+    ) -> ModuleSpec | None:
+        """As of ``importlib.abc.MetaPathFinder``."""
+        file = self._files.get(name)
+        return None if file is None else spec_from_file_location(name, file)
+
+
+def source_of(module: str) -> str:
+    """The path of a module's source, below the directory that holds the package."""
+    return module.replace(".", "/") + ".py"
+
+
+def stamp(root: str) -> str:
+    """What the sources below ``root`` are: their sizes and times of change. Raises OSError."""
+    lines = []
+    for module in MODULES:
+        found = os.stat(f"{root}/{source_of(module)}")  # noqa: PTH116 - at every start
+        lines.append(f"{module} {found.st_size} {found.st_mtime_ns}\n")
+    return "".join(lines)
+
+
+def _choose() -> str:
+    """Have the compiled modules found, if they are to be used; else why they are not."""
+    if os.environ.get("QBUS_COMPILED") == "0":
+        return "QBUS_COMPILED is 0"
+    directory = f"{_PACKAGE}/{DIRECTORY}"
+    suffix = EXTENSION_SUFFIXES[0]
+    try:
+        names = {name for name in os.listdir(directory) if name.endswith(suffix)}  # noqa: PTH208
+    except FileNotFoundError:
+        return "nothing is compiled here"
+    files = {name.removesuffix(suffix): f"{directory}/{name}" for name in names}
+    if not {*MODULES, f"{LIBRARY}__mypyc"} <= files.keys():
+        return "nothing is compiled for this Python"
+    if not _is_fresh(directory):
+        return "sources have changed since they were compiled; make compile does it again"
+    sys.meta_path.insert(0, _Finder(files))
+    return ""
+
+
+def _is_fresh(directory: str) -> bool:
+    try:
+        with open(f"{directory}/{STAMP}", encoding="utf-8") as file:  # noqa: PTH123
+            made_of = file.read()
+    except FileNotFoundError:
+        return True  # installed: nobody changes sources
+    try:
+        return made_of == stamp(os.path.dirname(_PACKAGE))  # noqa: PTH120
+    except OSError:
+        return False
+
+
+WHY_NOT = _choose()
+"""Why this process runs the sources; empty if it runs what is compiled."""

@@ -1,0 +1,47 @@
+"""The processes that tests start run what is compiled, where there is a compiler."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.broker_process import BrokerProcess
+
+pytestmark = pytest.mark.integration
+
+
+def version(**environment: str) -> dict[str, object]:
+    kept = {key: value for key, value in os.environ.items() if key != "QBUS_COMPILED"}
+    told = subprocess.run(
+        [sys.executable, "-m", "qbus", "version", "--json"],
+        env={**kept, **environment},
+        capture_output=True,
+        check=True,
+        timeout=60,
+    )
+    found: dict[str, object] = json.loads(told.stdout)
+    return found
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _needs_a_compiler() -> None:
+    if shutil.which("cc") is None:
+        pytest.skip("no compiler is here")
+    if "make compile" in str(version()["why_not_compiled"]):
+        pytest.skip("sources have changed since they were compiled")
+
+
+def test_what_runs_is_said() -> None:
+    assert version()["why_not_compiled"] is None
+    sources = version(QBUS_COMPILED="0")
+    assert (sources["compiled"], sources["why_not_compiled"]) == (False, "QBUS_COMPILED is 0")
+
+
+def test_a_broker_maps_the_library(tmp_path: Path) -> None:
+    with BrokerProcess(tmp_path) as broker:
+        maps = Path(f"/proc/{broker.pid}/maps").read_text()
+    assert "qbus_compiled__mypyc" in maps
