@@ -9,7 +9,7 @@ from collections.abc import Callable, Container, Iterable, Sequence
 from itertools import accumulate
 from threading import Lock
 from time import perf_counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from qbus.service.prometheus import serve
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Metrics", "RequestMetrics", "serve"]
 
-_LATENCY_BOUNDS = (
+_LATENCY_BOUNDS: Final = (
     0.0001,
     0.00025,
     0.0005,
@@ -67,7 +67,7 @@ Gauge = Callable[[], float]
 Samples = Callable[[], Iterable[tuple[Sequence[str], float]]]
 """Values by the values of their labels."""
 
-OTHERS = "(others)"
+OTHERS: Final = "(others)"
 """The label of what has none of its own, for which a topic or group has no such name."""
 
 

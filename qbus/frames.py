@@ -6,16 +6,17 @@ to brokers. The broker's listeners have a reader of their own, whose connections
 
 from collections import deque
 from struct import Struct
+from typing import Final
 
 from .errors import WireError
 
-PREFIX = 4
+PREFIX: Final = 4
 """Bytes of the length in front of a frame."""
-_LENGTH = Struct(">i")
-_SMALL = 64 * 1024
-_TRUSTED = 4 * 1024 * 1024 + 256 * 1024
+_LENGTH: Final = Struct(">i")
+_SMALL: Final = 64 * 1024
+_TRUSTED: Final = 4 * 1024 * 1024 + 256 * 1024
 
-_OTHER_PROTOCOLS = {
+_OTHER_PROTOCOLS: Final = {
     **dict.fromkeys((b"HTTP", b"GET ", b"POST", b"PUT ", b"HEAD", b"OPTI", b"DELE"), "HTTP"),
     **dict.fromkeys((b"<!DO", b"<!do", b"<htm", b"<HTM", b"<?xm"), "HTTP"),
     **dict.fromkeys((b"\x15\x03", b"\x16\x03"), "TLS"),

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from concurrent.futures import Executor
 from functools import partial
 from time import perf_counter
-from typing import Protocol
+from typing import Final, Protocol
 
 from qbus.errors import ApiError, ErrorCode
 from qbus.wire.messages.fetch import FetchPartition, FetchResponse, PartitionData
@@ -19,8 +19,8 @@ from ..log import LogSlice
 from ..partition.partition import Partition
 from ..partition.purgatory import Delayed, Purgatory
 
-NO_RECORDS = b""  # an empty answer has length 0: clients do not take null
-NO_OFFSET = -1
+NO_RECORDS: Final = b""  # an empty answer has length 0: clients do not take null
+NO_OFFSET: Final = -1
 
 
 class FetchWaiter(Protocol):

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor
 from random import Random
-from typing import Protocol
+from typing import Final, Protocol
 
 from qbus.errors import ApiError, ErrorCode
 from qbus.wire.messages.fetch import (
@@ -109,7 +109,7 @@ class FollowedPartition:
         self._session.changed(self, 0, at_once=at_once)
 
 
-_LAST_EPOCH = (1 << 31) - 1
+_LAST_EPOCH: Final = (1 << 31) - 1
 
 
 class Partitions(Protocol):
@@ -309,14 +309,14 @@ def _by_topic(
     return list(topics.values())
 
 
-NO_SESSION = 0
-NEW_EPOCH = 0
-FINAL_EPOCH = -1
+NO_SESSION: Final = 0
+NEW_EPOCH: Final = 0
+FINAL_EPOCH: Final = -1
 
-IDLE_S = 60.0
-MAX_OF_ONE_REPLICA = 16
+IDLE_S: Final = 60.0
+MAX_OF_ONE_REPLICA: Final = 16
 
-_MAX_ID = (1 << 31) - 1
+_MAX_ID: Final = (1 << 31) - 1
 
 IsLive = Callable[[int, int], bool]
 
@@ -410,7 +410,7 @@ class ReplicaSessions:
             session.close()
 
 
-BOUNDS_S = 0.01
+BOUNDS_S: Final = 0.01
 """Seconds that new high watermarks wait for records to be sent along with."""
 
 

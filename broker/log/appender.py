@@ -8,7 +8,7 @@ sent them, and decompressing them would cost more than all the rest.
 
 import logging
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from qbus.errors import ApiError, ErrorCode
 from qbus.records import (
@@ -28,11 +28,11 @@ from .scan import BadBatch
 from .segment import MAX_RELATIVE_OFFSET, LogSegment, mark_jump
 from .state import LogState
 
-_NO_TIMESTAMP = -1
-_MAGIC_AT = 16
-_OLD_MAGICS = (0, 1)
-_CODEC_BITS = 0x07
-_ZSTD = 4
+_NO_TIMESTAMP: Final = -1
+_MAGIC_AT: Final = 16
+_OLD_MAGICS: Final = (0, 1)
+_CODEC_BITS: Final = 0x07
+_ZSTD: Final = 4
 
 
 def check_batch(batch: bytearray | memoryview, config: LogConfig, now_ms: int) -> BatchHeader:
@@ -119,7 +119,7 @@ def _check_timestamps(header: BatchHeader, config: LogConfig, now_ms: int) -> No
 
 _logger = logging.getLogger(__name__)
 
-_TIME_ENTRY = 12
+_TIME_ENTRY: Final = 12
 
 
 def must_roll(

@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any, Self
+from typing import Any, Final, Self
 
-_NEVER = 2**63 - 1
-_WEEK_MS = 7 * 24 * 60 * 60 * 1000
+_NEVER: Final = 2**63 - 1
+_WEEK_MS: Final = 7 * 24 * 60 * 60 * 1000
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,7 @@
 """Appending what the leader has: whole batches, byte for byte, at the offsets they have there."""
 
 from contextlib import suppress
+from typing import Final
 
 from qbus.records import HEADER_SIZE, BatchHeader, CorruptBatch, check_crc, read_header
 
@@ -8,7 +9,7 @@ from .appender import Appender, AppendInfo, RunWriter
 from .scan import check_place
 from .state import LogState
 
-_NO_TIMESTAMP = -1
+_NO_TIMESTAMP: Final = -1
 
 
 class FollowerAppender:

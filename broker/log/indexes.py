@@ -6,13 +6,13 @@ wrong with a file, the index is rebuilt from the segment.
 
 import struct
 from bisect import bisect_right
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from .file_cache import FileCache
 from .files import File, write_all
 
-_WRITE_AT = 1024  # bytes collected before they are written
-_BLOCK = 512  # entries that a search reads at once
+_WRITE_AT: Final = 1024  # bytes collected before they are written
+_BLOCK: Final = 512  # entries that a search reads at once
 
 
 # A file of fixed-size entries, sorted by their first field: what both indexes are made of.
@@ -161,7 +161,7 @@ class EntryFile:
         return self._cache.files.open(self.path, write=True)
 
 
-_OFFSET_ENTRY = struct.Struct(">ii")
+_OFFSET_ENTRY: Final = struct.Struct(">ii")
 
 
 # Where in a segment an offset is.
@@ -215,9 +215,9 @@ class OffsetIndex:
         self.entries.truncate(self.entries.floor(offset - 1 - self.base_offset) + 1)
 
 
-_TIME_ENTRY = struct.Struct(">qi")
+_TIME_ENTRY: Final = struct.Struct(">qi")
 
-NO_TIMESTAMP = -1
+NO_TIMESTAMP: Final = -1
 
 
 # From which offset on a segment holds records of a time or later.

@@ -9,7 +9,7 @@ comes when that one was refused, would leave out what it held.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from qbus.errors import ApiError, ErrorCode
 from qbus.records import BatchHeader, check_crc, read_header, set_base_offset
@@ -18,9 +18,9 @@ from .appender import Appender, AppendInfo, RunWriter
 from .config import LogConfig
 from .state import LogState
 
-UNKNOWN = -1
-_NO_TIMESTAMP = -1
-_LAST_OFFSET = 2**63 - 2
+UNKNOWN: Final = -1
+_NO_TIMESTAMP: Final = -1
+_LAST_OFFSET: Final = 2**63 - 2
 
 
 class Provenance(NamedTuple):

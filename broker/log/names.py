@@ -1,21 +1,21 @@
 """Names of the files and directories of a partition, as Kafka gives them."""
 
 import re
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-LOG_SUFFIX = ".log"
-OFFSET_INDEX_SUFFIX = ".index"
-TIME_INDEX_SUFFIX = ".timeindex"
-SNAPSHOT_SUFFIX = ".snapshot"
-DELETED_SUFFIX = ".deleted"
-TEMPORARY_SUFFIX = ".tmp"
-DELETED_DIRECTORY_SUFFIX = "-delete"
-FUTURE_DIRECTORY_SUFFIX = "-future"
+LOG_SUFFIX: Final = ".log"
+OFFSET_INDEX_SUFFIX: Final = ".index"
+TIME_INDEX_SUFFIX: Final = ".timeindex"
+SNAPSHOT_SUFFIX: Final = ".snapshot"
+DELETED_SUFFIX: Final = ".deleted"
+TEMPORARY_SUFFIX: Final = ".tmp"
+DELETED_DIRECTORY_SUFFIX: Final = "-delete"
+FUTURE_DIRECTORY_SUFFIX: Final = "-future"
 
-SEGMENT_SUFFIXES = (LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, SNAPSHOT_SUFFIX)
+SEGMENT_SUFFIXES: Final = (LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, SNAPSHOT_SUFFIX)
 
-_NUMBERED = re.compile(r"(\d{20})(\.log|\.index|\.timeindex|\.snapshot)")
-_PARTITION = re.compile(r"([a-zA-Z0-9._-]{1,249})-(0|[1-9]\d{0,9})")
+_NUMBERED: Final = re.compile(r"(\d{20})(\.log|\.index|\.timeindex|\.snapshot)")
+_PARTITION: Final = re.compile(r"([a-zA-Z0-9._-]{1,249})-(0|[1-9]\d{0,9})")
 
 
 class TopicPartition(NamedTuple):

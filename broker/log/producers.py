@@ -17,7 +17,7 @@ import logging
 import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from qbus.errors import ApiError, ErrorCode
 from qbus.records import BatchHeader, crc32c
@@ -25,8 +25,8 @@ from qbus.records import BatchHeader, crc32c
 from .files import Files, read_file, replace_file
 from .names import SNAPSHOT_SUFFIX, numbered, parse_numbered
 
-RETAINED_BATCHES = 5
-_MAX_SEQUENCE = 2**31 - 1
+RETAINED_BATCHES: Final = 5
+_MAX_SEQUENCE: Final = 2**31 - 1
 
 
 class RetainedBatch(NamedTuple):
@@ -159,12 +159,12 @@ def _out_of_order(header: BatchHeader, why: str) -> ApiError:
     )
 
 
-VERSION = 1
+VERSION: Final = 1
 
-_HEADER = struct.Struct(">hI")
-_COUNT = struct.Struct(">i")
-_ENTRY = struct.Struct(">qhiqiqiq")
-_NONE = -1
+_HEADER: Final = struct.Struct(">hI")
+_COUNT: Final = struct.Struct(">i")
+_ENTRY: Final = struct.Struct(">qhiqiqiq")
+_NONE: Final = -1
 
 
 # Producer state on disk, so that opening a log need not read it all.

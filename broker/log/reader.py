@@ -9,7 +9,7 @@ import struct
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from types import TracebackType
-from typing import NamedTuple, Protocol, Self
+from typing import Final, NamedTuple, Protocol, Self
 
 from qbus.errors import ApiError, ErrorCode
 from qbus.records import CorruptBatch, check_crc, iter_records
@@ -20,11 +20,11 @@ from .scan import BadBatch, PlacedBatch
 from .segment import LogSegment
 from .state import LogState
 
-_STEP = struct.Struct(">qi11xi")  # base offset, batch length, last offset delta
-_LENGTH_PREFIX = 12
-_LEAST_LENGTH = 49
-_PEEK = 4096
-_NEAR = 1 << 16  # nearer than that, walking is cheaper than searching an index
+_STEP: Final = struct.Struct(">qi11xi")  # base offset, batch length, last offset delta
+_LENGTH_PREFIX: Final = 12
+_LEAST_LENGTH: Final = 49
+_PEEK: Final = 4096
+_NEAR: Final = 1 << 16  # nearer than that, walking is cheaper than searching an index
 
 
 # Where batches are in a segment: the index, then a short walk over headers.
@@ -151,7 +151,7 @@ def _walk(
         yield place, Place(offset, position)
 
 
-_PAGE = 4096
+_PAGE: Final = 4096
 
 
 # What a read returns: a region of a segment's file, ready to be sent.

@@ -1,14 +1,14 @@
 """One batch after another in a file: the walk that recovery, verification and indexing share."""
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from qbus.records import HEADER_SIZE, BatchHeader, CorruptBatch, check_crc, read_header
 
 from .files import File
 
-_CHUNK = 1 << 20
-_HEADERS_CHUNK = 1 << 16
+_CHUNK: Final = 1 << 20
+_HEADERS_CHUNK: Final = 1 << 16
 
 
 class PlacedBatch(NamedTuple):

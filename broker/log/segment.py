@@ -5,6 +5,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, suppress
+from typing import Final
 
 from qbus.records import HEADER_SIZE, BatchHeader, CorruptBatch, read_header
 
@@ -14,7 +15,7 @@ from .indexes import NO_TIMESTAMP, MaxTimestamp, OffsetIndex, TimeIndex
 from .names import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TEMPORARY_SUFFIX, TIME_INDEX_SUFFIX, numbered
 from .scan import PlacedBatch, scan
 
-_KNOWN = 64
+_KNOWN: Final = 64
 
 
 # Where batches begin that a read, or a flush, came by: the next read mostly goes on there.
@@ -472,9 +473,9 @@ class LogSegment:
         return greatest
 
 
-MAX_RELATIVE_OFFSET = 2**31 - 1
+MAX_RELATIVE_OFFSET: Final = 2**31 - 1
 
-_JUMP = re.compile(r"(\d{20})-(\d{20})\.jump")
+_JUMP: Final = re.compile(r"(\d{20})-(\d{20})\.jump")
 
 
 # Gaps that are wider than the offsets of one segment reach.

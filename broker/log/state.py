@@ -4,6 +4,7 @@ import logging
 import threading
 from bisect import bisect_right
 from collections.abc import Callable
+from typing import Final
 
 from qbus.clock import Clock
 from qbus.errors import ApiError, ErrorCode
@@ -19,7 +20,7 @@ from .trash import Trash
 
 _logger = logging.getLogger(__name__)
 
-_MAX_CORRUPTIONS = 100  # the latest
+_MAX_CORRUPTIONS: Final = 100  # the latest
 
 
 class SharedState:

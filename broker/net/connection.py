@@ -12,7 +12,7 @@ not read what was sent, and while the broker's memory for unfinished requests is
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from qbus.errors import WireError
 
@@ -21,9 +21,9 @@ from .memory_budget import MemoryBudget
 from .peer import Peer
 from .transport import Part, Transport, WriteBuffer
 
-MAX_OPEN_REPLIES = 128
-MAX_UNSENT_BYTES = 1024 * 1024
-_READS_PER_TURN = 4
+MAX_OPEN_REPLIES: Final = 128
+MAX_UNSENT_BYTES: Final = 1024 * 1024
+_READS_PER_TURN: Final = 4
 
 
 class CloseConnection(Exception):  # noqa: N818 - it is a decision, not a failure

@@ -5,12 +5,13 @@ an idle connection holds nothing, and a slow one holds little more than it sent.
 """
 
 from collections.abc import Iterator
+from typing import Final
 
 from qbus.frames import PREFIX, frame_size
 
 # A frame up to this size gets its buffer at once; a longer one earns it by sending.
-_EAGER_BYTES = 64 * 1024
-_GROWTH = 4
+_EAGER_BYTES: Final = 64 * 1024
+_GROWTH: Final = 4
 
 
 class RequestFrames:

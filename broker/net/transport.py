@@ -10,15 +10,15 @@ import os
 import socket
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 Buffer = bytes | bytearray | memoryview
-_BUFFERS = (bytes, bytearray, memoryview)
+_BUFFERS: Final = (bytes, bytearray, memoryview)
 
-_SENDFILE_FROM = 48 * 1024
-_MAX_BUFFERS = 64
-_SENDFILE_MAX = 1 << 30
-_ENDED = "a file region ended before its length"
+_SENDFILE_FROM: Final = 48 * 1024
+_MAX_BUFFERS: Final = 64
+_SENDFILE_MAX: Final = 1 << 30
+_ENDED: Final = "a file region ended before its length"
 
 
 class Region(Protocol):

@@ -13,11 +13,12 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from queue import SimpleQueue
+from typing import Final
 
 Flush = Callable[[], int]
 Done = Callable[[int | BaseException], None]
 
-THREADS_PER_DIRECTORY = 4
+THREADS_PER_DIRECTORY: Final = 4
 
 
 class FlushThreads:

@@ -17,13 +17,13 @@ every replica that is in sync has the same records.
 """
 
 from collections.abc import Callable, Collection, Mapping
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from qbus.metadata.znodes import PartitionStateNode
 
 from ..metadata.partition_states import Policy, is_acknowledging, with_isr
 
-UNKNOWN = -1
+UNKNOWN: Final = -1
 
 
 class Follower:

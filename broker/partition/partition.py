@@ -16,7 +16,7 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from enum import Enum
-from typing import Protocol
+from typing import Final, Protocol
 
 from mypy_extensions import mypyc_attr
 
@@ -32,14 +32,14 @@ from .purgatory import Acknowledgements, AckWaiter, ReplicaWatcher, Watcher
 
 _log = logging.getLogger(__name__)
 
-ACKS_ALL = -1
-NO_EPOCH = -1
+ACKS_ALL: Final = -1
+NO_EPOCH: Final = -1
 
-_SIZES = 1024  # appends above the high watermark tracked one by one; later ones are merged
+_SIZES: Final = 1024  # appends above the high watermark tracked one by one; later ones are merged
 
 # To a client a refusal says that nothing was written; this one says "perhaps".
-_PERHAPS_WRITTEN = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
-_NOT_HERE = frozenset({ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NOT_LEADER_OR_FOLLOWER})
+_PERHAPS_WRITTEN: Final = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+_NOT_HERE: Final = frozenset({ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NOT_LEADER_OR_FOLLOWER})
 
 
 class Role(Enum):
@@ -107,7 +107,7 @@ class PartitionListener:
         """Everything below ``offset`` is acknowledged and visible."""
 
 
-EVENTS = ("appended", "closed", "high_watermark_moved", "leading", "opened", "stepping_down")
+EVENTS: Final = ("appended", "closed", "high_watermark_moved", "leading", "opened", "stepping_down")
 
 
 class PartitionEvents:

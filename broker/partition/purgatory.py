@@ -20,7 +20,7 @@ import logging
 import math
 from collections import deque
 from collections.abc import Callable, Generator
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 from qbus.errors import ErrorCode
 
@@ -28,8 +28,8 @@ _log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-FETCH_TICK_S = 0.01
-PRODUCE_TICK_S = 0.1
+FETCH_TICK_S: Final = 0.01
+PRODUCE_TICK_S: Final = 0.1
 
 
 class Delayed(Generic[T]):

@@ -32,32 +32,32 @@ from enum import IntEnum
 from functools import cache
 from importlib.machinery import PathFinder
 from importlib.util import find_spec, module_from_spec
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from qbus.errors import CorruptBatch
 
 Buffer = bytes | bytearray | memoryview
 
-HEADER_SIZE = 61
-LENGTH_PREFIX = 12  # base offset and batch length, which batch_length does not count
-MAGIC = 2
-MAX_SEQUENCE = 0x7FFFFFFF
+HEADER_SIZE: Final = 61
+LENGTH_PREFIX: Final = 12  # base offset and batch length, which batch_length does not count
+MAGIC: Final = 2
+MAX_SEQUENCE: Final = 0x7FFFFFFF
 
-_HEADER = struct.Struct(">qiibIhiqqqhii")
-_BASE_OFFSET = struct.Struct(">q")
-_EPOCH = struct.Struct(">i")
-_EPOCH_AT = 12
-_CRC = struct.Struct(">I")
-_CRC_AT = 17
-_CRC_FROM = 21
-_ATTRIBUTES = struct.Struct(">h")
-_MAX_TIMESTAMP = struct.Struct(">q")
-_MAX_TIMESTAMP_AT = 35
+_HEADER: Final = struct.Struct(">qiibIhiqqqhii")
+_BASE_OFFSET: Final = struct.Struct(">q")
+_EPOCH: Final = struct.Struct(">i")
+_EPOCH_AT: Final = 12
+_CRC: Final = struct.Struct(">I")
+_CRC_AT: Final = 17
+_CRC_FROM: Final = 21
+_ATTRIBUTES: Final = struct.Struct(">h")
+_MAX_TIMESTAMP: Final = struct.Struct(">q")
+_MAX_TIMESTAMP_AT: Final = 35
 
-_COMPRESSION_MASK = 0x07
-_LOG_APPEND_TIME = 0x08
-_TRANSACTIONAL = 0x10
-_CONTROL = 0x20
+_COMPRESSION_MASK: Final = 0x07
+_LOG_APPEND_TIME: Final = 0x08
+_TRANSACTIONAL: Final = 0x10
+_CONTROL: Final = 0x20
 
 
 @cache

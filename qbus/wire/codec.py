@@ -8,7 +8,7 @@ know yet which versions the broker has (KIP-511). A client id never has a compac
 
 import struct
 from struct import Struct as Packer
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from qbus.errors import WireError
 from qbus.wire.api import API, ApiKey
@@ -21,9 +21,9 @@ M = TypeVar("M", bound=Struct)
 
 Part = Any  # bytes, or what was given as records: anything with a length
 
-_REQUEST = Packer(">hhih")  # API key, version, correlation id, length of the client id
-_RESPONSE = Packer(">ii")  # frame length, correlation id
-_LENGTH = Packer(">i")
+_REQUEST: Final = Packer(">hhih")  # API key, version, correlation id, length of the client id
+_RESPONSE: Final = Packer(">ii")  # frame length, correlation id
+_LENGTH: Final = Packer(">i")
 
 
 class RequestHeader(NamedTuple):

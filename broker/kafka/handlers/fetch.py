@@ -17,7 +17,7 @@ watermark that is known there, and where that is configured it is sent to the ne
 Nothing is transactional yet: the last stable offset is the high watermark, no transaction aborted.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from qbus.errors import ApiError, ErrorCode
 from qbus.wire.messages.fetch import (
@@ -47,10 +47,10 @@ from .leaders import name_leaders, nearest_replica
 if TYPE_CHECKING:
     from ...broker import Broker
 
-_FIRST_WITH_TOPIC_IDS = 13
+_FIRST_WITH_TOPIC_IDS: Final = 13
 
-_READ_COMMITTED = 1
-_SESSIONLESS_EPOCHS = (-1, 0)
+_READ_COMMITTED: Final = 1
+_SESSIONLESS_EPOCHS: Final = (-1, 0)
 
 
 def handle(

@@ -6,7 +6,7 @@ have no address of, as after its restart, and fail (kafka-python: UnknownBrokerI
 """
 
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from qbus.errors import ErrorCode
 from qbus.wire.messages.fetch import FetchResponse, LeaderIdAndEpoch, NodeEndpoint
@@ -15,8 +15,8 @@ from ...metadata.cache import MetadataCache
 from ...metadata.image import BrokerInfo
 from ...partition.partition import Partition
 
-_FIRST_FETCH_WITH_ADDRESSES = 16
-_LED_OTHERWISE = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
+_FIRST_FETCH_WITH_ADDRESSES: Final = 16
+_LED_OTHERWISE: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
 class Leader(NamedTuple):

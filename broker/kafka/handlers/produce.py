@@ -15,7 +15,7 @@ who leads. 1 is answered once the leader wrote the batch, -1 once the high water
 import asyncio
 from collections.abc import Coroutine, Iterator
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from qbus.errors import ApiError, ErrorCode
 from qbus.records import Compression, CorruptBatch, Record, iter_records, read_header
@@ -43,13 +43,13 @@ from .leaders import leader_of, reachable
 if TYPE_CHECKING:
     from ...broker import Broker
 
-_FIRST_WITH_ZSTD = 7
-_FIRST_WITH_LEADERS = 10
-_FIRST_WITH_TOPIC_IDS = 13
+_FIRST_WITH_ZSTD: Final = 7
+_FIRST_WITH_LEADERS: Final = 10
+_FIRST_WITH_TOPIC_IDS: Final = 13
 
-_ACKS = (ACKS_ALL, 0, 1)
-_ATTRIBUTES_AT = 22  # their low byte
-_CODEC_BITS = 0x07
+_ACKS: Final = (ACKS_ALL, 0, 1)
+_ATTRIBUTES_AT: Final = 22  # their low byte
+_CODEC_BITS: Final = 0x07
 
 
 def handle(
@@ -335,9 +335,9 @@ class DelayedProduce(Delayed[ProduceResponse]):
 # is wrong with a batch as a whole. A batch that is refused must not cost more than one that is
 # stored, so the answer is bounded, and a compressed batch is not looked into.
 
-MAX_ERRORS = 10
-MAX_RECORDS = 1000
-_NO_TIMESTAMP = -1
+MAX_ERRORS: Final = 10
+MAX_RECORDS: Final = 1000
+_NO_TIMESTAMP: Final = -1
 
 
 def bad_timestamps(
