@@ -105,7 +105,7 @@ def run(rounds: int, scale: float, setup: Setup = MEMORY) -> list[Figure]:
 
 
 def worst_first(figures: list[Figure]) -> list[Figure]:
-    """The figures in the order of their ratios, those where the peer is better before the others."""
+    """The figures by their ratios, the one where the peer is ahead most at the front."""
 
     def gain(figure: Figure) -> float:
         ratio = figure.ratio or 1.0

@@ -1,5 +1,7 @@
 """The load of requests: frames that say what they are to say, and the place of an error's code."""
 
+from typing import Any
+
 from perf import requests
 from perf.report import Figure
 from qbus.records import build_batch, iter_batches, iter_records
@@ -18,7 +20,7 @@ def test_a_produce_frame_holds_the_batch() -> None:
     assert int.from_bytes(frame[:4], "big") == len(frame) - 4
     header, position = decode_request_header(frame[4:])
     assert (header.api_key, header.api_version) == (ApiKey.PRODUCE, requests.PRODUCE_VERSION)
-    request = decode(API[ApiKey.PRODUCE].request, header.api_version, frame[4:], position)
+    request: Any = decode(API[ApiKey.PRODUCE].request, header.api_version, frame[4:], position)
     (topic,) = request.topic_data
     (data,) = topic.partition_data
     assert (topic.name, data.index, request.acks) == ("t", 2, -1)
@@ -31,7 +33,7 @@ def test_a_produce_frame_holds_the_batch() -> None:
 def test_a_fetch_frame_asks_for_one_batch() -> None:
     frame = memoryview(requests.fetch_frame("t", 1))
     header, position = decode_request_header(frame[4:])
-    request = decode(API[ApiKey.FETCH].request, header.api_version, frame[4:], position)
+    request: Any = decode(API[ApiKey.FETCH].request, header.api_version, frame[4:], position)
     (topic,) = request.topics
     (partition,) = topic.partitions
     assert (request.max_bytes, request.session_epoch) == (1, -1)
