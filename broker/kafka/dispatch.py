@@ -105,15 +105,6 @@ class Dispatcher:
         context = RequestContext(
             header.api_key, header.api_version, header.client_id, peer, self._authorizer
         )
-
-        def to_parts(future: Later) -> list[Part]:
-            response = self._outcome(api, future)
-            if response is None:  # the client wants no answer
-                self._requests.observe(header.api_key, started)
-                return []
-            waited_s = future.waited_s if isinstance(future, Delayed) else 0.0
-            return self._finish(header, response, started + waited_s)
-
         try:
             response = handler(self._broker, context, request)
         except CloseConnection:
@@ -124,10 +115,23 @@ class Dispatcher:
             self._requests.observe(header.api_key, started)
             return None
         if isinstance(response, CoroutineType):
-            return PendingReply(asyncio.ensure_future(response), to_parts, exclusive=True)
+            return self._later(api, header, asyncio.ensure_future(response), started)
         if isinstance(response, Delayed):
-            return PendingReply(response, to_parts, exclusive=False)
+            return self._later(api, header, response, started)
         return self._finish(header, response, started)
+
+    def _later(self, api: Api, header: RequestHeader, future: Later, started: float) -> Reply:
+        is_delayed = isinstance(future, Delayed)
+
+        def to_parts(future: Later) -> list[Part]:
+            response = self._outcome(api, future)
+            if response is None:  # the client wants no answer
+                self._requests.observe(header.api_key, started)
+                return []
+            waited_s = future.waited_s if isinstance(future, Delayed) else 0.0
+            return self._finish(header, response, started + waited_s)
+
+        return PendingReply(future, to_parts, exclusive=not is_delayed)
 
     def _finish(self, header: RequestHeader, response: Any, started: float) -> list[Part]:
         key, version, correlation_id, _ = header

@@ -214,7 +214,7 @@ class Connection:
         """Start the requests that are whole; whether it stopped before the last one of them."""
         if self._is_blocked():
             return False
-        for frame in self._frames.frames():
+        while (frame := self._frames.next()) is not None:
             self.frame_since = None
             self._accept(self._dispatch(self.peer, frame))
             if self._is_blocked():

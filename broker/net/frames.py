@@ -4,7 +4,6 @@ Bytes land in a scratch buffer that all connections share. Only an incomplete fr
 an idle connection holds nothing, and a slow one holds little more than it sent.
 """
 
-from collections.abc import Iterator
 from typing import Final
 
 from qbus.frames import PREFIX, frame_size
@@ -17,8 +16,8 @@ _GROWTH: Final = 4
 class RequestFrames:
     """The receiving side of one connection.
 
-    Receive into ``target()``, say how much with ``received()``, take the ``frames()`` that became
-    whole, then ``keep(wanted())``. A frame is valid until the next ``target()``.
+    Receive into ``target()``, say how much with ``received()``, take what became whole with
+    ``next()``, then ``keep(wanted())``. A frame is valid until the next ``target()``.
     """
 
     __slots__ = ("_end", "_kept", "_max_frame", "_scratch", "_start", "_view")
@@ -53,19 +52,19 @@ class RequestFrames:
         """``count`` bytes were put into the target."""
         self._end += count
 
-    def frames(self) -> Iterator[memoryview]:
-        """Yield the complete frames, without their lengths.
+    def next(self) -> memoryview | None:
+        """The next frame that is whole, without its length; None: there is none.
 
         Raises :class:`~qbus.errors.WireError` for an impossible length.
         """
-        view = self._view
-        while self._end - self._start >= PREFIX:
-            size = frame_size(self._view, self._start, self._max_frame)
-            begin = self._start + PREFIX
-            if self._end - begin < size:
-                return
-            self._start = begin + size
-            yield view[begin : begin + size]
+        if self._end - self._start < PREFIX:
+            return None
+        size = frame_size(self._view, self._start, self._max_frame)
+        begin = self._start + PREFIX
+        if self._end - begin < size:
+            return None
+        self._start = begin + size
+        return self._view[begin : begin + size]
 
     def wanted(self) -> int:
         """How much memory the bytes that are left over need now, to be kept and to grow."""

@@ -88,7 +88,7 @@ def frames(data: bytes) -> None:
             target[: len(taken)] = taken
             position += len(taken)
             reader.received(len(taken))
-            for _ in reader.frames():
+            for _ in iter(reader.next, None):
                 pass
             reader.keep(reader.wanted())
             assert reader.held <= 4 * (position + _MAX_FRAME)
