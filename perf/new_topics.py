@@ -1,14 +1,17 @@
-"""``python -m perf.new_topics``: how soon a mirror copies the first record of a new topic."""
+"""``python -m perf.new_topics [kafka]``: how soon a mirror copies a new topic's first record."""
 
 import asyncio
+import sys
 import tempfile
 import time
 from pathlib import Path
 
+from perf.peers.kafka import KafkaProcess
 from qbus.aio import Admin, Producer
 from qbus.clients.types import LATEST, TopicPartition
 from tests.support.broker_process import BrokerProcess
 from tests.support.mirror_command import MirrorCommand
+from tests.support.server_process import ServerProcess
 from tests.support.waiting import until
 
 TOPICS = 5
@@ -16,7 +19,7 @@ PAUSE_S = 1.3
 """Between two topics: no multiple of the time between two looks at the source."""
 
 
-async def arrival(broker: BrokerProcess, topic: str) -> None:
+async def arrival(broker: ServerProcess, topic: str) -> None:
     """Return when ``topic`` has a record."""
     place = TopicPartition(topic, 0)
     async with Admin(broker.bootstrap) as admin:
@@ -28,7 +31,7 @@ async def arrival(broker: BrokerProcess, topic: str) -> None:
         await until(has_one, True)
 
 
-async def measure(source: BrokerProcess, target: BrokerProcess) -> None:
+async def measure(source: ServerProcess, target: ServerProcess) -> None:
     """Print the seconds for each new topic, once the mirror runs."""
     link = ("--source", f"a={source.bootstrap}", "--target", f"b={target.bootstrap}")
     async with Producer(source.bootstrap) as producer:
@@ -44,10 +47,11 @@ async def measure(source: BrokerProcess, target: BrokerProcess) -> None:
 
 
 def main() -> None:
-    """Start two brokers, and measure."""
+    """Start two brokers, the second one Kafka's if that is asked for, and measure."""
     with tempfile.TemporaryDirectory() as directory:
         root = Path(directory)
-        with BrokerProcess(root / "a") as source, BrokerProcess(root / "b") as target:
+        kind = KafkaProcess if "kafka" in sys.argv else BrokerProcess
+        with BrokerProcess(root / "a") as source, kind(root / "b") as target:
             asyncio.run(measure(source, target))
 
 

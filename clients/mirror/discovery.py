@@ -9,16 +9,13 @@ from uuid import UUID
 from qbus.errors import QbusError
 
 from ..net.cluster import Cluster
+from . import glance
 from .config import LinkConfig
+from .glance import Glance
 from .routes import Obstacle, Topic, TopicRoute, plan
 from .topics import TargetTopics, read_topics
 
 _log = logging.getLogger(__name__)
-
-_GLANCE_S = 0.5
-"""Seconds between two looks at the source's topics."""
-_PAUSES_PER_LOOK = 4
-"""How often as long as a look lasted the next one is put off."""
 
 
 class Discovery:
@@ -38,6 +35,7 @@ class Discovery:
         self._source = source
         self._target = target
         self._topics = topics
+        self._glance = Glance(source, config.selection)
         self._originals: Mapping[str, Topic] = {}
         self._existing: Mapping[str, Topic] = {}
 
@@ -64,40 +62,13 @@ class Discovery:
     async def until_news(self, seconds: float, asked_for: asyncio.Event) -> None:
         """Wait for so long, but no longer once the source's topics have changed.
 
-        Neither once it is ``asked_for``. A large cluster, whose answers take long to read, is
-        looked at less often.
+        Neither once it is ``asked_for``.
         """
         ends_at = time.monotonic() + seconds
-        look_at = 0.0
         while (left := ends_at - time.monotonic()) > 0:
-            await asyncio.sleep(min(_GLANCE_S, left))
-            if asked_for.is_set():
+            await asyncio.sleep(min(glance.GLANCE_S, left))
+            if asked_for.is_set() or await self._glance.sees_news():
                 return
-            began = time.monotonic()
-            if began < look_at:
-                continue
-            if await self._sees_news():
-                return
-            took = time.monotonic() - began
-            look_at = began + took + _PAUSES_PER_LOOK * took
-
-    async def _sees_news(self) -> bool:
-        """Whether topics were made, deleted or enlarged at the source since the last discovery.
-
-        It asks for metadata alone. Errors are no news: the next discovery tells of them.
-        """
-        try:
-            await self._source.refresh(None)
-        except QbusError:
-            return False
-        wanted = self._config.selection
-        now = {
-            name: (topic.topic_id, len(topic.partitions))
-            for name, topic in self._source.metadata.topics.items()
-            if not topic.is_internal and name in wanted
-        }
-        before = {name: (one.topic_id, one.partitions) for name, one in self._originals.items()}
-        return now != before
 
     async def _discover(self) -> bool:
         source = await read_topics(self._source, self._config.selection.__contains__)
@@ -108,6 +79,7 @@ class Discovery:
         for obstacle in set(obstacles) - set(self.obstacles):
             _log.error("%s: %s", self._config.name, obstacle.reason)
         self._originals, self._existing = source, existing
+        self._glance.compared(source)
         self.routes = {route.target_topic: route for route in found.mirror}
         self.obstacles = obstacles
         self.error = None

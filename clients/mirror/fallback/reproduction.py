@@ -19,6 +19,7 @@ from ...net.cluster import Cluster
 from ...offsets import list_offsets
 from ...types import EARLIEST, LATEST, OffsetAndMetadata, PartitionRecords, TopicPartition
 from ..config import LinkConfig
+from ..glance import Glance
 from ..routes import TopicRoute
 from ..status import GroupsStatus, LinkStatus
 from .clients import Clients
@@ -41,6 +42,7 @@ class Reproduction:
         self._config = config
         self._source = source
         self._target = target
+        self._glance = Glance(source, config.selection)
         self._admin = Admin.over(source)
         self._clients = Clients(config, self._assigned, self._revoked)
         self._clock = SystemClock()
@@ -89,7 +91,7 @@ class Reproduction:
         update_at = discover_at = 0.0
         while True:
             now = self._clock.monotonic()
-            if now >= discover_at:
+            if now >= discover_at or await self._glance.sees_news():
                 discover_at = now + self._config.topics_at_target.discovery_interval_ms / 1000
                 await self._discover()
             if now >= update_at:
@@ -104,7 +106,7 @@ class Reproduction:
             await asyncio.sleep(self._rate_limit.wait(self._clock.monotonic()))
 
     async def _discover(self) -> None:
-        routes = await prepare(self._config, self._source, self._target)
+        routes = await prepare(self._config, self._source, self._target, self._glance)
         for topic, route in routes.items():
             before = self._routes.get(topic, route).provenance.topic_id
             if route.provenance.topic_id != before:

@@ -5,14 +5,19 @@ from qbus.errors import ApiError, ErrorCode
 from ...admin import Admin
 from ...net.cluster import Cluster
 from ..config import LinkConfig
+from ..glance import Glance
 from ..routes import Topic, TopicRoute, route_of
 from ..topics import copied, read_topics
 
 _OURS = "qbus."
 
 
-async def prepare(config: LinkConfig, source: Cluster, target: Cluster) -> dict[str, TopicRoute]:
+async def prepare(
+    config: LinkConfig, source: Cluster, target: Cluster, glance: Glance
+) -> dict[str, TopicRoute]:
     """Create or enlarge the target's topics; return the routes by the topics' names at the source.
+
+    ``glance`` learns what they were compared with.
 
     Raises :class:`~qbus.errors.ApiError`.
     """
@@ -26,6 +31,7 @@ async def prepare(config: LinkConfig, source: Cluster, target: Cluster) -> dict[
             await _create(config, target, found, here[name])
         elif partitions < found.partitions:
             await admin.create_partitions(found.target_topic, found.partitions)
+    glance.compared(here)
     return routes
 
 

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from qbus.clients.mirror import discovery
+from qbus.clients.mirror import glance
 from qbus.clients.mirror.config import LinkConfig
 from qbus.clients.mirror.discovery import Discovery
 from qbus.clients.net.cluster import Cluster
@@ -27,7 +27,7 @@ async def source() -> AsyncIterator[FakeBroker]:
 
 @pytest.fixture
 async def found(source: FakeBroker, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Discovery]:
-    monkeypatch.setattr(discovery, "_GLANCE_S", 0.01)
+    monkeypatch.setattr(glance, "GLANCE_S", 0.01)
     cluster = Cluster(source.bootstrap, "test", 5.0)
     yield Discovery(CONFIG, cluster, cast("Any", None), cast("Any", None))
     await cluster.close()
