@@ -50,8 +50,9 @@ def _say_undelivered() -> None:
         batches = list(accumulator.incomplete)
         if batches:
             count = sum(batch.count for batch in batches)
-            warnings.warn("a producer was not closed", ResourceWarning, stacklevel=1)
+            # First, for the warning may be an error that ends this.
             _log.error("%d records were not delivered: their producer was never closed", count)
+            warnings.warn("a producer was not closed", ResourceWarning, stacklevel=1)
 
 
 class Producer:

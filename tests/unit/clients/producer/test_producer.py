@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from qbus.clients import ClientClosed, Delivery, Producer, RequestTimedOut
 from qbus.clients.net.connection import Connection
+from qbus.clients.producer import producer as module
 from qbus.clock import ManualClock
 from qbus.errors import ApiError, ConfigError, ErrorCode, QbusError
 from qbus.records import Compression, read_header
@@ -437,3 +438,16 @@ async def test_a_closed_producer_sends_nothing() -> None:
 def test_options_are_checked(options: dict[str, Any]) -> None:
     with pytest.raises(ConfigError):
         Producer("127.0.0.1:1", **options)
+
+
+async def test_what_is_lost_is_counted_also_where_warnings_are_errors(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with FakeBroker({"t": 1}) as broker:
+        producer = Producer(broker.bootstrap, linger_ms=10_000)
+        await producer.send("t", b"one")
+        await producer.send("t", b"two")
+        with pytest.raises(ResourceWarning, match="not closed"):  # as everywhere in these tests
+            module._say_undelivered()
+        await producer.close()
+    assert "2 records were not delivered" in caplog.text
