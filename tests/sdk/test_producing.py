@@ -1,6 +1,8 @@
 """Producing, by the sync and the async clients, to both servers."""
 
 import asyncio
+import random
+from functools import partial
 from typing import Any
 
 import pytest
@@ -68,6 +70,55 @@ async def test_everything_a_record_can_have(bootstrap: str, topic: str, sdk: Sdk
     ]
     assert (last.key, last.value, type(last.value)) == (b"k", b"view", bytes)
     assert last.timestamp > THEN
+
+
+async def test_records_of_every_form_keep_their_parts_and_their_order(
+    bootstrap: str, topic: str, sdk: SdkClients
+) -> None:
+    """Batches of 2 kB hold records with and without each part, of plain and of other types."""
+    chance = random.Random(16)
+    sent: dict[bytes, dict[str, Any]] = {}
+    told: set[bytes] = set()
+
+    def tell(name: bytes, delivery: Any) -> None:
+        if delivery.exception() is None:
+            told.add(name)
+
+    async with sdk.producer(bootstrap, batch_bytes=2000) as producer:
+        deliveries = {}
+        for number in range(3000):
+            name = b"%d" % number
+            key = b"k%d" % chance.randrange(20)
+            parts: dict[str, Any] = {
+                "key": chance.choice([None, key, bytearray(key)]),
+                "headers": chance.choice([None, [], [("h", b"x"), ("none", None)], (("ü", b""),)]),
+                "partition": chance.choice([None, None, 0, 1, 2]),
+                "timestamp": chance.choice([None, THEN + number]),
+            }
+            sent[name] = parts
+            value = chance.choice([bytes, memoryview])(name)
+            callback = partial(tell, name)
+            delivery = await producer.send(topic, value, on_delivery=callback, **parts)
+            deliveries[name] = delivery
+    records = await read_topic(bootstrap, topic, len(sent))
+    assert {record.value for record in records} == told == set(sent)
+    for record in records:
+        assert record.value is not None
+        parts, place = sent[record.value], await sdk.result(deliveries[record.value])
+        assert (record.key, record.headers) == (parts["key"], tuple(parts["headers"] or ()))
+        assert parts["timestamp"] in {None, record.timestamp}
+        assert parts["partition"] in {None, record.partition}
+        if parts["partition"] is None and record.key is not None:
+            assert record.partition == partition_for_key(record.key, 3)
+        assert (place.partition, place.offset) == (record.partition, record.offset)
+        assert place.timestamp == record.timestamp
+    for found in by_partition(records).values():
+        bound = [
+            int(record.value or b"")
+            for record in found
+            if record.key is not None or sent[record.value or b""]["partition"] is not None
+        ]
+        assert bound == sorted(bound)
 
 
 async def test_a_delivery_tells_where_and_when(bootstrap: str, topic: str, sdk: SdkClients) -> None:
