@@ -27,6 +27,8 @@ _XERIAL_HEADER = struct.pack(">8sii", b"\x82SNAPPY\0", 1, 1)
 _XERIAL_MAGIC = _XERIAL_HEADER[:8]
 _XERIAL_BLOCK = 32 * 1024
 _BLOCK_LENGTH = struct.Struct(">i")
+_EXPANSION = 4  # a usual ratio of decompressed to compressed bytes
+_LEAST_READ = 4096
 
 
 def compress(codec: Compression, data: Buffer, level: int | None = None) -> bytes:
@@ -133,8 +135,15 @@ def _unlz4(data: bytes, max_size: int) -> bytes:
     import lz4.frame
 
     frame = lz4.frame.LZ4FrameDecompressor()
-    out: bytes = frame.decompress(data, max_length=max_size + 1)
-    if len(out) <= max_size and (not frame.eof or frame.unused_data):
+    rest = data
+
+    def read(size: int) -> bytes:
+        nonlocal rest
+        given, rest = rest, b""
+        return b"" if frame.eof else frame.decompress(given, max_length=size)
+
+    out = _read_all(read, _EXPANSION * len(data), max_size, "lz4")
+    if not frame.eof or frame.unused_data:
         raise CorruptBatch("lz4: data is not one whole frame")
     return out
 
@@ -150,10 +159,32 @@ def _unzstd(data: bytes, max_size: int) -> bytes:
 
     # A truncated frame yields the bytes before the cut; the parser finds that records are missing.
     try:
+        stated = zstandard.frame_content_size(data)  # -1: the frame does not state its size
+        first = stated + 1 if stated > 0 else _EXPANSION * len(data)
         with zstandard.ZstdDecompressor().stream_reader(data, read_across_frames=True) as reader:
-            return reader.read(max_size + 1)
+            return _read_all(reader.read, first, max_size, "zstd")
     except zstandard.ZstdError as error:
         raise CorruptBatch(f"zstd: {error}") from error
+
+
+def _read_all(read: Callable[[int], bytes], first: int, max_size: int, name: str) -> bytes:
+    """Return all that ``read`` returns, which takes a size and returns less only at the end.
+
+    ``first`` is how many are probably enough. Memory for more than there is would cost more than
+    the decompression.
+    """
+    parts: list[bytes] = []
+    left, step = max_size + 1, max(first, _LEAST_READ)
+    while left:
+        parts.append(read(min(step, left)))
+        left -= len(parts[-1])
+        if len(parts[-1]) < step:
+            break
+        step *= _EXPANSION
+    if left <= 0:
+        parts.clear()  # the traceback would keep them as long as somebody keeps the error
+        raise CorruptBatch(f"{name}: records are larger than {max_size} bytes")
+    return b"".join(parts)
 
 
 def _same(data: Buffer, level: int | None) -> bytes:  # noqa: ARG001 - there is none

@@ -2,6 +2,7 @@
 
 import contextlib
 import gzip
+import os
 import tracemalloc
 
 import cramjam
@@ -46,6 +47,19 @@ def test_snappy_is_written_with_the_framing_of_java() -> None:
     assert framed.startswith(b"\x82SNAPPY\0\0\0\0\x01\0\0\0\x01")
     first = int.from_bytes(framed[16:20], "big")
     assert bytes(cramjam.snappy.decompress_raw(framed[20 : 20 + first])) == bytes(32 * 1024)
+
+
+@pytest.mark.parametrize("codec", list(Compression))
+@pytest.mark.parametrize("size", [0, 1, 4095, 4096, 4097, 20_000, 65_536, 300_000, 3_000_000])
+@pytest.mark.parametrize("part", [b"x", os.urandom(700), os.urandom(100_000)], ids=len)
+def test_any_size_and_ratio(codec: Compression, size: int, part: bytes) -> None:
+    data = (part * (size // len(part) + 1))[:size]
+    compressed = compress(codec, data)
+    assert decompress(codec, compressed, size) == data
+    assert decompress(codec, compressed, 10 * size + 1) == data
+    if size and codec:
+        with pytest.raises(CorruptBatch, match="larger than"):
+            decompress(codec, compressed, size - 1)
 
 
 def test_lz4_blocks_are_independent() -> None:
