@@ -1,7 +1,8 @@
 """FindCoordinator (key 10): which broker coordinates a group.
 
 Version 4 asks for many at once (KIP-699). Transactions and share groups are not served: asking for
-their coordinator is answered UNSUPPORTED_VERSION and INVALID_REQUEST, which clients take as final.
+their coordinator is answered TRANSACTIONAL_ID_AUTHORIZATION_FAILED, one of the two errors at which
+librdkafka does not ask for ever (``rd_kafka_txn_handle_FindCoordinator``), and INVALID_REQUEST.
 """
 
 from typing import TYPE_CHECKING, Final
@@ -43,10 +44,12 @@ def handle(
 
 def _find(broker: "Broker", context: RequestContext, key: str, key_type: int) -> Coordinator:
     nobody = Coordinator(key=key, node_id=-1, port=-1)
+    if key_type == _TRANSACTION:
+        nobody.error_code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        nobody.error_message = "this broker does not serve transactions"
+        return nobody
     if key_type != _GROUP:
-        is_transaction = key_type == _TRANSACTION
-        unknown = ErrorCode.UNSUPPORTED_VERSION if is_transaction else ErrorCode.INVALID_REQUEST
-        nobody.error_code = unknown
+        nobody.error_code = ErrorCode.INVALID_REQUEST
         nobody.error_message = f"there are coordinators of groups (0), not of type {key_type}"
         return nobody
     if not context.allows(Operation.DESCRIBE, group(key)):

@@ -51,6 +51,7 @@ async def show_files(
     documents = [
         {
             "name": status["name"],
+            "running": status["running"],
             "files": status["files"],
             "files_left_out": status["files_left_out"],
         }

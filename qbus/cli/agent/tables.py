@@ -39,10 +39,15 @@ def file_tables(documents: list[Document]) -> "RenderableType":
     return Group(*map(_files, documents))
 
 
+def _name(document: Document) -> str:
+    name: str = document["name"]
+    return name if document["running"] else f"{name} (not running)"
+
+
 def _progress(status: Document) -> list[object]:
     totals = status["totals"]
     return [
-        status["name"] + ("" if status["running"] else " (not running)"),
+        _name(status),
         status["host"],
         totals["files"],
         totals["failed"],
@@ -102,7 +107,7 @@ def _files(document: Document) -> "RenderableType":
         "#behind",
         "#rate",
         rows=rows,
-        title=document["name"],
+        title=_name(document),
     )
     errors = [
         Text(f"{_printable(file['path'])}: {file['error']}")

@@ -2,13 +2,14 @@
 
 import signal
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from qbus.cli.failures import TERMINATED
+from qbus.cli.failures import TERMINATED, Failure
 from qbus.cli.output import emit
 from qbus.cli.pipeline.options import Common, stated
-from qbus.cli.session import ensure_reachable
+from qbus.cli.session import administration, ensure_reachable
 from qbus.cli.units import counted
 
 
@@ -29,6 +30,8 @@ def run_pipeline(name: str, common: Common, chosen: dict[str, Any], mode: str = 
     config = load(name, common.config_file, stated({**common.stated(), **chosen}))
     for bootstrap in [] if name == "compact" else _clusters(config):
         asyncio.run(ensure_reachable(bootstrap))
+    if name != "compact":
+        asyncio.run(_check_topics(config.bootstrap, config.source.topics))
     _end_by_sigterm()
     with Terminal(as_json=common.as_json) as terminal:
         run = PipelineRun(Mode(mode), terminal, _state_directory(name))
@@ -48,6 +51,17 @@ def run_pipeline(name: str, common: Common, chosen: dict[str, Any], mode: str = 
         if not (common.as_json and shows_rows):
             emit(documents, lambda _: _summaries(found), as_json=common.as_json)
     return found
+
+
+async def _check_topics(bootstrap: str, names: Sequence[str]) -> None:
+    """Raise Failure if none of the named topics exists: Spark would take half a minute to say so.
+
+    If some are missing, the source decides: it goes on with a checkpoint that knows them.
+    """
+    async with administration(bootstrap) as admin:
+        existing = {topic.name for topic in await admin.list_topics(internal=True)}
+    if names and existing.isdisjoint(names):
+        raise Failure(f"there is no topic {names[0]}: create the topic first, or check its name")
 
 
 def _end_by_sigterm() -> None:

@@ -138,6 +138,7 @@ def test_the_status_as_json_leaves_out_the_files(data_dir: str) -> None:
 
 def test_files_are_shown_whatever_they_are_called(data_dir: str) -> None:
     shown = run("files", "--data-dir", data_dir).stdout
+    assert shown.startswith("web-1 (not running)")
     assert "/log/?.log" in shown
     assert "Permission denied" in shown
     assert "9 more files" in shown

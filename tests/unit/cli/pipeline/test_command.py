@@ -2,7 +2,9 @@
 
 import json
 import subprocess
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 
 import click
 import pytest
@@ -71,6 +73,32 @@ def test_a_copy_that_is_away_is_named_before_spark_starts(monkeypatch: pytest.Mo
     words = ("audit", "--topic", "t", "--copy", "127.0.0.1:2", "--bootstrap", "127.0.0.1:1")
     assert "cannot reach it" in failure(*words)
     assert asked == ["127.0.0.1:1", "127.0.0.1:2"]
+
+
+def test_a_topic_that_does_not_exist_is_named_before_spark_starts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from qbus.cli.pipeline import running
+
+    class Topics:
+        async def list_topics(self, *, internal: bool) -> list[SimpleNamespace]:
+            assert internal
+            return [SimpleNamespace(name="logs")]
+
+    async def reachable(_: str) -> None:
+        pass
+
+    def launch(*_: object, **__: object) -> None:
+        raise click.ClickException("Spark starts")
+
+    monkeypatch.setattr(running, "ensure_reachable", reachable)
+    monkeypatch.setattr(running, "administration", lambda _: nullcontext(Topics()))
+    monkeypatch.setattr("qbus.clients.pipelines.launch.launch", launch)
+    archive = ("archive", "--path", "/a", "--topic")
+    told = "there is no topic lgos: create the topic first, or check its name"
+    assert told in failure(*archive, "lgos")
+    assert "Spark starts" in failure(*archive, "lgos", "--topic", "logs")
+    assert "Spark starts" in failure("archive", "--path", "/a", "--pattern", "lgos")
 
 
 @pytest.mark.parametrize("name", ["archive", "stats", "abuse", "audit"])

@@ -37,7 +37,7 @@ async def test_the_only_broker_coordinates_all_groups(version: int) -> None:
 @pytest.mark.parametrize(
     ("key_type", "error"),
     [
-        (TRANSACTION, ErrorCode.UNSUPPORTED_VERSION),
+        (TRANSACTION, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
         (SHARE, ErrorCode.INVALID_REQUEST),
         (99, ErrorCode.INVALID_REQUEST),
     ],
