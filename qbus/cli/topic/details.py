@@ -1,7 +1,9 @@
 """Descriptions of topics, gathered from several requests."""
 
+import asyncio
 from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import TYPE_CHECKING, TypeVar
 
 from qbus.cli.documents import topic_description
@@ -13,9 +15,12 @@ from qbus.errors import ApiError
 
 if TYPE_CHECKING:
     from qbus.clients import Admin
-    from qbus.clients.types import ConfigEntry, TopicDescription
+    from qbus.clients.types import ConfigEntry, ReplicaSize, TopicDescription
 
 T = TypeVar("T")
+
+PATIENCE_S = 3.0
+"""How long a description waits for the sizes that one broker reports: it may be dead."""
 
 
 async def describe_topics(
@@ -35,6 +40,8 @@ async def describe_topics(
         for topic in topics
         if (chosen := _filtered(topic, configs[ConfigKind.TOPIC, topic.name], filters)).partitions
     ]
+    if not topics:
+        return []
     led = [
         TopicPartition(topic.name, partition.index)
         for topic in topics
@@ -43,7 +50,7 @@ async def describe_topics(
     ]
     starts = await _known(admin.list_offsets(dict.fromkeys(led, EARLIEST)))
     ends = await _known(admin.list_offsets(dict.fromkeys(led, LATEST)))
-    sizes = await _sizes(admin)
+    sizes = await _sizes(admin, topics)
     eligible = await _known(admin.eligible_leaders(topic.name for topic in topics))
     return [
         topic_description(
@@ -84,17 +91,21 @@ async def _known(answers: Awaitable[Mapping[TopicPartition, T]]) -> Mapping[Topi
         return {}
 
 
-async def _sizes(admin: "Admin") -> dict[TopicPartition, int]:
-    """Bytes on disk of the largest replica; brokers that do not answer are left out."""
-    try:
-        directories = await admin.describe_log_dirs()
-    except PartialFailure as error:
-        directories = [directory for of_broker in error.results.values() for directory in of_broker]
-    except ApiError:
-        return {}
+async def _sizes(admin: "Admin", topics: Iterable["TopicDescription"]) -> dict[TopicPartition, int]:
+    """Bytes on disk of the largest replica; brokers that do not answer soon are left out."""
+    nodes = {node for topic in topics for part in topic.partitions for node in part.replicas}
+    found = await asyncio.gather(*(_sizes_of(admin, node) for node in sorted(nodes)))
     sizes: dict[TopicPartition, int] = {}
-    for directory in directories:
-        for replica in directory.replicas:
-            key = TopicPartition(replica.topic, replica.partition)
-            sizes[key] = max(replica.size, sizes.get(key, 0))
+    for replica in chain.from_iterable(found):
+        key = TopicPartition(replica.topic, replica.partition)
+        sizes[key] = max(replica.size, sizes.get(key, 0))
     return sizes
+
+
+async def _sizes_of(admin: "Admin", node: int) -> list["ReplicaSize"]:
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            directories = await admin.describe_log_dirs([node])
+    except (ApiError, TimeoutError):
+        return []
+    return [replica for directory in directories for replica in directory.replicas]

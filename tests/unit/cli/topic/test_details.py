@@ -1,11 +1,13 @@
 """What is said of topics when not everybody answers."""
 
+import asyncio
 from collections.abc import Iterable, Mapping
 from typing import Any
 from uuid import UUID
 
 import pytest
 
+from qbus.cli.topic import details
 from qbus.cli.topic.details import describe_topics
 from qbus.cli.topic.health import Filters
 from qbus.clients import ConnectionFailed, PartialFailure
@@ -19,7 +21,10 @@ from qbus.clients.types import (
 )
 from qbus.errors import ApiError
 
-SIZES = (ReplicaSize("t", 0, 10), ReplicaSize("t", 1, 20), ReplicaSize("other", 0, 99))
+SIZES = {
+    1: (ReplicaSize("t", 0, 10), ReplicaSize("t", 1, 19), ReplicaSize("other", 0, 99)),
+    2: (ReplicaSize("t", 0, 8), ReplicaSize("t", 1, 20)),
+}
 
 
 class Admin:
@@ -28,11 +33,13 @@ class Admin:
     def __init__(self) -> None:
         self.offsets_failure: ApiError | None = None
         self.sizes_failure: ApiError | None = None
+        self.silent: set[int] = set()
+        self.asked: list[int] = []
         self.eligible_failure: ApiError | None = None
 
     async def describe_topics(self, names: Iterable[str]) -> dict[str, TopicDescription]:
         partitions = tuple(
-            PartitionDescription(index, leader, 0, (1,), (1,), ())
+            PartitionDescription(index, leader, 0, (1, 2), (1, 2), ())
             for index, leader in enumerate((1, 1, -1))
         )
         return {name: TopicDescription(name, UUID(int=1), False, partitions) for name in names}
@@ -47,10 +54,14 @@ class Admin:
             raise self.offsets_failure
         return {place: OffsetAndTimestamp(7, -1) for place in partitions}
 
-    async def describe_log_dirs(self) -> list[LogDir]:
+    async def describe_log_dirs(self, nodes: Iterable[int]) -> list[LogDir]:
+        (node,) = nodes
+        self.asked.append(node)
+        if node in self.silent:
+            await asyncio.Event().wait()
         if self.sizes_failure is not None:
             raise self.sizes_failure
-        return [LogDir(1, "/data", True, -1, -1, SIZES)]
+        return [LogDir(node, "/data", True, -1, -1, SIZES[node])]
 
     async def eligible_leaders(self, topics: Iterable[str]) -> dict[TopicPartition, tuple[int]]:
         if self.eligible_failure is not None:
@@ -91,9 +102,17 @@ async def test_brokers_that_do_not_tell_sizes() -> None:
     admin = Admin()
     admin.sizes_failure = ConnectionFailed("gone")
     assert await said(admin) == [(7, None), (7, None), (None, None)]
-    half = LogDir(1, "/data", True, -1, -1, (ReplicaSize("t", 0, 10),))
-    admin.sizes_failure = PartialFailure({2: ConnectionFailed("gone")}, {1: [half]})
-    assert await said(admin) == [(7, 10), (7, None), (None, None)]
+
+
+async def test_a_broker_that_says_nothing_is_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(details, "PATIENCE_S", 0.05)
+    admin = Admin()
+    admin.silent = {2}
+    async with asyncio.timeout(5):
+        assert await said(admin) == [(7, 10), (7, 19), (None, None)]
+    assert sorted(admin.asked) == [1, 2]
 
 
 async def test_eligible_leaders_are_described() -> None:
@@ -108,4 +127,6 @@ async def test_eligible_leaders_are_described() -> None:
 async def test_only_selected_partitions_are_described() -> None:
     (document,) = await describe_topics(Admin(), ["t"], Filters(unavailable=True))  # type: ignore[arg-type]
     assert [p["partition"] for p in document["partitions"]] == [2]
-    assert await describe_topics(Admin(), ["t"], Filters(under_replicated=True)) == []  # type: ignore[arg-type]
+    admin = Admin()
+    assert await describe_topics(admin, ["t"], Filters(under_replicated=True)) == []  # type: ignore[arg-type]
+    assert not admin.asked, "nothing more is asked where nothing is to be described"
