@@ -7,7 +7,7 @@ gets what a `Present` function makes of the same document.
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -70,10 +70,16 @@ def note(text: str) -> None:
     click.echo(text, err=True)
 
 
-def table(*columns: str, rows: Iterable[Iterable[object]], title: str | None = None) -> "Table":
+def table(
+    *columns: str,
+    rows: Iterable[Iterable[object]],
+    title: str | None = None,
+    whole: Sequence[str] = (),
+) -> "Table":
     """Return a table; a column whose name starts with ``#`` holds numbers, aligned right.
 
-    Where a terminal is too narrow, long texts are folded; numbers never are.
+    Where a terminal is too narrow, long texts are folded; numbers and the columns ``whole``
+    never are.
     """
     from rich import box
     from rich.table import Table
@@ -96,7 +102,7 @@ def table(*columns: str, rows: Iterable[Iterable[object]], title: str | None = N
             column.removeprefix("#"),
             justify="right" if is_number else "left",
             overflow="fold",
-            no_wrap=is_number,
+            no_wrap=is_number or column in whole,
         )
     for row in rows:
         result.add_row(*(Text(_cell(value)) for value in row))

@@ -41,6 +41,7 @@ def settings(entries: list[dict[str, Any]]) -> "RenderableType":
         "setting",
         "value",
         "source",
+        whole=("setting", "source"),
         rows=((entry["name"], _value(entry), _source(entry)) for entry in entries),
     )
 
@@ -51,4 +52,4 @@ def _value(entry: dict[str, Any]) -> str | None:
 
 def _source(entry: dict[str, Any]) -> str:
     source = str(entry["source"]).replace("_", " ")
-    return f"{source}, read-only" if entry["read_only"] else source
+    return f"{source.removesuffix(' broker')}, read-only" if entry["read_only"] else source

@@ -129,7 +129,7 @@ def test_settings() -> None:
     }
     lines = shown(settings([setting(SET), setting(DEFAULT), setting(SECRET)]))
     assert ["retention.ms", "1000", "topic"] in lines
-    assert ["password", "(hidden)", "static", "broker,", "read-only"] in lines
+    assert ["password", "(hidden)", "static,", "read-only"] in lines
 
 
 def test_a_group_in_a_list() -> None:

@@ -13,7 +13,9 @@ from qbus.cli.group.tables import group_descriptions, group_list
 from qbus.cli.mirror.tables import status_tables
 from qbus.cli.output import table
 from qbus.cli.root import COMMANDS, qbus
+from qbus.cli.settings import settings
 from qbus.cli.topic.tables import topic_descriptions, topic_list
+from qbus.config import BROKER_CONFIG, TOPIC_CONFIG
 
 MEMBER = "qbus-consume-0f8a1b2c-1111-2222-3333-444455556666"
 
@@ -187,3 +189,14 @@ def test_summaries_are_whole(group: str) -> None:
     shown = CliRunner().invoke(qbus, [group, "--help"], terminal_width=80).stdout
     assert "..." not in shown.partition("Commands:")[2]
     assert max(map(len, shown.splitlines())) <= 80
+
+
+def test_names_of_settings_are_never_folded() -> None:
+    entries = [
+        {"name": name, "value": "9223372036854775807", "source": "static_broker",
+         "read_only": True, "sensitive": False}
+        for name in (*BROKER_CONFIG, *TOPIC_CONFIG)
+    ]  # fmt: skip
+    shown = lines(settings(entries))
+    assert {line.split()[0] for line in shown} >= {*BROKER_CONFIG, *TOPIC_CONFIG}
+    assert sum(line.endswith(" static, read-only") for line in shown) == len(entries)
