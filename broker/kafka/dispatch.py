@@ -9,7 +9,6 @@ import logging
 from collections.abc import Callable
 from importlib import import_module
 from time import perf_counter
-from types import CoroutineType
 from typing import TYPE_CHECKING, Any
 
 from qbus.errors import ApiError, ErrorCode, WireError
@@ -18,6 +17,7 @@ from qbus.wire import (
     Api,
     ApiKey,
     RequestHeader,
+    Struct,
     decode,
     decode_request_header,
     encode_response,
@@ -114,11 +114,12 @@ class Dispatcher:
         if response is None:
             self._requests.observe(header.api_key, started)
             return None
-        if isinstance(response, CoroutineType):
-            return self._later(api, header, asyncio.ensure_future(response), started)
+        if isinstance(response, Struct):
+            return self._finish(header, response, started)
         if isinstance(response, Delayed):
             return self._later(api, header, response, started)
-        return self._finish(header, response, started)
+        # A coroutine; one that is compiled is no types.CoroutineType.
+        return self._later(api, header, asyncio.ensure_future(response), started)
 
     def _later(self, api: Api, header: RequestHeader, future: Later, started: float) -> Reply:
         is_delayed = isinstance(future, Delayed)
