@@ -10,6 +10,7 @@ from typing import Protocol
 from uuid import UUID
 
 from qbus.errors import ApiError, ErrorCode
+from qbus.names import check_topic_name
 from qbus.wire.messages.metadata import MetadataResponse, MetadataResponseTopic
 
 from ..errors import api_error
@@ -169,7 +170,10 @@ def describe(topic: MetadataResponseTopic) -> TopicDescription:
     when the response names no partitions, or UNKNOWN_SERVER_ERROR when it leaves some out.
     """
     if topic.error_code != ErrorCode.NONE:
-        raise api_error(topic.error_code, of=f"topic {topic.name or UUID(bytes=topic.topic_id)}")
+        if topic.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION and topic.name is not None:
+            check_topic_name(topic.name)  # says more than the code
+        name = UUID(bytes=topic.topic_id) if topic.name is None else topic.name
+        raise api_error(topic.error_code, of=f"topic {name}")
     if not topic.partitions:
         raise ApiError(ErrorCode.LEADER_NOT_AVAILABLE, f"topic {topic.name} has no partitions yet")
     partitions = sorted(topic.partitions, key=lambda partition: partition.partition_index)

@@ -14,6 +14,7 @@ from qbus.wire.messages.metadata import (
     MetadataResponseTopic,
 )
 
+UNKNOWN_ID = str(UUID(int=0))
 FIRST_ID, SECOND_ID = UUID(int=1).bytes, UUID(int=2).bytes
 
 
@@ -116,6 +117,24 @@ def test_an_answer_about_all_topics_ends_the_others() -> None:
     assert metadata.missing(["t"]) == ["t"]
     for name in ("t", "u"):
         assert code_of(metadata, name) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("a b", "the topic name 'a b' has other characters than"),
+        ("", "the topic name"),
+        ("t", "topic t: INVALID_TOPIC_EXCEPTION"),
+    ],
+)
+def test_a_name_that_no_topic_can_have_is_told_with_the_rule(name: str, told: str) -> None:
+    metadata = ClusterMetadata()
+    metadata.update(refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, name))
+    with pytest.raises(ApiError) as refused:
+        metadata.topic(name)
+    assert refused.value.code is ErrorCode.INVALID_TOPIC_EXCEPTION
+    assert str(refused.value).startswith(told)
+    assert UNKNOWN_ID not in str(refused.value)
 
 
 def test_a_refused_topic_is_missing_and_says_why() -> None:
