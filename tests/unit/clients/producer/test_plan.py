@@ -37,20 +37,21 @@ class Bench:
                 brokers=[MetadataResponseBroker(node_id=n, host="b", port=n) for n in (1, 2)],
                 topics=[
                     MetadataResponseTopic(
-                        name="t",
+                        name=name,
                         partitions=[
                             MetadataResponsePartition(partition_index=index, leader_id=leader)
                             for index, leader in enumerate(LEADERS)
                         ],
                     )
+                    for name in ("t", "u")
                 ],
             )
         )
         self.planner = Planner(self.accumulator, self.metadata, self.options)
 
-    def add(self, at: float, partition: int, size: int = 10) -> None:
+    def add(self, at: float, partition: int, size: int = 10, topic: str = "t") -> None:
         self.go_to(at)
-        self.accumulator.add(self.metadata.topics["t"], bytes(size), partition=partition)
+        self.accumulator.add(self.metadata.topics[topic], bytes(size), partition=partition)
 
     def go_to(self, at: float) -> None:
         self.clock.advance(self.start + at / 1000 - self.clock.monotonic())
@@ -109,10 +110,12 @@ def test_nothing_goes_along_to_another_broker(bench: Bench) -> None:
 
 
 def test_nothing_goes_along_to_a_leader_that_is_not_trusted(bench: Bench) -> None:
-    bench.add(20, 0)
+    bench.add(20, 0, topic="u")
     bench.add(21, 1)
     bench.metadata.forget(["t"])
     plan = bench.plan(30)
+    assert (sent(plan), plan.unknown_topics) == ([[0]], set())
+    plan = bench.plan(31)
     assert (sent(plan), plan.unknown_topics) == ([], {"t"})
 
 
