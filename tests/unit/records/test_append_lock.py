@@ -210,7 +210,7 @@ class Pairs(list[Any]):
         {"timestamp": 1.0},
         {"timestamp": True},
     ],
-    ids=str,
+    ids=lambda part: " ".join(f"{name} {type(value).__name__}" for name, value in part.items()),
 )
 def test_only_the_plainest_parts_take_the_fast_path(
     lock: Any, batches: list[Any], part: dict[str, Any]
