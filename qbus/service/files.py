@@ -50,7 +50,9 @@ def rename_over(path: Path, content: bytes, *, durable: bool = True) -> int:
         if durable:
             os.fdatasync(file)
         temporary.replace(path)
-    except OSError:
+    except OSError as error:
         os.close(file)
+        if error.errno is not None and error.filename is None:
+            error.filename = str(path)  # which a write or a sync does not tell
         raise
     return file
