@@ -18,7 +18,7 @@ from qbus.config.topic import FOREVER
 from qbus.errors import ApiError, ErrorCode
 from qbus.service.token_bucket import TokenBucket
 
-from ..log import LogManager, TopicPartition
+from ..log import DataDirectory, LogManager, TopicPartition
 from ..log.moving import LogMove, MoveEndedError
 from .partition import Partition, PartitionListener
 from .registry import PartitionRegistry
@@ -75,6 +75,7 @@ class LogDirMoves(PartitionListener):
         self._threads = ThreadPoolExecutor(len(logs.directories), "qbus-move")
         self._moves: dict[TopicPartition, tuple[LogMove, asyncio.Task[None]]] = {}
         self._finishing: set[TopicPartition] = set()
+        self._asking = asyncio.Lock()
         self._is_stopping = False
 
     async def resume(self) -> None:
@@ -98,7 +99,10 @@ class LogDirMoves(PartitionListener):
         Raises:
             ApiError: LOG_DIR_NOT_FOUND, KAFKA_STORAGE_ERROR, or why the partition is not here.
         """
-        target = self._logs.directory_at(path)
+        async with self._asking:  # two who ask at once must not both begin
+            await self._move(key, self._logs.directory_at(path))
+
+    async def _move(self, key: TopicPartition, target: DataDirectory) -> None:
         partition = self._registry.get_partition(*key)
         if partition is None:
             code = self._registry.why_missing(*key)

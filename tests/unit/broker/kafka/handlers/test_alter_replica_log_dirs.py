@@ -216,6 +216,21 @@ async def test_asking_for_where_it_is_ends_a_move(
     assert caplog.messages[-1].endswith("is cancelled")
 
 
+async def test_two_who_ask_at_once_get_one_move(
+    plane: DataPlane, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "qbus.broker.partition")
+    await plane.create("orders", **SMALL)
+    sent = fill(plane, 20)
+    target = other(plane)
+    answers = await asyncio.gather(ask(plane, target), ask(plane, target))
+    assert [*answers] == [[ErrorCode.NONE]] * 2
+    await moved(plane, target)
+    assert read(plane) == sent
+    await eventually(lambda: directories(target) == ["orders-0"])
+    assert sum(line.startswith("moving") for line in caplog.messages) == 1
+
+
 async def test_a_restart_begins_a_move_anew(
     plane: DataPlane, slow: threading.Event, caplog: pytest.LogCaptureFixture
 ) -> None:
