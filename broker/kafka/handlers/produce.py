@@ -102,8 +102,8 @@ class _Appends:
         "_context",
         "_replicas",
         "_version",
+        "delayed",
         "failed",
-        "pending",
         "to_recompress",
     )
 
@@ -114,8 +114,8 @@ class _Appends:
         self._version = context.api_version
         self._acks = acks
         self.failed = ErrorCode.NONE
-        # What acks=all waits for: the partition, the offset after the batch, and its answer.
-        self.pending: list[tuple[Partition, int, PartitionProduceResponse]] = []
+        # What waits for the acknowledgements that acks=all asks for.
+        self.delayed: DelayedProduce | None = None
         self.to_recompress: list[_LateBatch] = []
 
     def topic(self, topic: TopicProduceData) -> TopicProduceResponse:
@@ -168,7 +168,9 @@ class _Appends:
         self, partition: Partition, info: AppendInfo, answer: PartitionProduceResponse
     ) -> None:
         if self._acks == ACKS_ALL and partition.high_watermark <= info.last_offset:
-            self.pending.append((partition, info.last_offset + 1, answer))
+            if self.delayed is None:
+                self.delayed = DelayedProduce(self._replicas.purgatory.loop)
+            self.delayed.expect(partition, info.last_offset + 1, answer)
 
     def _later(
         self, partition: Partition, index: int, records: memoryview
@@ -210,9 +212,13 @@ class _Appends:
                 _name_leaders(self._broker, response)
         if self._acks == 0:
             return None
-        if self.pending:
-            return self.acknowledgement(response, timeout_s)
-        return response
+        delayed = self.delayed
+        if delayed is None:
+            return response
+        delayed.complete_with(response)
+        if not delayed.done():
+            self._replicas.purgatory.produces.add(delayed, max(timeout_s, 0.0))
+        return delayed
 
     def _append_mirrored(
         self,
@@ -242,19 +248,6 @@ class _Appends:
             now_ms = self._broker.clock.time_ms()
             answer.record_errors = bad_timestamps(records, partition.log.config, now_ms)
         return answer
-
-    def acknowledgement(
-        self, response: ProduceResponse, timeout_s: float
-    ) -> Delayed[ProduceResponse]:
-        """The response once everything is acknowledged, or the time is up."""
-        purgatory = self._replicas.purgatory
-        delayed = DelayedProduce(purgatory.loop, response, len(self.pending))
-        for partition, end_offset, answer in self.pending:
-            answer.error_code = ErrorCode.REQUEST_TIMED_OUT
-            partition.when_acknowledged(end_offset, delayed, answer)
-        if not delayed.done():
-            purgatory.produces.add(delayed, max(timeout_s, 0.0))
-        return delayed
 
 
 def _refuse_zstd(records: memoryview) -> None:
@@ -302,32 +295,51 @@ def _name_leaders(broker: "Broker", response: ProduceResponse) -> None:
 
 
 class DelayedProduce(Delayed[ProduceResponse]):
-    """The response to a produce request of which ``waiting`` partitions are not acknowledged yet.
+    """The response to a produce request whose appends are not all acknowledged yet.
 
-    Those partitions' answers say REQUEST_TIMED_OUT until they are: so when the time is up, the
-    response is right as it stands. A client takes that code as "unknown": the records are written,
-    and may still be acknowledged.
+    Their answers say REQUEST_TIMED_OUT until they are: so when the time is up, the response is
+    right as it stands. A client takes that code as "unknown": the records are written, and may
+    still be acknowledged.
     """
 
     __slots__ = ("_response", "_waiting")
 
-    def __init__(
-        self, loop: asyncio.AbstractEventLoop, response: ProduceResponse, waiting: int
-    ) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(loop)
+        self._response: ProduceResponse | None = None
+        self._waiting = 0
+
+    def expect(
+        self, partition: Partition, end_offset: int, answer: PartitionProduceResponse
+    ) -> None:
+        """Wait until everything below ``end_offset`` is acknowledged, which ``answer`` tells then.
+
+        To be called right after the append: acknowledgements are owed in the order of the appends,
+        and one that was given already is not given again.
+        """
+        answer.error_code = ErrorCode.REQUEST_TIMED_OUT
+        self._waiting += 1
+        partition.when_acknowledged(end_offset, self, answer)
+
+    def complete_with(self, response: ProduceResponse) -> None:
+        """There are no more appends: answer ``response`` once all are acknowledged."""
         self._response = response
-        self._waiting = waiting
+        self._answer_if_acknowledged()
 
     def acknowledged(self, token: object, code: ErrorCode) -> None:
         """The partition whose answer is ``token`` is acknowledged (NONE), or never will be."""
         assert isinstance(token, PartitionProduceResponse)
         token.error_code = code
         self._waiting -= 1
-        if not self._waiting:
+        self._answer_if_acknowledged()
+
+    def _answer_if_acknowledged(self) -> None:
+        if not self._waiting and self._response is not None:
             self.answer(self._response)
 
     def expire(self) -> None:
         """Answer with what is acknowledged by now."""
+        assert self._response is not None, "it has no time-out before it is whole"
         self.answer(self._response)
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import gc
+import threading
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 
 from qbus.broker.kafka.context import RequestContext
+from qbus.broker.kafka.handlers import produce as produce_handler
 from qbus.broker.kafka.handlers.produce import handle
 from qbus.broker.log import recompression
 from qbus.broker.metadata.image import PartitionInfo
@@ -449,6 +451,30 @@ class TestCompressionOfTheTopic:
         response = over_the_wire(ApiKey.PRODUCE, LATEST, await begun)
         answers = response.responses[0].partition_responses
         assert [(a.index, a.error_code, a.base_offset) for a in answers] == [(0, 0, 0), (1, 0, 0)]
+
+    async def test_batches_acknowledged_while_others_are_compressed_are_answered(
+        self, plane: DataPlane, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        await plane.create("orders", 2, compression_type="lz4")
+        may_compress = threading.Event()
+
+        def patient(*args: Any) -> bytearray:
+            assert may_compress.wait(30)
+            return recompression.recompressed(*args)
+
+        monkeypatch.setattr(produce_handler, "recompressed", patient)
+        ready = batch(b"b", compression=Compression.LZ4)
+        sent = request(plane, LATEST, batch(b"a"), ready, timeout_ms=0)
+        begun = asyncio.ensure_future(plane.call(ApiKey.PRODUCE, LATEST, sent))
+        await eventually(lambda: plane.partition("orders", 1).high_watermark == 1)
+        plane.disk.hold_syncs()
+        may_compress.set()
+        answers = (await begun).responses[0].partition_responses
+        plane.disk.release_syncs()
+        assert [(a.index, a.error_code, a.base_offset) for a in answers] == [
+            (0, ErrorCode.REQUEST_TIMED_OUT, 0),
+            (1, ErrorCode.NONE, 0),
+        ]
 
     async def test_what_cannot_be_decompressed_is_corrupt(self, plane: DataPlane) -> None:
         partition = await plane.create("orders", compression_type="zstd")
