@@ -38,7 +38,7 @@ docs: .venv/.dev-ready  ## write those parts of the documentation anew that are 
 	@$(BIN)/python -m tests.unit.docs.generated
 
 clean:  ## remove .venv, caches and build results
-	rm -rf qbus/_compiled qbus/records/_codec.c qbus/records/_codec.*.so .venv build dist *.egg-info .*_cache .hypothesis
+	rm -rf qbus/_compiled qbus/records/*.c qbus/wire/*.c qbus/*/*.so .venv build dist *.egg-info .*_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .venv/.run-ready: $(PACKAGING)

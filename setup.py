@@ -44,7 +44,7 @@ class Discoverable(build_py):
 
 
 class Compile(build_ext):
-    """Compiles the record codec with Cython, and the broker's hot modules with mypyc."""
+    """Compiles what is written in Cython, and the broker's hot modules with mypyc."""
 
     def run(self) -> None:
         """Compile each; what cannot be compiled runs as Python."""
@@ -136,7 +136,14 @@ setup(
             depends=[str(part) for part in sorted(RECORDS.glob("_*.p[x]*"))],
             extra_compile_args=["-g0"],
             optional=True,
-        )
+        ),
+        *(
+            Extension(name, [source], extra_compile_args=["-g0"], optional=True)
+            for name, source in (
+                ("qbus.records._header", str(RECORDS / "_header.pyx")),
+                ("qbus.wire._lean", "qbus/wire/_lean.pyx"),
+            )
+        ),
     ],
     cmdclass={"bdist_wheel": Wheel, "build_ext": Compile, "build_py": Discoverable},
 )

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable
 from importlib import import_module
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from qbus.errors import ApiError, ErrorCode, WireError
 from qbus.wire import (
@@ -29,11 +29,14 @@ from ..net.peer import Peer
 from ..net.transport import Part
 from ..partition.purgatory import Delayed
 from .context import RequestContext
+from .lean import LEAN
 
 if TYPE_CHECKING:
     from ..broker import Broker
 
 _log = logging.getLogger(__name__)
+
+_KEY_SIZE: Final = 2
 
 Handler = Callable[["Broker", RequestContext, Any], Any]
 Later = asyncio.Future[Any] | Delayed[Any]
@@ -84,6 +87,7 @@ class Dispatcher:
         self._broker = broker
         self._authorizer = authorizer
         self._handlers: dict[int, tuple[Api, Handler]] = {}
+        self._lean = LEAN if authorizer is None else {}
         self._requests = broker.metrics.requests
 
     def __call__(self, peer: Peer, frame: memoryview) -> list[Part] | Reply | None:
@@ -96,6 +100,9 @@ class Dispatcher:
             CloseConnection: there is no answer that the client would understand.
         """
         started = perf_counter()
+        lean = self._answer_lean(frame, started)
+        if lean is not None:
+            return lean
         header, position = decode_request_header(frame)
         api, handler = self._handlers.get(header.api_key) or self._load(header.api_key)
         if not api.min_version <= header.api_version <= api.max_version:
@@ -120,6 +127,34 @@ class Dispatcher:
             return self._later(api, header, response, started)
         # A coroutine; one that is compiled is no types.CoroutineType.
         return self._later(api, header, asyncio.ensure_future(response), started)
+
+    def _answer_lean(self, frame: memoryview, started: float) -> list[Part] | Reply | None:
+        """The answer to a request that the lean way is for."""
+        if len(frame) < _KEY_SIZE or frame[0]:
+            return None
+        key = frame[1]
+        lean = self._lean.get(key)
+        if lean is None:
+            return None
+        try:
+            answer = lean(self._broker, frame)
+        except Exception as error:  # noqa: BLE001 - as of any handler
+            header, _ = decode_request_header(frame)
+            return self._finish(header, self._failure(API[ApiKey(key)], error), started)
+        if answer is None:
+            return None
+        if isinstance(answer, list):
+            self._requests.observe(key, started)
+            return answer
+
+        def to_parts(future: Later) -> list[Part]:
+            if future.cancelled():
+                raise CloseConnection("the broker is shutting down")
+            self._requests.observe(key, started)
+            parts: list[Part] = future.result()
+            return parts
+
+        return PendingReply(answer, to_parts, exclusive=False)
 
     def _later(self, api: Api, header: RequestHeader, future: Later, started: float) -> Reply:
         is_delayed = isinstance(future, Delayed)

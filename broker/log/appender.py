@@ -19,6 +19,7 @@ from qbus.records import (
     set_base_offset,
     set_log_append_time,
 )
+from qbus.records.plain import plain_header
 
 from .config import LogConfig
 from .flusher import LogFlusher
@@ -40,6 +41,17 @@ def check_batch(batch: bytearray | memoryview, config: LogConfig, now_ms: int) -
 
     Raises ApiError with the code that Kafka gives; POLICY_VIOLATION for any, if the log mirrors.
     """
+    header = plain_header(batch)
+    if header is None or config.qbus_mirror_source:
+        header = _check_closely(batch, config)
+    elif header.size > config.max_message_bytes or header.size > config.segment_bytes:
+        _check_size(len(batch), config)
+    if not config.uses_log_append_time:
+        _check_timestamps(header, config, now_ms)
+    return header
+
+
+def _check_closely(batch: bytearray | memoryview, config: LogConfig) -> BatchHeader:
     if config.qbus_mirror_source:
         raise ApiError(
             ErrorCode.POLICY_VIOLATION,
@@ -50,8 +62,6 @@ def check_batch(batch: bytearray | memoryview, config: LogConfig, now_ms: int) -
     _check_size(len(batch), config)
     check_crc(batch, header)
     _check_fields(header)
-    if not config.uses_log_append_time:
-        _check_timestamps(header, config, now_ms)
     return header
 
 

@@ -1,0 +1,164 @@
+"""The lean way of the commonest requests: one batch to append, or to read from the page cache.
+
+Whatever is not that (more partitions, another form, an error, a wait for records or for a disk) is
+None here, before anything has changed, and goes the general way: what a client is told of it is
+decided there alone.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from qbus.errors import ApiError, ErrorCode
+from qbus.wire import ApiKey
+from qbus.wire.lean import (
+    FETCH_TRAILER,
+    IS_BUILT,
+    fetched,
+    produced,
+    read_fetch,
+    read_produce,
+)
+
+from ..log import AppendInfo, LogSlice
+from ..log.recompression import PRODUCER
+from ..net.transport import Part
+from ..partition.partition import ACKS_ALL, Partition
+from ..partition.purgatory import Delayed
+
+if TYPE_CHECKING:
+    from ..broker import Broker
+
+Parts = list[Part]
+
+
+def produce(broker: "Broker", frame: memoryview) -> Parts | Delayed[Parts] | None:
+    """Append the one batch of a Produce request, and answer as ``acks`` asks for."""
+    request = read_produce(frame)
+    if request is None:
+        return None
+    version, correlation_id, acks, timeout_ms, topic, index, batch = request
+    if acks not in {ACKS_ALL, 1}:
+        return None
+    replicas = broker.replicas
+    partition = replicas.get_partition(topic, index)
+    if partition is None or partition.log.config.compression_type != PRODUCER:
+        return None
+    try:
+        info = partition.append(batch, acks)
+    except ApiError:  # nothing was appended; the general way says what is wrong
+        return None
+    if acks == ACKS_ALL and partition.high_watermark <= info.last_offset:
+        purgatory = replicas.purgatory
+        delayed = DelayedAnswer(purgatory.loop, version, correlation_id, topic, index, info)
+        partition.when_acknowledged(info.last_offset + 1, delayed, None)
+        if not delayed.done():
+            purgatory.produces.add(delayed, max(timeout_ms / 1000, 0.0))
+        return delayed
+    return [
+        produced(
+            version,
+            correlation_id,
+            topic,
+            index,
+            0,
+            info.first_offset,
+            info.log_append_time,
+            info.log_start_offset,
+        )
+    ]
+
+
+class DelayedAnswer(Delayed[Parts]):
+    """The answer to a plain Produce request whose batch is not acknowledged yet."""
+
+    __slots__ = ("_correlation_id", "_index", "_info", "_topic", "_version")
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        version: int,
+        correlation_id: int,
+        topic: str | bytes,
+        index: int,
+        info: AppendInfo,
+    ) -> None:
+        super().__init__(loop)
+        self._version = version
+        self._correlation_id = correlation_id
+        self._topic = topic
+        self._index = index
+        self._info = info
+
+    def acknowledged(self, token: object, code: ErrorCode) -> None:  # noqa: ARG002 - there is one
+        """The batch is acknowledged (NONE), or never will be."""
+        info = self._info
+        self.answer(
+            [
+                produced(
+                    self._version,
+                    self._correlation_id,
+                    self._topic,
+                    self._index,
+                    code,
+                    info.first_offset,
+                    info.log_append_time,
+                    info.log_start_offset,
+                )
+            ]
+        )
+
+    def expire(self) -> None:
+        """Answer that the outcome is unknown: the batch is written."""
+        self.acknowledged(None, ErrorCode.REQUEST_TIMED_OUT)
+
+
+def fetch(broker: "Broker", frame: memoryview) -> Parts | None:
+    """Read the one partition of a Fetch request, if what is asked for can be sent at once."""
+    request = read_fetch(frame)
+    if request is None:
+        return None
+    version, correlation_id, least, most, is_committed, topic, index = request[:7]
+    leader_epoch, offset, partition_most = request[7:]
+    replicas = broker.replicas
+    partition = replicas.get_partition(topic, index)
+    if partition is None or partition.check(leader_epoch):
+        return None
+    high_watermark, log_start = partition.high_watermark, partition.log.log_start_offset
+    if not log_start <= offset < high_watermark:
+        return None
+    records = _cached(partition, offset, min(partition_most, most, replicas.fetch_max_bytes))
+    if records is None or records.length < least:
+        return None
+    size = records.length
+    partition.bytes_out += size
+    head = fetched(
+        version,
+        correlation_id,
+        topic,
+        index,
+        high_watermark,
+        log_start,
+        size,
+        is_committed=is_committed,
+    )
+    return [head, records, FETCH_TRAILER]
+
+
+def _cached(partition: Partition, offset: int, most: int) -> LogSlice | None:
+    """The records from ``offset`` on, if sending them waits for no disk."""
+    try:
+        records = partition.log.read(offset, max(most, 0), partition.high_watermark, True)
+        if records is None or records.needs_verification or not records.is_cached():
+            return None
+    except (ApiError, OSError):
+        return None
+    return records
+
+
+Answer = Callable[["Broker", memoryview], Parts | Delayed[Parts] | None]
+
+LEAN: Final[dict[int, Answer]] = (
+    {ApiKey.PRODUCE.value: produce, ApiKey.FETCH.value: fetch} if IS_BUILT else {}
+)
+"""What answers the plain requests of an API, by its key."""

@@ -1,0 +1,5 @@
+from .header import BatchHeader, Buffer
+
+REVISION: int
+
+def plain_header(batch: Buffer) -> BatchHeader | None: ...

@@ -1,0 +1,100 @@
+# cython: language_level=3, boundscheck=True, wraparound=False, cdivision=True
+"""The compiled form of ``plain.py``. Raw memory is read only within a buffer's checked bounds."""
+
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.memoryview cimport PyMemoryView_FromMemory
+from cpython.ref cimport Py_INCREF, PyTypeObject
+from cpython.tuple cimport PyTuple_SET_ITEM
+from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+
+from .header import BatchHeader, _crc32c
+
+REVISION = 1  # see plain.py
+
+cdef extern from *:
+    """
+    #define PyBUF_READ_ONLY 0x100
+
+    static CYTHON_INLINE uint32_t be32(const uint8_t* at) {
+        return (uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 | at[3];
+    }
+
+    static CYTHON_INLINE uint64_t be64(const uint8_t* at) {
+        return (uint64_t)be32(at) << 32 | be32(at + 4);
+    }
+
+    static CYTHON_INLINE PyObject* new_tuple(PyTypeObject* kind, Py_ssize_t size) {
+        PyObject* made = PyType_GenericAlloc(kind, size);
+    #if PY_VERSION_HEX >= 0x030E0000
+        if (made) ((PyTupleObject*)made)->ob_hash = -1;  /* not computed yet */
+    #endif
+        return made;
+    }
+    """
+    int PyBUF_READ_ONLY
+    uint32_t be32(const uint8_t* at) noexcept
+    uint64_t be64(const uint8_t* at) noexcept
+    object new_tuple(PyTypeObject* kind, Py_ssize_t size)
+
+cdef enum:
+    HEADER_SIZE = 61
+    LENGTH_PREFIX = 12
+    MAGIC = 2
+    ZSTD = 4
+
+cdef object sums = _crc32c
+
+
+cdef inline void put(object made, Py_ssize_t index, object value):
+    Py_INCREF(value)
+    PyTuple_SET_ITEM(made, index, value)
+
+
+def plain_header(batch):
+    cdef Py_buffer view
+    PyObject_GetBuffer(batch, &view, PyBUF_SIMPLE)
+    try:
+        return checked(<const uint8_t*>view.buf, view.len)
+    finally:
+        PyBuffer_Release(&view)
+
+
+cdef object checked(const uint8_t* at, Py_ssize_t size):
+    cdef int32_t length, delta, count, sequence
+    cdef int16_t attributes, producer_epoch
+    cdef int64_t producer_id
+    cdef uint32_t crc
+    if size < HEADER_SIZE or at[16] != MAGIC:
+        return None
+    length = <int32_t>be32(at + 8)
+    if <int64_t>length + LENGTH_PREFIX != size:
+        return None
+    attributes = <int16_t>(at[21] << 8 | at[22])
+    delta = <int32_t>be32(at + 23)
+    producer_id = <int64_t>be64(at + 43)
+    producer_epoch = <int16_t>(at[51] << 8 | at[52])
+    sequence = <int32_t>be32(at + 53)
+    count = <int32_t>be32(at + 57)
+    if not 0 <= attributes <= ZSTD or delta < 0 or <int64_t>delta + 1 != count:
+        return None
+    if producer_id >= 0 and (producer_epoch < 0 or sequence < 0):
+        return None
+    crc = be32(at + 17)
+    content = PyMemoryView_FromMemory(<char*>at + 21, size - 21, PyBUF_READ_ONLY)
+    if <uint32_t>sums(content, 0) != crc:
+        return None
+    header = new_tuple(<PyTypeObject*>BatchHeader, 13)
+    put(header, 0, <int64_t>be64(at))
+    put(header, 1, length)
+    put(header, 2, <int32_t>be32(at + 12))
+    put(header, 3, MAGIC)
+    put(header, 4, crc)
+    put(header, 5, attributes)
+    put(header, 6, delta)
+    put(header, 7, <int64_t>be64(at + 27))
+    put(header, 8, <int64_t>be64(at + 35))
+    put(header, 9, producer_id)
+    put(header, 10, producer_epoch)
+    put(header, 11, sequence)
+    put(header, 12, count)
+    return header

@@ -1,0 +1,96 @@
+"""The commonest requests, read and answered in C, without a message for each of their parts.
+
+These are a Produce of one batch to one partition, and a consumer's Fetch of one partition, in their
+flexible versions. What is not of exactly that form, be it malformed or merely unusual, is None here
+and goes the general way (:mod:`qbus.wire.codec`). Where nothing was compiled all requests do.
+"""
+
+import os
+from typing import Final
+
+from qbus.wire.api import API, ApiKey
+
+REVISION: Final = 1
+"""What the compiled form offers; another number means that it was built from other sources."""
+
+FETCH_TRAILER: Final = b"\0\0\0"
+"""What follows the records of an answer: no tags of the partition, the topic, the response."""
+
+_PRODUCE_VERSION: Final = API[ApiKey.PRODUCE].max_version
+_FETCH_VERSION: Final = API[ApiKey.FETCH].max_version
+
+
+try:
+    from qbus.wire import _lean
+except ImportError:
+    _revision = 0
+else:
+    _revision = _lean.REVISION
+
+IS_BUILT: Final = _revision == REVISION and os.environ.get("QBUS_CODEC") != "python"
+"""Whether the functions below can be called."""
+
+LeanProduce = tuple[int, int, int, int, str | bytes, int, memoryview]
+"""Version, correlation id, acks, time-out in ms, topic (name or id), partition, batch."""
+
+LeanFetch = tuple[int, int, int, int, bool, str | bytes, int, int, int, int]
+"""Version, correlation id, least and most bytes, whether only what is committed is wanted, topic
+(name or id), partition, leader epoch, offset, most bytes of the partition."""
+
+
+def read_produce(frame: memoryview) -> LeanProduce | None:
+    """Read a Produce request's frame, if it is plain. The batch is a view of it."""
+    return _lean.read_produce(frame, _PRODUCE_VERSION)
+
+
+def read_fetch(frame: memoryview) -> LeanFetch | None:
+    """Read a Fetch request's frame, if it is plain."""
+    return _lean.read_fetch(frame, _FETCH_VERSION)
+
+
+def produced(
+    version: int,
+    correlation_id: int,
+    topic: str | bytes,
+    index: int,
+    error_code: int,
+    base_offset: int,
+    log_append_time_ms: int,
+    log_start_offset: int,
+) -> bytes:
+    """The whole frame that answers a plain Produce request."""
+    return _lean.produced(
+        version,
+        correlation_id,
+        topic,
+        index,
+        error_code,
+        base_offset,
+        log_append_time_ms,
+        log_start_offset,
+    )
+
+
+def fetched(
+    version: int,
+    correlation_id: int,
+    topic: str | bytes,
+    index: int,
+    high_watermark: int,
+    log_start_offset: int,
+    size: int,
+    *,
+    is_committed: bool,
+) -> bytes:
+    """What goes before ``size`` bytes of records and :data:`FETCH_TRAILER`."""
+    return _lean.fetched(
+        version,
+        correlation_id,
+        topic,
+        index,
+        high_watermark,
+        log_start_offset,
+        is_committed,
+        size,
+        len(FETCH_TRAILER),
+    )

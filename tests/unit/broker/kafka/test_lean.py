@@ -1,0 +1,305 @@
+"""The lean way and the general one: the same answers to the same requests, byte for byte."""
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from qbus.broker.kafka import dispatch
+from qbus.broker.kafka.dispatch import Dispatcher, PendingReply
+from qbus.broker.kafka.lean import LEAN
+from qbus.broker.net.connection import CloseConnection
+from qbus.broker.net.peer import Peer
+from qbus.broker.partition.partition import Partition
+from qbus.config import Address
+from qbus.errors import ErrorCode
+from qbus.records import Compression, read_header
+from qbus.records.header import write_header
+from qbus.wire import ApiKey, Struct, decode_response, encode_request, lean
+from qbus.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from qbus.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from tests.support.data_plane import DataPlane
+from tests.support.logs import batch
+from tests.support.waiting import eventually
+
+pytestmark = pytest.mark.skipif(not lean.IS_BUILT, reason="nothing was compiled here")
+
+PEER = Peer(1, "127.0.0.1", Address("127.0.0.1", 9092))
+_BY_ID = 13
+
+
+class Way:
+    """A broker's data plane, and what answers requests to it."""
+
+    def __init__(self, plane: DataPlane) -> None:
+        plane.broker.metrics = plane.metrics
+        self.plane = plane
+        self.dispatcher = Dispatcher(plane.broker)
+
+    def begin(self, frame: bytes) -> Any:
+        """What the dispatcher returns, or why it closes the connection."""
+        try:
+            return self.dispatcher(PEER, memoryview(bytearray(frame)))
+        except CloseConnection as error:
+            return str(error)
+
+    async def ask(self, frame: bytes) -> bytes | str:
+        """The whole answer."""
+        return joined(await settled(self.begin(frame)))
+
+
+async def settled(answer: Any) -> Any:
+    if not isinstance(answer, PendingReply):
+        return answer
+    done = asyncio.Event()
+    answer.on_done(done.set)
+    await asyncio.wait_for(done.wait(), 10)
+    try:
+        return answer.result()
+    except CloseConnection as error:
+        return str(error)
+
+
+def joined(answer: Any) -> bytes | str:
+    if answer is None or isinstance(answer, str):
+        return answer or ""
+    sent = bytearray()
+    for part in answer:
+        if isinstance(part, bytes | bytearray | memoryview):
+            sent += part
+        else:
+            sent += part.read()
+            part.close()
+    return bytes(sent)
+
+
+async def ways(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, **settings: Any) -> list[Way]:
+    made = []
+    for name, table in (("lean", LEAN), ("general", {})):
+        plane = DataPlane(tmp_path / name, **settings)
+        await plane.start()
+        with monkeypatch.context() as patch:
+            patch.setattr(dispatch, "LEAN", table)
+            made.append(Way(plane))
+    return made
+
+
+@pytest.fixture(params=["memory", "fsync"])
+async def both(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[list[Way]]:
+    made = await ways(tmp_path, monkeypatch, durability=request.param)
+    for way in made:
+        await way.plane.create("plain", 2)
+        await way.plane.create("stamped", 1, message_timestamp_type="LogAppendTime")
+        await way.plane.create("small", 1, max_message_bytes=200)
+        await way.plane.create("zipped", 1, compression_type="gzip")
+        await way.plane.create("mirror", 1, qbus_mirror_source="beijing")
+    yield made
+    for way in made:
+        await way.plane.stop()
+
+
+def framed(key: ApiKey, version: int, request: Struct) -> bytes:
+    return b"".join(map(bytes, encode_request(key, version, 7, "test", request)))[4:]
+
+
+def produce_frame(
+    way: Way,
+    records: Any,
+    topic: str = "plain",
+    index: int = 0,
+    version: int = 12,
+    acks: int = -1,
+    timeout_ms: int = 10_000,
+) -> bytes:
+    data = PartitionProduceData(index=index, records=bytes(records))
+    naming: dict[str, Any] = {"name": topic}
+    if version >= _BY_ID:
+        known = way.plane.metadata.topics.get(topic)
+        naming = {"topic_id": known.id if known else b"unknown-topic-id"}
+    topics = [TopicProduceData(partition_data=[data], **naming)]
+    request = ProduceRequest(acks=acks, timeout_ms=timeout_ms, topic_data=topics)
+    return framed(ApiKey.PRODUCE, version, request)
+
+
+def fetch_frame(
+    way: Way,
+    offset: int,
+    topic: str = "plain",
+    index: int = 0,
+    version: int = 12,
+    most: int = 1 << 20,
+    **fields: Any,
+) -> bytes:
+    epoch = fields.pop("leader_epoch", -1)
+    wanted = FetchPartition(
+        partition=index,
+        fetch_offset=offset,
+        partition_max_bytes=most,
+        current_leader_epoch=epoch,
+    )
+    naming: dict[str, Any] = {"topic": topic}
+    if version >= _BY_ID:
+        known = way.plane.metadata.topics.get(topic)
+        naming = {"topic_id": known.id if known else b"unknown-topic-id"}
+    request = FetchRequest(
+        topics=[FetchTopic(partitions=[wanted], **naming)], session_epoch=0, **fields
+    )
+    return framed(ApiKey.FETCH, version, request)
+
+
+TOPICS = ("plain", "plain", "plain", "stamped", "small", "zipped", "mirror", "unknown")
+
+
+def random_batch(chance: random.Random) -> bytearray:
+    values = [chance.randbytes(chance.choice([0, 1, 40, 300])) for _ in range(chance.randint(1, 4))]
+    fields: dict[str, Any] = {"compression": chance.choice([*Compression, Compression.NONE])}
+    if chance.random() < 0.4:
+        fields |= {
+            "producer_id": chance.randint(1, 3),
+            "producer_epoch": chance.choice([0, 0, 0, 1]),
+            "base_sequence": chance.choice([0, 0, 1, 2, 4, 9]),
+        }
+    made = bytearray(batch(*values, **fields))
+    kind = chance.random()
+    if kind < 0.05:
+        made[chance.randrange(len(made))] ^= 1 << chance.randrange(8)
+    elif kind < 0.08:
+        del made[chance.randrange(len(made)) :]
+    elif kind < 0.11:
+        return made + made
+    elif kind < 0.16:
+        field = chance.choice(["attributes", "records_count", "max_timestamp", "producer_id"])
+        value = chance.choice([-1, 0, 7, 8, 16, 32, 2**40])
+        limit = {"attributes": 2**15 - 1, "records_count": 2**31 - 1}.get(field, 2**62)
+        header = read_header(made)._replace(**{field: min(value, limit)})
+        write_header(made, header)
+    return made
+
+
+@pytest.mark.parametrize("seed", range(6))
+async def test_random_requests_are_answered_alike(both: list[Way], seed: int) -> None:
+    chance = random.Random(seed)
+    for _ in range(150):
+        topic, index = chance.choice(TOPICS), chance.choice([0, 0, 0, 1, 5])
+        version = chance.choice([9, 10, 12, 13])
+        if chance.random() < 0.6:
+            sent = random_batch(chance)
+            acks = chance.choice([-1, -1, 1, 1, 0, 2])
+            frames = [produce_frame(way, sent, topic, index, version, acks) for way in both]
+        else:
+            fields: dict[str, Any] = {
+                "min_bytes": chance.choice([0, 1, 1 << 20]),
+                "max_bytes": chance.choice([0, 100, 1 << 20]),
+                "isolation_level": chance.randrange(2),
+                "leader_epoch": chance.choice([-1, -1, 0, 3]),
+                "most": chance.choice([0, 1, 150, 1 << 20]),
+            }
+            offset = chance.choice([-1, 0, 1, 2, 5, 20, 10_000])
+            version = chance.choice([12, 13, 15, 17])
+            frames = [fetch_frame(way, offset, topic, index, version, **fields) for way in both]
+        found = [await way.ask(frame) for way, frame in zip(both, frames, strict=True)]
+        assert found[0] == found[1]
+        for way in both:  # what is visible depends on the disks otherwise
+            await eventually(partial(is_visible, way.plane))
+    ends = [
+        [(str(one), one.log.log_end_offset) for one in partitions_of(way.plane)] for way in both
+    ]
+    assert ends[0] == ends[1]
+    assert sum(end for _, end in ends[0]) > 0
+
+
+def partitions_of(plane: DataPlane) -> Sequence[Partition]:
+    return [
+        plane.partition(name, index)
+        for name, topic in plane.metadata.topics.items()
+        for index in range(len(topic.partitions))
+    ]
+
+
+def is_visible(plane: DataPlane) -> bool:
+    """Whether all that is written can be read."""
+    return all(one.high_watermark == one.log.log_end_offset for one in partitions_of(plane))
+
+
+def codes(answer: Any) -> list[int]:
+    _, response = decode_response(ApiKey.PRODUCE, 12, memoryview(answer)[4:])
+    return [data.error_code for topic in response.responses for data in topic.partition_responses]
+
+
+async def test_when_the_time_is_up_the_outcome_is_unknown(both: list[Way]) -> None:
+    for way in both:
+        way.plane.disk.hold_syncs()
+    found = [await way.ask(produce_frame(way, batch(b"a"), timeout_ms=0)) for way in both]
+    for way in both:
+        way.plane.disk.release_syncs()
+    assert found[0] == found[1]
+    durable = both[0].plane.partition("plain").durable
+    assert codes(found[0]) == [ErrorCode.REQUEST_TIMED_OUT if durable else ErrorCode.NONE]
+
+
+async def test_a_leader_that_steps_down_leaves_the_outcome_open(both: list[Way]) -> None:
+    for way in both:
+        way.plane.disk.hold_syncs()
+    begun = [way.begin(produce_frame(way, batch(b"a"))) for way in both]
+    for way in both:
+        way.plane.partition("plain").follow(2, 1)
+        way.plane.disk.release_syncs()
+    found = [joined(await settled(one)) for one in begun]
+    assert found[0] == found[1]
+
+
+async def test_a_client_that_is_gone_waits_no_more(both: list[Way]) -> None:
+    for way in both:
+        way.plane.disk.hold_syncs()
+        begun = way.begin(produce_frame(way, batch(b"a")))
+        if isinstance(begun, PendingReply):
+            begun.cancel()
+            with pytest.raises(CloseConnection):
+                begun.result()
+        assert len(way.plane.replicas.purgatory.produces) == 0
+        way.plane.disk.release_syncs()
+
+
+async def test_requests_are_counted_alike(both: list[Way]) -> None:
+    for way in both:
+        await way.ask(produce_frame(way, batch(b"a")))
+        await way.ask(fetch_frame(way, 0))
+    counts = [way.plane.metrics.requests.counts for way in both]
+    assert [sum(counts[0][key]) for key in (0, 1)] == [1, 1]
+    assert [sum(counts[1][key]) for key in (0, 1)] == [1, 1]
+    moved = [
+        (p.bytes_in, p.bytes_out, p.messages_in) for p in (w.plane.partition("plain") for w in both)
+    ]
+    assert moved[0] == moved[1]
+
+
+async def test_a_defect_is_answered_and_counted_alike(
+    both: list[Way], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: Any) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(Partition, "append", broken)
+    monkeypatch.setattr(Partition, "check", broken)
+    for frame_of in (lambda way: produce_frame(way, batch(b"a")), lambda way: fetch_frame(way, 0)):
+        found = [await way.ask(frame_of(way)) for way in both]
+        assert found[0] == found[1]
+    assert [way.plane.metrics.requests.failures for way in both] == [2, 2]
+
+
+async def test_with_an_authorizer_all_go_the_general_way(both: list[Way]) -> None:
+    class Nothing:
+        def is_allowed(self, *_: Any) -> bool:
+            return False
+
+    denied: Any = Nothing()
+    way = both[0]
+    way.dispatcher = Dispatcher(way.plane.broker, denied)
+    answer = await way.ask(produce_frame(way, batch(b"a")))
+    assert codes(answer) == [ErrorCode.TOPIC_AUTHORIZATION_FAILED]

@@ -1,0 +1,115 @@
+"""Plain batches: which they are, and that both twins agree for any bytes."""
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from qbus.records import BatchHeader, Buffer, Compression, build_batch, plain, read_header
+from qbus.records.header import write_header
+from qbus.records.plain import portable_plain_header
+from tests.support.logs import batch
+
+Twin = Callable[[bytes], BatchHeader | None]
+
+
+def twins() -> list[Twin]:
+    try:
+        from qbus.records import _header
+    except ImportError:
+        return [portable_plain_header]
+    assert _header.REVISION == plain.REVISION, "built from other sources"
+    return [portable_plain_header, _header.plain_header]
+
+
+@pytest.fixture(params=twins(), ids=lambda twin: str(twin.__module__))
+def plain_header(request: pytest.FixtureRequest) -> Twin:
+    twin: Twin = request.param
+    return twin
+
+
+def changed(sent: Buffer, **fields: int) -> bytes:
+    """A batch with other fields in its header, and the CRC that is right then."""
+    made = bytearray(sent)
+    write_header(made, read_header(made)._replace(**fields))
+    return bytes(made)
+
+
+@pytest.mark.parametrize("compression", Compression)
+def test_a_batch_of_any_codec(plain_header: Twin, compression: Compression) -> None:
+    sent = bytes(batch(b"a" * 100, b"b", compression=compression))
+    assert plain_header(sent) == read_header(sent)
+
+
+def test_a_batch_of_an_idempotent_producer(plain_header: Twin) -> None:
+    sent = bytes(batch(b"a", producer_id=7, producer_epoch=1, base_sequence=3))
+    found = plain_header(sent)
+    assert found == read_header(sent)
+    assert found is not None
+    assert (found.producer_id, found.producer_epoch, found.last_sequence) == (7, 1, 3)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"attributes": 5},
+        {"attributes": 0x08},
+        {"attributes": 0x10},
+        {"attributes": 0x20},
+        {"attributes": 0x40},
+        {"attributes": -1},
+        {"records_count": 3},
+        {"last_offset_delta": 0},
+        {"last_offset_delta": -1, "records_count": 0},
+        {"last_offset_delta": 2**31 - 1, "records_count": -(2**31)},
+        {"producer_id": 7},
+        {"producer_id": 7, "producer_epoch": 0},
+        {"producer_id": 7, "producer_epoch": -1, "base_sequence": 0},
+    ],
+    ids=str,
+)
+def test_what_is_to_be_looked_at_more_closely(plain_header: Twin, fields: dict[str, int]) -> None:
+    sent = batch(b"a", b"b")
+    assert plain_header(bytes(sent)) is not None
+    assert plain_header(changed(sent, **fields)) is None
+
+
+def test_another_magic(plain_header: Twin) -> None:
+    sent = bytearray(batch(b"a"))
+    sent[16] = 1
+    assert plain_header(bytes(sent)) is None
+
+
+def test_what_is_cut_or_goes_on(plain_header: Twin) -> None:
+    sent = bytes(batch(b"a"))
+    for size in range(len(sent)):
+        assert plain_header(sent[:size]) is None
+    assert plain_header(sent + b"\0") is None
+    assert plain_header(sent + sent) is None
+
+
+def test_any_changed_bit_that_the_sum_covers(plain_header: Twin) -> None:
+    sent = bytes(batch(b"some value"))
+    for position in range(17, len(sent)):
+        for bit in range(8):
+            damaged = bytearray(sent)
+            damaged[position] ^= 1 << bit
+            assert plain_header(bytes(damaged)) is None
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from([name for name in BatchHeader._fields if name not in {"crc", "magic"}]),
+        st.integers(-(2**15), 2**15 - 1) | st.sampled_from([0, 1, 2, 48, 49, 60]),
+        max_size=3,
+    )
+)
+def test_the_twins_agree(fields: dict[str, int]) -> None:
+    sent = bytearray(build_batch([(None, b"v", (), 5), (b"k", None, (), 6)]))
+    header = read_header(sent)._replace(**fields)
+    if not 0 < header.size <= len(sent):
+        return
+    write_header(sent, header)
+    found = [twin(bytes(sent)) for twin in twins()]
+    assert all(one == found[0] for one in found)
