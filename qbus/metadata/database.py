@@ -2,8 +2,8 @@
 
 One table, keyed by parent and name, makes a node and a node's children one look-up each. The file
 is in WAL mode with ``synchronous=FULL``: a commit that returned is on stable storage. The file is
-locked while it is open, so there is only one session at a time, and all ephemeral nodes found on
-opening belong to a session that ended.
+locked while it is open, so all ephemeral nodes found on opening belong to sessions that ended. An
+ephemeral node has the number of its session in the column ``ephemeral``, others have 0.
 """
 
 import sqlite3
@@ -22,6 +22,9 @@ from qbus.metadata.paths import ROOT, join, split
 from qbus.metadata.store import ANY_VERSION, Check, Create, Delete, Node, Op, Result, Set
 
 SCHEMA_VERSION = 1
+OWN_SESSION = 1
+"""The session of whoever opened the file; those that others begin have greater numbers."""
+
 _APPLICATION_ID = 0x51627573  # "Qbus"
 _LOCK_WAIT_SECONDS = 1.0
 _WAL_BYTES = 4 * 1024 * 1024
@@ -87,7 +90,7 @@ class Database:
             raise StoreUnusable(f"{self._path} was written by a newer Qbus (format {version})")
         elif (problem := run("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
             raise StoreUnusable(f"{self._path} is damaged: {problem}")
-        self.end_session()
+        run("DELETE FROM nodes WHERE ephemeral")
         run("COMMIT")
 
     def close(self) -> None:
@@ -112,11 +115,13 @@ class Database:
             return False
         return True
 
-    def end_session(self) -> None:
-        """Delete the ephemeral nodes."""
-        for parent, name in self._db.execute("SELECT parent, name FROM nodes WHERE ephemeral"):
+    def end_session(self, session: int) -> None:
+        """Delete the ephemeral nodes of a session."""
+        for parent, name in self._db.execute(
+            "SELECT parent, name FROM nodes WHERE ephemeral AND ephemeral = ?", (session,)
+        ):
             self.touched |= {parent, join(parent, name)}
-        self._db.execute("DELETE FROM nodes WHERE ephemeral")
+        self._db.execute("DELETE FROM nodes WHERE ephemeral AND ephemeral = ?", (session,))
 
     def get(self, path: str) -> Node | None:
         """Return the node at ``path``, or None."""
@@ -152,8 +157,8 @@ class Database:
         below = {join(parent, name): Node(data, version) for parent, name, data, version in rows}
         return {path: node, **below}
 
-    def apply(self, operations: Sequence[Op]) -> list[Result]:
-        """Apply all operations of a transaction, or none.
+    def apply(self, operations: Sequence[Op], session: int = OWN_SESSION) -> list[Result]:
+        """Apply all operations of a session's transaction, or none.
 
         Raises:
             NodeError: an operation does not apply.
@@ -161,7 +166,7 @@ class Database:
         touched = set(self.touched)
         self._db.execute("SAVEPOINT one")
         try:
-            results = [self._apply(operation) for operation in operations]
+            results = [self._apply(operation, session) for operation in operations]
         except BaseException:
             self.touched = touched
             if self._db.in_transaction:
@@ -171,10 +176,10 @@ class Database:
         self._db.execute("RELEASE one")
         return results
 
-    def _apply(self, operation: Op) -> Result:
+    def _apply(self, operation: Op, session: int) -> Result:
         match operation:
             case Create():
-                return self._create(operation)
+                return self._create(operation, session)
             case Set(path, data, version):
                 if version == ANY_VERSION:
                     version = self._check(path, version)
@@ -207,7 +212,7 @@ class Database:
         self.touched.add(path)
         return version + 1
 
-    def _create(self, create: Create) -> str:
+    def _create(self, create: Create, session: int) -> str:
         path = create.path
         parent, name = split(path)
         sequence = self._require_parent(parent)
@@ -221,7 +226,7 @@ class Database:
         try:
             self._db.execute(
                 "INSERT INTO nodes (parent, name, data, ephemeral) VALUES (?, ?, ?, ?)",
-                (parent, name, create.data, create.ephemeral),
+                (parent, name, create.data, session if create.ephemeral else 0),
             )
         except sqlite3.IntegrityError:
             raise NodeExists(path) from None
@@ -234,7 +239,7 @@ class Database:
             "SELECT ephemeral, next_child FROM nodes WHERE parent = ? AND name = ?", split(path)
         ).fetchone()
         if row is None:
-            self._create(Create(path))
+            self._create(Create(path), OWN_SESSION)
             return 0
         ephemeral, next_child = row
         if ephemeral:

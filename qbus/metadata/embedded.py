@@ -1,4 +1,4 @@
-"""The embedded store: for one broker, in one SQLite file.
+"""The embedded store: for the brokers of one machine, in one SQLite file.
 
 One thread owns the file and handles all waiting requests together: each transaction applies or
 fails alone, in a savepoint; one commit makes all of them durable (group commit); then all requests
@@ -10,13 +10,14 @@ import logging
 import sqlite3
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from time import perf_counter
 from typing import Any, NamedTuple, TypeVar
 
 from qbus.metadata import paths
-from qbus.metadata.database import Database, explain, is_full
+from qbus.metadata.database import OWN_SESSION, Database, explain, is_full
 from qbus.metadata.errors import StoreUnavailable, StoreUnusable
 from qbus.metadata.store import MetadataStore, Node, Op, Result, SessionState, check
 
@@ -171,6 +172,11 @@ class EmbeddedStore(MetadataStore):
         """CONNECTED from start to close, unless the file fails."""
         return self._state
 
+    @property
+    def is_shared(self) -> bool:
+        """It is this process's alone."""
+        return False
+
     def on_state(self, callback: Callable[[SessionState], None]) -> None:
         """Call ``callback`` when the state changes."""
         self._callbacks.append(callback)
@@ -192,7 +198,7 @@ class EmbeddedStore(MetadataStore):
         if self._worker is None:
             return
         if self._state is not SessionState.LOST:
-            ended = self._submit(Database.end_session)
+            ended = self._submit(partial(Database.end_session, session=OWN_SESSION))
             self._enter(SessionState.LOST)
             try:
                 await ended
@@ -223,10 +229,18 @@ class EmbeddedStore(MetadataStore):
 
     async def transaction(self, operations: Sequence[Op]) -> list[Result]:
         """Apply the operations together."""
+        return await self.transaction_of(OWN_SESSION, operations)
+
+    async def transaction_of(self, session: int, operations: Sequence[Op]) -> list[Result]:
+        """The same for another session in the file, whose ephemeral nodes they create."""
         wanted = tuple(operations)
         for operation in wanted:
             check(operation)  # here, because an error of SQLite would fail the whole batch
-        return await self._submit(lambda database: database.apply(wanted))
+        return await self._submit(lambda database: database.apply(wanted, session))
+
+    async def end_session(self, session: int) -> None:
+        """Delete the ephemeral nodes of another session. Raises StoreUnavailable."""
+        await self._submit(partial(Database.end_session, session=session))
 
     def _submit(
         self,

@@ -118,6 +118,11 @@ class MetadataStore(ABC):
         return Timings()
 
     @property
+    def is_shared(self) -> bool:
+        """Whether other processes may have sessions with the same store."""
+        return True
+
+    @property
     @abstractmethod
     def state(self) -> SessionState:
         """The session's state."""

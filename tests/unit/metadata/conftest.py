@@ -1,5 +1,6 @@
 """The stores under the contract; each kind opens sessions with the same storage."""
 
+import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Protocol
@@ -8,6 +9,8 @@ from uuid import uuid4
 import pytest
 
 from qbus.metadata import EmbeddedStore, MetadataStore
+from qbus.metadata.served import ServedStore
+from qbus.metadata.serving import StoreServer
 from qbus.metadata.zookeeper import ZooKeeperAddress
 
 
@@ -39,6 +42,35 @@ class EmbeddedBackend:
             await store.close()
 
 
+class ServedBackend:
+    """A file, which one store serves to sessions over streams."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._sessions: list[ServedStore] = []
+        self._server: StoreServer | None = None
+        self._store: EmbeddedStore | None = None
+
+    async def open(self) -> MetadataStore:
+        if self._server is None:
+            self._store = EmbeddedStore(self._path)
+            await self._store.start()
+            self._server = StoreServer(self._store)
+        ours, theirs = socket.socketpair()
+        self._server.serve(theirs)
+        store = ServedStore(ours)
+        await store.start()
+        self._sessions.append(store)
+        return store
+
+    async def close(self) -> None:
+        for session in self._sessions:
+            await session.close()
+        if self._server is not None and self._store is not None:
+            await self._server.close()
+            await self._store.close()
+
+
 class ZooKeeperBackend:
     """A chroot of its own."""
 
@@ -60,12 +92,14 @@ class ZooKeeperBackend:
 
 
 @pytest.fixture(
-    params=["embedded", pytest.param("zookeeper", marks=pytest.mark.integration)],
+    params=["embedded", "served", pytest.param("zookeeper", marks=pytest.mark.integration)],
 )
 async def backend(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Backend]:
     backend: Backend
     if request.param == "embedded":
         backend = EmbeddedBackend(tmp_path / "metadata.db")
+    elif request.param == "served":
+        backend = ServedBackend(tmp_path / "metadata.db")
     else:
         backend = ZooKeeperBackend(request.getfixturevalue("zookeeper").bootstrap)
     yield backend

@@ -1,0 +1,124 @@
+"""Serves an embedded store to other processes of the machine, a stream for each session.
+
+A session lives as long as its stream. The system closes the streams of a process that dies, however
+it dies, and of no other: so a session ends at once with its process, and never before.
+"""
+
+import asyncio
+import logging
+import socket
+from collections.abc import Callable
+from itertools import count
+from typing import Any
+
+from qbus.metadata import messages
+from qbus.metadata.database import OWN_SESSION
+from qbus.metadata.embedded import EmbeddedStore
+from qbus.metadata.errors import StoreUnavailable
+from qbus.metadata.store import SessionState
+
+_log = logging.getLogger(__name__)
+
+
+class StoreServer:
+    """The sessions of a store that is started; when it is lost, so are they."""
+
+    def __init__(self, store: EmbeddedStore) -> None:
+        self._store = store
+        self._numbers = count(OWN_SESSION + 1)
+        self._sessions: set[asyncio.Task[None]] = set()
+        store.on_state(self._end_with_store)
+
+    def serve(self, sock: socket.socket) -> "asyncio.Task[None]":
+        """Begin a session over a connected stream; the task ends when its nodes are gone."""
+        session = _Session(self._store, next(self._numbers))
+        task = asyncio.create_task(session.run(sock))
+        self._sessions.add(task)
+        task.add_done_callback(self._sessions.discard)
+        return task
+
+    async def close(self) -> None:
+        """End the sessions that are left."""
+        tasks = list(self._sessions)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _end_with_store(self, state: SessionState) -> None:
+        if state is SessionState.LOST:
+            for task in self._sessions:
+                task.cancel()
+
+
+class _Session:
+    """One session: requests in their order, answers as they come."""
+
+    def __init__(self, store: EmbeddedStore, number: int) -> None:
+        self._store = store
+        self._number = number
+        self._writer: asyncio.StreamWriter | None = None
+        self._under_way: set[asyncio.Task[None]] = set()
+
+    async def run(self, sock: socket.socket) -> None:
+        """Answer until the other side says that it ends, or is gone."""
+        reader, self._writer = await asyncio.open_connection(sock=sock)
+        try:
+            while True:
+                length = int.from_bytes(await reader.readexactly(messages.LENGTH))
+                number, name, *arguments = messages.load(await reader.readexactly(length))
+                if name == messages.END:
+                    await self._end()
+                    self._send([number, None])
+                    return
+                # Its first step is done before those of later ones, and hands it to the store.
+                task = asyncio.create_task(self._answer(number, name, arguments))
+                self._under_way.add(task)
+                task.add_done_callback(self._under_way.discard)
+        except (asyncio.IncompleteReadError, OSError, ValueError, TypeError) as error:
+            _log.info("session %d of the metadata store ends: %s", self._number, error)
+            await self._end()
+        finally:
+            self._writer.close()
+
+    async def _end(self) -> None:
+        """Finish what is under way; then its nodes are gone."""
+        await asyncio.gather(*self._under_way, return_exceptions=True)
+        try:
+            await self._store.end_session(self._number)
+        except StoreUnavailable as error:
+            _log.warning("session %d of the metadata store: %s", self._number, error)
+
+    async def _answer(self, number: int, name: str, arguments: list[Any]) -> None:
+        try:
+            result = await self._do(number, name, arguments)
+        except messages.TOLD as error:
+            self._send([number, None, *messages.error_out(error)])
+        else:
+            self._send([number, result])
+
+    async def _do(self, number: int, name: str, arguments: list[Any]) -> Any:
+        store = self._store
+        match name:
+            case messages.GET:
+                path, is_watched = arguments
+                node = await store.get(path, self._watch(number) if is_watched else None)
+                return messages.node_out(node)
+            case messages.CHILDREN:
+                path, is_watched = arguments
+                return await store.children(path, self._watch(number) if is_watched else None)
+            case messages.GET_MANY | messages.TREE:
+                read = store.tree if name == messages.TREE else store.get_many
+                found = await read(arguments[0])
+                return {path: messages.node_out(node) for path, node in found.items()}
+            case messages.TRANSACTION:
+                operations = messages.operations_in(arguments[0])
+                return await store.transaction_of(self._number, operations)
+        raise ValueError(f"a metadata store has no request {name!r}")
+
+    def _watch(self, number: int) -> Callable[[], None]:
+        return lambda: self._send([-number])
+
+    def _send(self, message: list[Any]) -> None:
+        assert self._writer is not None
+        if not self._writer.is_closing():
+            self._writer.write(messages.frame(message))

@@ -1,0 +1,198 @@
+"""A store with several sessions at once, each over a stream of its own."""
+
+import asyncio
+import socket
+import sqlite3
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from qbus.metadata import (
+    Create,
+    EmbeddedStore,
+    Node,
+    SessionState,
+    Set,
+    StoreUnavailable,
+    VersionConflict,
+)
+from qbus.metadata.database import Database
+from qbus.metadata.served import ServedStore
+from qbus.metadata.serving import StoreServer
+from tests.support.waiting import eventually
+
+
+class Served:
+    def __init__(self, path: Path) -> None:
+        self.store = EmbeddedStore(path)
+        self.sessions: list[ServedStore] = []
+
+    async def start(self) -> None:
+        await self.store.start()
+        self.server = StoreServer(self.store)
+
+    async def session(self) -> ServedStore:
+        ours, theirs = socket.socketpair()
+        self.server.serve(theirs)
+        session = ServedStore(ours)
+        self.sessions.append(session)
+        await session.start()
+        return session
+
+    async def close(self) -> None:
+        for session in self.sessions:
+            await session.close()
+        await self.server.close()
+        await self.store.close()
+
+
+@pytest.fixture
+async def served(tmp_path: Path) -> AsyncIterator[Served]:
+    made = Served(tmp_path / "metadata.db")
+    await made.start()
+    yield made
+    await made.close()
+
+
+async def test_sessions_see_what_the_others_write(served: Served) -> None:
+    one, other = await served.session(), await served.session()
+    await one.transaction([Create("/a", b"\0\xff\n\"'")])
+    assert await other.get("/a") == Node(b"\0\xff\n\"'", 0)
+    await other.transaction([Set("/a", b"", 0)])
+    with pytest.raises(VersionConflict) as refused:
+        await one.transaction([Set("/a", b"x", 0)])
+    assert refused.value.path == "/a"
+
+
+async def test_watches_tell_of_what_others_write(served: Served) -> None:
+    one, other = await served.session(), await served.session()
+    told: list[str] = []
+    await one.get("/a", lambda: told.append("node"))
+    await one.children("/", lambda: told.append("child"))
+    await other.transaction([Create("/a")])
+    await eventually(lambda: sorted(told) == ["child", "node"])
+
+
+async def test_one_of_many_wins(served: Served) -> None:
+    sessions = [await served.session() for _ in range(4)]
+    await sessions[0].transaction([Create("/n", b"0")])
+    outcomes = await asyncio.gather(
+        *(one.transaction([Set("/n", b"x", 0)]) for one in sessions), return_exceptions=True
+    )
+    assert sum(outcome == [1] for outcome in outcomes) == 1
+    assert sum(isinstance(outcome, VersionConflict) for outcome in outcomes) == 3
+
+
+async def test_the_nodes_of_a_session_end_with_it_and_those_of_others_stay(served: Served) -> None:
+    one, other = await served.session(), await served.session()
+    await one.transaction([Create("/one", ephemeral=True)])
+    await other.transaction([Create("/other", ephemeral=True), Create("/stays")])
+    await served.store.transaction([Create("/own", ephemeral=True)])
+    told: list[int] = []
+    await other.get("/one", lambda: told.append(1))
+    await one.close()
+    await eventually(lambda: bool(told))
+    assert {"/other", "/own", "/stays"} <= (await other.tree("/")).keys()
+    assert await other.get("/one") is None
+
+
+async def test_a_process_that_dies_ends_its_session(served: Served) -> None:
+    witness = await served.session()
+    ours, theirs = socket.socketpair()
+    # A process with the other end of the stream, and nothing else to do.
+    command = (sys.executable, "-c", "import time; time.sleep(60)")
+    process = await asyncio.create_subprocess_exec(*command, pass_fds=[ours.fileno()])
+    session = served.server.serve(theirs)
+    dying = ServedStore(ours)
+    await dying.start()
+    await dying.transaction([Create("/e", ephemeral=True)])
+    assert dying._writer is not None
+    dying._writer.transport.abort()  # here; the other process has it still
+    await asyncio.sleep(0.05)
+    assert await witness.get("/e") == Node(b"", 0)
+    process.kill()
+    await process.wait()
+    await asyncio.wait_for(session, 5)
+    assert await witness.get("/e") is None
+
+
+async def test_what_a_session_asked_for_last_is_done_before_it_ends(served: Served) -> None:
+    ours, theirs = socket.socketpair()
+    session = served.server.serve(theirs)
+    store = ServedStore(ours)
+    await store.start()
+    asked = [
+        asyncio.ensure_future(store.transaction([Create(f"/e/{n}", ephemeral=True)]))
+        for n in range(50)
+    ]
+    await asyncio.sleep(0)
+    assert store._writer is not None
+    store._writer.transport.abort()
+    await asyncio.wait_for(session, 5)
+    await asyncio.gather(*asked, return_exceptions=True)
+    assert await served.store.children("/e") == []
+
+
+async def test_a_server_that_ends_loses_its_sessions(served: Served) -> None:
+    session = await served.session()
+    told: list[int] = []
+    states: list[SessionState] = []
+    await session.get("/a", lambda: told.append(1))
+    session.on_state(states.append)
+    await served.server.close()
+    await eventually(lambda: states == [SessionState.LOST])
+    assert told == [1]
+    with pytest.raises(StoreUnavailable):
+        await session.get("/a")
+
+
+async def test_requests_without_an_answer_have_an_unknown_outcome(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = await served.session()
+    reached = asyncio.Event()
+
+    async def never(*_: object) -> None:
+        reached.set()
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(served.store, "get", never)
+    asked = asyncio.ensure_future(session.get("/a"))
+    await reached.wait()
+    await served.server.close()
+    with pytest.raises(StoreUnavailable, match="gone"):
+        await asked
+
+
+async def test_a_file_that_fails_loses_the_sessions(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = await served.session()
+
+    def broken(_: Database) -> None:
+        raise sqlite3.OperationalError("disk I/O error")
+
+    monkeypatch.setattr(Database, "commit", broken)
+    with pytest.raises(StoreUnavailable):
+        await session.transaction([Create("/a")])
+    await eventually(lambda: session.state is SessionState.LOST)
+    monkeypatch.undo()
+
+
+@pytest.mark.parametrize("sent", [b"\0\0\0\4nots", b"\0\0\0\2[]", b"\0\0\0\5[1,2]", b"\0\0"])
+async def test_a_stream_that_makes_no_sense_ends(served: Served, sent: bytes) -> None:
+    ours, theirs = socket.socketpair()
+    session = served.server.serve(theirs)
+    ours.sendall(sent)
+    ours.shutdown(socket.SHUT_WR)
+    await asyncio.wait_for(session, 5)
+    ours.close()
+
+
+async def test_a_session_that_never_began_is_closed(served: Served) -> None:
+    ours, theirs = socket.socketpair()
+    session = served.server.serve(theirs)
+    await ServedStore(ours).close()
+    await asyncio.wait_for(session, 5)
