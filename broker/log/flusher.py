@@ -48,6 +48,10 @@ class LogFlusher:
         self._unfinished = [*self._unfinished, segment]
         self._new_names = True
 
+    def is_finished(self, segment: LogSegment) -> bool:
+        """Whether the indexes of ``segment``, which is full, have their last entries on disk."""
+        return segment not in self._unfinished
+
     def begun_anew(self) -> None:
         """The log's one segment begins with another offset; under the log's lock."""
         self._unsynced = self._unfinished = []
@@ -112,7 +116,8 @@ class LogFlusher:
         with state.sync_lock:
             state.check_usable()
             point = self.flushed_offset
-            if point == self.recovery_point and not full and not state.epochs.dirty:
+            is_due = point != self.recovery_point or self._unfinished or state.epochs.dirty
+            if not (is_due or full):
                 return point
             try:
                 self.save_epochs()

@@ -135,9 +135,16 @@ class Log:
         """Bytes of the segment that is appended to."""
         return self._state.active.size
 
-    def full_segments(self) -> list[tuple[int, int]]:
-        """The first offset, and the one after the last, of each segment that is full."""
-        return [(one.base_offset, one.end_offset) for one in self._state.segments[:-1]]
+    def finished_segments(self) -> list[tuple[int, int]]:
+        """The first offset, and the one after the last, of each segment that is full.
+
+        Those of which a checkpoint has not yet written the last index entries are left out.
+        """
+        return [
+            (segment.base_offset, segment.end_offset)
+            for segment in self._state.segments[:-1]
+            if self._flusher.is_finished(segment)
+        ]
 
     @property
     def rewrites(self) -> int:

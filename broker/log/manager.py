@@ -174,9 +174,13 @@ class LogManager:
 
         Raises ApiError: LOG_DIR_NOT_FOUND, KAFKA_STORAGE_ERROR when it is offline.
         """
+        directory = self._directory_named(path)
+        directory.shared.health.check()
+        return directory
+
+    def _directory_named(self, path: str) -> DataDirectory:
         for directory in self.directories:
             if path.rstrip("/") in {directory.path, directory.absolute_path}:
-                directory.shared.health.check()
                 return directory
         raise ApiError(ErrorCode.LOG_DIR_NOT_FOUND, f"{path} is no data directory of this broker")
 
@@ -187,7 +191,11 @@ class LogManager:
     def begin_move(self, log: Log, target: DataDirectory) -> LogMove:
         """Begin to move ``log``: :meth:`LogMove.copy` comes next. Raises ApiError."""
         move = LogMove(log, target.path, target.shared.health, self._files)
-        move.begin()
+        try:
+            move.begin()
+        except ApiError:
+            _remove_copy(move, target)
+            raise
         target.moves[move.partition] = move
         return move
 
@@ -199,7 +207,13 @@ class LogManager:
         """
         key, config = move.partition, move.log.config
         source = self._directory_of(*key)
-        target = self.directory_at(move.target)
+        target = self._directory_named(move.target)
+        try:
+            target.shared.health.check()
+        except ApiError as error:  # the log need not be closed for that
+            move.problem = str(error)
+            move.log.checkpointed_high_watermark = high_watermark
+            return move.log
         try:
             closed = source.close_log(key)
         except ApiError as error:
@@ -230,14 +244,10 @@ class LogManager:
 
     def end_move(self, move: LogMove) -> None:
         """Remove what was copied of a move that was given up, or is done."""
-        target = self.directory_at(move.target)
+        target = self._directory_named(move.target)
         if target.moves.get(move.partition) is move:
             del target.moves[move.partition]
-        if not target.offline:
-            try:
-                move.remove_copy()
-            except OSError as error:
-                _logger.warning("%s is left behind until the next start: %s", move.path, error)
+        _remove_copy(move, target)
 
     def checkpoint_high_watermarks(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Write down high watermarks: those given, the others stay as they were written last.
@@ -296,6 +306,15 @@ def _try(directory: DataDirectory, work: Callable[[], object]) -> bool:
         _logger.warning("%s: %s", directory.path, error)
         return False
     return True
+
+
+def _remove_copy(move: LogMove, target: DataDirectory) -> None:
+    if target.offline:
+        return
+    try:
+        move.remove_copy()
+    except OSError as error:
+        _logger.warning("%s is left behind until the next start: %s", move.path, error)
 
 
 def _settle_copies(

@@ -105,8 +105,8 @@ class LogMove:
         if self.is_outdated:
             self.begin_anew(self.log)
         for _ in range(_ROUNDS):  # a log that grows faster than it is copied waits for its turn
-            self.log.checkpoint()  # what opening a full segment needs is stable then
-            for base_offset, end_offset in self.log.full_segments():
+            self.log.checkpoint()  # finishes the full segments
+            for base_offset, end_offset in self.log.finished_segments():
                 if base_offset not in self._copied:
                     self._copy_segment(base_offset, pace)
                 self.copied_end = max(self.copied_end, end_offset)
