@@ -8,8 +8,7 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import Protocol
 
@@ -74,6 +73,7 @@ class LogDirMoves(PartitionListener):
         self._pace = _Pace(config, clock)
         self._threads = ThreadPoolExecutor(len(logs.directories), "qbus-move")
         self._moves: dict[TopicPartition, tuple[LogMove, asyncio.Task[None]]] = {}
+        self._copying: dict[LogMove, Future[None]] = {}  # in a thread, or waiting for one
         self._finishing: set[TopicPartition] = set()
         self._asking = asyncio.Lock()
         self._is_stopping = False
@@ -82,12 +82,15 @@ class LogDirMoves(PartitionListener):
         """Begin the moves again that the end of the broker cut off."""
         for directory in self._logs.directories:
             for key in directory.cut_moves:
-                if self._registry.get_partition(*key) is not None:
-                    _log.info("%s: its move to %s was cut off; it begins anew", key, directory.path)
-                    try:
-                        await self.move(key, directory.path)
-                    except ApiError as error:
-                        _log.error("%s does not move to %s: %s", key, directory.path, error)
+                if self._registry.get_partition(*key) is None:
+                    why = self._registry.why_missing(*key).name
+                    _log.warning("%s does not move on to %s: %s", key, directory.path, why)
+                    continue
+                _log.info("%s: its move to %s was cut off; it begins anew", key, directory.path)
+                try:
+                    await self.move(key, directory.path)
+                except ApiError as error:
+                    _log.error("%s does not move to %s: %s", key, directory.path, error)
             directory.cut_moves.clear()
 
     async def move(self, key: TopicPartition, path: str) -> None:
@@ -103,18 +106,20 @@ class LogDirMoves(PartitionListener):
             await self._move(key, self._logs.directory_at(path))
 
     async def _move(self, key: TopicPartition, target: DataDirectory) -> None:
+        if self._is_stopping:
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the broker is shutting down")
+        if key in self._moves:
+            move, task = self._moves[key]
+            if move.target == target.path and not move.has_ended:
+                return
+            self._cancel(move)
+            await asyncio.wait([task])
         partition = self._registry.get_partition(*key)
         if partition is None:
             code = self._registry.why_missing(*key)
             if code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
                 self._logs.prefer(*key, target)
             raise ApiError(code)
-        under_way = self._moves.get(key)
-        if under_way is not None:
-            if under_way[0].target == target.path:
-                return
-            await self._cancel(key)
-            partition = self._registry.get_partition(*key) or partition
         if partition.log.directory.rpartition("/")[0] == target.path:
             return
         if not partition.log.is_usable:
@@ -128,25 +133,29 @@ class LogDirMoves(PartitionListener):
         """End the move of a partition that is not held here any more."""
         key = TopicPartition(partition.topic, partition.index)
         if key in self._moves and key not in self._finishing:
-            self._moves[key][0].cancel()
+            self._cancel(self._moves[key][0])
 
     async def stop(self) -> None:
         """Let go of all moves: the next start begins them anew."""
         self._is_stopping = True
-        for key in list(self._moves):
-            await self._cancel(key)
+        async with self._asking:  # a move that is about to begin
+            for move, _ in self._moves.values():
+                self._cancel(move)
+            if self._moves:
+                await asyncio.wait([task for _, task in self._moves.values()])
         await asyncio.to_thread(self._threads.shutdown)
 
-    async def _cancel(self, key: TopicPartition) -> None:
-        move, task = self._moves[key]
+    def _cancel(self, move: LogMove) -> None:
+        """End a move soon; one that waits for a thread at once."""
         move.cancel()
-        await asyncio.wait([task])
+        if move in self._copying:
+            self._copying[move].cancel()
 
     async def _run(self, key: TopicPartition, move: LogMove) -> None:
         begun = self._clock.monotonic()
         try:
             while not (move.is_done or move.problem or move.has_ended):
-                await self._in_thread(move.copy, partial(self._pace.wait_for, move))
+                await self._copy(move)
                 if not move.is_outdated:
                     await self._finish(key, move)
         except MoveEndedError:
@@ -176,9 +185,7 @@ class LogDirMoves(PartitionListener):
             self._finishing.discard(key)
         if self._registry.get_partition(*key) is partition:
             _log.warning(
-                "moving %s: its last step waits until %d replicas have what was appended",
-                move,
-                partition.min_isr,
+                "moving %s: its last step waits until what was appended is acknowledged", move
             )
             await asyncio.sleep(_PATIENCE_S)
 
@@ -192,5 +199,14 @@ class LogDirMoves(PartitionListener):
         else:
             _log.info("moving %s is cancelled", move)
 
-    async def _in_thread(self, work: Callable[..., object], *arguments: object) -> None:
-        await asyncio.get_running_loop().run_in_executor(self._threads, work, *arguments)
+    async def _copy(self, move: LogMove) -> None:
+        copying = self._threads.submit(move.copy, partial(self._pace.wait_for, move))
+        self._copying[move] = copying
+        try:
+            await asyncio.wrap_future(copying)
+        except asyncio.CancelledError:
+            if move.has_ended:  # before a thread was free
+                raise MoveEndedError(str(move)) from None
+            raise
+        finally:
+            del self._copying[move]

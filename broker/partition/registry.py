@@ -179,11 +179,12 @@ class PartitionRegistry:
         """Close ``partition``, and open it again with the log that ``place`` gives in a thread.
 
         Clients' records are refused meanwhile, with an error that they try again after; before,
-        what was appended is acknowledged. ``place`` gets the high watermark.
+        what was appended is acknowledged, and changes of the in-sync replicas are known here.
+        ``place`` gets the high watermark.
 
         Returns:
-            False: nothing was done, for it is not held any more, or acknowledgements are owed
-            still after ``patience_s``.
+            False: nothing was done, for it is not held any more, or there was still something to
+            wait for after ``patience_s``.
         """
         name, index = partition.topic, partition.index
         async with self._changing:
@@ -191,7 +192,7 @@ class PartitionRegistry:
                 return False
             partition.hold()
             try:
-                if not await _settled(partition, patience_s):
+                if not await _until(lambda: self._owes_nothing(partition), patience_s):
                     return False
             finally:
                 partition.release()
@@ -200,12 +201,14 @@ class PartitionRegistry:
             topic_id = self._ids[name]
             del self.topics[name][index]
             self._close(partition, ErrorCode.NOT_LEADER_OR_FOLLOWER)
-            await _settled(partition, math.inf)
+            await _until(lambda: partition.is_settled, math.inf)
             try:
                 log = await asyncio.to_thread(place, partition.high_watermark)
-            except ApiError as error:
+            except Exception as error:
                 self._failed.add((name, index))
                 _log.error("%s cannot be opened for now: %s", partition, error)
+                if not isinstance(error, ApiError):
+                    raise
                 return True
             topic = self._metadata.topics.get(name)
             if self._ids.get(name) == topic_id and topic is not None:
@@ -213,6 +216,19 @@ class PartitionRegistry:
             else:
                 await self._delete(name, index)
             return True
+
+    def _owes_nothing(self, partition: Partition) -> bool:
+        """Whether a partition can be closed without a word to anybody.
+
+        A leader that is opened again counts the in-sync replicas that the metadata here tells of:
+        with fewer than the store has, it would acknowledge what one of them lacks.
+        """
+        followers, topic = partition.followers, self._metadata.topics.get(partition.topic)
+        if followers is None or topic is None or topic.id != self._ids.get(topic.name):
+            return True  # a follower always has something under way while its leader gets records
+        known = topic.partitions[partition.index].version
+        is_known = followers.proposed is None and known >= followers.version
+        return is_known and partition.is_settled
 
     async def retry(self) -> None:
         """Try again to open what could not be opened."""
@@ -361,10 +377,10 @@ class PartitionRegistry:
             _log.error("the log of %s-%d is left behind: %s", topic, index, error)
 
 
-async def _settled(partition: Partition, patience_s: float) -> bool:
-    """Wait until a partition has settled; whether it has."""
+async def _until(is_true: Callable[[], bool], patience_s: float) -> bool:
+    """Wait until something is true; whether it is."""
     deadline = monotonic() + patience_s
-    while not partition.is_settled:
+    while not is_true():
         if monotonic() >= deadline:
             return False
         await asyncio.sleep(_LOOK_S)

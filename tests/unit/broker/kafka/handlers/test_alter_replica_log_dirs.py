@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 from qbus.broker.log import moving
+from qbus.broker.metadata.image import BrokerInfo
+from qbus.broker.partition.partition import Partition
 from qbus.errors import ErrorCode
 from qbus.wire import ApiKey
 from qbus.wire.messages.alter_replica_log_dirs import (
@@ -245,6 +247,105 @@ async def test_a_restart_begins_a_move_anew(
     await moved(plane, target)
     assert read(plane) == sent
     assert "orders-0: its move to" in caplog.text
+
+
+async def test_a_move_that_waits_for_others_is_cancelled_at_once(
+    plane: DataPlane, slow: threading.Event
+) -> None:
+    await plane.create("orders", partitions=5, **SMALL)
+    for index in range(5):  # of which as many are copied as there are directories
+        for number in range(20):
+            plane.partition("orders", index).append(batch(b"%06d" % number + b"." * 500), 1)
+    here = [Path(plane.partition("orders", index).log.directory).parent for index in range(5)]
+    for index in range(5):
+        target = plane.directory / ("two" if here[index].name == "one" else "one")
+        assert await ask(plane, str(target), index) == [ErrorCode.NONE]
+    await asyncio.sleep(0.05)  # they wait now
+    async with asyncio.timeout(5):
+        assert await ask(plane, str(here[4]), 4) == [ErrorCode.NONE]
+    slow.set()
+
+    async def are_moved() -> bool:
+        found = [one for found in (await described(plane)).values() for one in found]
+        return len(found) == 5 and not any(one.is_future_key for one in found)
+
+    await eventually(are_moved)
+    assert Path(plane.partition("orders", 4).log.directory).parent == here[4]
+
+
+async def test_a_stop_ends_all_moves_those_that_just_finish_as_well(
+    plane: DataPlane, slow: threading.Event, caplog: pytest.LogCaptureFixture
+) -> None:
+    await plane.create("orders", partitions=2, **SMALL)
+    fill(plane, 20)
+    for index in range(2):
+        here = Path(plane.partition("orders", index).log.directory).parent.name
+        await ask(plane, str(plane.directory / ("two" if here == "one" else "one")), index)
+    slow.set()
+    await plane.stop()
+    await plane.start()
+    await eventually(lambda: len(plane.replicas.partitions_of("orders")) == 2)
+    assert "failed" not in caplog.text
+
+
+async def test_none_begins_once_the_broker_stops(plane: DataPlane) -> None:
+    await plane.create("orders", **SMALL)
+    target = other(plane)
+    await plane.replicas.log_dir_moves.stop()
+    assert await ask(plane, target) == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+    assert directories(target) == []
+
+
+async def test_a_move_that_was_cut_off_and_cannot_go_on_says_so(
+    plane: DataPlane, slow: threading.Event, caplog: pytest.LogCaptureFixture
+) -> None:
+    await plane.create("orders", **SMALL)
+    fill(plane, 20)
+    target = other(plane)
+    await ask(plane, target)
+    await plane.stop()
+    topic = plane.metadata.topics["orders"]
+    info = replace(topic.partitions[0], leader=9, replicas=(9,), isr=(9,))
+    await plane.metadata.put(replace(topic, partitions=(info,)))
+    await plane.start()
+    assert f"orders-0 does not move on to {target}: NOT_LEADER_OR_FOLLOWER" in caplog.text
+
+
+async def test_its_last_step_waits_until_the_in_sync_replicas_are_known(plane: DataPlane) -> None:
+    plane.metadata.brokers[9] = BrokerInfo(9, "127.0.0.1", 9099, epoch=5)
+    topic = plane.metadata.new_topic("orders", config={"qbus.durability": "memory"})
+    info = replace(topic.partitions[0], replicas=(1, 9))
+    await plane.metadata.put(replace(topic, partitions=(info,)))
+    source, target = place(plane), other(plane)
+    partition = plane.partition("orders")
+    partition.fetched(9, 5, 0, plane.clock.monotonic())
+    plane.replicas.isr_changes.propose(partition)
+    assert await ask(plane, target) == [ErrorCode.NONE]
+    await eventually(lambda: partition.isr == (1, 9))
+    await asyncio.sleep(0.1)
+    assert place(plane) == source  # metadata of fewer in-sync replicas is all there is
+    info = replace(info, isr=(1, 9), version=info.version + 1)
+    await plane.metadata.put(replace(topic, partitions=(info,)))
+    await moved(plane, target)
+    assert plane.partition("orders").isr == (1, 9)
+
+
+async def test_a_follower_moves_though_there_is_always_something_to_flush(
+    plane: DataPlane, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await plane.create("orders", segment_bytes=2000)
+    target = other(plane)
+    topic = plane.metadata.topics["orders"]
+    info = replace(topic.partitions[0], leader=9, leader_epoch=1, replicas=(1, 9), isr=(9,))
+    await plane.metadata.put(replace(topic, partitions=(info,)))
+    followed = plane.partition("orders")
+
+    def busy(self: Partition) -> bool:
+        return plane.replicas.get_partition("orders", 0) is not followed  # it fetches no more
+
+    monkeypatch.setattr(Partition, "is_settled", property(busy))
+    await ask(plane, target)
+    await moved(plane, target)
 
 
 async def test_a_deleted_topic_does_not_come_back(plane: DataPlane, slow: threading.Event) -> None:
