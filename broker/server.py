@@ -29,6 +29,7 @@ from .net.connection import TimeLimits
 from .net.listener import Listener, ListenerLimits, bind
 from .net.memory_budget import MemoryBudget
 from .startup import running_broker
+from .workers.worker import Worker
 
 _log = logging.getLogger(__name__)
 
@@ -43,8 +44,10 @@ _FIRST_DELAY_S = 0.25
 _LONGEST_DELAY_S = 10.0
 
 
-def run(config: BrokerConfig) -> int:
+def run(config: BrokerConfig, worker: Worker | None = None) -> int:
     """Run a broker until SIGTERM or SIGINT; a second signal ends it at once.
+
+    ``worker``: what its supervisor gives it, if it has one; it ends with that.
 
     The exit code is 1 when it stopped by itself, because its embedded metadata store failed.
 
@@ -58,13 +61,17 @@ def run(config: BrokerConfig) -> int:
     _raise_file_limit()
     give_back_early()
     gc.set_threshold(*_GC_THRESHOLDS)
-    return asyncio.run(serve(config, SystemClock(), started))
+    return asyncio.run(serve(config, SystemClock(), started, worker))
 
 
-async def serve(config: BrokerConfig, clock: Clock, started: float) -> int:
+async def serve(
+    config: BrokerConfig, clock: Clock, started: float, worker: Worker | None = None
+) -> int:
     """Run a broker until a signal, anew after each lost session; return the exit code."""
     stop = _on_signals()
-    this_run = BrokerRun(config, clock, config.listen_address, started)
+    if worker is not None:
+        _stop_with(worker, stop)
+    this_run = BrokerRun(config, clock, config.listen_address, started, worker)
     await this_run.serve(stop)
     delay = _FIRST_DELAY_S
     while not stop.is_set():
@@ -72,7 +79,7 @@ async def serve(config: BrokerConfig, clock: Clock, started: float) -> int:
             return 1
         _log.warning("restarting the broker in this process")
         gc.unfreeze()
-        this_run = BrokerRun(config, clock, this_run.address, perf_counter())
+        this_run = BrokerRun(config, clock, this_run.address, perf_counter(), worker)
         try:
             await this_run.serve(stop)
             delay = _FIRST_DELAY_S
@@ -89,13 +96,19 @@ class BrokerRun:
     """From one start of a broker to the end of its session, or of the process."""
 
     def __init__(
-        self, config: BrokerConfig, clock: Clock, address: Address, started: float
+        self,
+        config: BrokerConfig,
+        clock: Clock,
+        address: Address,
+        started: float,
+        worker: Worker | None = None,
     ) -> None:
         """``address`` is to be listened on; ``started``: when, as ``perf_counter`` has it."""
         self.address = address
         self._config = config
         self._clock = clock
         self._started = started
+        self._worker = worker
 
     async def serve(self, stop: asyncio.Event) -> None:
         """Start, serve until ``stop`` is set or the session is over, and end.
@@ -110,7 +123,7 @@ class BrokerRun:
             sock, self.address = bind(self.address)
             cleanup.callback(sock.close)
             starting = cleanup.enter_async_context(
-                running_broker(config, self._clock, self.address)
+                running_broker(config, self._clock, self.address, self._worker)
             )
             broker = await _unless(stop, starting)
             if broker is None:
@@ -125,6 +138,8 @@ class BrokerRun:
             gc.enable()
             listener.start()
             self._log_address(broker)
+            if self._worker is not None:
+                self._worker.tell_ready()
             await _first_of(stop, broker.is_over)
             if stop.is_set():
                 _log.info("stopping: finishing what was asked")
@@ -188,6 +203,18 @@ def _on_signals() -> asyncio.Event:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, on_signal)
     return stop
+
+
+def _stop_with(worker: Worker, stop: asyncio.Event) -> None:
+    """Set ``stop`` when the supervisor is gone."""
+    loop, lifeline = asyncio.get_running_loop(), worker.lifeline
+
+    def on_end() -> None:
+        loop.remove_reader(lifeline)
+        _log.error("the supervisor is gone: stopping")
+        stop.set()
+
+    loop.add_reader(lifeline, on_end)
 
 
 def _budget(config: BrokerConfig) -> int:

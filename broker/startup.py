@@ -43,6 +43,7 @@ from .partition.registry import is_durable, log_config
 from .partition.replica_manager import ReplicaManager
 from .producer_ids import ProducerIds
 from .replicator.lazy_fetchers import LazyFetchers
+from .workers.worker import Worker
 
 _log = logging.getLogger(__name__)
 
@@ -52,9 +53,11 @@ _EVERY_INTERFACE = {"", "0.0.0.0", "::"}  # noqa: S104 - compared with, not list
 
 @asynccontextmanager
 async def running_broker(
-    config: BrokerConfig, clock: Clock, listening: Address
+    config: BrokerConfig, clock: Clock, listening: Address, worker: Worker | None = None
 ) -> AsyncIterator[Broker]:
     """Open everything, and yield a broker that is ready to answer on ``listening``.
+
+    ``worker``: what it shares with others on its machine.
 
     On exit all is stopped, the logs are marked as closed cleanly, and what a part failed with is
     raised when the others are stopped, too.
@@ -65,10 +68,9 @@ async def running_broker(
         StoreUnusable: the metadata store cannot be opened.
         OSError: the data directory cannot be made.
     """
-    in_cluster = config.zookeeper_address is not None
     async with AsyncExitStack() as parts:
-        _make_directory(config)
-        store = metadata_store(config)
+        make_directory(config)
+        store = metadata_store(config, worker.store if worker is not None else None)
         parts.push_async_callback(store.close)
         is_over = asyncio.Event()
         store.on_state(partial(_end_with_session, is_over))
@@ -82,8 +84,11 @@ async def running_broker(
         await metadata.start()
         logs = await asyncio.to_thread(_open_logs, config, metadata, clock, cluster_id)
         closing_logs.push_async_callback(asyncio.to_thread, logs.close)
-        registration, sequence = await _register(config, clock, store, metadata, logs, listening)
-        if in_cluster:
+        machine = worker.machine if worker is not None else ""
+        registration, sequence = await _register(
+            config, clock, store, metadata, logs, listening, machine
+        )
+        if store.is_shared:
             parts.push_async_callback(_unregister, store, config.node_id, registration)
         await metadata.applied(sequence)  # newer than the registration: it may be acted on
         metadata.subscribe(partial(_end_with_registration, is_over, metadata, registration, config))
@@ -105,7 +110,8 @@ async def running_broker(
         disks = FullDisks(store, metadata, logs.directories, config.node_id, registration.epoch)
         disks.register(replicas.tasks)
         detector = FailureDetector(store, metadata, config.node_id)
-        if config.crash_detection_enable and in_cluster:
+        # The hub knows of the end of a process without looking for it.
+        if config.crash_detection_enable and config.zookeeper_address is not None:
             parts.push_async_callback(detector.stop)
             detector.start()
         _register_build(metrics)
@@ -138,23 +144,27 @@ async def _register(
     metadata: MetadataCache,
     logs: LogManager,
     listening: Address,
+    machine: str,
 ) -> tuple[BrokerNode, int]:
     """Resign from what may not be true any more; only then be registered, and elected.
 
     Returns the registration, and the sequence number of the change that announces it.
     """
-    node_id, is_alone = config.node_id, config.zookeeper_address is None
+    node_id, is_alone = config.node_id, not store.is_shared
     boot = current_boot()
     lost = lost_memory(logs.directories, boot)
     directory = identity(logs.directories, boot)
-    session_s = 0.0 if is_alone else config.zookeeper_session_timeout_ms / 1000
+    is_local = config.zookeeper_address is None
+    session_s = 0.0 if is_local else config.zookeeper_session_timeout_ms / 1000
     await expire_previous_registration(store, node_id, directory, timeout_s=_SESSIONS * session_s)
     epoch = await raise_broker_epoch(store, node_id, clock)
     await resign(store, metadata, node_id, _lost_records(metadata, logs, lost), is_alone=is_alone)
     remember_boot(logs.directories, boot)
     address = _advertised(config, listening)
     rack, now_ms = config.broker_rack, clock.time_ms()
-    registration = BrokerNode(address.host, address.port, epoch, rack, now_ms, directory)
+    registration = BrokerNode(
+        address.host, address.port, epoch, rack, now_ms, directory, machine=machine
+    )
     return registration, await register_broker(store, node_id, registration)
 
 
@@ -209,7 +219,8 @@ def _end_with_registration(
 # Logs
 
 
-def _make_directory(config: BrokerConfig) -> None:
+def make_directory(config: BrokerConfig) -> None:
+    """Make the first data directory, where the metadata lie. Raises OSError."""
     Path(config.log_dirs[0]).mkdir(parents=True, exist_ok=True)
 
 

@@ -30,6 +30,7 @@ CLAIMS: dict[str, Callable[[int, float], list[Figure]]] = {
     "throughput": throughput.run,
     "fsync": throughput.run_fsync,
     "requests": requests.run,
+    "requests-workers": requests.run_workers,
     "latency": latency.run,
     "sdk": sdk.run,
     "sdk-forms": sdk_forms.run,

@@ -15,10 +15,11 @@ from time import monotonic
 
 from perf import rdkafka
 from perf.report import Figure
-from perf.servers import MEMORY, Setup, both, cpu_seconds
+from perf.servers import MEMORY, WORKERS, Setup, both, cpu_seconds
 from qbus.records import build_batch
 from qbus.wire import ApiKey, decode_response, encode_request, encode_response
 from qbus.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from qbus.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from qbus.wire.messages.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
@@ -32,6 +33,7 @@ from tests.support.server_process import ServerProcess
 
 PRODUCE_VERSION = 10
 FETCH_VERSION = 12
+METADATA_VERSION = 9
 PARTITIONS = 4
 SECONDS = 5.0
 _PATIENCE_S = 10.0
@@ -77,9 +79,13 @@ ROWS = (
 
 @dataclass(frozen=True)
 class Load:
-    """Requests ready to send, and what their answers look like: see ``native/requests.c``."""
+    """Requests ready to send, where to, and what their answers look like.
+
+    See ``native/requests.c``.
+    """
 
     frames: bytes
+    ports: tuple[int, ...]
     length: int
     error_at: int
 
@@ -104,6 +110,11 @@ def run(rounds: int, scale: float, setup: Setup = MEMORY) -> list[Figure]:
     return worst_first(figures)
 
 
+def run_workers(rounds: int, scale: float) -> list[Figure]:
+    """The same with a broker of two workers."""
+    return run(rounds, scale, WORKERS)
+
+
 def worst_first(figures: list[Figure]) -> list[Figure]:
     """The figures by their ratios, the one where the peer is ahead most at the front."""
 
@@ -119,11 +130,11 @@ def measure(server: ServerProcess, row: Row, seconds: float) -> dict[str, float]
     topic = f"requests-{next(_topics)}"
     rdkafka.create_topic(server.bootstrap, topic, PARTITIONS)
     load = prepare(server.bootstrap, topic, row)
-    host, port = server.bootstrap.rsplit(":", 1)
+    ports = ",".join(map(str, load.ports))
     with tempfile.NamedTemporaryFile() as frames:
         frames.write(load.frames)
         frames.flush()
-        words = [host, port, seconds, row.connections, row.idle, load.length, load.error_at]
+        words = [server.host, ports, seconds, row.connections, row.idle, load.length, load.error_at]
         with subprocess.Popen(
             [generator(), *map(str, words), frames.name], stdout=subprocess.PIPE, text=True
         ) as process:
@@ -159,24 +170,42 @@ def prepare(bootstrap: str, topic: str, row: Row) -> Load:
     records = [(None, b"x" * row.size, (), 1_700_000_000_000)] * row.records
     batch = build_batch(records)
     acks = row.acks or 1
-    with RawClient(int(bootstrap.rpartition(":")[2])) as client:
-        frames = [produce_frame(topic, index, batch, acks) for index in range(PARTITIONS)]
-        answers = [_produced(client, frame) for frame in frames]
-        if row.acks is not None:
-            return Load(b"".join(frames), len(answers[0]), error_position(topic))
-        frames = [fetch_frame(topic, index) for index in range(PARTITIONS)]
-        answers = [_answer(client, frame) for frame in frames]
-        for answer in answers:
-            _, response = decode_response(ApiKey.FETCH, FETCH_VERSION, memoryview(answer))
-            assert len(response.responses[0].partitions[0].records) == len(batch)
-        return Load(b"".join(frames), len(answers[0]), -1)
+    ports = leaders(int(bootstrap.rpartition(":")[2]), topic)
+    frames = [produce_frame(topic, index, batch, acks) for index in range(PARTITIONS)]
+    answers = [_produced(port, frame) for port, frame in zip(ports, frames, strict=True)]
+    if row.acks is not None:
+        return Load(b"".join(frames), ports, len(answers[0]), error_position(topic))
+    frames = [fetch_frame(topic, index) for index in range(PARTITIONS)]
+    for port, frame in zip(ports, frames, strict=True):
+        with RawClient(port) as client:
+            answer = _answer(client, frame)
+        _, response = decode_response(ApiKey.FETCH, FETCH_VERSION, memoryview(answer))
+        assert len(response.responses[0].partitions[0].records) == len(batch)
+    return Load(b"".join(frames), ports, len(answer), -1)
 
 
-def _produced(client: RawClient, frame: bytes) -> bytes:
+def leaders(port: int, topic: str) -> tuple[int, ...]:
+    """The ports of the leaders of a topic's partitions, once each has one."""
+    request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)])
+    frame = b"".join(encode_request(ApiKey.METADATA, METADATA_VERSION, 0, "perf", request))
+    deadline = monotonic() + _PATIENCE_S
+    while True:
+        with RawClient(port) as client:
+            answer = memoryview(_answer(client, frame))
+        _, response = decode_response(ApiKey.METADATA, METADATA_VERSION, answer)
+        known = {broker.node_id: broker.port for broker in response.brokers}
+        led = {one.partition_index: one.leader_id for one in response.topics[0].partitions}
+        if len(led) == PARTITIONS and set(led.values()) <= known.keys():
+            return tuple(known[led[index]] for index in range(PARTITIONS))
+        assert monotonic() < deadline, f"partitions without a leader: {led}"
+
+
+def _produced(port: int, frame: bytes) -> bytes:
     """The answer without an error; a topic that is new may not be led yet."""
     deadline = monotonic() + _PATIENCE_S
     while True:
-        answer = _answer(client, frame)
+        with RawClient(port) as client:
+            answer = _answer(client, frame)
         _, response = decode_response(ApiKey.PRODUCE, PRODUCE_VERSION, memoryview(answer))
         code = response.responses[0].partition_responses[0].error_code
         if code == 0:

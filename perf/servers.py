@@ -27,6 +27,7 @@ class Setup:
 
 # Kafka acknowledges from the page cache by default; this is the same promise.
 MEMORY = Setup(qbus=("-o", "durability=memory"))
+WORKERS = Setup(qbus=(*MEMORY.qbus, "--workers", "2"))
 # Every acknowledged record on stable storage, on both sides.
 FSYNC = Setup(kafka={"log.flush.interval.messages": "1"})
 
@@ -103,6 +104,7 @@ def resident_mb(server: ServerProcess) -> float:
 
 
 def cpu_seconds(server: ServerProcess) -> float:
-    """Processor time the server has used, in seconds."""
-    times = psutil.Process(server.pid).cpu_times()
-    return times.user + times.system
+    """Processor time that the server's processes have used, in seconds."""
+    first = psutil.Process(server.pid)
+    times = [one.cpu_times() for one in (first, *first.children(recursive=True))]
+    return sum(one.user + one.system for one in times)

@@ -5,7 +5,7 @@ users ask for them (KIP-460). A write of an outcome checks the version that it w
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -14,8 +14,9 @@ from qbus.errors import ApiError, ErrorCode
 from qbus.metadata.znodes import NO_LEADER, PartitionStateNode
 
 from ..metadata.cache import MetadataCache
-from ..metadata.image import PartitionInfo, Topic
+from ..metadata.image import PartitionInfo, Topic, machines_of
 from ..metadata.partition_states import Policy, elect, policy, without
+from .placement import NO_MACHINES
 
 
 class TopicRules(NamedTuple):
@@ -48,7 +49,8 @@ class View(NamedTuple):
     """The view of the cluster from which elections are decided.
 
     ``live`` brokers are registered; ``electable`` ones are not about to stop. ``full`` ones have no
-    room for more records and lead only where no other replica can.
+    room for more records and lead only where no other replica can. ``machines``: of brokers that
+    share one.
     """
 
     live: Collection[int]
@@ -56,6 +58,7 @@ class View(NamedTuple):
     controller_epoch: int
     rules: Callable[[Topic], TopicRules]
     full: Collection[int] = ()
+    machines: Mapping[int, str] = NO_MACHINES
 
     def preference(self, replicas: Sequence[int]) -> list[int]:
         """Sort ``replicas`` by preference for leadership."""
@@ -80,6 +83,7 @@ def current_view(metadata: MetadataCache) -> View:
         metadata.cluster.controller_epoch,
         lambda topic: rules_of(metadata.topic_config(topic)),
         {broker.id for broker in brokers.values() if broker.is_full},
+        machines_of(brokers.values()),
     )
 
 

@@ -1,13 +1,17 @@
 """The placement of new partitions' replicas on brokers."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import zip_longest
 from random import Random
+from types import MappingProxyType
 
 from qbus.errors import ApiError, ErrorCode
 
 Assignment = Mapping[int, tuple[int, ...]]
 """Partition -> brokers, the preferred leader first."""
+
+NO_MACHINES: Mapping[int, str] = MappingProxyType({})
 
 
 def place(
@@ -17,6 +21,7 @@ def place(
     replication_factor: int,
     random: Random,
     like: Sequence[int] = (),
+    machines: Mapping[int, str] = NO_MACHINES,
 ) -> dict[int, tuple[int, ...]]:
     """Spread ``count`` partitions from number ``first`` on evenly over brokers, given their racks.
 
@@ -24,15 +29,18 @@ def place(
     brokers, one rack after the other and shifted by one step in each round, so that the partitions
     of a failed broker are spread over several others (Kafka's ``AdminUtils``, KIP-36). Racks are
     ignored if any broker has none. The first broker is random; for a topic that grows, placement
-    continues after ``like``, the replicas of its first partition.
+    continues after ``like``, the replicas of its first partition. No two replicas of a partition
+    are on one machine: ``machines`` are those of brokers that share one.
 
     Raises:
-        ApiError: INVALID_REPLICATION_FACTOR, there are fewer brokers than replicas.
+        ApiError: INVALID_REPLICATION_FACTOR, there are fewer brokers, or machines, than replicas.
     """
-    if replication_factor > len(racks):
+    places = room(racks, machines)
+    if replication_factor > places:
+        what = "brokers" if places == len(racks) else "machines"
         raise ApiError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"{replication_factor} replicas need as many brokers, there are {len(racks)}",
+            f"{replication_factor} replicas need as many {what}, there are {places}",
         )
     known = {broker: rack for broker, rack in racks.items() if rack is not None}
     if len(known) < len(racks):
@@ -50,6 +58,7 @@ def place(
             (start + number) % len(ring),
             (shift + number // len(ring)) * steps,
             replication_factor,
+            machines,
         )
         for number in range(first, first + count)
     }
@@ -65,23 +74,52 @@ def _alternating(racks: Mapping[int, str]) -> list[int]:
 
 
 def _replicas(
-    ring: Sequence[int], racks: Mapping[int, str], leader: int, shift: int, factor: int
+    ring: Sequence[int],
+    racks: Mapping[int, str],
+    leader: int,
+    shift: int,
+    factor: int,
+    machines: Mapping[int, str],
 ) -> tuple[int, ...]:
-    """Choose a partition's brokers: no rack gets a second replica while another has none."""
+    """Choose a partition's brokers: no rack gets a second replica while another has none.
+
+    No machine ever gets a second one.
+    """
     others = len(ring) - 1
     left = [ring[(leader + 1 + (shift + step) % others) % len(ring)] for step in range(others)]
     chosen = [ring[leader]]
     free = set(racks.values()) - {racks[ring[leader]]}
     while len(chosen) < factor:
-        following = next(broker for broker in left if not free or racks[broker] in free)
+        taken = {machines[broker] for broker in chosen if broker in machines}
+        left = [broker for broker in left if machines.get(broker) not in taken]
+        elsewhere = (broker for broker in left if racks[broker] in free)
+        following = next(elsewhere, left[0])
         left.remove(following)
         free.discard(racks[following])
         chosen.append(following)
     return tuple(chosen)
 
 
+def room(brokers: Collection[int], machines: Mapping[int, str]) -> int:
+    """On how many machines these brokers are: how many replicas a partition can have."""
+    return len({machines.get(broker, broker) for broker in brokers})
+
+
+def sharing(replicas: Sequence[int], machines: Mapping[int, str]) -> str | None:
+    """Why a partition may not be on these brokers, if two of them share a machine."""
+    shared = Counter(machines[broker] for broker in replicas if broker in machines)
+    for machine, count in shared.items():
+        if count > 1:
+            both = [broker for broker in replicas if machines.get(broker) == machine]
+            return f"brokers {both} run on one machine, which would lose them together"
+    return None
+
+
 def check_assignment(
-    assignment: Mapping[int, Sequence[int]], first: int, brokers: Iterable[int]
+    assignment: Mapping[int, Sequence[int]],
+    first: int,
+    brokers: Iterable[int],
+    machines: Mapping[int, str] = NO_MACHINES,
 ) -> dict[int, tuple[int, ...]]:
     """Check a requested assignment of the partitions from number ``first`` on.
 
@@ -102,6 +140,8 @@ def check_assignment(
             raise _refusal(f"partition {index} has a broker twice: {list(replicas)}")
         if unknown := set(replicas) - live:
             raise _refusal(f"partition {index} is on brokers that are not there: {sorted(unknown)}")
+        if why := sharing(replicas, machines):
+            raise _refusal(f"partition {index}: {why}")
     return checked
 
 

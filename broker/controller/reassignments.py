@@ -16,6 +16,7 @@ from qbus.metadata.znodes import NO_LEADER, PartitionStateNode, TopicNode
 from ..metadata.image import PartitionInfo, Topic, topic_node
 from ..metadata.partition_states import moved
 from .elections import TopicRules, View
+from .placement import sharing
 
 
 class Move(NamedTuple):
@@ -38,7 +39,7 @@ def begin(
     Raises:
         ApiError: INVALID_REPLICA_ASSIGNMENT, INVALID_REPLICATION_FACTOR.
     """
-    _check(target, view.live)
+    _check(target, view)
     had = _without(partition.replicas, partition.adding)
     if not may_change_factor and len(target) != len(had):
         raise ApiError(
@@ -116,13 +117,13 @@ def _move(before: PartitionInfo, after: PartitionInfo, view: View, rules: TopicR
     return Move(after, state)
 
 
-def _check(target: Sequence[int], live: Collection[int]) -> None:
-    why = None
+def _check(target: Sequence[int], view: View) -> None:
+    why = sharing(target, view.machines)
     if not target:
         why = "a partition needs at least one replica"
     elif len(set(target)) < len(target):
         why = f"a broker is repeated: {list(target)}"
-    elif unknown := sorted(set(target) - set(live)):
+    elif unknown := sorted(set(target) - set(view.live)):
         why = f"there are no such brokers: {unknown}"
     if why:
         raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, why)

@@ -16,9 +16,9 @@ from qbus.metadata.znodes import ConfigNode, PartitionStateNode, TopicNode
 from qbus.names import check_topic_name
 
 from ..metadata.cache import MetadataCache
-from ..metadata.image import PartitionInfo, Topic, topic_node
+from ..metadata.image import PartitionInfo, Topic, machines_of, topic_node
 from .elections import first_state
-from .placement import Assignment, check_assignment, place
+from .placement import Assignment, check_assignment, place, room
 
 DEFAULT = -1
 MAX_PARTITIONS = 10_000  # per request, as in Kafka, to bound its memory
@@ -149,7 +149,7 @@ class TopicPlanner:
                     "with an assignment, the numbers of partitions and replicas must be -1",
                 )
             check_count(len(new.assignment))
-            return check_assignment(new.assignment, 0, self._metadata.brokers)
+            return check_assignment(new.assignment, 0, self._metadata.brokers, self._machines())
         count, factor = new.partitions, new.replication_factor
         if factor == DEFAULT:
             factor = self._config.default_replication_factor
@@ -166,7 +166,8 @@ class TopicPlanner:
                 f"a topic has at least 1 partition, or -1 for the default, not {count}",
             )
         check_count(count)
-        return place(self._racks(factor), 0, count, factor, self._random)
+        racks, machines = self._racks(factor), self._machines()
+        return place(racks, 0, count, factor, self._random, machines=machines)
 
     def _assign_more(
         self, topic: Topic, count: int, assignment: Sequence[Sequence[int]] | None
@@ -176,13 +177,15 @@ class TopicPlanner:
         if assignment is None:
             first = topic.partitions[0].replicas
             racks = self._racks(factor)
-            return place(racks, current, count - current, factor, self._random, first)
+            added, machines = count - current, self._machines()
+            return place(racks, current, added, factor, self._random, first, machines)
         if len(assignment) != count - current:
             raise ApiError(
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT,
                 f"{count - current} partitions are added, {len(assignment)} are assigned",
             )
-        checked = check_assignment(dict(enumerate(assignment, current)), current, brokers)
+        wanted = dict(enumerate(assignment, current))
+        checked = check_assignment(wanted, current, brokers, self._machines())
         if len(checked[current]) != factor:
             raise ApiError(
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT,
@@ -198,7 +201,12 @@ class TopicPlanner:
             for broker in live
             if not broker.is_stopping and not broker.is_full
         }
-        return staying if len(staying) >= needed else {broker.id: broker.rack for broker in live}
+        if room(staying, self._machines()) >= needed:
+            return staying
+        return {broker.id: broker.rack for broker in live}
+
+    def _machines(self) -> dict[int, str]:
+        return machines_of(self._metadata.brokers.values())
 
 
 def delete(topic: Topic, nodes: Mapping[str, Node]) -> list[Op]:

@@ -1,6 +1,6 @@
 """The cluster's metadata as immutable values, and the differences between two of them."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from qbus.metadata import Check, Node, Op
@@ -12,7 +12,8 @@ class BrokerInfo:
     """A live broker and its address; ``epoch`` is that of its registration.
 
     ``is_stopping``: it still serves, but takes over nothing more. ``is_full``: it has no room for
-    more records, and leads only where no other replica can.
+    more records, and leads only where no other replica can. ``machine``: where not empty, that of
+    the other brokers that run on the same one.
     """
 
     id: int
@@ -22,6 +23,12 @@ class BrokerInfo:
     epoch: int = 0
     is_stopping: bool = False
     is_full: bool = False
+    machine: str = ""
+
+
+def machines_of(brokers: Iterable[BrokerInfo]) -> dict[int, str]:
+    """The machines of those brokers that share one."""
+    return {broker.id: broker.machine for broker in brokers if broker.machine}
 
 
 @dataclass(frozen=True, slots=True)

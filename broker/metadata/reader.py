@@ -157,6 +157,7 @@ def _read_broker(path: str, data: bytes) -> BrokerInfo:
         node.epoch,
         node.is_stopping,
         node.is_full,
+        node.machine,
     )
 
 

@@ -1,22 +1,31 @@
-"""Chooses a broker's metadata store: ZooKeeper where configured, else an embedded file."""
+"""Chooses a broker's metadata store: ZooKeeper where configured, else a file, served or not."""
 
+import socket
 from pathlib import Path
 
 from qbus.config import BrokerConfig
 from qbus.metadata import EmbeddedStore, MetadataStore
+from qbus.metadata.served import ServedStore
 
 STORE_FILE = "metadata.db"
 
 
-def metadata_store(config: BrokerConfig) -> MetadataStore:
+def embedded_store(config: BrokerConfig) -> EmbeddedStore:
+    """The store in a file beside the logs; it is not started."""
+    return EmbeddedStore(Path(config.log_dirs[0]) / STORE_FILE)
+
+
+def metadata_store(config: BrokerConfig, stream: socket.socket | None = None) -> MetadataStore:
     """Create the store of a broker with this configuration; it is not started.
+
+    ``stream`` leads to another process that keeps the file for several brokers.
 
     Raises:
         ConfigError: ZooKeeper is configured, but kazoo is not installed.
     """
     address = config.zookeeper_address
     if address is None:
-        return EmbeddedStore(Path(config.log_dirs[0]) / STORE_FILE)
+        return embedded_store(config) if stream is None else ServedStore(stream)
     from qbus.metadata.zookeeper.store import ZooKeeperStore  # noqa: PLC0415 - kazoo is optional
 
     session, connection = (

@@ -1,9 +1,10 @@
 /* Sends prebuilt requests over many connections, one at a time on each, and times the answers.
  *
- *   requests HOST PORT SECONDS CONNECTIONS IDLE LENGTH ERROR_AT FRAMES
+ *   requests HOST PORTS SECONDS CONNECTIONS IDLE LENGTH ERROR_AT FRAMES
  *
- * FRAMES is a file of requests, each with its length before it; connection i sends request i modulo
- * their number, with its own correlation ids. Every answer must have LENGTH bytes (0: any) after its
+ * FRAMES is a file of requests, each with its length before it; PORTS has a port for each of them,
+ * with commas between. Connection i sends request i modulo their number, with its own correlation
+ * ids. Every answer must have LENGTH bytes (0: any) after its
  * length field, the correlation id asked with, and zeros in the two bytes at ERROR_AT (-1: nowhere).
  * IDLE more connections are opened and stay silent. Prints one line of JSON; the first tenth of the
  * time is warm-up and not counted. Exit code 1: something was wrong with an answer.
@@ -155,16 +156,16 @@ static char *read_file(const char *path, size_t *size) {
 int main(int argc, char **argv) {
     size_t size, count = 0, connections, idle;
     char *frames, *starts[1024];
+    int ports[1024];
     uint64_t begun, counted_from, until, t;
     struct epoll_event events[256];
     struct connection *all;
     struct rusage usage;
-    int poll_fd, port, is_counting = 0;
+    int poll_fd, is_counting = 0;
     if (argc != 9) {
-        fprintf(stderr, "requests HOST PORT SECONDS CONNECTIONS IDLE LENGTH ERROR_AT FRAMES\n");
+        fprintf(stderr, "requests HOST PORTS SECONDS CONNECTIONS IDLE LENGTH ERROR_AT FRAMES\n");
         return 2;
     }
-    port = atoi(argv[2]);
     connections = (size_t)atol(argv[4]);
     idle = (size_t)atol(argv[5]);
     answer_length = atol(argv[6]);
@@ -173,6 +174,11 @@ int main(int argc, char **argv) {
     for (size_t at = 0; at + 4 <= size && count < 1024; count++) {
         starts[count] = frames + at;
         at += big_endian((unsigned char *)frames + at) + 4;
+    }
+    for (size_t i = 0; i < count; i++) {
+        char *port = strtok(i ? NULL : argv[2], ",");
+        if (!port) fail("as many ports as requests");
+        ports[i] = atoi(port);
     }
     all = calloc(connections, sizeof *all);
     poll_fd = epoll_create1(0);
@@ -184,10 +190,10 @@ int main(int argc, char **argv) {
         all[i].frame = malloc(all[i].frame_size);
         if (!all[i].frame) fail("memory");
         memcpy(all[i].frame, frame, all[i].frame_size);
-        all[i].fd = dial(argv[1], port);
+        all[i].fd = dial(argv[1], ports[i % count]);
         if (epoll_ctl(poll_fd, EPOLL_CTL_ADD, all[i].fd, &event)) fail("epoll");
     }
-    for (size_t i = 0; i < idle; i++) dial(argv[1], port);
+    for (size_t i = 0; i < idle; i++) dial(argv[1], ports[i % count]);
     begun = now_ns();
     until = begun + (uint64_t)(atof(argv[3]) * 1e9);
     counted_from = begun + (until - begun) / 10;

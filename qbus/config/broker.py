@@ -34,6 +34,14 @@ class BrokerConfig(NetworkKeys, LogKeys, GroupKeys, ReplicationKeys, ZooKeeperKe
         self._merge()
         self._check_together()
 
+    def with_static(self, changes: Mapping[str, object]) -> "BrokerConfig":
+        """A configuration with other static values, and without dynamic ones.
+
+        Raises:
+            ConfigError: as when it is made.
+        """
+        return BrokerConfig({**self._layers[ConfigSource.STATIC_BROKER], **changes})
+
     def set_dynamic(self, default: Mapping[str, str], own: Mapping[str, str]) -> None:
         """Put dynamic values in force: ``default`` for all brokers, ``own`` for this one.
 

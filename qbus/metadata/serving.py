@@ -74,8 +74,10 @@ class _Session:
                 task = asyncio.create_task(self._answer(number, name, arguments))
                 self._under_way.add(task)
                 task.add_done_callback(self._under_way.discard)
-        except (asyncio.IncompleteReadError, OSError, ValueError, TypeError) as error:
-            _log.info("session %d of the metadata store ends: %s", self._number, error)
+        except (asyncio.IncompleteReadError, OSError):
+            await self._end()
+        except (ValueError, TypeError) as error:
+            _log.error("session %d asks what makes no sense: %s", self._number, error)
             await self._end()
         finally:
             self._writer.close()

@@ -58,7 +58,8 @@ class BrokerNode(NamedTuple):
 
     ``directory`` identifies its data: a broker that has locked it is the same broker.
     ``is_stopping``: it is about to stop, and takes over nothing more. ``is_full``: one of its data
-    directories has no room; it leads only where no other replica can.
+    directories has no room; it leads only where no other replica can. ``machine``: what it has in
+    common with the other brokers of its supervisor, and with no others.
     """
 
     host: str
@@ -69,6 +70,7 @@ class BrokerNode(NamedTuple):
     directory: str = ""
     is_stopping: bool = False
     is_full: bool = False
+    machine: str = ""
 
     @staticmethod
     def path(node_id: int) -> str:
@@ -105,6 +107,8 @@ class BrokerNode(NamedTuple):
             registration["stopping"] = True
         if self.is_full:
             registration["full"] = True
+        if self.machine:
+            registration["machine"] = self.machine
         return _dump(registration).encode()
 
     @classmethod
@@ -120,6 +124,7 @@ class BrokerNode(NamedTuple):
                 directory=str(json_.get("directory", "")),
                 is_stopping=bool(json_.get("stopping", False)),
                 is_full=bool(json_.get("full", False)),
+                machine=str(json_.get("machine", "")),
             )
 
 

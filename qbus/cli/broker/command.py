@@ -9,6 +9,16 @@ from qbus.cli.daemons import log_options, metrics_option
 from qbus.cli.parameters import IntRange
 
 
+def workers(text: str) -> int:
+    """Read a number of workers: a click type."""
+    from qbus.broker.workers.plan import worker_count
+
+    try:
+        return worker_count(text)
+    except ValueError as error:
+        raise click.BadParameter(f"{error}.") from None
+
+
 @click.command()
 @click.option(
     "--data-dir",
@@ -25,6 +35,14 @@ from qbus.cli.parameters import IntRange
     help="Address that clients connect to. Default: the one of --listen.",
 )
 @click.option("--node-id", type=IntRange(0), metavar="N", help="Default: 1.")
+@click.option(
+    "--workers",
+    type=workers,
+    default="1",
+    metavar="N|auto",
+    help="Run N brokers on this machine, or one for each core; each takes the node id and the port"
+    " after the one before. Default: 1.",
+)
 @click.option(
     "--zookeeper",
     metavar="HOST:PORT,.../CHROOT",
@@ -57,6 +75,7 @@ def broker(
     listen: str | None,
     advertise: str | None,
     node_id: int | None,
+    workers: int,
     zookeeper: str | None,
     metrics_listen: str | None,
     config_file: Path | None,
@@ -73,7 +92,7 @@ def broker(
 
     gc.disable()  # imports make no garbage; the server enables it again
 
-    from qbus.broker.server import run
+    from qbus.broker.workers import run
     from qbus.config import load_broker_config
     from qbus.errors import QbusError
     from qbus.service.logs import configure
@@ -92,9 +111,10 @@ def broker(
     )
     if not config.log_dirs:
         raise click.UsageError("Missing option '--data-dir'.", context)
-    configure("json" if as_json else "human", log_level)
+    log_form = "json" if as_json else "human"
+    configure(log_form, log_level)
     try:
-        code = run(config)
+        code = run(config, workers, log_form, log_level)
     except (QbusError, OSError):
         raise
     except Exception:

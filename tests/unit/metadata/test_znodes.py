@@ -60,6 +60,7 @@ OURS = [
     BrokerNode("::1", 9092, epoch=0),
     BrokerNode("b", 9092, epoch=0, directory="d1", is_stopping=True),
     BrokerNode("b", 9092, epoch=0, directory="d1", is_full=True),
+    BrokerNode("b", 9092, epoch=0, machine="m"),
     ControllerNode(3, 5, broker_epoch=7),
     ChangeNode(),
     ChangeNode(states={"a": (0, 3), "b": (1,)}),

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qbus.broker.controller.placement import check_assignment, place
+from qbus.broker.controller.placement import check_assignment, place, room, sharing
 from qbus.errors import ApiError, ErrorCode
 
 
@@ -112,3 +112,43 @@ def test_refuses_an_assignment_that_cannot_be(wanted: dict[int, list[int]], why:
     with pytest.raises(ApiError, match=why) as refused:
         check_assignment(wanted, 0, {1, 2})
     assert refused.value.code is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+
+
+MACHINES = {1: "a", 2: "a", 3: "b", 4: "b"}
+
+
+@given(
+    machines=st.dictionaries(st.integers(0, 20), st.sampled_from("abcd"), max_size=10),
+    others=st.sets(st.integers(21, 30), min_size=1, max_size=4),
+    racks=st.data(),
+)
+def test_no_two_replicas_of_a_partition_share_a_machine(
+    machines: dict[int, str], others: set[int], racks: st.DataObject
+) -> None:
+    brokers = [*machines, *others]
+    places = len(set(machines.values())) + len(others)
+    assert room(brokers, machines) == places
+    factor = racks.draw(st.integers(1, places))
+    known = {one: racks.draw(st.sampled_from(["x", "y", None])) for one in brokers}
+    for replicas in place(known, 0, 30, factor, Random(1), machines=machines).values():
+        assert len(set(replicas)) == factor
+        assert sharing(replicas, machines) is None
+
+
+def test_racks_count_where_machines_leave_a_choice() -> None:
+    racks = {1: "x", 2: "x", 3: "y", 4: "y", 5: "x"}
+    placed = place(dict(racks), 0, 20, 2, Random(1), machines=MACHINES)
+    for replicas in placed.values():
+        assert {racks[one] for one in replicas} == {"x", "y"}
+
+
+def test_more_replicas_than_machines_cannot_be_placed() -> None:
+    with pytest.raises(ApiError, match="3 replicas need as many machines, there are 2") as refused:
+        place(dict.fromkeys(MACHINES), 0, 1, 3, Random(1), machines=MACHINES)
+    assert refused.value.code is ErrorCode.INVALID_REPLICATION_FACTOR
+
+
+def test_an_assignment_to_one_machine_is_refused() -> None:
+    assert check_assignment({0: [1, 3]}, 0, MACHINES, MACHINES) == {0: (1, 3)}
+    with pytest.raises(ApiError, match=r"partition 1: brokers \[4, 3\] run on one machine"):
+        check_assignment({0: [1, 3], 1: [4, 3]}, 0, MACHINES, MACHINES)

@@ -139,3 +139,11 @@ def test_moves_of_a_topic_are_written_together_and_nothing_else() -> None:
         Set(PartitionStateNode.path("t", 1), moves[1].state.encode(), 7),
     ]
     assert writes(topic, {}) == []
+
+
+def test_brokers_of_one_machine_are_no_target() -> None:
+    view = VIEW._replace(machines={1: "a", 2: "a", 3: "b", 4: "b"})
+    assert replicas(begin(HERE, [1, 3], view, RULES))[0] == (1, 3, 2)
+    with pytest.raises(ApiError, match=r"brokers \[3, 4\] run on one machine") as refused:
+        begin(HERE, [3, 4], view, RULES)
+    assert refused.value.code is ErrorCode.INVALID_REPLICA_ASSIGNMENT

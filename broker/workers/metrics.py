@@ -1,0 +1,81 @@
+"""The metrics of all workers as one: each sample with the node id of its broker."""
+
+import json
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from urllib.error import URLError
+from urllib.request import urlopen
+
+if TYPE_CHECKING:
+    from prometheus_client.core import Metric
+
+_PATIENCE_S = 5.0
+
+
+@dataclass(frozen=True)
+class WorkerState:
+    """A worker as the supervisor sees it; its metrics are at ``port`` of the loopback."""
+
+    node_id: int
+    port: int
+    restarts: int
+
+    def encode(self) -> bytes:
+        """For a message."""
+        return json.dumps([self.node_id, self.port, self.restarts]).encode()
+
+    @classmethod
+    def decode(cls, data: bytes) -> "WorkerState":
+        """What was encoded."""
+        return cls(*json.loads(data))
+
+
+class WorkersMetrics:
+    """Asks the workers that there are, when it is asked itself."""
+
+    def __init__(self) -> None:
+        self.workers: dict[int, WorkerState] = {}
+
+    def collect(self) -> Iterable["Metric"]:
+        """The Prometheus families, as a collector gives them."""
+        from prometheus_client.core import (  # noqa: PLC0415 - only where metrics are served
+            CounterMetricFamily,
+            GaugeMetricFamily,
+            Metric,
+        )
+        from prometheus_client.parser import (  # noqa: PLC0415 - as above
+            text_string_to_metric_families,
+        )
+
+        workers = sorted(self.workers.values(), key=lambda worker: worker.node_id)
+        up = GaugeMetricFamily("qbus_worker_up", "1 if the broker answers.", labels=["broker"])
+        restarts = CounterMetricFamily(
+            "qbus_worker_restarts", "How often it was started again.", labels=["broker"]
+        )
+        families: dict[str, Metric] = {}
+        with ThreadPoolExecutor(max(len(workers), 1)) as pool:
+            for worker, text in zip(workers, pool.map(_ask, workers), strict=True):
+                broker = str(worker.node_id)
+                up.add_metric([broker], text is not None)
+                restarts.add_metric([broker], worker.restarts)
+                for family in text_string_to_metric_families(text or ""):
+                    merged = families.setdefault(
+                        family.name, Metric(family.name, family.documentation, family.type)
+                    )
+                    for sample in family.samples:
+                        labels = {**sample.labels, "broker": broker}
+                        merged.samples.append(sample._replace(labels=labels))
+        yield up
+        yield restarts
+        yield from families.values()
+
+
+def _ask(worker: WorkerState) -> str | None:
+    try:
+        with urlopen(f"http://127.0.0.1:{worker.port}/metrics", timeout=_PATIENCE_S) as answer:
+            text: str = answer.read().decode()
+            return text
+    except (URLError, OSError):
+        return None

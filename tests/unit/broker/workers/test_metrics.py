@@ -1,0 +1,66 @@
+"""The metrics of all workers at one address."""
+
+from collections.abc import Iterator
+
+import pytest
+from prometheus_client import CollectorRegistry, generate_latest
+
+from qbus.broker.metrics import Metrics
+from qbus.broker.workers.metrics import WorkersMetrics, WorkerState
+from qbus.service.prometheus import serve
+from tests.support.ports import free_port
+
+
+@pytest.fixture
+def workers() -> Iterator[dict[int, int]]:
+    """Two that serve metrics: their ports by node id."""
+    ports, stops = {}, []
+    for node_id in (1, 2):
+        metrics = Metrics()
+        metrics.gauge("groups", "Number of groups.", lambda node_id=node_id: 10 * node_id)  # type: ignore[misc]
+        metrics.counter("commits", "Number of commits.", lambda: 3)
+        metrics.requests.observe(0, 0.0)
+        ports[node_id] = free_port()
+        stops.append(serve(metrics, "127.0.0.1", ports[node_id]))
+    yield ports
+    for stop in stops:
+        stop()
+
+
+def shown(metrics: WorkersMetrics) -> str:
+    registry = CollectorRegistry()
+    registry.register(metrics)
+    return generate_latest(registry).decode()
+
+
+def test_a_state_survives_a_message() -> None:
+    state = WorkerState(7, 12345, 2)
+    assert WorkerState.decode(state.encode()) == state
+
+
+def test_each_sample_names_its_broker(workers: dict[int, int]) -> None:
+    metrics = WorkersMetrics()
+    for node_id, port in workers.items():
+        metrics.workers[node_id] = WorkerState(node_id, port, node_id - 1)
+    lines = shown(metrics).splitlines()
+    assert 'qbus_groups{broker="1"} 10.0' in lines
+    assert 'qbus_groups{broker="2"} 20.0' in lines
+    assert 'qbus_commits_total{broker="2"} 3.0' in lines
+    assert 'qbus_request_seconds_count{api="0",broker="1"} 1.0' in lines
+    assert lines.count("# TYPE qbus_groups gauge") == 1
+    assert 'qbus_worker_up{broker="2"} 1.0' in lines
+    assert 'qbus_worker_restarts_total{broker="2"} 1.0' in lines
+
+
+def test_one_that_does_not_answer_is_down_and_hides_nothing(workers: dict[int, int]) -> None:
+    metrics = WorkersMetrics()
+    metrics.workers[1] = WorkerState(1, workers[1], 0)
+    metrics.workers[3] = WorkerState(3, free_port(), 4)
+    lines = shown(metrics).splitlines()
+    assert 'qbus_worker_up{broker="3"} 0.0' in lines
+    assert 'qbus_worker_restarts_total{broker="3"} 4.0' in lines
+    assert 'qbus_groups{broker="1"} 10.0' in lines
+
+
+def test_no_workers_yet() -> None:
+    assert "qbus_worker_up{" not in shown(WorkersMetrics())
