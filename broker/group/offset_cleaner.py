@@ -19,7 +19,6 @@ from .timers import Timer, Timers
 _log = logging.getLogger(__name__)
 
 _RETRY_SECONDS: Final = 10.0
-_LOAD_SECONDS: Final = 30.0
 _DELETED: Final[Offset | None] = None
 
 
@@ -41,20 +40,17 @@ class OffsetCleaner:
         self._clock = clock
         self._timers = timers
         self._timer: Timer | None = None
-        self._loading: Timer | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self.expired = 0
 
     def start(self) -> None:
-        """Begin to clean up at intervals. Soon all groups are in memory, for who looks at them."""
-        self._loading = self._timers.call_at(self._clock.monotonic() + _LOAD_SECONDS, self._load)
+        """Begin to clean up at intervals."""
         self._clean_up_after(self._interval)
 
     def stop(self) -> None:
         """Stop cleaning up."""
-        for timer in (self._timer, self._loading):
-            if timer is not None:
-                timer.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
         for task in self._tasks:
             task.cancel()
 
@@ -110,9 +106,6 @@ class OffsetCleaner:
         for error in await asyncio.gather(*work):
             if error:
                 raise ApiError(error)
-
-    def _load(self) -> None:
-        self._spawn(self._try(self._registry.load_all()))
 
     def _clean_up_after(self, seconds: float) -> None:
         when = self._clock.monotonic() + seconds

@@ -136,6 +136,15 @@ class TestTakingOver:
         await two.timers.advance(10.1)  # the member died with its coordinator
         assert two.groups.states() == {GroupState.EMPTY: 1}
 
+    async def test_happens_unasked_at_the_start_to_groups_without_members_too(self) -> None:
+        shell = await started()
+        await shell.groups.commit("g", {("t", 0): at(7)})
+        shell.restart()
+        assert [*shell.groups.committed()] == []
+        await shell.groups.start()
+        await settle()
+        assert [*shell.groups.committed()] == [("g", "t", {0: 7})]
+
     async def test_starts_every_session_anew(self) -> None:
         one, two = await pair()
         await one.settle_group("g", "m", session_timeout_ms=10_000)
