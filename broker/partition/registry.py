@@ -228,7 +228,8 @@ class PartitionRegistry:
             return True  # a follower always has something under way while its leader gets records
         known = topic.partitions[partition.index].version
         is_known = followers.proposed is None and known >= followers.version
-        return is_known and partition.is_settled
+        is_suspected = bool(partition.error)  # it would not be once it is opened again
+        return is_known and not is_suspected and partition.is_settled
 
     async def retry(self) -> None:
         """Try again to open what could not be opened."""

@@ -330,6 +330,18 @@ async def test_its_last_step_waits_until_the_in_sync_replicas_are_known(plane: D
     assert plane.partition("orders").isr == (1, 9)
 
 
+async def test_its_last_step_waits_while_others_may_lead(plane: DataPlane) -> None:
+    await plane.create("orders", **SMALL)
+    source, target = place(plane), other(plane)
+    suspected = plane.partition("orders")
+    suspected.suspect()
+    assert await ask(plane, target) == [ErrorCode.NONE]
+    await asyncio.sleep(0.1)
+    assert place(plane) == source
+    suspected.resume()
+    await moved(plane, target)
+
+
 async def test_a_follower_moves_though_there_is_always_something_to_flush(
     plane: DataPlane, monkeypatch: pytest.MonkeyPatch
 ) -> None:
