@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 from qbus.errors import ApiError, ErrorCode
 from qbus.records import (
     BatchHeader,
+    Buffer,
     CorruptBatch,
     check_crc,
     read_header,
@@ -52,20 +53,24 @@ def check_batch(batch: bytearray | memoryview, config: LogConfig, now_ms: int) -
 
 
 def _check_closely(batch: bytearray | memoryview, config: LogConfig) -> BatchHeader:
+    header = read_only_batch(batch, config)
+    _check_size(len(batch), config)
+    check_crc(batch, header)
+    check_fields(header)
+    return header
+
+
+def read_only_batch(batch: Buffer, config: LogConfig) -> BatchHeader:
+    """The header of ``batch``, if it is one batch, and a producer may write to the log.
+
+    Raises ApiError: POLICY_VIOLATION, INVALID_RECORD, CORRUPT_MESSAGE.
+    """
     if config.qbus_mirror_source:
         raise ApiError(
             ErrorCode.POLICY_VIOLATION,
             f"the topic is a mirror of the one in {config.qbus_mirror_source}:"
             " only a mirror writes to it",
         )
-    header = _read_only_batch(batch)
-    _check_size(len(batch), config)
-    check_crc(batch, header)
-    _check_fields(header)
-    return header
-
-
-def _read_only_batch(batch: bytearray | memoryview) -> BatchHeader:
     if len(batch) > _MAGIC_AT and batch[_MAGIC_AT] in _OLD_MAGICS:
         raise ApiError(ErrorCode.INVALID_RECORD, "only record batches of magic 2 are taken")
     header = read_header(batch)
@@ -89,7 +94,11 @@ def _check_size(size: int, config: LogConfig) -> None:
         )
 
 
-def _check_fields(header: BatchHeader) -> None:
+def check_fields(header: BatchHeader) -> None:
+    """Check what the header of a producer's batch says.
+
+    Raises ApiError: INVALID_RECORD, INVALID_TXN_STATE, UNSUPPORTED_COMPRESSION_TYPE.
+    """
     if header.last_offset_delta < 0 or header.records_count != header.last_offset_delta + 1:
         raise ApiError(
             ErrorCode.INVALID_RECORD,

@@ -6,8 +6,9 @@ before and after.
 """
 
 from qbus.errors import ApiError, ErrorCode
-from qbus.records import Buffer, Compression, CorruptBatch
+from qbus.records import Buffer, Compression, CorruptBatch, check_crc
 
+from .appender import check_fields, read_only_batch
 from .config import LogConfig
 
 PRODUCER = "producer"
@@ -40,15 +41,21 @@ def must_recompress(batch: Buffer, config: LogConfig) -> bool:
 def recompressed(batch: Buffer, config: LogConfig) -> bytearray:
     """Return the batch as the topic wants it. Takes a while: not for an event loop.
 
-    Raises :class:`~qbus.errors.ApiError` MESSAGE_TOO_LARGE or CORRUPT_MESSAGE.
+    Raises :class:`~qbus.errors.ApiError`: what an append would refuse the batch with as it is, but
+    for its timestamps and ``segment.bytes``; CORRUPT_MESSAGE if it cannot be decompressed.
     """
     from qbus.records.recompress import recompress  # noqa: PLC0415 - most brokers need no codec
 
+    header = read_only_batch(batch, config)
     if len(batch) > config.max_message_bytes:
         raise ApiError(
             ErrorCode.MESSAGE_TOO_LARGE,
             f"batch of {len(batch)} bytes exceeds max.message.bytes ({config.max_message_bytes})",
         )
+    check_crc(batch, header)
+    check_fields(header)
+    if not must_recompress(batch, config):  # the topic was configured otherwise meanwhile
+        return bytearray(batch)
     codec = _CODECS[config.compression_type]
     try:
         return recompress(batch, codec, _level(codec, config), max_size=MAX_PLAIN_BYTES)
