@@ -4,14 +4,15 @@ import json
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from http.client import HTTPException
 from typing import TYPE_CHECKING
-from urllib.error import URLError
-from urllib.request import urlopen
+from urllib.request import ProxyHandler, build_opener
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
 _PATIENCE_S = 5.0
+_OPENER = build_opener(ProxyHandler({}))  # whatever proxies the environment names
 
 
 @dataclass(frozen=True)
@@ -45,9 +46,6 @@ class WorkersMetrics:
             GaugeMetricFamily,
             Metric,
         )
-        from prometheus_client.parser import (  # noqa: PLC0415 - as above
-            text_string_to_metric_families,
-        )
 
         workers = sorted(self.workers.values(), key=lambda worker: worker.node_id)
         up = GaugeMetricFamily("qbus_worker_up", "1 if the broker answers.", labels=["broker"])
@@ -56,11 +54,11 @@ class WorkersMetrics:
         )
         families: dict[str, Metric] = {}
         with ThreadPoolExecutor(max(len(workers), 1)) as pool:
-            for worker, text in zip(workers, pool.map(_ask, workers), strict=True):
+            for worker, answer in zip(workers, pool.map(_ask, workers), strict=True):
                 broker = str(worker.node_id)
-                up.add_metric([broker], text is not None)
+                up.add_metric([broker], answer is not None)
                 restarts.add_metric([broker], worker.restarts)
-                for family in text_string_to_metric_families(text or ""):
+                for family in answer or ():
                     merged = families.setdefault(
                         family.name, Metric(family.name, family.documentation, family.type)
                     )
@@ -72,10 +70,15 @@ class WorkersMetrics:
         yield from families.values()
 
 
-def _ask(worker: WorkerState) -> str | None:
+def _ask(worker: WorkerState) -> "list[Metric] | None":
+    """The families of a worker; None: it does not answer, or not as one."""
+    from prometheus_client.parser import (  # noqa: PLC0415 - only where metrics are served
+        text_string_to_metric_families,
+    )
+
+    url = f"http://127.0.0.1:{worker.port}/metrics"
     try:
-        with urlopen(f"http://127.0.0.1:{worker.port}/metrics", timeout=_PATIENCE_S) as answer:
-            text: str = answer.read().decode()
-            return text
-    except (URLError, OSError):
+        with _OPENER.open(url, timeout=_PATIENCE_S) as answer:
+            return list(text_string_to_metric_families(answer.read().decode()))
+    except (OSError, HTTPException, ValueError):
         return None

@@ -34,6 +34,7 @@ from .worker import Worker
 _log = logging.getLogger(__name__)
 
 _LOOPBACK = "127.0.0.1"
+_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)
 _UNUSABLE = 3  # exit code: another start would fail alike
 # What every broker needs soon, imported once for all.
 _PRELOADED = (
@@ -145,9 +146,12 @@ class Supervisor:
         process.started_at = time.monotonic()
         process.lifeline = ours
         streams = self._prepare(process)
+        # What the new process is told before it has handlers of its own would come to ours.
+        signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
         pid = os.fork()
         if not pid:
             self._be(process, theirs)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
         theirs.close()
         for stream in streams:
             stream.close()
@@ -193,8 +197,9 @@ class Supervisor:
         try:
             os.setpgid(0, 0)  # Ctrl-C is the supervisor's to hear
             signal.set_wakeup_fd(-1)
-            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD):
+            for number in _SIGNALS:
                 signal.signal(number, signal.SIG_DFL)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
             self._selector.close()
             for one in (*self._signals, *(other.lifeline for other in self._all())):
                 if one is not None:
@@ -220,7 +225,7 @@ class Supervisor:
         for one in self._signals:
             one.setblocking(False)
         signal.set_wakeup_fd(writing.fileno())
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD):
+        for number in _SIGNALS:
             signal.signal(number, lambda *_: None)
         self._selector.register(reading, selectors.EVENT_READ, None)
 

@@ -1,5 +1,7 @@
 """The metrics of all workers at one address."""
 
+import socket
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -59,6 +61,41 @@ def test_one_that_does_not_answer_is_down_and_hides_nothing(workers: dict[int, i
     lines = shown(metrics).splitlines()
     assert 'qbus_worker_up{broker="3"} 0.0' in lines
     assert 'qbus_worker_restarts_total{broker="3"} 4.0' in lines
+    assert 'qbus_groups{broker="1"} 10.0' in lines
+
+
+def test_a_proxy_of_the_environment_is_not_asked(
+    workers: dict[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{free_port()}")
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.setattr("urllib.request._opener", None)  # it keeps the proxies of its first use
+    metrics = WorkersMetrics()
+    metrics.workers[1] = WorkerState(1, workers[1], 0)
+    assert 'qbus_worker_up{broker="1"} 1.0' in shown(metrics).splitlines()
+
+
+@pytest.mark.parametrize("body", [b"half", b"<html>something else</html>"])
+def test_one_that_answers_half_or_something_else_hides_nothing(
+    workers: dict[int, int], body: bytes
+) -> None:
+    head = b"HTTP/1.0 200 OK\r\nContent-Length: 27\r\n\r\n"
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def answer() -> None:
+            client, _ = listener.accept()
+            with client:
+                client.recv(4096)
+                client.sendall(head + body)
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        metrics = WorkersMetrics()
+        metrics.workers[1] = WorkerState(1, workers[1], 0)
+        metrics.workers[3] = WorkerState(3, listener.getsockname()[1], 0)
+        lines = shown(metrics).splitlines()
+        thread.join()
+    assert 'qbus_worker_up{broker="3"} 0.0' in lines
     assert 'qbus_groups{broker="1"} 10.0' in lines
 
 
