@@ -23,6 +23,7 @@ from perf import (
     sdk_forms,
     spark,
     throughput,
+    workers,
 )
 from perf.report import Figure, show, write_json, write_markdown
 
@@ -35,6 +36,7 @@ CLAIMS: dict[str, Callable[[int, float], list[Figure]]] = {
     "sdk": sdk.run,
     "sdk-forms": sdk_forms.run,
     "sdk-reading": sdk_forms.run_reading,
+    "workers": workers.run,
     "startup": footprint.run_startup,
     "memory": footprint.run_memory,
     "backlog": backlog.run,

@@ -75,17 +75,17 @@ def end_before(segment: LogSegment, offset: int) -> Place:
     raise CorruptBatch(f"{segment.path} ends before offset {offset}")
 
 
-def boundary_before(
+def boundaries_around(
     segment: LogSegment, start: Place, position: int, offset: int, *, wait: bool
-) -> Place:
+) -> tuple[Place, Place | None]:
     """The last batch boundary from ``start`` on that is beyond neither ``position`` nor ``offset``.
 
-    Raises likewise.
+    And the one after it, if that was come by. Raises likewise.
     """
     end = Place(*segment.end)
     known = end.position if offset >= end.offset else segment.places.get(offset)
     if known is not None and known <= position:
-        return end if offset >= end.offset else Place(offset, known)
+        return (end if offset >= end.offset else Place(offset, known)), None
     if position - start.position <= _NEAR:
         steps = _walk(segment, start.position, start.offset, wait=wait)
     else:
@@ -96,8 +96,8 @@ def boundary_before(
         steps = _walk_from_entry(segment, entry, wait=wait)
     for place, following in steps:
         if following.offset > offset or following.position > position:
-            return place
-    return end
+            return place, following
+    return end, None
 
 
 def batch_end(segment: LogSegment, start: Place, *, wait: bool) -> Place:
@@ -388,11 +388,13 @@ class LogReader:
                 self._state.segment_of(offset), offset, max_bytes, limit, min_one_batch, wait
             )
         start = place_of(segment, offset, wait=wait)
-        end = boundary_before(segment, start, start.position + max_bytes, limit, wait=wait)
+        end, following = boundaries_around(
+            segment, start, start.position + max_bytes, limit, wait=wait
+        )
         if end.position <= start.position:
             if not min_one_batch:
                 return None
-            end = batch_end(segment, start, wait=wait)
+            end = following or batch_end(segment, start, wait=wait)
             if end.offset > limit:
                 return None
         segment.places.add(*start)

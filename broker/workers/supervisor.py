@@ -34,6 +34,7 @@ from .worker import Worker
 _log = logging.getLogger(__name__)
 
 _LOOPBACK = "127.0.0.1"
+_RETRY_S = 1.0
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)
 _UNUSABLE = 3  # exit code: another start would fail alike
 # What every broker needs soon, imported once for all.
@@ -94,6 +95,7 @@ class Supervisor:
         for module in _PRELOADED:
             import_module(module)
         gc.freeze()  # the processes share what is there now
+        gc.enable()
         self._listen_to_signals()
         for process in self._all():
             process.start_at = 0.0
@@ -141,20 +143,32 @@ class Supervisor:
     # Processes
 
     def _start(self, process: _Process) -> None:
+        """Fork the process; if the system lets us have no more of them for now, try again."""
+        process.started_at = time.monotonic()
+        try:
+            self._fork(process)
+        except OSError as error:
+            pause_s = max(process.restarts.ended(0.0), _RETRY_S)
+            process.start_at = time.monotonic() + pause_s
+            _log.error(
+                "%s cannot be started: %s; trying again in %g s", process.name, error, pause_s
+            )
+
+    def _fork(self, process: _Process) -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         process.start_at, process.is_ready = None, False
-        process.started_at = time.monotonic()
         process.lifeline = ours
-        streams = self._prepare(process)
-        # What the new process is told before it has handlers of its own would come to ours.
+        streams = [theirs, *self._prepare(process)]
+        # What is sent to the new process must not be heard here, before it hears for itself.
         signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
-        pid = os.fork()
-        if not pid:
-            self._be(process, theirs)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
-        theirs.close()
-        for stream in streams:
-            stream.close()
+        try:
+            pid = os.fork()
+            if not pid:
+                self._be(process, theirs)
+        finally:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
+            for stream in streams:
+                stream.close()
         process.pid = pid
         self._selector.register(ours, selectors.EVENT_READ, process)
 
@@ -230,11 +244,12 @@ class Supervisor:
         self._selector.register(reading, selectors.EVENT_READ, None)
 
     def _on_signals(self) -> None:
+        heard = b""
         with suppress(BlockingIOError):
-            for number in self._signals[0].recv(256):
-                if number in {signal.SIGTERM, signal.SIGINT}:
-                    self._stopping += 1
-        if self._stopping > 1:
+            heard = self._signals[0].recv(256)
+        told = sum(number in {signal.SIGTERM, signal.SIGINT} for number in heard)
+        self._stopping += told
+        if told and self._stopping > 1:
             _log.warning("told to stop again: ending all processes at once")
             self._signal_all(signal.SIGKILL)
         for process in self._all():
