@@ -31,10 +31,11 @@ class GroupLag:
             "Records between a group's committed offsets and the ends of a topic's logs.",
             self.read,
         )
-        metrics.gauge(
+        metrics.gauges_by(  # after the lags, which count them
+            [],
             "group_lag_unknown_partitions",
             "Committed partitions without a replica on this broker, left out of qbus_group_lag.",
-            lambda: self.unknown_partitions,
+            lambda: [((), self.unknown_partitions)],
         )
 
     def read(self) -> Iterable[tuple[Sequence[str], float]]:

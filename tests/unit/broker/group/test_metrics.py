@@ -3,10 +3,11 @@
 from collections.abc import Iterator
 
 import pytest
+from prometheus_client import CollectorRegistry, generate_latest
 
 from qbus.broker.group import metrics as module
 from qbus.broker.group.metrics import GroupLag
-from qbus.broker.metrics import OTHERS, BoundedNames
+from qbus.broker.metrics import OTHERS, BoundedNames, Metrics
 
 
 class Groups:
@@ -40,6 +41,17 @@ def test_partitions_that_are_not_here_are_counted_and_left_out() -> None:
     assert lag.unknown_partitions == 2
     lag.read()
     assert lag.unknown_partitions == 2, "not twice"
+
+
+def test_what_is_left_out_is_of_the_same_scrape() -> None:
+    metrics, groups = Metrics(), Groups(("g", "t", {0: 5, 1: 5}))
+    lag_of(groups, {("t", 1): 6}).register(metrics)
+    registry = CollectorRegistry()
+    registry.register(metrics)
+    groups.stored = [("g", "t", {0: 5, 1: 5, 2: 5})]
+    lines = generate_latest(registry).decode().splitlines()
+    assert 'qbus_group_lag{group="g",topic="t"} 1.0' in lines
+    assert "qbus_group_lag_unknown_partitions 2.0" in lines
 
 
 def test_those_beyond_the_bound_are_summed(monkeypatch: pytest.MonkeyPatch) -> None:
