@@ -1,7 +1,7 @@
 """A partition's log: records appended at its end, read anywhere, and removed from its front."""
 
 from collections.abc import Callable
-from typing import Self
+from typing import NamedTuple, Self
 
 from qbus.clock import Clock
 
@@ -21,6 +21,17 @@ from .removal import RecordRemover
 from .repair import BatchRepair, Damage
 from .state import LogState, SharedState
 from .verify import LogVerifier, Scrubber
+
+
+class FullSegment(NamedTuple):
+    """A segment that is full: its first offset, and the one after its last.
+
+    ``is_finished``: a checkpoint has written the last entries of its indexes.
+    """
+
+    base_offset: int
+    end_offset: int
+    is_finished: bool
 
 
 class Log:
@@ -135,15 +146,11 @@ class Log:
         """Bytes of the segment that is appended to."""
         return self._state.active.size
 
-    def finished_segments(self) -> list[tuple[int, int]]:
-        """The first offset, and the one after the last, of each segment that is full.
-
-        Those of which a checkpoint has not yet written the last index entries are left out.
-        """
+    def full_segments(self) -> list[FullSegment]:
+        """The segments that nothing is appended to any more."""
         return [
-            (segment.base_offset, segment.end_offset)
+            FullSegment(segment.base_offset, segment.end_offset, self._flusher.is_finished(segment))
             for segment in self._state.segments[:-1]
-            if self._flusher.is_finished(segment)
         ]
 
     @property

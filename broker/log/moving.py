@@ -24,12 +24,10 @@ from .names import (
     FUTURE_DIRECTORY_SUFFIX,
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
-    SNAPSHOT_SUFFIX,
     TEMPORARY_SUFFIX,
     TIME_INDEX_SUFFIX,
     TopicPartition,
     numbered,
-    parse_numbered,
 )
 
 MOVE_METADATA = "move.metadata"
@@ -62,7 +60,7 @@ class LogMove:
         self.is_done = False
         self.problem = ""
         """Why it could not be finished; empty as long as it may go on."""
-        self._copied: set[int] = set()  # first offsets
+        self._copied: set[str] = set()  # names of files that do not change any more
         self._rewrites = log.rewrites
         self._health = health
         self._files = files
@@ -105,11 +103,13 @@ class LogMove:
         if self.is_outdated:
             self.begin_anew(self.log)
         for _ in range(_ROUNDS):  # a log that grows faster than it is copied waits for its turn
-            self.log.checkpoint()  # finishes the full segments
-            for base_offset, end_offset in self.log.finished_segments():
-                if base_offset not in self._copied:
-                    self._copy_segment(base_offset, pace)
-                self.copied_end = max(self.copied_end, end_offset)
+            self.log.checkpoint()  # finishes the full segments, unless the disk is full
+            for segment in self.log.full_segments():
+                self._copy_once(numbered(segment.base_offset, LOG_SUFFIX), pace)
+                if segment.is_finished:
+                    for suffix in (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+                        self._copy_once(numbered(segment.base_offset, suffix), pace)
+                self.copied_end = max(self.copied_end, segment.end_offset)
             if self.log.active_size <= _LITTLE or not self._can_roll():
                 return
 
@@ -121,12 +121,8 @@ class LogMove:
         self._check()
         there = self._list(self.log.directory)
         for name in there:
-            place = parse_numbered(name)
-            is_copied = place is not None and place[0] in self._copied
-            if name.endswith((DELETED_SUFFIX, TEMPORARY_SUFFIX)):
-                continue
-            if not is_copied or name.endswith(SNAPSHOT_SUFFIX):
-                self._copy_file(name, _no_wait)
+            if not name.endswith((DELETED_SUFFIX, TEMPORARY_SUFFIX)):
+                self._copy_once(name, _no_wait)
         try:
             for name in set(self._files.list(self.path)) - {*there, MOVE_METADATA}:
                 self._files.remove(f"{self.path}/{name}")  # retention took it meanwhile
@@ -159,10 +155,10 @@ class LogMove:
         self.copied_bytes = 0
         self.copied_end = self.log.log_start_offset
 
-    def _copy_segment(self, base_offset: int, pace: Pace) -> None:
-        for suffix in (LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX):
-            self._copy_file(numbered(base_offset, suffix), pace)
-        self._copied.add(base_offset)
+    def _copy_once(self, name: str, pace: Pace) -> None:
+        if name not in self._copied:
+            self._copy_file(name, pace)
+            self._copied.add(name)
 
     def _copy_file(self, name: str, pace: Pace) -> None:
         """Copy a file, stable on return; one that is gone was taken by retention."""
