@@ -150,6 +150,11 @@ class Dispatcher:
         def to_parts(future: Later) -> list[Part]:
             if future.cancelled():
                 raise CloseConnection("the broker is shutting down")
+            error = future.exception()
+            if error is not None:
+                _log.error("a plain request failed", exc_info=error)
+                self._requests.failures += 1
+                raise CloseConnection(f"a plain request failed: {error}")
             self._requests.observe(key, started)
             parts: list[Part] = future.result()
             return parts

@@ -10,6 +10,7 @@ not read what was sent, and while the broker's memory for unfinished requests is
 """
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Callable
 from typing import Final, NamedTuple, Protocol
@@ -20,6 +21,8 @@ from .frames import RequestFrames
 from .memory_budget import MemoryBudget
 from .peer import Peer
 from .transport import Part, Transport, WriteBuffer
+
+_log = logging.getLogger(__name__)
 
 MAX_OPEN_REPLIES: Final = 128
 MAX_UNSENT_BYTES: Final = 1024 * 1024
@@ -209,6 +212,8 @@ class Connection:
             self.close(f"malformed request: {error}")
         except CloseConnection as error:
             self.close(str(error))
+        except Exception:  # noqa: BLE001 - a defect must not leave the client waiting
+            self._close_after_defect()
 
     def _dispatch_frames(self) -> bool:
         """Start the requests that are whole; whether it stopped before the last one of them."""
@@ -315,8 +320,15 @@ class Connection:
         except CloseConnection as error:
             self.close(str(error))
             return
+        except Exception:  # noqa: BLE001 - as above
+            self._close_after_defect()
+            return
         self._flush()
         self._go_on()
+
+    def _close_after_defect(self) -> None:
+        _log.exception("a request of the client at %s could not be answered", self.peer.host)
+        self.close("the broker has failed; its log says why")
 
     def _collect(self) -> None:
         replies = self._replies

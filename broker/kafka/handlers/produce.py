@@ -75,9 +75,17 @@ async def _recompress(
     appends: "_Appends", response: ProduceResponse, timeout_s: float
 ) -> ProduceResponse | None:
     """Append what is compressed in threads first. The connection's next request waits meanwhile."""
-    for late in appends.to_recompress:
+    batches = await asyncio.gather(
+        *(
+            asyncio.to_thread(recompressed, late.batch, late.partition.log.config)
+            for late in appends.to_recompress
+        ),
+        return_exceptions=True,
+    )
+    for late, batch in zip(appends.to_recompress, batches, strict=True):
         try:
-            batch = await asyncio.to_thread(recompressed, late.batch, late.partition.log.config)
+            if isinstance(batch, BaseException):
+                raise batch
             appends.append_late(late, batch)
         except ApiError as error:
             appends.refuse_late(late, error)

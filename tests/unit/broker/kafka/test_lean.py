@@ -293,6 +293,19 @@ async def test_a_defect_is_answered_and_counted_alike(
     assert [way.plane.metrics.requests.failures for way in both] == [2, 2]
 
 
+async def test_an_answer_that_fails_while_it_waits_closes_the_connection(both: list[Way]) -> None:
+    for way in both:
+        way.plane.disk.hold_syncs()
+        begun = way.begin(produce_frame(way, batch(b"a")))
+        if isinstance(begun, PendingReply):
+            (waiting,) = way.plane.partition("plain")._acks._waiting
+            waiting[1].fail(ZeroDivisionError("a defect"))  # type: ignore[attr-defined]
+            with pytest.raises(CloseConnection, match=r"a defect|PRODUCE failed"):
+                begun.result()
+            assert way.plane.metrics.requests.failures == 1
+        way.plane.disk.release_syncs()
+
+
 async def test_with_an_authorizer_all_go_the_general_way(both: list[Way]) -> None:
     class Nothing:
         def is_allowed(self, *_: Any) -> bool:

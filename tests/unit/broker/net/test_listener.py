@@ -263,6 +263,31 @@ async def test_a_request_without_a_possible_answer_closes_the_connection(error: 
         assert await client.closed()
 
 
+async def test_a_defect_closes_the_connection_and_is_told(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def fail(_peer: Peer, _frame: memoryview) -> list[Part]:
+        raise ZeroDivisionError
+
+    async with listening(fail) as listener, connected(listener) as client:
+        client.send(b"x")
+        assert await client.closed()
+    assert "could not be answered" in caplog.text
+
+
+async def test_an_answer_that_fails_later_closes_the_connection_and_is_told(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    dispatch = Deferred()
+    async with listening(dispatch) as listener, connected(listener) as client:
+        client.send(b"a", b"b")
+        await settle()
+        dispatch.futures[1].set_result(b"behind it")
+        dispatch.futures[0].set_exception(ZeroDivisionError())
+        assert await client.closed()
+    assert "could not be answered" in caplog.text
+
+
 async def test_a_client_that_leaves_cancels_what_it_waited_for() -> None:
     dispatch = Deferred()
     async with listening(dispatch) as listener:
