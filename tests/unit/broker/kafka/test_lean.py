@@ -279,6 +279,7 @@ async def test_requests_are_counted_alike(both: list[Way]) -> None:
     assert moved[0] == moved[1]
 
 
+@pytest.mark.sources
 async def test_a_defect_is_answered_and_counted_alike(
     both: list[Way], monkeypatch: pytest.MonkeyPatch
 ) -> None:
