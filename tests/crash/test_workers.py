@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from tests.support.small_disk import CannotMountError, small_disk
@@ -43,7 +44,10 @@ def kill_something(broker: WorkersProcess, chance: random.Random) -> None:
 def all_lead(broker: WorkersProcess) -> bool:
     if not broker.serves():
         return False
-    metadata = AdminClient({"bootstrap.servers": broker.bootstrap}).list_topics("kills", 10)
+    try:
+        metadata = AdminClient({"bootstrap.servers": broker.bootstrap}).list_topics("kills", 10)
+    except KafkaException:  # they have ended meanwhile, with the hub
+        return False
     partitions = metadata.topics["kills"].partitions
     return len(partitions) == PARTITIONS and all(one.leader > 0 for one in partitions.values())
 

@@ -4,6 +4,7 @@ import os
 import signal
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -11,6 +12,7 @@ import psutil
 from .broker_process import BrokerProcess
 from .ports import free_ports
 from .readiness import answers
+from .waiting import wait_until
 
 _PATIENCE_S = 30.0
 
@@ -42,9 +44,13 @@ class WorkersProcess(BrokerProcess):
         return self.port + number - 1
 
     def worker_pid(self, number: int) -> int:
-        """The process of a worker, which must listen."""
-        (found,) = (pid for pid, port in self._children().items() if port == self.port_of(number))
-        return found
+        """The process of a worker, once it listens."""
+        wanted = self.port_of(number)
+
+        def listening() -> list[int]:
+            return [pid for pid, port in self._children().items() if port == wanted]
+
+        return wait_until(listening, f"worker {number} to listen")[0]
 
     def hub_pid(self) -> int:
         """The process that keeps the metadata."""
@@ -75,8 +81,10 @@ class WorkersProcess(BrokerProcess):
         ours = range(self.port, self.port + self.count)
         found: dict[int, int | None] = {}
         for child in psutil.Process(self.pid).children():
-            ports = [one.laddr.port for one in child.net_connections() if one.status == "LISTEN"]
-            found[child.pid] = next((port for port in ports if port in ours), None)
+            with suppress(psutil.Error):  # it has ended just now
+                sockets = child.net_connections()
+                ports = [one.laddr.port for one in sockets if one.status == "LISTEN"]
+                found[child.pid] = next((port for port in ports if port in ours), None)
         return found
 
 
