@@ -24,8 +24,9 @@ def qbus(paths: list[Path]) -> Iterator[Qbus]:
     with BrokerProcess(paths[0], "--data-dir", str(paths[1])) as broker:
         qbus = Qbus(broker.bootstrap)
         qbus("topic", "create", "t", "--partitions", "2", "--config", "segment.bytes=2000")
-        for _ in range(5):  # what is not full is too little to be slowed down
-            qbus("produce", "t", stdin=b"a line of some length\n" * 200)
+        for number in range(6):  # what is not full is too little to be slowed down
+            partition = ("--partition", str(number % 2))
+            qbus("produce", "t", *partition, stdin=b"a line of some length\n" * 200)
         yield qbus
 
 
@@ -43,7 +44,7 @@ def test_a_replica_moves(qbus: Qbus, paths: list[Path]) -> None:
         return len(found["replicas"]) == 2 and not found["arriving"]
 
     wait_until(are_there, "both replicas are there")
-    assert qbus("consume", "t", "--from", "earliest", "--exit-at-end").count(b"line") == 1000
+    assert qbus("consume", "t", "--from", "earliest", "--exit-at-end").count(b"line") == 1200
 
 
 def test_a_move_under_way_is_shown(qbus: Qbus, paths: list[Path]) -> None:
