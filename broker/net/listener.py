@@ -23,6 +23,7 @@ _BACKLOG = 1024
 _ACCEPTS_PER_TURN = 64
 _SWEEP_SECONDS = 1.0
 _DRAIN_STEP_SECONDS = 0.01
+_DRAIN_SILENCE_SECONDS = 2.0
 _WARNING_INTERVAL_S = 10.0
 _OUT_OF_RESOURCES = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 
@@ -124,9 +125,18 @@ class Listener:
         self._close_address()
         for connection in self._connections:
             connection.drain()
-        for _ in range(round(timeout_s / _DRAIN_STEP_SECONDS)):
-            if all(connection.idle for connection in self._connections):
+        start, silence = self._loop.time(), _DRAIN_SILENCE_SECONDS
+        while (waited := self._loop.time() - start) < timeout_s:
+            waiting = [one.peer.host for one in self._connections if not one.idle]
+            if not waiting:
                 return
+            if waited >= silence:
+                silence *= 2
+                _log.warning(
+                    "stopping waits for requests of %d connections, one of them from %s;"
+                    " it ends after %g s at the latest",
+                    *(len(waiting), waiting[0], timeout_s),
+                )
             await asyncio.sleep(_DRAIN_STEP_SECONDS)
 
     def close(self) -> None:

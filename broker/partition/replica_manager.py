@@ -172,11 +172,14 @@ class ReplicaManager(Generic[S]):
         return is_full and self._replicator.is_failing(partition)
 
     def _on_store_state(self, state: SessionState) -> None:
+        """Acknowledge nothing without the store, and never again when the session is lost."""
         self._session.is_suspended = state is not SessionState.CONNECTED
         self.lease.on_state(state)
-        if not self._session.is_suspended:
-            for partition in self._registry:
+        for partition in self._registry:
+            if state is SessionState.CONNECTED:
                 partition.advance()
+            elif state is SessionState.LOST:
+                partition.refuse(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     def _make_partition(self, topic: str, index: int, log: Log) -> Partition:
         flusher = self._flushers[log.directory.rpartition("/")[0]]

@@ -1,4 +1,7 @@
-"""Administration, by the sync and the async clients, of both servers."""
+"""Administration, by the sync and the async clients, of both servers.
+
+Kafka's broker learns of changes a moment after its controller has answered.
+"""
 
 from collections.abc import AsyncIterator, Awaitable
 from typing import Any
@@ -22,7 +25,7 @@ from qbus.errors import ApiError, ErrorCode
 from tests.sdk.reading import read
 from tests.sdk.sdk_clients import SdkClients
 from tests.sdk.servers import KafkaServer, Server
-from tests.support.waiting import eventually
+from tests.support.waiting import eventually, until
 
 
 @pytest_asyncio.fixture
@@ -68,6 +71,11 @@ async def test_the_life_of_a_topic(admin: Any, name: str) -> None:
     assert name not in [topic.name for topic in await admin.list_topics()]
     await admin.create_topic(name, partitions=2, replication_factor=1)
     assert await code_of(admin.create_topic(name)) is ErrorCode.TOPIC_ALREADY_EXISTS
+
+    async def is_listed() -> bool:
+        return name in [topic.name for topic in await admin.list_topics()]
+
+    await eventually(is_listed)
     described = await admin.describe_topic(name)
     assert [(p.index, p.replicas, p.isr) for p in described.partitions] == [
         (index, (described.partitions[0].leader,), (described.partitions[0].leader,))
@@ -78,14 +86,9 @@ async def test_the_life_of_a_topic(admin: Any, name: str) -> None:
 
     await eventually(lambda: has_partitions(admin, name, 5))
     assert await code_of(admin.create_partitions(name, 5)) is ErrorCode.INVALID_PARTITIONS
-    assert name in [topic.name for topic in await admin.list_topics()]
     await admin.delete_topic(name)
     assert await code_of(admin.delete_topic(name)) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-
-    async def is_gone() -> bool:
-        return name not in [topic.name for topic in await admin.list_topics()]
-
-    await eventually(is_gone)
+    await until(is_listed, False)
 
 
 async def test_invalid_topics_are_refused(admin: Any, name: str) -> None:
@@ -105,11 +108,11 @@ async def test_topic_configuration(admin: Any, topic: str) -> None:
     default = await entry("retention.ms")
     assert default[1] is not ConfigSource.TOPIC
     await admin.alter_config(ConfigKind.TOPIC, topic, set={"retention.ms": "1234567"})
-    assert await entry("retention.ms") == ("1234567", ConfigSource.TOPIC)
+    await until(lambda: entry("retention.ms"), ("1234567", ConfigSource.TOPIC))
     await admin.alter_config(
         ConfigKind.TOPIC, topic, set={"segment.bytes": "2000000"}, unset=["retention.ms"]
     )
-    assert await entry("retention.ms") == default
+    await until(lambda: entry("retention.ms"), default)
     assert await entry("segment.bytes") == ("2000000", ConfigSource.TOPIC)
     wrong = admin.alter_config(ConfigKind.TOPIC, topic, set={"segment.bytes": "many"})
     assert await code_of(wrong) is ErrorCode.INVALID_CONFIG

@@ -20,7 +20,7 @@ TOPIC = "t"
 BATCHES, RECORDS = 5, 30
 CORRUPT = 2
 """The number of the corrupt batch: offsets 60 to 89."""
-SOON_S = 5.0
+SOON_S = 20.0
 
 
 def corrupt(segment: Path) -> None:

@@ -365,6 +365,21 @@ async def test_draining_answers_what_was_asked() -> None:
             await asyncio.open_connection("127.0.0.1", listener.address.port)
 
 
+async def test_draining_that_takes_long_says_what_it_waits_for(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("qbus.broker.net.listener._DRAIN_SILENCE_SECONDS", 0.01)
+    async with listening(Deferred()) as listener, connected(listener) as client:
+        client.send(b"x")
+        await settle()
+        await listener.drain(0.1)
+    first, *_ = warnings(caplog)
+    assert first == (
+        "stopping waits for requests of 1 connections, one of them from 127.0.0.1;"
+        " it ends after 0.1 s at the latest"
+    )
+
+
 async def test_an_address_in_use_is_named() -> None:
     async with listening(echo) as listener:
         with pytest.raises(OSError, match="cannot listen on") as refused:

@@ -63,6 +63,20 @@ async def test_whom_nobody_follows_any_more_leads_no_more(plane: DataPlane) -> N
     assert refused.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
+async def test_nobody_waits_for_what_is_never_acknowledged_once_the_session_is_lost(
+    plane: DataPlane,
+) -> None:
+    """Else a broker that stops would wait for such requests, for as long as it may."""
+    partition, acks = await lead(plane), Acks()
+    partition.append(batch(b"a"), ACKS_ALL)
+    partition.when_acknowledged(1, acks, None)
+    plane.store.become(SessionState.SUSPENDED)
+    assert acks.codes == [], "the session may go on"
+    plane.store.become(SessionState.LOST)
+    assert acks.codes == [ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND]
+    assert partition.check() is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
 async def test_nothing_is_in_doubt_before_the_sessions_time_is_over(plane: DataPlane) -> None:
     await lead(plane)
     be_cut_off(plane, SESSION_S - 0.1)
