@@ -39,7 +39,9 @@ async def eventually(condition: Callable[[], object], timeout: float = 20.0) -> 
             await asyncio.sleep(pause)
 
 
-async def until(ask: Callable[[], Awaitable[T]], expected: T, timeout: float = 60.0) -> None:
+async def until(
+    ask: Callable[[], Awaitable[object]], expected: object, timeout: float = 60.0
+) -> None:
     """Return when the answer is ``expected``; fail with the last one after ``timeout`` seconds."""
     answer = None
     try:
