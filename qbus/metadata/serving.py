@@ -19,6 +19,8 @@ from qbus.metadata.store import SessionState
 
 _log = logging.getLogger(__name__)
 
+_RETRY_S = 1.0
+
 
 class StoreServer:
     """The sessions of a store that is started; when it is lost, so are they."""
@@ -60,40 +62,54 @@ class _Session:
         self._under_way: set[asyncio.Task[None]] = set()
 
     async def run(self, sock: socket.socket) -> None:
-        """Answer until the other side says that it ends, or is gone."""
+        """Answer until the other side says that it ends, or is gone; then delete its nodes."""
         reader, self._writer = await asyncio.open_connection(sock=sock)
+        try:
+            end = await self._take_requests(reader)
+            await asyncio.gather(*self._under_way, return_exceptions=True)
+            is_over = await self._delete_nodes()
+            if end is not None:  # it does not wait for a disk with room
+                self._send([end, None])
+        finally:
+            self._writer.close()
+        while not is_over:
+            await asyncio.sleep(_RETRY_S)
+            is_over = await self._delete_nodes()
+
+    async def _take_requests(self, reader: asyncio.StreamReader) -> int | None:
+        """Begin what is asked for; return the number of the request to end, if there was one."""
         try:
             while True:
                 length = int.from_bytes(await reader.readexactly(messages.LENGTH))
                 number, name, *arguments = messages.load(await reader.readexactly(length))
                 if name == messages.END:
-                    await self._end()
-                    self._send([number, None])
-                    return
+                    return int(number)
                 # Its first step is done before those of later ones, and hands it to the store.
                 task = asyncio.create_task(self._answer(number, name, arguments))
                 self._under_way.add(task)
                 task.add_done_callback(self._under_way.discard)
         except (asyncio.IncompleteReadError, OSError):
-            await self._end()
+            pass
         except (ValueError, TypeError) as error:
             _log.error("session %d asks what makes no sense: %s", self._number, error)
-            await self._end()
-        finally:
-            self._writer.close()
+        return None
 
-    async def _end(self) -> None:
-        """Finish what is under way; then its nodes are gone."""
-        await asyncio.gather(*self._under_way, return_exceptions=True)
+    async def _delete_nodes(self) -> bool:
+        """Delete the session's nodes; false if that failed and may work later: the disk is full."""
         try:
             await self._store.end_session(self._number)
         except StoreUnavailable as error:
             _log.warning("session %d of the metadata store: %s", self._number, error)
+            return self._store.state is SessionState.LOST  # they are deleted when it is opened
+        return True
 
     async def _answer(self, number: int, name: str, arguments: list[Any]) -> None:
         try:
             result = await self._do(number, name, arguments)
         except messages.TOLD as error:
+            self._send([number, None, *messages.error_out(error)])
+        except Exception as error:  # noqa: BLE001 - a defect must not leave the session waiting
+            _log.exception("session %d: the request %s has failed", self._number, name)
             self._send([number, None, *messages.error_out(error)])
         else:
             self._send([number, result])

@@ -4,7 +4,7 @@ import asyncio
 import socket
 import sqlite3
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
@@ -17,6 +17,7 @@ from qbus.metadata import (
     Set,
     StoreUnavailable,
     VersionConflict,
+    serving,
 )
 from qbus.metadata.database import Database
 from qbus.metadata.served import ServedStore
@@ -133,6 +134,73 @@ async def test_what_a_session_asked_for_last_is_done_before_it_ends(served: Serv
     await asyncio.wait_for(session, 5)
     await asyncio.gather(*asked, return_exceptions=True)
     assert await served.store.children("/e") == []
+
+
+@pytest.fixture
+def full_disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[asyncio.Event]:
+    """The disk is full, as the ends of sessions find it, until the event is set."""
+    monkeypatch.setattr(serving, "_RETRY_S", 0.01)
+    has_room = asyncio.Event()
+    end_session = Database.end_session
+
+    def end(database: Database, session: int) -> None:
+        if not has_room.is_set():
+            error = sqlite3.OperationalError("database or disk is full")
+            error.sqlite_errorcode = sqlite3.SQLITE_FULL
+            raise error
+        end_session(database, session)
+
+    monkeypatch.setattr(Database, "end_session", end)
+    yield has_room
+    has_room.set()
+
+
+async def test_a_session_that_ends_while_the_disk_is_full_leaves_no_nodes(
+    served: Served, full_disk: asyncio.Event, caplog: pytest.LogCaptureFixture
+) -> None:
+    witness = await served.session()
+    ours, theirs = socket.socketpair()
+    session = served.server.serve(theirs)
+    store = ServedStore(ours)
+    await store.start()
+    await store.transaction([Create("/e", ephemeral=True)])
+    assert store._writer is not None
+    store._writer.transport.abort()
+    await eventually(lambda: caplog.text.count("the disk is full") > 1)
+    assert await witness.get("/e") == Node(b"", 0)
+    assert not session.done()
+    full_disk.set()
+    await asyncio.wait_for(session, 5)
+    assert await witness.get("/e") is None
+
+
+async def test_a_stop_does_not_wait_for_a_full_disk(
+    served: Served, full_disk: asyncio.Event
+) -> None:
+    witness, store = await served.session(), await served.session()
+    await store.transaction([Create("/e", ephemeral=True)])
+    await asyncio.wait_for(store.close(), 5)
+    assert await witness.get("/e") == Node(b"", 0)
+    full_disk.set()
+
+    async def is_gone() -> bool:
+        return await witness.get("/e") is None
+
+    await eventually(is_gone)
+
+
+async def test_a_defect_of_the_store_is_an_answer(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = await served.session()
+
+    async def broken(*_: object) -> None:
+        raise ZeroDivisionError("a defect")
+
+    monkeypatch.setattr(served.store, "get", broken)
+    with pytest.raises(StoreUnavailable, match="ZeroDivisionError: a defect"):
+        await asyncio.wait_for(session.get("/a"), 5)
+    assert session.state is SessionState.CONNECTED
 
 
 async def test_a_server_that_ends_loses_its_sessions(served: Served) -> None:
