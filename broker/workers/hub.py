@@ -55,8 +55,10 @@ class _Hub:
                 cleanup.push_async_callback(store.close)
                 self._server = StoreServer(store)
                 cleanup.push_async_callback(self._server.close)
-            if self._config.metrics_address is not None:
-                cleanup.callback(serve_metrics(self._metrics, *self._config.metrics_address))
+            address = self._config.metrics_address
+            if address is not None:
+                # The workers' own have the same names.
+                cleanup.callback(serve_metrics(self._metrics, *address, of_process=False))
             self._lifeline.setblocking(False)
             loop.add_reader(self._lifeline, self._listen)
             tell_ready(self._lifeline)

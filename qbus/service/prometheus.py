@@ -14,8 +14,12 @@ class Collector(Protocol):
         """Return the Prometheus families; called from other threads."""
 
 
-def serve(metrics: Collector, host: str, port: int) -> Callable[[], None]:
+def serve(
+    metrics: Collector, host: str, port: int, *, of_process: bool = True
+) -> Callable[[], None]:
     """Serve ``metrics`` over HTTP from a thread; return the function that stops it.
+
+    ``of_process``: with what this process takes of processor and memory.
 
     Raises:
         OSError: the address cannot be listened on; the message names it.
@@ -30,9 +34,10 @@ def serve(metrics: Collector, host: str, port: int) -> Callable[[], None]:
 
     registry = CollectorRegistry()
     registry.register(metrics)
-    ProcessCollector(registry=registry)
-    PlatformCollector(registry=registry)
-    GCCollector(registry=registry)
+    if of_process:
+        ProcessCollector(registry=registry)
+        PlatformCollector(registry=registry)
+        GCCollector(registry=registry)
     try:
         server, thread = start_http_server(port, host, registry)
     except OSError as error:

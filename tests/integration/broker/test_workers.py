@@ -11,7 +11,7 @@ from uuid import uuid4
 
 import pytest
 from confluent_kafka import Consumer as TheirConsumer
-from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from qbus import Admin, Consumer, Producer
 from qbus.errors import ApiError, ErrorCode
@@ -186,23 +186,33 @@ def test_replicas_of_a_partition_need_machines(tmp_path: Path) -> None:
         assert refused.value.code is ErrorCode.INVALID_REPLICATION_FACTOR
 
 
+def scrape(address: str) -> dict[tuple[str, str | None], float]:
+    """The values of samples by their names and brokers, read as strictly as Prometheus might."""
+    request = urllib.request.Request(
+        f"http://{address}/metrics", headers={"Accept": "application/openmetrics-text"}
+    )
+    with urllib.request.urlopen(request, timeout=10) as answer:
+        text = answer.read().decode()
+    return {
+        (sample.name, sample.labels.get("broker")): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
 def test_metrics_of_all_at_one_address(tmp_path: Path) -> None:
     address = f"127.0.0.1:{free_port()}"
     with WorkersProcess(tmp_path, 2, "--metrics-listen", address) as broker:
         fill(broker.bootstrap, "orders", 4)
         broker.kill_worker(2)
         wait_until(lambda: "broker 2 serves again" in broker.log_text(), "broker 2")
-        with urllib.request.urlopen(f"http://{address}/metrics", timeout=10) as answer:
-            text = answer.read().decode()
-    values = {
-        (sample.name, sample.labels.get("broker")): sample.value
-        for family in text_string_to_metric_families(text)
-        for sample in family.samples
-    }
+        values = scrape(address)
     assert values["qbus_worker_up", "1"] == values["qbus_worker_up", "2"] == 1
     assert values["qbus_worker_restarts_total", "1"] == 0
     assert values["qbus_worker_restarts_total", "2"] == 1
     assert values["qbus_produced_messages_total", "1"] == 100
+    assert values["process_resident_memory_bytes", "1"] > 0
+    assert {broker for _, broker in values} == {"1", "2"}
 
 
 def test_lines_of_the_log_name_their_process(tmp_path: Path) -> None:
