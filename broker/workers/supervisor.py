@@ -54,6 +54,7 @@ class _Process:
     pid: int = 0
     lifeline: socket.socket | None = None
     is_ready: bool = False
+    was_ready: bool = False  # in this life or in one before
     started_at: float = 0.0
     start_at: float | None = None  # None: not to be started
     is_told: bool = False  # to end
@@ -83,9 +84,11 @@ class Supervisor:
         ]
         self._store_streams: dict[str, socket.socket] = {}
         self._metrics_ports: dict[str, int] = {}
+        self._states: dict[str, WorkerState] = {}  # as the hub knows them
         self._selector = selectors.DefaultSelector()
         self._signals = socket.socketpair()
-        self._stopping = 0  # how often it was told to
+        self._told = 0  # how often it was told to stop
+        self._is_stopping = False
         self._is_up = False
         self._code = 0
         self._started = time.monotonic()
@@ -109,7 +112,7 @@ class Supervisor:
     def _step(self) -> bool:
         """Do what is due, then wait for something to happen; whether there is more to do."""
         now = time.monotonic()
-        if self._stopping:
+        if self._is_stopping:
             self._stop_next()
             if not any(process.pid for process in self._all()):
                 return False
@@ -131,11 +134,13 @@ class Supervisor:
             for process in self._all()
             if process.start_at is not None and self._may(process)
         ]
-        return max(min(due) - now, 0.0) if due and not self._stopping else None
+        return max(min(due) - now, 0.0) if due and not self._is_stopping else None
 
     def _may(self, process: _Process) -> bool:
-        """Whether what the process needs is there: workers need the hub."""
-        return process is self._hub or self._hub is None or self._hub.is_ready
+        """Whether what the process needs is there: workers need the hub that keeps the store."""
+        if process is self._hub or not self._has_store:
+            return True
+        return self._hub is not None and self._hub.is_ready
 
     def _all(self) -> list[_Process]:
         return [*([self._hub] if self._hub else []), *self._workers]
@@ -174,22 +179,29 @@ class Supervisor:
 
     def _prepare(self, process: _Process) -> list[socket.socket]:
         """Give a worker's session to the hub; the streams that are the worker's alone."""
-        if process is self._hub or self._hub is None or self._hub.lifeline is None:
+        if process is self._hub or self._hub is None:
             return []
         config = self._configs[self._workers.index(process)]
         if self._has_metrics:
             (self._metrics_ports[process.name],) = free_ports(_LOOPBACK, 1)
         port = self._metrics_ports.get(process.name, 0)
-        told = WorkerState(config.node_id, port, process.restarts.count).encode()
+        state = WorkerState(config.node_id, port, process.restarts.count)
+        self._states[process.name] = state
         if not self._has_store:
-            with suppress(OSError):
-                self._hub.lifeline.send(told)
+            self._tell_hub(state)
             return []
         ours, theirs = socket.socketpair()
-        with suppress(OSError), theirs:  # a hub that has just died is seen soon, and so is this end
-            socket.send_fds(self._hub.lifeline, [told], [theirs.fileno()])
+        with theirs:
+            self._tell_hub(state, theirs)
         self._store_streams[process.name] = ours
         return [ours]
+
+    def _tell_hub(self, state: WorkerState, *streams: socket.socket) -> None:
+        if self._hub is None or self._hub.lifeline is None:
+            return
+        with suppress(OSError):  # a hub that has just died is seen soon
+            descriptors = [stream.fileno() for stream in streams]
+            socket.send_fds(self._hub.lifeline, [state.encode()], descriptors)
 
     def _worker_body(self, config: BrokerConfig) -> Callable[[socket.socket], int]:
         name = f"broker {config.node_id}"
@@ -248,8 +260,9 @@ class Supervisor:
         with suppress(BlockingIOError):
             heard = self._signals[0].recv(256)
         told = sum(number in {signal.SIGTERM, signal.SIGINT} for number in heard)
-        self._stopping += told
-        if told and self._stopping > 1:
+        self._told += told
+        self._is_stopping |= bool(told)
+        if told and self._told > 1:
             _log.warning("told to stop again: ending all processes at once")
             self._signal_all(signal.SIGKILL)
         for process in self._all():
@@ -267,9 +280,13 @@ class Supervisor:
         except OSError:
             told = b""
         if not told:
-            self._selector.unregister(lifeline)
+            with suppress(KeyError):
+                self._selector.unregister(lifeline)
             return
-        process.is_ready = True
+        process.is_ready = process.was_ready = True
+        if process is self._hub:  # a new one knows nothing of the workers that live
+            for state in self._states.values():
+                self._tell_hub(state)
         if process is not self._hub and process.restarts.count:
             _log.info("%s serves again", process.name)
         if not self._is_up and all(one.is_ready for one in self._all()):
@@ -283,27 +300,36 @@ class Supervisor:
 
     def _on_end(self, process: _Process, code: int) -> None:
         lived_s = time.monotonic() - process.started_at
-        process.pid, process.is_ready = 0, False
+        process.pid = 0
         if process.lifeline is not None:
+            self._on_told(process, process.lifeline)  # what it said before
             with suppress(KeyError):
                 self._selector.unregister(process.lifeline)
             process.lifeline.close()
             process.lifeline = None
-        if self._stopping:
+        process.is_ready = False
+        if self._is_stopping:
             return
         how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
-        if not self._is_up and code > 0:
+        if code > 0 and self._could_not_start(process):
             _log.error("%s could not start (%s): stopping", process.name, how)
-            self._stopping, self._code = 1, 1
+            self._is_stopping, self._code = True, 1
             return
         if process is self._hub and code == _UNUSABLE:
             _log.critical("the metadata store cannot be used: stopping")
-            self._stopping, self._code = 1, 1
+            self._is_stopping, self._code = True, 1
             return
         pause_s = process.restarts.ended(lived_s)
         process.start_at = time.monotonic() + pause_s
         when = f"in {pause_s:g} s" if pause_s else "at once"
         _log.error("%s has ended (%s): starting it again %s", process.name, how, when)
+
+    def _could_not_start(self, process: _Process) -> bool:
+        """Whether a process that ended with an error never did its work, by its own fault."""
+        hub = self._hub
+        if self._has_store and hub is not None and hub is not process and hub.restarts.count:
+            return False  # its session has ended with the hub
+        return not (self._is_up or process.was_ready)
 
     # The end
 
