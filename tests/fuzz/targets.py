@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 from struct import unpack_from
+from typing import Any
 
 import atheris
 
@@ -18,12 +19,15 @@ with atheris.instrument_imports(include=["qbus"]):
         BatchHeader,
         CorruptBatch,
         codec,
+        crc32c,
         iter_batches,
         iter_records,
+        plain,
         pure,
     )
-    from qbus.wire import API, decode, decode_request_header, encode
+    from qbus.wire import API, ApiKey, decode, decode_request_header, encode, lean
 
+_CRC = slice(17, 21)
 _MAX_FRAME = 1 << 16
 _MAX_DECOMPRESSED = 1 << 20
 
@@ -38,6 +42,43 @@ def request(data: bytes) -> None:
         message = decode(api.request, header.api_version, data, position)
         again = b"".join(bytes(part) for part in encode(message, header.api_version))
         assert decode(api.request, header.api_version, again) == message
+
+
+def lean_request(data: bytes) -> None:
+    """A request frame that the lean way takes: the general one reads the same in it."""
+    view = memoryview(data)
+    produce, fetch = lean.read_produce(view), lean.read_fetch(view)
+    if produce is None and fetch is None:
+        return
+    header, position = decode_request_header(data)
+    key = ApiKey(header.api_key)
+    request: Any = decode(API[key].request, header.api_version, data, position)
+    begin = (header.api_version, header.correlation_id)
+    if produce is not None:
+        assert key is ApiKey.PRODUCE
+        (topic,) = request.topic_data
+        (records,) = topic.partition_data
+        of_request = (request.acks, request.timeout_ms, topic.name or topic.topic_id)
+        assert produce == (*begin, *of_request, records.index, records.records)
+        assert request.transactional_id is None
+    if fetch is not None:
+        assert key is ApiKey.FETCH
+        (topic,) = request.topics
+        (wanted,) = topic.partitions
+        assert fetch == (
+            *begin,
+            request.min_bytes,
+            request.max_bytes,
+            request.isolation_level == 1,
+            topic.topic or topic.topic_id,
+            wanted.partition,
+            wanted.current_leader_epoch,
+            wanted.fetch_offset,
+            wanted.partition_max_bytes,
+        )
+        assert max(request.replica_id, request.replica_state.replica_id) == -1
+        assert request.session_epoch in {-1, 0}
+        assert (request.rack_id, request.forgotten_topics_data) == ("", [])
 
 
 def response(data: bytes) -> None:
@@ -56,6 +97,14 @@ def records(data: bytes) -> None:
         for _, batch in iter_batches(data):
             for _ in iter_records(batch, max_size=_MAX_DECOMPRESSED):
                 pass
+
+
+def plain_batch(data: bytes) -> None:
+    """A batch whose sum is made right: both twins find it plain, or neither does."""
+    made = bytearray(data)
+    if len(made) >= HEADER_SIZE:
+        made[_CRC] = crc32c(data[_CRC.stop :]).to_bytes(4)
+    assert plain.plain_header(made) == plain.portable_plain_header(made)
 
 
 def codecs(data: bytes) -> None:
@@ -96,8 +145,10 @@ def frames(data: bytes) -> None:
 
 TARGETS: dict[str, Callable[[bytes], None]] = {
     "request": request,
+    "lean_request": lean_request,
     "response": response,
     "records": records,
+    "plain_batch": plain_batch,
     "codecs": codecs,
     "frames": frames,
 }

@@ -3,13 +3,16 @@
 import importlib.util
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from struct import pack
 
 import pytest
 
 from qbus.records import build_batch
-from qbus.wire import API
+from qbus.wire import API, ApiKey, encode_request, lean
+from qbus.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from qbus.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
 if importlib.util.find_spec("atheris") is None:
     pytest.skip("atheris is not installed", allow_module_level=True)
@@ -23,6 +26,8 @@ def seeds() -> dict[str, list[bytes]]:
     batch = bytes(build_batch([(b"key", b"value", (("h", b"v"),), 1)]))
     return {
         "request": requests,
+        "lean_request": list(lean_requests(batch)),
+        "plain_batch": [batch, bytes(build_batch([(None, b"v", (), 1)] * 2))],
         "response": [bytes([index, 0]) + bytes(40) for index in range(len(API))],
         "records": [batch, batch + batch],
         "codecs": [batch],
@@ -30,8 +35,25 @@ def seeds() -> dict[str, list[bytes]]:
     }
 
 
-@pytest.mark.parametrize("target", ["request", "response", "records", "codecs", "frames"])
+def lean_requests(batch: bytes) -> Iterator[bytes]:
+    """What the lean way is for, by a topic's name and by its id."""
+    data = PartitionProduceData(index=1, records=batch)
+    wanted = FetchPartition(partition=1, fetch_offset=2, partition_max_bytes=1 << 20)
+    for version in (12, 13):
+        name = "t" if version == 12 else ""
+        produced = TopicProduceData(name=name, partition_data=[data])
+        fetched = FetchTopic(topic=name, partitions=[wanted])
+        for key, request in (
+            (ApiKey.PRODUCE, ProduceRequest(acks=-1, timeout_ms=1, topic_data=[produced])),
+            (ApiKey.FETCH, FetchRequest(max_wait_ms=1, min_bytes=1, topics=[fetched])),
+        ):
+            yield b"".join(map(bytes, encode_request(key, version, 1, "c", request)))[4:]
+
+
+@pytest.mark.parametrize("target", seeds())
 def test_no_input_ends_in_an_unexpected_error(target: str, tmp_path: Path) -> None:
+    if target == "lean_request" and not lean.IS_BUILT:
+        pytest.skip("nothing was compiled here")
     corpus = tmp_path / "corpus"
     corpus.mkdir()
     for number, seed in enumerate(seeds()[target]):
