@@ -1,13 +1,15 @@
-"""Which node id, address and directories each worker has."""
+"""Which node id, address and directories each worker has, and which machine all of them."""
 
 import os
 import socket
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
 from qbus.config import Address, BrokerConfig
 from qbus.errors import ConfigError
 
+from ..boot import current_boot
 from ..log.names import parse_partition
 
 DIRECTORY = "workers"
@@ -79,6 +81,21 @@ def free_ports(host: str, count: int) -> list[int]:
     finally:
         for one in sockets:
             one.close()
+
+
+def machine_of(config: BrokerConfig) -> str:
+    """What the workers have in common, and no others: the place of their data on this machine.
+
+    It outlives the supervisor, whose brokers are registered for a while if it is killed. Where the
+    system does not tell its boots apart, it does not. Makes the directory. Raises OSError.
+    """
+    boot = current_boot()
+    if not boot:
+        return uuid.uuid4().hex
+    directory = Path(config.log_dirs[0])
+    directory.mkdir(parents=True, exist_ok=True)
+    place = directory.stat()
+    return f"{boot}/{place.st_dev}/{place.st_ino}"
 
 
 def _need_port(port: int, name: str) -> int:

@@ -13,7 +13,6 @@ import selectors
 import signal
 import socket
 import time
-import uuid
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -27,7 +26,7 @@ from qbus.service import logs
 
 from . import hub
 from .metrics import WorkerState
-from .plan import free_ports, worker_configs
+from .plan import free_ports, machine_of, worker_configs
 from .restarts import Restarts
 from .worker import Worker
 
@@ -69,10 +68,11 @@ class Supervisor:
 
         Raises:
             ConfigError: there are not enough ports for so many.
+            OSError: the data directory cannot be made.
         """
         self._config = config
         self._log = (log_form, log_level)
-        self._machine = uuid.uuid4().hex
+        self._machine = machine_of(config)
         self._has_store = config.zookeeper_address is None
         self._has_metrics = config.metrics_address is not None
         self._configs = worker_configs(config, count)

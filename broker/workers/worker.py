@@ -10,8 +10,9 @@ _READY = b"\1"
 class Worker:
     """One of several brokers on a machine.
 
-    ``machine`` is the same for all of them and for no other broker. ``store`` is the stream to the
-    hub that keeps the metadata, None where ZooKeeper does. ``lifeline`` ends with the supervisor.
+    ``machine`` is the same for all of them, in later lives too, and for no other broker. ``store``
+    is the stream to the hub that keeps the metadata, None where ZooKeeper does. ``lifeline`` ends
+    with the supervisor.
     """
 
     machine: str

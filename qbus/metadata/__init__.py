@@ -1,4 +1,4 @@
-"""The metadata store: its interface, two implementations, and the layout of its nodes."""
+"""The metadata store: its interface, three implementations, and the layout of its nodes."""
 
 from qbus.metadata.embedded import EmbeddedStore
 from qbus.metadata.errors import (

@@ -1,7 +1,8 @@
 """Serves an embedded store to other processes of the machine, a stream for each session.
 
 A session lives as long as its stream. The system closes the streams of a process that dies, however
-it dies, and of no other: so a session ends at once with its process, and never before.
+it dies, and of no other: so a session ends at once with its process, and never before. Its nodes
+end with it; on a full disk, as soon as there is room.
 """
 
 import asyncio

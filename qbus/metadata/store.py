@@ -1,7 +1,8 @@
 """The metadata store: a small tree of versioned nodes, as ZooKeeper keeps one.
 
-Every decision is one transaction that checks the versions it was made from. Two stores implement
-this interface and pass the same contract tests: an embedded one and ZooKeeper.
+Every decision is one transaction that checks the versions it was made from. Three stores implement
+this interface and pass the same contract tests: an embedded one, one that another process serves,
+and ZooKeeper.
 """
 
 from abc import ABC, abstractmethod

@@ -109,12 +109,13 @@ def test_ctrl_c_stops_all_in_order(tmp_path: Path) -> None:
         text=True,
         start_new_session=True,
     )
-    assert process.stderr is not None
-    line = ""
-    while "brokers listen on" not in line:
-        line = process.stderr.readline()
-    os.killpg(process.pid, signal.SIGINT)  # as a terminal does it, to the whole group
-    _, rest = process.communicate(timeout=30)
+    try:
+        assert process.stderr is not None
+        assert any("brokers listen on" in line for line in process.stderr), "it has ended"
+        os.killpg(process.pid, signal.SIGINT)  # as a terminal does it, to the whole group
+        _, rest = process.communicate(timeout=30)
+    finally:
+        process.kill()
     assert process.returncode == 0, rest
     assert "stopping: finishing what was asked" in rest
 

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from qbus.broker.workers.plan import left_behind, worker_configs, worker_count
+from qbus.broker.workers import plan
+from qbus.broker.workers.plan import left_behind, machine_of, worker_configs, worker_count
 from qbus.config import Address, BrokerConfig
 from qbus.errors import ConfigError
 
@@ -72,6 +73,18 @@ def test_ports_that_are_none_are_refused(tmp_path: Path, name: str) -> None:
 def test_metrics_are_not_served_by_each(tmp_path: Path) -> None:
     alone = config(tmp_path, metrics_listen="127.0.0.1:9999")
     assert [one.metrics_address for one in worker_configs(alone, 2)] == [None, None]
+
+
+def test_a_machine_is_known_again_and_no_other_is_taken_for_it(tmp_path: Path) -> None:
+    machines = [machine_of(config(tmp_path / name)) for name in ("one", "one", "two")]
+    assert machines[0] == machines[1] != machines[2]
+
+
+def test_machines_whose_boots_are_not_told_apart_are_never_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plan, "current_boot", lambda: "")
+    assert machine_of(config(tmp_path)) != machine_of(config(tmp_path))
 
 
 def test_partitions_of_workers_that_are_not_started_are_found(tmp_path: Path) -> None:
