@@ -113,7 +113,10 @@ class Delivery:
         1_000_000, rules.whole(1024, 64 * _MIB), "The size at which a batch is sent."
     )
     linger_ms: int = setting(
-        50, rules.whole(0, 60_000), "The longest time that a batch waits for more lines."
+        50,
+        rules.whole(0, 60_000),
+        "The longest time that lines wait for more of them, to be sent together; a line after a"
+        " pause that long is sent at once.",
     )
     memory_bytes: int = setting(
         32 * _MIB,

@@ -8,6 +8,7 @@ other one is read.
 import asyncio
 import logging
 from collections import deque
+from contextlib import suppress
 from typing import Protocol
 
 from qbus.clients.producer import BulkDelivery
@@ -37,7 +38,10 @@ class SenderContext(Protocol):
     batch_bytes: int
 
     def read_chunk(self, file: TailedFile, most: int) -> Chunk | None:
-        """Return the next records of a file; None: it has none now."""
+        """Return the next records of a file; None: it has none now.
+
+        After None or a chunk that ``is_last``, the file is added again when it has more.
+        """
 
     async def send(self, topic: str, partition: int, batch: PendingBatch) -> BulkDelivery:
         """Hand records to the producer. Raises :class:`~qbus.errors.QbusError`."""
@@ -79,7 +83,8 @@ class PartitionSender:
     def release(self, batch: PendingBatch) -> None:
         """Note that the delivery of a batch is checkpointed."""
         self.outstanding -= batch.size
-        self._wake.set()
+        if self._ready:
+            self._wake.set()
 
     async def run(self) -> None:
         """Read and send, until cancelled."""
@@ -91,11 +96,12 @@ class PartitionSender:
             else:
                 while (batch := self._gather()) is not None:
                     await self._send(batch)
-            try:
-                async with asyncio.timeout(self._wait_s or None):
+            if not self._wait_s:
+                await self._wake.wait()
+                continue
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._wait_s):
                     await self._wake.wait()
-            except TimeoutError:
-                pass
 
     def _gather(self) -> PendingBatch | None:
         """Read up to half a batch, as far as there are records and room; None: nothing."""
@@ -112,7 +118,8 @@ class PartitionSender:
             chunk = context.read_chunk(file, most)
             if chunk is None:
                 continue
-            self._ready.append(file)
+            if not chunk.is_last:
+                self._ready.append(file)
             if chunk.values:
                 before = batch.memory
                 batch.add(chunk, file.labels)

@@ -19,6 +19,8 @@ from .source import Labels, SourceReader
 _TAIL_BYTES = 256
 _NEWLINE = 10
 _PAGE_BYTES = 4096
+_MORE_BYTES = 64 * 1024
+"""How much is read beyond a file's known size. A buffer of more is costly for a few lines."""
 _NO_FORMERS: dict[int, tuple[Former, AckTracker]] = {}
 
 
@@ -46,6 +48,7 @@ class Chunk(NamedTuple):
 
     incarnation: the file's at that time. tail: length and CRC-32 of the last bytes before ``end``.
     offsets: where each record begins, from ``start`` on; None if nobody needs that.
+    is_last: nothing came after them in the file when they were read.
     """
 
     file: "TailedFile"
@@ -55,6 +58,7 @@ class Chunk(NamedTuple):
     tail: tuple[int, int]
     values: Sequence[bytes]
     offsets: Sequence[int] | None
+    is_last: bool = False
 
 
 class TailedFile:
@@ -230,7 +234,8 @@ class TailedFile:
             self.read = framer.encoding.mark
         if self.scanned:
             return self._read_too_long(most)
-        size = max(most, min(self.rest, framer.most) + 1)
+        known = most if self.is_gzip else max(0, self.size - self.read) + _MORE_BYTES
+        size = max(min(most, known), min(self.rest, framer.most) + 1)
         while True:
             data = self.content.read(self.read, size)
             frame = framer.frame(data, flush)
@@ -249,7 +254,8 @@ class TailedFile:
         self.rest = len(data) - frame.consumed if len(data) < size else 0
         unfinished = memoryview(data)[frame.consumed :]
         self.has_lines = framer.grouping is not None and _NEWLINE in unfinished[: framer.limit]
-        return self._chunk(frame, data) if frame.consumed else None
+        is_last = frame.consumed == len(data) < size
+        return self._chunk(frame, data, is_last=is_last) if frame.consumed else None
 
     def acknowledge(self, chunk: Chunk) -> None:
         """Take in delivered records; the position advances once all before them are delivered."""
@@ -313,7 +319,7 @@ class TailedFile:
         self.rest = 0
         return self._chunk(Frame([framer.truncated(head)], [0], end), head)
 
-    def _chunk(self, frame: Frame, data: bytes) -> Chunk:
+    def _chunk(self, frame: Frame, data: bytes, *, is_last: bool = False) -> Chunk:
         if self._was_emptied():
             return Chunk(self, self.incarnation, 0, 0, (0, 0), (), None)
         start, end = self.read, self.read + frame.consumed
@@ -321,7 +327,8 @@ class TailedFile:
         self.read = end
         mark = (len(tail), zlib.crc32(tail))
         self.acks.add(end, mark)
-        return Chunk(self, self.incarnation, start, end, mark, frame.values, frame.offsets)
+        values, offsets = frame.values, frame.offsets
+        return Chunk(self, self.incarnation, start, end, mark, values, offsets, is_last)
 
     def _was_emptied(self) -> bool:
         """Whether the file was truncated meanwhile: what was read may be of its new content."""

@@ -18,12 +18,14 @@ from .framing import Flush, flush_after
 from .generations import Generations, SharePartition
 from .registry import Registry
 from .source import SourceReader
-from .watching import Watcher
+from .watching import Noticed, Watcher
 
 log = logging.getLogger(__name__)
 
 _LONGEST_RETRY_S = 600.0
 _SHORTEST_TICK = 0.05
+_TIMER_ERROR_S = 0.001
+"""Timers of the event loop are late by up to so many seconds."""
 _SCAN_SHARE = 5.0
 """After a scan of one second the next one waits so many seconds, unless it is due anyway."""
 
@@ -31,7 +33,7 @@ _SCAN_SHARE = 5.0
 class Tailer:
     """Finds files and notices those with something to read; see :meth:`read_chunk`.
 
-    ``on_ready`` is called once for a file with something to read, until ``read_chunk`` has found
+    ``on_ready`` is called once for a file with something to read, until ``read_chunk`` has reached
     its end.
     """
 
@@ -46,7 +48,9 @@ class Tailer:
         shares_partition: SharePartition,
         linger: float = 0.05,
     ) -> None:
-        """``linger``: seconds from a change until files are read, so that changes are batched.
+        """``linger``: the least seconds between two reads of changes, so that they are batched.
+
+        A change after such a pause is read at once, any other one after ``linger`` at most.
 
         ``shares_partition``: see :class:`Generations`.
 
@@ -58,11 +62,15 @@ class Tailer:
         self._discovery = Discovery(sources)
         self._clock = clock
         self._on_ready = on_ready
-        self._linger = linger
+        self._pause = max(linger - _TIMER_ERROR_S, linger / 2)
         self._poll_interval = tailing.poll_interval_ms / 1000
         self._discovery_interval = tailing.discovery_interval_ms / 1000
         self._watcher = _watcher(tailing.watch)
         self._wake = asyncio.Event()
+        self._resting: asyncio.TimerHandle | None = None
+        self._is_scanning = False
+        self._has_to_catch_up = False
+        self._failure: Exception | None = None
         self._unfinished: set[TailedFile] = set()
         self._next_scan = 0.0
         self._next_poll = 0.0
@@ -76,9 +84,8 @@ class Tailer:
 
     async def run(self) -> None:
         """Tail, until cancelled."""
-        loop = asyncio.get_running_loop()
         if self._watcher is not None:
-            loop.add_reader(self._watcher.descriptor, self._on_events)
+            self._listen(self._watcher)
         try:
             while True:
                 pause = await self._turn()
@@ -88,14 +95,19 @@ class Tailer:
                 except TimeoutError:
                     pass
                 self._wake.clear()
+                if self._failure is not None:
+                    raise self._failure
         finally:
             if self._watcher is not None:
-                loop.remove_reader(self._watcher.descriptor)
+                self._ignore(self._watcher)
                 self._watcher.close()
             self.descriptors.close_all()
 
     def read_chunk(self, file: TailedFile, most: int) -> Chunk | None:
-        """Return the next records of a file, from about ``most`` bytes; None: it has none now."""
+        """Return the next records of a file, from about ``most`` bytes; None: it has none now.
+
+        After None, and after the last records that it has now, it waits for ``on_ready`` again.
+        """
         now = self._clock.monotonic()
         try:
             chunk = file.read_chunk(most)
@@ -103,30 +115,30 @@ class Tailer:
             self._fail(file, error, now)
             return None
         self.descriptors.used(file)
-        if chunk is not None:
-            return chunk
+        if chunk is None or chunk.is_last:
+            self._has_read(file)
+        return chunk
+
+    def _has_read(self, file: TailedFile) -> None:
         file.is_ready = False
         file.flush = Flush.NOTHING
         file.error, file.retries = None, 0
         if file.rest:
+            if not self._unfinished:
+                self._wake.set()  # to look after it from now on
             self._unfinished.add(file)
         file.note_if_done()
         if self._generations.is_anyone_waiting:
             self._wake.set()
-        return None
 
     # The loop.
 
     async def _turn(self) -> float:
         """Do what is due; return the seconds until something is due again."""
-        noticed = self._read_events()
         now = self._clock.monotonic()
         if now >= self._next_scan or (self._needs_scan and now >= self._rescan_at):
             await self._scan()
             now = self._clock.monotonic()
-        for path in noticed:
-            for file in self.registry.at(path):
-                self._check(file, now)
         for file in self._generations.due(now):
             self._check(file, now)
         if now >= self._next_poll:
@@ -140,27 +152,61 @@ class Tailer:
             due.append(now + min(self._poll_interval, 0.25))
         return max(0.0, min(due) - now)
 
-    def _on_events(self) -> None:
-        """Wake up after ``linger``, so that events are handled together."""
-        assert self._watcher is not None
-        loop = asyncio.get_running_loop()
-        loop.remove_reader(self._watcher.descriptor)
-        loop.call_later(self._linger, self._wake.set)
+    def _listen(self, watcher: Watcher) -> None:
+        """Read events as soon as there are any."""
+        asyncio.get_running_loop().add_reader(watcher.descriptor, self._on_events, watcher)
 
-    def _read_events(self) -> set[str]:
-        if self._watcher is None:
-            return set()
-        noticed = self._watcher.read()
+    def _ignore(self, watcher: Watcher) -> None:
+        """Read no events any more."""
+        asyncio.get_running_loop().remove_reader(watcher.descriptor)
+        if self._resting is not None:
+            self._resting.cancel()
+
+    def _on_events(self, watcher: Watcher) -> None:
+        """Handle the events there are; those of the next ``linger`` are handled together."""
+        asyncio.get_running_loop().remove_reader(watcher.descriptor)
+        if self._is_scanning:
+            self._has_to_catch_up = True
+            return
+        try:
+            noticed = watcher.read()
+            self._take_in(noticed)
+        except Exception as error:  # noqa: BLE001 - it ends the tailing
+            self._failure = error
+            self._wake.set()
+        else:
+            if noticed.written or noticed.needs_scan:
+                self._rest(watcher)
+            else:
+                self._listen(watcher)
+
+    def _rest(self, watcher: Watcher) -> None:
+        loop = asyncio.get_running_loop()
+        self._resting = loop.call_later(self._pause, self._on_events, watcher)
+
+    def _take_in(self, noticed: Noticed) -> None:
         self._needs_scan = self._needs_scan or noticed.needs_scan
-        asyncio.get_running_loop().add_reader(self._watcher.descriptor, self._on_events)
-        return noticed.written
+        if noticed.written:
+            now = self._clock.monotonic()
+            for path in noticed.written:
+                for file in self.registry.at(path):
+                    self._check(file, now)
+        if self._needs_scan or self._generations.is_anyone_waiting:
+            self._wake.set()
 
     async def _scan(self) -> None:
         """Find the files that exist, and check those that may have something to read."""
         started = self._clock.monotonic()
         self._needs_scan = False
         known = {file.path for file in self.files}
-        scan = await asyncio.to_thread(self._discovery.scan, known)
+        self._is_scanning = True
+        try:
+            scan = await asyncio.to_thread(self._discovery.scan, known)
+        finally:
+            self._is_scanning = False
+            if self._has_to_catch_up and self._watcher is not None:
+                self._has_to_catch_up = False
+                self._rest(self._watcher)
         if self._watcher is not None and self._watcher.watch(scan.directories):
             self._needs_scan = True  # files may have appeared before the watch
         now = self._clock.monotonic()

@@ -50,6 +50,8 @@ class Context:
         self.sent: list[tuple[list[bytes], Sent]] = []
         self.arrived: list[bytes] = []
         self.refusals = 0
+        self.reads = 0
+        self.says_last = False
         self.batches: list[PendingBatch] = []
 
     def file(self, name: bytes, lines: int) -> Any:
@@ -58,12 +60,15 @@ class Context:
     def read_chunk(self, file: Any, most: int) -> Chunk | None:
         count = min(file.left, max(1, most // 100))
         if not count:
+            self.reads += 1
             return None
         values = [b"%b %d" % (file.name, file.at + index) for index in range(count)]
         start = file.at * 100
         file.at += count
         file.left -= count
-        return Chunk(file, 0, start, start + count * 100, (0, 0), values, None)
+        self.reads += 1
+        is_last = self.says_last and not file.left
+        return Chunk(file, 0, start, start + count * 100, (0, 0), values, None, is_last)
 
     async def send(self, topic: str, partition: int, batch: PendingBatch) -> Any:
         sent = Sent()
@@ -124,6 +129,21 @@ async def test_files_take_turns_and_each_stays_in_order() -> None:
         b"huge %d" % index for index in range(1000)
     ]
     assert len(context.arrived) == 1003
+
+
+async def test_a_file_is_not_read_again_after_its_last_lines_until_it_is_added() -> None:
+    context = Context()
+    context.says_last = True
+    async with running(context) as sender:
+        file = context.file(b"a", 3)
+        sender.add(file)
+        await eventually(lambda: len(context.sent) == 1)
+        await settle(context, sender)
+        assert context.reads == 1
+        file.left = 2
+        sender.add(file)
+        await eventually(lambda: len(context.sent) == 2)
+    assert context.sent[1][0] == [b"a 3", b"a 4"]
 
 
 async def test_nothing_is_read_without_memory() -> None:

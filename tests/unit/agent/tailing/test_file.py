@@ -60,6 +60,37 @@ def test_an_unfinished_line_is_read_when_it_is_finished(tmp_path: Path, follow: 
     assert file.is_read
 
 
+def test_the_last_chunk_of_a_file_is_known_by_a_read_that_reaches_its_end(
+    tmp_path: Path, follow: Follow
+) -> None:
+    path = tmp_path / "a.log"
+    path.write_bytes(b"x" * 40 + b"\n" + b"y" * 40 + b"\n")
+    file = follow(path)
+    file.refresh(0.0)
+    first, second = file.read_chunk(MOST), file.read_chunk(MOST)
+    assert first is not None
+    assert second is not None
+    assert (first.is_last, second.is_last) == (False, True)
+    append(path, b"whole\nunfin")
+    third = file.read_chunk(MOST)
+    assert third is not None
+    assert not third.is_last, "what is unfinished is looked at again"
+
+
+def test_more_is_read_than_a_file_was_known_to_have(tmp_path: Path, follow: Follow) -> None:
+    path = tmp_path / "a.log"
+    path.write_bytes(b"one\n")
+    file = follow(path)
+    file.refresh(0.0)
+    lines = [b"%0100d" % number for number in range(5000)]
+    append(path, b"".join(line + b"\n" for line in lines))
+    found: list[bytes] = []
+    while (chunk := file.read_chunk(1 << 20)) is not None:
+        found += chunk.values
+    assert found == [b"one", *lines]
+    assert file.is_read
+
+
 def test_a_closed_file_is_reopened_where_it_was(tmp_path: Path, follow: Follow) -> None:
     path = tmp_path / "a.log"
     path.write_bytes(b"one\n")

@@ -1,0 +1,186 @@
+"""When a tailer notices changes: at once after a pause, together when they come quickly."""
+
+import asyncio
+import re
+import threading
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from qbus.agent.config import Source, Tailing
+from qbus.agent.positions import Positions
+from qbus.agent.tailing.discovery import Discovery, ScanResult
+from qbus.agent.tailing.file import TailedFile
+from qbus.agent.tailing.source import SourceReader
+from qbus.agent.tailing.tailer import Tailer
+from qbus.agent.tailing.watching import Noticed, Watcher
+from qbus.clock import SystemClock
+from tests.support.waiting import eventually
+
+NEVER_MS = 600_000
+MOST = 4096
+
+
+class Reader:
+    """A tailer of one directory, and what it found; only inotify tells it of changes."""
+
+    def __init__(
+        self,
+        directory: Path,
+        linger: float,
+        on_ready: Callable[[TailedFile], None] | None = None,
+        **settings: object,
+    ) -> None:
+        self.log = directory / "a.log"
+        self.log.write_bytes(b"first\n")
+        self.found: list[bytes] = []
+        self.reads = 0
+        clock = SystemClock()
+        config = Source(
+            paths=(f"{directory}/*.log",),
+            topic="lines",
+            from_beginning=True,
+            **settings,  # type: ignore[arg-type]
+        )
+        tailing = Tailing(
+            watch="inotify", poll_interval_ms=NEVER_MS, discovery_interval_ms=NEVER_MS
+        )
+        positions = Positions(directory / "data", clock)
+        self.tailer = Tailer(
+            [SourceReader(config, tailing, positions, "host")],
+            tailing,
+            positions,
+            clock,
+            on_ready or self.read,
+            shares_partition=lambda _, __: True,
+            linger=linger,
+        )
+
+    def read(self, file: TailedFile) -> None:
+        """Read as a sender does: until the file has no more."""
+        self.reads += 1
+        while (chunk := self.tailer.read_chunk(file, MOST)) is not None:
+            self.found += chunk.values
+            if chunk.is_last:
+                break
+
+    def write(self, data: bytes) -> None:
+        with self.log.open("ab") as file:
+            file.write(data)
+
+    def has(self, line: bytes) -> bool:
+        return line in self.found
+
+
+@asynccontextmanager
+async def running(reader: Reader) -> AsyncIterator[asyncio.Task[None]]:
+    task = asyncio.create_task(reader.tailer.run())
+    await eventually(lambda: reader.has(b"first"))
+    reader.write(b"watched\n")
+    await eventually(lambda: reader.has(b"watched"))
+    yield task
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_lines_after_a_pause_are_read_at_once(tmp_path: Path) -> None:
+    linger = 1.0
+    reader = Reader(tmp_path, linger)
+    async with running(reader):
+        for line in (b"one", b"two"):
+            await asyncio.sleep(linger * 1.5)
+            started = time.monotonic()
+            reader.write(line + b"\n")
+            await eventually(partial(reader.has, line))
+            assert time.monotonic() - started < linger / 2
+
+
+async def test_lines_in_quick_succession_are_read_together(tmp_path: Path) -> None:
+    linger = 0.2
+    reader = Reader(tmp_path, linger)
+    async with running(reader):
+        before, started = reader.reads, time.monotonic()
+        lines = [b"%d" % index for index in range(100)]
+        for line in lines:
+            reader.write(line + b"\n")
+            await asyncio.sleep(0.005)
+        await eventually(lambda: reader.has(lines[-1]))
+        pauses = (time.monotonic() - started) / (linger / 2)
+        assert reader.reads - before <= 1 + pauses
+    assert reader.found == [b"first", b"watched", *lines]
+
+
+async def test_lines_during_a_scan_are_read_after_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reader = Reader(tmp_path, 0.01)
+    begun, go_on = threading.Event(), threading.Event()
+    scan = Discovery.scan
+
+    def slow_scan(self: Discovery, known: set[str]) -> ScanResult:
+        result = scan(self, known)
+        begun.set()
+        go_on.wait(20)
+        return result
+
+    async with running(reader):
+        monkeypatch.setattr(Discovery, "scan", slow_scan)
+        (tmp_path / "b.log").touch()
+        await eventually(begun.is_set)
+        reader.write(b"meanwhile\n")
+        await asyncio.sleep(0.05)
+        was_read = reader.has(b"meanwhile")
+        go_on.set()
+        assert not was_read
+        await eventually(lambda: reader.has(b"meanwhile"))
+        reader.write(b"later\n")
+        await eventually(lambda: reader.has(b"later"))
+
+
+async def test_a_line_in_an_unfinished_record_is_flushed_without_polls(tmp_path: Path) -> None:
+    reader = Reader(tmp_path, 0.01, multiline_start=re.compile(rb"^\S"), multiline_timeout_ms=50)
+    async with running(reader):
+        reader.write(b"third\n  of two lines\n")
+        await eventually(lambda: reader.has(b"third\n  of two lines"))
+
+
+async def test_an_error_while_events_are_handled_ends_the_tailing(tmp_path: Path) -> None:
+    def fail(file: TailedFile) -> None:
+        reader.read(file)
+        if reader.has(b"broken"):
+            raise ZeroDivisionError
+
+    reader = Reader(tmp_path, 0.01, fail)
+    async with running(reader) as tailing:
+        reader.write(b"broken\n")
+        with pytest.raises(ZeroDivisionError):
+            async with asyncio.timeout(20):
+                await tailing
+
+
+async def test_nothing_runs_while_nothing_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reader = Reader(tmp_path, 0.001)
+    handled = 0
+    watcher_read = Watcher.read
+
+    def counting(self: Watcher) -> Noticed:
+        nonlocal handled
+        handled += 1
+        return watcher_read(self)
+
+    async with running(reader):
+        reader.write(b"one\n")
+        await eventually(lambda: reader.has(b"one"))
+        await asyncio.sleep(0.05)
+        monkeypatch.setattr(Watcher, "read", counting)
+        await asyncio.sleep(0.2)
+        assert handled == 0
+        reader.write(b"two\n")
+        await eventually(lambda: reader.has(b"two"))
+        assert handled > 0
