@@ -29,6 +29,16 @@ class Watched(ZooKeeperStore):
     async def enters(self, *states: SessionState, timeout: float = 30.0) -> None:
         await eventually(lambda: self.state in states, timeout)
 
+    @asynccontextmanager
+    async def passing(self, state: SessionState, timeout: float = 30.0) -> AsyncIterator[None]:
+        """Wait, after the body, until the store has been in ``state`` since before it.
+
+        A store that finds another server leaves the state before anybody looks.
+        """
+        before = len(self.states)
+        yield
+        await eventually(lambda: state in self.states[before:], timeout)
+
 
 @asynccontextmanager
 async def session(servers: str, timeout: float = 4.0, **options: Any) -> AsyncIterator[Watched]:

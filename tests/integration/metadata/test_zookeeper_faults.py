@@ -135,8 +135,8 @@ async def test_an_ensemble_goes_on_without_the_server_we_talked_to(
     async def harm(store: Watched, writers: Writers) -> None:
         port = store._session._client._connection._socket.getpeername()[1]
         ours = next(server for server in ensemble.servers if server.port == port)
-        await asyncio.to_thread(ours.kill)
-        await store.enters(SUSPENDED)
+        async with store.passing(SUSPENDED):
+            await asyncio.to_thread(ours.kill)
         await writers.wrote(50)
         await asyncio.to_thread(ours.start)
 
