@@ -16,6 +16,7 @@ from types import ModuleType
 MODULES = (
     "qbus.clock",
     "qbus.frames",
+    "qbus.records.control",
     "qbus.records.header",
     "qbus.records.plain",
     "qbus.wire.codec",
@@ -33,6 +34,7 @@ MODULES = (
     "qbus.broker.kafka.replica_sessions",
     "qbus.broker.log.appender",
     "qbus.broker.log.config",
+    "qbus.broker.log.controls",
     "qbus.broker.log.epochs",
     "qbus.broker.log.file_cache",
     "qbus.broker.log.flusher",
@@ -50,6 +52,7 @@ MODULES = (
     "qbus.broker.log.segment",
     "qbus.broker.log.state",
     "qbus.broker.log.verify",
+    "qbus.broker.log.visible",
     "qbus.broker.net.connection",
     "qbus.broker.net.frames",
     "qbus.broker.net.memory_budget",

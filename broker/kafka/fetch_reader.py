@@ -15,7 +15,7 @@ from typing import Final, Protocol
 from qbus.errors import ApiError, ErrorCode
 from qbus.wire.messages.fetch import FetchPartition, FetchResponse, PartitionData
 
-from ..log import LogSlice
+from ..log import LogSlice, VisibleRecords
 from ..partition.partition import Partition
 from ..partition.purgatory import Delayed, Purgatory
 
@@ -57,7 +57,20 @@ class FetchTarget:
     @property
     def limit(self) -> int:
         """The offset before which records may be read."""
-        return self.partition.high_watermark
+        return self.partition.visible_end
+
+    @property
+    def high_watermark(self) -> int:
+        """What the answer says of how far records are acknowledged: consumers' lag is up to it."""
+        return self.partition.visible_end
+
+    def read(
+        self, max_bytes: int, min_one_batch: bool, *, wait: bool = False
+    ) -> LogSlice | VisibleRecords | None:
+        """The records from the offset that is asked for on. Raises as :meth:`Log.read` does."""
+        return self.partition.log.read_visible(
+            self.wanted.fetch_offset, max_bytes, self.limit, min_one_batch, wait=wait
+        )
 
     def check(self) -> ErrorCode:
         """Return why this may not be read here in the leader epoch that the client knows, if so."""
@@ -91,7 +104,7 @@ class FetchTarget:
         """Release the records, to read them again later."""
         records = self.data.records
         if records:
-            records.close()
+            close(records)
             self.data.records = NO_RECORDS
             self.moved = True
 
@@ -99,6 +112,21 @@ class FetchTarget:
         """Answer with an error."""
         self.data.error_code = code
         self.data.records = NO_RECORDS
+
+
+def to_send(records: LogSlice | VisibleRecords) -> LogSlice | bytes:
+    """What goes to the client: a region of a file, or what is left of one. Raises OSError."""
+    if isinstance(records, LogSlice):
+        return records
+    sent = records.read()
+    records.close()
+    return sent
+
+
+def close(records: object) -> None:
+    """Let go of the file that records of an answer are in, if they are in one."""
+    if isinstance(records, LogSlice):
+        records.close()
 
 
 class FetchReader:
@@ -124,17 +152,17 @@ class FetchReader:
 
     def read(self, target: FetchTarget) -> None:
         """Read what the target's answer can carry, without waiting for a disk."""
-        partition, wanted, data = target.partition, target.wanted, target.data
+        wanted, data = target.wanted, target.data
         code = target.check()
         if code:
             self._fail(target, code)
             return
-        log = partition.log
+        log = target.partition.log
         offset, start, limit = wanted.fetch_offset, log.log_start_offset, target.limit
-        data.high_watermark = data.last_stable_offset = partition.high_watermark
+        data.high_watermark = data.last_stable_offset = target.high_watermark
         data.log_start_offset = start
         if start <= offset < limit:
-            self._read_log(target, offset, limit)
+            self._read_log(target)
         elif not limit <= offset <= log.log_end_offset:
             self._fail(target, ErrorCode.OFFSET_OUT_OF_RANGE)
 
@@ -148,17 +176,19 @@ class FetchReader:
         for target in self._served:
             target.count()
 
-    def _read_log(self, target: FetchTarget, offset: int, max_offset: int) -> None:
+    def _read_log(self, target: FetchTarget) -> None:
         first = not self.size
         limit = max(min(target.wanted.partition_max_bytes, self._remaining), 0)
         if not limit and not first:
             return
-        records: LogSlice | None = None
+        records: LogSlice | VisibleRecords | None = None
         try:
-            records = target.partition.log.read(offset, limit, max_offset, first)
+            records = target.read(limit, first)
             if records is None:
                 return
             warm = not records.needs_verification and records.is_cached()
+            if warm:
+                target.data.records = to_send(records)
         except BlockingIOError:
             warm = False
         except ApiError as error:
@@ -171,9 +201,7 @@ class FetchReader:
         self.size += size
         self._remaining -= size
         self._served.append(target)
-        if warm and records is not None:
-            target.data.records = records
-        else:
+        if not warm:
             self._cold.append(ColdRead(target, limit, first, records))
 
     def _fail(self, target: FetchTarget, code: ErrorCode) -> None:
@@ -187,7 +215,11 @@ class ColdRead:
     __slots__ = ("_first", "_limit", "_records", "_target")
 
     def __init__(
-        self, target: FetchTarget, limit: int, first: bool, records: LogSlice | None
+        self,
+        target: FetchTarget,
+        limit: int,
+        first: bool,
+        records: LogSlice | VisibleRecords | None,
     ) -> None:
         self._target = target
         self._limit = limit
@@ -197,25 +229,15 @@ class ColdRead:
     def read(self) -> None:
         """Find, check and load the records; corrupt ones are answered with an error."""
         try:
-            records = self._records or self._find()
+            records = self._records or self._target.read(self._limit, self._first, wait=True)
             if records is not None:
                 self._records = records
                 records.warm()
-                self._target.data.records = records
+                self._target.data.records = to_send(records)
         except ApiError as error:
             self._fail(error.code)
         except OSError:
             self._fail(ErrorCode.KAFKA_STORAGE_ERROR)
-
-    def _find(self) -> LogSlice | None:
-        target = self._target
-        return target.partition.log.read(
-            target.wanted.fetch_offset,
-            self._limit,
-            target.limit,
-            self._first,
-            wait=True,
-        )
 
     def _fail(self, code: ErrorCode) -> None:
         if self._records is not None:
@@ -260,8 +282,8 @@ class FetchAnswer(Delayed[FetchResponse]):
 def _release_records(response: FetchResponse) -> None:
     for topic in response.responses:
         for data in topic.partitions:
-            if isinstance(data.records, LogSlice):
-                data.records.close()
+            if data.records:
+                close(data.records)
 
 
 class DelayedFetch(FetchAnswer):

@@ -20,11 +20,12 @@ from qbus.wire.lean import (
     read_produce,
 )
 
-from ..log import AppendInfo, LogSlice
+from ..log import AppendInfo
 from ..log.recompression import PRODUCER
-from ..net.transport import Part
+from ..net.transport import Part, Region
 from ..partition.partition import ACKS_ALL, Partition
 from ..partition.purgatory import Delayed
+from .fetch_reader import to_send
 
 if TYPE_CHECKING:
     from ..broker import Broker
@@ -124,13 +125,13 @@ def fetch(broker: "Broker", frame: memoryview) -> Parts | None:
     partition = replicas.get_partition(topic, index)
     if partition is None or partition.check(leader_epoch):
         return None
-    high_watermark, log_start = partition.high_watermark, partition.log.log_start_offset
+    high_watermark, log_start = partition.visible_end, partition.log.log_start_offset
     if not log_start <= offset < high_watermark:
         return None
     records = _cached(partition, offset, min(partition_most, most, replicas.fetch_max_bytes))
-    if records is None or records.length < least:
+    if records is None or len(records) < least:
         return None
-    size = records.length
+    size = len(records)
     partition.bytes_out += size
     head = fetched(
         version,
@@ -145,15 +146,15 @@ def fetch(broker: "Broker", frame: memoryview) -> Parts | None:
     return [head, records, FETCH_TRAILER]
 
 
-def _cached(partition: Partition, offset: int, most: int) -> LogSlice | None:
+def _cached(partition: Partition, offset: int, most: int) -> Region | bytes | None:
     """The records from ``offset`` on, if sending them waits for no disk."""
     try:
-        records = partition.log.read(offset, max(most, 0), partition.high_watermark, True)
+        records = partition.log.read_visible(offset, max(most, 0), partition.visible_end)
         if records is None or records.needs_verification or not records.is_cached():
             return None
+        return to_send(records)
     except (ApiError, OSError):
         return None
-    return records
 
 
 Answer = Callable[["Broker", memoryview], Parts | Delayed[Parts] | None]

@@ -21,6 +21,7 @@ from qbus.wire.messages.fetch import (
     PartitionData,
 )
 
+from ..log import LogSlice, VisibleRecords
 from ..partition.leader_throttle import LeaderThrottle
 from ..partition.partition import NO_EPOCH, Partition
 from ..partition.purgatory import Purgatory
@@ -36,6 +37,19 @@ class ReplicaTarget(FetchTarget):
     def limit(self) -> int:
         """The end of the log: followers read records that are not acknowledged yet."""
         return self.partition.log.log_end_offset
+
+    @property
+    def high_watermark(self) -> int:
+        """Followers take it over as it is."""
+        return self.partition.high_watermark
+
+    def read(
+        self, max_bytes: int, min_one_batch: bool, *, wait: bool = False
+    ) -> LogSlice | VisibleRecords | None:
+        """The records as they are, hidden batches included. Raises as :meth:`Log.read` does."""
+        return self.partition.log.read(
+            self.wanted.fetch_offset, max_bytes, self.limit, min_one_batch, wait=wait
+        )
 
     def check(self) -> ErrorCode:
         """As for a consumer; but a follower must name the epoch that it truncated its log for."""

@@ -2,6 +2,7 @@
 
 from .appender import AppendInfo
 from .config import LogConfig
+from .controls import Fold
 from .data_directory import DataDirectory
 from .epochs import EpochEnd, EpochStart, LeaderEpochCache
 from .files import File, Files, OsFiles
@@ -12,6 +13,7 @@ from .mirroring import Provenance
 from .names import TopicPartition
 from .producers import Producer, ProducerState
 from .reader import LogSlice, TimestampOffset
+from .visible import VisibleRecords
 
 __all__ = [
     "AppendInfo",
@@ -21,6 +23,7 @@ __all__ = [
     "EpochStart",
     "File",
     "Files",
+    "Fold",
     "LeaderEpochCache",
     "Log",
     "LogConfig",
@@ -32,4 +35,5 @@ __all__ = [
     "Provenance",
     "TimestampOffset",
     "TopicPartition",
+    "VisibleRecords",
 ]

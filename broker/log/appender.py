@@ -280,6 +280,14 @@ class Appender:
                     return self._duplicate(known)
             return self._append(batch, header, leader_epoch, now_ms)
 
+    def check_repeated(self, header: BatchHeader) -> AppendInfo | None:
+        """What became of a producer's batch that is stored already; see :meth:`Log.repeated`."""
+        state = self._state
+        with state.lock:
+            state.check_usable()
+            known = state.producers.check(header) if header.producer_id >= 0 else None
+            return None if known is None else self._duplicate(known)
+
     def _duplicate(self, known: RetainedBatch) -> AppendInfo:
         stamped = self._state.config.uses_log_append_time
         return AppendInfo(
@@ -302,6 +310,8 @@ class Appender:
         first = state.end_offset
         last = first + header.last_offset_delta
         segment = self.segment_for(len(batch), first, last, timestamp, now_ms)
+        if state.controls.announced is not None:
+            state.controls.followed_by(header)
         if stamped:
             set_log_append_time(batch, now_ms)
         set_base_offset(batch, first, leader_epoch)
@@ -431,6 +441,24 @@ class RunWriter:
             self._append(batches[position:end], run)
             position = end
 
+    def append_own(self, batches: bytearray, leader_epoch: int) -> AppendInfo:
+        """Append several batches; see :meth:`Log.append_own`."""
+        state = self._state
+        with state.lock:
+            state.check_usable()
+            self._appender.check_epoch(leader_epoch)
+            first = offset = state.end_offset
+            headers = []
+            position = 0
+            while position < len(batches):
+                set_base_offset(batches, offset, leader_epoch, position)
+                header = read_header(batches, position)
+                headers.append(header)
+                position += header.size
+                offset = header.last_offset + 1
+            self.write(memoryview(batches), headers)
+            return AppendInfo(first, offset - 1, _NO_TIMESTAMP, state.log_start_offset)
+
     def _runs(self, headers: Sequence[BatchHeader]) -> Iterator[Sequence[BatchHeader]]:
         """Batches to write at once: all that fit into the active segment, else one by one."""
         active = self._state.active
@@ -455,11 +483,16 @@ class RunWriter:
             segment.append_run(batches, run, state.config.index_interval_bytes)
         except OSError as error:
             raise self._appender.write_failed(segment, error) from error
+        position = 0
         for header in run:
             state.epochs.assign(header.partition_leader_epoch, reached)
             reached = header.last_offset + 1
             if header.producer_id >= 0:
                 state.producers.update(header, now_ms)
+            if header.is_hidden or state.controls.announced is not None:
+                state.has_hidden = state.has_hidden or header.is_hidden
+                state.controls.take(header, batches[position : position + header.size])
+            position += header.size
 
 
 def _size(headers: Sequence[BatchHeader]) -> int:

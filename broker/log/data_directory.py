@@ -23,6 +23,7 @@ from .checkpoints import (
     write_topic_id,
 )
 from .config import LogConfig
+from .controls import MakeFold, NoFold
 from .file_cache import FileCache
 from .files import Files, write_all, write_atomically
 from .log import Log
@@ -122,7 +123,9 @@ _MAX_NAME = 255
 class DataDirectory:
     """A directory of partitions' directories, used by one broker at a time."""
 
-    def __init__(self, path: str, clock: Clock, cache: FileCache) -> None:
+    def __init__(
+        self, path: str, clock: Clock, cache: FileCache, make_fold: MakeFold = NoFold
+    ) -> None:
         self.path = path
         self.logs: dict[TopicPartition, Log] = {}
         self.unopened: set[TopicPartition] = set()
@@ -133,7 +136,7 @@ class DataDirectory:
         self.copies: set[TopicPartition] = set()
         """Logs found here that count only if they are in no other directory: see :mod:`.moving`."""
         self.properties: MetaProperties | None = None
-        self.shared = SharedState(path, cache.files, clock, cache)
+        self.shared = SharedState(path, cache.files, clock, cache, make_fold)
         self.was_clean = False
         self.recovered: list[int] = []
         """After a crash, how many records of each log lay above its recovery point."""

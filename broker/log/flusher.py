@@ -14,6 +14,8 @@ from .state import LogState
 
 _logger = logging.getLogger(__name__)
 
+_CONTROL_SNAPSHOTS = 2  # that are kept: should one not check, the one before it is there
+
 
 class LogFlusher:
     """Keeps one log's ``flushed_offset`` and ``recovery_point``.
@@ -168,7 +170,11 @@ class LogFlusher:
             active = state.active
             active.write_indexes(full=full)
             offset, snapshot = state.end_offset, encode_snapshot(state.producers)
+            controls = state.controls.encode() if state.controls.is_due(full=full) else None
         active.indexes.sync()
+        if controls is not None:
+            state.control_snapshots.write(offset, b"".join(controls), sync=True)
+            state.control_snapshots.keep_newest(_CONTROL_SNAPSHOTS)
         if state.snapshots.newest() != offset:
             state.snapshots.write(offset, snapshot, sync=True)
             bases = {segment.base_offset for segment in state.segments}

@@ -1,11 +1,12 @@
-"""The sparse indexes of a segment: files of fixed entries, the offset index and the time index.
+"""The indexes of a segment: files of fixed entries for offsets, times, and hidden batches.
 
-The formats are Kafka's. Entries are kept in memory and written when there are enough; whatever is
-wrong with a file, the index is rebuilt from the segment.
+The formats of the first two are Kafka's. Entries are kept in memory and written when there are
+enough; whatever is wrong with a file, the index is rebuilt from the segment.
 """
 
 import struct
 from bisect import bisect_right
+from contextlib import suppress
 from typing import Final, NamedTuple
 
 from .file_cache import FileCache
@@ -278,3 +279,83 @@ class TimeIndex:
         low = self.entries.floor(offset - 1 - self.base_offset, field=1)
         self.entries.truncate(low + 1)
         self._last = None
+
+
+# Which batches of a segment are hidden: control batches of Qbus's own.
+#
+# File format (``.controlindex``, ours): entries of 8 bytes, big-endian, ascending in both fields.
+# The first, third, fifth ... say where a run of adjacent hidden batches begins, the others, where
+# it ends. The last run may have no end: then it goes on to the end of the segment.
+#
+# ====== ==== ===================================================================
+# offset size field
+# ====== ==== ===================================================================
+# 0      4    base offset of a batch, less the segment's base offset
+# 4      4    position of that batch in the ``.log`` file
+# ====== ==== ===================================================================
+#
+# A segment without hidden batches has no such file. Crash policy: that of the offset index.
+
+
+class Boundary(NamedTuple):
+    """Where a run begins or ends: the base offset of a batch, and its position in the file."""
+
+    offset: int
+    position: int
+
+
+class ControlIndex:
+    """The runs of hidden batches of one segment."""
+
+    __slots__ = ("_count", "base_offset", "entries")
+
+    def __init__(self, cache: FileCache, path: str, base_offset: int) -> None:
+        self.base_offset = base_offset
+        self.entries = EntryFile(cache, path, _OFFSET_ENTRY)
+        self._count = -1  # of the entries, once it is known
+
+    def __len__(self) -> int:
+        """How many boundaries there are."""
+        if self._count < 0:
+            self._count = len(self.entries)
+        return self._count
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the segment ends with hidden batches."""
+        return len(self) & 1 == 1
+
+    def account(self, offset: int, position: int, *, hidden: bool) -> None:
+        """Take in that the batch of ``offset``, the segment's next one, is at ``position``."""
+        if hidden is not self.is_open:
+            self._count += 1
+            with suppress(OSError):  # the entries are kept in memory; writing is tried again
+                self.entries.append(offset - self.base_offset, position)
+
+    def boundary(self, index: int, *, wait: bool = True) -> Boundary | None:
+        """Boundary number ``index``, None behind the last one.
+
+        Raises BlockingIOError when it would wait for a disk.
+        """
+        if index >= len(self):
+            return None
+        relative, position = self.entries.get(index, wait=wait)
+        return Boundary(self.base_offset + relative, position)
+
+    def at(self, offset: int, *, wait: bool = True) -> int:
+        """The number of the last boundary at or before ``offset``, or -1; even: it is in a run.
+
+        Raises BlockingIOError likewise.
+        """
+        return self.entries.floor(offset - self.base_offset, wait=wait)
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop the boundaries at or after ``offset``."""
+        if len(self):
+            self.keep(self.entries.floor(offset - 1 - self.base_offset) + 1)
+
+    def keep(self, count: int) -> None:
+        """Keep the first ``count`` boundaries."""
+        if count < len(self):
+            self.entries.truncate(count)
+            self._count = count

@@ -4,9 +4,11 @@ from collections.abc import Callable
 from typing import NamedTuple, Self
 
 from qbus.clock import Clock
+from qbus.records import BatchHeader
 
 from .appender import Appender, AppendInfo, RunWriter
 from .config import LogConfig
+from .controls import Fold
 from .epochs import LeaderEpochCache
 from .files import Files
 from .flusher import LogFlusher
@@ -21,6 +23,7 @@ from .removal import RecordRemover
 from .repair import BatchRepair, Damage
 from .state import LogState, SharedState
 from .verify import LogVerifier, Scrubber
+from .visible import VisibleRecords, read_visible, visible_end
 
 
 class FullSegment(NamedTuple):
@@ -56,6 +59,7 @@ class Log:
         writer = RunWriter(state, self._appender)
         self._follower = FollowerAppender(state, self._appender, writer)
         self._mirror = MirrorAppender(state, self._appender, writer)
+        self._writer = writer
         self.topic_id: bytes | None = None
         self.checkpointed_high_watermark = 0  # as of the last time somebody wrote it down
         name = parse_partition(state.directory.rpartition("/")[2])
@@ -82,7 +86,7 @@ class Log:
         """
         shared = shared or SharedState(directory.rpartition("/")[0], files, clock)
         try:
-            opener = LogOpener(shared.cache, directory, config, clock)
+            opener = LogOpener(shared.cache, directory, config, clock, shared.make_fold)
             opened = opener.open(recovery_point, log_start_offset, clean=clean)
         except OSError as error:
             raise shared.health.judge(f"open {directory}", error) from error
@@ -169,6 +173,16 @@ class Log:
         return self._state.producers
 
     @property
+    def fold(self) -> Fold:
+        """What its hidden batches add up to; another one after a truncation."""
+        return self._state.controls.fold
+
+    @property
+    def has_hidden(self) -> bool:
+        """Whether there are batches that consumers are not sent."""
+        return self._state.has_hidden
+
+    @property
     def corruptions(self) -> tuple[Corruption, ...]:
         """All that was found corrupt since the log was opened."""
         return tuple(self._state.corruptions)
@@ -186,6 +200,22 @@ class Log:
         Raises ApiError (then nothing was appended): what is wrong with it, KAFKA_STORAGE_ERROR.
         """
         return self._appender.append(batch, leader_epoch)
+
+    def append_own(self, batches: bytearray, leader_epoch: int) -> AppendInfo:
+        """Append whole batches, one after another, as the leader of the log itself made them.
+
+        Sets their offsets and leader epochs in place; nothing about them is judged. They are one
+        write, unless they fill a segment. Raises ApiError FENCED_LEADER_EPOCH, and
+        KAFKA_STORAGE_ERROR: the first of them may have been appended.
+        """
+        return self._writer.append_own(batches, leader_epoch)
+
+    def repeated(self, header: BatchHeader) -> AppendInfo | None:
+        """What became of the batch of an idempotent producer that ``header`` repeats, if it does.
+
+        Raises ApiError: INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER, KAFKA_STORAGE_ERROR.
+        """
+        return self._appender.check_repeated(header)
 
     def append_mirrored(
         self, batches: memoryview, provenance: Provenance, leader_epoch: int
@@ -258,6 +288,33 @@ class Log:
             offset, max_bytes, max_offset, min_one_batch=min_one_batch, wait=wait
         )
 
+    def read_visible(
+        self,
+        offset: int,
+        max_bytes: int,
+        max_offset: int,
+        min_one_batch: bool = True,
+        *,
+        wait: bool = False,
+    ) -> LogSlice | VisibleRecords | None:
+        """What consumers are sent: as :meth:`read`, with empty batches for hidden ones.
+
+        None when nothing visible comes before ``max_offset``. Raises as :meth:`read` does.
+        """
+        return read_visible(
+            self._state,
+            self._reader,
+            offset,
+            max_bytes,
+            max_offset,
+            min_one_batch=min_one_batch,
+            wait=wait,
+        )
+
+    def visible_end(self, limit: int) -> int:
+        """The offset after the last record before ``limit`` that is visible to consumers."""
+        return visible_end(self._state, limit)
+
     def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
         """The first record with ``timestamp`` or a later one. For a thread.
 
@@ -319,7 +376,7 @@ class Log:
         self._remover.restart_at(offset)
 
     def drop_snapshots(self) -> None:
-        """Remove the snapshots of producers' state, which no longer hold. For a thread."""
+        """Remove the snapshots, which no longer hold. For a thread."""
         self._remover.drop_snapshots()
 
     def expire_producers(self) -> None:

@@ -12,6 +12,7 @@ from qbus.clock import Clock
 from qbus.errors import ApiError, ConfigError, ErrorCode
 
 from .config import LogConfig
+from .controls import MakeFold, NoFold
 from .data_directory import DataDirectory, in_threads
 from .file_cache import FileCache
 from .files import Files, OsFiles
@@ -52,17 +53,21 @@ class LogManager:
         node_id: int,
         cluster_id: str,
         threads: int = _THREADS,
+        make_fold: MakeFold = NoFold,
     ) -> Self:
         """Open every log found in ``data_dirs``, after a crash ``threads`` at a time.
 
-        ``config_for`` gives a topic's settings. A directory that cannot be used is offline. Raises
-        ConfigError when one is in use by, or belongs to, another broker or cluster, ApiError
-        KAFKA_STORAGE_ERROR when none can be used.
+        ``config_for`` gives a topic's settings, ``make_fold`` begins what the hidden batches of a
+        log add up to. A directory that cannot be used is offline. Raises ConfigError when one is in
+        use by, or belongs to, another broker or cluster, ApiError KAFKA_STORAGE_ERROR when none can
+        be used.
         """
         begun = clock.monotonic()
         files = files or OsFiles()
         cache = FileCache(files)
-        directories = [DataDirectory(path.rstrip("/"), clock, cache) for path in data_dirs]
+        directories = [
+            DataDirectory(path.rstrip("/"), clock, cache, make_fold) for path in data_dirs
+        ]
         found = [
             (directory, partition)
             for directory in directories

@@ -22,10 +22,9 @@ from .log import Log
 from .names import (
     DELETED_SUFFIX,
     FUTURE_DIRECTORY_SUFFIX,
+    INDEX_SUFFIXES,
     LOG_SUFFIX,
-    OFFSET_INDEX_SUFFIX,
     TEMPORARY_SUFFIX,
-    TIME_INDEX_SUFFIX,
     TopicPartition,
     numbered,
 )
@@ -107,7 +106,7 @@ class LogMove:
             for segment in self.log.full_segments():
                 self._copy_once(numbered(segment.base_offset, LOG_SUFFIX), pace)
                 if segment.is_finished:
-                    for suffix in (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+                    for suffix in INDEX_SUFFIXES:
                         self._copy_once(numbered(segment.base_offset, suffix), pace)
                 self.copied_end = max(self.copied_end, segment.end_offset)
             if self.log.active_size <= _LITTLE or not self._can_roll():

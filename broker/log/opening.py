@@ -10,6 +10,7 @@ from qbus.records import BatchHeader
 
 from .checkpoints import LEADER_EPOCHS, BadCheckpoint, decode_epochs
 from .config import LogConfig
+from .controls import Controls, MakeFold, load_controls
 from .epochs import EpochStart, LeaderEpochCache
 from .file_cache import FileCache
 from .files import PASSING, Files, read_file
@@ -85,14 +86,17 @@ def _headers(segments: list[LogSegment], from_offset: int = 0) -> Iterator[Batch
 class OpenedLog:
     """What a log begins its life with.
 
-    ``unsynced`` are segments that may not be stable yet; ``clean`` says that nothing on disk was,
-    or may have been, changed since the log was closed.
+    ``has_hidden`` says whether consumers are not sent all of its batches. ``unsynced`` are segments
+    that may not be stable yet; ``clean`` says that nothing on disk was, or may have been, changed
+    since the log was closed.
     """
 
     segments: list[LogSegment]
     log_start_offset: int
     epochs: LeaderEpochCache
     producers: ProducerState
+    controls: Controls
+    has_hidden: bool = False
     unsynced: list[LogSegment] = field(default_factory=list)
     clean: bool = True
     corruption: Corruption | None = None
@@ -101,8 +105,16 @@ class OpenedLog:
 class LogOpener:
     """Opens the log in one directory, once."""
 
-    def __init__(self, cache: FileCache, directory: str, config: LogConfig, clock: Clock) -> None:
+    def __init__(
+        self,
+        cache: FileCache,
+        directory: str,
+        config: LogConfig,
+        clock: Clock,
+        make_fold: MakeFold,
+    ) -> None:
         self._cache = cache
+        self._make_fold = make_fold
         self._files = cache.files
         self._directory = directory
         self._config = config
@@ -123,6 +135,7 @@ class LogOpener:
             log_start_offset,
             load_epochs(self._files, self._directory, segments),
             ProducerState(self._config.max_producers),
+            Controls(self._make_fold()),
         )
         try:
             if not (clean and self._ends_well(segments)):
@@ -138,6 +151,11 @@ class LogOpener:
                 opened.producers = load_producers(
                     self._files, self._directory, opened.segments, self._config, self._now_ms
                 )
+                opened.has_hidden = any(len(one.indexes.controls) for one in opened.segments)
+                if opened.has_hidden:
+                    opened.controls = load_controls(
+                        self._files, self._directory, opened.segments, self._make_fold
+                    )
         except BadBatch as bad:
             where = bad.position, bad.offset, bad.problem
             opened.corruption = Corruption(self._directory, *where)

@@ -5,6 +5,8 @@ The rules are Kafka's:
 - a batch equal in epoch and sequences to one of the producer's last five is a duplicate, answered
   with the offset it already has;
 - a batch of an older epoch is refused: INVALID_PRODUCER_EPOCH;
+- where delayed records are held back, and a batch of theirs is stored in parts, the parts that
+  follow one another count as one, and what lies within is a duplicate;
 - otherwise its first sequence must follow the last one (2^31 - 1 is followed by 0), and a new epoch
   must begin with 0, else OUT_OF_ORDER_SEQUENCE_NUMBER;
 - an unknown producer may begin with any sequence: its records may be gone by retention.
@@ -17,7 +19,7 @@ import logging
 import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from qbus.errors import ApiError, ErrorCode
 from qbus.records import BatchHeader, crc32c
@@ -27,15 +29,20 @@ from .names import SNAPSHOT_SUFFIX, numbered, parse_numbered
 
 RETAINED_BATCHES: Final = 5
 _MAX_SEQUENCE: Final = 2**31 - 1
+_MAX_JOINED: Final = 2**30
 
 
 class RetainedBatch(NamedTuple):
-    """One of a producer's last batches. ``offset_delta``: its records less one."""
+    """One of a producer's last batches. ``offset_delta``: its records less one.
+
+    ``is_joined``: it is several, hidden ones among them, whose sequences and offsets have no gaps.
+    """
 
     last_sequence: int
     last_offset: int
     offset_delta: int
     timestamp: int
+    is_joined: bool = False
 
     @property
     def first_sequence(self) -> int:
@@ -46,6 +53,34 @@ class RetainedBatch(NamedTuple):
     def first_offset(self) -> int:
         """The first record's offset."""
         return self.last_offset - self.offset_delta
+
+    def join(self, following: "RetainedBatch") -> "RetainedBatch | None":
+        """Both as one, if nothing is missing between them."""
+        delta = self.offset_delta + following.offset_delta + 1
+        if (
+            following.first_sequence != (self.last_sequence + 1) & _MAX_SEQUENCE
+            or following.first_offset != self.last_offset + 1
+            or delta > _MAX_JOINED
+        ):
+            return None
+        return RetainedBatch(
+            following.last_sequence, following.last_offset, delta, following.timestamp, True
+        )
+
+    def part(self, header: BatchHeader) -> "RetainedBatch | None":
+        """What ``header`` repeats of this, if it does."""
+        if not self.is_joined:
+            first, last = header.base_sequence, header.last_sequence
+            return self if (self.first_sequence, self.last_sequence) == (first, last) else None
+        skipped = (header.base_sequence - self.first_sequence) & _MAX_SEQUENCE
+        if skipped + header.last_offset_delta > self.offset_delta:
+            return None
+        return RetainedBatch(
+            header.last_sequence,
+            self.first_offset + skipped + header.last_offset_delta,
+            header.last_offset_delta,
+            self.timestamp,
+        )
 
 
 @dataclass(slots=True)
@@ -93,12 +128,12 @@ class ProducerState:
         if producer is None:
             return None
         if header.producer_epoch == producer.epoch:
-            first, last = header.base_sequence, header.last_sequence
-            if first == (producer.last_sequence + 1) & _MAX_SEQUENCE:
+            if header.base_sequence == (producer.last_sequence + 1) & _MAX_SEQUENCE:
                 return None
             for batch in producer.batches:
-                if batch.last_sequence == last and batch.first_sequence == first:
-                    return batch
+                known = batch.part(header)
+                if known is not None:
+                    return known
             raise _out_of_order(header, f"follows {producer.last_sequence}")
         if header.producer_epoch < producer.epoch:
             raise ApiError(
@@ -112,7 +147,7 @@ class ProducerState:
 
     def update(self, header: BatchHeader, now_ms: int) -> None:
         """Account for an appended batch of a producer."""
-        if header.is_control:
+        if header.is_control and not header.is_hidden:
             self._marked(header.producer_id, header.producer_epoch, now_ms)
             return
         self.add(
@@ -123,6 +158,7 @@ class ProducerState:
                 header.last_offset,
                 header.last_offset_delta,
                 header.max_timestamp,
+                header.is_hidden,
             ),
             now_ms,
         )
@@ -139,7 +175,12 @@ class ProducerState:
         known = self._producers.pop(producer_id, None)
         batches: tuple[RetainedBatch, ...] = (batch,)
         if known is not None and known.epoch == epoch:
-            batches = known.batches[1 - RETAINED_BATCHES :] + batches
+            last = known.batches[-1]
+            joined = last.join(batch) if batch.is_joined or last.is_joined else None
+            if joined is not None:
+                batches = (*known.batches[:-1], joined)
+            else:
+                batches = known.batches[1 - RETAINED_BATCHES :] + batches
         self._producers[producer_id] = Producer(producer_id, epoch, batches, now_ms)
         if len(self._producers) > self.limit:
             del self._producers[next(iter(self._producers))]
@@ -165,6 +206,7 @@ _HEADER: Final = struct.Struct(">hI")
 _COUNT: Final = struct.Struct(">i")
 _ENTRY: Final = struct.Struct(">qhiqiqiq")
 _NONE: Final = -1
+_JOINED: Final = -2
 
 
 # Producer state on disk, so that opening a log need not read it all.
@@ -183,7 +225,7 @@ _NONE: Final = -1
 # last offset           int64
 # offset delta          int32, last sequence less first
 # timestamp             int64, greatest of the batch
-# coordinator epoch     int32, -1: no transaction was ended
+# coordinator epoch     int32, -1: no transaction was ended; -2: the entry is joined (ours)
 # transaction start     int64, -1: no transaction is open
 # ===================== ============================================================
 #
@@ -209,7 +251,7 @@ def encode_snapshot(producers: ProducerState) -> bytes:
             batch.last_offset,
             batch.offset_delta,
             batch.timestamp,
-            _NONE,
+            _JOINED if batch.is_joined else _NONE,
             _NONE,
         )
         for producer in producers
@@ -233,8 +275,8 @@ def decode_snapshot(data: bytes) -> list[tuple[int, int, RetainedBatch]]:
     if count * _ENTRY.size != len(body) - _COUNT.size:
         raise BadSnapshot(f"{count} entries do not fit {len(body)} bytes")
     return [
-        (producer_id, epoch, RetainedBatch(sequence, offset, delta, timestamp))
-        for producer_id, epoch, sequence, offset, delta, timestamp, _, _ in _ENTRY.iter_unpack(
+        (producer_id, epoch, RetainedBatch(sequence, offset, delta, timestamp, mark == _JOINED))
+        for producer_id, epoch, sequence, offset, delta, timestamp, mark, _ in _ENTRY.iter_unpack(
             body[_COUNT.size :]
         )
     ]
@@ -242,23 +284,26 @@ def decode_snapshot(data: bytes) -> list[tuple[int, int, RetainedBatch]]:
 
 _logger = logging.getLogger(__name__)
 
+Decoded = TypeVar("Decoded")
+
 
 # A log's producer state on disk: finding, writing and removing ``.snapshot`` files.
 
 
 class SnapshotFiles:
-    """The snapshots in one log's directory."""
+    """The snapshots of one kind in one log's directory."""
 
-    __slots__ = ("_directory", "_files")
+    __slots__ = ("_directory", "_files", "_suffix")
 
-    def __init__(self, files: Files, directory: str) -> None:
+    def __init__(self, files: Files, directory: str, suffix: str = SNAPSHOT_SUFFIX) -> None:
         self._files = files
         self._directory = directory
+        self._suffix = suffix
 
     def offsets(self) -> list[int]:
         """The offsets of all snapshots, ascending. Raises OSError."""
         numbers = map(parse_numbered, self._files.list(self._directory))
-        return sorted(n[0] for n in numbers if n and n[1] == SNAPSHOT_SUFFIX)
+        return sorted(n[0] for n in numbers if n and n[1] == self._suffix)
 
     def newest(self) -> int:
         """The offset of the newest snapshot, -1 without any. Raises OSError."""
@@ -267,23 +312,33 @@ class SnapshotFiles:
     def load(self, end_offset: int, *, limit: int, start_offset: int, now_ms: int) -> ProducerState:
         """The state that the newest good snapshot up to ``end_offset`` holds.
 
-        Removes those above it, which speak of records that are gone, and damaged ones. Without
-        any the state is empty, and ends with ``start_offset``. Raises OSError.
+        Without any the state is empty, and ends with ``start_offset``. Raises OSError.
+        """
+        found = self.newest_good(end_offset, decode_snapshot)
+        if found is None:
+            return ProducerState(limit, start_offset)
+        state = ProducerState(limit, found[0])
+        for producer_id, epoch, batch in found[1]:
+            state.add(producer_id, epoch, batch, now_ms)
+        return state
+
+    def newest_good(
+        self, end_offset: int, decode: Callable[[bytes], Decoded]
+    ) -> tuple[int, Decoded] | None:
+        """The offset and content of the newest snapshot up to ``end_offset`` that is good.
+
+        Removes those above it, which speak of records that are gone, and damaged ones: those of
+        which ``decode`` raises BadSnapshot. Raises OSError.
         """
         offsets = self.offsets()
         self._remove_above(end_offset, offsets)
         for offset in reversed([offset for offset in offsets if offset <= end_offset]):
             try:
-                entries = decode_snapshot(read_file(self._files, self._path(offset)))
+                return offset, decode(read_file(self._files, self._path(offset)))
             except BadSnapshot as bad:
                 _logger.warning("%s is passed over: %s", self._path(offset), bad)
                 self._files.remove(self._path(offset))
-            else:
-                state = ProducerState(limit, offset)
-                for producer_id, epoch, batch in entries:
-                    state.add(producer_id, epoch, batch, now_ms)
-                return state
-        return ProducerState(limit, start_offset)
+        return None
 
     def _remove_above(self, end_offset: int, offsets: list[int]) -> None:
         """For good, before other records get the same offsets."""
@@ -303,5 +358,10 @@ class SnapshotFiles:
             if unwanted(offset):
                 self._files.remove(self._path(offset))
 
+    def keep_newest(self, count: int) -> None:
+        """Remove all but the newest ``count``. Raises OSError."""
+        for offset in self.offsets()[:-count]:
+            self._files.remove(self._path(offset))
+
     def _path(self, offset: int) -> str:
-        return f"{self._directory}/{numbered(offset, SNAPSHOT_SUFFIX)}"
+        return f"{self._directory}/{numbered(offset, self._suffix)}"

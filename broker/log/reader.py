@@ -16,6 +16,7 @@ from qbus.records import CorruptBatch, check_crc, iter_records
 
 from .files import File
 from .health import Corruption
+from .indexes import MaxTimestamp
 from .scan import BadBatch, PlacedBatch
 from .segment import LogSegment
 from .state import LogState
@@ -178,12 +179,12 @@ class LogSlice:
 
     __slots__ = (
         "_file",
-        "_segment",
         "_verifier",
         "first_offset",
         "length",
         "next_offset",
         "position",
+        "segment",
     )
 
     def __init__(
@@ -194,7 +195,7 @@ class LogSlice:
         end: Place,
     ) -> None:
         """The batches between two boundaries of ``segment``. Raises OSError."""
-        self._segment = segment
+        self.segment = segment
         self._verifier = verifier
         self._file: File | None = segment.file
         self.first_offset, self.position = start
@@ -233,7 +234,7 @@ class LogSlice:
     @property
     def needs_verification(self) -> bool:
         """Whether some of the bytes were not checked since the process started. Does no IO."""
-        return not self._segment.verified.cover(self.position, self.position + self.length)
+        return not self.segment.verified.cover(self.position, self.position + self.length)
 
     def verify(self) -> None:
         """Check every batch; for a thread. The slice is cut before a corrupt batch.
@@ -242,7 +243,7 @@ class LogSlice:
         reported to the log then.
         """
         start = Place(self.first_offset, self.position)
-        end = self._verifier.verify(self._segment, start, self.position + self.length)
+        end = self._verifier.verify(self.segment, start, self.position + self.length)
         self.next_offset = end.offset
         self.length = end.position - self.position
 
@@ -285,7 +286,8 @@ def first_at_or_after(state: LogState, timestamp: int) -> TimestampOffset | None
     for segment in state.segments:
         if segment.max_timestamp.timestamp >= timestamp:
             for placed in segment.batches_from(segment.indexes.times.lookup(timestamp)):
-                if placed.header.max_timestamp >= timestamp:
+                header = placed.header
+                if header.max_timestamp >= timestamp and not header.is_hidden:
                     found = _first_in(segment, placed, timestamp, state.log_start_offset)
                     if found is not None:
                         return found
@@ -294,15 +296,28 @@ def first_at_or_after(state: LogState, timestamp: int) -> TimestampOffset | None
 
 def latest(state: LogState) -> TimestampOffset | None:
     """The first record that has the greatest timestamp of the log. Raises likewise."""
-    segments = state.segments
-    greatest = max(segments, key=lambda segment: segment.max_timestamp.timestamp)
-    timestamp, last_offset = greatest.max_timestamp
-    if timestamp < 0:
+    greatest, timestamp, last_offset = None, -1, -1
+    for segment in state.segments:
+        found = _visible_maximum(segment)
+        if found.timestamp > timestamp:
+            greatest, (timestamp, last_offset) = segment, found
+    if greatest is None:
         return None
     for placed in greatest.batches_from(last_offset):
         if placed.header.last_offset >= last_offset:
             return _first_in(greatest, placed, timestamp, state.log_start_offset)
     return None
+
+
+def _visible_maximum(segment: LogSegment) -> MaxTimestamp:
+    """The greatest timestamp among the batches that consumers are sent."""
+    if not len(segment.indexes.controls):
+        return segment.max_timestamp
+    greatest = MaxTimestamp(-1, segment.base_offset)
+    for _, header in segment.batches_from(segment.base_offset):
+        if header.max_timestamp > greatest.timestamp and not header.is_hidden:
+            greatest = MaxTimestamp(header.max_timestamp, header.last_offset)
+    return greatest
 
 
 def _first_in(

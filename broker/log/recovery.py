@@ -24,7 +24,7 @@ from .names import (
     DELETED_SUFFIX,
     LOG_SUFFIX,
     SEGMENT_SUFFIXES,
-    SNAPSHOT_SUFFIX,
+    SNAPSHOT_SUFFIXES,
     TEMPORARY_SUFFIX,
     numbered,
     parse_numbered,
@@ -141,7 +141,7 @@ def find_segments(cache: FileCache, directory: str, now_ms: int, *, gaps: bool) 
     names = {name: parse_numbered(name) for name in files.list(directory)}
     bases = {number[0] for number in names.values() if number and number[1] == LOG_SUFFIX}
     for name, number in names.items():
-        orphan = number and number[1] != SNAPSHOT_SUFFIX and number[0] not in bases
+        orphan = number and number[1] not in SNAPSHOT_SUFFIXES and number[0] not in bases
         if orphan or name.endswith(_LEFTOVERS) or is_left_over(name, bases):
             files.remove(f"{directory}/{name}")
     segments = []
@@ -251,6 +251,7 @@ class Recovery:
             for placed in segment.batches_from(_ANY_OFFSET, crc=True):
                 if start is None:
                     start = placed.position
+                    segment.indexes.controls.truncate_to(placed.header.base_offset)
                     reached = placed.header.base_offset if start else reached
                 self._check_epoch(placed, reached)
                 reached = placed.next_offset

@@ -12,6 +12,7 @@ from qbus.records import CorruptBatch
 
 from .appender import roll
 from .config import LogConfig
+from .controls import Controls, load_controls
 from .files import PASSING
 from .flusher import LogFlusher
 from .health import Corruption
@@ -82,7 +83,7 @@ class RecordRemover:
                         state.config,
                         now_ms=now_ms,
                         start_offset=state.log_start_offset,
-                        max_offset=max_offset,
+                        max_offset=self._before_needed(max_offset),
                     )
                     if count == len(state.segments) and not self._can_roll(now_ms):
                         count -= 1  # a full disk: removing the others makes space
@@ -91,6 +92,11 @@ class RecordRemover:
             except OSError as error:
                 raise state.health.judge(f"retention of {state.directory}", error) from error
             return count
+
+    def _before_needed(self, max_offset: int) -> int:
+        """What may go at most: not what delayed records lie in."""
+        needed = self._state.controls.fold.needed_from
+        return max_offset if needed is None else min(max_offset, needed)
 
     def _can_roll(self, now_ms: int) -> bool:
         try:
@@ -228,16 +234,20 @@ class RecordRemover:
         state.producers = load_producers(
             state.cache.files, state.directory, state.segments, state.config, state.clock.time_ms()
         )
+        state.controls = load_controls(
+            state.cache.files, state.directory, state.segments, state.make_fold
+        )
         state.cache.files.sync_directory(state.directory)
         self._flusher.restart_at(end_offset)
 
     def drop_snapshots(self) -> None:
-        """Forget on disk what producers wrote: it is read from the log again. Raises ApiError."""
+        """Forget on disk what can be read from the log again. Raises ApiError."""
         state = self._state
         with state.sync_lock:
             state.health.check()
             try:
                 state.snapshots.remove(lambda _: True)
+                state.control_snapshots.remove(lambda _: True)
                 state.cache.files.sync_directory(state.directory)
             except OSError as error:
                 raise state.health.fail(f"truncate {state.directory}", error) from error
@@ -262,6 +272,7 @@ class RecordRemover:
             except OSError as error:
                 raise state.health.fail(f"truncate {state.directory}", error) from error
             state.producers = ProducerState(state.config.max_producers, offset)
+            state.controls = Controls(state.make_fold())
             state.log_start_offset = offset
             self._flusher.restart_at(offset)
             state.restored()

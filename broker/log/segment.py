@@ -1,4 +1,4 @@
-"""A stretch of a log: one ``.log`` file of batches and its two indexes."""
+"""A stretch of a log: one ``.log`` file of batches and its indexes."""
 
 import random
 import re
@@ -11,8 +11,15 @@ from qbus.records import HEADER_SIZE, BatchHeader, CorruptBatch, read_header
 
 from .file_cache import FileCache
 from .files import Data, File, Files, write_all
-from .indexes import NO_TIMESTAMP, MaxTimestamp, OffsetIndex, TimeIndex
-from .names import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TEMPORARY_SUFFIX, TIME_INDEX_SUFFIX, numbered
+from .indexes import NO_TIMESTAMP, ControlIndex, MaxTimestamp, OffsetIndex, TimeIndex
+from .names import (
+    CONTROL_INDEX_SUFFIX,
+    LOG_SUFFIX,
+    OFFSET_INDEX_SUFFIX,
+    TEMPORARY_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    numbered,
+)
 from .scan import PlacedBatch, scan
 
 _KNOWN: Final = 64
@@ -92,16 +99,16 @@ def _start(known: tuple[int, int]) -> int:
     return known[0]
 
 
-# The two indexes of a segment, kept in step.
+# The indexes of a segment, kept in step.
 
 
 class SegmentIndexes:
-    """Gets an entry in both for the first batch after each ``index.interval.bytes``.
+    """For the first batch after each ``index.interval.bytes``, offsets and times get an entry.
 
     Changing it is the log's, under its lock; searching is anyone's.
     """
 
-    __slots__ = ("_cache", "_unindexed", "offsets", "times")
+    __slots__ = ("_cache", "_unindexed", "controls", "offsets", "times")
 
     def __init__(
         self, cache: FileCache, directory: str, base_offset: int, suffix: str = ""
@@ -110,11 +117,13 @@ class SegmentIndexes:
         self.offsets = OffsetIndex(cache, path, base_offset)
         path = f"{directory}/{numbered(base_offset, TIME_INDEX_SUFFIX)}{suffix}"
         self.times = TimeIndex(cache, path, base_offset)
+        path = f"{directory}/{numbered(base_offset, CONTROL_INDEX_SUFFIX)}{suffix}"
+        self.controls = ControlIndex(cache, path, base_offset)
         self._cache = cache
         self._unindexed = 0  # bytes since the last entry
 
     def have_entries(self) -> bool:
-        """Whether there are entries in both, on disk or in memory."""
+        """Whether offsets and times have entries, on disk or in memory."""
         return bool(len(self.offsets.entries) and len(self.times.entries))
 
     def account(
@@ -137,18 +146,21 @@ class SegmentIndexes:
         """Keep the entries that ascend and whose batches end before ``offset``. Raises OSError."""
         for index, strict in ((self.offsets, True), (self.times, False)):
             index.entries.truncate(index.entries.ascending(strict_second=strict))
+        self.controls.keep(self.controls.entries.ascending(strict_second=True))
         self.truncate_to(offset)
 
     def truncate_to(self, offset: int) -> None:
         """Drop the entries of batches that end at or after ``offset``. Raises OSError."""
         self.offsets.truncate_to(offset)
         self.times.truncate_to(offset)
+        self.controls.truncate_to(offset)
         self._unindexed = 0
 
     def clear(self) -> None:
         """Drop all entries. Raises OSError."""
         self.offsets.entries.truncate(0)
         self.times.entries.truncate(0)
+        self.controls.keep(0)
 
     def write(self, last_word: MaxTimestamp | None = None) -> None:
         """Write the entries that are in memory; at the end of the segment, its ``last_word``.
@@ -159,6 +171,7 @@ class SegmentIndexes:
             self.times.maybe_append(*last_word)
         self.times.entries.write()
         self.offsets.entries.write()
+        self.controls.entries.write()
         if last_word is not None:
             # Kafka's tools read a time index only with an offset index beside it, empty or not.
             self.offsets.entries.create()
@@ -167,6 +180,7 @@ class SegmentIndexes:
         """Wait until what was written is stable. Raises OSError."""
         self.times.entries.sync()
         self.offsets.entries.sync()
+        self.controls.entries.sync()
 
     def remove(self) -> None:
         """Remove the files, if there are any; this object is of no use then. Raises OSError."""
@@ -185,8 +199,8 @@ class SegmentIndexes:
             self._cache.forget(source)
             self._cache.forget(target)
 
-    def _paths(self) -> tuple[str, str]:
-        return self.offsets.entries.path, self.times.entries.path
+    def _paths(self) -> tuple[str, str, str]:
+        return self.offsets.entries.path, self.times.entries.path, self.controls.entries.path
 
 
 class LogSegment:
@@ -361,9 +375,15 @@ class LogSegment:
     def append(
         self, batch: Data, last_offset: int, timestamp: int, index_interval_bytes: int
     ) -> None:
-        """Write ``batch`` at the end. Raises OSError, with some of it perhaps written."""
-        position = self.end[1]
+        """Write ``batch``, not a hidden one, at the end.
+
+        Raises OSError, with some of it perhaps written.
+        """
+        end_offset, position = self.end
         write_all(self._file or self.file, position, batch)
+        controls = self.indexes.controls
+        if controls.is_open:
+            controls.account(end_offset, position, hidden=False)
         self._account(position, len(batch), last_offset, timestamp, index_interval_bytes)
 
     def append_run(
@@ -377,6 +397,7 @@ class LogSegment:
     def account(self, placed: PlacedBatch, index_interval_bytes: int) -> None:
         """Count in a batch that is in the file already, the first or the one after the last."""
         header = placed.header
+        self.indexes.controls.account(header.base_offset, placed.position, hidden=header.is_hidden)
         self._account(
             placed.position,
             header.size,
@@ -470,6 +491,7 @@ class LogSegment:
             if header.max_timestamp > greatest.timestamp:
                 greatest = MaxTimestamp(header.max_timestamp, last_offset)
             made.account(position, header.size, last_offset, greatest, interval_bytes)
+            made.controls.account(header.base_offset, position, hidden=header.is_hidden)
         return greatest
 
 

@@ -10,6 +10,7 @@ from qbus.clock import Clock
 from qbus.errors import ApiError, ErrorCode
 
 from .config import LogConfig
+from .controls import MakeFold, NoFold, control_snapshots
 from .file_cache import FileCache
 from .files import PASSING, Files
 from .health import Corruption, DirectoryHealth
@@ -24,11 +25,20 @@ _MAX_CORRUPTIONS: Final = 100  # the latest
 
 
 class SharedState:
-    """What the logs of one data directory share; files may be cached for several of them."""
+    """What the logs of one data directory share; files may be cached for several of them.
+
+    ``make_fold`` begins what the hidden batches of each log add up to.
+    """
 
     def __init__(
-        self, path: str, files: Files, clock: Clock, cache: FileCache | None = None
+        self,
+        path: str,
+        files: Files,
+        clock: Clock,
+        cache: FileCache | None = None,
+        make_fold: MakeFold = NoFold,
     ) -> None:
+        self.make_fold = make_fold
         self.cache = cache or FileCache(files)
         self.health = DirectoryHealth(path)
         self.trash = Trash(files, clock)
@@ -62,7 +72,11 @@ class LogState:
         self.log_start_offset = opened.log_start_offset
         self.epochs = opened.epochs
         self.producers = opened.producers
+        self.make_fold = shared.make_fold
+        self.controls = opened.controls
+        self.has_hidden = opened.has_hidden  # or had: whether there are batches to be kept back
         self.snapshots = SnapshotFiles(shared.cache.files, directory)
+        self.control_snapshots = control_snapshots(shared.cache.files, directory)
         self.rewrites = 0  # how often records were cut off, or repaired in place
         self.corruptions: list[Corruption] = []
         self.refusal: ApiError | None = None

@@ -150,6 +150,8 @@ class Partition:
         "_storage",
         "_target_count",
         "_truncating",
+        "_visible_end",
+        "_visible_for",
         "bytes_in",
         "bytes_out",
         "durable",
@@ -211,6 +213,8 @@ class Partition:
         self._events = events
         self._acks = Acknowledgements()
         self._sizes: deque[tuple[int, int]] = deque()  # end offset and bytes of each append
+        self._visible_for = -1  # the high watermark for which the next is right
+        self._visible_end = 0
         self._target_count = 1  # replicas that it is to have, once no reassignment is under way
 
     def __str__(self) -> str:
@@ -265,6 +269,17 @@ class Partition:
     def is_behind(self) -> bool:
         """Whether something waits for a flush, and none is under way."""
         return not self._flushing and self.stable_end < self.log.log_end_offset
+
+    @property
+    def visible_end(self) -> int:
+        """Where the log ends as far as consumers are told: not behind hidden batches."""
+        high_watermark = self.high_watermark
+        if not self.log.has_hidden:
+            return high_watermark
+        if self._visible_for != high_watermark:
+            self._visible_end = self.log.visible_end(high_watermark)
+            self._visible_for = high_watermark
+        return max(self._visible_end, self.log.log_start_offset)
 
     def check(self, leader_epoch: int = NO_EPOCH) -> ErrorCode:
         """What a client gets that takes this broker for the leader in ``leader_epoch``.
@@ -423,6 +438,24 @@ class Partition:
             end = info.last_offset + 1
             self._appended(end, len(batch), end - info.first_offset)
         return info
+
+    def append_own(self, batches: bytearray, records: int) -> AppendInfo:
+        """Append whole batches of the broker's own making, as for acks=all.
+
+        ``records`` is how many of their records were not in the log before. Raises:
+            ApiError: ``error``, NOT_ENOUGH_REPLICAS, KAFKA_STORAGE_ERROR: the first of them may
+                have been appended.
+        """
+        if self.error or self._is_held:
+            raise ApiError(self.error or ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        self._check_in_sync()
+        before = self.log.log_end_offset
+        try:
+            return self.log.append_own(batches, self.leader_epoch)
+        finally:
+            end = self.log.log_end_offset
+            if end > before:
+                self._appended(end, len(batches), records)
 
     def append_mirrored(self, batches: memoryview, provenance: Provenance) -> AppendInfo:
         """Append what another cluster's log has; leader epochs are changed in place.
@@ -602,6 +635,7 @@ class Partition:
         log = self.log
         kept = min(self.high_watermark, log.log_end_offset)
         self.high_watermark = max(kept, log.log_start_offset)
+        self._visible_for = -1
 
     # Stable storage and the high watermark
 
@@ -660,14 +694,16 @@ class Partition:
 
     def _reach(self, offset: int) -> None:
         """Let the high watermark be ``offset``: acknowledge, and let readers see."""
+        visible_before = self.visible_end
         self.high_watermark = offset
         self._acks.advance(offset)
         size = 0
         sizes = self._sizes
         while sizes and sizes[0][0] <= offset:
             size += sizes.popleft()[1]
-        for watcher in self.watchers:
-            watcher.advanced(size)
+        if self.watchers and self.visible_end > visible_before:
+            for watcher in self.watchers:
+                watcher.advanced(size)
         for replica in self.replica_watchers:
             replica.changed(at_once=False)
         for moved in self._events.high_watermark_moved:

@@ -11,7 +11,7 @@ offset size field                    notes
 16     1    magic                    2
 17     4    CRC                      CRC-32C of everything from byte 21 on
 21     2    attributes               bits 0-2 compression, 3 timestamp type, 4 transactional,
-                                     5 control, 6 delete horizon
+                                     5 control, 6 delete horizon; ours, in hidden batches: 7 delayed
 23     4    last offset delta
 27     8    base timestamp           milliseconds since the Unix epoch; -1 unknown
 35     8    max timestamp
@@ -58,6 +58,7 @@ _COMPRESSION_MASK: Final = 0x07
 _LOG_APPEND_TIME: Final = 0x08
 _TRANSACTIONAL: Final = 0x10
 _CONTROL: Final = 0x20
+_DELAYED: Final = 0x80
 
 
 @cache
@@ -180,6 +181,20 @@ class BatchHeader(NamedTuple):
         return self.attributes & _CONTROL != 0
 
     @property
+    def is_hidden(self) -> bool:
+        """Whether it is a control batch of Qbus's own, which consumers are not sent.
+
+        Kafka's, the markers that end transactions, are transactional.
+        """
+        return self.attributes & (_CONTROL | _TRANSACTIONAL) == _CONTROL
+
+    @property
+    def is_delayed(self) -> bool:
+        """Whether it is hidden, and holds a producer's records until they are due."""
+        hidden_and_delayed = _CONTROL | _DELAYED
+        return self.attributes & (hidden_and_delayed | _TRANSACTIONAL) == hidden_and_delayed
+
+    @property
     def has_producer_id(self) -> bool:
         """Whether an idempotent or transactional producer wrote the batch."""
         return self.producer_id >= 0
@@ -231,6 +246,17 @@ def set_log_append_time(buf: bytearray | memoryview, ms: int, pos: int = 0) -> N
     _ATTRIBUTES.pack_into(buf, pos + _CRC_FROM, header.attributes | _LOG_APPEND_TIME)
     _MAX_TIMESTAMP.pack_into(buf, pos + _MAX_TIMESTAMP_AT, ms)
     _set_crc(buf, pos, header.size)
+
+
+def hide_delayed(buf: bytearray | memoryview, ms: int) -> None:
+    """Make the batch in ``buf`` one that holds its records until they are due; compute its CRC.
+
+    Its maximum timestamp is ``ms`` from now on: when the broker took it in.
+    """
+    header = read_header(buf)
+    _ATTRIBUTES.pack_into(buf, _CRC_FROM, header.attributes | _CONTROL | _DELAYED)
+    _MAX_TIMESTAMP.pack_into(buf, _MAX_TIMESTAMP_AT, ms)
+    _set_crc(buf, 0, header.size)
 
 
 def _set_crc(buf: bytearray | memoryview, pos: int, size: int) -> None:

@@ -14,6 +14,9 @@ batches, beginning with the one that contains the offset asked for.
 A consumer that says in which rack it is (version 11 on) may read from a follower, up to the high
 watermark that is known there, and where that is configured it is sent to the nearest (KIP-392).
 
+Hidden batches are not sent to consumers, see :mod:`qbus.broker.log.visible`: what they are told of
+the high watermark is where the last visible record ends.
+
 Nothing is transactional yet: the last stable offset is the high watermark, no transaction aborted.
 """
 
@@ -168,7 +171,7 @@ class _Fetch:
         )
         if nearest == self._broker.node_id:
             return False
-        data.high_watermark = data.last_stable_offset = partition.high_watermark
+        data.high_watermark = data.last_stable_offset = partition.visible_end
         data.log_start_offset = partition.log.log_start_offset
         data.preferred_read_replica = nearest
         self.redirected = True

@@ -74,7 +74,7 @@ async def handle(
                 )
                 end = partition.log.log_end_offset
                 if request.replica_id == _CONSUMER:
-                    end = partition.high_watermark
+                    end = partition.visible_end
                     if wanted.timestamp not in _STARTS:
                         _check_high_watermark(partition, context.api_version)
                 await _find(partition, wanted.timestamp, end, answer)

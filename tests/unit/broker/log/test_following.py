@@ -176,7 +176,7 @@ def test_the_end_of_a_transaction_leaves_sequences_alone(open_log: OpenLog) -> N
 def test_the_end_of_a_transaction_in_a_newer_epoch_ends_what_was_before(open_log: OpenLog) -> None:
     log = open_log()
     log.append_as_follower(placed(0, b"a", producer_id=9, producer_epoch=1, base_sequence=7))
-    marker = placed(1, b"m", attributes=CONTROL, producer_id=9, producer_epoch=2)
+    marker = placed(1, b"m", attributes=CONTROL | TRANSACTIONAL, producer_id=9, producer_epoch=2)
     log.append_as_follower(marker)
     assert len(log.producers) == 0
 

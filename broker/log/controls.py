@@ -1,0 +1,221 @@
+"""What a log's hidden batches add up to, kept while it is appended to and found again afterwards.
+
+The sum is a *fold*: a pure function of the hidden batches, in their order. Whoever uses hidden
+batches (delayed records do) brings his own; the log feeds it, writes it down now and then, and
+after a restart or a truncation loads what was written and feeds it the rest.
+
+File format (``.control``, ours), big-endian; the name is the offset before which all is accounted
+for:
+
+========= ============================================================
+version   int16, 1
+CRC       uint32, CRC-32C of all that follows
+content   the fold's own
+========= ============================================================
+
+Crash policy: that of the producers' snapshots. One that does not check is removed, and the one
+before it is used; without any, the fold begins with the log's first hidden batch.
+"""
+
+import logging
+import struct
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol
+
+from qbus.records import HEADER_SIZE, BatchHeader, Buffer, CorruptBatch, crc32c, read_header
+from qbus.records.control import (
+    Announcement,
+    ControlRecord,
+    ControlType,
+    decode_announcement,
+    iter_control,
+)
+
+from .files import Files
+from .names import CONTROL_SNAPSHOT_SUFFIX
+from .producers import BadSnapshot, SnapshotFiles
+from .scan import BadBatch, scan
+from .segment import LogSegment
+
+_logger = logging.getLogger(__name__)
+
+_VERSION: Final = 1
+_HEADER: Final = struct.Struct(">hI")
+_MUCH: Final = 8 << 20  # bytes of hidden batches that are worth a snapshot
+
+
+class Fold(Protocol):
+    """What hidden batches add up to."""
+
+    @property
+    def needed_from(self) -> int | None:
+        """Retention must not take what lies at this offset or behind it; None: it may take all."""
+
+    def delayed(self, header: BatchHeader, batch: Buffer) -> None:
+        """A batch of delayed records is in the log. Raises CorruptBatch."""
+
+    def control(self, record: ControlRecord) -> None:
+        """A control record is in the log, not a DELIVERED one. Raises CorruptBatch."""
+
+    def delivered(self, announcement: Announcement) -> None:
+        """The batch that was announced is in the log."""
+
+    def encode(self) -> Sequence[Buffer]:
+        """All that is to be known, for :meth:`restore`."""
+
+    def restore(self, content: Buffer) -> None:
+        """Take over what :meth:`encode` gave. Raises ValueError, leaving the fold as it was."""
+
+
+class NoFold:
+    """Nobody's fold: of hidden batches it only knows that they are there."""
+
+    needed_from: int | None = None
+
+    def delayed(self, header: BatchHeader, batch: Buffer) -> None:
+        """Know nothing."""
+
+    def control(self, record: ControlRecord) -> None:
+        """Know nothing."""
+
+    def delivered(self, announcement: Announcement) -> None:
+        """Know nothing."""
+
+    def encode(self) -> Sequence[Buffer]:
+        """Nothing."""
+        return ()
+
+    def restore(self, content: Buffer) -> None:
+        """Take over nothing."""
+
+
+MakeFold = Callable[[], Fold]
+
+
+class Controls:
+    """One log's fold, and what it waits for. Changed under the log's lock.
+
+    ``announced``: what is delivered if the next batch is the one that was announced.
+    """
+
+    __slots__ = ("announced", "fold", "unsaved_bytes")
+
+    def __init__(self, fold: Fold) -> None:
+        self.fold = fold
+        self.announced: Announcement | None = None
+        self.unsaved_bytes = 0  # of hidden batches since the last snapshot
+
+    def take(self, header: BatchHeader, batch: Buffer) -> None:
+        """The log's next batch is ``batch``: a hidden one, or one after an announcement."""
+        if self.announced is not None:
+            self.followed_by(header)
+        if header.is_hidden:
+            self.unsaved_bytes += header.size
+            try:
+                self._take_hidden(header, batch)
+            except CorruptBatch as bad:  # its CRC is right: so it is on every replica
+                where = header.base_offset
+                _logger.error("hidden batch at offset %d is ignored: %s", where, bad)  # noqa: TRY400
+
+    def _take_hidden(self, header: BatchHeader, batch: Buffer) -> None:
+        if header.is_delayed:
+            self.fold.delayed(header, batch)
+            return
+        for record in iter_control(batch):
+            if record.type is ControlType.DELIVERED:
+                self.announced = decode_announcement(record.value)
+            else:
+                self.fold.control(record)
+
+    def followed_by(self, header: BatchHeader) -> None:
+        """The batch after an announcement has this header: it is the announced one, or not."""
+        announced, self.announced = self.announced, None
+        if (
+            announced is not None
+            and not header.is_hidden
+            and (header.crc, header.records_count) == announced[:2]
+        ):
+            self.fold.delivered(announced)
+
+    def is_due(self, *, full: bool) -> bool:
+        """Whether a snapshot is worth its cost, or the last one for long (``full``)."""
+        least = 1 if full else _MUCH
+        return self.announced is None and self.unsaved_bytes >= least
+
+    def encode(self) -> list[Buffer]:
+        """The parts of a snapshot file. What is announced is not in it: see :meth:`is_due`."""
+        self.unsaved_bytes = 0
+        content = self.fold.encode()
+        crc = 0
+        for part in content:
+            crc = crc32c(part, crc)
+        return [_HEADER.pack(_VERSION, crc), *content]
+
+
+def control_snapshots(files: Files, directory: str) -> SnapshotFiles:
+    """The ``.control`` files of the log in ``directory``."""
+    return SnapshotFiles(files, directory, CONTROL_SNAPSHOT_SUFFIX)
+
+
+def load_controls(
+    files: Files, directory: str, segments: Sequence[LogSegment], make_fold: MakeFold
+) -> Controls:
+    """The fold of a log: the newest good snapshot, then the hidden batches after it.
+
+    Raises OSError, BadBatch.
+    """
+
+    def decode(data: bytes) -> Fold:
+        return _decode(data, make_fold)
+
+    found = control_snapshots(files, directory).newest_good(segments[-1].end_offset, decode)
+    start, fold = found if found is not None else (segments[0].base_offset, make_fold())
+    controls = Controls(fold)
+    for segment in segments:
+        if segment.end_offset > start or controls.announced is not None:
+            _replay(controls, segment, start)
+    return controls
+
+
+def _decode(data: bytes, make_fold: MakeFold) -> Fold:
+    if len(data) < _HEADER.size:
+        raise BadSnapshot(f"{len(data)} bytes are too few")
+    version, crc = _HEADER.unpack_from(data)
+    content = memoryview(data)[_HEADER.size :]
+    if version != _VERSION:
+        raise BadSnapshot(f"unknown version {version}")
+    if crc32c(content) != crc:
+        raise BadSnapshot("the CRC does not match")
+    fold = make_fold()
+    try:
+        fold.restore(content)
+    except ValueError as bad:
+        raise BadSnapshot(str(bad)) from bad
+    return fold
+
+
+def _replay(controls: Controls, segment: LogSegment, start: int) -> None:
+    if controls.announced is not None and segment.size:
+        controls.followed_by(_header_at(segment, 0))
+    index = segment.indexes.controls
+    first = max(index.at(start), 0) & ~1
+    for number in range(first, len(index), 2):
+        begin, end = index.boundary(number), index.boundary(number + 1)
+        assert begin is not None
+        position = segment.size if end is None else end.position
+        batches = scan(
+            segment.file, begin.position, position, begin.offset, crc=False, gaps=segment.gaps
+        )
+        for placed in batches:
+            if placed.header.base_offset >= start:
+                size = placed.header.size
+                controls.take(placed.header, segment.file.read_at(placed.position, size))
+        if controls.announced is not None and end is not None:
+            controls.followed_by(_header_at(segment, end.position))
+
+
+def _header_at(segment: LogSegment, position: int) -> BatchHeader:
+    try:
+        return read_header(segment.file.read_at(position, HEADER_SIZE))
+    except CorruptBatch as bad:
+        raise BadBatch(position, -1, str(bad)) from bad

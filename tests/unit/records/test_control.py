@@ -1,0 +1,122 @@
+"""Hidden batches and what their records say."""
+
+from contextlib import suppress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from qbus.records import CorruptBatch, build_batch, check_crc, iter_records, read_header
+from qbus.records.control import (
+    Announcement,
+    Carried,
+    ControlRecord,
+    ControlType,
+    Entries,
+    control_batch,
+    decode_announcement,
+    decode_carried,
+    decode_entries,
+    decode_int64,
+    decode_rescheduled,
+    empty_batch,
+    encode_announcement,
+    encode_carried,
+    encode_entries,
+    encode_int64,
+    encode_rescheduled,
+    iter_control,
+)
+from qbus.records.header import hide_delayed
+
+INT64 = st.integers(-(2**63), 2**63 - 1)
+ENTRIES = st.lists(st.tuples(INT64, INT64), max_size=50).map(
+    lambda pairs: Entries(tuple(due for due, _ in pairs), tuple(at for _, at in pairs))
+)
+
+
+@given(ENTRIES, INT64)
+def test_every_value_is_read_as_it_was_written(entries: Entries, number: int) -> None:
+    assert decode_entries(encode_entries(entries)) == entries
+    announcement = Announcement(0xFFFFFFFF, 7, entries)
+    assert decode_announcement(encode_announcement(announcement)) == announcement
+    assert decode_rescheduled(encode_rescheduled(number, entries)) == (number, entries)
+    carried = Carried(number, 1, 2, 3, -1, b"a batch")
+    assert decode_carried(encode_carried(carried)) == carried
+    assert decode_int64(encode_int64(number)) == number
+
+
+@given(st.binary(max_size=60))
+def test_values_that_are_cut_are_corrupt_and_nothing_worse(value: bytes) -> None:
+    for decode in (
+        decode_entries,
+        decode_announcement,
+        decode_rescheduled,
+        decode_carried,
+        decode_int64,
+    ):
+        with suppress(CorruptBatch):
+            decode(value)
+
+
+def test_a_control_batch_is_hidden_and_holds_its_records_in_order() -> None:
+    batch = control_batch(
+        [(ControlType.BOUND, encode_int64(5)), (ControlType.EXPIRED, b"")], 1000, producer_id=3
+    )
+    header = read_header(batch)
+    check_crc(batch, header)
+    assert (header.is_hidden, header.is_delayed, header.producer_id) == (True, False, 3)
+    assert header.max_timestamp == 1000
+    assert list(iter_control(batch)) == [
+        ControlRecord(0, ControlType.BOUND, encode_int64(5)),
+        ControlRecord(1, ControlType.EXPIRED, b""),
+    ]
+
+
+def test_records_of_other_types_and_versions_are_passed_over() -> None:
+    keys = (b"\0\0\0\0", b"\0\0\0\1", b"\0\1\x03\xe8", b"\0\0\x7f\xff", b"\0\0\x03\xed")
+    batch = build_batch([(key, b"v", (), 0) for key in keys], attributes=0x20)
+    assert [record.type for record in iter_control(batch)] == [ControlType.BOUND]
+
+
+@pytest.mark.parametrize("key", [None, b"", b"\0\0\3"])
+def test_a_control_record_without_a_key_is_corrupt(key: bytes | None) -> None:
+    with pytest.raises(CorruptBatch, match="no key"):
+        list(iter_control(build_batch([(key, b"v", (), 0)], attributes=0x20)))
+
+
+@pytest.mark.parametrize(
+    ("attributes", "hidden", "delayed"),
+    [
+        (0x00, False, False),
+        (0x80, False, False),
+        (0x20, True, False),
+        (0x30, False, False),  # a transaction's marker
+        (0xA0, True, True),
+        (0xB0, False, False),
+    ],
+)
+def test_what_is_hidden(attributes: int, hidden: bool, delayed: bool) -> None:
+    header = read_header(build_batch([(None, b"v", (), 0)], attributes=attributes))
+    assert (header.is_hidden, header.is_delayed) == (hidden, delayed)
+
+
+def test_a_delayed_batch_keeps_its_records_as_they_came() -> None:
+    batch = build_batch([(b"k", b"v", [("h", b"x")], 77), (None, None, (), 78)], producer_id=9)
+    records = list(iter_records(batch))
+    hide_delayed(batch, 5000)
+    header = read_header(batch)
+    check_crc(batch, header)
+    assert header.is_delayed
+    assert (header.max_timestamp, header.base_timestamp, header.producer_id) == (5000, 77, 9)
+    assert list(iter_records(batch)) == records
+
+
+def test_an_empty_batch_covers_offsets_and_holds_nothing() -> None:
+    batch = empty_batch(100, 110, 4)
+    header = read_header(batch)
+    check_crc(batch, header)
+    assert len(batch) == header.size == 61
+    assert (header.base_offset, header.last_offset, header.records_count) == (100, 109, 0)
+    assert header.partition_leader_epoch == 4
+    assert list(iter_records(batch)) == []
