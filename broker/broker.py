@@ -9,6 +9,7 @@ from qbus.metadata import MetadataStore
 from qbus.metadata.znodes import BrokerNode
 
 from .controller import Controller, announce_stop
+from .delay import DelayService
 from .group import GroupCoordinator
 from .kafka.replica_sessions import ReplicaSessions
 from .log import LogManager
@@ -37,6 +38,7 @@ class Broker:
     groups: GroupCoordinator
     logs: LogManager
     replicas: ReplicaManager[ReplicaSessions]
+    delays: DelayService
     cluster_id: str
     registration: BrokerNode
     is_over: asyncio.Event

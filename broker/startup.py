@@ -30,6 +30,8 @@ from .controller import (
     unregister_broker,
 )
 from .controller.configs import FORMER_MIRROR_SOURCE
+from .delay import DelayFold, DelayService
+from .delay.metrics import register_metrics as register_delay_metrics
 from .full_disks import FullDisks
 from .group import GroupCoordinator
 from .group.metrics import GroupLag
@@ -104,7 +106,11 @@ async def running_broker(
         replicas = ReplicaManager(
             config, logs, metadata, clock, metrics, store, fetchers, ReplicaSessions
         )
+        delays = DelayService(clock)
+        replicas.events.subscribe(delays)
+        delays.register(replicas.tasks, config.log_retention_check_interval_ms / 1000)
         stopping_replicas.push_async_callback(replicas.stop)
+        stopping_replicas.callback(delays.stop)
         await replicas.start()
         await groups.start()
         disks = FullDisks(store, metadata, logs.directories, config.node_id, registration.epoch)
@@ -117,6 +123,7 @@ async def running_broker(
         _register_build(metrics)
         _register_group_metrics(metrics, groups, replicas)
         _register_cluster_metrics(metrics, store, metadata, controller, detector)
+        register_delay_metrics(metrics, delays, clock)
         yield Broker(
             config=config,
             clock=clock,
@@ -128,6 +135,7 @@ async def running_broker(
             groups=groups,
             logs=logs,
             replicas=replicas,
+            delays=delays,
             cluster_id=cluster_id,
             registration=registration,
             is_over=is_over,
@@ -236,7 +244,12 @@ def _open_logs(
         return log_config(settings, config)
 
     return LogManager.open(
-        config.log_dirs, config_of, clock, node_id=config.node_id, cluster_id=cluster_id
+        config.log_dirs,
+        config_of,
+        clock,
+        node_id=config.node_id,
+        cluster_id=cluster_id,
+        make_fold=DelayFold,
     )
 
 
@@ -259,7 +272,7 @@ def _register_group_metrics(
 ) -> None:
     def end_offset(topic: str, index: int) -> int | None:
         partition = replicas.get_partition(topic, index)
-        return None if partition is None else partition.high_watermark
+        return None if partition is None else partition.visible_end
 
     gauge, counter = metrics.gauge, metrics.counter
     gauge("groups", "Number of consumer groups in memory.", lambda: groups.states().total())

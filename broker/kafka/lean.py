@@ -43,7 +43,7 @@ def produce(broker: "Broker", frame: memoryview) -> Parts | Delayed[Parts] | Non
         return None
     replicas = broker.replicas
     partition = replicas.get_partition(topic, index)
-    if partition is None or partition.log.config.compression_type != PRODUCER:
+    if partition is None or not _takes_as_is(broker, partition, batch):
         return None
     try:
         info = partition.append(batch, acks)
@@ -68,6 +68,14 @@ def produce(broker: "Broker", frame: memoryview) -> Parts | Delayed[Parts] | Non
             info.log_start_offset,
         )
     ]
+
+
+def _takes_as_is(broker: "Broker", partition: Partition, batch: memoryview) -> bool:
+    """Whether the log gets the batch as it came: not compressed anew, nothing of it held back."""
+    config = partition.log.config
+    return config.compression_type == PRODUCER and not (
+        config.qbus_delay_enable and broker.delays.may_hold(batch)
+    )
 
 
 class DelayedAnswer(Delayed[Parts]):

@@ -38,6 +38,9 @@ class LogConfig:
     file_delete_delay_ms: int = 60 * 1000
     producer_id_expiration_ms: int = 24 * 60 * 60 * 1000
     max_producers: int = 10_000
+    qbus_delay_enable: bool = False
+    qbus_delay_max_ms: int = 730 * 24 * 60 * 60 * 1000
+    qbus_delay_max_pending: int = 100_000_000
     qbus_mirror_source: str = ""
     qbus_mirror_topic_id: str = ""
     qbus_mirror_former_source: str = ""

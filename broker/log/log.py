@@ -6,7 +6,7 @@ from typing import NamedTuple, Self
 from qbus.clock import Clock
 from qbus.records import BatchHeader
 
-from .appender import Appender, AppendInfo, RunWriter
+from .appender import Appender, AppendInfo, RunWriter, check_batch
 from .config import LogConfig
 from .controls import Fold
 from .epochs import LeaderEpochCache
@@ -210,6 +210,10 @@ class Log:
         """
         return self._writer.append_own(batches, leader_epoch)
 
+    def check(self, batch: bytearray | memoryview) -> BatchHeader:
+        """The header of a producer's batch, which :meth:`append` would take. Raises ApiError."""
+        return check_batch(batch, self._state.config, self._state.clock.time_ms())
+
     def repeated(self, header: BatchHeader) -> AppendInfo | None:
         """What became of the batch of an idempotent producer that ``header`` repeats, if it does.
 
@@ -354,6 +358,13 @@ class Log:
         """
         limit = self._flusher.flushed_offset if max_offset is None else max_offset
         return self._remover.apply_retention(limit)
+
+    def expired_before(self, max_offset: int) -> int:
+        """Where the log would start after retention if its fold needed nothing. For a thread.
+
+        ``max_offset`` as in :meth:`apply_retention`. The active segment stays. Raises ApiError.
+        """
+        return self._remover.expired_before(max_offset)
 
     def truncate_to(self, offset: int) -> int:
         """Remove the batches that have ``offset`` or later ones; the end offset then. For a thread.

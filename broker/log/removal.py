@@ -93,6 +93,25 @@ class RecordRemover:
                 raise state.health.judge(f"retention of {state.directory}", error) from error
             return count
 
+    def expired_before(self, max_offset: int) -> int:
+        """Where the log would start if nothing were needed; see :meth:`Log.expired_before`."""
+        state = self._state
+        with state.sync_lock:
+            try:
+                self._learn_timestamps()
+            except OSError as error:
+                raise state.health.judge(f"retention of {state.directory}", error) from error
+            with state.lock:
+                state.check_usable()
+                count = count_expired(
+                    state.segments,
+                    state.config,
+                    now_ms=state.clock.time_ms(),
+                    start_offset=state.log_start_offset,
+                    max_offset=max_offset,
+                )
+                return state.segments[min(count, len(state.segments) - 1)].base_offset
+
     def _before_needed(self, max_offset: int) -> int:
         """What may go at most: not what delayed records lie in."""
         needed = self._state.controls.fold.needed_from

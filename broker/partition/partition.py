@@ -439,8 +439,8 @@ class Partition:
             self._appended(end, len(batch), end - info.first_offset)
         return info
 
-    def append_own(self, batches: bytearray, records: int) -> AppendInfo:
-        """Append whole batches of the broker's own making, as for acks=all.
+    def append_own(self, batches: bytearray, records: int, acks: int = ACKS_ALL) -> AppendInfo:
+        """Append whole batches of the broker's own making.
 
         ``records`` is how many of their records were not in the log before. Raises:
             ApiError: ``error``, NOT_ENOUGH_REPLICAS, KAFKA_STORAGE_ERROR: the first of them may
@@ -448,7 +448,8 @@ class Partition:
         """
         if self.error or self._is_held:
             raise ApiError(self.error or ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        self._check_in_sync()
+        if acks == ACKS_ALL:
+            self._check_in_sync()
         before = self.log.log_end_offset
         try:
             return self.log.append_own(batches, self.leader_epoch)

@@ -215,6 +215,23 @@ class TopicKeys(Settings):
         "The replicas under follower.replication.throttled.rate, as partition:broker; *: all.",
         check=_replicas,
     )
+    qbus_delay_enable = boolean(
+        False,
+        "Whether records with the header qbus-deliver-at or qbus-delay are held back until they "
+        "are due, and others may cancel or reschedule them.",
+    )
+    qbus_delay_max_ms = long(
+        2 * 365 * _DAY_MS,
+        "How far ahead a record may be due; one that is due later is refused.",
+        unit="ms",
+        at_least=0,
+    )
+    qbus_delay_max_pending = long(
+        100_000_000,
+        "How many delayed records a partition holds back at most; more are refused. Each takes "
+        "about 12 bytes of memory.",
+        at_least=0,
+    )
     qbus_mirror_source = string(
         "",
         "The datacenter (IDC) whose topic this one mirrors. Only a mirror writes to it, at the "

@@ -208,12 +208,17 @@ def iter_control(batch: Buffer) -> Iterator[ControlRecord]:
     Those of a later version, and of types that are not known, are passed over. Raises CorruptBatch.
     """
     for record in iter_records(batch):
-        key = record.key
-        if key is None or len(key) < _KEY.size:
-            raise CorruptBatch("a control record has no key")
-        version, number = _KEY.unpack_from(key)
-        if version == _VERSION and number in _KNOWN:
-            yield ControlRecord(record.offset, ControlType(number), record.value or b"")
+        type_ = control_type(record.key)
+        if type_ is not None:
+            yield ControlRecord(record.offset, type_, record.value or b"")
+
+
+def control_type(key: bytes | None) -> ControlType | None:
+    """What a control record with this key says, if that is known. Raises CorruptBatch."""
+    if key is None or len(key) < _KEY.size:
+        raise CorruptBatch("a control record has no key")
+    version, number = _KEY.unpack_from(key)
+    return ControlType(number) if version == _VERSION and number in _KNOWN else None
 
 
 _KNOWN: Final = frozenset(type_.value for type_ in ControlType)

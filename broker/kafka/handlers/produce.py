@@ -8,12 +8,16 @@ A mirror's request says of which IDC's topic its batches are, in tagged fields o
 mirror of that topic, and to no other, they are appended at the offsets they have there: any number
 of batches for a partition, with ``acks`` -1 alone. Ordinary producers may not write to a mirror.
 
+In a topic with ``qbus.delay.enable`` a batch's records may be held back until they are due, or
+cancel and reschedule others: see :mod:`qbus.broker.delay`. Cancelling what was delivered is no
+error, but is told as one of its record.
+
 ``acks`` 0 gets no answer: after an error the connection is closed, so that the client looks again
 who leads. 1 is answered once the leader wrote the batch, -1 once the high watermark passed it.
 """
 
 import asyncio
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -33,6 +37,7 @@ from qbus.wire.messages.produce import (
 
 from ...authorization import Operation
 from ...authorization import topic as topic_resource
+from ...delay.intake import RecordsRefusedError
 from ...log import AppendInfo, LogConfig, Provenance
 from ...log.recompression import PRODUCER, must_recompress, recompressed
 from ...partition.partition import ACKS_ALL, Partition
@@ -66,27 +71,23 @@ def handle(
         return _refuse_acks(request)
     appends = _Appends(broker, context, request.acks)
     response = ProduceResponse(responses=[appends.topic(topic) for topic in request.topic_data])
-    if appends.to_recompress:
-        return _recompress(appends, response, request.timeout_ms / 1000)
+    if appends.late:
+        return _append_late(appends, response, request.timeout_ms / 1000)
     return appends.answer(response, request.timeout_ms / 1000)
 
 
-async def _recompress(
+async def _append_late(
     appends: "_Appends", response: ProduceResponse, timeout_s: float
 ) -> ProduceResponse | None:
-    """Append what is compressed in threads first. The connection's next request waits meanwhile."""
-    batches = await asyncio.gather(
-        *(
-            asyncio.to_thread(recompressed, late.batch, late.partition.log.config)
-            for late in appends.to_recompress
-        ),
-        return_exceptions=True,
+    """Append what threads have to prepare first. The connection's next request waits meanwhile."""
+    prepared = await asyncio.gather(
+        *(asyncio.to_thread(late.prepare) for late in appends.late), return_exceptions=True
     )
-    for late, batch in zip(appends.to_recompress, batches, strict=True):
+    for late, result in zip(appends.late, prepared, strict=True):
         try:
-            if isinstance(batch, BaseException):
-                raise batch
-            appends.append_late(late, batch)
+            if isinstance(result, BaseException):
+                raise result
+            appends.append_late(late, result)
         except ApiError as error:
             appends.refuse_late(late, error)
     answer = appends.answer(response, timeout_s)
@@ -94,11 +95,22 @@ async def _recompress(
 
 
 class _LateBatch(NamedTuple):
-    """A batch that is appended once it is compressed anew, and its place in the response."""
+    """A batch that is appended once a thread has prepared it, and its place in the response.
+
+    What ``prepare`` returns is given to ``append``.
+    """
 
     partition: Partition
-    batch: bytes
     answer: PartitionProduceResponse
+    prepare: Callable[[], Any]
+    append: Callable[[Any], "_Appended"]
+
+
+class _Appended(NamedTuple):
+    """What became of a batch, and what is to be said about single records: their numbers, why."""
+
+    info: AppendInfo
+    notes: Sequence[tuple[int, str]] = ()
 
 
 class _Appends:
@@ -112,7 +124,7 @@ class _Appends:
         "_version",
         "delayed",
         "failed",
-        "to_recompress",
+        "late",
     )
 
     def __init__(self, broker: "Broker", context: RequestContext, acks: int) -> None:
@@ -124,7 +136,7 @@ class _Appends:
         self.failed = ErrorCode.NONE
         # What waits for the acknowledgements that acks=all asks for.
         self.delayed: DelayedProduce | None = None
-        self.to_recompress: list[_LateBatch] = []
+        self.late: list[_LateBatch] = []
 
     def topic(self, topic: TopicProduceData) -> TopicProduceResponse:
         """Append to the partitions of one topic."""
@@ -161,14 +173,21 @@ class _Appends:
         else:
             config = partition.log.config
             if config.compression_type != PRODUCER and must_recompress(records, config):
-                return self._later(partition, data.index, records)
+                return self._recompress_first(partition, data.index, records)
+            if config.qbus_delay_enable:
+                return self._append_or_hold(partition, data.index, records)
             info = partition.append(records, self._acks)
-        answer = PartitionProduceResponse(
-            index=data.index,
-            base_offset=info.first_offset,
-            log_append_time_ms=info.log_append_time,
-            log_start_offset=info.log_start_offset,
-        )
+        return self._answer(partition, PartitionProduceResponse(index=data.index), _Appended(info))
+
+    def _answer(
+        self, partition: Partition, answer: PartitionProduceResponse, appended: _Appended
+    ) -> PartitionProduceResponse:
+        info = appended.info
+        answer.base_offset = info.first_offset
+        answer.log_append_time_ms = info.log_append_time
+        answer.log_start_offset = info.log_start_offset
+        if appended.notes:
+            answer.record_errors = _record_errors(appended.notes)
         self._await(partition, info, answer)
         return answer
 
@@ -180,23 +199,54 @@ class _Appends:
                 self.delayed = DelayedProduce(self._replicas.purgatory.loop)
             self.delayed.expect(partition, info.last_offset + 1, answer)
 
-    def _later(
+    def _append_or_hold(
+        self, partition: Partition, index: int, records: memoryview
+    ) -> PartitionProduceResponse:
+        """Append a batch some of whose records may be delayed, cancel or reschedule."""
+        answer = PartitionProduceResponse(index=index)
+        intake = self._broker.delays.intake(partition, records, self._acks)
+        if intake is None:
+            appended = _Appended(partition.append(records, self._acks))
+        elif intake.needs_thread:
+            return self._keep(
+                _LateBatch(partition, answer, intake.read, lambda _: _Appended(*intake.append()))
+            )
+        else:
+            appended = _Appended(*intake.append())
+        return self._answer(partition, answer, appended)
+
+    def _recompress_first(
         self, partition: Partition, index: int, records: memoryview
     ) -> PartitionProduceResponse:
         """Keep a batch until it is compressed anew, beyond the life of the request's frame."""
         if partition.error:
             raise ApiError(partition.error)
-        answer = PartitionProduceResponse(index=index)
-        self.to_recompress.append(_LateBatch(partition, bytes(records), answer))
-        return answer
+        batch, config = bytes(records), partition.log.config
+        return self._keep(
+            _LateBatch(
+                partition,
+                PartitionProduceResponse(index=index),
+                lambda: recompressed(batch, config),
+                lambda made: self._append_recompressed(partition, memoryview(made)),
+            )
+        )
 
-    def append_late(self, late: _LateBatch, batch: bytearray) -> None:
-        """Append a batch that is compressed anew. Raises :class:`~qbus.errors.ApiError`."""
-        info = late.partition.append(memoryview(batch), self._acks)
-        late.answer.base_offset = info.first_offset
-        late.answer.log_append_time_ms = info.log_append_time
-        late.answer.log_start_offset = info.log_start_offset
-        self._await(late.partition, info, late.answer)
+    def _append_recompressed(self, partition: Partition, batch: memoryview) -> _Appended:
+        if partition.log.config.qbus_delay_enable:
+            intake = self._broker.delays.intake(partition, batch, self._acks)
+            if intake is not None:
+                if intake.needs_thread:
+                    intake.read()
+                return _Appended(*intake.append())
+        return _Appended(partition.append(batch, self._acks))
+
+    def _keep(self, late: _LateBatch) -> PartitionProduceResponse:
+        self.late.append(late)
+        return late.answer
+
+    def append_late(self, late: _LateBatch, prepared: Any) -> None:
+        """Append a batch that is prepared. Raises :class:`~qbus.errors.ApiError`."""
+        self._answer(late.partition, late.answer, late.append(prepared))
 
     def refuse_late(self, late: _LateBatch, error: ApiError) -> None:
         """Say in the response why a batch is not appended."""
@@ -204,6 +254,8 @@ class _Appends:
         late.answer.error_code = error.code
         late.answer.error_message = error.message
         late.answer.base_offset = -1
+        if isinstance(error, RecordsRefusedError):
+            late.answer.record_errors = _record_errors(error.errors)
 
     def answer(
         self, response: ProduceResponse, timeout_s: float
@@ -255,6 +307,8 @@ class _Appends:
         if error.code is ErrorCode.INVALID_TIMESTAMP and partition and records:
             now_ms = self._broker.clock.time_ms()
             answer.record_errors = bad_timestamps(records, partition.log.config, now_ms)
+        elif isinstance(error, RecordsRefusedError):
+            answer.record_errors = _record_errors(error.errors)
         return answer
 
 
@@ -351,9 +405,17 @@ class DelayedProduce(Delayed[ProduceResponse]):
         self.answer(self._response)
 
 
-# Which records are to blame (KIP-467). Only timestamps are to blame for single records: all else
-# is wrong with a batch as a whole. A batch that is refused must not cost more than one that is
-# stored, so the answer is bounded, and a compressed batch is not looked into.
+# Which records are to blame (KIP-467). Only timestamps, and what delays ask for, are to blame for
+# single records: all else is wrong with a batch as a whole. A batch that is refused must not cost
+# more than one that is stored, so the answer is bounded, and a compressed batch is not looked into.
+
+
+def _record_errors(notes: Sequence[tuple[int, str]]) -> list[BatchIndexAndErrorMessage]:
+    return [
+        BatchIndexAndErrorMessage(batch_index=number, batch_index_error_message=why)
+        for number, why in notes
+    ]
+
 
 MAX_ERRORS: Final = 10
 MAX_RECORDS: Final = 1000

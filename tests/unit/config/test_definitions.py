@@ -95,6 +95,9 @@ def test_topics_have_no_other_keys_than_kafkas_and_ours() -> None:
         "qbus.mirror.topic.id",
         "qbus.mirror.path",
         "qbus.mirror.former.source",
+        "qbus.delay.enable",
+        "qbus.delay.max.ms",
+        "qbus.delay.max.pending",
     }
 
 

@@ -1,0 +1,104 @@
+"""What is due becomes visible: one append of the accounting and of the records themselves."""
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from qbus.delay import DELAYED_OFFSET, NO_TTL
+from qbus.errors import CorruptBatch
+from qbus.records import Compression, read_header, set_log_append_time
+from qbus.records.control import (
+    Announcement,
+    ControlType,
+    Entries,
+    control_batch,
+    encode_announcement,
+    encode_entries,
+)
+
+from ..log import LogConfig
+from .fold import DelayFold
+from .held import HeldRecord, HeldRecords
+from .schedule import Held
+
+MOST_RECORDS: Final = 5_000
+MOST_BYTES: Final = 512 * 1024
+
+
+class Due(NamedTuple):
+    """What is due now: records to deliver, and the entries of those that come too late for that."""
+
+    records: list[HeldRecord]
+    expired: list[Held]
+    unreadable: list[Held]
+
+    def __bool__(self) -> bool:
+        return bool(self.records or self.expired)
+
+
+def read_due(held: HeldRecords, entries: Sequence[Held], now_ms: int, *, wait: bool) -> Due:
+    """The records of the first ``entries``, which are due, up to about ``MOST_BYTES``.
+
+    Raises BlockingIOError, ApiError as :meth:`HeldRecords.read` does.
+    """
+    due = Due([], [], [])
+    size = 0
+    for entry in entries:
+        try:
+            record = held.read(entry.offset, wait=wait)
+        except CorruptBatch:
+            record = None
+        if record is None:
+            due.unreadable.append(entry)
+            continue
+        if record.ttl != NO_TTL and now_ms > entry.due + record.ttl:
+            due.expired.append(entry)
+            continue
+        due.records.append(record._replace(due=entry.due))
+        size += len(record.key or b"") + len(record.value or b"") + 32
+        if size >= MOST_BYTES:
+            break
+    return due
+
+
+def still_held(due: Due, fold: DelayFold) -> Due:
+    """``due`` without what was cancelled or rescheduled while it was read."""
+    contains = fold.schedule.contains
+    return Due(
+        [record for record in due.records if contains(record.due, record.offset)],
+        [entry for entry in due.expired if contains(entry.due, entry.offset)],
+        due.unreadable,
+    )
+
+
+def to_deliver(due: Due, config: LogConfig, now_ms: int) -> bytearray:
+    """The batches to append: the accounting, then the records, if any are to be delivered."""
+    records: list[tuple[ControlType, bytes]] = []
+    if due.expired:
+        entries = _entries(due.expired)
+        records.append((ControlType.EXPIRED, encode_entries(entries)))
+    batch = bytearray()
+    if due.records:
+        batch = _visible(due.records)
+        if config.uses_log_append_time:
+            set_log_append_time(batch, now_ms)
+        header = read_header(batch)
+        announcement = Announcement(header.crc, header.records_count, _entries(due.records))
+        records.append((ControlType.DELIVERED, encode_announcement(announcement)))
+    return control_batch(records, now_ms) + batch
+
+
+def _entries(held: Sequence[Held] | Sequence[HeldRecord]) -> Entries:
+    return Entries(tuple(one.due for one in held), tuple(one.offset for one in held))
+
+
+def _visible(records: list[HeldRecord]) -> bytearray:
+    from qbus.records.encode import encode_records  # noqa: PLC0415 - loads the codec
+
+    return encode_records(
+        [record.value for record in records],
+        [record.key for record in records],
+        [(*record.headers, (DELAYED_OFFSET, b"%d" % record.original_offset)) for record in records],
+        [record.due for record in records],
+        base_timestamp=records[0].due,
+        compression=Compression.NONE,
+    )

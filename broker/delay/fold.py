@@ -1,0 +1,245 @@
+"""What a partition's hidden batches say about its delayed records: which are held back, and where.
+
+A record *lies* at an offset of the log. That is the offset that its producer was told, until
+retention would take it: then it is carried to the log's end, and lies there.
+
+Content of a snapshot, all integers little-endian: the bound (8 bytes, signed), the counts of slots,
+of runs of carried records and of rescheduled ones (4 each); for each slot its start (8), the number
+of records (4), then 8 and 4 bytes for each; for each run the number (4), then original offsets and
+places (8 each); for each rescheduled one where it lies and when it is due (8 each).
+"""
+
+import struct
+from array import array
+from bisect import bisect_left
+from collections.abc import Sequence
+from typing import Final
+
+from qbus.delay import read_order
+from qbus.records import BatchHeader, Buffer, CorruptBatch, crc32c
+from qbus.records.control import (
+    Announcement,
+    ControlRecord,
+    ControlType,
+    Entries,
+    decode_carried,
+    decode_entries,
+    decode_int64,
+    decode_rescheduled,
+)
+
+from .schedule import Schedule
+
+_START: Final = struct.Struct("<qIII")
+_SLOT: Final = struct.Struct("<qI")
+_COUNT: Final = struct.Struct("<I")
+_PAIR: Final = struct.Struct("<qq")
+
+
+def hash_of(key: bytes | None) -> int:
+    """What is remembered of a key: 32 bits."""
+    return 0 if key is None else crc32c(key)
+
+
+class CarriedRecords:
+    """Where carried records lie, by the offsets that their producers were told: 16 bytes each."""
+
+    __slots__ = ("_runs",)
+
+    def __init__(self) -> None:
+        self._runs: list[tuple[array[int], array[int]]] = []  # both ascending, the newest run last
+
+    def __len__(self) -> int:
+        return sum(len(places) for _, places in self._runs)
+
+    def add(self, original_offset: int, offset: int) -> None:
+        """A record lies at ``offset`` now."""
+        if not self._runs or self._runs[-1][0][-1] >= original_offset:
+            self._runs.append((array("q"), array("q")))
+        originals, places = self._runs[-1]
+        originals.append(original_offset)
+        places.append(offset)
+
+    def find(self, original_offset: int) -> int | None:
+        """Where a record lies, if it was carried."""
+        for originals, places in reversed(self._runs):
+            at = bisect_left(originals, original_offset)
+            if at < len(originals) and originals[at] == original_offset:
+                return places[at]
+        return None
+
+    def forget_before(self, offset: int) -> None:
+        """Nothing lies before ``offset`` any more."""
+        self._runs = [run for run in self._runs if run[1][-1] >= offset]
+
+    def dump(self) -> list[bytes]:
+        """The runs in a snapshot."""
+        parts: list[bytes] = []
+        for originals, places in self._runs:
+            parts += (_COUNT.pack(len(places)), originals.tobytes(), places.tobytes())
+        return parts
+
+    @property
+    def run_count(self) -> int:
+        """How many runs :meth:`dump` writes."""
+        return len(self._runs)
+
+    def load(self, originals: bytes, places: bytes) -> None:
+        """Take in a run of a snapshot."""
+        run = (array("q"), array("q"))
+        run[0].frombytes(originals)
+        run[1].frombytes(places)
+        if run[0]:
+            self._runs.append(run)
+
+
+class DelayFold:
+    """The delayed records of one partition."""
+
+    __slots__ = (
+        "bound",
+        "cancelled",
+        "carried",
+        "carried_count",
+        "delivered_count",
+        "expired",
+        "rescheduled",
+        "schedule",
+    )
+
+    def __init__(self) -> None:
+        self.schedule = Schedule()
+        self.carried = CarriedRecords()
+        self.rescheduled: dict[int, int] = {}  # due times of those that have another one
+        self.bound = 0  # no delayed record lies before it
+        # Since the log was opened
+        self.cancelled = 0
+        self.expired = 0
+        self.delivered_count = 0
+        self.carried_count = 0
+
+    @property
+    def pending(self) -> int:
+        """How many records are held back."""
+        return self.schedule.count
+
+    @property
+    def needed_from(self) -> int | None:
+        """See :class:`~qbus.broker.log.controls.Fold`."""
+        return self.bound if self.schedule.count else None
+
+    def lies_at(self, original_offset: int) -> int:
+        """Where a record lies whose producer was told ``original_offset``, if it is held back."""
+        carried = self.carried.find(original_offset)
+        return original_offset if carried is None else carried
+
+    def delayed(self, header: BatchHeader, batch: Buffer) -> None:
+        """See :class:`~qbus.broker.log.controls.Fold`."""
+        from qbus.records.consume import decode_records  # noqa: PLC0415 - loads the codec
+
+        self._begin(header.base_offset)
+        add = self.schedule.add
+        for record in decode_records(batch, header, "", 0):
+            try:
+                order = read_order(record.headers, header.max_timestamp)
+            except ValueError as error:
+                raise CorruptBatch(str(error)) from error
+            if order is not None:
+                add(order.due, record.offset, hash_of(record.key))
+
+    def _begin(self, offset: int) -> None:
+        if not self.schedule.count:
+            self.bound = offset
+
+    def control(self, record: ControlRecord) -> None:
+        """See :class:`~qbus.broker.log.controls.Fold`."""
+        if record.type is ControlType.CARRIED:
+            self._carry(record)
+        elif record.type is ControlType.CANCELLED:
+            self.cancelled += self._remove(decode_entries(record.value))
+        elif record.type is ControlType.EXPIRED:
+            self.expired += self._remove(decode_entries(record.value))
+        elif record.type is ControlType.RESCHEDULED:
+            self._reschedule(*decode_rescheduled(record.value))
+        elif record.type is ControlType.BOUND:
+            self.bound = decode_int64(record.value)
+            self.carried.forget_before(self.bound)
+
+    def delivered(self, announcement: Announcement) -> None:
+        """See :class:`~qbus.broker.log.controls.Fold`."""
+        self.delivered_count += self._remove(announcement.entries)
+
+    def _remove(self, entries: Entries) -> int:
+        removed = self.schedule.remove_all(entries)
+        if self.rescheduled:
+            for held in removed:
+                self.rescheduled.pop(held.offset, None)
+        return len(removed)
+
+    def _reschedule(self, due: int, entries: Entries) -> None:
+        for held in self.schedule.remove_all(entries):
+            self.rescheduled[held.offset] = due
+            self.schedule.add(due, held.offset, held.key_hash)
+
+    def _carry(self, record: ControlRecord) -> None:
+        carried = decode_carried(record.value)
+        key_hash = self.schedule.remove(carried.due, carried.from_offset)
+        if key_hash is None:
+            return
+        self.carried_count += 1
+        self.rescheduled.pop(carried.from_offset, None)
+        self.carried.add(carried.original_offset, record.offset)
+        self.schedule.add(carried.due, record.offset, key_hash)
+
+    def encode(self) -> Sequence[Buffer]:
+        """See :class:`~qbus.broker.log.controls.Fold`."""
+        slots = list(self.schedule.dump())
+        counts = (len(slots), self.carried.run_count, len(self.rescheduled))
+        parts: list[Buffer] = [_START.pack(self.bound, *counts)]
+        for start, entries, hashes in slots:
+            parts += (_SLOT.pack(start, len(hashes) // 4), entries, hashes)
+        parts += self.carried.dump()
+        parts += [_PAIR.pack(offset, due) for offset, due in self.rescheduled.items()]
+        return parts
+
+    def restore(self, content: Buffer) -> None:
+        """See :class:`~qbus.broker.log.controls.Fold`."""
+        schedule, carried = Schedule(), CarriedRecords()
+        rescheduled: dict[int, int] = {}
+        reader = _Reader(content)
+        bound, slots, runs, others = reader.take(_START)
+        for _ in range(slots):
+            start, count = reader.take(_SLOT)
+            schedule.load(start, reader.bytes(8 * count), reader.bytes(4 * count))
+        for _ in range(runs):
+            (count,) = reader.take(_COUNT)
+            carried.load(reader.bytes(8 * count), reader.bytes(8 * count))
+        for _ in range(others):
+            offset, due = reader.take(_PAIR)
+            rescheduled[offset] = due
+        reader.finish()
+        self.schedule, self.carried, self.rescheduled = schedule, carried, rescheduled
+        self.bound = bound
+
+
+class _Reader:
+    """Takes a snapshot's content apart. Raises ValueError where it is too short, or too long."""
+
+    def __init__(self, content: Buffer) -> None:
+        self._content = memoryview(content)
+        self._at = 0
+
+    def take(self, form: struct.Struct) -> tuple[int, ...]:
+        return form.unpack(self.bytes(form.size))
+
+    def bytes(self, size: int) -> bytes:
+        end = self._at + size
+        if end > len(self._content):
+            raise ValueError(f"a snapshot of {len(self._content)} bytes is cut")
+        taken = self._content[self._at : end].tobytes()
+        self._at = end
+        return taken
+
+    def finish(self) -> None:
+        if self._at != len(self._content):
+            raise ValueError(f"{len(self._content) - self._at} bytes follow the snapshot")

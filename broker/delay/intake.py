@@ -1,0 +1,253 @@
+"""What a producer sends to a topic with delays: what is visible at once, held back, or an order.
+
+A batch without a header of :mod:`qbus.delay` is appended as any other. One whose records are all
+to be delayed is hidden as it is. Any other is cut into runs of records of one kind, each a batch of
+its own, whose offsets and sequences follow one another: so the producer gets the offsets that it
+expects, and what it sends again is recognised.
+"""
+
+from collections.abc import Sequence
+from enum import Enum
+from itertools import groupby
+from typing import Final, NamedTuple
+
+from qbus.delay import BY_KEY, Order, read_order
+from qbus.errors import ApiError, ErrorCode
+from qbus.records import BatchHeader, Buffer, Compression, Record, set_log_append_time
+from qbus.records.control import (
+    ControlType,
+    Entries,
+    control_batch,
+    encode_entries,
+    encode_rescheduled,
+)
+from qbus.records.decode import records_of
+from qbus.records.header import hide_delayed
+from qbus.records.parse import parse_records
+
+from ..log import LogConfig
+from .fold import DelayFold, hash_of
+from .held import HeldRecord, HeldRecords, find
+from .schedule import MAX_OFFSET
+
+_NAMED: Final = b"qbus-"  # which every header that matters begins with
+_MAX_ERRORS: Final = 10  # that are told of one batch
+
+
+class RecordsRefusedError(ApiError):
+    """A batch is refused for some of its records: their numbers in the batch, and why."""
+
+    def __init__(self, errors: Sequence[tuple[int, str]]) -> None:
+        number, why = errors[0]
+        super().__init__(ErrorCode.INVALID_RECORD, f"record {number} of the batch: {why}")
+        self.errors = list(errors[:_MAX_ERRORS])
+
+
+class _Kind(Enum):
+    """What becomes of a record."""
+
+    VISIBLE = 0
+    HELD = 1
+    ORDER = 2
+
+
+class _Item(NamedTuple):
+    number: int
+    record: Record
+    kind: _Kind
+    order: Order | None
+
+
+class Taken(NamedTuple):
+    """A producer's batch, taken apart. ``orders``: those of its records that cancel or reschedule.
+
+    ``now_ms`` is when it was taken in.
+    """
+
+    header: BatchHeader
+    batch: Buffer
+    items: list[_Item]
+    now_ms: int
+
+    @property
+    def orders(self) -> list[tuple[int, Order, bytes | None]]:
+        """The number of each record that is an order, the order, and the record's key."""
+        return [
+            (item.number, item.order, item.record.key)
+            for item in self.items
+            if item.kind is _Kind.ORDER and item.order is not None
+        ]
+
+
+def may_order(batch: Buffer, header: BatchHeader) -> bool:
+    """Whether a batch may have headers of delays. Raises CorruptBatch."""
+    payload = records_of(batch, header)
+    return payload is not None and _NAMED in bytes(payload)
+
+
+def take_in(
+    batch: Buffer, header: BatchHeader, config: LogConfig, fold: DelayFold, now_ms: int
+) -> Taken | None:
+    """What is to become of a batch that a producer may write; None: it is visible as it is.
+
+    Raises RecordsRefusedError for what its producer cannot have meant, CorruptBatch.
+    """
+    payload = records_of(batch, header)
+    if payload is None or _NAMED not in (content := bytes(payload)):
+        return None
+    items: list[_Item] = []
+    errors: list[tuple[int, str]] = []
+    for number, record in enumerate(parse_records(content, header)):
+        try:
+            order = read_order(record.headers, now_ms)
+            kind = _kind(order, now_ms)
+            if order is not None and order.due - now_ms > config.qbus_delay_max_ms:
+                ahead = order.due - now_ms
+                limit = config.qbus_delay_max_ms
+                raise ValueError(f"{ahead} ms ahead are more than qbus.delay.max.ms ({limit})")
+        except ValueError as error:
+            errors.append((number, str(error)))
+        else:
+            items.append(_Item(number, record, kind, order))
+    if errors:
+        raise RecordsRefusedError(errors)
+    if all(item.kind is _Kind.VISIBLE for item in items):
+        return None
+    _check_room(items, config, fold)
+    return Taken(header, batch, items, now_ms)
+
+
+def _kind(order: Order | None, now_ms: int) -> _Kind:
+    if order is None:
+        return _Kind.VISIBLE
+    if order.target is not None:
+        return _Kind.ORDER
+    return _Kind.HELD if order.due > now_ms else _Kind.VISIBLE
+
+
+def _check_room(items: list[_Item], config: LogConfig, fold: DelayFold) -> None:
+    held = [item.number for item in items if item.kind is _Kind.HELD]
+    most = config.qbus_delay_max_pending
+    if held and fold.pending + len(held) > most:
+        first = held[max(most - fold.pending, 0)] if fold.pending < most else held[0]
+        why = (
+            f"the partition holds {fold.pending} delayed records, qbus.delay.max.pending is {most}"
+        )
+        raise RecordsRefusedError([(first, why)])
+
+
+def find_targets(
+    taken: Taken, fold: DelayFold, held: HeldRecords, *, wait: bool
+) -> dict[int, list[HeldRecord]]:
+    """The records that each order of ``taken`` is about, by the order's number; for a thread.
+
+    Raises BlockingIOError, ApiError as :meth:`HeldRecords.read` does.
+    """
+    return {
+        number: _targets(order, key, fold, held, wait=wait) for number, order, key in taken.orders
+    }
+
+
+def _targets(
+    order: Order, key: bytes | None, fold: DelayFold, held: HeldRecords, *, wait: bool
+) -> list[HeldRecord]:
+    if order.target != BY_KEY:
+        found = find(fold, held, order.target or 0, wait=wait)
+        return [] if found is None else [found]
+    targets = []
+    for entry in fold.schedule.with_hash(hash_of(key)):
+        record = held.read(entry.offset, wait=wait)
+        if record is not None and record.key == key:
+            targets.append(record._replace(due=entry.due))
+    return targets
+
+
+def to_append(
+    taken: Taken,
+    targets: dict[int, list[HeldRecord]],
+    fold: DelayFold,
+    config: LogConfig,
+    base_offset: int,
+) -> tuple[bytearray, list[tuple[int, str]]]:
+    """The batches to append at ``base_offset``, and what is to be said about single records.
+
+    An order that comes too late is no error: it is said, with its number. Raises ApiError
+    INVALID_RECORD when offsets are too large for delays.
+    """
+    if base_offset + len(taken.items) > MAX_OFFSET:
+        raise ApiError(ErrorCode.INVALID_RECORD, f"delays end before offset {MAX_OFFSET}")
+    out = bytearray()
+    notes: list[tuple[int, str]] = []
+    if all(item.kind is _Kind.HELD for item in taken.items):
+        out += taken.batch
+        hide_delayed(out, taken.now_ms)
+        return out, notes
+    for kind, run in groupby(taken.items, key=_kind_of):
+        items = list(run)
+        if kind is _Kind.ORDER:
+            records = []
+            for item in items:
+                records.append(_control_record(item, targets.get(item.number, ()), fold))
+                if len(records[-1][1]) <= _NO_ENTRIES[records[-1][0]]:
+                    notes.append((item.number, _too_late(item)))
+            out += control_batch(records, taken.now_ms, **_sequence(taken.header, items[0].number))
+        else:
+            batch = _batch_of(items, taken.header)
+            if kind is _Kind.HELD:
+                hide_delayed(batch, taken.now_ms)
+            elif config.uses_log_append_time:
+                set_log_append_time(batch, taken.now_ms)
+            out += batch
+    return out, notes
+
+
+def _kind_of(item: _Item) -> _Kind:
+    return item.kind
+
+
+_NO_ENTRIES: Final = {ControlType.CANCELLED: 0, ControlType.RESCHEDULED: 8}
+
+
+def _control_record(
+    item: _Item, targets: Sequence[HeldRecord], fold: DelayFold
+) -> tuple[ControlType, bytes]:
+    order = item.order
+    assert order is not None
+    still = [one for one in targets if fold.schedule.contains(one.due, one.offset)]
+    entries = Entries(tuple(one.due for one in still), tuple(one.offset for one in still))
+    if order.is_cancel:
+        return ControlType.CANCELLED, encode_entries(entries)
+    return ControlType.RESCHEDULED, encode_rescheduled(order.due, entries)
+
+
+def _too_late(item: _Item) -> str:
+    order = item.order
+    assert order is not None
+    if order.target == BY_KEY:
+        return "no delayed record of this partition has this key (any more)"
+    return f"offset {order.target} of this partition is no delayed record (any more)"
+
+
+def _sequence(header: BatchHeader, number: int) -> dict[str, int]:
+    if header.producer_id < 0:
+        return {}
+    return {
+        "producer_id": header.producer_id,
+        "producer_epoch": header.producer_epoch,
+        "base_sequence": (header.base_sequence + number) & 0x7FFFFFFF,
+    }
+
+
+def _batch_of(items: list[_Item], header: BatchHeader) -> bytearray:
+    from qbus.records.encode import encode_records  # noqa: PLC0415 - loads the codec
+
+    records = [item.record for item in items]
+    return encode_records(
+        [record.value for record in records],
+        [record.key for record in records],
+        [record.headers for record in records],
+        [record.timestamp for record in records],
+        base_timestamp=records[0].timestamp,
+        compression=Compression(header.compression),
+        **_sequence(header, items[0].number),
+    )

@@ -1,0 +1,110 @@
+"""The timing wheel: nothing early, nothing lost, in order, and small."""
+
+import random
+import tracemalloc
+
+import pytest
+
+from qbus.broker.delay.schedule import Held, Schedule
+from qbus.records.control import Entries
+
+NOW = 1_700_000_000_000
+HOUR = 3_600_000
+YEAR = 365 * 24 * HOUR
+
+
+def test_what_is_due_comes_in_order_and_stays_until_it_is_removed() -> None:
+    schedule = Schedule()
+    for due, offset in ((NOW + 5, 1), (NOW + 3, 2), (NOW + 5, 0), (NOW + 6, 3)):
+        schedule.add(due, offset, 9)
+    expected = [Held(NOW + 3, 2, 9), Held(NOW + 5, 0, 9), Held(NOW + 5, 1, 9)]
+    assert schedule.due(NOW + 5, 10) == expected
+    assert schedule.due(NOW + 5, 2) == expected[:2]
+    assert schedule.due(NOW + 2, 10) == []
+    assert schedule.remove(NOW + 3, 2) == 9
+    assert schedule.remove(NOW + 3, 2) is None
+    assert schedule.due(NOW + 5, 10) == expected[1:]
+    assert schedule.next_due() == NOW + 5
+    assert schedule.count == 3
+
+
+def test_an_empty_one() -> None:
+    schedule = Schedule()
+    assert (schedule.count, schedule.next_due(), schedule.due(NOW, 5)) == (0, None, [])
+    assert not schedule.contains(NOW, 0)
+
+
+@pytest.mark.parametrize("year", [1970, 2038, 2100, 9999])
+def test_any_year(year: int) -> None:
+    due = (year - 1970) * YEAR
+    schedule = Schedule()
+    schedule.add(due, 5, 0)
+    assert schedule.next_due() == due
+    assert schedule.due(due - 1, 1) == []
+    assert schedule.due(due, 1) == [Held(due, 5, 0)]
+    assert schedule.due(due + YEAR, 1) == [Held(due, 5, 0)]
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_against_a_list(seed: int) -> None:
+    rng = random.Random(seed)
+    schedule, model, now = Schedule(), dict[tuple[int, int], int](), NOW
+    span = rng.choice([1_000, 3 * HOUR, YEAR])
+    for offset in range(400):
+        deed = rng.random()
+        if deed < 0.6 or not model:
+            entry = (now + rng.randint(-500, span), offset)
+            model[entry] = rng.randint(0, 5)
+            schedule.add(*entry, model[entry])
+        elif deed < 0.75:
+            some = rng.sample(sorted(model), min(len(model), rng.choice([1, 3, 40])))
+            absent = [(due + 1, offset + 10_000) for due, offset in some]
+            pairs = [*some, *absent]
+            entries = Entries(tuple(d for d, _ in pairs), tuple(o for _, o in pairs))
+            removed = schedule.remove_all(entries)
+            assert sorted(removed) == sorted(Held(*one, model[one]) for one in some)
+            for one in some:
+                del model[one]
+        elif deed < 0.85:
+            now += rng.choice([0, 50, HOUR, span // 10])
+            schedule.advance(now, rng.choice([1, 100]))
+        elif deed < 0.9:
+            other = Schedule()
+            for slot in schedule.dump():
+                other.load(*slot)
+            schedule = other
+        key_hash = rng.randint(0, 5)
+        assert schedule.count == len(model)
+        assert sorted(schedule.with_hash(key_hash)) == sorted(
+            Held(*one, known) for one, known in model.items() if known == key_hash
+        )
+        due = sorted(one for one in model if one[0] <= now)
+        assert [(held.due, held.offset) for held in schedule.due(now, 1000)] == due
+        assert schedule.next_due() == min((due for due, _ in model), default=None)
+        assert all(schedule.contains(*one) for one in model)
+
+
+def test_a_slot_whose_parts_do_not_fit_is_refused() -> None:
+    with pytest.raises(ValueError, match="do not fit"):
+        Schedule().load(0, b"\0" * 16, b"\0" * 4)
+
+
+def test_a_hundred_thousand_far_away_take_about_twelve_bytes_each() -> None:
+    rng = random.Random(1)
+    schedule = Schedule()
+    tracemalloc.start()
+    try:
+        for offset in range(100_000):
+            schedule.add(NOW + 3 * HOUR + rng.randint(0, 10 * 24 * HOUR), offset, offset)
+        taken, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert taken / 100_000 < 20
+
+
+def test_how_many_lie_ahead() -> None:
+    schedule = Schedule()
+    for minutes in (1, 2, 90, 60 * 24 * 3):
+        schedule.add(NOW + minutes * 60_000, minutes, 0)
+    counts = schedule.ahead([NOW + 4 * HOUR, NOW + 24 * HOUR, NOW + 5 * 24 * HOUR])
+    assert counts == [3, 3, 4]
