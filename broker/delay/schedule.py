@@ -228,7 +228,7 @@ class Schedule:
             most -= len(taken)
             for held in taken:
                 self._add_near(*held)
-            if not slot:
+            if not len(slot):
                 del self._far[heapq.heappop(self._far_keys)]
         return False
 
@@ -265,10 +265,8 @@ class Schedule:
         return min(candidates, default=None)
 
     def _drop_empty(self) -> None:
-        while self._near_keys and not self._near.get(self._near_keys[0]):
-            self._near.pop(heapq.heappop(self._near_keys), None)
-        while self._far_keys and not self._far.get(self._far_keys[0]):
-            self._far.pop(heapq.heappop(self._far_keys), None)
+        _drop_empty(self._near, self._near_keys)
+        _drop_empty(self._far, self._far_keys)
 
     def slots(self) -> list[Slot]:
         """Every slot, for whoever goes over all records bit by bit."""
@@ -302,7 +300,7 @@ class Schedule:
     def dump(self) -> Iterable[tuple[int, bytes, bytes]]:
         """Start, entries and hashes of every slot: what :meth:`load` takes."""
         for slot in self.slots():
-            if slot:
+            if len(slot):
                 yield slot.start, slot.entries.tobytes(), slot.hashes.tobytes()
 
     def load(self, start: int, entries: bytes, hashes: bytes) -> None:
@@ -319,3 +317,12 @@ class Schedule:
         else:
             for at in range(len(slot)):
                 self.add(*slot.held(at))
+
+
+def _drop_empty(slots: dict[int, Slot], keys: list[int]) -> None:
+    """Forget the first slots, as ``keys``, a heap, has them, that hold nothing any more."""
+    while keys:
+        slot = slots.get(keys[0])
+        if slot is not None and len(slot):
+            return
+        slots.pop(heapq.heappop(keys), None)
