@@ -14,7 +14,15 @@ async with Admin("127.0.0.1:9092") as admin:
 """
 
 from .admin import Admin
-from .admin.types import CreatedTopic, NewTopic, ProducerState, Reassignment, TopicRef
+from .admin.types import (
+    CreatedTopic,
+    DelayedRecord,
+    DelayedRecords,
+    NewTopic,
+    ProducerState,
+    Reassignment,
+    TopicRef,
+)
 from .consumer import Consumer
 from .consumer.options import OffsetReset
 from .errors import (
@@ -72,6 +80,8 @@ __all__ = [
     "Consumer",
     "ConsumerRecord",
     "CreatedTopic",
+    "DelayedRecord",
+    "DelayedRecords",
     "Delivery",
     "Everywhere",
     "GroupDescription",

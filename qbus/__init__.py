@@ -11,7 +11,14 @@ from qbus import compiled  # noqa: F401 - first: it decides which form of the ot
 from qbus._version import __version__
 
 if TYPE_CHECKING:
-    from qbus.clients.admin.types import CreatedTopic, NewTopic, ProducerState, Reassignment
+    from qbus.clients.admin.types import (
+        CreatedTopic,
+        DelayedRecord,
+        DelayedRecords,
+        NewTopic,
+        ProducerState,
+        Reassignment,
+    )
     from qbus.clients.blocking.admin import Admin
     from qbus.clients.blocking.consumer import Consumer
     from qbus.clients.blocking.producer import Producer
@@ -61,6 +68,8 @@ __all__ = [
     "ConsumerRecord",
     "CorruptBatch",
     "CreatedTopic",
+    "DelayedRecord",
+    "DelayedRecords",
     "Delivery",
     "ErrorCode",
     "Everywhere",

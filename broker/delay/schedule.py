@@ -272,6 +272,18 @@ class Schedule:
         """Every slot, for whoever goes over all records bit by bit."""
         return [*self._near.values(), *self._far.values()]
 
+    def after(self, due: int, offset: int, most: int) -> list[Held]:
+        """At most ``most`` records in order, behind that one."""
+        found: list[Held] = []
+        for slot in sorted(self.slots(), key=_start_of):
+            if len(found) >= most and slot.start > found[most - 1].due:
+                break
+            least = slot.entry(due, offset) if due >= slot.start else -1
+            behind = [at for at, entry in enumerate(slot.entries) if entry > least]
+            places = heapq.nsmallest(most, behind, key=slot.entries.__getitem__)
+            found = heapq.nsmallest(most, [*found, *map(slot.held, places)])
+        return found
+
     def with_hash(self, key_hash: int) -> list[Held]:
         """The records whose keys have this hash."""
         pattern = array("I", (key_hash,)).tobytes()
@@ -326,3 +338,7 @@ def _drop_empty(slots: dict[int, Slot], keys: list[int]) -> None:
         if slot is not None and len(slot):
             return
         slots.pop(heapq.heappop(keys), None)
+
+
+def _start_of(slot: Slot) -> int:
+    return slot.start

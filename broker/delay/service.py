@@ -303,6 +303,22 @@ class DelayService(PartitionListener):
     def __iter__(self) -> Iterator[DelayedPartition]:
         return iter(list(self._led.values()))
 
+    async def describe(
+        self, partition: Partition, after: tuple[int, int], most: int
+    ) -> tuple[int, int | None, list[HeldRecord]]:
+        """How many records a partition holds back, when the next is due, and some in that order.
+
+        At most ``most``, behind the one with the due time and the place of ``after``. None are held
+        back where the partition is not led. Raises ApiError when they cannot be read.
+        """
+        delayed = self._led.get(partition)
+        if delayed is None:
+            return 0, None, []
+        schedule, held = delayed.fold.schedule, delayed.held
+        entries = schedule.after(*after, most) if most > 0 else []
+        records = await asyncio.to_thread(_read_all, held, entries) if entries else []
+        return schedule.count, schedule.next_due(), records
+
     def of(self, partition: Partition) -> DelayedPartition | None:
         """What is delayed of a partition, if it is led here."""
         return self._led.get(partition)
@@ -387,3 +403,8 @@ class DelayService(PartitionListener):
         for one in self:
             one.stop()
         self._led.clear()
+
+
+def _read_all(held: HeldRecords, entries: list[Held]) -> list[HeldRecord]:
+    found = ((entry, held.read(entry.offset, wait=True)) for entry in entries)
+    return [record._replace(due=entry.due) for entry, record in found if record is not None]

@@ -17,6 +17,7 @@ from qbus.wire.messages.describe_configs import (
     DescribeConfigsResource,
     DescribeConfigsResponse,
 )
+from qbus.wire.messages.describe_delayed import DescribeDelayedResponse
 from qbus.wire.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from qbus.wire.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
 from qbus.wire.messages.describe_producers import DescribeProducersResponse
@@ -66,7 +67,7 @@ from ..types import (
     named,
 )
 from . import messages
-from .types import CreatedTopic, NewTopic, ProducerState, Reassignment, TopicRef
+from .types import CreatedTopic, DelayedRecords, NewTopic, ProducerState, Reassignment, TopicRef
 
 K = TypeVar("K")
 T = TypeVar("T")
@@ -398,6 +399,29 @@ class Admin:
                 node, ApiKey.DESCRIBE_PRODUCERS, messages.describe_producers(led)
             )
             return messages.described_producers(response)
+
+        return await ask_leaders(self._cluster, named(partitions), ask)
+
+    async def describe_delayed(
+        self,
+        partitions: Iterable[Partition],
+        *,
+        limit: int = 0,
+        after: tuple[int, int] = (-1, -1),
+    ) -> dict[TopicPartition, DelayedRecords]:
+        """Return what each partition holds back until it is due.
+
+        With at most ``limit`` records, those behind the one whose due time and offset ``after``
+        names. Brokers that know no delays, such as Kafka's, answer UNSUPPORTED_VERSION.
+        """
+
+        async def ask(
+            node: int, led: list[TopicPartition]
+        ) -> Outcomes[TopicPartition, DelayedRecords]:
+            response: DescribeDelayedResponse = await self._cluster.ask(
+                node, ApiKey.DESCRIBE_DELAYED, messages.describe_delayed(led, limit, after)
+            )
+            return messages.described_delayed(response)
 
         return await ask_leaders(self._cluster, named(partitions), ask)
 

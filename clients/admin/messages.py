@@ -42,6 +42,12 @@ from qbus.wire.messages.delete_topics import (
     DeleteTopicState,
 )
 from qbus.wire.messages.describe_configs import DescribeConfigsResourceResult
+from qbus.wire.messages.describe_delayed import (
+    DescribeDelayedRequest,
+    DescribeDelayedResponse,
+)
+from qbus.wire.messages.describe_delayed import PartitionRequest as WantedDelayed
+from qbus.wire.messages.describe_delayed import TopicRequest as DelayedOfTopic
 from qbus.wire.messages.describe_groups import DescribedGroup, DescribedGroupMember
 from qbus.wire.messages.describe_log_dirs import DescribeLogDirsResult
 from qbus.wire.messages.describe_producers import (
@@ -86,7 +92,15 @@ from ..types import (
     TopicPartition,
     by_topic,
 )
-from .types import CreatedTopic, NewTopic, ProducerState, Reassignment, TopicRef
+from .types import (
+    CreatedTopic,
+    DelayedRecord,
+    DelayedRecords,
+    NewTopic,
+    ProducerState,
+    Reassignment,
+    TopicRef,
+)
 
 _CONSUMER_PROTOCOL = "consumer"
 _DEAD = "Dead"
@@ -420,6 +434,56 @@ def describe_producers(partitions: Iterable[TopicPartition]) -> DescribeProducer
             for topic, indexes in by_topic(partitions).items()
         ]
     )
+
+
+def describe_delayed(
+    partitions: Iterable[TopicPartition], limit: int, after: tuple[int, int]
+) -> DescribeDelayedRequest:
+    """Return the request for what ``partitions`` hold back."""
+    return DescribeDelayedRequest(
+        topics=[
+            DelayedOfTopic(
+                name=topic,
+                partitions=[
+                    WantedDelayed(
+                        partition_index=index,
+                        limit=limit,
+                        after_due=after[0],
+                        after_offset=after[1],
+                    )
+                    for index in indexes
+                ],
+            )
+            for topic, indexes in by_topic(partitions).items()
+        ]
+    )
+
+
+def described_delayed(
+    response: DescribeDelayedResponse,
+) -> Outcomes[TopicPartition, DelayedRecords]:
+    """Return what each partition holds back."""
+    outcomes: Outcomes[TopicPartition, DelayedRecords] = {}
+    for topic in response.topics:
+        for found in topic.partitions:
+            index = found.partition_index
+            error = _partition_error(topic.name, index, found.error_code, found.error_message)
+            outcomes[TopicPartition(topic.name, index)] = error or DelayedRecords(
+                found.pending,
+                None if found.next_due < 0 else found.next_due,
+                tuple(
+                    DelayedRecord(
+                        due=record.due,
+                        offset=record.offset,
+                        original_offset=record.original_offset,
+                        taken=record.taken,
+                        key=None if record.key is None else bytes(record.key),
+                        size=record.size,
+                    )
+                    for record in found.records
+                ),
+            )
+    return outcomes
 
 
 def described_producers(

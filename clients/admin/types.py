@@ -43,6 +43,34 @@ class Reassignment:
 
 
 @dataclass(frozen=True, slots=True)
+class DelayedRecord:
+    """A record that is held back until it is due. Times in milliseconds since the Unix epoch.
+
+    Its producer, who sent it at ``taken``, was told ``original_offset``; by now it may lie at
+    another ``offset``. ``size``: bytes of its key and value.
+    """
+
+    due: int
+    offset: int
+    original_offset: int
+    taken: int
+    key: bytes | None
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class DelayedRecords:
+    """How many records a partition holds back, when the next is due (None: there are none), some.
+
+    ``records`` are in the order in which they are due.
+    """
+
+    pending: int
+    next_due: int | None
+    records: tuple[DelayedRecord, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class ProducerState:
     """What a partition remembers of a producer; -1 where nothing is known.
 

@@ -57,6 +57,7 @@ class Admin:
     list_offsets = blocking(_Admin.list_offsets)
     delete_records = blocking(_Admin.delete_records)
     describe_producers = blocking(_Admin.describe_producers)
+    describe_delayed = blocking(_Admin.describe_delayed)
 
     describe_config = blocking(_Admin.describe_config)
     describe_configs = blocking(_Admin.describe_configs)

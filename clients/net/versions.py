@@ -40,6 +40,7 @@ SPOKEN: Mapping[int, tuple[int, int]] = {
     ApiKey.OFFSET_DELETE: (0, 0),
     ApiKey.DESCRIBE_PRODUCERS: (0, 0),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: (0, 0),
+    ApiKey.DESCRIBE_DELAYED: (0, 0),
 }
 
 SPOKEN_BY_ID: Mapping[int, tuple[int, int]] = {ApiKey.FETCH: (13, 16)}

@@ -15,6 +15,7 @@ COMMANDS = {
     "cluster": Entry("cluster.command:cluster", "Run a local cluster; show a cluster's status."),
     "topic": Entry("topic.command:topic", "Create, list, describe, alter and delete topics."),
     "group": Entry("group.command:group", "List, describe, reset and delete consumer groups."),
+    "delay": Entry("delay:delay", "Show the delayed records of topics."),
     "produce": Entry("produce.command:produce", "Send the lines of a file or of stdin to a topic."),
     "consume": Entry("consume.command:consume", "Print the records of a topic."),
     "reassign": Entry("reassign.command:reassign", "Move partitions to other brokers."),

@@ -49,6 +49,7 @@ class ApiKey(IntEnum):
     DESCRIBE_CLUSTER = 60
     DESCRIBE_PRODUCERS = 61
     DESCRIBE_TOPIC_PARTITIONS = 75
+    DESCRIBE_DELAYED = 10100  # Qbus's own
 
 
 class Api:
@@ -122,6 +123,7 @@ _APIS: Final = (
     Api(ApiKey.DESCRIBE_CLUSTER, 0, 2),
     Api(ApiKey.DESCRIBE_PRODUCERS, 0, 0),
     Api(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, 0),
+    Api(ApiKey.DESCRIBE_DELAYED, 0, 0),
 )
 
 API: Final[Mapping[ApiKey, Api]] = {api.key: api for api in _APIS}

@@ -44,7 +44,7 @@ class DelayedLoad:
             for _ in range(50):
                 due = round(time.time() * 1000) + 1000 + number * 37 % 5000
                 self.due[number] = due
-                header = [("qbus-deliver-at", str(due).encode())]
+                header: list[tuple[str, str | bytes | None]] = [("qbus-deliver-at", str(due))]
                 self._producer.produce(
                     self._topic,
                     b"%d" % number,
@@ -98,7 +98,7 @@ class Reader:
             self.came.setdefault(number, []).append(round(time.time() * 1000))
             partition = message.partition()
             assert partition is not None
-            if any(name == "qbus-delayed-offset" for name, _ in message.headers() or ()):
+            if "qbus-delayed-offset" in dict(message.headers() or ()):
                 self.order[partition].append(message.timestamp()[1])
 
     def lag(self) -> list[int]:

@@ -127,6 +127,7 @@ async def test_administration_takes_pairs(bootstrap: str, topic: str, sdk: SdkCl
         assert (await admin.list_offsets({place: LATEST}))[place].offset == 5
         assert await admin.delete_records({place: 2}) == {place: 2}
         assert list(await admin.describe_producers([place])) == [place]
+        assert list(await admin.describe_delayed([place])) == [place]
         await admin.alter_group_offsets(group, {place: 4})
         assert (await admin.committed_offsets(group, [place]))[place].offset == 4
         assert (await admin.group_offsets(group, [place]))[0].lag == 1

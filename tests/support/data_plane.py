@@ -7,6 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, TypeVar, cast
 
+from qbus.broker.delay import DelayFold, DelayService
 from qbus.broker.kafka.context import RequestContext
 from qbus.broker.kafka.replica_sessions import ReplicaSessions
 from qbus.broker.log import LogConfig, LogManager
@@ -166,6 +167,7 @@ class DataPlane:
             ControlledFiles(self.disk),
             node_id=NODE,
             cluster_id=CLUSTER,
+            make_fold=DelayFold,
         )
         epoch = self.metadata.brokers[NODE].epoch
         self.fetchers = LazyFetchers(
@@ -181,6 +183,8 @@ class DataPlane:
             self.fetchers,
             ReplicaSessions,
         )
+        self.delays = DelayService(self.clock)
+        self.replicas.events.subscribe(self.delays)
         await self.replicas.start()
         self.broker: Any = SimpleNamespace(
             config=self.config,
@@ -190,11 +194,13 @@ class DataPlane:
             metadata=self.metadata,
             logs=self.logs,
             replicas=self.replicas,
+            delays=self.delays,
         )
 
     async def stop(self) -> None:
         """Close everything cleanly."""
         self.disk.release_syncs()
+        self.delays.stop()
         await self.replicas.stop()
         await asyncio.to_thread(self.logs.close)
         self.metadata.forget_subscribers()

@@ -27,6 +27,7 @@ from qbus.wire.messages import (
     create_topics,
     delete_records,
     describe_configs,
+    describe_delayed,
     describe_producers,
     describe_topic_partitions,
     fetch,
@@ -351,6 +352,20 @@ def _cases() -> Iterator[Case]:
         ApiKey.DESCRIBE_PRODUCERS,
         0,
         {"topics": [describe_producers.TopicRequest(name="orders", partition_indexes=one)]},
+        (Operation.READ, ORDERS),
+        TOPIC_DENIED,
+    )
+    yield Case(
+        ApiKey.DESCRIBE_DELAYED,
+        0,
+        {
+            "topics": [
+                describe_delayed.TopicRequest(
+                    name="orders",
+                    partitions=[describe_delayed.PartitionRequest(partition_index=0, limit=5)],
+                )
+            ]
+        },
         (Operation.READ, ORDERS),
         TOPIC_DENIED,
     )
