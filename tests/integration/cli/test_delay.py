@@ -1,0 +1,53 @@
+"""`qbus delay`: what topics hold back, for people and programs."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.broker_process import BrokerProcess
+
+from .conftest import Qbus
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture
+def qbus(tmp_path: Path) -> Iterator[Qbus]:
+    """A broker with a topic that holds three records back."""
+    with BrokerProcess(tmp_path) as broker:
+        qbus = Qbus(broker.bootstrap)
+        qbus("topic", "create", "t", "--partitions", "2", "--config", "qbus.delay.enable=true")
+        for number, delay in enumerate(("2h", "30d", "1h")):
+            options = ("--partition", str(number % 2), "--header", f"qbus-delay={delay}")
+            qbus("produce", "t", *options, stdin=b"line %d\n" % number)
+        qbus("produce", "t", "--partition", "0", stdin=b"visible\n")
+        yield qbus
+
+
+def test_what_is_held_back_in_the_order_in_which_it_is_due(qbus: Qbus) -> None:
+    found = qbus.json("delay", "list", "t")
+    assert (found["topic"], found["pending"]) == ("t", 3)
+    places = [(one["partition"], one["offset"]) for one in found["records"]]
+    assert places == [(0, 1), (0, 0), (1, 0)]
+    assert found["next_due"] == found["records"][0]["due"]
+    assert [one["pending"] for one in found["partitions"]] == [2, 1]
+    assert len(qbus.json("delay", "list", "t", "--limit", "1")["records"]) == 1
+    assert qbus.json("delay", "list", "t", "--partition", "1")["pending"] == 1
+
+
+def test_people_read_a_sentence_and_a_table(qbus: Qbus) -> None:
+    said = qbus("delay", "list", "t").decode()
+    assert re.match(r"Topic t holds 3 records back. The next is due in \d+ min.\n", said)
+    assert len(said.splitlines()) == 6
+
+
+def test_consumers_get_what_is_visible_and_no_more(qbus: Qbus) -> None:
+    assert qbus("consume", "t", "--from", "earliest", "--exit-at-end") == b"visible\n"
+
+
+def test_a_cancelled_record_is_not_held_back_any_more(qbus: Qbus) -> None:
+    qbus("produce", "t", "--partition", "1", "--header", "qbus-cancel=0", stdin=b"x\n")
+    assert qbus.json("delay", "list", "t", "--partition", "1")["pending"] == 0
+    assert qbus("delay", "list", "t", "--partition", "1") == b"Topic t holds nothing back.\n"
