@@ -34,6 +34,7 @@ NO_TTL: Final = -1
 _KEY: Final = "key"
 _ORDERS: Final = frozenset((DELIVER_AT, DELAY, TTL, CANCEL, RESCHEDULE))
 _LARGEST: Final = 2**63 - 1
+_SHORT: Final = 18  # digits of a number that is surely no larger
 _UNITS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "": 1}
 _DURATION: Final = re.compile(r"([0-9]{1,19})(ms|s|m|h|d|)")
 _NUMBER: Final = re.compile(r"[0-9]{1,19}")
@@ -74,15 +75,31 @@ def read_order(headers: Headers, now_ms: int) -> Order | None:
 
     Raises ValueError, with a sentence for the producer.
     """
-    asked: dict[str, bytes | None] | None = None
+    only: bytes | None = None
+    what = ""
     for name, value in headers:
         if name in _ORDERS:
-            if asked is None:
-                asked = {}
-            elif name in asked:
+            if what:
+                return _order(_asked(headers), now_ms)
+            what, only = name, value
+    if not what:
+        return None
+    if only is not None and only.isdigit() and len(only) <= _SHORT:  # what nearly all ask for
+        if what == DELIVER_AT:
+            return Order(int(only))
+        if what == DELAY:
+            return Order(now_ms + int(only))
+    return _order({what: only}, now_ms)
+
+
+def _asked(headers: Headers) -> dict[str, bytes | None]:
+    asked: dict[str, bytes | None] = {}
+    for name, value in headers:
+        if name in _ORDERS:
+            if name in asked:
                 raise ValueError(f"{name} is given twice")
             asked[name] = value
-    return None if asked is None else _order(asked, now_ms)
+    return asked
 
 
 def _order(asked: dict[str, bytes | None], now_ms: int) -> Order | None:

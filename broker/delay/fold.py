@@ -102,6 +102,7 @@ class DelayFold:
         "carried",
         "carried_count",
         "delivered_count",
+        "expected",
         "expired",
         "rescheduled",
         "schedule",
@@ -112,6 +113,9 @@ class DelayFold:
         self.carried = CarriedRecords()
         self.rescheduled: dict[int, int] = {}  # due times of those that have another one
         self.bound = 0  # no delayed record lies before it
+        # The CRC of a batch that is about to come, and the due times of all its records, with the
+        # hashes of their keys: so that whoever has read it need not read it again.
+        self.expected: tuple[int, list[tuple[int, int]]] | None = None
         # Since the log was opened
         self.cancelled = 0
         self.expired = 0
@@ -139,6 +143,12 @@ class DelayFold:
 
         self._begin(header.base_offset)
         add = self.schedule.add
+        if self.expected is not None and self.expected[0] == header.crc:
+            offset = header.base_offset
+            for due, key_hash in self.expected[1]:
+                add(due, offset, key_hash)
+                offset += 1
+            return
         for record in decode_records(batch, header, "", 0):
             try:
                 order = read_order(record.headers, header.max_timestamp)

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from qbus.delay import BY_KEY, Order, read_order
 from qbus.errors import ApiError, ErrorCode
-from qbus.records import BatchHeader, Buffer, Compression, Record, set_log_append_time
+from qbus.records import BatchHeader, Buffer, Compression, ConsumerRecord, set_log_append_time
 from qbus.records.control import (
     ControlType,
     Entries,
@@ -23,7 +23,6 @@ from qbus.records.control import (
 )
 from qbus.records.decode import records_of
 from qbus.records.header import hide_delayed
-from qbus.records.parse import parse_records
 
 from ..log import LogConfig
 from .fold import DelayFold, hash_of
@@ -53,7 +52,7 @@ class _Kind(Enum):
 
 class _Item(NamedTuple):
     number: int
-    record: Record
+    record: ConsumerRecord
     kind: _Kind
     order: Order | None
 
@@ -61,13 +60,15 @@ class _Item(NamedTuple):
 class Taken(NamedTuple):
     """A producer's batch, taken apart. ``orders``: those of its records that cancel or reschedule.
 
-    ``now_ms`` is when it was taken in.
+    ``now_ms`` is when it was taken in. Where all its records are held back there are no ``items``,
+    but the due times of all, with the hashes of their keys.
     """
 
     header: BatchHeader
     batch: Buffer
     items: list[_Item]
     now_ms: int
+    held: list[tuple[int, int]]
 
     @property
     def orders(self) -> list[tuple[int, Order, bytes | None]]:
@@ -92,29 +93,51 @@ def take_in(
 
     Raises RecordsRefusedError for what its producer cannot have meant, CorruptBatch.
     """
-    payload = records_of(batch, header)
-    if payload is None or _NAMED not in (content := bytes(payload)):
+    records, orders = _read(batch, header, config, now_ms)
+    visible = sum(
+        order is None or (order.target is None and order.due <= now_ms) for order in orders
+    )
+    if visible == len(records):
         return None
-    items: list[_Item] = []
+    held = [
+        (order.due, hash_of(record.key))
+        for record, order in zip(records, orders, strict=True)
+        if order is not None and order.target is None and order.due > now_ms
+    ]
+    if len(held) == len(records):
+        _check_room(range(len(held)), config, fold)
+        return Taken(header, batch, [], now_ms, held)
+    items = [
+        _Item(number, record, _kind(order, now_ms), order)
+        for number, (record, order) in enumerate(zip(records, orders, strict=True))
+    ]
+    _check_room([item.number for item in items if item.kind is _Kind.HELD], config, fold)
+    return Taken(header, batch, items, now_ms, [])
+
+
+def _read(
+    batch: Buffer, header: BatchHeader, config: LogConfig, now_ms: int
+) -> tuple[list[ConsumerRecord], list[Order | None]]:
+    """The records of a batch, and what each asks for. Raises as :func:`take_in`."""
+    from qbus.records.consume import decode_records  # noqa: PLC0415 - loads the codec
+
+    records = decode_records(batch, header, "", 0)
+    orders: list[Order | None] = []
     errors: list[tuple[int, str]] = []
-    for number, record in enumerate(parse_records(content, header)):
+    latest = now_ms + config.qbus_delay_max_ms
+    for record in records:
         try:
             order = read_order(record.headers, now_ms)
-            kind = _kind(order, now_ms)
-            if order is not None and order.due - now_ms > config.qbus_delay_max_ms:
-                ahead = order.due - now_ms
-                limit = config.qbus_delay_max_ms
+            if order is not None and order.due > latest:
+                ahead, limit = order.due - now_ms, config.qbus_delay_max_ms
                 raise ValueError(f"{ahead} ms ahead are more than qbus.delay.max.ms ({limit})")
         except ValueError as error:
-            errors.append((number, str(error)))
-        else:
-            items.append(_Item(number, record, kind, order))
+            errors.append((len(orders), str(error)))
+            order = None
+        orders.append(order)
     if errors:
         raise RecordsRefusedError(errors)
-    if all(item.kind is _Kind.VISIBLE for item in items):
-        return None
-    _check_room(items, config, fold)
-    return Taken(header, batch, items, now_ms)
+    return records, orders
 
 
 def _kind(order: Order | None, now_ms: int) -> _Kind:
@@ -125,8 +148,8 @@ def _kind(order: Order | None, now_ms: int) -> _Kind:
     return _Kind.HELD if order.due > now_ms else _Kind.VISIBLE
 
 
-def _check_room(items: list[_Item], config: LogConfig, fold: DelayFold) -> None:
-    held = [item.number for item in items if item.kind is _Kind.HELD]
+def _check_room(held: Sequence[int], config: LogConfig, fold: DelayFold) -> None:
+    """``held``: the numbers of the records that are to be held back."""
     most = config.qbus_delay_max_pending
     if held and fold.pending + len(held) > most:
         first = held[max(most - fold.pending, 0)] if fold.pending < most else held[0]
@@ -174,11 +197,11 @@ def to_append(
     An order that comes too late is no error: it is said, with its number. Raises ApiError
     INVALID_RECORD when offsets are too large for delays.
     """
-    if base_offset + len(taken.items) > MAX_OFFSET:
+    if base_offset + taken.header.records_count > MAX_OFFSET:
         raise ApiError(ErrorCode.INVALID_RECORD, f"delays end before offset {MAX_OFFSET}")
     out = bytearray()
     notes: list[tuple[int, str]] = []
-    if all(item.kind is _Kind.HELD for item in taken.items):
+    if taken.held:
         out += taken.batch
         hide_delayed(out, taken.now_ms)
         return out, notes

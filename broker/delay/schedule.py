@@ -40,13 +40,14 @@ class Slot:
     ascending entries are in the order in which they are due, and in the log's where that is one.
     """
 
-    __slots__ = ("_is_sorted", "entries", "hashes", "start")
+    __slots__ = ("_is_sorted", "_least", "entries", "hashes", "start")
 
     def __init__(self, start: int) -> None:
         self.start = start
         self.entries: array[int] = array("Q")
         self.hashes: array[int] = array("I")
         self._is_sorted = True
+        self._least = -1  # the first entry in order, if it is known
 
     def __len__(self) -> int:
         return len(self.entries)
@@ -54,9 +55,12 @@ class Slot:
     def add(self, due: int, offset: int, key_hash: int) -> None:
         """Put a record in."""
         entry = (due - self.start) << _OFFSET_BITS | offset
-        if self._is_sorted and self.entries and entry < self.entries[-1]:
+        entries = self.entries
+        if not len(entries) or entry < self._least:
+            self._least = entry
+        if self._is_sorted and len(entries) and entry < entries[-1]:
             self._is_sorted = False
-        self.entries.append(entry)
+        entries.append(entry)
         self.hashes.append(key_hash)
 
     def find(self, due: int, offset: int) -> int:
@@ -78,6 +82,8 @@ class Slot:
         if at < 0:
             return None
         key_hash = self.hashes[at]
+        if self.entries[at] == self._least:
+            self._least = -1
         del self.entries[at], self.hashes[at]
         return key_hash
 
@@ -93,6 +99,7 @@ class Slot:
                 entries.append(entry)
                 hashes.append(key_hash)
         self.entries, self.hashes = entries, hashes
+        self._least = -1
         return found
 
     def entry(self, due: int, offset: int) -> int:
@@ -118,7 +125,14 @@ class Slot:
         first = max(len(self.entries) - count, 0)
         taken = [self.held(at) for at in range(first, len(self.entries))]
         del self.entries[first:], self.hashes[first:]
+        self._least = -1
         return taken
+
+    def first_due(self) -> int:
+        """When the first of its records is due; there is at least one."""
+        if self._least < 0:
+            self._least = self.entries[0] if self._is_sorted else min(self.entries)
+        return self.start + (self._least >> _OFFSET_BITS)
 
     def restore(self, entries: bytes, hashes: bytes) -> None:
         """Hold what ``entries.tobytes()`` and ``hashes.tobytes()`` were."""
@@ -256,12 +270,9 @@ class Schedule:
         self._drop_empty()
         candidates = []
         if self._near_keys:
-            slot = self._near[self._near_keys[0]]
-            slot.sort()
-            candidates.append(slot.held(0).due)
+            candidates.append(self._near[self._near_keys[0]].first_due())
         if self._far_keys:
-            slot = self._far[self._far_keys[0]]
-            candidates.append(slot.start + (min(slot.entries) >> _OFFSET_BITS))
+            candidates.append(self._far[self._far_keys[0]].first_due())
         return min(candidates, default=None)
 
     def _drop_empty(self) -> None:

@@ -8,6 +8,7 @@ from typing import Final
 from qbus.clock import Clock
 from qbus.delay import BY_KEY
 from qbus.errors import ApiError, ErrorCode
+from qbus.records import read_header
 from qbus.records.plain import plain_header
 
 from ..log import AppendInfo
@@ -281,7 +282,13 @@ class PartitionIntake:
         batches, notes = to_append(
             taken, self._targets, delayed.fold, log.config, log.log_end_offset
         )
-        info = partition.append_own(batches, len(taken.items), self._acks)
+        fold = delayed.fold
+        if taken.held:
+            fold.expected = read_header(batches).crc, taken.held
+        try:
+            info = partition.append_own(batches, taken.header.records_count, self._acks)
+        finally:
+            fold.expected = None
         delayed.wake()
         return info, notes
 
