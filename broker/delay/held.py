@@ -7,11 +7,10 @@ from typing import Final, NamedTuple
 
 from qbus.delay import NO_TTL, read_order
 from qbus.errors import ApiError, CorruptBatch, ErrorCode
-from qbus.records import Record, iter_records, read_header
+from qbus.records import ConsumerRecord, iter_records, read_header
 from qbus.records.control import ControlType, control_type, decode_carried
 from qbus.records.decode import records_of
 from qbus.records.fields import decode_varint
-from qbus.records.parse import parse_records
 from qbus.records.record import Headers
 
 from ..log import Log
@@ -41,11 +40,15 @@ class HeldRecord(NamedTuple):
 class _Batch:
     """A hidden batch that was read: its records' bytes, and where each of them begins."""
 
-    __slots__ = ("_header", "_payload", "_positions", "size")
+    __slots__ = ("_decoder", "_header", "_one", "_payload", "_positions", "size")
 
     def __init__(self, batch: bytes) -> None:
         """Raises CorruptBatch."""
+        from qbus.records import codec  # noqa: PLC0415 - which a broker without delays need not load
+
+        self._decoder = codec.twin.Decoder
         self._header = read_header(batch)
+        self._one = self._header._replace(records_count=1)
         payload = records_of(batch, self._header)
         self._payload = b"" if payload is None else bytes(payload)
         self._positions = _positions(self._payload, self._header.records_count)
@@ -58,7 +61,7 @@ class _Batch:
             return None
         number = offset - header.base_offset
         payload = self._payload[self._positions[number] : self._positions[number + 1]]
-        for record in parse_records(payload, header._replace(records_count=1)):
+        for record in self._decoder(payload, self._one, "", 0, offset).take(1):
             if header.is_delayed:
                 return _delayed(record, header.max_timestamp)
             return _carried(record)
@@ -79,7 +82,7 @@ def _positions(payload: bytes, count: int) -> "array[int]":
     return positions
 
 
-def _delayed(record: Record, taken_ms: int) -> HeldRecord | None:
+def _delayed(record: ConsumerRecord, taken_ms: int) -> HeldRecord | None:
     order = read_order(record.headers, taken_ms)
     if order is None:
         return None
@@ -96,7 +99,7 @@ def _delayed(record: Record, taken_ms: int) -> HeldRecord | None:
     )
 
 
-def _carried(control: Record) -> HeldRecord | None:
+def _carried(control: ConsumerRecord) -> HeldRecord | None:
     if control_type(control.key) is not ControlType.CARRIED:
         return None
     carried = decode_carried(control.value or b"")
