@@ -22,12 +22,17 @@ _AT_ONCE: Final = 20_000
 def lying_before(fold: DelayFold, offset: int) -> Iterator[list[Held]]:
     """The records that lie before ``offset``, some entries looked at for each list that is yielded.
 
-    The schedule may change between two lists.
+    The schedule may change between two lists: what goes to another slot meanwhile may be missing.
     """
     for slot in fold.schedule.slots():
-        for first in range(0, len(slot), _AT_ONCE):
+        # From the end, for what is carried is taken out, and put in again at the end.
+        for first in range(len(slot) // _AT_ONCE * _AT_ONCE, -1, -_AT_ONCE):
             some = (slot.held(at) for at in range(first, min(first + _AT_ONCE, len(slot))))
-            yield [one for one in some if one.offset < offset]
+            yield sorted((one for one in some if one.offset < offset), key=_offset_of)
+
+
+def _offset_of(held: Held) -> int:
+    return held.offset
 
 
 def read_lying(

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from qbus.delay import read_order
-from qbus.records import BatchHeader, Buffer, CorruptBatch, crc32c
+from qbus.records import BatchHeader, Buffer, CorruptBatch, crc32c, iter_records
 from qbus.records.control import (
     Announcement,
     ControlRecord,
@@ -187,6 +187,7 @@ class DelayFold:
         return len(removed)
 
     def _reschedule(self, due: int, entries: Entries) -> None:
+        self.schedule.moves += 1
         for held in self.schedule.remove_all(entries):
             self.rescheduled[held.offset] = due
             self.schedule.add(due, held.offset, held.key_hash)
@@ -194,8 +195,9 @@ class DelayFold:
     def _carry(self, record: ControlRecord) -> None:
         carried = decode_carried(record.value)
         key_hash = self.schedule.remove(carried.due, carried.from_offset)
-        if key_hash is None:
-            return
+        if key_hash is None:  # retention took where it lay, so this is the first that says of it
+            key_hash = hash_of(next((one.key for one in iter_records(carried.batch)), None))
+            self._begin(record.offset)
         self.carried_count += 1
         self.rescheduled.pop(carried.from_offset, None)
         self.carried.add(carried.original_offset, record.offset)

@@ -1,12 +1,14 @@
 """Reading records that are held back."""
 
+import threading
 from array import array
 from bisect import bisect_left, bisect_right, insort
 from collections import OrderedDict
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from qbus.delay import NO_TTL, read_order
-from qbus.errors import ApiError, CorruptBatch, ErrorCode
+from qbus.errors import CorruptBatch
 from qbus.records import ConsumerRecord, iter_records, read_header
 from qbus.records.control import ControlType, control_type, decode_carried
 from qbus.records.decode import records_of
@@ -16,7 +18,7 @@ from qbus.records.record import Headers
 from ..log import Log
 from .fold import DelayFold
 
-_CACHED_BYTES: Final = 32 << 20
+_CACHED_BYTES: Final = 64 << 20
 
 
 class HeldRecord(NamedTuple):
@@ -119,42 +121,61 @@ def _carried(control: ConsumerRecord) -> HeldRecord | None:
     return None
 
 
-class HeldRecords:
-    """The records of one log that are held back; the batches read last are kept in memory."""
+class HeldCache:
+    """The hidden batches that were read last, of all logs: a bounded number of bytes."""
 
-    def __init__(self, log: Log) -> None:
+    def __init__(self, most_bytes: int = _CACHED_BYTES) -> None:
+        self.lock = threading.Lock()
+        self._most_bytes = most_bytes
+        self._size = 0
+        self._read: OrderedDict[tuple[HeldRecords, int], int] = OrderedDict()
+
+    def add(self, owner: "HeldRecords", base_offset: int, size: int) -> None:
+        """A batch was read; those read before it may be forgotten for it. Under the lock."""
+        self._read[owner, base_offset] = size
+        self._size += size
+        while self._size > self._most_bytes and len(self._read) > 1:
+            (other, oldest), gone = self._read.popitem(last=False)
+            self._size -= gone
+            other.forget(oldest)
+
+    def remove(self, owner: "HeldRecords", base_offsets: Iterable[int]) -> None:
+        """These batches are forgotten. Under the lock."""
+        for base_offset in base_offsets:
+            self._size -= self._read.pop((owner, base_offset), 0)
+
+
+class HeldRecords:
+    """The records of one log that are held back. For any thread."""
+
+    def __init__(self, log: Log, cache: HeldCache) -> None:
         self.log = log
-        self._batches: OrderedDict[int, _Batch] = OrderedDict()
+        self._cache = cache
+        self._batches: dict[int, _Batch] = {}
         self._bases: list[int] = []  # the keys, ascending
         self._rewrites = log.rewrites
-        self._size = 0
 
     def read(self, offset: int, *, wait: bool) -> HeldRecord | None:
         """The record that lies at ``offset``, if it is one that is, or was, held back.
 
         Its due time is the one that its headers, or the record of its carrying, say. Raises
-        BlockingIOError when that would wait for a disk, unless ``wait``; CorruptBatch, and ApiError
-        as :meth:`Log.read` does.
+        BlockingIOError when that would wait for a disk, unless ``wait``; OSError, CorruptBatch, and
+        ApiError as :meth:`Log.read` does.
         """
-        if self._rewrites != self.log.rewrites:
-            self._batches.clear()
-            self._bases.clear()
-            self._rewrites, self._size = self.log.rewrites, 0
-        at = bisect_right(self._bases, offset) - 1
-        if at >= 0:
-            known = self._batches[self._bases[at]].record(offset)
-            if known is not None:
-                return known
+        with self._cache.lock:
+            if self._rewrites != self.log.rewrites:
+                self._rewrites = self.log.rewrites
+                self._clear()
+            at = bisect_right(self._bases, offset) - 1
+            batch = self._batches[self._bases[at]] if at >= 0 else None
+        known = None if batch is None else batch.record(offset)
+        if known is not None:
+            return known
         batch = self._load(offset, wait=wait)
         return None if batch is None else batch.record(offset)
 
     def _load(self, offset: int, *, wait: bool) -> _Batch | None:
-        try:
-            records = self.log.read(offset, 0, wait=wait)
-        except ApiError as error:
-            if error.code is ErrorCode.OFFSET_OUT_OF_RANGE:
-                return None
-            raise
+        records = self.log.read_batch(offset, wait=wait)
         if records is None:
             return None
         with records:
@@ -164,15 +185,27 @@ class HeldRecords:
                 raise BlockingIOError
             batch = _Batch(records.read())
             base = records.first_offset
-        if base not in self._batches:
-            insort(self._bases, base)
-            self._batches[base] = batch
-            self._size += batch.size
-        while self._size > _CACHED_BYTES and len(self._batches) > 1:
-            oldest, gone = self._batches.popitem(last=False)
-            self._size -= gone.size
-            del self._bases[bisect_left(self._bases, oldest)]
+        with self._cache.lock:
+            if base not in self._batches:
+                insort(self._bases, base)
+                self._batches[base] = batch
+                self._cache.add(self, base, batch.size)
         return batch
+
+    def forget(self, base_offset: int) -> None:
+        """Forget a batch that was read. Under the cache's lock."""
+        del self._batches[base_offset]
+        del self._bases[bisect_left(self._bases, base_offset)]
+
+    def close(self) -> None:
+        """Forget all that was read."""
+        with self._cache.lock:
+            self._clear()
+
+    def _clear(self) -> None:
+        self._cache.remove(self, self._bases)
+        self._batches.clear()
+        self._bases.clear()
 
 
 def find(fold: DelayFold, held: HeldRecords, target: int, *, wait: bool) -> HeldRecord | None:

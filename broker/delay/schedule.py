@@ -144,10 +144,11 @@ class Slot:
 class Schedule:
     """All delayed records of a partition by the time at which they are due."""
 
-    __slots__ = ("_far", "_far_keys", "_near", "_near_hour", "_near_keys", "count")
+    __slots__ = ("_far", "_far_keys", "_near", "_near_hour", "_near_keys", "count", "moves")
 
     def __init__(self) -> None:
         self.count = 0
+        self.moves = 0  # how often records went from one slot to another
         self._near: dict[int, Slot] = {}
         self._near_keys: list[int] = []  # a heap, with keys of slots that are gone in it
         self._far: dict[int, Slot] = {}
@@ -239,6 +240,7 @@ class Schedule:
                 return True
             slot = self._far[self._far_keys[0]]
             taken = slot.take_last(most)
+            self.moves += 1
             most -= len(taken)
             for held in taken:
                 self._add_near(*held)

@@ -17,7 +17,7 @@ from ..partition.partition import Partition, PartitionListener
 from .carrying import all_carried, lying_before, read_lying, to_carry
 from .delivery import MOST_RECORDS, Due, read_due, still_held, to_deliver
 from .fold import DelayFold
-from .held import HeldRecord, HeldRecords
+from .held import HeldCache, HeldRecord, HeldRecords
 from .intake import Taken, find_targets, may_order, take_in, to_append
 from .schedule import Held
 
@@ -29,6 +29,8 @@ _JUMP_S: Final = 1.0
 _RETRY_S: Final = 1.0
 _WARN_S: Final = 10.0
 _FEW: Final = 16  # orders that are looked up at once
+_PASSES: Final = 20
+_AT_ONCE: Final = 100_000  # entries that are looked through without a pause
 _SPREAD: Final = 5_000  # records brought near at a time
 _LATE_MS: Final = (5, 10, 20, 50, 100, 500, 1_000, 10_000, 60_000)
 
@@ -57,11 +59,14 @@ class Lateness:
 class DelayedPartition:
     """One partition that is led here: its timer, and what is under way."""
 
-    def __init__(self, partition: Partition, clock: Clock, lateness: Lateness) -> None:
+    def __init__(
+        self, partition: Partition, clock: Clock, lateness: Lateness, cache: HeldCache
+    ) -> None:
         self.partition = partition
+        self._cache = cache
         self._clock = clock
         self._lateness = lateness
-        self._held = HeldRecords(partition.log)
+        self._held = HeldRecords(partition.log, cache)
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
         self._reading: asyncio.Task[None] | None = None
@@ -82,7 +87,8 @@ class DelayedPartition:
     def held(self) -> HeldRecords:
         """Its records that are held back."""
         if self._held.log is not self.partition.log:  # it was moved to another directory
-            self._held = HeldRecords(self.partition.log)
+            self._held.close()
+            self._held = HeldRecords(self.partition.log, self._cache)
         return self._held
 
     def wake(self) -> None:
@@ -113,7 +119,7 @@ class DelayedPartition:
             self.deliver()
         except BlockingIOError:
             self._reading = self._loop.create_task(self._deliver_from_disk())
-        except ApiError as error:
+        except (ApiError, OSError) as error:
             self._failed(error)
         else:
             self.wake()
@@ -127,18 +133,19 @@ class DelayedPartition:
         return self._append(read_due(self.held, self._entries(now_ms), now_ms, wait=False))
 
     async def _deliver_from_disk(self) -> None:
-        now_ms, held = self._clock.time_ms(), self.held
+        now_ms = self._clock.time_ms()
         entries = self._entries(now_ms)
         try:
-            due = await asyncio.to_thread(lambda: read_due(held, entries, now_ms, wait=True))
-            self._reading = None
+            due = await asyncio.to_thread(read_due, self.held, entries, now_ms, wait=True)
             if not self._is_stopped:
                 self._append(still_held(due, self.fold))
-        except ApiError as error:
+        except (ApiError, OSError) as error:
             self._reading = None
             self._failed(error)
-        else:
-            self.wake()
+        finally:
+            self._reading = None
+            if self._timer is None:
+                self.wake()
 
     def _entries(self, now_ms: int) -> list[Held]:
         """What is due, but for what could not be read a moment ago."""
@@ -175,7 +182,7 @@ class DelayedPartition:
             )
         return len(due.records)
 
-    def _failed(self, error: ApiError) -> None:
+    def _failed(self, error: ApiError | OSError) -> None:
         now = self._clock.monotonic()
         if now - self._warned_at >= _WARN_S:
             self._warned_at = now
@@ -194,38 +201,72 @@ class DelayedPartition:
     def carry_before(self, offset: int) -> None:
         """Begin to carry what lies before ``offset`` to the end of the log."""
         if self._carrying is None and not self._is_stopped and self.fold.bound < offset:
-            self._carrying = self._loop.create_task(self._carry_before(offset))
+            self._carrying = self._loop.create_task(self._try_to_carry(offset))
 
-    async def _carry_before(self, offset: int) -> None:
-        before = self.fold.carried_count
+    async def _try_to_carry(self, offset: int) -> None:
         try:
-            for entries in lying_before(self.fold, offset):
-                while entries and not self._is_stopped:
-                    count = await self._carry(entries)
-                    entries = entries[count:]
-                await asyncio.sleep(0)
-            if not self._is_stopped:
-                now_ms = self._clock.time_ms()
-                self.partition.append_own(all_carried(offset, now_ms), 0)
-                count = self.fold.carried_count - before
-                _log.info("%s: %d delayed records carried to its end", self.partition, count)
-        except ApiError as error:
+            await self.carry_all_before(offset)
+        except (ApiError, OSError) as error:
             _log.warning("%s: delayed records are carried later: %s", self.partition, error)
         finally:
             self._carrying = None
+
+    async def count_before(self, offset: int) -> int:
+        """How many of the delayed records lie before ``offset``."""
+        count = 0
+        for entries in lying_before(self.fold, offset):
+            count += len(entries)
+            await asyncio.sleep(0)
+        return count
+
+    async def carry_all_before(self, offset: int) -> None:
+        """Carry what lies before ``offset`` to the end of the log, and wait until that is done.
+
+        Raises ApiError, OSError.
+        """
+        before = self.fold.carried_count
+        try:
+            for _ in range(_PASSES):
+                for entries in lying_before(self.fold, offset):
+                    await self._carry(entries)
+                if self._is_stopped:
+                    return
+                if await self._none_lies_before(offset):
+                    now_ms = self._clock.time_ms()
+                    self.partition.append_own(all_carried(offset, now_ms), 0)
+                    count = self.fold.carried_count - before
+                    _log.info("%s: %d delayed records carried to its end", self.partition, count)
+                    return
+            raise ApiError(
+                ErrorCode.REQUEST_TIMED_OUT, "delayed records change faster than they are carried"
+            )
+        finally:
             self.wake()
 
-    async def _carry(self, entries: list[Held]) -> int:
-        held = self.held
-        records, count = await asyncio.to_thread(lambda: read_lying(held, entries, wait=True))
-        batch = to_carry(records, self.fold, self._clock.time_ms())
-        if batch and not self._is_stopped:
-            self.partition.append_own(batch, 0)
-        return count
+    async def _none_lies_before(self, offset: int) -> bool:
+        """Whether no delayed record lies before ``offset``; also false where that is not sure."""
+        schedule = self.fold.schedule
+        moves = schedule.moves
+        for entries in lying_before(self.fold, offset):
+            if entries:
+                return False
+            if schedule.count > _AT_ONCE:
+                await asyncio.sleep(0)
+        return schedule is self.fold.schedule and schedule.moves == moves
+
+    async def _carry(self, entries: list[Held]) -> None:
+        while entries and not self._is_stopped:
+            records, count = await asyncio.to_thread(read_lying, self.held, entries, wait=True)
+            batch = to_carry(records, self.fold, self._clock.time_ms())
+            if batch and not self._is_stopped:
+                self.partition.append_own(batch, 0)
+            entries = entries[count:]
+        await asyncio.sleep(0)
 
     def stop(self) -> None:
         """Deliver nothing any more: the partition is led elsewhere."""
         self._is_stopped = True
+        self._held.close()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -299,6 +340,7 @@ class DelayService(PartitionListener):
     def __init__(self, clock: Clock) -> None:
         self.lateness = Lateness()
         self._clock = clock
+        self._cache = HeldCache()
         self._led: dict[Partition, DelayedPartition] = {}
         self._offset_s = clock.time_ms() / 1000 - clock.monotonic()
 
@@ -360,7 +402,7 @@ class DelayService(PartitionListener):
         if isinstance(partition.log.fold, DelayFold):
             known = self._led.get(partition)
             if known is None:
-                known = DelayedPartition(partition, self._clock, self.lateness)
+                known = DelayedPartition(partition, self._clock, self.lateness, self._cache)
                 self._led[partition] = known
             known.wake()
 
@@ -396,14 +438,21 @@ class DelayService(PartitionListener):
         """Carry what retention waits for."""
         for one in self:
             if one.fold.pending:
-                log = one.partition.log
-                limit = one.partition.high_watermark
                 try:
-                    offset = await asyncio.to_thread(log.expired_before, limit)
+                    one.carry_before(await _to_be_cleared(one))
                 except ApiError as error:
                     _log.warning("%s: %s", one.partition, error)
-                else:
-                    one.carry_before(offset)
+
+    async def clear_before(self, partition: Partition, offset: int) -> None:
+        """Carry what lies before ``offset``, where the log is to start. Raises ApiError."""
+        delayed = self._led.get(partition)
+        if delayed is not None:
+            needed_from = delayed.fold.needed_from
+            if needed_from is not None and needed_from < offset:
+                try:
+                    await delayed.carry_all_before(offset)
+                except OSError as error:
+                    raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
 
     def stop(self) -> None:
         """Deliver nothing any more."""
@@ -415,3 +464,17 @@ class DelayService(PartitionListener):
 def _read_all(held: HeldRecords, entries: list[Held]) -> list[HeldRecord]:
     found = ((entry, held.read(entry.offset, wait=True)) for entry in entries)
     return [record._replace(due=entry.due) for entry, record in found if record is not None]
+
+
+async def _to_be_cleared(one: DelayedPartition) -> int:
+    """The offset before which nothing is to be held back, so that retention goes on.
+
+    What is too old goes in any case. What is too much goes if most of it is not held back: else it
+    would be written anew again and again, and take as much space as before.
+    """
+    log, limit = one.partition.log, one.partition.high_watermark
+    too_old = await asyncio.to_thread(log.expired_before, limit, by_size=False)
+    too_much = await asyncio.to_thread(log.expired_before, limit)
+    if too_much > too_old and 2 * await one.count_before(too_much) <= too_much - one.fold.bound:
+        return too_much
+    return too_old

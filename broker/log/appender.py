@@ -399,7 +399,8 @@ class Appender:
         state = self._state
         with state.lock:
             state.check_usable()
-            self.roll(state.clock.time_ms())
+            if state.active.size:
+                self.roll(state.clock.time_ms())
 
     def roll(self, now_ms: int, offset: int | None = None) -> LogSegment:
         """Begin a new segment, see :func:`roll`. Raises ApiError KAFKA_STORAGE_ERROR."""

@@ -98,12 +98,13 @@ class Controls:
     ``announced``: what is delivered if the next batch is the one that was announced.
     """
 
-    __slots__ = ("announced", "fold", "unsaved_bytes")
+    __slots__ = ("_saved_bytes", "announced", "fold", "unsaved_bytes")
 
     def __init__(self, fold: Fold) -> None:
         self.fold = fold
         self.announced: Announcement | None = None
         self.unsaved_bytes = 0  # of hidden batches since the last snapshot
+        self._saved_bytes = 0  # of that snapshot
 
     def take(self, header: BatchHeader, batch: Buffer) -> None:
         """The log's next batch is ``batch``: a hidden one, or one after an announcement."""
@@ -139,13 +140,14 @@ class Controls:
 
     def is_due(self, *, full: bool) -> bool:
         """Whether a snapshot is worth its cost, or the last one for long (``full``)."""
-        least = 1 if full else _MUCH
+        least = 1 if full else max(_MUCH, self._saved_bytes)
         return self.announced is None and self.unsaved_bytes >= least
 
     def encode(self) -> list[Buffer]:
         """The parts of a snapshot file. What is announced is not in it: see :meth:`is_due`."""
         self.unsaved_bytes = 0
         content = self.fold.encode()
+        self._saved_bytes = sum(map(len, content))
         crc = 0
         for part in content:
             crc = crc32c(part, crc)
@@ -169,7 +171,9 @@ def load_controls(
         return _decode(data, make_fold)
 
     found = control_snapshots(files, directory).newest_good(segments[-1].end_offset, decode)
-    start, fold = found if found is not None else (segments[0].base_offset, make_fold())
+    start, fold = segments[0].base_offset, make_fold()
+    if found is not None and found[0] >= start:  # else what came between the two is gone
+        start, fold = found
     controls = Controls(fold)
     for segment in segments:
         if segment.end_offset > start or controls.announced is not None:

@@ -261,7 +261,7 @@ class Log:
         return self._appender.roll_if_due()
 
     def roll(self) -> None:
-        """Begin a new segment, whether one is due or not. Raises ApiError KAFKA_STORAGE_ERROR."""
+        """Begin a new segment, due or not, unless the active one is empty. Raises ApiError."""
         self._appender.roll_now()
 
     def update_config(self, config: LogConfig) -> None:
@@ -291,6 +291,13 @@ class Log:
         return self._reader.read(
             offset, max_bytes, max_offset, min_one_batch=min_one_batch, wait=wait
         )
+
+    def read_batch(self, offset: int, *, wait: bool = False) -> LogSlice | None:
+        """The batch that contains ``offset``, be it before the log's start, if it is there still.
+
+        Raises as :meth:`read` does.
+        """
+        return self._reader.read_batch(offset, wait=wait)
 
     def read_visible(
         self,
@@ -359,12 +366,13 @@ class Log:
         limit = self._flusher.flushed_offset if max_offset is None else max_offset
         return self._remover.apply_retention(limit)
 
-    def expired_before(self, max_offset: int) -> int:
+    def expired_before(self, max_offset: int, *, by_size: bool = True) -> int:
         """Where the log would start after retention if its fold needed nothing. For a thread.
 
-        ``max_offset`` as in :meth:`apply_retention`. The active segment stays. Raises ApiError.
+        ``max_offset`` as in :meth:`apply_retention`; ``by_size``: also for ``retention.bytes``. The
+        active segment stays. Raises ApiError.
         """
-        return self._remover.expired_before(max_offset)
+        return self._remover.expired_before(max_offset, by_size=by_size)
 
     def truncate_to(self, offset: int) -> int:
         """Remove the batches that have ``offset`` or later ones; the end offset then. For a thread.

@@ -372,6 +372,22 @@ class LogReader:
         except OSError as error:
             raise self._failed(segment, offset, error) from error
 
+    def read_batch(self, offset: int, *, wait: bool) -> LogSlice | None:
+        """Do what :meth:`Log.read_batch` states."""
+        state = self._state
+        if state.segments[0].base_offset <= offset < state.log_start_offset:
+            state.check_readable()
+            segment = state.segment_of(offset)
+            try:
+                return self._slice(segment, offset, 0, segment.end_offset, True, wait)
+            except BlockingIOError:
+                raise
+            except OSError as error:
+                raise self._failed(segment, offset, error) from error
+        if not state.log_start_offset <= offset < state.end_offset:
+            return None
+        return self.read(offset, 0, None, min_one_batch=True, wait=wait)
+
     def find(self, search: Callable[[LogState], TimestampOffset | None]) -> TimestampOffset | None:
         """What ``search`` finds. Raises ApiError CORRUPT_MESSAGE, KAFKA_STORAGE_ERROR."""
         self._state.check_readable()

@@ -6,6 +6,7 @@ the recovery point goes first, which the caller writes down; what a crash leaves
 """
 
 import contextlib
+from dataclasses import replace
 
 from qbus.errors import ApiError, ErrorCode
 from qbus.records import CorruptBatch
@@ -93,7 +94,7 @@ class RecordRemover:
                 raise state.health.judge(f"retention of {state.directory}", error) from error
             return count
 
-    def expired_before(self, max_offset: int) -> int:
+    def expired_before(self, max_offset: int, *, by_size: bool) -> int:
         """Where the log would start if nothing were needed; see :meth:`Log.expired_before`."""
         state = self._state
         with state.sync_lock:
@@ -103,9 +104,10 @@ class RecordRemover:
                 raise state.health.judge(f"retention of {state.directory}", error) from error
             with state.lock:
                 state.check_usable()
+                config = state.config if by_size else replace(state.config, retention_bytes=-1)
                 count = count_expired(
                     state.segments,
-                    state.config,
+                    config,
                     now_ms=state.clock.time_ms(),
                     start_offset=state.log_start_offset,
                     max_offset=max_offset,

@@ -39,7 +39,8 @@ async def handle(
             DeleteRecordsTopicResult(
                 name=topic.name,
                 partitions=[
-                    _delete(broker, context, topic.name, wanted) for wanted in topic.partitions
+                    await _delete(broker, context, topic.name, wanted)
+                    for wanted in topic.partitions
                 ],
             )
             for topic in request.topics
@@ -97,25 +98,27 @@ def _refuse(response: DeleteRecordsResponse, unstable: set[tuple[str, int]]) -> 
                 result.low_watermark = _UNKNOWN
 
 
-def _delete(
+async def _delete(
     broker: "Broker", context: RequestContext, topic: str, wanted: DeleteRecordsPartition
 ) -> DeleteRecordsPartitionResult:
     result = DeleteRecordsPartitionResult(partition_index=wanted.partition_index)
     try:
         context.authorize(Operation.DELETE, topic_resource(topic))
         partition = broker.replicas.leader_of(topic, wanted.partition_index)
-        result.low_watermark = _delete_before(partition, wanted.offset)
+        offset = _offset_to_start_with(partition, wanted.offset)
+        await broker.delays.clear_before(partition, offset)
+        result.low_watermark = partition.delete_records_before(offset)
     except ApiError as error:
         result.error_code = error.code
         result.low_watermark = _UNKNOWN
     return result
 
 
-def _delete_before(partition: Partition, offset: int) -> int:
-    """Delete the records below ``offset``; the log's start then.
+def _offset_to_start_with(partition: Partition, offset: int) -> int:
+    """Where the log is to start.
 
     Raises:
-        ApiError: OFFSET_OUT_OF_RANGE, or the log's directory failed.
+        ApiError: OFFSET_OUT_OF_RANGE.
     """
     high_watermark = partition.high_watermark
     if offset == _HIGH_WATERMARK:
@@ -124,4 +127,4 @@ def _delete_before(partition: Partition, offset: int) -> int:
         raise ApiError(
             ErrorCode.OFFSET_OUT_OF_RANGE, f"{partition} can be deleted up to {high_watermark}"
         )
-    return partition.delete_records_before(offset)
+    return offset

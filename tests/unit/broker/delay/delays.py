@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from qbus.broker.delay import DelayFold, DelayService
+from qbus.broker.delay.schedule import Held
 from qbus.broker.delay.service import DelayedPartition
 from qbus.broker.log import AppendInfo, Log, LogConfig, OsFiles
 from qbus.broker.log.state import SharedState
@@ -180,7 +181,16 @@ def encoded(
     )
 
 
-def state(fold: DelayFold) -> tuple[object, ...]:
+def state(fold: DelayFold) -> tuple[list[Held], dict[int, int], int | None]:
     """What a fold says, in a form that can be compared."""
     held = sorted(slot.held(at) for slot in fold.schedule.slots() for at in range(len(slot)))
     return held, fold.rescheduled, fold.needed_from
+
+
+def copy_log(line: Line, follower: Line) -> None:
+    """Let ``follower``, which has nothing, get all that the log of ``line`` has."""
+    log, other = line.log, follower.log
+    other.restart_at(log.log_start_offset)
+    while (records := log.read(other.log_end_offset, 1 << 20, wait=True)) is not None:
+        with records:
+            other.append_as_follower(memoryview(bytearray(records.read())))
