@@ -21,7 +21,8 @@ def register_metrics(metrics: Metrics, delays: DelayService, clock: Clock) -> No
         def samples() -> Samples:
             for one in delays:
                 fold, partition = one.fold, one.partition
-                if fold.pending or partition.log.has_hidden:
+                log = partition.log
+                if fold.pending or log.has_hidden or log.config.qbus_delay_enable:
                     yield (partition.topic, str(partition.index)), read(fold)
 
         return samples

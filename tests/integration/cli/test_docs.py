@@ -19,7 +19,7 @@ DOCS = Path(__file__).parents[3] / "docs"
 def test_the_metrics_of_the_documentation_are_those_that_are_served(tmp_path: Path) -> None:
     port = free_port()
     with BrokerProcess(tmp_path / "data", "--metrics-listen", f"127.0.0.1:{port}") as broker:
-        Qbus(broker.bootstrap)("topic", "create", "t")
+        Qbus(broker.bootstrap)("topic", "create", "t", "--config", "qbus.delay.enable=true")
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as response:
             text = response.read().decode()
     served = set(re.findall(r"^# TYPE (qbus_\w+) ", text, re.MULTILINE))

@@ -40,6 +40,7 @@ ARGUMENTS = {
     "reassign verify": ["PLAN"],
     "reassign cancel": ["PLAN"],
     "reassign list": [],
+    "delay list": ["t"],
     "log-dirs list": [],
     "log-dirs move": ["--broker", "1", "--to", "DATA", "t:0"],
     "elect-leaders": ["t"],
