@@ -76,6 +76,17 @@ def moment(text: str) -> int:
         raise click.BadParameter(f"{error}, nor is it a number of milliseconds.") from None
 
 
+def delay_text(text: str) -> str:
+    """A duration as the headers of delayed records have it: ``90s``, ``15m``, ``30d``."""
+    from qbus.delay import parse_duration
+
+    try:
+        parse_duration(text)
+    except ValueError as error:
+        raise click.BadParameter(f"{error}.") from error
+    return text
+
+
 def separator(text: str) -> bytes:
     r"""Read a separator; ``\t`` and other escapes stand for what they do in Python."""
     try:

@@ -9,7 +9,7 @@ import click
 from qbus.cli.completing import topics
 from qbus.cli.options import client_command
 from qbus.cli.output import emit, note
-from qbus.cli.parameters import IntRange, header, moment, separator
+from qbus.cli.parameters import IntRange, delay_text, header, moment, separator
 
 if TYPE_CHECKING:
     from qbus.cli.output import Document
@@ -54,6 +54,21 @@ _DELIVERY_TIMEOUT_MS = 30_000
     " Default: now.",
 )
 @click.option(
+    "--delay",
+    type=delay_text,
+    metavar="15m",
+    help="Deliver the records so long after they were sent: 1500ms, 90s, 15m, 36h, 30d.",
+)
+@click.option(
+    "--deliver-at", type=moment, metavar="TIME", help="Deliver the records then; as --timestamp."
+)
+@click.option(
+    "--ttl",
+    type=delay_text,
+    metavar="1h",
+    help="Drop records that could not be delivered so long after they were due.",
+)
+@click.option(
     "--format",
     "form",
     type=click.Choice(["raw", "json"]),
@@ -86,6 +101,9 @@ async def produce(
     key: str | None,
     headers: tuple[tuple[str, bytes], ...],
     timestamp: int | None,
+    delay: str | None,
+    deliver_at: int | None,
+    ttl: str | None,
     form: str,
     partition: int | None,
     compression: str,
@@ -107,12 +125,13 @@ async def produce(
     from qbus.names import check_topic_name
 
     check_topic_name(topic)
+    delays = _delay_headers(delay, deliver_at, ttl)
     if form == "json" and key_separator is not None:
         raise click.UsageError("--key-separator is for raw lines: JSON has the keys.")
     parse = line_format.with_constants(
         line_format.JsonLines() if form == "json" else line_format.raw(key_separator),
         key=None if key is None else os.fsencode(key),
-        headers=headers,
+        headers=(*headers, *delays),
         timestamp=timestamp,
     )
     await ensure_reachable(bootstrap)
@@ -130,6 +149,8 @@ async def produce(
             if await _is_new(bootstrap, topic):
                 count = len(await producer.partitions(topic))
                 note(f"Created topic {topic} with {counted(count, 'partition')}.")
+            if delays:
+                await _check_delays(bootstrap, topic)
             sending = LineProducer(producer, topic, parse, partition)
             try:
                 with bytes_bar("Producing", source.size) as advance:
@@ -140,6 +161,37 @@ async def produce(
                 raise
             document = await sending.finish()
     emit(document, _summary, as_json=as_json)
+
+
+def _delay_headers(
+    delay: str | None, deliver_at: int | None, ttl: str | None
+) -> list[tuple[str, bytes]]:
+    """The headers that have records held back."""
+    from qbus.delay import DELAY, DELIVER_AT, TTL
+
+    if delay is not None and deliver_at is not None:
+        raise click.UsageError("--delay and --deliver-at exclude each other.")
+    if ttl is not None and delay is None and deliver_at is None:
+        raise click.UsageError("--ttl is for records with --delay or --deliver-at.")
+    when = None if deliver_at is None else str(deliver_at)
+    stated = ((DELAY, delay), (DELIVER_AT, when), (TTL, ttl))
+    return [(name, text.encode()) for name, text in stated if text is not None]
+
+
+async def _check_delays(bootstrap: str, topic: str) -> None:
+    """Raise Failure if the topic would deliver at once what is to be delayed."""
+    from qbus.cli.failures import Failure
+    from qbus.cli.session import administration
+    from qbus.clients.types import ConfigKind
+
+    async with administration(bootstrap) as admin:
+        settings = await admin.describe_config(ConfigKind.TOPIC, topic)
+    known = {entry.name: entry.value for entry in settings}
+    if known.get("qbus.delay.enable") != "true":
+        raise Failure(
+            f"topic {topic} holds nothing back: 'qbus topic config {topic}"
+            " --set qbus.delay.enable=true' changes that"
+        )
 
 
 async def _is_new(bootstrap: str, topic: str) -> bool:

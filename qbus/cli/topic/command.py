@@ -30,6 +30,9 @@ def topic() -> None:
 )
 @click.option("--replication-factor", type=IntRange(1), metavar="N", help="Default: the broker's.")
 @config_option
+@click.option(
+    "--delay", is_flag=True, help="Hold back records until they are due: qbus.delay.enable."
+)
 @click.option("--if-not-exists", is_flag=True, help="An existing topic is no error.")
 @click.option("--dry-run", is_flag=True, help="Only check whether it could be created.")
 @client_command
@@ -39,6 +42,7 @@ async def create(
     partitions: int | None,
     replication_factor: int | None,
     config: tuple[tuple[str, str], ...],
+    delay: bool,
     if_not_exists: bool,
     dry_run: bool,
     bootstrap: str,
@@ -55,7 +59,7 @@ async def create(
                 name,
                 partitions=partitions or -1,
                 replication_factor=replication_factor or -1,
-                config=dict(config),
+                config=dict(config) | ({"qbus.delay.enable": "true"} if delay else {}),
                 validate_only=dry_run,
             )
         except ApiError as error:

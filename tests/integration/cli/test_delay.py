@@ -37,6 +37,31 @@ def test_what_is_held_back_in_the_order_in_which_it_is_due(qbus: Qbus) -> None:
     assert qbus.json("delay", "list", "t", "--partition", "1")["pending"] == 1
 
 
+def test_a_delay_for_all_lines(qbus: Qbus) -> None:
+    qbus("topic", "create", "u", "--delay")
+    qbus("produce", "u", "--delay", "15m", "--ttl", "1h", stdin=b"one\ntwo\n")
+    said = qbus.failure("produce", "u", "--deliver-at", "2100-01-01T00:00", stdin=b"too far\n")
+    assert "qbus.delay.max.ms (63072000000)" in said
+    found = qbus.json("delay", "list", "u")
+    assert found["pending"] == 2
+    (due,) = {record["due"] - record["taken"] for record in found["records"]}
+    assert due == 900_000
+
+
+def test_a_topic_that_holds_nothing_back_says_so_at_once(qbus: Qbus) -> None:
+    qbus("topic", "create", "v")
+    said = qbus.failure("produce", "v", "--delay", "15m", stdin=b"line\n")
+    assert said.startswith("topic v holds nothing back: 'qbus topic config v --set qbus.delay")
+    assert qbus("consume", "v", "--from", "earliest", "--exit-at-end") == b""
+
+
+@pytest.mark.parametrize(
+    "options", [("--delay", "soon"), ("--delay", "1m", "--deliver-at", "@1"), ("--ttl", "1m")]
+)
+def test_options_that_make_no_sense(qbus: Qbus, options: tuple[str, ...]) -> None:
+    qbus.failure("produce", "t", *options, stdin=b"line\n", code=2)
+
+
 def test_people_read_a_sentence_and_a_table(qbus: Qbus) -> None:
     said = qbus("delay", "list", "t").decode()
     assert re.match(r"Topic t holds 3 records back. The next is due in \d+ min.\n", said)
