@@ -2,12 +2,18 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from enum import IntEnum
 from typing import Any, NamedTuple, TypeVar, overload
 from uuid import UUID
 
 from qbus.names import TopicPartition as TopicPartition  # noqa: PLC0414 - re-exported
 from qbus.records import ConsumerRecord as ConsumerRecord  # noqa: PLC0414 - re-exported
+
+Moment = datetime | int
+"""A time: a datetime (without a zone: local time), or milliseconds since the Unix epoch."""
+Duration = timedelta | int | str
+"""A timedelta, milliseconds, or text such as ``15m``."""
 
 LATEST = -1
 """In place of an offset or a time: after the last record."""

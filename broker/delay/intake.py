@@ -13,18 +13,26 @@ from typing import Final, NamedTuple
 
 from qbus.delay import BY_KEY, Order, read_order
 from qbus.errors import ApiError, ErrorCode
-from qbus.records import BatchHeader, Buffer, Compression, ConsumerRecord, set_log_append_time
+from qbus.records import (
+    BatchHeader,
+    Buffer,
+    Compression,
+    ConsumerRecord,
+    read_header,
+    set_log_append_time,
+)
 from qbus.records.control import (
     ControlType,
     Entries,
     control_batch,
     encode_entries,
     encode_rescheduled,
+    iter_control,
 )
 from qbus.records.decode import records_of
 from qbus.records.header import hide_delayed
 
-from ..log import LogConfig
+from ..log import AppendInfo, Log, LogConfig
 from .fold import DelayFold, hash_of
 from .held import HeldRecord, HeldRecords, find
 from .schedule import MAX_OFFSET
@@ -222,6 +230,30 @@ def to_append(
                 set_log_append_time(batch, taken.now_ms)
             out += batch
     return out, notes
+
+
+def notes_of(log: Log, info: AppendInfo) -> list[tuple[int, str]]:
+    """What was said about the orders of a producer's batch that is stored already; for a thread.
+
+    Raises ApiError, CorruptBatch, OSError.
+    """
+    notes: list[tuple[int, str]] = []
+    offset = max(info.first_offset, log.log_start_offset)
+    while offset <= info.last_offset:
+        records = log.read_batch(offset, wait=True)
+        if records is None:
+            break
+        with records:
+            batch = records.read()
+        header = read_header(batch)
+        offset = header.base_offset + header.last_offset_delta + 1
+        if header.is_control and header.is_hidden and not header.is_delayed:
+            notes += [
+                (order.offset - info.first_offset, "it was about no delayed record (any more)")
+                for order in iter_control(batch)
+                if len(order.value) <= _NO_ENTRIES.get(order.type, -1)
+            ]
+    return notes
 
 
 def _kind_of(item: _Item) -> _Kind:

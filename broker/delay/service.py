@@ -18,7 +18,7 @@ from .carrying import all_carried, lying_before, read_lying, to_carry
 from .delivery import MOST_RECORDS, Due, read_due, still_held, to_deliver
 from .fold import DelayFold
 from .held import HeldCache, HeldRecord, HeldRecords
-from .intake import Taken, find_targets, may_order, take_in, to_append
+from .intake import Taken, find_targets, may_order, notes_of, take_in, to_append
 from .schedule import Held
 
 _log = logging.getLogger(__name__)
@@ -286,7 +286,8 @@ class PartitionIntake:
         self._acks = acks
         self._known = known
         self._targets: dict[int, list[HeldRecord]] = {}
-        self.needs_thread = False
+        self._notes: list[tuple[int, str]] = []
+        self.needs_thread = known is not None
         if taken is not None and taken.orders:
             self._taken = taken._replace(batch=bytes(taken.batch))
             self.needs_thread = self._needs_thread(taken)
@@ -306,8 +307,17 @@ class PartitionIntake:
         self._targets = find_targets(self._taken, delayed.fold, delayed.held, wait=wait)
 
     def read(self) -> None:
-        """Find what the batch's orders are about; for a thread. Raises ApiError."""
-        self._find(wait=True)
+        """Find what the batch's orders are about, or what was said about them; for a thread.
+
+        Raises ApiError.
+        """
+        if self._known is None:
+            self._find(wait=True)
+            return
+        try:
+            self._notes = notes_of(self._delayed.partition.log, self._known)
+        except OSError as error:
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
 
     def append(self) -> tuple[AppendInfo, list[tuple[int, str]]]:
         """Append the batch; what became of it, and what is to be said about single records.
@@ -317,7 +327,7 @@ class PartitionIntake:
         delayed, taken = self._delayed, self._taken
         if self._known is not None or taken is None:
             assert self._known is not None
-            return self._known, []
+            return self._known, self._notes
         partition = delayed.partition
         log = partition.log
         batches, notes = to_append(

@@ -5,7 +5,7 @@ import os
 import threading
 import warnings
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Self
 
 from qbus.records import Buffer
@@ -14,11 +14,13 @@ from .. import producer as asyncio_producer
 from ..errors import BufferFull, ClientClosed
 from ..producer.bulk import ArrowTable, Part, add_lists
 from ..producer.checks import check_item, checked_columns
-from ..producer.delivery import BulkDelivery, Delivery
+from ..producer.delays import delay_headers, with_delays
+from ..producer.delivery import BulkDelivery
 from ..producer.lists import Headers
 from ..producer.options import OnDelivery
-from ..types import RecordMetadata, TopicDescription
+from ..types import Duration, Moment, RecordMetadata, TopicDescription
 from .client import blocking, same_parameters
+from .delivery import BlockingDelivery, OrderingProducer, Orders
 from .loop import LoopThread
 
 _Producer = asyncio_producer.Producer
@@ -35,12 +37,13 @@ class Producer:
 
     @same_parameters(_Producer.__init__)
     def __init__(self, bootstrap: str | Sequence[str], **options: Any) -> None:
-        self._client = _Producer(bootstrap, **options)
+        self._client = OrderingProducer(bootstrap, **options)
         self._options = self._client._options
         self._accumulator = self._client._accumulator
-        self._add_quickly = self._accumulator.add_quickly
+        self._add_quickly: Callable[..., BlockingDelivery | None] = self._accumulator.add_quickly
         self._topics = self._client._cluster.metadata
         self._thread = LoopThread("qbus-producer")
+        self._accumulator.orders = Orders(self._client, self._thread)
         self._thread.call(self._client._start, True)
         self._accumulator.on_work = _waker(self._thread.loop, self._client._sender.wake)
         _alive.add(self)
@@ -55,7 +58,7 @@ class Producer:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def send(
+    def send(  # noqa: PLR0913, PLR0917 - as many as a record has parts
         self,
         topic: str,
         value: Buffer | None,
@@ -63,10 +66,16 @@ class Producer:
         headers: Headers | None = None,
         partition: int | None = None,
         timestamp: int | None = None,
-        *,
+        # Not keyword-only, though to be used so: each default would cost 2 % of a call.
         broker: int | None = None,
         on_delivery: OnDelivery | None = None,
-    ) -> Delivery:
+        deliver_at: Moment | None = None,
+        delay: Duration | None = None,
+        ttl: Duration | None = None,
+    ) -> BlockingDelivery:
+        if deliver_at is not None or delay is not None or ttl is not None:
+            headers = (*(headers or ()), *delay_headers(deliver_at, delay, ttl))
+            self._need_delays(topic)
         if broker is None:
             delivery = self._add_quickly(
                 topic, value, key, headers, partition, timestamp, on_delivery
@@ -74,7 +83,7 @@ class Producer:
             if delivery is not None:
                 return delivery
         check_item(key, value, headers, timestamp)
-        return self._accumulator.add(
+        added: BlockingDelivery = self._accumulator.add(
             self._ready(topic),
             value,
             key,
@@ -84,8 +93,9 @@ class Producer:
             broker=broker,
             on_delivery=on_delivery,
         )
+        return added
 
-    def send_many(
+    def send_many(  # noqa: PLR0913 - as many as a record has parts
         self,
         topic: str,
         values: Sequence[Buffer | None],
@@ -93,8 +103,15 @@ class Producer:
         headers: Sequence[Headers | None] | None = None,
         partition: int | None = None,
         timestamps: Sequence[int | None] | None = None,
+        *,
+        deliver_at: Moment | Sequence[Moment | None] | None = None,
+        delay: Duration | Sequence[Duration | None] | None = None,
+        ttl: Duration | None = None,
     ) -> BulkDelivery:
-        columns = checked_columns(values, keys, headers, timestamps)
+        delayed = with_delays(headers, len(values), deliver_at, delay, ttl)
+        if delayed is not headers:
+            self._need_delays(topic)
+        columns = checked_columns(values, keys, delayed, timestamps)
         return self._add(add_lists(self._accumulator, self._ready(topic), columns, partition))
 
     def send_arrow(
@@ -107,12 +124,16 @@ class Producer:
         headers: str | None = None,
         timestamp: str | None = None,
         partition: int | None = None,
+        deliver_at: str | None = None,
     ) -> BulkDelivery:
-        rows = ArrowTable(table, value=value, key=key, headers=headers, timestamp=timestamp)
+        names = {"key": key, "headers": headers, "timestamp": timestamp, "deliver_at": deliver_at}
+        rows = ArrowTable(table, value=value, **names)
+        if deliver_at is not None:
+            self._need_delays(topic)
         description = self._ready(topic)
         return self._add(rows.add(self._accumulator, description, partition, self._options))
 
-    def send_and_wait(
+    def send_and_wait(  # noqa: PLR0913 - as many as a record has parts
         self,
         topic: str,
         value: Buffer | None,
@@ -120,14 +141,22 @@ class Producer:
         headers: Headers | None = None,
         partition: int | None = None,
         timestamp: int | None = None,
+        *,
+        deliver_at: Moment | None = None,
+        delay: Duration | None = None,
+        ttl: Duration | None = None,
     ) -> RecordMetadata:
-        return self.send(topic, value, key, headers, partition, timestamp).result()
+        place = (topic, value, key, headers, partition, timestamp)
+        return self.send(*place, deliver_at=deliver_at, delay=delay, ttl=ttl).result()
 
     send_and_wait.__doc__ = _Producer.send_and_wait.__doc__
     send.__doc__ = _Producer.send.__doc__
     send_many.__doc__ = _Producer.send_many.__doc__
     send_arrow.__doc__ = _Producer.send_arrow.__doc__
 
+    cancel = blocking(_Producer.cancel)
+    cancel_key = blocking(_Producer.cancel_key)
+    reschedule = blocking(_Producer.reschedule)
     flush = blocking(_Producer.flush)
     partitions = blocking(_Producer.partitions)
 
@@ -139,6 +168,10 @@ class Producer:
                 self._thread.close()
 
     close.__doc__ = _Producer.close.__doc__
+
+    def _need_delays(self, topic: str) -> None:
+        if not self._client._delaying.is_known(topic):
+            self._thread.run(self._client._need_delays(topic))
 
     def _ready(self, topic: str) -> TopicDescription:
         if self._thread.is_closed:

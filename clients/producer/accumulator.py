@@ -7,17 +7,17 @@ a moment. Most records take its fast path (``qbus.records.pure.append_lock``).
 import asyncio
 import math
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import repeat
-from typing import cast
+from typing import Any, cast
 
 from qbus.clock import Clock
 from qbus.records import Buffer
 from qbus.records.codec import AppendLock, OpenBatches, fit
 
 from ..types import TopicDescription, TopicPartition
-from .batch import Batch
-from .delivery import Delivery, report
+from .batch import Batch, call
+from .delivery import AsyncDelivery, Delivery
 from .lists import RECORD_OVERHEAD, Columns, Headers, ListBatch, item_size
 from .options import OnDelivery, ProducerOptions
 from .partitioner import Router
@@ -34,10 +34,16 @@ class Accumulator:
     """
 
     def __init__(
-        self, options: ProducerOptions, clock: Clock, on_work: Callable[[], None] = lambda: None
+        self,
+        options: ProducerOptions,
+        clock: Clock,
+        on_work: Callable[[], None] = lambda: None,
+        delivery: type[Delivery] = AsyncDelivery,
     ) -> None:
-        self.lock = AppendLock(
-            threading.Lock(), options.batch_bytes, options.buffer_bytes, RECORD_OVERHEAD, Delivery
+        """``delivery``: the class of what is returned for a record."""
+        self._delivery = delivery
+        self.lock: AppendLock[Any] = AppendLock(
+            threading.Lock(), options.batch_bytes, options.buffer_bytes, RECORD_OVERHEAD, delivery
         )
         self.room = threading.Condition(cast("threading.Lock", self.lock))
         self.add_quickly = self.lock.add
@@ -52,6 +58,8 @@ class Accumulator:
         self.loop: asyncio.AbstractEventLoop | None = None
         self.failure: Exception | None = None
         self.on_work = on_work
+        self.orders: Any = None
+        """What deliveries give orders about their records to."""
         self._options = options
         self._batch_bytes = options.batch_bytes
         self._buffer_bytes = options.buffer_bytes
@@ -78,8 +86,8 @@ class Accumulator:
         timestamp: int | None = None,
         broker: int | None = None,
         on_delivery: OnDelivery | None = None,
-    ) -> Delivery:
-        """Add one record to a batch.
+    ) -> Any:
+        """Add one record to a batch; return its delivery.
 
         Raises :class:`~qbus.errors.ApiError` for a partition that does not exist, and the failure
         after which no records are accepted.
@@ -88,7 +96,7 @@ class Accumulator:
         with self.lock:
             fixed = self.router.fixed(topic, key, value, partition, broker)
             batch, is_due = self._room(topic, fixed, size)
-            delivery = Delivery(batch, batch.add(value, key, headers, timestamp, on_delivery))
+            delivery = self._delivery(batch, batch.add(value, key, headers, timestamp, on_delivery))
             self._grow(batch, size)
         if is_due:
             self._announce()
@@ -152,7 +160,7 @@ class Accumulator:
         callbacks, batch.callbacks = batch.callbacks, []
         for index, callback in enumerate(callbacks):
             if callback is not None:
-                Delivery(batch, index).add_done_callback(callback)
+                self._delivery(batch, index).add_done_callback(callback)
         with self.lock:
             self.incomplete.discard(batch)
             self.incomplete.update(halves)
@@ -233,6 +241,7 @@ class Accumulator:
 
     def _begin(self, queue: PartitionQueue, batch: Batch) -> None:
         batch.on_complete = self._report
+        batch.orders = self.orders
         self.active[queue.partition] = queue
         self.incomplete.add(batch)
 
@@ -242,9 +251,15 @@ class Accumulator:
 
     def _report(self, batch: Batch) -> None:
         callbacks, batch.callbacks = batch.callbacks, []
-        report(batch, callbacks)
+        self._call(batch, callbacks)
         if self._options.on_delivery is not None:
-            report(batch, repeat(self._options.on_delivery, batch.count))
+            self._call(batch, repeat(self._options.on_delivery, batch.count))
+
+    def _call(self, batch: Batch, callbacks: Iterable[Callable[[Any], object] | None]) -> None:
+        """Call the callback of each record of a complete batch; log their errors."""
+        for index, callback in enumerate(callbacks):
+            if callback is not None:
+                call(callback, self._delivery(batch, index))
 
     def _grow(self, batch: Batch, size: int) -> None:
         batch.size += size

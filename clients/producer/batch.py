@@ -4,8 +4,8 @@ import asyncio
 import logging
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
-from typing import NamedTuple, ParamSpec
+from collections.abc import Callable, Collection, Iterator
+from typing import Any, NamedTuple, ParamSpec
 
 from qbus.records import Compression
 from qbus.records.codec import BatchLists
@@ -28,10 +28,14 @@ NO_IDENTITY = ProducerIdentity(-1, -1)
 
 
 class Stored(NamedTuple):
-    """Where a batch was stored. -1: unknown; as the time: the records keep their own."""
+    """Where a batch was stored. -1: unknown; as the time: the records keep their own.
+
+    notes: which of its records the broker said something about, though it took them.
+    """
 
     base_offset: int
     log_append_time: int
+    notes: Collection[int] = ()
 
 
 class Countdown:
@@ -60,6 +64,7 @@ class Batch(ABC, BatchLists):
 
     was_sent: it may be stored, even without an answer.
     is_given_up: its delivery is not tried any more, though it may not be complete yet.
+    orders: what the deliveries of its records give orders about them to.
     """
 
     __slots__ = (
@@ -74,6 +79,7 @@ class Batch(ABC, BatchLists):
         "identity",
         "is_given_up",
         "on_complete",
+        "orders",
         "ordinal",
         "outcome",
         "partition",
@@ -104,6 +110,7 @@ class Batch(ABC, BatchLists):
         self.outcome: Stored | Exception | None = None
         self.halves: tuple[Batch, Batch] | None = None
         self.on_complete: Callable[[Batch], None] | None = None
+        self.orders: Any = None
         self._loop = loop
         self._lock = threading.Lock()
         self._waiting: list[tuple[int, int, Callable[[], object]]] = []
@@ -164,7 +171,7 @@ class Batch(ABC, BatchLists):
     def place(self, index: int) -> tuple[int, int]:
         """Return offset and timestamp of a delivered record."""
         assert isinstance(self.outcome, Stored)
-        base_offset, log_append_time = self.outcome
+        base_offset, log_append_time, _ = self.outcome
         return (
             base_offset + index if base_offset >= 0 else -1,
             log_append_time if log_append_time >= 0 else self.timestamp_of(index),
@@ -207,6 +214,7 @@ class Batch(ABC, BatchLists):
             half.identity = self.identity
             half.error = self.error
             half.on_complete = self.on_complete
+            half.orders = self.orders
         left.size = self.size * left.count // self.count
         right.size = self.size - left.size
         if self.identity is not None:

@@ -10,6 +10,7 @@ from qbus.records.arrow_buffers import import_pyarrow
 from ..types import TopicDescription
 from .accumulator import Accumulator
 from .arrow import ArrowBatch, by_partition
+from .arrow_delays import with_delays
 from .batch import Batch
 from .lists import RECORD_OVERHEAD, Columns
 from .options import ProducerOptions
@@ -57,10 +58,19 @@ class ArrowTable:
     """A table whose rows are sent: checked, and cut into batches."""
 
     def __init__(
-        self, table: Any, *, value: str, key: str | None, headers: str | None, timestamp: str | None
+        self,
+        table: Any,
+        *,
+        value: str,
+        key: str | None,
+        headers: str | None,
+        timestamp: str | None,
+        deliver_at: str | None,
     ) -> None:
         """Raises as :meth:`qbus.records.ArrowColumns.of`."""
         self._table = table if hasattr(table, "take") else import_pyarrow().table(table)
+        if deliver_at is not None:
+            self._table, headers = with_delays(self._table, headers, deliver_at)
         self._names: dict[str, Any] = {
             "value": value,
             "key": key,

@@ -5,14 +5,14 @@ import contextlib
 import logging
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import Generic, Self, TypeVar
 
 from qbus.errors import QbusError
 from qbus.records.codec import BatchSlot
 
 from ..errors import RequestTimedOut
-from ..types import BatchMetadata, RecordMetadata
+from ..types import BatchMetadata, Duration, Moment, RecordMetadata
 from .batch import Batch, Countdown, Stored
 
 log = logging.getLogger(__name__)
@@ -104,6 +104,8 @@ class Delivery(Handle[RecordMetadata], BatchSlot):
 
     It holds only a place in a batch; the batch knows the outcome. Two deliveries of one record are
     equal, unless its batch was split and one was passed to the producer's ``on_delivery``.
+
+    Those of the blocking and of the asyncio producer differ in how a record is cancelled.
     """
 
     __slots__ = ()
@@ -156,6 +158,12 @@ class Delivery(Handle[RecordMetadata], BatchSlot):
         """Milliseconds since the Unix epoch; raises as ``result`` does, without waiting."""
         return self.result(0).timestamp
 
+    @property
+    def has_note(self) -> bool:
+        """Whether the broker took the record and said something about it."""
+        batch, index = self._batch.leaf(self._index)
+        return isinstance(batch.outcome, Stored) and index in batch.outcome.notes
+
     def _outcome(self) -> RecordMetadata | Exception:
         batch, index = self._batch.leaf(self._index)
         if isinstance(batch.outcome, Exception):
@@ -173,14 +181,36 @@ class Delivery(Handle[RecordMetadata], BatchSlot):
         return self._batch.is_in_loop()
 
 
-def report(batch: Batch, callbacks: Iterable[Callable[[Delivery], object] | None]) -> None:
-    """Call the callback of each record of a complete batch; log their errors."""
-    for index, callback in enumerate(callbacks):
-        if callback is not None:
-            try:
-                callback(Delivery(batch, index))
-            except Exception:
-                log.exception("a delivery callback failed")
+class AsyncDelivery(Delivery):
+    """The delivery of one record of the asyncio producer."""
+
+    __slots__ = ()
+
+    async def cancel(self) -> bool:
+        """See that a delayed record is not delivered; whether it is not.
+
+        Waits until the record is stored. False: it was delivered, or was not delayed. Raises what
+        ``result`` raises, and as :meth:`~qbus.aio.Producer.cancel`.
+        """
+        place = await self
+        cancelled: bool = await self._batch.orders.cancel(*place[:3])
+        return cancelled
+
+    async def reschedule(
+        self,
+        *,
+        deliver_at: Moment | None = None,
+        delay: Duration | None = None,
+    ) -> bool:
+        """Have a delayed record delivered at another time; whether it will be.
+
+        Otherwise as :meth:`cancel`; the times as in :meth:`~qbus.aio.Producer.send`.
+        """
+        place = await self
+        moved: bool = await self._batch.orders.reschedule(
+            *place[:3], deliver_at=deliver_at, delay=delay
+        )
+        return moved
 
 
 class BulkDelivery(Handle[list[BatchMetadata]]):

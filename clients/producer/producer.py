@@ -5,22 +5,30 @@ import atexit
 import logging
 import os
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from qbus.clock import SystemClock
+from qbus.errors import QbusError
 from qbus.records import Buffer
 
 from ..errors import BufferFull, ClientClosed, RequestTimedOut, Spooled
 from ..net.cluster import Cluster
 from ..net.retry import retrying
-from ..types import RecordMetadata, TopicDescription, TopicPartition
+from ..types import Duration, Moment, RecordMetadata, TopicDescription, TopicPartition
 from .accumulator import Accumulator
 from .batch import Batch, Countdown
 from .bulk import ArrowTable, Part, add_lists
 from .checks import check_item, checked_columns
-from .delivery import BulkDelivery, Delivery, arrive
+from .delays import (
+    DelayingTopics,
+    cancel_headers,
+    delay_headers,
+    reschedule_headers,
+    with_delays,
+)
+from .delivery import AsyncDelivery, BulkDelivery, Delivery, arrive
 from .lists import Headers
 from .options import (
     Acks,
@@ -61,6 +69,8 @@ class Producer:
     An async context manager; leaving it waits until everything is delivered. With ``acks="all"``
     each record is stored once, in the order of the sends to its partition, even after retries.
     """
+
+    _delivery: ClassVar[type[Delivery]] = AsyncDelivery
 
     def __init__(  # noqa: PLR0913 - options are keywords
         self,
@@ -134,9 +144,11 @@ class Producer:
         )
         clock = SystemClock()
         self._cluster = Cluster(bootstrap, client_id, self._options.request_timeout)
-        self._accumulator = Accumulator(self._options, clock)
+        self._accumulator = Accumulator(self._options, clock, delivery=self._delivery)
+        self._accumulator.orders = self
+        self._delaying = DelayingTopics(self._cluster, clock)
         self._burst = 0
-        self._add_quickly = self._accumulator.add_quickly
+        self._add_quickly: Callable[..., AsyncDelivery | None] = self._accumulator.add_quickly
         self._sender = Sender(self._cluster, self._accumulator, self._options, clock)
         self._accumulator.on_work = self._sender.wake
         self._is_closed = False
@@ -151,7 +163,7 @@ class Producer:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    async def send(
+    async def send(  # noqa: PLR0913, PLR0917 - as many as a record has parts
         self,
         topic: str,
         value: Buffer | None,
@@ -159,10 +171,13 @@ class Producer:
         headers: Headers | None = None,
         partition: int | None = None,
         timestamp: int | None = None,
-        *,
+        # Not keyword-only, though to be used so: each default would cost 2 % of a call.
         broker: int | None = None,
         on_delivery: OnDelivery | None = None,
-    ) -> Delivery:
+        deliver_at: Moment | None = None,
+        delay: Duration | None = None,
+        ttl: Duration | None = None,
+    ) -> AsyncDelivery:
         """Send one record; wait only for room in the buffer and for the topic's metadata.
 
         partition: by default the key's; without a key, one that changes from batch to batch.
@@ -171,12 +186,22 @@ class Producer:
             ``partition``.
         on_delivery: called with the delivery when it is done, in the thread of the producer's event
             loop.
+        deliver_at: consumers get the record then: a datetime (without a zone: local time), or
+            milliseconds since the Unix epoch.
+        delay: consumers get it so long after the broker took it in: a timedelta, milliseconds, or
+            text such as ``15m``.
+        ttl: it is dropped if it could not be delivered so long after that time.
 
         Do not change buffers before the record is delivered. The delivery tells where the record
         went, or raises the error that prevented it. This method raises
         :class:`~qbus.errors.ApiError` for an unknown topic, partition or broker,
-        :class:`~qbus.BufferFull`, and TypeError or ValueError for what cannot be a record.
+        :class:`~qbus.BufferFull`, :class:`~qbus.errors.ConfigError` if the topic holds nothing back
+        and the record is to be delivered later, and TypeError or ValueError for what cannot be a
+        record.
         """
+        if deliver_at is not None or delay is not None or ttl is not None:
+            headers = (*(headers or ()), *delay_headers(deliver_at, delay, ttl))
+            await self._need_delays(topic)
         delivery = None
         if broker is None:
             delivery = self._add_quickly(
@@ -196,6 +221,7 @@ class Producer:
                 broker=broker,
                 on_delivery=on_delivery,
             )
+            assert delivery is not None
             if self._accumulator.announced != announced:
                 self._burst = _BURST
         self._burst += 1
@@ -204,7 +230,7 @@ class Producer:
             await asyncio.sleep(0)  # let the sender work between sends
         return delivery
 
-    async def send_and_wait(
+    async def send_and_wait(  # noqa: PLR0913 - as many as a record has parts
         self,
         topic: str,
         value: Buffer | None,
@@ -212,15 +238,20 @@ class Producer:
         headers: Headers | None = None,
         partition: int | None = None,
         timestamp: int | None = None,
+        *,
+        deliver_at: Moment | None = None,
+        delay: Duration | None = None,
+        ttl: Duration | None = None,
     ) -> RecordMetadata:
         """Send one record as :meth:`send`, and return where it is stored.
 
         Waits for ``linger_ms`` and for the broker, for each record: send many and wait for the
         last, or use :meth:`send_many`, where there are many.
         """
-        return await (await self.send(topic, value, key, headers, partition, timestamp))
+        place = (topic, value, key, headers, partition, timestamp)
+        return await (await self.send(*place, deliver_at=deliver_at, delay=delay, ttl=ttl))
 
-    async def send_many(
+    async def send_many(  # noqa: PLR0913 - as many as a record has parts
         self,
         topic: str,
         values: Sequence[Buffer | None],
@@ -228,13 +259,21 @@ class Producer:
         headers: Sequence[Headers | None] | None = None,
         partition: int | None = None,
         timestamps: Sequence[int | None] | None = None,
+        *,
+        deliver_at: Moment | Sequence[Moment | None] | None = None,
+        delay: Duration | Sequence[Duration | None] | None = None,
+        ttl: Duration | None = None,
     ) -> BulkDelivery:
         """Send many records: much quicker than one by one.
 
-        The sequences have one length; None where no record has such a part. Otherwise as
-        :meth:`send`; with ``on_full="raise"`` all or none are accepted.
+        The sequences have one length; None where no record has such a part. ``deliver_at`` and
+        ``delay`` may be one for all. Otherwise as :meth:`send`; with ``on_full="raise"`` all or
+        none are accepted.
         """
-        columns = checked_columns(values, keys, headers, timestamps)
+        delayed = with_delays(headers, len(values), deliver_at, delay, ttl)
+        if delayed is not headers:
+            await self._need_delays(topic)
+        columns = checked_columns(values, keys, delayed, timestamps)
         description = await self._ready(topic)
         return await self._add(add_lists(self._accumulator, description, columns, partition))
 
@@ -248,18 +287,76 @@ class Producer:
         headers: str | None = None,
         timestamp: str | None = None,
         partition: int | None = None,
+        deliver_at: str | None = None,
     ) -> BulkDelivery:
         """Send the rows of a pyarrow Table or RecordBatch, a record each.
 
-        value, key, headers, timestamp: names of columns; binary or string, headers
-            ``list<struct<key, value>>``, timestamps int64 (ms) or a timestamp.
+        value, key, headers, timestamp, deliver_at: names of columns; binary or string, headers
+            ``list<struct<key, value>>``, times int64 (ms) or a timestamp.
 
         Otherwise as :meth:`send_many`. Raises KeyError for a missing column, and TypeError for one
         of another type.
         """
-        rows = ArrowTable(table, value=value, key=key, headers=headers, timestamp=timestamp)
+        names = {"key": key, "headers": headers, "timestamp": timestamp, "deliver_at": deliver_at}
+        rows = ArrowTable(table, value=value, **names)
+        if deliver_at is not None:
+            await self._need_delays(topic)
         description = await self._ready(topic)
         return await self._add(rows.add(self._accumulator, description, partition, self._options))
+
+    # What was sent to be delivered later.
+
+    async def cancel(self, topic: str, partition: int, offset: int) -> bool:
+        """See that the delayed record at ``offset`` is not delivered; whether it is not.
+
+        False: it was delivered, or no delayed record was given that offset. Raises as :meth:`send`,
+        and QbusError where a broker's answer cannot be known, as with ``acks=0``.
+        """
+        self._need_answers()
+        return await self._order(topic, cancel_headers(offset), partition=partition)
+
+    async def cancel_key(self, topic: str, key: Buffer) -> bool:
+        """See that no delayed record with ``key`` is delivered; whether there was one.
+
+        They are those of the key's partition. Raises as :meth:`cancel`.
+        """
+        self._need_answers()
+        return await self._order(topic, cancel_headers(None), key=key)
+
+    async def reschedule(
+        self,
+        topic: str,
+        partition: int,
+        offset: int,
+        *,
+        deliver_at: Moment | None = None,
+        delay: Duration | None = None,
+    ) -> bool:
+        """Have the delayed record at ``offset`` delivered at another time; whether it will be.
+
+        The times are those of :meth:`send`. Otherwise as :meth:`cancel`.
+        """
+        self._need_answers()
+        headers = reschedule_headers(offset, deliver_at, delay)
+        return await self._order(topic, headers, partition=partition)
+
+    def _need_answers(self) -> None:
+        if self._options.acks == 0:
+            raise QbusError("with acks=0 nobody learns what became of an order")
+
+    async def _order(
+        self,
+        topic: str,
+        headers: Headers,
+        *,
+        key: Buffer | None = None,
+        partition: int | None = None,
+    ) -> bool:
+        await self._need_delays(topic)
+        delivery = await self.send(topic, None, key, headers, partition)
+        if (await delivery).offset < 0:
+            raise QbusError("the broker has carried out the order, and forgotten what it found")
+        return not delivery.has_note
 
     async def flush(self, timeout: float | None = None) -> None:
         """Wait until everything sent so far is delivered or has failed.
@@ -313,6 +410,12 @@ class Producer:
             if not is_closed_at_exit:
                 _open.add(self._accumulator)
             self._sender.start()
+
+    async def _need_delays(self, topic: str) -> None:
+        """Raise ConfigError for a topic that holds nothing back."""
+        if not self._delaying.is_known(topic):
+            self._start()
+            await self._delaying.check(topic, self._topic)
 
     async def _topic(self, name: str) -> TopicDescription:
         async def attempt() -> TopicDescription:

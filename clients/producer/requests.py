@@ -73,7 +73,8 @@ def answers(batches: Sequence[Batch], response: ProduceResponse) -> Iterator[Ans
 
 def _outcome(batch: Batch, part: PartitionProduceResponse) -> Stored | ApiError:
     if part.error_code == ErrorCode.NONE:
-        return Stored(part.base_offset, part.log_append_time_ms)
+        notes = tuple(note.batch_index for note in part.record_errors)
+        return Stored(part.base_offset, part.log_append_time_ms, notes)
     if part.error_code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
         return Stored(-1, -1)  # stored once, too long ago to know where
     message = part.error_message

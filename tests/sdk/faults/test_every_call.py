@@ -102,6 +102,9 @@ PRODUCER: dict[str, Call] = {
     "send_arrow": send_arrow_and_wait_for,
     "send_and_wait": lambda producer, topic: producer.send_and_wait(topic, b"1"),
     "flush": flush,
+    "cancel": lambda producer, topic: producer.cancel(topic, 0, 0),
+    "cancel_key": lambda producer, topic: producer.cancel_key(topic, b"k"),
+    "reschedule": lambda producer, topic: producer.reschedule(topic, 0, 0, delay=1),
     "partitions": lambda producer, topic: producer.partitions(topic),
 }
 CONSUMER: dict[str, Call] = {

@@ -108,6 +108,20 @@ async def test_orders_of_idempotent_producers_are_carried_out_once(line: Line) -
     assert line.fold.cancelled == 1
 
 
+async def test_what_is_said_of_an_order_is_said_again_when_it_is_sent_again(line: Line) -> None:
+    offset = line.send(delay="1h")
+    orders: tuple[Item, ...] = (
+        (None, b"visible", {}),
+        (None, None, {"qbus-cancel": "7"}),
+        (None, None, {"qbus-cancel": str(offset)}),
+        (None, None, {"qbus-reschedule": "8", "qbus-delay": "1s"}),
+    )
+    first, notes = line.produce(*orders, producer_id=7, base_sequence=0)
+    again, known = line.produce(*orders, producer_id=7, base_sequence=0)
+    assert (again.first_offset, again.duplicate) == (first.first_offset, True)
+    assert [number for number, _ in notes] == [number for number, _ in known] == [1, 3]
+
+
 async def test_cancelled_by_offset(line: Line, clock: WallClock) -> None:
     keep, drop = line.send(b"keep", delay="1s"), line.send(b"drop", delay="1s")
     _, notes = line.produce((None, None, {"qbus-cancel": str(drop)}))

@@ -1,0 +1,45 @@
+"""The deliveries of the blocking producer."""
+
+from ..producer import Producer
+from ..producer.delivery import AsyncDelivery, Delivery
+from ..types import Duration, Moment
+from .client import blocking
+from .loop import LoopThread
+
+
+class BlockingDelivery(Delivery):
+    """The delivery of one record of the blocking producer."""
+
+    __slots__ = ()
+
+    def cancel(self) -> bool:
+        place = self.result()
+        cancelled: bool = self._batch.orders.cancel(*place[:3])
+        return cancelled
+
+    def reschedule(
+        self, *, deliver_at: Moment | None = None, delay: Duration | None = None
+    ) -> bool:
+        place = self.result()
+        moved: bool = self._batch.orders.reschedule(*place[:3], deliver_at=deliver_at, delay=delay)
+        return moved
+
+    cancel.__doc__ = AsyncDelivery.cancel.__doc__
+    reschedule.__doc__ = AsyncDelivery.reschedule.__doc__
+
+
+class OrderingProducer(Producer):
+    """The asyncio producer behind a blocking one."""
+
+    _delivery = BlockingDelivery
+
+
+class Orders:
+    """Gives orders about delayed records, and waits for the answers."""
+
+    def __init__(self, client: OrderingProducer, thread: LoopThread) -> None:
+        self._client = client
+        self._thread = thread
+
+    cancel = blocking(Producer.cancel)
+    reschedule = blocking(Producer.reschedule)

@@ -1,0 +1,188 @@
+"""Sending records to be delivered later, and orders about them (:mod:`qbus.delay`)."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from operator import index
+from typing import Any, Final
+
+from qbus.clock import Clock
+from qbus.delay import CANCEL, DELAY, DELIVER_AT, RESCHEDULE, TTL, parse_duration
+from qbus.errors import ApiError, ConfigError, ErrorCode
+from qbus.wire import ApiKey
+from qbus.wire.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResponse,
+)
+
+from ..errors import check
+from ..net.cluster import Cluster
+from ..net.retry import retrying
+from ..types import ConfigKind, Duration, Moment
+from .lists import Headers
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MS: Final = timedelta(milliseconds=1)
+_ENABLED: Final = "qbus.delay.enable"
+_KNOWN_FOR_S: Final = 60.0
+
+
+def delay_headers(
+    deliver_at: Moment | None, delay: Duration | None, ttl: Duration | None
+) -> tuple[tuple[str, bytes], ...]:
+    """The headers that have a record delivered later.
+
+    Raises TypeError or ValueError for what is no time, for both times, and for a ttl alone.
+    """
+    if deliver_at is not None:
+        if delay is not None:
+            raise ValueError("deliver_at and delay exclude each other")
+        first = (DELIVER_AT, _moment(deliver_at))
+    elif delay is not None:
+        first = (DELAY, _duration("delay", delay))
+    elif ttl is not None:
+        raise ValueError("ttl is for records with deliver_at or delay")
+    else:
+        return ()
+    return (first,) if ttl is None else (first, (TTL, _duration("ttl", ttl)))
+
+
+def with_delays(
+    headers: Sequence[Headers | None] | None,
+    count: int,
+    deliver_at: Moment | Sequence[Moment | None] | None,
+    delay: Duration | Sequence[Duration | None] | None,
+    ttl: Duration | None,
+) -> Sequence[Headers | None] | None:
+    """The headers of ``count`` records, with those that have them delivered later.
+
+    Each of the times is one for all, or a sequence of one for each record (None: at once). Raises
+    as :func:`delay_headers`.
+    """
+    if deliver_at is None and delay is None and ttl is None:
+        return headers
+    if _is_column(deliver_at) or _is_column(delay):
+        moments = _column("deliver_at", deliver_at, count)
+        delays = _column("delay", delay, count)
+        added = [
+            () if when is None and wait is None else delay_headers(when, wait, ttl)
+            for when, wait in zip(moments, delays, strict=True)
+        ]
+    else:
+        added = [delay_headers(deliver_at, delay, ttl)] * count  # type: ignore[arg-type]
+    if headers is None:
+        return added
+    if len(headers) != count:
+        raise ValueError(f"{len(headers)} headers for {count} values")
+    return [(*(own or ()), *more) for own, more in zip(headers, added, strict=True)]
+
+
+def cancel_headers(offset: int | None) -> Headers:
+    """The header that cancels the record at ``offset``; None: all with the same key."""
+    return [(CANCEL, b"key" if offset is None else _offset(offset))]
+
+
+def reschedule_headers(offset: int, deliver_at: Moment | None, delay: Duration | None) -> Headers:
+    """The headers that have the record at ``offset`` delivered at another time.
+
+    Raises as :func:`delay_headers`.
+    """
+    if deliver_at is None and delay is None:
+        raise ValueError("reschedule needs deliver_at or delay")
+    return [(RESCHEDULE, _offset(offset)), *delay_headers(deliver_at, delay, None)]
+
+
+def _is_column(times: Any) -> bool:
+    return times is not None and not isinstance(times, datetime | timedelta | int | str | bytes)
+
+
+def _column(what: str, times: Any, count: int) -> Sequence[Any]:
+    if not _is_column(times):
+        return [times] * count
+    if len(times) != count:
+        raise ValueError(f"{len(times)} times of {what} for {count} values")
+    return list(times)
+
+
+def _moment(moment: Moment) -> bytes:
+    if isinstance(moment, datetime):
+        ms = -((_EPOCH - moment.astimezone(UTC)) // _MS)  # rounded up: never early
+    else:
+        ms = _whole("deliver_at", moment, "a datetime or milliseconds since 1970")
+    if ms < 0:
+        raise ValueError(f"deliver_at is after 1970, not {moment}")
+    return b"%d" % ms
+
+
+def _duration(what: str, duration: Duration) -> bytes:
+    if isinstance(duration, str):
+        parse_duration(duration)
+        return duration.encode()
+    if isinstance(duration, timedelta):
+        ms = -(-duration // _MS)
+    else:
+        ms = _whole(what, duration, "a timedelta, milliseconds or a text such as 15m")
+    if ms < 0:
+        raise ValueError(f"{what} is not negative, as {duration} is")
+    return b"%d" % ms
+
+
+def _offset(offset: int) -> bytes:
+    number = _whole("an offset", offset, "an int")
+    if number < 0:
+        raise ValueError(f"an offset is not negative, as {offset} is")
+    return b"%d" % number
+
+
+def _whole(what: str, number: Any, kinds: str) -> int:
+    try:
+        if isinstance(number, bool):
+            raise TypeError
+        return index(number)
+    except TypeError:
+        raise TypeError(f"{what} is {kinds}, not {type(number).__name__}") from None
+
+
+class DelayingTopics:
+    """Which topics hold records back. What is known of one is asked for again after a minute."""
+
+    def __init__(self, cluster: Cluster, clock: Clock) -> None:
+        self._cluster = cluster
+        self._clock = clock
+        self._known: dict[str, float] = {}
+
+    def is_known(self, topic: str) -> bool:
+        """Whether the topic held records back a short while ago."""
+        return self._known.get(topic, 0.0) > self._clock.monotonic()
+
+    async def check(self, topic: str, find: Callable[[str], Awaitable[object]]) -> None:
+        """Raise ConfigError for a topic that would deliver at once what is to be delayed.
+
+        ``find`` is to raise ApiError if there is no such topic. A topic whose configuration one may
+        not read is trusted.
+        """
+        if self.is_known(topic):
+            return
+        await find(topic)
+        resource = DescribeConfigsResource(
+            resource_type=ConfigKind.TOPIC, resource_name=topic, configuration_keys=[_ENABLED]
+        )
+        request = DescribeConfigsRequest(resources=[resource])
+
+        async def attempt() -> dict[str, str | None]:
+            response: DescribeConfigsResponse = await self._cluster.ask_any(
+                ApiKey.DESCRIBE_CONFIGS, request
+            )
+            for result in response.results:
+                check(result.error_code, result.error_message, of=f"topic {topic}")
+            return {one.name: one.value for result in response.results for one in result.configs}
+
+        try:
+            config = await retrying(attempt, self._cluster.request_timeout)
+        except ApiError as error:
+            if error.code is not ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+                raise
+        else:
+            if config.get(_ENABLED) != "true":
+                raise ConfigError(f"topic {topic} holds nothing back: {_ENABLED} is not true")
+        self._known[topic] = self._clock.monotonic() + _KNOWN_FOR_S
