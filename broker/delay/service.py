@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from qbus.clock import Clock
@@ -17,7 +17,7 @@ from ..partition.partition import Partition, PartitionListener
 from .carrying import all_carried, lying_before, read_lying, to_carry
 from .delivery import MOST_RECORDS, Due, read_due, still_held, to_deliver
 from .fold import DelayFold
-from .held import HeldCache, HeldRecord, HeldRecords
+from .held import HeldCache, HeldRecord, HeldRecords, find
 from .intake import Taken, find_targets, may_order, notes_of, take_in, to_append
 from .schedule import Held
 
@@ -377,6 +377,17 @@ class DelayService(PartitionListener):
         entries = schedule.after(*after, most) if most > 0 else []
         records = await asyncio.to_thread(_read_all, held, entries) if entries else []
         return schedule.count, schedule.next_due(), records
+
+    async def find(self, partition: Partition, offsets: Sequence[int]) -> list[HeldRecord]:
+        """Those records held back whose producers were told ``offsets``. Raises ApiError."""
+        delayed = self._led.get(partition)
+        if delayed is None or not offsets:
+            return []
+        fold, held = delayed.fold, delayed.held
+        found = await asyncio.to_thread(
+            lambda: [find(fold, held, offset, wait=True) for offset in offsets if offset >= 0]
+        )
+        return [record for record in found if record is not None]
 
     def of(self, partition: Partition) -> DelayedPartition | None:
         """What is delayed of a partition, if it is led here."""

@@ -67,7 +67,15 @@ from ..types import (
     named,
 )
 from . import messages
-from .types import CreatedTopic, DelayedRecords, NewTopic, ProducerState, Reassignment, TopicRef
+from .types import (
+    CreatedTopic,
+    DelayedRecord,
+    DelayedRecords,
+    NewTopic,
+    ProducerState,
+    Reassignment,
+    TopicRef,
+)
 
 K = TypeVar("K")
 T = TypeVar("T")
@@ -424,6 +432,24 @@ class Admin:
             return messages.described_delayed(response)
 
         return await ask_leaders(self._cluster, named(partitions), ask)
+
+    async def read_delayed(self, topic: str, partition: int, offset: int) -> DelayedRecord | None:
+        """Return the delayed record whose producer was told ``offset``, whole.
+
+        None: it is not held back (any more).
+        """
+
+        async def ask(
+            node: int, led: list[TopicPartition]
+        ) -> Outcomes[TopicPartition, DelayedRecords]:
+            response: DescribeDelayedResponse = await self._cluster.ask(
+                node, ApiKey.DESCRIBE_DELAYED, messages.describe_delayed(led, offsets=[offset])
+            )
+            return messages.described_delayed(response)
+
+        place = TopicPartition(topic, partition)
+        found = await ask_leaders(self._cluster, [place], ask)
+        return next(iter(found[place].records), None)
 
     # Configuration.
 

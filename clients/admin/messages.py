@@ -437,9 +437,13 @@ def describe_producers(partitions: Iterable[TopicPartition]) -> DescribeProducer
 
 
 def describe_delayed(
-    partitions: Iterable[TopicPartition], limit: int, after: tuple[int, int]
+    partitions: Iterable[TopicPartition],
+    limit: int = 0,
+    after: tuple[int, int] = (-1, -1),
+    offsets: Iterable[int] = (),
 ) -> DescribeDelayedRequest:
-    """Return the request for what ``partitions`` hold back."""
+    """Return the request for what ``partitions`` hold back; the records at ``offsets`` whole."""
+    whole = [*offsets]
     return DescribeDelayedRequest(
         topics=[
             DelayedOfTopic(
@@ -450,6 +454,7 @@ def describe_delayed(
                         limit=limit,
                         after_due=after[0],
                         after_offset=after[1],
+                        offsets=whole,
                     )
                     for index in indexes
                 ],
@@ -479,6 +484,12 @@ def described_delayed(
                         taken=record.taken,
                         key=None if record.key is None else bytes(record.key),
                         size=record.size,
+                        ttl=None if record.ttl < 0 else record.ttl,
+                        value=None if record.value is None else bytes(record.value),
+                        headers=tuple(
+                            (one.key, None if one.value is None else bytes(one.value))
+                            for one in record.headers
+                        ),
                     )
                     for record in found.records
                 ),

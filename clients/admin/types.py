@@ -48,6 +48,9 @@ class DelayedRecord:
 
     Its producer, who sent it at ``taken``, was told ``original_offset``; by now it may lie at
     another ``offset``. ``size``: bytes of its key and value.
+
+    ``ttl`` (milliseconds after ``due``), value and headers are known only of a record that was
+    asked for by itself.
     """
 
     due: int
@@ -56,6 +59,9 @@ class DelayedRecord:
     taken: int
     key: bytes | None
     size: int
+    ttl: int | None = None
+    value: bytes | None = None
+    headers: tuple[tuple[str, bytes | None], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,6 +58,7 @@ class Admin:
     delete_records = blocking(_Admin.delete_records)
     describe_producers = blocking(_Admin.describe_producers)
     describe_delayed = blocking(_Admin.describe_delayed)
+    read_delayed = blocking(_Admin.read_delayed)
 
     describe_config = blocking(_Admin.describe_config)
     describe_configs = blocking(_Admin.describe_configs)

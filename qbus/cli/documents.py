@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from uuid import UUID
 
 from qbus.cli.output import Document
+from qbus.clients.admin.types import DelayedRecords
 from qbus.clients.types import (
     ConfigEntry,
     GroupDescription,
@@ -39,11 +40,13 @@ def topic_description(
     offsets: Mapping[int, tuple[int, int]],
     sizes: Mapping[int, int],
     eligible: Mapping[int, Iterable[int]],
+    delayed: Mapping[int, DelayedRecords] | None = None,
 ) -> Document:
     """A topic with its non-default settings and its partitions.
 
     By partition, where known: ``offsets`` holds the start and end offset, ``sizes`` the bytes on
-    disk, ``eligible`` the eligible leader replicas.
+    disk, ``eligible`` the eligible leader replicas, ``delayed`` what is held back (None: the topic
+    holds nothing back).
     """
     return {
         "name": topic.name,
@@ -59,7 +62,14 @@ def topic_description(
             )
             for partition in topic.partitions
         ],
+        "delayed": None if delayed is None else _held_back(delayed.values()),
     }
+
+
+def _held_back(partitions: Iterable[DelayedRecords]) -> Document:
+    known = [*partitions]
+    due = [one.next_due for one in known if one.next_due is not None]
+    return {"pending": sum(one.pending for one in known), "next_due": min(due, default=None)}
 
 
 def _partition(

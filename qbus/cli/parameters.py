@@ -87,6 +87,19 @@ def delay_text(text: str) -> str:
     return text
 
 
+def due(text: str) -> int:
+    """A time to come, in milliseconds since the Unix epoch."""
+    from qbus.delay import parse_duration
+
+    try:
+        parse_duration(text)
+    except ValueError:
+        return moment(text)
+    if text.isdigit():
+        return moment(text)
+    raise click.BadParameter(f"{text} is no time but a duration: --delay {text}.")
+
+
 def separator(text: str) -> bytes:
     r"""Read a separator; ``\t`` and other escapes stand for what they do in Python."""
     try:

@@ -11,6 +11,7 @@ from qbus.wire.messages.describe_delayed import (
     DelayedRecord,
     DescribeDelayedRequest,
     DescribeDelayedResponse,
+    Header,
     PartitionRequest,
     PartitionResponse,
     TopicResponse,
@@ -18,6 +19,7 @@ from qbus.wire.messages.describe_delayed import (
 
 from ...authorization import Operation
 from ...authorization import topic as topic_resource
+from ...delay.held import HeldRecord
 from ..context import RequestContext
 
 if TYPE_CHECKING:
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 
 _NONE: Final = -1
 _MOST: Final = 1000
+_MOST_WHOLE: Final = 20
 
 
 async def handle(
@@ -50,13 +53,15 @@ async def _describe(
 ) -> PartitionResponse:
     index = wanted.partition_index
     try:
-        needed = Operation.READ if wanted.limit > 0 else Operation.DESCRIBE
+        needs_records = wanted.limit > 0 or wanted.offsets
+        needed = Operation.READ if needs_records else Operation.DESCRIBE
         context.authorize(needed, topic_resource(topic))
         partition = broker.replicas.leader_of(topic, index)
         after = wanted.after_due, wanted.after_offset
         pending, next_due, records = await broker.delays.describe(
             partition, after, min(wanted.limit, _MOST)
         )
+        whole = await broker.delays.find(partition, wanted.offsets[:_MOST_WHOLE])
     except ApiError as error:
         return PartitionResponse(
             partition_index=index, error_code=error.code, error_message=error.message
@@ -65,15 +70,24 @@ async def _describe(
         partition_index=index,
         pending=pending,
         next_due=_NONE if next_due is None else next_due,
-        records=[
-            DelayedRecord(
-                due=record.due,
-                offset=record.offset,
-                original_offset=record.original_offset,
-                taken=record.taken_ms,
-                key=record.key,
-                size=len(record.key or b"") + len(record.value or b""),
-            )
-            for record in records
-        ],
+        records=[*map(_named, records), *map(_whole, whole)],
     )
+
+
+def _named(record: HeldRecord) -> DelayedRecord:
+    return DelayedRecord(
+        due=record.due,
+        offset=record.offset,
+        original_offset=record.original_offset,
+        taken=record.taken_ms,
+        key=record.key,
+        size=len(record.key or b"") + len(record.value or b""),
+    )
+
+
+def _whole(record: HeldRecord) -> DelayedRecord:
+    answer = _named(record)
+    answer.ttl = record.ttl
+    answer.value = record.value
+    answer.headers = [Header(key=name, value=value) for name, value in record.headers]
+    return answer

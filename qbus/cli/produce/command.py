@@ -9,7 +9,7 @@ import click
 from qbus.cli.completing import topics
 from qbus.cli.options import client_command
 from qbus.cli.output import emit, note
-from qbus.cli.parameters import IntRange, delay_text, header, moment, separator
+from qbus.cli.parameters import IntRange, delay_text, due, header, moment, separator
 
 if TYPE_CHECKING:
     from qbus.cli.output import Document
@@ -60,7 +60,10 @@ _DELIVERY_TIMEOUT_MS = 30_000
     help="Deliver the records so long after they were sent: 1500ms, 90s, 15m, 36h, 30d.",
 )
 @click.option(
-    "--deliver-at", type=moment, metavar="TIME", help="Deliver the records then; as --timestamp."
+    "--deliver-at",
+    type=due,
+    metavar="TIME",
+    help="Deliver the records then: ms since 1970, or a time such as 2026-03-01T12:00.",
 )
 @click.option(
     "--ttl",

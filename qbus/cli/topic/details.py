@@ -52,6 +52,13 @@ async def describe_topics(
     ends = await _known(admin.list_offsets(dict.fromkeys(led, LATEST)))
     sizes = await _sizes(admin, topics)
     eligible = await _known(admin.eligible_leaders(topic.name for topic in topics))
+    delaying = {
+        name
+        for (_, name), config in configs.items()
+        if any(entry.name == "qbus.delay.enable" and entry.value == "true" for entry in config)
+    }
+    held = [place for place in led if place.topic in delaying]
+    delayed = await _known(admin.describe_delayed(held)) if held else {}
     return [
         topic_description(
             topic,
@@ -63,6 +70,9 @@ async def describe_topics(
             },
             {place.partition: sizes[place] for place in _places(topic) if place in sizes},
             {place.partition: eligible[place] for place in _places(topic) if place in eligible},
+            {place.partition: delayed[place] for place in _places(topic) if place in delayed}
+            if topic.name in delaying
+            else None,
         )
         for topic in topics
     ]

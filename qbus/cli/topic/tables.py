@@ -1,10 +1,11 @@
 """Tables of topics and partitions."""
 
+import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from qbus.cli.output import table
-from qbus.cli.units import counted, format_size
+from qbus.cli.units import counted, format_seconds, format_size
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -51,7 +52,18 @@ def _headline(topic: dict[str, Any]) -> "RenderableType":
     )
     if settings:
         line.append(f"\n{settings}")
+    if topic["delayed"] is not None:
+        line.append(f"\n{held_back(**topic['delayed'])}")
     return line
+
+
+def held_back(pending: int, next_due: int | None) -> str:
+    """A sentence about delayed records; ``next_due`` in milliseconds since the Unix epoch."""
+    if not pending or next_due is None:
+        return "Nothing is held back."
+    ahead_s = next_due / 1000 - time.time()
+    when = f"in {format_seconds(ahead_s)}" if ahead_s >= 0 else "now"
+    return f"{counted(pending, 'record')} held back; the next is due {when}."
 
 
 def _is_known(partition: dict[str, Any]) -> bool:

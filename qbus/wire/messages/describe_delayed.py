@@ -13,6 +13,8 @@ class PartitionRequest(Struct):
     limit: Int32 = field()
     after_due: Int64 = field(default=-1)
     after_offset: Int64 = field(default=-1)
+    # And those whose producers were told these offsets, whole.
+    offsets: list[Int64] = field()
 
 
 class TopicRequest(Struct):
@@ -24,6 +26,11 @@ class DescribeDelayedRequest(Struct, flexible="0+"):
     topics: list[TopicRequest] = field()
 
 
+class Header(Struct):
+    key: String = field()
+    value: Bytes | None = field(default=None)
+
+
 class DelayedRecord(Struct):
     due: Int64 = field()
     offset: Int64 = field()  # where it lies
@@ -31,6 +38,10 @@ class DelayedRecord(Struct):
     taken: Int64 = field()  # when it came
     key: Bytes | None = field(default=None)
     size: Int32 = field()  # bytes of its key and value
+    # Of records that are asked for by their offsets.
+    ttl: Int64 = field(default=-1)
+    value: Bytes | None = field(default=None)
+    headers: list[Header] = field()
 
 
 class PartitionResponse(Struct):

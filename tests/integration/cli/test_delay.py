@@ -64,7 +64,7 @@ def test_options_that_make_no_sense(qbus: Qbus, options: tuple[str, ...]) -> Non
 
 def test_people_read_a_sentence_and_a_table(qbus: Qbus) -> None:
     said = qbus("delay", "list", "t").decode()
-    assert re.match(r"Topic t holds 3 records back. The next is due in \d+ min.\n", said)
+    assert re.match(r"t: 3 records held back; the next is due in \d+ min\.\n", said)
     assert len(said.splitlines()) == 6
 
 
@@ -75,4 +75,83 @@ def test_consumers_get_what_is_visible_and_no_more(qbus: Qbus) -> None:
 def test_a_cancelled_record_is_not_held_back_any_more(qbus: Qbus) -> None:
     qbus("produce", "t", "--partition", "1", "--header", "qbus-cancel=0", stdin=b"x\n")
     assert qbus.json("delay", "list", "t", "--partition", "1")["pending"] == 0
-    assert qbus("delay", "list", "t", "--partition", "1") == b"Topic t holds nothing back.\n"
+    assert qbus("delay", "list", "t", "--partition", "1") == b"t: Nothing is held back.\n"
+
+
+def test_one_record_is_shown_whole(qbus: Qbus) -> None:
+    qbus(
+        "produce",
+        "t",
+        "--partition",
+        "1",
+        "--key",
+        "k",
+        "--delay",
+        "1h",
+        "--ttl",
+        "5m",
+        stdin=b"v\n",
+    )
+    found = qbus.json("delay", "show", "t", "1", "1")
+    assert (found["key"], found["value"], found["ttl"]) == ("k", "v", 300_000)
+    assert found["headers"] == [["qbus-delay", "1h"], ["qbus-ttl", "5m"]]
+    lines = qbus("delay", "show", "t", "1", "1").decode().splitlines()
+    assert [line.split()[0] for line in lines] == [
+        *("due", "sent", "dropped", "key", "header", "header", "value")
+    ]
+    said = qbus.failure("delay", "show", "t", "0", "2")
+    assert said.startswith("offset 2 of t-0 is no delayed record (any more)")
+
+
+def test_cancelled_by_place_and_by_key(qbus: Qbus) -> None:
+    assert qbus("delay", "cancel", "t", "1", "0") == b"Cancelled offset 0 of t-1.\n"
+    said = qbus.failure("delay", "cancel", "t", "1", "0")
+    assert said.startswith("offset 0 of t-1 is no delayed record (any more)")
+    for _ in range(2):
+        qbus("produce", "t", "--key", "k", "--delay", "1h", stdin=b"v\n")
+    assert qbus.json("delay", "cancel", "t", "--key", "k")["cancelled"]
+    assert "holds none of it back" in qbus.failure("delay", "cancel", "t", "--key", "k")
+    assert qbus.json("delay", "list", "t")["pending"] == 2
+
+
+def test_rescheduled(qbus: Qbus) -> None:
+    done = qbus("delay", "reschedule", "t", "0", "1", "--delay", "5m")
+    assert done == b"Rescheduled offset 1 of t-0.\n"
+    (first, _) = qbus.json("delay", "list", "t", "--partition", "0")["records"]
+    assert first["due"] - first["taken"] < 400_000
+    qbus("delay", "reschedule", "t", "0", "1", "--deliver-at", "1")
+    assert b"line 2" in qbus("consume", "t", "--from", "earliest", "--count", "2")
+    said = qbus.failure("delay", "reschedule", "t", "0", "1", "--delay", "5m")
+    assert said.startswith("offset 1 of t-0 is no delayed record (any more)")
+
+
+def test_orders_need_a_topic_that_holds_back(qbus: Qbus) -> None:
+    qbus("topic", "create", "v")
+    for arguments in (("cancel", "v", "0", "0"), ("reschedule", "v", "0", "0", "--delay", "1m")):
+        assert "v holds nothing back" in qbus.failure("delay", *arguments)
+    assert qbus("consume", "v", "--from", "earliest", "--exit-at-end") == b""
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("cancel", "t"),
+        ("cancel", "t", "0"),
+        ("cancel", "t", "0", "0", "--key", "k"),
+        ("reschedule", "t", "0", "0"),
+        ("reschedule", "t", "0", "0", "--delay", "1m", "--deliver-at", "1"),
+        ("reschedule", "t", "0", "0", "--deliver-at", "15m"),
+        ("show", "t", "-1", "0"),
+    ],
+)
+def test_arguments_that_make_no_sense(qbus: Qbus, arguments: tuple[str, ...]) -> None:
+    qbus.failure("delay", *arguments, code=2)
+
+
+def test_a_topic_is_described_with_what_it_holds_back(qbus: Qbus) -> None:
+    (document,) = qbus.json("topic", "describe", "t")
+    assert document["delayed"]["pending"] == 3
+    assert document["delayed"]["next_due"] == qbus.json("delay", "list", "t")["next_due"]
+    assert b"3 records held back; the next is due in" in qbus("topic", "describe", "t")
+    qbus("topic", "create", "v")
+    assert qbus.json("topic", "describe", "v")[0]["delayed"] is None

@@ -54,6 +54,7 @@ def test_topics() -> None:
         "name": "access-logs",
         "id": "L6pmXb5tSmuaoLS_Xb5tSg",
         "config": {},
+        "delayed": None,
         "partitions": [partition(0), partition(11)],
     }
     shown = lines(topic_descriptions([topic]))
@@ -63,7 +64,7 @@ def test_topics() -> None:
 
 
 def test_replicas_that_may_lead_without_being_in_sync_are_shown_where_there_are_some() -> None:
-    topic = {"name": "t", "id": "L6pmXb5tSmuaoLS_Xb5tSg", "config": {}}
+    topic = {"name": "t", "id": "L6pmXb5tSmuaoLS_Xb5tSg", "config": {}, "delayed": None}
     shown = lines(topic_descriptions([topic | {"partitions": [partition(0, isr=[1], elr=[2])]}]))
     assert "0 1 12 1,2,3 1 2 12345678 23456789 123.4 MB" in shown
 

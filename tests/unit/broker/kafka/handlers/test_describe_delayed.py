@@ -1,5 +1,7 @@
 """DescribeDelayed: what partitions hold back."""
 
+from typing import Any
+
 from qbus.errors import ErrorCode
 from qbus.records import build_batch
 from qbus.wire import ApiKey
@@ -25,7 +27,7 @@ async def send(plane: DataPlane, *delays: str) -> None:
     assert response.responses[0].partition_responses[0].error_code == 0
 
 
-async def describe(plane: DataPlane, limit: int = 0, **after: int) -> PartitionResponse:
+async def describe(plane: DataPlane, limit: int = 0, **after: Any) -> PartitionResponse:
     wanted = PartitionRequest(partition_index=0, limit=limit, **after)
     request = DescribeDelayedRequest(topics=[TopicRequest(name="orders", partitions=[wanted])])
     response = await plane.call(ApiKey.DESCRIBE_DELAYED, 0, request)
@@ -54,9 +56,20 @@ async def test_records_in_the_order_in_which_they_are_due_page_by_page(plane: Da
     assert [bytes(record.key or b"") for record in rest.records] == [b"k2"]
 
 
+async def test_a_record_is_read_whole_by_the_offset_that_its_producer_was_told(
+    plane: DataPlane,
+) -> None:
+    await plane.create("orders", qbus_delay_enable=True)
+    await send(plane, "2h", "1h")
+    (record,) = (await describe(plane, offsets=[1, 2, -5, 1 << 62])).records
+    assert (record.original_offset, bytes(record.value or b""), record.ttl) == (1, b"value", -1)
+    assert [(one.key, bytes(one.value or b"")) for one in record.headers] == [("qbus-delay", b"1h")]
+
+
 async def test_topics_without_delays_hold_nothing_back(plane: DataPlane) -> None:
     await plane.create("orders")
     assert (await describe(plane, limit=10)).pending == 0
+    assert (await describe(plane, offsets=[0])).records == []
 
 
 async def test_a_partition_that_is_not_here(plane: DataPlane) -> None:
