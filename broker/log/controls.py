@@ -168,7 +168,7 @@ def load_controls(
     """
 
     def decode(data: bytes) -> Fold:
-        return _decode(data, make_fold)
+        return decode_controls(data, make_fold)
 
     found = control_snapshots(files, directory).newest_good(segments[-1].end_offset, decode)
     start, fold = segments[0].base_offset, make_fold()
@@ -181,7 +181,8 @@ def load_controls(
     return controls
 
 
-def _decode(data: bytes, make_fold: MakeFold) -> Fold:
+def decode_controls(data: bytes, make_fold: MakeFold) -> Fold:
+    """The fold that a snapshot file says. Raises BadSnapshot."""
     if len(data) < _HEADER.size:
         raise BadSnapshot(f"{len(data)} bytes are too few")
     version, crc = _HEADER.unpack_from(data)

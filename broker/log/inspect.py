@@ -13,10 +13,11 @@ from typing import Generic, TypeVar
 from qbus.records import HEADER_SIZE, BatchHeader, CorruptBatch, check_crc, read_header
 
 from .checkpoints import decode_epochs, decode_offsets, decode_partition_metadata
+from .controls import Fold, MakeFold, decode_controls
 from .epochs import EpochStart
 from .file_cache import FileCache
 from .files import File, Files, OsFiles, read_file
-from .indexes import OffsetIndex, TimeIndex
+from .indexes import ControlIndex, OffsetIndex, TimeIndex
 from .names import (
     LOG_SUFFIX,
     TopicPartition,
@@ -75,6 +76,16 @@ class TimeEntryReport:
 
     timestamp: int
     offset: int
+    problems: tuple[Problem, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class BoundaryReport:
+    """An entry of a ``.controlindex``: at ``position`` a run of hidden batches begins, or ends."""
+
+    offset: int
+    position: int
+    begins_hidden: bool
     problems: tuple[Problem, ...] = ()
 
 
@@ -231,6 +242,48 @@ def _greatest_timestamps(path: str, base: int, files: Files) -> dict[int, int] |
             highest = max(highest, report.header.max_timestamp)
             greatest[report.header.last_offset] = highest
     return greatest
+
+
+def inspect_control_index(path: str, files: Files | None = None) -> IndexReport[BoundaryReport]:
+    """Every entry of a ``.controlindex``, checked against the ``.log`` beside it if there is one.
+
+    Raises OSError, ValueError.
+    """
+    files = files or OsFiles()
+    base = _base_offset(path)
+    log_path = _log_beside(path, base)
+    expected = list(_boundaries(log_path, files)) if files.exists(log_path) else None
+    entries = ControlIndex(FileCache(files), path, base).entries
+    reports: list[BoundaryReport] = []
+    last = (-1, -1)
+    for number, entry in enumerate(entries.all()):
+        offset, position = base + entry[0], entry[1]
+        problems = list(_order(entry, last, strict_second=True))
+        if expected is not None and (offset, position) not in expected[number : number + 1]:
+            message = "no run of hidden batches begins or ends there"
+            problems.append(Problem(ProblemKind.MISMATCH, message))
+        reports.append(BoundaryReport(offset, position, number % 2 == 0, tuple(problems)))
+        last = entry
+    tail = _tail(files.size(path), len(reports), entries.width)
+    if expected is not None and len(expected) > len(reports):
+        message = f"{len(expected) - len(reports)} more runs begin or end in the log"
+        tail = (*tail, Problem(ProblemKind.MISMATCH, message))
+    return IndexReport(reports, tail)
+
+
+def _boundaries(log_path: str, files: Files) -> Iterator[tuple[int, int]]:
+    """Offset and position where runs of hidden batches begin and end, in turn."""
+    is_in_run = False
+    for report in inspect_log(log_path, files, gaps=True):
+        header = report.header
+        if header is not None and header.is_hidden is not is_in_run:
+            is_in_run = header.is_hidden
+            yield header.base_offset, report.position
+
+
+def inspect_controls(path: str, make_fold: MakeFold, files: Files | None = None) -> Fold:
+    """What a ``.control`` snapshot says. Raises OSError, BadSnapshot."""
+    return decode_controls(read_file(files or OsFiles(), path), make_fold)
 
 
 def inspect_snapshot(path: str, files: Files | None = None) -> list[ProducerReport]:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+from qbus.broker.delay import DelayFold
 from qbus.broker.log import inspect
 from qbus.broker.log.checkpoints import (
     LEADER_EPOCHS,
@@ -15,6 +16,7 @@ from qbus.broker.log.checkpoints import (
 )
 from qbus.cli.consume.record_format import record_fields
 from qbus.cli.documents import topic_id
+from qbus.cli.dump.controls import control_fields
 from qbus.cli.failures import Failure
 from qbus.records import BatchHeader, CorruptBatch, iter_records
 
@@ -109,6 +111,8 @@ def _header(header: BatchHeader) -> Entry:
         "last_sequence": header.last_sequence,
         "transactional": header.is_transactional,
         "control": header.is_control,
+        "hidden": header.is_hidden,
+        "delayed": header.is_delayed,
     }
 
 
@@ -116,12 +120,16 @@ def _add_records(path: Path, entry: Entry) -> None:
     with path.open("rb") as file:
         file.seek(entry["position"])
         batch = file.read(entry["size"])
+    is_control = entry["hidden"] and not entry["delayed"]
     records: list[Entry] = []
     try:
-        records.extend(map(record_fields, iter_records(batch)))
+        if is_control:
+            records.extend(control_fields(batch))
+        else:
+            records.extend(map(record_fields, iter_records(batch)))
     except CorruptBatch as error:
         entry["problems"].append({"kind": "bad records", "message": str(error)})
-    entry["records"] = records
+    entry["controls" if is_control else "records"] = records
 
 
 def _offset_index(path: Path) -> Iterator[Entry]:
@@ -132,6 +140,34 @@ def _offset_index(path: Path) -> Iterator[Entry]:
 def _time_index(path: Path) -> Iterator[Entry]:
     index = inspect.inspect_time_index(str(path))
     return _index(path, index, "time", ("timestamp", "offset"))
+
+
+def _control_index(path: Path) -> Iterator[Entry]:
+    index = inspect.inspect_control_index(str(path))
+    for report in index.entries:
+        yield {
+            "type": "boundary",
+            "offset": report.offset,
+            "position": report.position,
+            "hidden": report.begins_hidden,
+            "problems": _problems(report.problems),
+        }
+    if index.problems:
+        problems = _problems(index.problems)
+        yield {"type": "file", "size": path.stat().st_size, "problems": problems}
+
+
+def _control_snapshot(path: Path) -> Iterator[Entry]:
+    fold = inspect.inspect_controls(str(path), DelayFold)
+    assert isinstance(fold, DelayFold)
+    yield {
+        "type": "held back",
+        "pending": fold.pending,
+        "next_due": fold.schedule.next_due(),
+        "bound": fold.bound,
+        "rescheduled": len(fold.rescheduled),
+        "problems": [],
+    }
 
 
 def _index(
@@ -199,7 +235,9 @@ _READERS: dict[str, Callable[[Path], Iterator[Entry]]] = {
     ".log": _batches,
     ".index": _offset_index,
     ".timeindex": _time_index,
+    ".controlindex": _control_index,
     ".snapshot": _snapshot,
+    ".control": _control_snapshot,
     LEADER_EPOCHS: _epochs,
     RECOVERY_POINTS: _checkpoint,
     LOG_STARTS: _checkpoint,

@@ -13,6 +13,8 @@ _PLURALS = {
     "damage": ("damaged range", "damaged ranges"),
     "offset": ("entry", "entries"),
     "time": ("entry", "entries"),
+    "boundary": ("boundary", "boundaries"),
+    "held back": ("state", "states"),
     "producer": ("producer's batch", "producers' batches"),
     "epoch": ("epoch", "epochs"),
     "checkpoint": ("partition", "partitions"),
@@ -29,6 +31,7 @@ def line(entry: Mapping[str, Any]) -> str:
     """Return the lines of an entry, its records and its problems."""
     lines = ["  " + _LINES[entry["type"]](entry)]
     lines += [f"    {_record(record)}" for record in entry.get("records", ())]
+    lines += [f"    {_control(control)}" for control in entry.get("controls", ())]
     lines += [
         click.style(f"    ! {problem['kind']}: {problem['message']}", fg="red")
         for problem in entry["problems"]
@@ -62,7 +65,7 @@ def _batch(entry: Mapping[str, Any]) -> str:
             f"producer {entry['producer_id']} epoch {entry['producer_epoch']}"
             f" sequences {entry['base_sequence']}-{entry['last_sequence']}"
         )
-    parts += [flag for flag in ("transactional", "control") if entry[flag]]
+    parts += [flag for flag in ("transactional", "control", "hidden", "delayed") if entry[flag]]
     return ", ".join(parts)
 
 
@@ -73,6 +76,35 @@ def _record(record: Mapping[str, Any]) -> str:
     parts += [f"header {header['key']}={_text(header, 'value')}" for header in record["headers"]]
     parts.append(_text(record, "value"))
     return " ".join(parts)
+
+
+def _control(control: Mapping[str, Any]) -> str:
+    """A sentence about a control record."""
+    what = control["type"]
+    if what == "bound":
+        return f"{control['offset']}: no record before offset {control['bound']} is held back"
+    if what == "carried":
+        record = control["record"]
+        return (
+            f"{control['offset']}: carried from {control['from_offset']}, given offset"
+            f" {control['original_offset']}, due {format_moment(control['due'])}:"
+            f" {'(nothing)' if record is None else _record(record)}"
+        )
+    entries = ", ".join(
+        f"{entry['offset']} due {format_moment(entry['due'])}" for entry in control["entries"]
+    )
+    text = f"{control['offset']}: {what} {entries or 'nothing'}"
+    if what == "delivered":
+        count, crc = control["records_count"], control["crc"]
+        return f"{text}; if the next batch has {count} records and CRC {crc}"
+    return f"{text}; due {format_moment(control['due'])} now" if what == "rescheduled" else text
+
+
+def _held_back(entry: Mapping[str, Any]) -> str:
+    text = f"{entry['pending']:,} records held back"
+    if entry["next_due"] is not None:
+        text += f", the next due {format_moment(entry['next_due'])}"
+    return f"{text}, none before offset {entry['bound']}, {entry['rescheduled']:,} rescheduled"
 
 
 def _text(fields: Mapping[str, Any], name: str) -> str:
@@ -93,6 +125,10 @@ _LINES: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "reserved": lambda e: f"room for {e['entries']:,} more entries",
     "offset": lambda e: f"offset {e['offset']} at {e['position']}",
     "time": lambda e: f"{format_moment(e['timestamp'])} up to offset {e['offset']}",
+    "boundary": lambda e: (
+        f"{'hidden' if e['hidden'] else 'visible'} from offset {e['offset']} at {e['position']}"
+    ),
+    "held back": _held_back,
     "producer": lambda e: (
         f"producer {e['producer_id']} epoch {e['producer_epoch']}"
         f" sequences {e['first_sequence']}-{e['last_sequence']}"

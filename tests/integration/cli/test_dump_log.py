@@ -143,3 +143,71 @@ def test_files_that_are_not_of_a_log_are_refused(qbus: Qbus, tmp_path: Path) -> 
     assert "is not a segment" in qbus.failure("dump-log", str(other))
     assert "has no files of a log" in qbus.failure("dump-log", str(tmp_path))
     assert "does not exist" in qbus.failure("dump-log", str(tmp_path / "absent"), code=2)
+
+
+@pytest.fixture(scope="module")
+def delaying(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A partition with records that are held back, delivered, cancelled and rescheduled."""
+    directory = tmp_path_factory.mktemp("delaying") / "data"
+    with BrokerProcess(directory) as broker:
+        qbus = Qbus(broker.bootstrap)
+        qbus("topic", "create", "t", "--delay")
+        qbus("produce", "t", "--key", "k", "--delay", "1h", stdin=b"a\nb\n")
+        qbus("produce", "t", "--delay", "100ms", stdin=b"soon\n")
+        qbus("consume", "t", "--from", "earliest", "--count", "1")
+        qbus("delay", "cancel", "t", "0", "0")
+        qbus("delay", "reschedule", "t", "0", "1", "--delay", "2h")
+        qbus("produce", "t", stdin=b"visible\n")
+    return directory / "t-0"
+
+
+def test_what_is_hidden_is_said_in_words(qbus: Qbus, delaying: Path) -> None:
+    batches = entries(qbus, str(delaying / SEGMENT), "--records")
+    flags = [(batch["hidden"], batch["delayed"]) for batch in batches]
+    held, control, visible = (True, True), (True, False), (False, False)
+    assert flags == [held, held, control, visible, control, control, visible]
+    assert [record["value"] for record in batches[0]["records"]] == ["a", "b"]
+    (delivered,), (cancelled,), (moved,) = (batches[at]["controls"] for at in (2, 4, 5))
+    assert (delivered["type"], delivered["crc"]) == ("delivered", batches[3]["crc"])
+    assert [one["offset"] for one in delivered["entries"]] == [2]
+    assert (cancelled["type"], [one["offset"] for one in cancelled["entries"]]) == (
+        "cancelled",
+        [0],
+    )
+    assert (moved["type"], [one["offset"] for one in moved["entries"]]) == ("rescheduled", [1])
+    assert moved["due"] > moved["entries"][0]["due"]
+    text = qbus("dump-log", str(delaying / SEGMENT), "--records").decode()
+    assert "control, hidden" in text
+    assert "delivered 2 due" in text
+    assert "cancelled 0 due" in text
+    assert "rescheduled 1 due" in text
+
+
+def test_runs_of_hidden_batches(qbus: Qbus, delaying: Path, tmp_path: Path) -> None:
+    partition = Path(shutil.copytree(delaying, tmp_path / "t-0"))
+    index = partition / "00000000000000000000.controlindex"
+    found = entries(qbus, str(index))
+    assert [(one["hidden"], one["offset"]) for one in found] == [
+        (True, 0),
+        (False, 4),
+        (True, 5),
+        (False, 7),
+    ]
+    assert b"hidden from offset 0 at 0" in qbus("dump-log", str(index))
+    content = index.read_bytes()
+    index.write_bytes(content[:9] + b"\1" + content[10:-8] + b"half")
+    found = entries(qbus, str(index), code=1)
+    kinds = [[problem["kind"] for problem in one["problems"]] for one in found]
+    assert kinds[1] == ["mismatch"]
+    assert kinds[-1] == ["truncated", "mismatch"]
+
+
+def test_the_state_of_what_is_held_back(qbus: Qbus, delaying: Path, tmp_path: Path) -> None:
+    partition = Path(shutil.copytree(delaying, tmp_path / "t-0"))
+    (snapshot,) = partition.glob("*.control")
+    (state,) = entries(qbus, str(snapshot))
+    assert (state["type"], state["pending"], state["rescheduled"]) == ("held back", 1, 1)
+    assert b"1 records held back, the next due" in qbus("dump-log", str(snapshot))
+    snapshot.write_bytes(snapshot.read_bytes()[:-1] + b"?")
+    (damaged,) = entries(qbus, str(snapshot), code=1)
+    assert damaged["problems"][0]["kind"] == "unreadable"
