@@ -50,7 +50,7 @@ def partition(index: int, **changed: Any) -> dict[str, Any]:
 
 
 def test_topics() -> None:
-    topic = {
+    topic: dict[str, Any] = {
         "name": "access-logs",
         "id": "L6pmXb5tSmuaoLS_Xb5tSg",
         "config": {},
@@ -64,7 +64,8 @@ def test_topics() -> None:
 
 
 def test_replicas_that_may_lead_without_being_in_sync_are_shown_where_there_are_some() -> None:
-    topic = {"name": "t", "id": "L6pmXb5tSmuaoLS_Xb5tSg", "config": {}, "delayed": None}
+    topic: dict[str, Any] = {"name": "t", "id": "L6pmXb5tSmuaoLS_Xb5tSg", "config": {}}
+    topic["delayed"] = None
     shown = lines(topic_descriptions([topic | {"partitions": [partition(0, isr=[1], elr=[2])]}]))
     assert "0 1 12 1,2,3 1 2 12345678 23456789 123.4 MB" in shown
 
