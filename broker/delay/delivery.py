@@ -53,7 +53,9 @@ def read_due(held: HeldRecords, entries: Sequence[Held], now_ms: int, *, wait: b
         if record.ttl != NO_TTL and now_ms > entry.due + record.ttl:
             due.expired.append(entry)
             continue
-        due.records.append(record._replace(due=entry.due))
+        if record.due != entry.due:
+            record = record._replace(due=entry.due)
+        due.records.append(record)
         size += len(record.key or b"") + len(record.value or b"") + 32
         if size >= MOST_BYTES:
             break

@@ -5,11 +5,12 @@ from array import array
 from bisect import bisect_left, bisect_right, insort
 from collections import OrderedDict
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Final, NamedTuple
 
 from qbus.delay import NO_TTL, read_order
-from qbus.errors import CorruptBatch
-from qbus.records import ConsumerRecord, iter_records, read_header
+from qbus.errors import ApiError, CorruptBatch
+from qbus.records import BatchHeader, Buffer, ConsumerRecord, iter_records, read_header
 from qbus.records.control import ControlType, control_type, decode_carried
 from qbus.records.decode import records_of
 from qbus.records.fields import decode_varint
@@ -18,7 +19,12 @@ from qbus.records.record import Headers
 from ..log import Log
 from .fold import DelayFold
 
-_CACHED_BYTES: Final = 64 << 20
+_CACHED_BYTES: Final = 32 << 20
+_NEAR_BYTES: Final = 64 << 20
+_FEW_BATCHES: Final = 16  # that are read without a pause
+_FEW_WHOLE: Final = 4
+_ONE_BYTE: Final = 0x80  # from which on a length takes more
+_NEAR_RECORD: Final = 200  # bytes that one takes besides its own
 
 
 class HeldRecord(NamedTuple):
@@ -39,35 +45,71 @@ class HeldRecord(NamedTuple):
     headers: Headers
 
 
-class _Batch:
-    """A hidden batch that was read: its records' bytes, and where each of them begins."""
+class _Head:
+    """What is to be known of a hidden batch to read one of its records."""
 
-    __slots__ = ("_decoder", "_header", "_one", "_payload", "_positions", "size")
+    __slots__ = ("_decoder", "_header", "_one")
 
-    def __init__(self, batch: bytes) -> None:
-        """Raises CorruptBatch."""
+    def __init__(self, header: BatchHeader) -> None:
         from qbus.records import codec  # noqa: PLC0415 - which a broker without delays need not load
 
         self._decoder = codec.twin.Decoder
-        self._header = read_header(batch)
-        self._one = self._header._replace(records_count=1)
-        payload = records_of(batch, self._header)
+        self._header = header
+        self._one = header._replace(records_count=1)
+
+    def record(self, payload: bytes, offset: int) -> HeldRecord | None:
+        """The record with these bytes, if it is, or was, held back. Raises CorruptBatch."""
+        for record in self._decoder(payload, self._one, "", 0, offset).take(1):
+            if self._header.is_delayed:
+                return _delayed(record, self._header.max_timestamp)
+            return _carried(record)
+        return None
+
+
+class _Batch:
+    """A hidden batch that was read: its records' bytes, and where each of them begins."""
+
+    __slots__ = ("_payload", "_positions", "base_offset", "head", "last_offset", "size")
+
+    def __init__(self, batch: Buffer) -> None:
+        """A visible one has no records here. Raises CorruptBatch."""
+        header = read_header(batch)
+        self.head = _Head(header)
+        self.base_offset = header.base_offset
+        self.last_offset = header.last_offset if header.is_hidden else header.base_offset - 1
+        payload = records_of(batch, header)
         self._payload = b"" if payload is None else bytes(payload)
-        self._positions = _positions(self._payload, self._header.records_count)
+        self._positions = _positions(self._payload, header.records_count)
         self.size = len(self._payload) + len(self._positions) * self._positions.itemsize
+
+    def bytes_at(self, offset: int) -> bytes:
+        """The bytes of the record at ``offset``."""
+        number = offset - self.base_offset
+        return self._payload[self._positions[number] : self._positions[number + 1]]
 
     def record(self, offset: int) -> HeldRecord | None:
         """The record at ``offset``, if it is, or was, held back. Raises CorruptBatch."""
-        header = self._header
-        if not (header.is_hidden and header.base_offset <= offset <= header.last_offset):
+        if not self.base_offset <= offset <= self.last_offset:
             return None
-        number = offset - header.base_offset
-        payload = self._payload[self._positions[number] : self._positions[number + 1]]
-        for record in self._decoder(payload, self._one, "", 0, offset).take(1):
-            if header.is_delayed:
-                return _delayed(record, header.max_timestamp)
-            return _carried(record)
-        return None
+        return self.head.record(self.bytes_at(offset), offset)
+
+
+class NearRecords:
+    """Records that are due soon: the bytes of each by its offset, and how much they take."""
+
+    __slots__ = ("end_ms", "records", "size")
+
+    def __init__(self, end_ms: int) -> None:
+        """For those that are due before ``end_ms``."""
+        self.end_ms = end_ms
+        self.records: dict[int, tuple[_Head, bytes]] = {}
+        self.size = 0
+
+    def add(self, batch: _Batch, offset: int) -> None:
+        """Put in a record of a batch."""
+        payload = batch.bytes_at(offset)
+        self.records[offset] = (batch.head, payload)
+        self.size += len(payload) + _NEAR_RECORD
 
 
 def _positions(payload: bytes, count: int) -> "array[int]":
@@ -76,8 +118,12 @@ def _positions(payload: bytes, count: int) -> "array[int]":
     position = 0
     try:
         for _ in range(count):
-            length, position = decode_varint(payload, position)
-            position += length
+            first = payload[position]
+            if first < _ONE_BYTE:
+                position += (first >> 1) + 1
+            else:
+                length, position = decode_varint(payload, position)
+                position += length
             positions.append(position)
     except (IndexError, OverflowError):
         raise CorruptBatch("records are cut") from None
@@ -121,13 +167,22 @@ def _carried(control: ConsumerRecord) -> HeldRecord | None:
     return None
 
 
+def _end_of(near: NearRecords) -> int:
+    return near.end_ms
+
+
 class HeldCache:
-    """The hidden batches that were read last, of all logs: a bounded number of bytes."""
+    """The hidden batches that were read last, of all logs: a bounded number of bytes.
+
+    ``near_bytes``: what records that are due soon take beside them, in ``near_owners`` logs.
+    """
 
     def __init__(self, most_bytes: int = _CACHED_BYTES) -> None:
         self.lock = threading.Lock()
         self._most_bytes = most_bytes
         self._size = 0
+        self.near_bytes = 0
+        self.near_owners = 0
         self._read: OrderedDict[tuple[HeldRecords, int], int] = OrderedDict()
 
     def add(self, owner: "HeldRecords", base_offset: int, size: int) -> None:
@@ -146,7 +201,7 @@ class HeldCache:
 
 
 class HeldRecords:
-    """The records of one log that are held back. For any thread."""
+    """The records of one log that are held back. For any thread, but for those due soon."""
 
     def __init__(self, log: Log, cache: HeldCache) -> None:
         self.log = log
@@ -154,43 +209,152 @@ class HeldRecords:
         self._batches: dict[int, _Batch] = {}
         self._bases: list[int] = []  # the keys, ascending
         self._rewrites = log.rewrites
+        self._near: list[NearRecords] = []
 
     def read(self, offset: int, *, wait: bool) -> HeldRecord | None:
         """The record that lies at ``offset``, if it is one that is, or was, held back.
 
         Its due time is the one that its headers, or the record of its carrying, say. Raises
-        BlockingIOError when that would wait for a disk, unless ``wait``; OSError, CorruptBatch, and
-        ApiError as :meth:`Log.read` does.
+        BlockingIOError when the log would have to be read for it, unless ``wait``; OSError,
+        CorruptBatch, and ApiError as :meth:`Log.read` does.
         """
+        found = self._near_at(offset)
+        if found is not None:
+            return found[0].record(found[1], offset)
+        batch = self._read_before(offset)
+        if batch is None:
+            if not wait:
+                raise BlockingIOError
+            batch = self._load(offset)
+            if batch is not None:
+                self._remember(batch)
+        return None if batch is None else batch.record(offset)
+
+    def _near_at(self, offset: int) -> tuple[_Head, bytes] | None:
+        if self._rewrites == self.log.rewrites:
+            for near in self._near:
+                found = near.records.get(offset)
+                if found is not None:
+                    return found
+        return None
+
+    def _read_before(self, offset: int) -> _Batch | None:
+        """The batch of a record, if it was read lately."""
         with self._cache.lock:
             if self._rewrites != self.log.rewrites:
                 self._rewrites = self.log.rewrites
                 self._clear()
             at = bisect_right(self._bases, offset) - 1
             batch = self._batches[self._bases[at]] if at >= 0 else None
-        known = None if batch is None else batch.record(offset)
-        if known is not None:
-            return known
-        batch = self._load(offset, wait=wait)
-        return None if batch is None else batch.record(offset)
+        return batch if batch is not None and offset <= batch.last_offset else None
 
-    def _load(self, offset: int, *, wait: bool) -> _Batch | None:
-        records = self.log.read_batch(offset, wait=wait)
+    def _load(self, offset: int) -> _Batch | None:
+        records = self.log.read_batch(offset, wait=True)
         if records is None:
             return None
         with records:
-            if wait:
-                records.warm()
-            elif records.needs_verification or not records.is_cached():
-                raise BlockingIOError
-            batch = _Batch(records.read())
-            base = records.first_offset
+            records.warm()
+            return _Batch(records.read())
+
+    def _remember(self, batch: _Batch) -> None:
         with self._cache.lock:
+            base = batch.base_offset
             if base not in self._batches:
                 insort(self._bases, base)
                 self._batches[base] = batch
                 self._cache.add(self, base, batch.size)
-        return batch
+
+    # Those that are due soon. In the event loop's thread, but for ``gather`` and ``bring``.
+
+    @property
+    def window(self) -> int:
+        """How many records of usual size may be read ahead: there is room for two such windows."""
+        return _NEAR_BYTES // (4 * _NEAR_RECORD * max(self._cache.near_owners, 1))
+
+    @property
+    def has_room(self) -> bool:
+        """Whether there is room for one."""
+        return self._cache.near_bytes + 2 * _NEAR_RECORD * self.window <= _NEAR_BYTES
+
+    def gather(self, offsets: list[int], at: int, near: NearRecords) -> int:
+        """Read the records at ``offsets``, ascending, from number ``at`` on; for a thread.
+
+        Of a few batches, each of which is read once, whatever the order in which its records are
+        due. Returns the number of the first that is not read. Raises OSError.
+        """
+        for _ in range(_FEW_BATCHES):
+            if at == len(offsets):
+                break
+            at = self._gather_batch(offsets, at, near)
+        return at
+
+    def _gather_batch(self, offsets: list[int], at: int, near: NearRecords) -> int:
+        first = offsets[at]
+        try:
+            batch = self._load(first)
+        except (ApiError, CorruptBatch):  # who delivers it will say so
+            batch = None
+        if batch is None or batch.last_offset < first:
+            return at + 1
+        while at < len(offsets) and offsets[at] <= batch.last_offset:
+            near.add(batch, offsets[at])
+            at += 1
+        return at
+
+    def bring(self, offsets: list[int], near: NearRecords) -> None:
+        """Have the records at ``offsets``, ascending, in memory; for a thread. Raises OSError.
+
+        A few batches whole, for others of their records may be next; of more, only these records.
+        """
+        loaded = at = 0
+        while at < len(offsets):
+            first = offsets[at]
+            if self._near_at(first) is not None or self._read_before(first) is not None:
+                at += 1
+                continue
+            loaded += 1
+            if loaded > _FEW_WHOLE:
+                at = self._gather_batch(offsets, at, near)
+                continue
+            at += 1
+            with suppress(ApiError, CorruptBatch):
+                batch = self._load(first)
+                if batch is not None and batch.last_offset >= first:
+                    self._remember(batch)
+
+    def keep(self, near: NearRecords) -> None:
+        """Keep what was gathered until the time for it has passed."""
+        with self._cache.lock:
+            self._cache.near_owners += not self._near
+            self._near.append(near)
+            self._near.sort(key=_end_of)
+            self._cache.near_bytes += near.size
+
+    def keep_arrivals(self, batch: Buffer, dues: list[tuple[int, int]]) -> None:
+        """Keep the records of a batch just appended that are due while others are kept.
+
+        ``dues``: the due time of each of them first.
+        """
+        if not self._near or self._cache.near_bytes >= _NEAR_BYTES:
+            return
+        near = self._near[-1]
+        numbers = [number for number, due in enumerate(dues) if due[0] < near.end_ms]
+        if numbers:
+            came = _Batch(batch)
+            before = near.size
+            for number in numbers:
+                near.add(came, came.base_offset + number)
+            with self._cache.lock:
+                self._cache.near_bytes += near.size - before
+
+    def pass_by(self, next_due: int | None) -> None:
+        """Forget what was kept for times before ``next_due``, the first that is left."""
+        if not self._near:
+            return
+        with self._cache.lock:
+            while self._near and (next_due is None or self._near[0].end_ms <= next_due):
+                self._cache.near_bytes -= self._near.pop(0).size
+            self._cache.near_owners -= not self._near
 
     def forget(self, base_offset: int) -> None:
         """Forget a batch that was read. Under the cache's lock."""
@@ -203,6 +367,9 @@ class HeldRecords:
             self._clear()
 
     def _clear(self) -> None:
+        self._cache.near_bytes -= sum(near.size for near in self._near)
+        self._cache.near_owners -= len(self._near) > 0
+        self._near = []
         self._cache.remove(self, self._bases)
         self._batches.clear()
         self._bases.clear()

@@ -6,8 +6,9 @@ from typing import Final
 from qbus.clock import Clock
 
 from ..metrics import Metrics
+from .delayed_partition import Lateness
 from .fold import DelayFold
-from .service import DelayService, Lateness
+from .service import DelayService
 
 _AHEAD_S: Final = (60, 600, 3_600, 86_400, 604_800, 2_592_000, 31_536_000)
 

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from qbus.records.control import Entries
 
-_NEAR_MS: Final = 100
+NEAR_MS: Final = 100
 _FAR_MS: Final = 3_600_000
 _AHEAD: Final = 2  # hours that are spread before they begin
 
@@ -22,6 +22,7 @@ MAX_OFFSET: Final = _OFFSET_MASK
 """The largest offset at which a delayed record may lie."""
 
 _ALL: Final = 1 << 62
+_MANY: Final = 1_000  # slots that are not tried one by one
 _FEW: Final = 8  # entries that are looked for one by one
 
 
@@ -169,10 +170,10 @@ class Schedule:
         slot.add(due, offset, key_hash)
 
     def _add_near(self, due: int, offset: int, key_hash: int) -> None:
-        key = due // _NEAR_MS
+        key = due // NEAR_MS
         slot = self._near.get(key)
         if slot is None:
-            slot = self._near[key] = Slot(key * _NEAR_MS)
+            slot = self._near[key] = Slot(key * NEAR_MS)
             heapq.heappush(self._near_keys, key)
         slot.add(due, offset, key_hash)
 
@@ -221,7 +222,7 @@ class Schedule:
         return any(slot.find(due, offset) >= 0 for slot in self._slots_of(due))
 
     def _slots_of(self, due: int) -> Iterator[Slot]:
-        slot = self._near.get(due // _NEAR_MS)
+        slot = self._near.get(due // NEAR_MS)
         if slot is not None:
             yield slot
         slot = self._far.get(due // _FAR_MS)  # which may be spread in part
@@ -252,13 +253,8 @@ class Schedule:
         """The records that are due, at most ``most``, in their order; they stay in."""
         self.advance(now_ms, _ALL, ahead=1)
         found: list[Held] = []
-        self._drop_empty()
-        for key in heapq.nsmallest(len(self._near_keys), self._near_keys) if most > 0 else ():
-            if key * _NEAR_MS > now_ms:
-                break
-            slot = self._near.get(key)
-            if slot is None:
-                continue
+        for key in self.near_keys(0, now_ms // NEAR_MS + 1) if most > 0 else ():
+            slot = self._near[key]
             slot.sort()
             for at in range(len(slot)):
                 held = slot.held(at)
@@ -266,6 +262,29 @@ class Schedule:
                     return found
                 found.append(held)
         return found
+
+    def near_keys(self, first: int, end: int) -> Iterator[int]:
+        """The small slots from ``first`` up to ``end`` that hold something, in their order.
+
+        A slot is the due times of its records, in milliseconds, divided by ``NEAR_MS``.
+        """
+        self._drop_empty()
+        if not self._near_keys:
+            return
+        key = max(first, self._near_keys[0])
+        if end - key > _MANY:
+            yield from sorted(
+                at for at, slot in self._near.items() if first <= at < end and len(slot)
+            )
+            return
+        while key < end:
+            if key in self._near and len(self._near[key]):
+                yield key
+            key += 1
+
+    def offsets_at(self, key: int) -> list[int]:
+        """Where the records of a small slot lie."""
+        return [entry & _OFFSET_MASK for entry in self._near[key].entries]
 
     def next_due(self) -> int | None:
         """When the first record is due."""

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from qbus.broker.delay import DelayFold, DelayService
+from qbus.broker.delay.delayed_partition import DelayedPartition
 from qbus.broker.delay.schedule import Held
-from qbus.broker.delay.service import DelayedPartition
 from qbus.broker.log import AppendInfo, Log, LogConfig, OsFiles
 from qbus.broker.log.state import SharedState
 from qbus.broker.partition.partition import ACKS_ALL, Partition

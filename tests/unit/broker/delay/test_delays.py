@@ -283,7 +283,8 @@ async def test_what_cannot_be_appended_waits_and_says_so(
     clock.advance(1000)
     line.refusal = ApiError(ErrorCode.NOT_ENOUGH_REPLICAS, "1 in-sync replica, 2 needed")
     line.delayed._look()
-    assert "t-0: 1 delayed records are due, and wait: 1 in-sync replica" in caplog.text
+    said = "t-0: 1 delayed records are due, and wait: 1 in-sync replica"
+    await eventually(lambda: said in caplog.text)
     line.refusal = None
     assert await line.deliver() == 1
 
