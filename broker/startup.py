@@ -30,6 +30,7 @@ from .controller import (
     unregister_broker,
 )
 from .controller.configs import FORMER_MIRROR_SOURCE
+from .dead_letters import DeadLetters
 from .delay import DelayFold, DelayService
 from .delay.metrics import register_metrics as register_delay_metrics
 from .full_disks import FullDisks
@@ -106,10 +107,12 @@ async def running_broker(
         replicas = ReplicaManager(
             config, logs, metadata, clock, metrics, store, fetchers, ReplicaSessions
         )
-        delays = DelayService(clock)
+        dead_letters = DeadLetters(config, metadata, replicas)
+        delays = DelayService(clock, dead_letters)
         replicas.events.subscribe(delays)
         delays.register(replicas.tasks, config.log_retention_check_interval_ms / 1000)
         stopping_replicas.push_async_callback(replicas.stop)
+        stopping_replicas.callback(dead_letters.close)
         stopping_replicas.callback(delays.stop)
         await replicas.start()
         await groups.start()

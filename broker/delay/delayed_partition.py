@@ -2,16 +2,18 @@
 
 import asyncio
 import logging
-from typing import Final
+from collections.abc import Iterator
+from itertools import islice
+from typing import Final, Protocol
 
 from qbus.clock import Clock
-from qbus.errors import ApiError, ErrorCode
+from qbus.errors import ApiError, ErrorCode, QbusError
 
 from ..partition.partition import Partition
 from .carrying import all_carried, lying_before, read_lying, to_carry
-from .delivery import MOST_RECORDS, Due, read_due, still_held, to_deliver
+from .delivery import MOST_BYTES, MOST_RECORDS, Due, read_due, still_held, to_bury, to_deliver
 from .fold import DelayFold
-from .held import HeldCache, HeldRecords, NearRecords
+from .held import HeldCache, HeldRecord, HeldRecords, NearRecords
 from .schedule import NEAR_MS, Held
 
 _log = logging.getLogger(__name__)
@@ -25,7 +27,15 @@ _AT_ONCE: Final = 100_000  # entries that are looked through without a pause
 _SPREAD: Final = 5_000  # records brought near at a time
 _HORIZON_MS: Final = 10_000  # how far ahead records are read at most
 _LEAST_AHEAD_MS: Final = 2_000  # and at least
+_MOST_WAITING: Final = 5_000  # that others, which are due behind them, do not wait for
 _LATE_MS: Final = (5, 10, 20, 50, 100, 500, 1_000, 10_000, 60_000)
+
+
+class DeadLetterTopics(Protocol):
+    """Stores batches in topics, wherever their partitions are led."""
+
+    async def write(self, topic: str, batch: bytearray) -> None:
+        """Store a batch on all in-sync replicas, at least once. Raises QbusError."""
 
 
 class Lateness:
@@ -59,8 +69,15 @@ class DelayedPartition:
         lateness: Lateness,
         cache: HeldCache,
         reading_turn: asyncio.Lock,
+        dead_letters: DeadLetterTopics,
     ) -> None:
-        """``reading_turn``: held by the one of all partitions that reads ahead."""
+        """``reading_turn``: held by the one of all partitions that reads ahead.
+
+        ``dead_letters``: takes what comes too late.
+        """
+        self._dead_letters = dead_letters
+        self._burying: asyncio.Task[None] | None = None
+        self._dead: dict[int, HeldRecord] = {}  # by where they lie
         self._reading_turn = reading_turn
         self.partition = partition
         self._cache = cache
@@ -75,6 +92,7 @@ class DelayedPartition:
         self._read_up_to = 0  # the small slot of the schedule before which records were read ahead
         self._is_stopped = False
         self._warned_at = float("-inf")
+        self._said_dead_at = float("-inf")
         self._unreadable: set[int] = set()
         self._unreadable_since = 0.0
 
@@ -130,7 +148,10 @@ class DelayedPartition:
         except (ApiError, OSError) as error:
             self._failed(error)
         else:
-            self.wake()
+            if self._dead or self._unreadable:  # which are due, and wait
+                self._wait(_RETRY_S / 10)
+            else:
+                self.wake()
 
     def deliver(self) -> int:
         """Deliver what is due; how many records. Does not wait for a disk.
@@ -199,12 +220,15 @@ class DelayedPartition:
                 self.wake()
 
     def _entries(self, now_ms: int) -> list[Held]:
-        """What is due, but for what could not be read a moment ago."""
-        skipped = self._unreadable
+        """What is due, but for what could not be read a moment ago, and what is being buried."""
+        skipped, dead = self._unreadable, self._dead
         if skipped and self._clock.monotonic() - self._unreadable_since >= _WARN_S:
             skipped.clear()
-        entries = self.fold.schedule.due(now_ms, MOST_RECORDS + len(skipped))
-        return [entry for entry in entries if entry.offset not in skipped] if skipped else entries
+        waiting = len(skipped) + len(dead)
+        entries = self.fold.schedule.due(now_ms, MOST_RECORDS + min(waiting, _MOST_WAITING))
+        if not waiting:
+            return entries
+        return [one for one in entries if one.offset not in skipped and one.offset not in dead]
 
     def _append(self, due: Due) -> int:
         if due.unreadable:
@@ -218,6 +242,10 @@ class DelayedPartition:
                     due.unreadable[0].offset,
                 )
             self._unreadable.update(entry.offset for entry in due.unreadable)
+        topic = self.partition.log.config.qbus_delay_dead_letter_topic
+        if due.expired and topic:
+            self._bury(topic, due.expired)
+            due = due._replace(expired=[])
         if not due:
             return 0
         now_ms = self._clock.time_ms()
@@ -232,6 +260,57 @@ class DelayedPartition:
                 len(due.expired),
             )
         return len(due.records)
+
+    # What comes too late, where there is a topic for it
+
+    def _bury(self, topic: str, records: list[HeldRecord]) -> None:
+        self._dead.update((record.offset, record) for record in records)
+        if self._burying is None and not self._is_stopped:
+            self._burying = self._loop.create_task(self._bury_all(topic))
+
+    async def _bury_all(self, topic: str) -> None:
+        """Store what comes too late in ``topic``, and then give it up here: at least once each."""
+        try:
+            while self._dead and not self._is_stopped:
+                taken = list(islice(self._dead.values(), MOST_RECORDS))
+                records = still_held(Due([], taken, []), self.fold).expired
+                if await self._try_to_bury(topic, records):
+                    for record in taken:
+                        del self._dead[record.offset]
+        finally:
+            self._burying = None
+            self.wake()
+
+    async def _try_to_bury(self, topic: str, records: list[HeldRecord]) -> bool:
+        partition = self.partition
+        try:
+            for part in _parts(records):
+                batch = to_bury(part, partition.topic, partition.index)
+                await self._dead_letters.write(topic, batch)
+                due = still_held(Due([], part, []), self.fold)
+                if due and not self._is_stopped:
+                    now_ms = self._clock.time_ms()
+                    partition.append_own(to_deliver(due, partition.log.config, now_ms), 0)
+        except (QbusError, OSError) as error:
+            now = self._clock.monotonic()
+            if now - self._said_dead_at >= _WARN_S:
+                self._said_dead_at = now
+                _log.warning(
+                    "%s: %d delayed records were due too long ago, and wait for their dead letter"
+                    " topic %s: %s",
+                    partition,
+                    len(self._dead),
+                    topic,
+                    error,
+                )
+            await asyncio.sleep(_RETRY_S)
+            return False
+        if records:
+            count = len(records)
+            _log.warning(
+                "%s: %d delayed records were due too long ago: now in %s", partition, count, topic
+            )
+        return True
 
     def _failed(self, error: ApiError | OSError) -> None:
         now = self._clock.monotonic()
@@ -321,3 +400,17 @@ class DelayedPartition:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+
+def _parts(records: list[HeldRecord]) -> Iterator[list[HeldRecord]]:
+    """``records`` in batches of about ``MOST_BYTES``."""
+    part: list[HeldRecord] = []
+    size = 0
+    for record in records:
+        part.append(record)
+        size += len(record.key or b"") + len(record.value or b"")
+        if size >= MOST_BYTES:
+            yield part
+            part, size = [], 0
+    if part:
+        yield part

@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from qbus.delay import DELAYED_OFFSET, NO_TTL
+from qbus import dead_letters
+from qbus.delay import DELAY, DELAYED_OFFSET, DELIVER_AT, NO_TTL, TTL
 from qbus.errors import CorruptBatch
 from qbus.records import Compression, read_header, set_log_append_time
 from qbus.records.control import (
@@ -25,10 +26,10 @@ MOST_BYTES: Final = 512 * 1024
 
 
 class Due(NamedTuple):
-    """What is due now: records to deliver, and the entries of those that come too late for that."""
+    """What is due now: records to deliver, and those that come too late for that."""
 
     records: list[HeldRecord]
-    expired: list[Held]
+    expired: list[HeldRecord]
     unreadable: list[Held]
 
     def __bool__(self) -> bool:
@@ -50,12 +51,12 @@ def read_due(held: HeldRecords, entries: Sequence[Held], now_ms: int, *, wait: b
         if record is None:
             due.unreadable.append(entry)
             continue
-        if record.ttl != NO_TTL and now_ms > entry.due + record.ttl:
-            due.expired.append(entry)
-            continue
         if record.due != entry.due:
             record = record._replace(due=entry.due)
-        due.records.append(record)
+        if record.ttl != NO_TTL and now_ms > entry.due + record.ttl:
+            due.expired.append(record)
+        else:
+            due.records.append(record)
         size += len(record.key or b"") + len(record.value or b"") + 32
         if size >= MOST_BYTES:
             break
@@ -67,7 +68,7 @@ def still_held(due: Due, fold: DelayFold) -> Due:
     contains = fold.schedule.contains
     return Due(
         [record for record in due.records if contains(record.due, record.offset)],
-        [entry for entry in due.expired if contains(entry.due, entry.offset)],
+        [record for record in due.expired if contains(record.due, record.offset)],
         due.unreadable,
     )
 
@@ -89,7 +90,39 @@ def to_deliver(due: Due, config: LogConfig, now_ms: int) -> bytearray:
     return control_batch(records, now_ms) + batch
 
 
-def _entries(held: Sequence[Held] | Sequence[HeldRecord]) -> Entries:
+def to_bury(records: Sequence[HeldRecord], topic: str, partition: int) -> bytearray:
+    """A batch for the dead letter topic of records that are given up, and came from there.
+
+    Without the headers of delays: they would be held back again.
+    """
+    from qbus.records.encode import encode_records  # noqa: PLC0415 - loads the codec
+
+    source = (
+        (dead_letters.TOPIC, topic.encode()),
+        (dead_letters.PARTITION, b"%d" % partition),
+    )
+    return encode_records(
+        [record.value for record in records],
+        [record.key for record in records],
+        [
+            (
+                *(header for header in record.headers if header[0] not in _TIMES),
+                *source,
+                (dead_letters.OFFSET, b"%d" % record.original_offset),
+                (dead_letters.MESSAGE, b"due at %d, qbus-ttl %d ms" % (record.due, record.ttl)),
+            )
+            for record in records
+        ],
+        [record.timestamp for record in records],
+        base_timestamp=records[0].timestamp,
+        compression=Compression.NONE,
+    )
+
+
+_TIMES: Final = frozenset((DELIVER_AT, DELAY, TTL))
+
+
+def _entries(held: Sequence[HeldRecord]) -> Entries:
     return Entries(tuple(one.due for one in held), tuple(one.offset for one in held))
 
 

@@ -11,7 +11,7 @@ from qbus.records.plain import plain_header
 
 from ..partition.background_tasks import BackgroundTasks
 from ..partition.partition import Partition, PartitionListener
-from .delayed_partition import DelayedPartition, Lateness
+from .delayed_partition import DeadLetterTopics, DelayedPartition, Lateness
 from .fold import DelayFold
 from .held import HeldCache, HeldRecord, HeldRecords, find
 from .incoming import PartitionIntake
@@ -26,7 +26,8 @@ _JUMP_S: Final = 1.0
 class DelayService(PartitionListener):
     """Delivers the delayed records of all partitions that this broker leads."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, dead_letters: DeadLetterTopics) -> None:
+        self._dead_letters = dead_letters
         self.lateness = Lateness()
         self._clock = clock
         self._cache = HeldCache()
@@ -104,7 +105,12 @@ class DelayService(PartitionListener):
             known = self._led.get(partition)
             if known is None:
                 known = DelayedPartition(
-                    partition, self._clock, self.lateness, self._cache, self._reading_turn
+                    partition,
+                    self._clock,
+                    self.lateness,
+                    self._cache,
+                    self._reading_turn,
+                    self._dead_letters,
                 )
                 self._led[partition] = known
             known.wake()

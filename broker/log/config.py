@@ -41,6 +41,7 @@ class LogConfig:
     qbus_delay_enable: bool = False
     qbus_delay_max_ms: int = 730 * 24 * 60 * 60 * 1000
     qbus_delay_max_pending: int = 100_000_000
+    qbus_delay_dead_letter_topic: str = ""
     qbus_mirror_source: str = ""
     qbus_mirror_topic_id: str = ""
     qbus_mirror_former_source: str = ""

@@ -5,7 +5,7 @@ them and Kafka, too, ignores them while the feature is off. Turning the feature 
 """
 
 from qbus.config.settings import Settings, boolean, double, integer, long, string, strings
-from qbus.names import check_idc_name
+from qbus.names import check_idc_name, is_topic_name
 
 FOREVER = 2**63 - 1
 _HOUR_MS = 60 * 60 * 1000
@@ -40,6 +40,11 @@ def _replicas(listed: tuple[str, ...]) -> None:
 def _idc_or_none(name: str) -> None:
     if name:
         check_idc_name(name)
+
+
+def _topic_or_none(name: str) -> None:
+    if name and not is_topic_name(name):
+        raise ValueError("the name of a topic")
 
 
 def _idcs(names: tuple[str, ...]) -> None:
@@ -231,6 +236,12 @@ class TopicKeys(Settings):
         "How many delayed records a partition holds back at most; more are refused. Each takes "
         "about 12 bytes of memory.",
         at_least=0,
+    )
+    qbus_delay_dead_letter_topic = string(
+        "",
+        "The topic that gets the delayed records whose qbus-ttl had passed when they could be "
+        "delivered. Without one they are dropped.",
+        check=_topic_or_none,
     )
     qbus_mirror_source = string(
         "",

@@ -6,6 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 
 from tests.support.delayed_load import DelayedLoad, Reader, create_topic, finish
 from tests.support.qbus_cluster import QbusCluster
@@ -48,3 +51,37 @@ def test_without_enough_replicas_what_is_due_waits(cluster: QbusCluster) -> None
     for node in (2, 3):
         cluster.brokers[node].send_signal(signal.SIGCONT)
     finish(load, reader)
+
+
+def test_a_dead_letter_topic_that_another_broker_leads(cluster: QbusCluster) -> None:
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    late = {"qbus.delay.enable": "true", "qbus.delay.dead.letter.topic": "dead"}
+    admin.create_topics([NewTopic("late", 3, 3, config=late)])["late"].result(60)
+    producer = Producer({"bootstrap.servers": cluster.bootstrap})
+    for number in range(30):
+        headers: list[tuple[str, str | bytes | None]] = [
+            ("qbus-deliver-at", str(round(time.time() * 1000) + 2_000)),
+            ("qbus-ttl", "500ms"),
+        ]
+        producer.produce("late", b"%d" % number, partition=number % 3, headers=headers)
+    assert producer.flush(30) == 0
+    for node in (2, 3):
+        cluster.brokers[node].send_signal(signal.SIGSTOP)  # so that nobody leads with replicas
+    cluster.brokers[1].send_signal(signal.SIGSTOP)
+    time.sleep(4)
+    for broker in cluster.brokers.values():
+        broker.send_signal(signal.SIGCONT)
+    # It is created only now: until then they wait for it.
+    admin.create_topics([NewTopic("dead", 1, 3)])["dead"].result(60)
+    consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "g"})
+    consumer.assign(
+        [TopicPartition("dead", 0, 0), *(TopicPartition("late", n, 0) for n in range(3))]
+    )
+    came: dict[bytes, str] = {}
+    deadline = time.monotonic() + 60
+    while len(came) < 30 and time.monotonic() < deadline:
+        message = consumer.poll(0.2)
+        if message is not None and not message.error():
+            came[message.value() or b""] = message.topic() or ""
+    consumer.close()
+    assert came == {b"%d" % number: "dead" for number in range(30)}

@@ -7,6 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, TypeVar, cast
 
+from qbus.broker.dead_letters import DeadLetters
 from qbus.broker.delay import DelayFold, DelayService
 from qbus.broker.kafka.context import RequestContext
 from qbus.broker.kafka.replica_sessions import ReplicaSessions
@@ -183,7 +184,7 @@ class DataPlane:
             self.fetchers,
             ReplicaSessions,
         )
-        self.delays = DelayService(self.clock)
+        self.delays = DelayService(self.clock, cast("DeadLetters", None))
         self.replicas.events.subscribe(self.delays)
         await self.replicas.start()
         self.broker: Any = SimpleNamespace(

@@ -10,7 +10,7 @@ from qbus.broker.delay.schedule import Held
 from qbus.broker.log import AppendInfo, Log, LogConfig, OsFiles
 from qbus.broker.log.state import SharedState
 from qbus.broker.partition.partition import ACKS_ALL, Partition
-from qbus.errors import ErrorCode
+from qbus.errors import ApiError, ErrorCode
 from qbus.records import Compression, Record, iter_batches, iter_records
 from qbus.records.encode import encode_records
 from tests.support.waiting import eventually
@@ -79,7 +79,9 @@ class Line:
 
     def lead(self) -> None:
         """Begin to lead: nothing is known but the log."""
-        self.service = DelayService(self.clock)
+        self.buried: list[tuple[str, Record]] = []
+        self.grave_error: ApiError | None = None
+        self.service = DelayService(self.clock, self)
         self.service.leading(cast("Partition", self), 0)
         delayed = self.service.of(cast("Partition", self))
         assert delayed is not None
@@ -141,6 +143,12 @@ class Line:
         """Carry what retention waits for."""
         await self.service.carry()
         await eventually(lambda: self.delayed._carrying is None)
+
+    async def write(self, topic: str, batch: bytearray) -> None:
+        """Be the dead letter topic. Raises ApiError."""
+        if self.grave_error is not None:
+            raise self.grave_error
+        self.buried += [(topic, record) for record in iter_records(bytes(batch))]
 
     def visible(self) -> list[Record]:
         """All records that consumers get."""
