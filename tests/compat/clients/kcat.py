@@ -19,6 +19,7 @@ from .base import ClientError, Driver
 _KEY_END, _RECORD_END = "<+>", "<~>"
 _FORMAT = r"%p %o %T %K %S %h\n%k%s"
 _ERRORS = {
+    "failed to validate record": ErrorCode.INVALID_RECORD,
     "Message size too large": ErrorCode.MESSAGE_TOO_LARGE,
     "Unknown topic or partition": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
 }
