@@ -1,5 +1,6 @@
 """Delayed records while their partitions' leaders change: each once, none early, in order."""
 
+import shutil
 import signal
 import time
 from collections.abc import Iterator
@@ -10,8 +11,10 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from qbus import Admin
 from tests.support.delayed_load import DelayedLoad, Reader, create_topic, finish
 from tests.support.qbus_cluster import QbusCluster
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.integration
 
@@ -50,6 +53,35 @@ def test_without_enough_replicas_what_is_due_waits(cluster: QbusCluster) -> None
     time.sleep(8)
     for node in (2, 3):
         cluster.brokers[node].send_signal(signal.SIGCONT)
+    finish(load, reader)
+
+
+def test_a_time_without_zookeeper(cluster: QbusCluster) -> None:
+    load, reader = DelayedLoad(cluster.bootstrap, "d"), Reader(cluster.bootstrap, "d")
+    time.sleep(2)
+    for zookeeper in cluster.zookeepers:
+        zookeeper.send_signal(signal.SIGSTOP)
+    time.sleep(10)
+    for zookeeper in cluster.zookeepers:
+        zookeeper.send_signal(signal.SIGCONT)
+    finish(load, reader)
+
+
+def test_a_replica_that_begins_with_an_empty_disk_delivers_all(cluster: QbusCluster) -> None:
+    create_topic(cluster.bootstrap, "e", 3, min_insync_replicas="1", segment_bytes="300000")
+    load, reader = DelayedLoad(cluster.bootstrap, "e"), Reader(cluster.bootstrap, "e")
+    time.sleep(2)
+    empty = cluster.brokers[3]
+    empty.stop()
+    shutil.rmtree(cluster.log_dir(3))
+    empty.start()
+    with Admin(cluster.bootstrap) as admin:
+        wait_until(
+            lambda: all(3 in one.isr for one in admin.describe_topic("e").partitions),
+            "the replica to be in sync",
+        )
+    cluster.brokers[1].stop()
+    cluster.brokers[2].stop()
     finish(load, reader)
 
 
