@@ -41,6 +41,9 @@ def hash_of(key: bytes | None) -> int:
     return 0 if key is None else crc32c(key)
 
 
+_SPREAD: Final = 5_000  # records brought near at a time
+
+
 class CarriedRecords:
     """Where carried records lie, by the offsets that their producers were told: 16 bytes each."""
 
@@ -142,6 +145,7 @@ class DelayFold:
         from qbus.records.consume import decode_records  # noqa: PLC0415 - loads the codec
 
         self._begin(header.base_offset)
+        self._pass_time(header.max_timestamp)
         add = self.schedule.add
         if self.expected is not None and self.expected[0] == header.crc:
             offset = header.base_offset
@@ -177,7 +181,17 @@ class DelayFold:
 
     def delivered(self, announcement: Announcement) -> None:
         """See :class:`~qbus.broker.log.controls.Fold`."""
+        dues = announcement.entries.dues
+        if dues:
+            self._pass_time(dues[len(dues) - 1])
         self.delivered_count += self._remove(announcement.entries)
+
+    def _pass_time(self, now_ms: int) -> None:
+        """Bring near what is due soon by the log's own time: followers have no other.
+
+        What is delivered is then taken out of a small slot, not out of an hour's.
+        """
+        self.schedule.advance(now_ms, _SPREAD)
 
     def _remove(self, entries: Entries) -> int:
         removed = self.schedule.remove_all(entries)

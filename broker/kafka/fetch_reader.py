@@ -114,6 +114,30 @@ class FetchTarget:
         self.data.records = NO_RECORDS
 
 
+class HiddenFetchTarget(FetchTarget):
+    """One whose hidden batches are sent, too."""
+
+    __slots__ = ()
+
+    @property
+    def limit(self) -> int:
+        """The offset before which batches may be read."""
+        return self.partition.high_watermark
+
+    @property
+    def high_watermark(self) -> int:
+        """What the answer says of how far batches are acknowledged."""
+        return self.partition.high_watermark
+
+    def read(
+        self, max_bytes: int, min_one_batch: bool, *, wait: bool = False
+    ) -> LogSlice | VisibleRecords | None:
+        """The batches from the offset that is asked for on. Raises as :meth:`Log.read` does."""
+        return self.partition.log.read(
+            self.wanted.fetch_offset, max_bytes, self.limit, min_one_batch, wait=wait
+        )
+
+
 def to_send(records: LogSlice | VisibleRecords) -> LogSlice | bytes:
     """What goes to the client: a region of a file, or what is left of one. Raises OSError."""
     if isinstance(records, LogSlice):

@@ -59,6 +59,7 @@ async def fetch_batches(
     connection_group: ConnectionGroupKey = ConnectionGroup.FETCH,
     topic_ids: Mapping[str, UUID] | None = None,
     leader_epochs: Mapping[TopicPartition, int] | None = None,
+    hidden: bool = False,
 ) -> Outcomes[TopicPartition, FetchedBatches]:
     """Fetch once from partitions that broker ``node`` leads, each from an offset on.
 
@@ -66,6 +67,7 @@ async def fetch_batches(
         and later. Without the ids of all topics, topics go by name.
     leader_epochs: the expected leader epochs, by default the last known ones; later ones are
         refused with FENCED_LEADER_EPOCH.
+    hidden: also the batches that Qbus hides from consumers; then the high watermark is behind them.
 
     A refusal is the outcome of that partition; a new leader that it names is kept in the cluster's
     metadata. Raises as :class:`~qbus.clients.net.cluster.Cluster` does.
@@ -79,6 +81,7 @@ async def fetch_batches(
         max_wait_ms=int(limits.max_wait * 1000),
         min_bytes=limits.min_bytes,
         max_bytes=limits.max_bytes,
+        hidden=hidden,
         topics=[
             FetchTopic(
                 topic=topic,

@@ -16,18 +16,22 @@ _LONGEST_WAIT = 5.0
 
 
 async def read_batches(
-    cluster: Cluster, partition: TopicPartition, start: int, end: int
+    cluster: Cluster, partition: TopicPartition, start: int, end: int, *, hidden: bool = False
 ) -> AsyncIterator[tuple[BatchHeader, memoryview]]:
     """Yield every batch that reaches into ``start`` to ``end``, in order, its checksum verified.
 
-    ``end`` is at most the high watermark. Each view keeps its whole response in memory. Raises
-    :class:`~qbus.errors.ApiError` (OFFSET_OUT_OF_RANGE when ``start`` is gone),
-    :class:`~qbus.clients.errors.RequestTimedOut` when the log does not reach ``end`` within a
-    request's time, and :class:`~qbus.records.CorruptBatch`.
+    ``end`` is at most the high watermark. ``hidden``: also those that Qbus hides from consumers, up
+    to the first fetch's high watermark where that is behind ``end``. Each view keeps its whole
+    response in memory. Raises :class:`~qbus.errors.ApiError` (OFFSET_OUT_OF_RANGE when ``start`` is
+    gone), :class:`~qbus.clients.errors.RequestTimedOut` when the log does not reach ``end`` within
+    a request's time, and :class:`~qbus.records.CorruptBatch`.
     """
     position = start
+    if hidden:  # what is behind the last record that consumers see, and may be nothing
+        first = await _fetch(cluster, partition, start, hidden=True, wait=False)
+        end = max(end, first.high_watermark)
     while position < end:
-        fetched = await _fetch(cluster, partition, position)
+        fetched = await _fetch(cluster, partition, position, hidden=hidden)
         before = position
         for header, batch in whole_batches(fetched.records, position):
             position = header.last_offset + 1
@@ -48,16 +52,24 @@ async def find_producer(
 
     Raises as :func:`read_batches` does.
     """
-    found = read_batches(cluster, partition, start, end)
+    found = read_batches(cluster, partition, start, end, hidden=True)
     return [header async for header, _ in found if header.producer_id == producer_id]
 
 
-async def _fetch(cluster: Cluster, partition: TopicPartition, position: int) -> FetchedBatches:
-    """Fetch from ``position`` on, waiting as long as a request may take."""
-    wait = min(cluster.request_timeout / 2, _LONGEST_WAIT)
-    limits = FetchLimits(_FETCH_BYTES, _FETCH_BYTES, max_wait=wait)
+async def _fetch(
+    cluster: Cluster,
+    partition: TopicPartition,
+    position: int,
+    *,
+    hidden: bool = False,
+    wait: bool = True,
+) -> FetchedBatches:
+    """Fetch from ``position`` on, waiting as long as a request may take, or not at all."""
+    longest = min(cluster.request_timeout / 2, _LONGEST_WAIT) if wait else 0.0
+    limits = FetchLimits(_FETCH_BYTES, _FETCH_BYTES, max_wait=longest)
 
     async def ask(node: int, led: list[TopicPartition]) -> Outcomes[TopicPartition, FetchedBatches]:
-        return await fetch_batches(cluster, node, dict.fromkeys(led, position), limits)
+        offsets = dict.fromkeys(led, position)
+        return await fetch_batches(cluster, node, offsets, limits, hidden=hidden)
 
     return (await ask_leaders(cluster, [partition], ask))[partition]

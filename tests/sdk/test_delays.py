@@ -12,7 +12,9 @@ import pytest
 import pytest_asyncio
 
 from qbus.aio import Admin, Producer
-from qbus.clients import ConfigKind
+from qbus.clients import LATEST, ConfigKind, TopicPartition
+from qbus.clients.batches import find_producer
+from qbus.clients.net.cluster import Cluster
 from qbus.errors import ApiError, ConfigError, QbusError
 from tests.sdk.conftest import with_qbus
 from tests.sdk.reading import read
@@ -285,3 +287,24 @@ async def test_a_closed_producer_gives_no_orders(
         delivery = await producer.send(delaying, b"v", delay=LATER)
     with pytest.raises(QbusError, match="closed"):
         await called(delivery.cancel)
+
+
+async def test_a_producers_batches_are_found_though_they_are_hidden(
+    bootstrap: str, delaying: str
+) -> None:
+    async with Producer(bootstrap) as producer:
+        for number in range(3):
+            await producer.send_and_wait(delaying, b"%d" % number, partition=0)
+            await producer.send_and_wait(delaying, b"%d" % number, partition=0, delay=LATER)
+        async with Admin(bootstrap) as admin:
+            place = TopicPartition(delaying, 0)
+            (state,) = (await admin.describe_producers([place]))[place]
+            (latest,) = (await admin.list_offsets({place: LATEST})).values()
+    assert latest.offset == 5
+    cluster = Cluster(bootstrap, "test", 10.0)
+    try:
+        await cluster.need([delaying])
+        found = await find_producer(cluster, place, 0, latest.offset, state.producer_id)
+    finally:
+        await cluster.close()
+    assert [(one.base_offset, one.base_sequence) for one in found] == [(n, n) for n in range(6)]

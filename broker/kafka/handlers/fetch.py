@@ -43,6 +43,7 @@ from ..fetch_reader import (
     FetchAnswer,
     FetchReader,
     FetchTarget,
+    HiddenFetchTarget,
 )
 from ..replica_sessions import NEW_EPOCH, NO_SESSION, ReplicaFetch
 from .leaders import name_leaders, nearest_replica
@@ -95,6 +96,7 @@ class _Fetch:
         "_committed",
         "_context",
         "_from_replica",
+        "_hidden",
         "_max_bytes",
         "_of_leader",
         "_rack",
@@ -110,6 +112,7 @@ class _Fetch:
         self._version = context.api_version
         self._committed = request.isolation_level == _READ_COMMITTED
         self._from_replica = request.replica_id >= 0
+        self._hidden = request.hidden
         self._of_leader = not request.rack_id
         self._rack = request.rack_id if broker.config.replica_selector_class else ""
         self._max_bytes = min(request.max_bytes, broker.replicas.fetch_max_bytes)
@@ -139,7 +142,8 @@ class _Fetch:
             elif self._from_replica:
                 self._fail(data, ErrorCode.NOT_LEADER_OR_FOLLOWER)
             elif not (self._rack and self._redirect(partition, wanted, data)):
-                target = FetchTarget(partition, wanted, data, of_leader=self._of_leader)
+                make = HiddenFetchTarget if self._hidden else FetchTarget
+                target = make(partition, wanted, data, of_leader=self._of_leader)
                 self.targets.append(target)
                 self.reader.read(target)
         return FetchableTopicResponse(

@@ -8,7 +8,7 @@ addresses of leaders (KIP-951); 17 a follower's directory (KIP-853); 18 a follow
 (KIP-1166).
 """
 
-from qbus.wire.declare import Int8, Int16, Int32, Int64, Records, String, Struct, Uuid, field
+from qbus.wire.declare import Bool, Int8, Int16, Int32, Int64, Records, String, Struct, Uuid, field
 
 
 class ReplicaState(Struct):
@@ -52,6 +52,8 @@ class FetchRequest(Struct, flexible="12+"):
     topics: list[FetchTopic] = field()
     forgotten_topics_data: list[ForgottenTopic] = field("7+", ignorable=False)
     rack_id: String = field("11+")
+    # Qbus's own: hidden batches are sent as they are, up to the high watermark.
+    hidden: Bool = field("12+", default=False, tag=10000)
 
 
 class EpochEndOffset(Struct):

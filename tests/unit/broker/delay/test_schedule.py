@@ -5,8 +5,9 @@ import tracemalloc
 
 import pytest
 
+from qbus.broker.delay import DelayFold
 from qbus.broker.delay.schedule import Held, Schedule
-from qbus.records.control import Entries
+from qbus.records.control import Announcement, Entries
 
 NOW = 1_700_000_000_000
 HOUR = 3_600_000
@@ -108,3 +109,16 @@ def test_how_many_lie_ahead() -> None:
         schedule.add(NOW + minutes * 60_000, minutes, 0)
     counts = schedule.ahead([NOW + 4 * HOUR, NOW + 24 * HOUR, NOW + 5 * 24 * HOUR])
     assert counts == [3, 3, 4]
+
+
+def test_a_replica_that_only_follows_takes_each_delivery_out_of_a_small_slot() -> None:
+    fold = DelayFold()
+    start = 1_700_000_000_000
+    for number in range(20_000):
+        fold.schedule.add(start + number * 100, number, 0)
+    for number in range(0, 20_000, 10):
+        dues = tuple(start + at * 100 for at in range(number, number + 10))
+        fold.delivered(Announcement(0, 10, Entries(dues, tuple(range(number, number + 10)))))
+        largest = max((len(slot) for slot in fold.schedule.slots()), default=0)
+        assert number < 100 or largest < 20
+    assert (fold.pending, fold.delivered_count) == (0, 20_000)

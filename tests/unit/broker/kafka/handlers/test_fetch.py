@@ -10,6 +10,7 @@ from qbus.broker.kafka.fetch_reader import FetchAnswer
 from qbus.broker.metadata.image import BrokerInfo, PartitionInfo, Topic
 from qbus.broker.partition.partition import Partition
 from qbus.errors import ErrorCode
+from qbus.records import build_batch, iter_batches
 from qbus.wire import API, ApiKey
 from qbus.wire.messages.fetch import (
     FetchPartition,
@@ -19,7 +20,7 @@ from qbus.wire.messages.fetch import (
     ReplicaState,
 )
 from tests.support.data_plane import DataPlane, over_the_wire, values
-from tests.support.logs import batch
+from tests.support.logs import NOW_MS, batch
 from tests.support.waiting import eventually
 
 VERSIONS = range(API[ApiKey.FETCH].min_version, API[ApiKey.FETCH].max_version + 1)
@@ -476,3 +477,20 @@ class TestSessions:
         response = await plane.call(ApiKey.FETCH, LATEST, sent)
         assert ErrorCode(response.error_code) is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
         assert response.responses == []
+
+
+async def test_hidden_batches_are_for_those_who_ask_for_them(plane: DataPlane) -> None:
+    orders = await plane.create("orders", qbus_delay_enable=True, qbus_durability="memory")
+    append(orders, b"visible")
+    hidden = build_batch([(None, b"hidden", [("qbus-delay", b"1h")], NOW_MS)])
+    intake = plane.delays.intake(orders, memoryview(hidden), 1)
+    assert intake is not None
+    intake.append()
+    for version in range(12, LATEST + 1):
+        seen = {}
+        for asked in (False, True):
+            wanted = request(plane, at(0), version=version, hidden=asked)
+            response = await plane.call(ApiKey.FETCH, version, wanted)
+            (data,) = over_the_wire(ApiKey.FETCH, version, response).responses[0].partitions
+            seen[asked] = (data.high_watermark, len(list(iter_batches(bytes(data.records or b"")))))
+        assert seen == {False: (1, 1), True: (2, 2)}
