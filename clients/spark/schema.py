@@ -91,6 +91,7 @@ _ALLOWED: dict[str, tuple[DataType, ...]] = {
     "topic": (StringType(),),
     "partition": (IntegerType(),),
     "timestamp": (TimestampType(),),
+    "deliver_at": (TimestampType(),),
     "offset": (LongType(),),
     "timestampType": (IntegerType(),),
 }

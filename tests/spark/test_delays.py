@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from perf.peers import spark_connector
-from qbus import Admin, Producer
+from qbus import Admin, Consumer, Producer, TopicPartition
 from tests.support.broker_process import BrokerProcess
 from tests.support.tools import skip_because_of
 
@@ -98,3 +98,31 @@ def test_a_stream_that_is_stopped_and_goes_on(
     time.sleep(0.6)
     drain()
     assert counted(spark.read.parquet(written)) == EXPECTED | {"more": 5}
+
+
+@pytest.mark.parametrize("exactly_once", ["true", "false"])
+def test_rows_with_a_time_to_deliver_at(
+    spark: "SparkSession",
+    broker: BrokerProcess,
+    admin: Admin,
+    producer: Producer,
+    exactly_once: str,
+) -> None:
+    name = f"due-{exactly_once}"
+    admin.create_topic(name, partitions=1, config={"qbus.delay.enable": "true"})
+    rows = spark.range(10).selectExpr(
+        "cast(id AS string) AS value",
+        "if(id % 2 = 0, null, current_timestamp() + make_interval(0, 0, 0, 0, 0, 0, 3600))"
+        " AS deliver_at",
+    )
+    writer = rows.write.format("qbus").option("qbus.bootstrap", broker.bootstrap).mode("append")
+    writer = writer.option("topic", name).option("qbus.exactly.once", exactly_once)
+    writer.option("qbus.query.id", name).option("qbus.batch.id", "1").save()
+    place = TopicPartition(name, 0)
+    held = admin.describe_delayed([place], limit=10)[place]
+    assert held.pending == 5
+    assert all(abs(one.due - one.taken - 3_600_000) < 60_000 for one in held.records)
+    with Consumer(broker.bootstrap, offset_reset="earliest") as consumer:
+        consumer.assign([place])
+        visible = {record.value for run in consumer.poll(10) for record in run}
+    assert visible == {b"0", b"2", b"4", b"6", b"8"}

@@ -5,10 +5,12 @@ import time
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ...producer.arrow_delays import with_delays
 from .routing import BadRow
 from .topics import TopicLimits
 
 RECORD_COLUMNS = ("value", "key", "headers", "timestamp")
+DELIVER_AT = "deliver_at"
 _OVERHEAD = 100
 """Upper bound for a batch of one record, without its key, value and headers."""
 
@@ -19,13 +21,42 @@ def now_ms() -> int:
 
 
 def record_columns(rows: pa.RecordBatch) -> pa.RecordBatch:
-    """``rows`` without the columns for routing, and with timestamps in milliseconds."""
+    """``rows`` without the columns for routing, and with timestamps in milliseconds.
+
+    The time at which a record is to be delivered becomes a header of it.
+    """
     names = [name for name in RECORD_COLUMNS if name in rows.schema.names]
     columns = [rows.column(name) for name in names]
+    if DELIVER_AT in rows.schema.names:
+        own = "headers" if "headers" in names else None
+        table, added = with_delays(rows, own, DELIVER_AT)
+        merged = table.column(added).combine_chunks()
+        if own is None:
+            names.append("headers")
+            columns.append(merged)
+        else:
+            columns[names.index(own)] = merged
     if "timestamp" in names:
         at = names.index("timestamp")
         columns[at] = _milliseconds(columns[at])
     return pa.RecordBatch.from_arrays(columns, names=names)
+
+
+def check_due_times(topic: str, rows: pa.RecordBatch, limits: TopicLimits) -> None:
+    """Raise BadRow for rows that are to be delivered later than ``topic`` can hold them back."""
+    if DELIVER_AT not in rows.schema.names:
+        return
+    times = rows.column(DELIVER_AT)
+    if times.null_count == len(times):
+        return
+    if not limits.holds_back:
+        raise BadRow(f"a row has a time to deliver at, and qbus.delay.enable of {topic} is false")
+    ahead = pc.max(_milliseconds(times)).as_py() - now_ms()
+    if ahead > limits.max_delay_ms:
+        raise BadRow(
+            f"a row is to be delivered {ahead} ms from now, and qbus.delay.max.ms of {topic} is"
+            f" {limits.max_delay_ms}"
+        )
 
 
 def check_rows(topic: str, rows: pa.RecordBatch, limits: TopicLimits) -> None:

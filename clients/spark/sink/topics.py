@@ -46,6 +46,8 @@ class TopicLimits:
     needs_keys: bool = False
     max_past_ms: int = _FOREVER
     max_future_ms: int = _FOREVER
+    holds_back: bool = True
+    max_delay_ms: int = _FOREVER
 
     @classmethod
     def of(cls, config: Mapping[str, str | None]) -> Self:
@@ -56,6 +58,8 @@ class TopicLimits:
             needs_keys="compact" in (config.get("cleanup.policy") or ""),
             max_past_ms=_far(config, "message.timestamp.before.max.ms", is_create_time),
             max_future_ms=_far(config, "message.timestamp.after.max.ms", is_create_time),
+            holds_back=config.get("qbus.delay.enable") == "true",
+            max_delay_ms=int(config.get("qbus.delay.max.ms") or _FOREVER),
         )
 
 

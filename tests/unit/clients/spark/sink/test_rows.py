@@ -5,7 +5,13 @@ import pytest
 
 from qbus.clients.spark.sink.gathering import Gatherer
 from qbus.clients.spark.sink.routing import BadRow
-from qbus.clients.spark.sink.rows import check_rows, now_ms, record_columns, shifted
+from qbus.clients.spark.sink.rows import (
+    check_due_times,
+    check_rows,
+    now_ms,
+    record_columns,
+    shifted,
+)
 from qbus.clients.spark.sink.topics import TopicLimits
 from qbus.clients.types import TopicPartition
 
@@ -89,3 +95,36 @@ def test_held_rows_stay_within_the_memory_limit() -> None:
     ]
     assert [target.partition for target, _ in sent] == list(range(len(sent)))
     assert 10 - len(sent) <= 100 // rows.nbytes
+
+
+def test_a_time_to_deliver_at_becomes_a_header() -> None:
+    due = pa.array([None, 1_700_000_000_123_456], pa.timestamp("us", "UTC"))
+    own = pa.array(
+        [[{"key": "a", "value": b"1"}], None],
+        pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])),
+    )
+    values = pa.array([b"now", b"later"])
+    rows = pa.RecordBatch.from_arrays([values, due], names=["value", "deliver_at"])
+    found = record_columns(rows)
+    assert found.schema.names == ["value", "headers"]
+    header = {"key": "qbus-deliver-at", "value": b"1700000000124"}
+    assert found.column("headers").to_pylist() == [[], [header]]
+    rows = pa.RecordBatch.from_arrays([values, own, due], names=["value", "headers", "deliver_at"])
+    kept = {"key": "a", "value": b"1"}
+    assert record_columns(rows).column("headers").to_pylist() == [[kept], [header]]
+
+
+def test_a_time_to_deliver_at_that_the_topic_cannot_keep() -> None:
+    def rows(*ahead_ms: int | None) -> pa.RecordBatch:
+        times = [None if ms is None else (now_ms() + ms) * 1000 for ms in ahead_ms]
+        due = pa.array(times, pa.timestamp("us", "UTC"))
+        return pa.RecordBatch.from_arrays([due], names=["deliver_at"])
+
+    deaf = TopicLimits.of({})
+    check_due_times("t", rows(None, None), deaf)
+    with pytest.raises(BadRow, match=r"qbus\.delay\.enable of t is false"):
+        check_due_times("t", rows(None, 5), deaf)
+    limits = TopicLimits.of({"qbus.delay.enable": "true", "qbus.delay.max.ms": "60000"})
+    check_due_times("t", rows(None, 50_000, -5), limits)
+    with pytest.raises(BadRow, match=r"qbus\.delay\.max\.ms of t is 60000"):
+        check_due_times("t", rows(None, 70_000), limits)
