@@ -11,7 +11,8 @@ delayed records as they carry all others, and there is nothing beside the log to
 - :mod:`.held`: reading records that are held back.
 - :mod:`.delivery`: what is due becomes visible. :mod:`.carrying`: what retention would take, and is
   not due yet, is appended again.
-- :mod:`.service`: all of it, for the partitions that this broker leads.
+- :mod:`.incoming`, :mod:`.delayed_partition` and :mod:`.service`: all of it, with its timers, for
+  the partitions that this broker leads.
 """
 
 from .fold import DelayFold

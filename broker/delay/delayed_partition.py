@@ -193,7 +193,11 @@ class DelayedPartition:
         while at < len(offsets) and not self._is_stopped:
             at = await asyncio.to_thread(held.gather, offsets, at, near)
             await asyncio.sleep(TICK_S / 5)
-        if near.records and not self._is_stopped:
+        self._keep(near, held)
+
+    def _keep(self, near: NearRecords, held: HeldRecords) -> None:
+        """Keep what was read of a log, unless that is another one by now."""
+        if near.records and not self._is_stopped and held is self._held:
             held.keep(near)
 
     async def _deliver_from_disk(self) -> None:
@@ -206,8 +210,7 @@ class DelayedPartition:
             near = NearRecords(entries[-1].due + 1 if entries else 0)
             offsets = sorted(entry.offset for entry in entries)
             await asyncio.to_thread(held.bring, offsets, near)
-            if near.records and not self._is_stopped:
-                held.keep(near)
+            self._keep(near, held)
             due = await asyncio.to_thread(read_due, held, entries, now_ms, wait=True)
             if not self._is_stopped:
                 self._append(still_held(due, self.fold))

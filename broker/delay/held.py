@@ -23,6 +23,7 @@ _CACHED_BYTES: Final = 32 << 20
 _NEAR_BYTES: Final = 64 << 20
 _FEW_BATCHES: Final = 16  # that are read without a pause
 _FEW_WHOLE: Final = 4
+_BROUGHT_BYTES: Final = 8 << 20
 _ONE_BYTE: Final = 0x80  # from which on a length takes more
 _NEAR_RECORD: Final = 200  # bytes that one takes besides its own
 
@@ -280,11 +281,15 @@ class HeldRecords:
         """Read the records at ``offsets``, ascending, from number ``at`` on; for a thread.
 
         Of a few batches, each of which is read once, whatever the order in which its records are
-        due. Returns the number of the first that is not read. Raises OSError.
+        due. Returns the number of the first that is not read: of ``len(offsets)`` where large
+        records have taken the room for a window. Raises OSError.
         """
+        room = _NEAR_BYTES // (2 * max(self._cache.near_owners, 1))
         for _ in range(_FEW_BATCHES):
             if at == len(offsets):
                 break
+            if near.size >= room:
+                return len(offsets)
             at = self._gather_batch(offsets, at, near)
         return at
 
@@ -304,14 +309,18 @@ class HeldRecords:
     def bring(self, offsets: list[int], near: NearRecords) -> None:
         """Have the records at ``offsets``, ascending, in memory; for a thread. Raises OSError.
 
-        A few batches whole, for others of their records may be next; of more, only these records.
+        A few batches whole, for others of their records may be next; of more, only these records,
+        as long as they are not large.
         """
+        room = min(_BROUGHT_BYTES, _NEAR_BYTES - self._cache.near_bytes)
         loaded = at = 0
         while at < len(offsets):
             first = offsets[at]
             if self._near_at(first) is not None or self._read_before(first) is not None:
                 at += 1
                 continue
+            if near.size >= room:
+                return
             loaded += 1
             if loaded > _FEW_WHOLE:
                 at = self._gather_batch(offsets, at, near)

@@ -107,6 +107,25 @@ async def test_a_small_room_is_shared_and_never_overrun(
     assert line.service._cache.near_owners == 0
 
 
+async def test_large_records_do_not_take_more_than_the_room(
+    line: Line, clock: WallClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(held_module, "_NEAR_BYTES", 1_000_000)
+    monkeypatch.setattr(held_module, "_BROUGHT_BYTES", 1_000_000)
+    monkeypatch.setattr(held_module, "_CACHED_BYTES", 1_000_000)
+    for number in range(60):
+        line.send(b"%d " % number + bytes(100_000), deliver_at=str(NOW + 5_000 - number))
+    most = 0
+    while line.fold.pending:
+        await read_ahead(line)
+        clock.advance(100)
+        await line.deliver()
+        most = max(most, line.service._cache.near_bytes)
+    assert 0 < most <= 2_200_000
+    values = [int((record.value or b"").split()[0]) for record in line.visible()]
+    assert values == list(range(59, -1, -1))
+
+
 async def test_what_was_due_long_ago_is_read_batch_by_batch_too(
     line: Line, clock: WallClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
