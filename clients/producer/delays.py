@@ -1,6 +1,6 @@
 """Sending records to be delivered later, and orders about them (:mod:`qbus.delay`)."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from operator import index
 from typing import Any, Final
@@ -25,6 +25,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MS: Final = timedelta(milliseconds=1)
 _ENABLED: Final = "qbus.delay.enable"
 _KNOWN_FOR_S: Final = 60.0
+_PATIENCE_S: Final = 3.0  # for a topic that was created just now
 
 
 def delay_headers(
@@ -155,25 +156,31 @@ class DelayingTopics:
         """Whether the topic held records back a short while ago."""
         return self._known.get(topic, 0.0) > self._clock.monotonic()
 
-    async def check(self, topic: str, find: Callable[[str], Awaitable[object]]) -> None:
+    async def check(self, topic: str) -> None:
         """Raise ConfigError for a topic that would deliver at once what is to be delayed.
 
-        ``find`` is to raise ApiError if there is no such topic. A topic whose configuration one may
-        not read is trusted.
+        Or for one that does not exist: it is not created, for it would hold nothing back. A topic
+        whose configuration one may not read is trusted.
         """
         if self.is_known(topic):
             return
-        await find(topic)
         resource = DescribeConfigsResource(
             resource_type=ConfigKind.TOPIC, resource_name=topic, configuration_keys=[_ENABLED]
         )
         request = DescribeConfigsRequest(resources=[resource])
+
+        created_before = self._clock.monotonic() + _PATIENCE_S
 
         async def attempt() -> dict[str, str | None]:
             response: DescribeConfigsResponse = await self._cluster.ask_any(
                 ApiKey.DESCRIBE_CONFIGS, request
             )
             for result in response.results:
+                if (
+                    result.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                    and self._clock.monotonic() >= created_before
+                ):
+                    raise ConfigError(f"topic {topic} does not exist, and would hold nothing back")
                 check(result.error_code, result.error_message, of=f"topic {topic}")
             return {one.name: one.value for result in response.results for one in result.configs}
 

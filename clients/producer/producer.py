@@ -415,7 +415,7 @@ class Producer:
         """Raise ConfigError for a topic that holds nothing back."""
         if not self._delaying.is_known(topic):
             self._start()
-            await self._delaying.check(topic, self._topic)
+            await self._delaying.check(topic)
 
     async def _topic(self, name: str) -> TopicDescription:
         async def attempt() -> TopicDescription:

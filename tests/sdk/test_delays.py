@@ -231,6 +231,16 @@ async def test_a_topic_that_holds_nothing_back_is_named(
     await producer.send_and_wait(topic, b"v", delay=LATER)
 
 
+async def test_no_topic_is_created_for_what_is_delayed(
+    bootstrap: str, producer: Any, name: str
+) -> None:
+    for attempt in (producer.send(name, b"v", delay=LATER), producer.cancel(name, 0, 0)):
+        with pytest.raises(ConfigError, match=f"topic {name} does not exist"):
+            await attempt
+    async with Admin(bootstrap) as admin:
+        assert name not in {topic.name for topic in await admin.list_topics()}
+
+
 async def test_what_is_no_time_is_refused_at_once(delaying: str, producer: Any) -> None:
     wrong: list[tuple[dict[str, Any], str]] = [
         ({"deliver_at": 5, "delay": 5}, "exclude each other"),
