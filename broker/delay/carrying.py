@@ -16,7 +16,6 @@ from .held import HeldRecord, HeldRecords
 from .schedule import Held
 
 MOST_BYTES: Final = 256 * 1024
-_AT_ONCE: Final = 20_000
 
 
 def lying_before(fold: DelayFold, offset: int) -> Iterator[list[Held]]:
@@ -26,8 +25,7 @@ def lying_before(fold: DelayFold, offset: int) -> Iterator[list[Held]]:
     """
     for slot in fold.schedule.slots():
         # From the end, for what is carried is taken out, and put in again at the end.
-        for first in range(len(slot) // _AT_ONCE * _AT_ONCE, -1, -_AT_ONCE):
-            some = (slot.held(at) for at in range(first, min(first + _AT_ONCE, len(slot))))
+        for some in slot.pieces():
             yield sorted((one for one in some if one.offset < offset), key=_offset_of)
 
 

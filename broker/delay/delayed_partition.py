@@ -133,11 +133,14 @@ class DelayedPartition:
         if schedule.advance(now_ms, _SPREAD, ahead=1):
             self._wait(TICK_S / 5)
             return
-        schedule.advance(now_ms, _SPREAD)
+        is_spreading = schedule.advance(now_ms, _SPREAD)
         next_due = schedule.next_due()
         self.held.pass_by(next_due)
         if next_due is not None and next_due < now_ms + _HORIZON_MS:
             self._read_ahead(now_ms)
+        if is_spreading and next_due is not None and next_due > now_ms:
+            self._wait(TICK_S)
+            return
         if next_due is None or next_due > now_ms:
             self.wake()
             return

@@ -1,8 +1,9 @@
 """When the delayed records of a partition are due: a timing wheel of twelve bytes for each.
 
-What is due within about two hours lies in slots of a tenth of a second, the rest in slots of an
-hour, which are spread over small ones as their time comes near. So what is far costs nothing but
-its place, and what is near is sorted in small pieces.
+What is due within two minutes lies in slots of a tenth of a second, what is due within two hours in
+slots of a minute, the rest in slots of an hour. A slot is spread over those of the next smaller
+kind as its time comes near. So what is far costs nothing but its place, and what is near is sorted
+in small pieces.
 """
 
 import heapq
@@ -13,8 +14,9 @@ from typing import Final, NamedTuple
 from qbus.records.control import Entries
 
 NEAR_MS: Final = 100
-_FAR_MS: Final = 3_600_000
-_AHEAD: Final = 2  # hours that are spread before they begin
+_MINUTE_MS: Final = 60_000
+_HOUR_MS: Final = 3_600_000
+_AHEAD: Final = 2  # slots that are spread before they begin
 
 _OFFSET_BITS: Final = 42
 _OFFSET_MASK: Final = (1 << _OFFSET_BITS) - 1
@@ -24,6 +26,7 @@ MAX_OFFSET: Final = _OFFSET_MASK
 _ALL: Final = 1 << 62
 _MANY: Final = 1_000  # slots that are not tried one by one
 _FEW: Final = 8  # entries that are looked for one by one
+_CHUNK: Final = 1024  # entries of a chunk: blocks of a few sizes do not leave holes in memory
 
 
 class Held(NamedTuple):
@@ -34,153 +37,275 @@ class Held(NamedTuple):
     key_hash: int
 
 
-class Slot:
-    """The records that are due within one stretch of time.
+class _Chunk:
+    """Up to ``_CHUNK`` entries of a slot, and the hash of the key of each."""
 
-    An entry is the due time, in milliseconds from ``start``, before the offset in 42 bits: so
-    ascending entries are in the order in which they are due, and in the log's where that is one.
-    """
+    __slots__ = ("entries", "hashes")
 
-    __slots__ = ("_is_sorted", "_least", "entries", "hashes", "start")
+    def __init__(self, entries: Iterable[int] = (), hashes: Iterable[int] = ()) -> None:
+        self.entries = array("Q", entries)
+        self.hashes = array("I", hashes)
 
-    def __init__(self, start: int) -> None:
-        self.start = start
-        self.entries: array[int] = array("Q")
-        self.hashes: array[int] = array("I")
-        self._is_sorted = True
-        self._least = -1  # the first entry in order, if it is known
-
-    def __len__(self) -> int:
-        return len(self.entries)
-
-    def add(self, due: int, offset: int, key_hash: int) -> None:
-        """Put a record in."""
-        entry = (due - self.start) << _OFFSET_BITS | offset
+    def find(self, entry: int) -> int:
+        """The place of an entry, or -1."""
         entries = self.entries
-        if not len(entries) or entry < self._least:
-            self._least = entry
-        if self._is_sorted and len(entries) and entry < entries[-1]:
-            self._is_sorted = False
-        entries.append(entry)
-        self.hashes.append(key_hash)
-
-    def find(self, due: int, offset: int) -> int:
-        """The place of a record, or -1."""
-        entry = (due - self.start) << _OFFSET_BITS | offset
-        if self.entries and self.entries[0] == entry:
+        if entries[0] == entry:
             return 0
-        if len(self.entries) <= _FEW:
-            return self.entries.index(entry) if entry in self.entries else -1
-        pattern, data = array("Q", (entry,)).tobytes(), self.entries.tobytes()
+        if len(entries) <= _FEW:
+            return entries.index(entry) if entry in entries else -1
+        pattern, data = array("Q", (entry,)).tobytes(), entries.tobytes()
         at = data.find(pattern)
         while at >= 0 and at % 8:
             at = data.find(pattern, at + 1)
         return at // 8 if at >= 0 else -1
 
-    def remove(self, due: int, offset: int) -> int | None:
-        """Take a record out; the hash of its key, or None if it is not here."""
-        at = self.find(due, offset)
-        if at < 0:
-            return None
-        key_hash = self.hashes[at]
-        if self.entries[at] == self._least:
-            self._least = -1
-        del self.entries[at], self.hashes[at]
-        return key_hash
+    def with_hash(self, pattern: bytes) -> Iterator[int]:
+        """The entries whose keys have the hash of which ``pattern`` is the array of one."""
+        data = self.hashes.tobytes()
+        at = data.find(pattern)
+        while at >= 0:
+            if at % 4 == 0:
+                yield self.entries[at // 4]
+            at = data.find(pattern, at + 1)
 
-    def remove_all(self, wanted: set[int]) -> dict[int, int]:
-        """Take the entries ``wanted`` out; those that were here, with the hashes of their keys."""
-        found: dict[int, int] = {}
-        entries: array[int] = array("Q")
-        hashes: array[int] = array("I")
+    def without(self, wanted: set[int], removed: dict[int, int]) -> "_Chunk":
+        """What is left when the entries ``wanted`` go to ``removed``, with their hashes."""
+        left = _Chunk()
         for entry, key_hash in zip(self.entries, self.hashes, strict=True):
             if entry in wanted:
-                found[entry] = key_hash
+                removed[entry] = key_hash
             else:
-                entries.append(entry)
-                hashes.append(key_hash)
-        self.entries, self.hashes = entries, hashes
-        self._least = -1
-        return found
+                left.entries.append(entry)
+                left.hashes.append(key_hash)
+        return left
+
+
+class Slot:
+    """The records that are due within one stretch of time, in chunks, of which none is empty.
+
+    An entry is the due time, in milliseconds from ``start``, before the offset in 42 bits: so
+    ascending entries are in the order in which they are due, and in the log's where that is one.
+    """
+
+    __slots__ = ("_chunks", "_count", "_is_sorted", "_least", "start")
+
+    def __init__(self, start: int) -> None:
+        self.start = start
+        self._chunks: list[_Chunk] = []
+        self._count = 0
+        self._is_sorted = True
+        self._least = -1  # the first entry in order, if it is known
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[Held]:
+        for chunk in self._chunks:
+            yield from self._held(chunk)
+
+    def pieces(self) -> Iterator[list[Held]]:
+        """The records, some at a time, the last ones first.
+
+        The slot may change between two pieces: what is taken out is missing then, and what is put
+        in is, too.
+        """
+        for chunk in reversed(list(self._chunks)):
+            yield list(self._held(chunk))
+
+    def _held(self, chunk: _Chunk) -> Iterator[Held]:
+        for entry, key_hash in zip(chunk.entries, chunk.hashes, strict=True):
+            yield Held(self.start + (entry >> _OFFSET_BITS), entry & _OFFSET_MASK, key_hash)
 
     def entry(self, due: int, offset: int) -> int:
         """A record in the form in which the slot holds it."""
         return (due - self.start) << _OFFSET_BITS | offset
 
-    def held(self, at: int) -> Held:
-        """The record at a place."""
-        entry = self.entries[at]
-        return Held(self.start + (entry >> _OFFSET_BITS), entry & _OFFSET_MASK, self.hashes[at])
+    def offsets(self) -> list[int]:
+        """Where the records lie."""
+        return [entry & _OFFSET_MASK for chunk in self._chunks for entry in chunk.entries]
+
+    def add(self, due: int, offset: int, key_hash: int) -> None:
+        """Put a record in."""
+        entry = (due - self.start) << _OFFSET_BITS | offset
+        chunks = self._chunks
+        if not self._count or entry < self._least:
+            self._least = entry
+        if not chunks:
+            chunks.append(_Chunk())
+        elif self._is_sorted and entry < chunks[-1].entries[-1]:
+            self._is_sorted = False
+        chunk = chunks[-1]
+        if len(chunk.entries) >= _CHUNK:
+            chunk = _Chunk()
+            chunks.append(chunk)
+        chunk.entries.append(entry)
+        chunk.hashes.append(key_hash)
+        self._count += 1
+
+    def contains(self, entry: int) -> bool:
+        """Whether an entry is here."""
+        return any(chunk.find(entry) >= 0 for chunk in self._chunks)
+
+    def remove(self, entry: int) -> int | None:
+        """Take an entry out; the hash of its key, or None if it is not here."""
+        for number, chunk in enumerate(self._chunks):
+            at = chunk.find(entry)
+            if at >= 0:
+                key_hash = chunk.hashes[at]
+                del chunk.entries[at], chunk.hashes[at]
+                self._count -= 1
+                if entry == self._least:
+                    self._least = -1
+                if not chunk.entries:
+                    del self._chunks[number]
+                return key_hash
+        return None
+
+    def remove_all(self, wanted: set[int]) -> dict[int, int]:
+        """Take the entries ``wanted`` out; those that were here, with the hashes of their keys."""
+        found: dict[int, int] = {}
+        chunks: list[_Chunk] = []
+        for chunk in self._chunks:
+            left = chunk if wanted.isdisjoint(chunk.entries) else chunk.without(wanted, found)
+            if left.entries:
+                chunks.append(left)
+        self._chunks = chunks
+        self._count -= len(found)
+        if self._least in found:
+            self._least = -1
+        return found
+
+    def take_last(self) -> list[Held]:
+        """Take out a chunk."""
+        chunk = self._chunks.pop()
+        self._count -= len(chunk.entries)
+        if self._least in chunk.entries:
+            self._least = -1
+        return list(self._held(chunk))
 
     def sort(self) -> None:
         """Bring the entries into the order in which they are due."""
         if not self._is_sorted:
-            entries, hashes = self.entries, self.hashes
+            entries = [entry for chunk in self._chunks for entry in chunk.entries]
+            hashes = [key_hash for chunk in self._chunks for key_hash in chunk.hashes]
             order = sorted(range(len(entries)), key=entries.__getitem__)
-            self.entries = array("Q", [entries[at] for at in order])
-            self.hashes = array("I", [hashes[at] for at in order])
+            self._fill([entries[at] for at in order], [hashes[at] for at in order])
             self._is_sorted = True
 
-    def take_last(self, count: int) -> list[Held]:
-        """Take out the last ``count`` entries, or all."""
-        first = max(len(self.entries) - count, 0)
-        taken = [self.held(at) for at in range(first, len(self.entries))]
-        del self.entries[first:], self.hashes[first:]
-        self._least = -1
-        return taken
+    def _fill(self, entries: Sequence[int], hashes: Sequence[int]) -> None:
+        self._chunks = [
+            _Chunk(entries[at : at + _CHUNK], hashes[at : at + _CHUNK])
+            for at in range(0, len(entries), _CHUNK)
+        ]
+        self._count = len(entries)
 
     def first_due(self) -> int:
         """When the first of its records is due; there is at least one."""
         if self._least < 0:
-            self._least = self.entries[0] if self._is_sorted else min(self.entries)
+            self._least = min(min(chunk.entries) for chunk in self._chunks)
         return self.start + (self._least >> _OFFSET_BITS)
 
+    def with_hash(self, key_hash: int) -> Iterator[Held]:
+        """The records whose keys have this hash."""
+        pattern = array("I", (key_hash,)).tobytes()
+        for chunk in self._chunks:
+            for entry in chunk.with_hash(pattern):
+                due = self.start + (entry >> _OFFSET_BITS)
+                yield Held(due, entry & _OFFSET_MASK, key_hash)
+
+    def dump(self) -> tuple[int, bytes, bytes]:
+        """Start, entries and hashes: what :meth:`load` takes."""
+        entries = b"".join([chunk.entries.tobytes() for chunk in self._chunks])
+        hashes = b"".join([chunk.hashes.tobytes() for chunk in self._chunks])
+        return self.start, entries, hashes
+
     def restore(self, entries: bytes, hashes: bytes) -> None:
-        """Hold what ``entries.tobytes()`` and ``hashes.tobytes()`` were."""
-        self.entries.frombytes(entries)
-        self.hashes.frombytes(hashes)
+        """Hold what :meth:`dump` gave. Raises ValueError when the parts do not fit each other."""
+        if len(entries) != 2 * len(hashes) or len(entries) % 8:
+            raise ValueError("a slot's entries do not fit its hashes")
+        self._fill(array("Q", entries), array("I", hashes))
         self._is_sorted = False
+
+    def last_due(self) -> int:
+        """When the last of its records is due; there is at least one."""
+        last = max(max(chunk.entries) for chunk in self._chunks)
+        return self.start + (last >> _OFFSET_BITS)
+
+    def after(self, due: int, offset: int, most: int) -> list[Held]:
+        """At most ``most`` records in order, behind that one."""
+        least = self.entry(due, offset) if due >= self.start else -1
+        behind = (
+            pair
+            for chunk in self._chunks
+            for pair in zip(chunk.entries, chunk.hashes, strict=True)
+            if pair[0] > least
+        )
+        return [
+            Held(self.start + (entry >> _OFFSET_BITS), entry & _OFFSET_MASK, key_hash)
+            for entry, key_hash in heapq.nsmallest(most, behind)
+        ]
+
+
+class _Level:
+    """The slots of one kind: each covers ``width_ms``, and has the number of that stretch."""
+
+    __slots__ = ("begin", "keys", "slots", "width_ms")
+
+    def __init__(self, width_ms: int) -> None:
+        self.width_ms = width_ms
+        self.slots: dict[int, Slot] = {}
+        self.keys: list[int] = []  # a heap, with keys of slots that are empty or gone in it
+        self.begin = 0  # slots before it are spread over those of the next level
+
+    def slot(self, key: int) -> Slot:
+        """The slot for a stretch of time; a new one, if there is none."""
+        slot = self.slots.get(key)
+        if slot is None:
+            slot = Slot(key * self.width_ms)
+            self.put(key, slot)
+        return slot
+
+    def put(self, key: int, slot: Slot) -> None:
+        """Put a slot in where there is none."""
+        self.slots[key] = slot
+        heapq.heappush(self.keys, key)
+
+    def drop_empty(self) -> None:
+        """Forget the first slots, as long as they hold nothing."""
+        while self.keys:
+            slot = self.slots.get(self.keys[0])
+            if slot is not None and len(slot):
+                return
+            self.slots.pop(heapq.heappop(self.keys), None)
 
 
 class Schedule:
     """All delayed records of a partition by the time at which they are due."""
 
-    __slots__ = ("_far", "_far_keys", "_near", "_near_hour", "_near_keys", "count", "moves")
+    __slots__ = ("_levels", "_near", "count", "moves")
 
     def __init__(self) -> None:
         self.count = 0
         self.moves = 0  # how often records went from one slot to another
-        self._near: dict[int, Slot] = {}
-        self._near_keys: list[int] = []  # a heap, with keys of slots that are gone in it
-        self._far: dict[int, Slot] = {}
-        self._far_keys: list[int] = []  # a heap likewise
-        self._near_hour = 0  # hours before it are spread over small slots
+        self._near = _Level(NEAR_MS)
+        self._levels = (_Level(_HOUR_MS), _Level(_MINUTE_MS), self._near)
 
     def add(self, due: int, offset: int, key_hash: int) -> None:
         """Put a record in: due at ``due`` milliseconds, lying at ``offset``."""
         self.count += 1
-        hour = due // _FAR_MS
-        if hour < self._near_hour:
-            self._add_near(due, offset, key_hash)
-            return
-        slot = self._far.get(hour)
-        if slot is None:
-            slot = self._far[hour] = Slot(hour * _FAR_MS)
-            heapq.heappush(self._far_keys, hour)
-        slot.add(due, offset, key_hash)
+        self._put(due, offset, key_hash)
 
-    def _add_near(self, due: int, offset: int, key_hash: int) -> None:
-        key = due // NEAR_MS
-        slot = self._near.get(key)
-        if slot is None:
-            slot = self._near[key] = Slot(key * NEAR_MS)
-            heapq.heappush(self._near_keys, key)
-        slot.add(due, offset, key_hash)
+    def _put(self, due: int, offset: int, key_hash: int) -> None:
+        for level in self._levels:
+            key = due // level.width_ms
+            if key >= level.begin:
+                level.slot(key).add(due, offset, key_hash)
+                return
 
     def remove(self, due: int, offset: int) -> int | None:
         """Take a record out; the hash of its key, or None if it is not here."""
         for slot in self._slots_of(due):
-            key_hash = slot.remove(due, offset)
+            key_hash = slot.remove(slot.entry(due, offset))
             if key_hash is not None:
                 self.count -= 1
                 return key_hash
@@ -189,64 +314,51 @@ class Schedule:
     def remove_all(self, entries: Entries) -> list[Held]:
         """Take out all of ``entries`` that are here; those that were."""
         removed: list[Held] = []
-        by_hour: dict[int, list[tuple[int, int]]] = {}
-        for due, offset in zip(*entries, strict=True):
-            hour = due // _FAR_MS
-            if hour in self._far:
-                by_hour.setdefault(hour, []).append((due, offset))
-            else:
-                self._remove_to(removed, due, offset)
-        for hour, pairs in by_hour.items():
-            slot = self._far[hour]
-            if len(pairs) > _FEW:
-                found = slot.remove_all({slot.entry(*pair) for pair in pairs})
-                self.count -= len(found)
-                for pair in pairs:
-                    key_hash = found.pop(slot.entry(*pair), None)
-                    if key_hash is not None:
-                        removed.append(Held(*pair, key_hash))
-                    else:
-                        self._remove_to(removed, *pair)
-            else:
-                for pair in pairs:
-                    self._remove_to(removed, *pair)
+        left: list[tuple[int, int]] = list(zip(*entries, strict=True))
+        for level in reversed(self._levels):
+            by_slot: dict[int, list[tuple[int, int]]] = {}
+            others: list[tuple[int, int]] = []
+            for pair in left:
+                key = pair[0] // level.width_ms
+                if key in level.slots:
+                    by_slot.setdefault(key, []).append(pair)
+                else:
+                    others.append(pair)
+            left = others
+            for key, pairs in by_slot.items():
+                left += _remove_from(level.slots[key], pairs, removed)
+            if not left:
+                break
+        self.count -= len(removed)
         return removed
-
-    def _remove_to(self, removed: list[Held], due: int, offset: int) -> None:
-        key_hash = self.remove(due, offset)
-        if key_hash is not None:
-            removed.append(Held(due, offset, key_hash))
 
     def contains(self, due: int, offset: int) -> bool:
         """Whether a record is here."""
-        return any(slot.find(due, offset) >= 0 for slot in self._slots_of(due))
+        return any(slot.contains(slot.entry(due, offset)) for slot in self._slots_of(due))
 
     def _slots_of(self, due: int) -> Iterator[Slot]:
-        slot = self._near.get(due // NEAR_MS)
-        if slot is not None:
-            yield slot
-        slot = self._far.get(due // _FAR_MS)  # which may be spread in part
-        if slot is not None:
-            yield slot
+        for level in reversed(self._levels):
+            slot = level.slots.get(due // level.width_ms)
+            if slot is not None:
+                yield slot
 
     def advance(self, now_ms: int, most: int, ahead: int = _AHEAD) -> bool:
-        """Spread at most ``most`` records that are near now; whether some are left to spread.
+        """Spread about ``most`` records that are near now; whether some are left to spread.
 
-        Near are those of this hour and of the next ones, ``ahead`` hours in all.
+        Near are those of this hour and minute, and of the next ones, ``ahead`` of each in all.
         """
-        near_hour = now_ms // _FAR_MS + ahead
-        self._near_hour = max(self._near_hour, near_hour)
-        while self._far_keys and self._far_keys[0] < self._near_hour:
-            if most <= 0:
-                return True
-            slot = self._far[self._far_keys[0]]
-            taken = slot.take_last(most)
-            self.moves += 1
-            most -= len(taken)
-            for held in taken:
-                self._add_near(*held)
-            if not len(slot):
-                del self._far[heapq.heappop(self._far_keys)]
+        for level in self._levels[:-1]:
+            level.begin = max(level.begin, now_ms // level.width_ms + ahead)
+            level.drop_empty()
+            while level.keys and level.keys[0] < level.begin:
+                if most <= 0:
+                    return True
+                taken = level.slots[level.keys[0]].take_last()
+                self.moves += 1
+                most -= len(taken)
+                for due, offset, key_hash in taken:
+                    self._put(due, offset, key_hash)
+                level.drop_empty()
         return False
 
     def due(self, now_ms: int, most: int) -> list[Held]:
@@ -254,10 +366,9 @@ class Schedule:
         self.advance(now_ms, _ALL, ahead=1)
         found: list[Held] = []
         for key in self.near_keys(0, now_ms // NEAR_MS + 1) if most > 0 else ():
-            slot = self._near[key]
+            slot = self._near.slots[key]
             slot.sort()
-            for at in range(len(slot)):
-                held = slot.held(at)
+            for held in slot:
                 if held.due > now_ms or len(found) >= most:
                     return found
                 found.append(held)
@@ -268,41 +379,38 @@ class Schedule:
 
         A slot is the due times of its records, in milliseconds, divided by ``NEAR_MS``.
         """
-        self._drop_empty()
-        if not self._near_keys:
+        near = self._near
+        near.drop_empty()
+        if not near.keys:
             return
-        key = max(first, self._near_keys[0])
+        key = max(first, near.keys[0])
         if end - key > _MANY:
             yield from sorted(
-                at for at, slot in self._near.items() if first <= at < end and len(slot)
+                at for at, slot in near.slots.items() if first <= at < end and len(slot)
             )
             return
         while key < end:
-            if key in self._near and len(self._near[key]):
+            if key in near.slots and len(near.slots[key]):
                 yield key
             key += 1
 
     def offsets_at(self, key: int) -> list[int]:
         """Where the records of a small slot lie."""
-        return [entry & _OFFSET_MASK for entry in self._near[key].entries]
+        return self._near.slots[key].offsets()
 
     def next_due(self) -> int | None:
         """When the first record is due."""
-        self._drop_empty()
-        candidates = []
-        if self._near_keys:
-            candidates.append(self._near[self._near_keys[0]].first_due())
-        if self._far_keys:
-            candidates.append(self._far[self._far_keys[0]].first_due())
-        return min(candidates, default=None)
-
-    def _drop_empty(self) -> None:
-        _drop_empty(self._near, self._near_keys)
-        _drop_empty(self._far, self._far_keys)
+        first: int | None = None
+        for level in self._levels:
+            level.drop_empty()
+            if level.keys:
+                due = level.slots[level.keys[0]].first_due()
+                first = due if first is None else min(first, due)
+        return first
 
     def slots(self) -> list[Slot]:
         """Every slot, for whoever goes over all records bit by bit."""
-        return [*self._near.values(), *self._far.values()]
+        return [slot for level in self._levels for slot in level.slots.values()]
 
     def after(self, due: int, offset: int, most: int) -> list[Held]:
         """At most ``most`` records in order, behind that one."""
@@ -310,24 +418,12 @@ class Schedule:
         for slot in sorted(self.slots(), key=_start_of):
             if len(found) >= most and slot.start > found[most - 1].due:
                 break
-            least = slot.entry(due, offset) if due >= slot.start else -1
-            behind = [at for at, entry in enumerate(slot.entries) if entry > least]
-            places = heapq.nsmallest(most, behind, key=slot.entries.__getitem__)
-            found = heapq.nsmallest(most, [*found, *map(slot.held, places)])
+            found = heapq.nsmallest(most, [*found, *slot.after(due, offset, most)])
         return found
 
     def with_hash(self, key_hash: int) -> list[Held]:
         """The records whose keys have this hash."""
-        pattern = array("I", (key_hash,)).tobytes()
-        found = []
-        for slot in self.slots():
-            data = slot.hashes.tobytes()
-            at = data.find(pattern)
-            while at >= 0:
-                if at % 4 == 0:
-                    found.append(slot.held(at // 4))
-                at = data.find(pattern, at + 1)
-        return found
+        return [held for slot in self.slots() for held in slot.with_hash(key_hash)]
 
     def ahead(self, bounds: Sequence[int]) -> list[int]:
         """How many are due before each of ``bounds``, ascending times in milliseconds.
@@ -345,31 +441,41 @@ class Schedule:
         """Start, entries and hashes of every slot: what :meth:`load` takes."""
         for slot in self.slots():
             if len(slot):
-                yield slot.start, slot.entries.tobytes(), slot.hashes.tobytes()
+                yield slot.dump()
 
     def load(self, start: int, entries: bytes, hashes: bytes) -> None:
         """Take in what a slot held. Raises ValueError when its parts do not fit."""
-        if len(entries) != 2 * len(hashes) or len(entries) % 8:
-            raise ValueError("a slot's entries do not fit its hashes")
-        hour = start // _FAR_MS
         slot = Slot(start)
         slot.restore(entries, hashes)
-        if start % _FAR_MS == 0 and hour not in self._far and hour >= self._near_hour:
-            self._far[hour] = slot
-            heapq.heappush(self._far_keys, hour)
-            self.count += len(slot)
+        length_ms = slot.last_due() - start if len(slot) else 0
+        for level in reversed(self._levels):
+            key = start // level.width_ms
+            if start % level.width_ms == 0 and length_ms < level.width_ms:
+                if key not in level.slots and key >= level.begin:
+                    level.put(key, slot)
+                    self.count += len(slot)
+                    return
+                break
+        for due, offset, key_hash in slot:
+            self.add(due, offset, key_hash)
+
+
+def _remove_from(
+    slot: Slot, pairs: list[tuple[int, int]], removed: list[Held]
+) -> list[tuple[int, int]]:
+    """Move those of ``pairs`` that a slot holds to ``removed``; the others."""
+    others: list[tuple[int, int]] = []
+    found: dict[int, int] | None = None
+    if len(pairs) > _FEW:
+        found = slot.remove_all({slot.entry(due, offset) for due, offset in pairs})
+    for due, offset in pairs:
+        entry = slot.entry(due, offset)
+        key_hash = slot.remove(entry) if found is None else found.pop(entry, None)
+        if key_hash is None:
+            others.append((due, offset))
         else:
-            for at in range(len(slot)):
-                self.add(*slot.held(at))
-
-
-def _drop_empty(slots: dict[int, Slot], keys: list[int]) -> None:
-    """Forget the first slots, as ``keys``, a heap, has them, that hold nothing any more."""
-    while keys:
-        slot = slots.get(keys[0])
-        if slot is not None and len(slot):
-            return
-        slots.pop(heapq.heappop(keys), None)
+            removed.append(Held(due, offset, key_hash))
+    return others
 
 
 def _start_of(slot: Slot) -> int:

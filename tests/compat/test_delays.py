@@ -167,7 +167,7 @@ def test_offsets_for_times_are_those_of_visible_records(
 def fill_with_hidden(topic: str, reference: Client) -> list[int]:
     """Thirty visible records among hidden ones, some behind the last; where the visible lie."""
     for number in range(10):
-        dues = [str(now_ms() + 300 + at) for at in range(20)]
+        dues = [str(now_ms() + 60_000 + at) for at in range(20)]
         reference.produce(topic, [delayed(b"hidden", b"c", deliver_at=due) for due in dues])
         reference.produce(topic, [delayed(b"order", b"c", cancel="key")])
         values = [b"%d" % (number * 3 + at) for at in range(3)]

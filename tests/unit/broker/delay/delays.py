@@ -191,7 +191,7 @@ def encoded(
 
 def state(fold: DelayFold) -> tuple[list[Held], dict[int, int], int | None]:
     """What a fold says, in a form that can be compared."""
-    held = sorted(slot.held(at) for slot in fold.schedule.slots() for at in range(len(slot)))
+    held = sorted(held for slot in fold.schedule.slots() for held in slot)
     return held, fold.rescheduled, fold.needed_from
 
 

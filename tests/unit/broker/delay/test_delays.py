@@ -450,9 +450,7 @@ async def test_one_that_moves_while_others_are_carried_is_carried_too(
     await carrying
     assert line.fold.pending == 48
     assert all(
-        slot.held(at).offset >= line.fold.bound
-        for slot in line.fold.schedule.slots()
-        for at in range(len(slot))
+        held.offset >= line.fold.bound for slot in line.fold.schedule.slots() for held in slot
     )
 
 

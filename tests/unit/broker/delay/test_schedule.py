@@ -90,17 +90,47 @@ def test_a_slot_whose_parts_do_not_fit_is_refused() -> None:
         Schedule().load(0, b"\0" * 16, b"\0" * 4)
 
 
-def test_a_hundred_thousand_far_away_take_about_twelve_bytes_each() -> None:
+@pytest.mark.parametrize("span", [60_000, HOUR, 24 * HOUR, 30 * 24 * HOUR])
+def test_a_hundred_thousand_take_little_more_than_twelve_bytes_each(span: int) -> None:
     rng = random.Random(1)
     schedule = Schedule()
+    schedule.advance(NOW, 1)
     tracemalloc.start()
     try:
         for offset in range(100_000):
-            schedule.add(NOW + 3 * HOUR + rng.randint(0, 10 * 24 * HOUR), offset, offset)
+            schedule.add(NOW + rng.randrange(span), offset, offset)
         taken, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert taken / 100_000 < 20
+    assert taken / 100_000 < 18
+
+
+def test_what_one_slot_holds_is_spread_over_smaller_ones_bit_by_bit() -> None:
+    schedule = Schedule()
+    due = [NOW + 50 * HOUR + number * 7 for number in range(5_000)]
+    for offset, one in enumerate(due):
+        schedule.add(one, offset, 0)
+    spread = 1
+    while schedule.advance(due[0], 1_000):
+        assert schedule.next_due() == due[0]
+        assert schedule.count == len(due)
+        spread += 1
+    assert spread > 5
+    assert max(len(slot) for slot in schedule.slots()) < 20
+    assert [held.due for held in schedule.due(due[-1], len(due))] == due
+
+
+def test_a_dumped_slot_of_an_hour_is_not_taken_for_one_of_a_minute() -> None:
+    schedule = Schedule()
+    hour = NOW // HOUR * HOUR + 10 * HOUR
+    schedule.add(hour, 1, 0)
+    schedule.add(hour + 59 * 60_000, 2, 0)
+    copy = Schedule()
+    copy.add(hour, 3, 0)  # so that the slot is there
+    for slot in schedule.dump():
+        copy.load(*slot)
+    assert [held.offset for held in copy.due(hour, 9)] == [1, 3]
+    assert [held.offset for held in copy.due(hour + HOUR, 9)] == [1, 3, 2]
 
 
 def test_how_many_lie_ahead() -> None:
@@ -119,6 +149,7 @@ def test_a_replica_that_only_follows_takes_each_delivery_out_of_a_small_slot() -
     for number in range(0, 20_000, 10):
         dues = tuple(start + at * 100 for at in range(number, number + 10))
         fold.delivered(Announcement(0, 10, Entries(dues, tuple(range(number, number + 10)))))
-        largest = max((len(slot) for slot in fold.schedule.slots()), default=0)
-        assert number < 100 or largest < 20
+        if number % 500 == 100:
+            following = Held(start + (number + 10) * 100, number + 10, 0)
+            assert all(len(slot) < 20 for slot in fold.schedule.slots() if following in slot)
     assert (fold.pending, fold.delivered_count) == (0, 20_000)
