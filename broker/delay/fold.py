@@ -140,6 +140,20 @@ class DelayFold:
         carried = self.carried.find(original_offset)
         return original_offset if carried is None else carried
 
+    def find(self, original_offset: int, due: int, read_at: int) -> tuple[int, int] | None:
+        """When a record is due, and where it lies; None if it is not held back any more.
+
+        It was read at ``read_at``, and says itself that it is due at ``due``. It may have been
+        rescheduled before or since, and carried since.
+        """
+        offset = self.lies_at(original_offset)
+        known: int | None = self.rescheduled.get(offset, due)
+        if offset != read_at and not self.schedule.contains(known or 0, offset):
+            known = self.schedule.due_at(offset)
+        if known is None or not self.schedule.contains(known, offset):
+            return None
+        return known, offset
+
     def delayed(self, header: BatchHeader, batch: Buffer) -> None:
         """See :class:`~qbus.broker.log.controls.Fold`."""
         from qbus.records.consume import decode_records  # noqa: PLC0415 - loads the codec

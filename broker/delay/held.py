@@ -17,7 +17,6 @@ from qbus.records.fields import decode_varint
 from qbus.records.record import Headers
 
 from ..log import Log
-from .fold import DelayFold
 
 _CACHED_BYTES: Final = 32 << 20
 _NEAR_BYTES: Final = 64 << 20
@@ -382,16 +381,3 @@ class HeldRecords:
         self._cache.remove(self, self._bases)
         self._batches.clear()
         self._bases.clear()
-
-
-def find(fold: DelayFold, held: HeldRecords, target: int, *, wait: bool) -> HeldRecord | None:
-    """The record whose producer was told ``target``, with its due time of now, if it is held back.
-
-    Raises as :meth:`HeldRecords.read` does.
-    """
-    offset = fold.lies_at(target)
-    record = held.read(offset, wait=wait)
-    if record is None:
-        return None
-    record = record._replace(due=fold.rescheduled.get(offset, record.due))
-    return record if fold.schedule.contains(record.due, offset) else None

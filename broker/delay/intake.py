@@ -32,9 +32,9 @@ from qbus.records.control import (
 from qbus.records.decode import records_of
 from qbus.records.header import hide_delayed
 
-from ..log import AppendInfo, Log, LogConfig
+from ..log import Log, LogConfig
 from .fold import DelayFold, hash_of
-from .held import HeldRecord, HeldRecords, find
+from .held import HeldRecord, HeldRecords
 from .schedule import MAX_OFFSET
 
 _NAMED: Final = b"qbus-"  # which every header that matters begins with
@@ -69,7 +69,8 @@ class Taken(NamedTuple):
     """A producer's batch, taken apart. ``orders``: those of its records that cancel or reschedule.
 
     ``now_ms`` is when it was taken in. Where all its records are held back there are no ``items``,
-    but the due times of all, with the hashes of their keys.
+    but the due times of all, with the hashes of their keys. The first ``stored`` records are in the
+    log already, and are not among the items.
     """
 
     header: BatchHeader
@@ -77,6 +78,7 @@ class Taken(NamedTuple):
     items: list[_Item]
     now_ms: int
     held: list[tuple[int, int]]
+    stored: int = 0
 
     @property
     def orders(self) -> list[tuple[int, Order, bytes | None]]:
@@ -95,32 +97,39 @@ def may_order(batch: Buffer, header: BatchHeader) -> bool:
 
 
 def take_in(
-    batch: Buffer, header: BatchHeader, config: LogConfig, fold: DelayFold, now_ms: int
+    batch: Buffer,
+    header: BatchHeader,
+    config: LogConfig,
+    fold: DelayFold,
+    now_ms: int,
+    stored: int = 0,
 ) -> Taken | None:
     """What is to become of a batch that a producer may write; None: it is visible as it is.
 
-    Raises RecordsRefusedError for what its producer cannot have meant, CorruptBatch.
+    Its first ``stored`` records are in the log already. Raises RecordsRefusedError for what its
+    producer cannot have meant, CorruptBatch.
     """
     records, orders = _read(batch, header, config, now_ms)
     visible = sum(
         order is None or (order.target is None and order.due <= now_ms) for order in orders
     )
-    if visible == len(records):
+    if visible == len(records) and not stored:
         return None
     held = [
         (order.due, hash_of(record.key))
         for record, order in zip(records, orders, strict=True)
         if order is not None and order.target is None and order.due > now_ms
     ]
-    if len(held) == len(records):
+    if len(held) == len(records) and not stored:
         _check_room(range(len(held)), config, fold)
         return Taken(header, batch, [], now_ms, held)
     items = [
         _Item(number, record, _kind(order, now_ms), order)
         for number, (record, order) in enumerate(zip(records, orders, strict=True))
+        if number >= stored
     ]
     _check_room([item.number for item in items if item.kind is _Kind.HELD], config, fold)
-    return Taken(header, batch, items, now_ms, [])
+    return Taken(header, batch, items, now_ms, [], stored)
 
 
 def _read(
@@ -167,29 +176,43 @@ def _check_room(held: Sequence[int], config: LogConfig, fold: DelayFold) -> None
         raise RecordsRefusedError([(first, why)])
 
 
-def find_targets(
-    taken: Taken, fold: DelayFold, held: HeldRecords, *, wait: bool
+class OrdersStored(NamedTuple):
+    """Of the orders of a batch, what is said of those that came too late; how many did not."""
+
+    notes: list[tuple[int, str]]
+    done: int
+
+
+def places(taken: Taken, fold: DelayFold) -> dict[int, list[int]]:
+    """Where the records lie that each order of ``taken`` may be about, by the order's number."""
+    hashes = {hash_of(key) for _, order, key in taken.orders if order.target == BY_KEY}
+    by_hash: dict[int, list[int]] = {}
+    for held in fold.schedule.with_hashes(hashes) if hashes else ():
+        by_hash.setdefault(held.key_hash, []).append(held.offset)
+    found: dict[int, list[int]] = {}
+    for number, order, key in taken.orders:
+        if order.target == BY_KEY:
+            found[number] = by_hash.get(hash_of(key), [])
+        else:
+            found[number] = [fold.lies_at(order.target or 0)]
+    return found
+
+
+def read_targets(
+    taken: Taken, at: dict[int, list[int]], held: HeldRecords, *, wait: bool
 ) -> dict[int, list[HeldRecord]]:
-    """The records that each order of ``taken`` is about, by the order's number; for a thread.
+    """The records that each order is about, of those that :func:`places` found; for a thread.
 
     Raises BlockingIOError, ApiError as :meth:`HeldRecords.read` does.
     """
-    return {
-        number: _targets(order, key, fold, held, wait=wait) for number, order, key in taken.orders
-    }
-
-
-def _targets(
-    order: Order, key: bytes | None, fold: DelayFold, held: HeldRecords, *, wait: bool
-) -> list[HeldRecord]:
-    if order.target != BY_KEY:
-        found = find(fold, held, order.target or 0, wait=wait)
-        return [] if found is None else [found]
-    targets = []
-    for entry in fold.schedule.with_hash(hash_of(key)):
-        record = held.read(entry.offset, wait=wait)
-        if record is not None and record.key == key:
-            targets.append(record._replace(due=entry.due))
+    targets: dict[int, list[HeldRecord]] = {}
+    for number, order, key in taken.orders:
+        records = [held.read(offset, wait=wait) for offset in at[number]]
+        targets[number] = [
+            record
+            for record in records
+            if record is not None and (order.target != BY_KEY or record.key == key)
+        ]
     return targets
 
 
@@ -199,8 +222,8 @@ def to_append(
     fold: DelayFold,
     config: LogConfig,
     base_offset: int,
-) -> tuple[bytearray, list[tuple[int, str]]]:
-    """The batches to append at ``base_offset``, and what is to be said about single records.
+) -> tuple[bytearray, OrdersStored]:
+    """The batches to append at ``base_offset``, and what becomes of the orders among them.
 
     An order that comes too late is no error: it is said, with its number. Raises ApiError
     INVALID_RECORD when offsets are too large for delays.
@@ -212,7 +235,7 @@ def to_append(
     if taken.held:
         out += taken.batch
         hide_delayed(out, taken.now_ms)
-        return out, notes
+        return out, OrdersStored([], 0)
     for kind, run in groupby(taken.items, key=_kind_of):
         items = list(run)
         if kind is _Kind.ORDER:
@@ -229,17 +252,18 @@ def to_append(
             elif config.uses_log_append_time:
                 set_log_append_time(batch, taken.now_ms)
             out += batch
-    return out, notes
+    return out, OrdersStored(notes, len(taken.orders) - len(notes))
 
 
-def notes_of(log: Log, info: AppendInfo) -> list[tuple[int, str]]:
-    """What was said about the orders of a producer's batch that is stored already; for a thread.
+def orders_stored(log: Log, first_offset: int, last_offset: int) -> OrdersStored:
+    """What was said about the orders of a producer's batch that is stored already.
 
     Raises ApiError, CorruptBatch, OSError.
     """
     notes: list[tuple[int, str]] = []
-    offset = max(info.first_offset, log.log_start_offset)
-    while offset <= info.last_offset:
+    done = 0
+    offset = max(first_offset, log.log_start_offset)
+    while offset <= last_offset:
         records = log.read_batch(offset, wait=True)
         if records is None:
             break
@@ -248,12 +272,15 @@ def notes_of(log: Log, info: AppendInfo) -> list[tuple[int, str]]:
         header = read_header(batch)
         offset = header.base_offset + header.last_offset_delta + 1
         if header.is_control and header.is_hidden and not header.is_delayed:
-            notes += [
-                (order.offset - info.first_offset, "it was about no delayed record (any more)")
-                for order in iter_control(batch)
-                if len(order.value) <= _NO_ENTRIES.get(order.type, -1)
-            ]
-    return notes
+            for order in iter_control(batch):
+                if order.type not in _NO_ENTRIES:
+                    continue
+                if len(order.value) > _NO_ENTRIES[order.type]:
+                    done += 1
+                else:
+                    why = "it was about no delayed record (any more)"
+                    notes.append((order.offset - first_offset, why))
+    return OrdersStored(notes, done)
 
 
 def _kind_of(item: _Item) -> _Kind:
@@ -268,8 +295,9 @@ def _control_record(
 ) -> tuple[ControlType, bytes]:
     order = item.order
     assert order is not None
-    still = [one for one in targets if fold.schedule.contains(one.due, one.offset)]
-    entries = Entries(tuple(one.due for one in still), tuple(one.offset for one in still))
+    found = [fold.find(one.original_offset, one.due, one.offset) for one in targets]
+    still = [one for one in found if one is not None]
+    entries = Entries(tuple(due for due, _ in still), tuple(offset for _, offset in still))
     if order.is_cancel:
         return ControlType.CANCELLED, encode_entries(entries)
     return ControlType.RESCHEDULED, encode_rescheduled(order.due, entries)

@@ -38,46 +38,77 @@ class Held(NamedTuple):
 
 
 class _Chunk:
-    """Up to ``_CHUNK`` entries of a slot, and the hash of the key of each."""
+    """Up to ``_CHUNK`` entries of a slot, and the hash of the key of each.
 
-    __slots__ = ("entries", "hashes")
+    ``low`` and ``high``: all lie at offsets from there to there, so that what lies elsewhere is not
+    looked for among them.
+    """
 
-    def __init__(self, entries: Iterable[int] = (), hashes: Iterable[int] = ()) -> None:
-        self.entries = array("Q", entries)
-        self.hashes = array("I", hashes)
+    __slots__ = ("entries", "hashes", "high", "least", "low")
+
+    def __init__(self) -> None:
+        self.entries: array[int] = array("Q")
+        self.hashes: array[int] = array("I")
+        self.low = _OFFSET_MASK
+        self.high = 0
+        self.least = -1  # the first entry in order, if it is known
+
+    def append(self, entry: int, key_hash: int) -> None:
+        """Put an entry in."""
+        entries = self.entries
+        if not len(entries) or entry < self.least:
+            self.least = entry
+        entries.append(entry)
+        self.hashes.append(key_hash)
+        offset = entry & _OFFSET_MASK
+        self.low = min(self.low, offset)
+        self.high = max(self.high, offset)
+
+    def first(self) -> int:
+        """The first entry in order."""
+        if self.least < 0:
+            self.least = min(self.entries)
+        return self.least
 
     def find(self, entry: int) -> int:
         """The place of an entry, or -1."""
+        if not self.low <= entry & _OFFSET_MASK <= self.high:
+            return -1
         entries = self.entries
         if entries[0] == entry:
             return 0
-        if len(entries) <= _FEW:
-            return entries.index(entry) if entry in entries else -1
         pattern, data = array("Q", (entry,)).tobytes(), entries.tobytes()
         at = data.find(pattern)
         while at >= 0 and at % 8:
             at = data.find(pattern, at + 1)
         return at // 8 if at >= 0 else -1
 
-    def with_hash(self, pattern: bytes) -> Iterator[int]:
-        """The entries whose keys have the hash of which ``pattern`` is the array of one."""
-        data = self.hashes.tobytes()
-        at = data.find(pattern)
-        while at >= 0:
-            if at % 4 == 0:
-                yield self.entries[at // 4]
-            at = data.find(pattern, at + 1)
+    def remove_at(self, at: int) -> int:
+        """Take out the entry at a place; the hash of its key."""
+        key_hash = self.hashes[at]
+        if self.entries[at] == self.least:
+            self.least = -1
+        del self.entries[at], self.hashes[at]
+        return key_hash
 
     def without(self, wanted: set[int], removed: dict[int, int]) -> "_Chunk":
         """What is left when the entries ``wanted`` go to ``removed``, with their hashes."""
+        if wanted.isdisjoint(self.entries):
+            return self
         left = _Chunk()
         for entry, key_hash in zip(self.entries, self.hashes, strict=True):
             if entry in wanted:
                 removed[entry] = key_hash
             else:
-                left.entries.append(entry)
-                left.hashes.append(key_hash)
+                left.append(entry, key_hash)
         return left
+
+    def with_hashes(self, wanted: set[int]) -> Iterator[tuple[int, int]]:
+        """The entries whose keys have one of these hashes, and the hash of each."""
+        if not wanted.isdisjoint(self.hashes):
+            for entry, key_hash in zip(self.entries, self.hashes, strict=True):
+                if key_hash in wanted:
+                    yield entry, key_hash
 
 
 class Slot:
@@ -87,14 +118,13 @@ class Slot:
     ascending entries are in the order in which they are due, and in the log's where that is one.
     """
 
-    __slots__ = ("_chunks", "_count", "_is_sorted", "_least", "start")
+    __slots__ = ("_chunks", "_count", "_is_sorted", "start")
 
     def __init__(self, start: int) -> None:
         self.start = start
         self._chunks: list[_Chunk] = []
         self._count = 0
         self._is_sorted = True
-        self._least = -1  # the first entry in order, if it is known
 
     def __len__(self) -> int:
         return self._count
@@ -128,18 +158,15 @@ class Slot:
         """Put a record in."""
         entry = (due - self.start) << _OFFSET_BITS | offset
         chunks = self._chunks
-        if not self._count or entry < self._least:
-            self._least = entry
         if not chunks:
             chunks.append(_Chunk())
-        elif self._is_sorted and entry < chunks[-1].entries[-1]:
-            self._is_sorted = False
         chunk = chunks[-1]
+        if self._is_sorted and len(chunk.entries) and entry < chunk.entries[-1]:
+            self._is_sorted = False
         if len(chunk.entries) >= _CHUNK:
             chunk = _Chunk()
             chunks.append(chunk)
-        chunk.entries.append(entry)
-        chunk.hashes.append(key_hash)
+        chunk.append(entry, key_hash)
         self._count += 1
 
     def contains(self, entry: int) -> bool:
@@ -151,11 +178,8 @@ class Slot:
         for number, chunk in enumerate(self._chunks):
             at = chunk.find(entry)
             if at >= 0:
-                key_hash = chunk.hashes[at]
-                del chunk.entries[at], chunk.hashes[at]
+                key_hash = chunk.remove_at(at)
                 self._count -= 1
-                if entry == self._least:
-                    self._least = -1
                 if not chunk.entries:
                     del self._chunks[number]
                 return key_hash
@@ -164,52 +188,58 @@ class Slot:
     def remove_all(self, wanted: set[int]) -> dict[int, int]:
         """Take the entries ``wanted`` out; those that were here, with the hashes of their keys."""
         found: dict[int, int] = {}
-        chunks: list[_Chunk] = []
-        for chunk in self._chunks:
-            left = chunk if wanted.isdisjoint(chunk.entries) else chunk.without(wanted, found)
-            if left.entries:
-                chunks.append(left)
-        self._chunks = chunks
-        self._count -= len(found)
-        if self._least in found:
-            self._least = -1
+        for number, chunk in enumerate(self._chunks):
+            if len(found) == len(wanted):
+                break
+            self._chunks[number] = chunk.without(wanted, found)
+        if found:
+            self._chunks = [chunk for chunk in self._chunks if chunk.entries]
+            self._count -= len(found)
         return found
 
-    def take_last(self) -> list[Held]:
+    def take_first(self) -> list[Held]:
         """Take out a chunk."""
-        chunk = self._chunks.pop()
+        chunk = self._chunks.pop(0)
         self._count -= len(chunk.entries)
-        if self._least in chunk.entries:
-            self._least = -1
         return list(self._held(chunk))
+
+    def due_at(self, offset: int) -> int | None:
+        """When the record is due that lies at ``offset``, if it is here."""
+        for chunk in self._chunks:
+            if chunk.low <= offset <= chunk.high:
+                for entry in chunk.entries:
+                    if entry & _OFFSET_MASK == offset:
+                        return self.start + (entry >> _OFFSET_BITS)
+        return None
 
     def sort(self) -> None:
         """Bring the entries into the order in which they are due."""
         if not self._is_sorted:
-            entries = [entry for chunk in self._chunks for entry in chunk.entries]
-            hashes = [key_hash for chunk in self._chunks for key_hash in chunk.hashes]
-            order = sorted(range(len(entries)), key=entries.__getitem__)
-            self._fill([entries[at] for at in order], [hashes[at] for at in order])
+            pairs: list[tuple[int, int]] = []
+            for chunk in self._chunks:
+                pairs += zip(chunk.entries, chunk.hashes, strict=True)
+            pairs.sort()
+            self._fill(pairs)
             self._is_sorted = True
 
-    def _fill(self, entries: Sequence[int], hashes: Sequence[int]) -> None:
-        self._chunks = [
-            _Chunk(entries[at : at + _CHUNK], hashes[at : at + _CHUNK])
-            for at in range(0, len(entries), _CHUNK)
-        ]
-        self._count = len(entries)
+    def _fill(self, pairs: Iterable[tuple[int, int]]) -> None:
+        self._chunks, self._count = [], 0
+        chunk: _Chunk | None = None
+        for entry, key_hash in pairs:
+            if chunk is None or len(chunk.entries) >= _CHUNK:
+                chunk = _Chunk()
+                self._chunks.append(chunk)
+            chunk.append(entry, key_hash)
+            self._count += 1
 
     def first_due(self) -> int:
         """When the first of its records is due; there is at least one."""
-        if self._least < 0:
-            self._least = min(min(chunk.entries) for chunk in self._chunks)
-        return self.start + (self._least >> _OFFSET_BITS)
+        return self.start + (min(chunk.first() for chunk in self._chunks) >> _OFFSET_BITS)
 
-    def with_hash(self, key_hash: int) -> Iterator[Held]:
-        """The records whose keys have this hash."""
-        pattern = array("I", (key_hash,)).tobytes()
+    def with_hashes(self, wanted: set[int]) -> Iterator[Held]:
+        """The records whose keys have one of these hashes."""
         for chunk in self._chunks:
-            for entry in chunk.with_hash(pattern):
+            for entry, key_hash in chunk.with_hashes(wanted):
                 due = self.start + (entry >> _OFFSET_BITS)
                 yield Held(due, entry & _OFFSET_MASK, key_hash)
 
@@ -223,7 +253,7 @@ class Slot:
         """Hold what :meth:`dump` gave. Raises ValueError when the parts do not fit each other."""
         if len(entries) != 2 * len(hashes) or len(entries) % 8:
             raise ValueError("a slot's entries do not fit its hashes")
-        self._fill(array("Q", entries), array("I", hashes))
+        self._fill(zip(array("Q", entries), array("I", hashes), strict=True))
         self._is_sorted = False
 
     def last_due(self) -> int:
@@ -353,7 +383,7 @@ class Schedule:
             while level.keys and level.keys[0] < level.begin:
                 if most <= 0:
                     return True
-                taken = level.slots[level.keys[0]].take_last()
+                taken = level.slots[level.keys[0]].take_first()
                 self.moves += 1
                 most -= len(taken)
                 for due, offset, key_hash in taken:
@@ -421,9 +451,17 @@ class Schedule:
             found = heapq.nsmallest(most, [*found, *slot.after(due, offset, most)])
         return found
 
-    def with_hash(self, key_hash: int) -> list[Held]:
-        """The records whose keys have this hash."""
-        return [held for slot in self.slots() for held in slot.with_hash(key_hash)]
+    def with_hashes(self, wanted: set[int]) -> list[Held]:
+        """The records whose keys have one of these hashes."""
+        return [held for slot in self.slots() for held in slot.with_hashes(wanted)]
+
+    def due_at(self, offset: int) -> int | None:
+        """When the record is due that lies at ``offset``, if it is here: looks through all."""
+        for slot in self.slots():
+            due = slot.due_at(offset)
+            if due is not None:
+                return due
+        return None
 
     def ahead(self, bounds: Sequence[int]) -> list[int]:
         """How many are due before each of ``bounds``, ascending times in milliseconds.
@@ -466,7 +504,7 @@ def _remove_from(
     """Move those of ``pairs`` that a slot holds to ``removed``; the others."""
     others: list[tuple[int, int]] = []
     found: dict[int, int] | None = None
-    if len(pairs) > _FEW:
+    if len(pairs) > _FEW:  # one by one, each would move those behind it
         found = slot.remove_all({slot.entry(due, offset) for due, offset in pairs})
     for due, offset in pairs:
         entry = slot.entry(due, offset)

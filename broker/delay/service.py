@@ -13,7 +13,7 @@ from ..partition.background_tasks import BackgroundTasks
 from ..partition.partition import Partition, PartitionListener
 from .delayed_partition import DeadLetterTopics, DelayedPartition, Lateness
 from .fold import DelayFold
-from .held import HeldCache, HeldRecord, HeldRecords, find
+from .held import HeldCache, HeldRecord, HeldRecords
 from .incoming import PartitionIntake
 from .intake import may_order, take_in
 from .schedule import Held
@@ -65,10 +65,14 @@ class DelayService(PartitionListener):
         if delayed is None or not offsets:
             return []
         fold, held = delayed.fold, delayed.held
-        found = await asyncio.to_thread(
-            lambda: [find(fold, held, offset, wait=True) for offset in offsets if offset >= 0]
-        )
-        return [record for record in found if record is not None]
+        places = [fold.lies_at(offset) for offset in offsets if offset >= 0]
+        read = await asyncio.to_thread(lambda: [held.read(offset, wait=True) for offset in places])
+        records = []
+        for record in read:
+            found = record and fold.find(record.original_offset, record.due, record.offset)
+            if record is not None and found:
+                records.append(record._replace(due=found[0], offset=found[1]))
+        return records
 
     def of(self, partition: Partition) -> DelayedPartition | None:
         """What is delayed of a partition, if it is led here."""
@@ -88,11 +92,12 @@ class DelayService(PartitionListener):
         header = partition.log.check(batch)
         if not may_order(batch, header):
             return None
-        known = partition.log.repeated(header)
-        if known is not None:
-            return PartitionIntake(delayed, None, acks, known)
-        taken = take_in(batch, header, partition.log.config, delayed.fold, now_ms)
-        return None if taken is None else PartitionIntake(delayed, taken, acks, None)
+        stored = partition.log.stored_part(header)
+        count = 0 if stored is None else stored.records_count
+        if count == header.records_count:
+            return PartitionIntake(delayed, None, acks, stored)
+        taken = take_in(batch, header, partition.log.config, delayed.fold, now_ms, count)
+        return None if taken is None else PartitionIntake(delayed, taken, acks, stored)
 
     def may_hold(self, batch: memoryview) -> bool:
         """Whether a batch has to be looked at closely: compressed, damaged, or with a header."""

@@ -11,7 +11,7 @@ from .log import Log
 from .manager import LogManager
 from .mirroring import Provenance
 from .names import TopicPartition
-from .producers import Producer, ProducerState
+from .producers import Producer, ProducerState, StoredPart
 from .reader import LogSlice, TimestampOffset
 from .visible import VisibleRecords
 
@@ -33,6 +33,7 @@ __all__ = [
     "Producer",
     "ProducerState",
     "Provenance",
+    "StoredPart",
     "TimestampOffset",
     "TopicPartition",
     "VisibleRecords",

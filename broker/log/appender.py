@@ -25,7 +25,7 @@ from qbus.records.plain import plain_header
 from .config import LogConfig
 from .flusher import LogFlusher
 from .health import Corruption
-from .producers import RetainedBatch, encode_snapshot
+from .producers import RetainedBatch, StoredPart, encode_snapshot
 from .scan import BadBatch
 from .segment import MAX_RELATIVE_OFFSET, LogSegment, mark_jump
 from .state import LogState
@@ -280,13 +280,12 @@ class Appender:
                     return self._duplicate(known)
             return self._append(batch, header, leader_epoch, now_ms)
 
-    def check_repeated(self, header: BatchHeader) -> AppendInfo | None:
-        """What became of a producer's batch that is stored already; see :meth:`Log.repeated`."""
+    def stored_part(self, header: BatchHeader) -> StoredPart | None:
+        """See :meth:`Log.stored_part`."""
         state = self._state
         with state.lock:
             state.check_usable()
-            known = state.producers.check(header) if header.producer_id >= 0 else None
-            return None if known is None else self._duplicate(known)
+            return state.producers.stored_part(header) if header.producer_id >= 0 else None
 
     def _duplicate(self, known: RetainedBatch) -> AppendInfo:
         stamped = self._state.config.uses_log_append_time

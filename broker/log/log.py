@@ -17,7 +17,7 @@ from .health import Corruption
 from .mirroring import MirrorAppender, Provenance
 from .names import TopicPartition, parse_partition
 from .opening import LogOpener
-from .producers import ProducerState
+from .producers import ProducerState, StoredPart
 from .reader import LogReader, LogSlice, TimestampOffset, first_at_or_after, latest
 from .removal import RecordRemover
 from .repair import BatchRepair, Damage
@@ -214,12 +214,13 @@ class Log:
         """The header of a producer's batch, which :meth:`append` would take. Raises ApiError."""
         return check_batch(batch, self._state.config, self._state.clock.time_ms())
 
-    def repeated(self, header: BatchHeader) -> AppendInfo | None:
-        """What became of the batch of an idempotent producer that ``header`` repeats, if it does.
+    def stored_part(self, header: BatchHeader) -> StoredPart | None:
+        """How much of an idempotent producer's batch is stored: none of it, its beginning, or all.
 
-        Raises ApiError: INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER, KAFKA_STORAGE_ERROR.
+        Of a batch that is stored in parts, the last ones may have been lost. Raises ApiError:
+        INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER, KAFKA_STORAGE_ERROR.
         """
-        return self._appender.check_repeated(header)
+        return self._appender.stored_part(header)
 
     def append_mirrored(
         self, batches: memoryview, provenance: Provenance, leader_epoch: int

@@ -6,7 +6,8 @@ The rules are Kafka's:
   with the offset it already has;
 - a batch of an older epoch is refused: INVALID_PRODUCER_EPOCH;
 - where delayed records are held back, and a batch of theirs is stored in parts, the parts that
-  follow one another count as one, and what lies within is a duplicate;
+  follow one another count as one, and what lies within is a duplicate; of a batch whose last parts
+  were lost, by a torn write or with a leader, what is missing is taken;
 - otherwise its first sequence must follow the last one (2^31 - 1 is followed by 0), and a new epoch
   must begin with 0, else OUT_OF_ORDER_SEQUENCE_NUMBER;
 - an unknown producer may begin with any sequence: its records may be gone by retention.
@@ -83,6 +84,18 @@ class RetainedBatch(NamedTuple):
         )
 
 
+class StoredPart(NamedTuple):
+    """That the first ``records_count`` records of a producer's batch are stored, and where.
+
+    They follow one another, unless the rest of a batch was stored later than its beginning.
+    """
+
+    records_count: int
+    first_offset: int
+    last_offset: int
+    timestamp: int
+
+
 @dataclass(slots=True)
 class Producer:
     """One producer's epoch and its last batches, oldest first; heard of by the broker's clock."""
@@ -145,6 +158,19 @@ class ProducerState:
             raise _out_of_order(header, f"begins epoch {header.producer_epoch}")
         return None
 
+    def stored_part(self, header: BatchHeader) -> StoredPart | None:
+        """How much of a batch is stored, or None when all of it may be appended.
+
+        All of it, or a beginning: its producer wrote nothing behind that. Raises as :meth:`check`.
+        """
+        producer = self._producers.get(header.producer_id)
+        if producer is not None and producer.epoch == header.producer_epoch:
+            stored = _stored_part(producer.batches, header)
+            if stored is not None:
+                return stored
+        self.check(header)
+        return None
+
     def update(self, header: BatchHeader, now_ms: int) -> None:
         """Account for an appended batch of a producer."""
         if header.is_control and not header.is_hidden:
@@ -191,6 +217,20 @@ class ProducerState:
             if now_ms - producer.heard_ms < expiration_ms:
                 return
             del self._producers[producer.producer_id]
+
+
+def _stored_part(batches: tuple[RetainedBatch, ...], header: BatchHeader) -> StoredPart | None:
+    count = first = last = 0
+    for batch in batches:
+        following = (header.base_sequence + count) & _MAX_SEQUENCE
+        skipped = (following - batch.first_sequence) & _MAX_SEQUENCE
+        if skipped <= batch.offset_delta and count < header.records_count:
+            begin = batch.first_offset + skipped
+            first = begin if count == 0 else first
+            taken = min(batch.offset_delta + 1 - skipped, header.records_count - count)
+            last = begin + taken - 1
+            count += taken
+    return StoredPart(count, first, last, batches[-1].timestamp) if count else None
 
 
 def _out_of_order(header: BatchHeader, why: str) -> ApiError:

@@ -37,7 +37,7 @@ from qbus.wire.messages.produce import (
 
 from ...authorization import Operation
 from ...authorization import topic as topic_resource
-from ...delay.intake import RecordsRefusedError
+from ...delay.intake import OrdersStored, RecordsRefusedError
 from ...log import AppendInfo, LogConfig, Provenance
 from ...log.recompression import PRODUCER, must_recompress, recompressed
 from ...partition.partition import ACKS_ALL, Partition
@@ -47,6 +47,7 @@ from .leaders import leader_of, reachable
 
 if TYPE_CHECKING:
     from ...broker import Broker
+    from ...delay.incoming import PartitionIntake
 
 _FIRST_WITH_ZSTD: Final = 7
 _FIRST_WITH_LEADERS: Final = 10
@@ -80,16 +81,18 @@ async def _append_late(
     appends: "_Appends", response: ProduceResponse, timeout_s: float
 ) -> ProduceResponse | None:
     """Append what threads have to prepare first. The connection's next request waits meanwhile."""
-    prepared = await asyncio.gather(
-        *(asyncio.to_thread(late.prepare) for late in appends.late), return_exceptions=True
-    )
-    for late, result in zip(appends.late, prepared, strict=True):
-        try:
-            if isinstance(result, BaseException):
-                raise result
-            appends.append_late(late, result)
-        except ApiError as error:
-            appends.refuse_late(late, error)
+    while appends.late:
+        batches, appends.late = appends.late, []
+        prepared = await asyncio.gather(
+            *(asyncio.to_thread(late.prepare) for late in batches), return_exceptions=True
+        )
+        for late, result in zip(batches, prepared, strict=True):
+            try:
+                if isinstance(result, BaseException):
+                    raise result
+                appends.append_late(late, result)
+            except ApiError as error:
+                appends.refuse_late(late, error)
     answer = appends.answer(response, timeout_s)
     return await answer if isinstance(answer, Delayed) else answer
 
@@ -97,20 +100,21 @@ async def _append_late(
 class _LateBatch(NamedTuple):
     """A batch that is appended once a thread has prepared it, and its place in the response.
 
-    What ``prepare`` returns is given to ``append``.
+    What ``prepare`` returns is given to ``append``, which returns None if it has to be prepared
+    once more.
     """
 
     partition: Partition
     answer: PartitionProduceResponse
     prepare: Callable[[], Any]
-    append: Callable[[Any], "_Appended"]
+    append: Callable[[Any], "_Appended | None"]
 
 
 class _Appended(NamedTuple):
-    """What became of a batch, and what is to be said about single records: their numbers, why."""
+    """What became of a batch, and of the orders about delayed records in it."""
 
     info: AppendInfo
-    notes: Sequence[tuple[int, str]] = ()
+    orders: OrdersStored | None = None
 
 
 class _Appends:
@@ -186,8 +190,9 @@ class _Appends:
         answer.base_offset = info.first_offset
         answer.log_append_time_ms = info.log_append_time
         answer.log_start_offset = info.log_start_offset
-        if appended.notes:
-            answer.record_errors = _record_errors(appended.notes)
+        if appended.orders is not None:
+            answer.record_errors = _record_errors(appended.orders.notes)
+            answer.orders_done = appended.orders.done
         self._await(partition, info, answer)
         return answer
 
@@ -208,9 +213,7 @@ class _Appends:
         if intake is None:
             appended = _Appended(partition.append(records, self._acks))
         elif intake.needs_thread:
-            return self._keep(
-                _LateBatch(partition, answer, intake.read, lambda _: _Appended(*intake.append()))
-            )
+            return self._keep(_read_first(partition, answer, intake))
         else:
             appended = _Appended(*intake.append())
         return self._answer(partition, answer, appended)
@@ -222,21 +225,25 @@ class _Appends:
         if partition.error:
             raise ApiError(partition.error)
         batch, config = bytes(records), partition.log.config
+        answer = PartitionProduceResponse(index=index)
         return self._keep(
             _LateBatch(
                 partition,
-                PartitionProduceResponse(index=index),
+                answer,
                 lambda: recompressed(batch, config),
-                lambda made: self._append_recompressed(partition, memoryview(made)),
+                lambda made: self._append_recompressed(partition, answer, memoryview(made)),
             )
         )
 
-    def _append_recompressed(self, partition: Partition, batch: memoryview) -> _Appended:
+    def _append_recompressed(
+        self, partition: Partition, answer: PartitionProduceResponse, batch: memoryview
+    ) -> _Appended | None:
         if partition.log.config.qbus_delay_enable:
             intake = self._broker.delays.intake(partition, batch, self._acks)
+            if intake is not None and intake.needs_thread:
+                self._keep(_read_first(partition, answer, intake))
+                return None
             if intake is not None:
-                if intake.needs_thread:
-                    intake.read()
                 return _Appended(*intake.append())
         return _Appended(partition.append(batch, self._acks))
 
@@ -246,7 +253,9 @@ class _Appends:
 
     def append_late(self, late: _LateBatch, prepared: Any) -> None:
         """Append a batch that is prepared. Raises :class:`~qbus.errors.ApiError`."""
-        self._answer(late.partition, late.answer, late.append(prepared))
+        appended = late.append(prepared)
+        if appended is not None:
+            self._answer(late.partition, late.answer, appended)
 
     def refuse_late(self, late: _LateBatch, error: ApiError) -> None:
         """Say in the response why a batch is not appended."""
@@ -310,6 +319,13 @@ class _Appends:
         elif isinstance(error, RecordsRefusedError):
             answer.record_errors = _record_errors(error.errors)
         return answer
+
+
+def _read_first(
+    partition: Partition, answer: PartitionProduceResponse, intake: "PartitionIntake"
+) -> _LateBatch:
+    """What is appended once a thread has read what the orders in it are about."""
+    return _LateBatch(partition, answer, intake.read, lambda _: _Appended(*intake.append()))
 
 
 def _refuse_zstd(records: memoryview) -> None:

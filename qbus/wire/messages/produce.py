@@ -10,6 +10,7 @@ from qbus.wire.declare import Int16, Int32, Int64, Records, String, Struct, Uuid
 
 # Kafka's own tags count from 0; these are far away from them.
 _MIRROR_TAG = 10_000
+_ORDERS_TAG = 10_000
 
 
 class PartitionProduceData(Struct):
@@ -57,6 +58,8 @@ class PartitionProduceResponse(Struct):
     record_errors: list[BatchIndexAndErrorMessage] = field("8+")
     error_message: String | None = field("8+", default=None)
     current_leader: LeaderIdAndEpoch = field("10+", tag=0, ignorable=False)
+    # Of the orders about delayed records, how many found what they are about.
+    orders_done: Int32 = field("9+", tag=_ORDERS_TAG, default=0)
 
 
 class TopicProduceResponse(Struct):

