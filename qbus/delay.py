@@ -70,6 +70,15 @@ def parse_duration(text: str) -> int:
     return duration
 
 
+def duration_text(ms: int) -> str:
+    """A duration in the largest unit that leaves it whole or long: ``90s``, ``730d``."""
+    for unit in ("d", "h", "m", "s"):
+        length = _UNITS[unit]
+        if ms >= 10 * length or (ms >= length and ms % length == 0):
+            return f"{ms // length}{unit}"
+    return f"{ms}ms"
+
+
 def read_order(headers: Headers, now_ms: int) -> Order | None:
     """What the headers of a record, which came at ``now_ms``, ask for; None: nothing.
 

@@ -9,7 +9,7 @@ from qbus.records.arrow_buffers import import_pyarrow
 _COLUMN: Final = "qbus headers with the due time"
 
 
-def with_delays(table: Any, headers: str | None, deliver_at: str) -> tuple[Any, str]:
+def with_due_times(table: Any, headers: str | None, deliver_at: str) -> tuple[Any, str]:
     """A table with one more column of headers, and that column's name.
 
     Each row has the headers of the column ``headers``, if there is one, and one with the time of
@@ -44,7 +44,7 @@ def _due_headers(times: Any, name: str) -> Any:
     elif not pa.types.is_int64(times.type):
         raise TypeError(f"column {name!r} is of {times.type}: timestamp or int64 is needed")
     if (least := compute.min(times).as_py()) is not None and least < 0:
-        raise ValueError(f"column {name!r}: deliver_at is after 1970, not {least}")
+        raise ValueError(f"column {name!r}: deliver_at must not be before 1970: {least}")
     values = times.drop_null().cast(pa.string()).cast(pa.binary())
     keys = pa.repeat(pa.scalar(DELIVER_AT), len(values))
     return _lists(compute.is_valid(times).cast(pa.int32()), keys, values)

@@ -4,9 +4,10 @@ import asyncio
 import logging
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, NamedTuple, ParamSpec
 
+from qbus.errors import ApiError, ErrorCode
 from qbus.records import Compression
 from qbus.records.codec import BatchLists
 
@@ -30,12 +31,31 @@ NO_IDENTITY = ProducerIdentity(-1, -1)
 class Stored(NamedTuple):
     """Where a batch was stored. -1: unknown; as the time: the records keep their own.
 
-    notes: which of its records the broker said something about, though it took them.
+    orders_done: how many of its records are orders that found what they are about; notes: which of
+    them are orders that did not.
     """
 
     base_offset: int
     log_append_time: int
     notes: Collection[int] = ()
+    orders_done: int = 0
+
+
+class BatchRefused(ApiError):  # noqa: N818 - what happened
+    """A batch that the broker refused for some of its records (KIP-467).
+
+    ``reasons``: why, by their numbers in the batch; the broker names a few of them.
+    """
+
+    def __init__(self, code: ErrorCode, count: int, reasons: Mapping[int, str]) -> None:
+        number, reason = next(iter(reasons.items()))
+        super().__init__(code, f"record {number} of {count} in its batch: {reason}")
+        self._reasons = reasons
+
+    def of(self, index: int) -> ApiError:
+        """Why one of its records was not stored."""
+        reason = self._reasons.get(index)
+        return ApiError(self.code, reason or f"it came with a record that was refused: {self}")
 
 
 class Countdown:
@@ -171,7 +191,7 @@ class Batch(ABC, BatchLists):
     def place(self, index: int) -> tuple[int, int]:
         """Return offset and timestamp of a delivered record."""
         assert isinstance(self.outcome, Stored)
-        base_offset, log_append_time, _ = self.outcome
+        base_offset, log_append_time = self.outcome[:2]
         return (
             base_offset + index if base_offset >= 0 else -1,
             log_append_time if log_append_time >= 0 else self.timestamp_of(index),

@@ -10,7 +10,7 @@ from qbus.records.arrow_buffers import import_pyarrow
 from ..types import TopicDescription
 from .accumulator import Accumulator
 from .arrow import ArrowBatch, by_partition
-from .arrow_delays import with_delays
+from .arrow_delays import with_due_times
 from .batch import Batch
 from .lists import RECORD_OVERHEAD, Columns
 from .options import ProducerOptions
@@ -70,7 +70,7 @@ class ArrowTable:
         """Raises as :meth:`qbus.records.ArrowColumns.of`."""
         self._table = table if hasattr(table, "take") else import_pyarrow().table(table)
         if deliver_at is not None:
-            self._table, headers = with_delays(self._table, headers, deliver_at)
+            self._table, headers = with_due_times(self._table, headers, deliver_at)
         self._names: dict[str, Any] = {
             "value": value,
             "key": key,

@@ -1,5 +1,8 @@
 """Sending records to be delivered later, and orders about them (:mod:`qbus.delay`)."""
 
+import asyncio
+import contextlib
+import logging
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from operator import index
@@ -20,6 +23,8 @@ from ..net.cluster import Cluster
 from ..net.retry import retrying
 from ..types import ConfigKind, Duration, Moment
 from .lists import Headers
+
+_log = logging.getLogger(__name__)
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MS: Final = timedelta(milliseconds=1)
@@ -62,9 +67,9 @@ def with_delays(
     """
     if deliver_at is None and delay is None and ttl is None:
         return headers
-    if _is_column(deliver_at) or _is_column(delay):
-        moments = _column("deliver_at", deliver_at, count)
-        delays = _column("delay", delay, count)
+    if _is_one_for_each(deliver_at) or _is_one_for_each(delay):
+        moments = _one_for_each("deliver_at", deliver_at, count)
+        delays = _one_for_each("delay", delay, count)
         added = [
             () if when is None and wait is None else delay_headers(when, wait, ttl)
             for when, wait in zip(moments, delays, strict=True)
@@ -93,13 +98,15 @@ def reschedule_headers(offset: int, deliver_at: Moment | None, delay: Duration |
     return [(RESCHEDULE, _offset(offset)), *delay_headers(deliver_at, delay, None)]
 
 
-def _is_column(times: Any) -> bool:
+def _is_one_for_each(times: Any) -> bool:
     return times is not None and not isinstance(times, datetime | timedelta | int | str | bytes)
 
 
-def _column(what: str, times: Any, count: int) -> Sequence[Any]:
-    if not _is_column(times):
+def _one_for_each(what: str, times: Any, count: int) -> Sequence[Any]:
+    if not _is_one_for_each(times):
         return [times] * count
+    if not isinstance(times, Sequence):
+        raise TypeError(f"{what} is one time, or a sequence of times, not {type(times).__name__}")
     if len(times) != count:
         raise ValueError(f"{len(times)} times of {what} for {count} values")
     return list(times)
@@ -107,11 +114,14 @@ def _column(what: str, times: Any, count: int) -> Sequence[Any]:
 
 def _moment(moment: Moment) -> bytes:
     if isinstance(moment, datetime):
-        ms = -((_EPOCH - moment.astimezone(UTC)) // _MS)  # rounded up: never early
+        try:
+            ms = -((_EPOCH - moment.astimezone(UTC)) // _MS)  # rounded up: never early
+        except (OverflowError, ValueError) as error:
+            raise ValueError(f"deliver_at {moment} cannot be told in UTC: {error}") from None
     else:
         ms = _whole("deliver_at", moment, "a datetime or milliseconds since 1970")
     if ms < 0:
-        raise ValueError(f"deliver_at is after 1970, not {moment}")
+        raise ValueError(f"deliver_at must not be before 1970: {moment}")
     return b"%d" % ms
 
 
@@ -124,14 +134,14 @@ def _duration(what: str, duration: Duration) -> bytes:
     else:
         ms = _whole(what, duration, "a timedelta, milliseconds or a text such as 15m")
     if ms < 0:
-        raise ValueError(f"{what} is not negative, as {duration} is")
+        raise ValueError(f"{what} must not be negative: {duration}")
     return b"%d" % ms
 
 
 def _offset(offset: int) -> bytes:
     number = _whole("an offset", offset, "an int")
     if number < 0:
-        raise ValueError(f"an offset is not negative, as {offset} is")
+        raise ValueError(f"an offset must not be negative: {offset}")
     return b"%d" % number
 
 
@@ -145,16 +155,30 @@ def _whole(what: str, number: Any, kinds: str) -> int:
 
 
 class DelayingTopics:
-    """Which topics hold records back. What is known of one is asked for again after a minute."""
+    """Which topics hold records back.
+
+    Who sends goes by the last answer, also while no broker can be reached; it is asked for again in
+    the background each minute.
+    """
 
     def __init__(self, cluster: Cluster, clock: Clock) -> None:
         self._cluster = cluster
         self._clock = clock
-        self._known: dict[str, float] = {}
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._ask_again: dict[str, float] = {}  # when, of each topic that holds records back
+        self._asking: dict[str, asyncio.Task[None]] = {}
 
     def is_known(self, topic: str) -> bool:
-        """Whether the topic held records back a short while ago."""
-        return self._known.get(topic, 0.0) > self._clock.monotonic()
+        """Whether the topic held records back by the last answer. Any thread may ask."""
+        ask_again = self._ask_again.get(topic)
+        if ask_again is None:
+            return False
+        now = self._clock.monotonic()
+        if ask_again <= now and self._loop is not None:
+            self._ask_again[topic] = now + _KNOWN_FOR_S
+            with contextlib.suppress(RuntimeError):  # the loop may be closed
+                self._loop.call_soon_threadsafe(self._refresh, topic)
+        return True
 
     async def check(self, topic: str) -> None:
         """Raise ConfigError for a topic that would deliver at once what is to be delayed.
@@ -162,13 +186,48 @@ class DelayingTopics:
         Or for one that does not exist: it is not created, for it would hold nothing back. A topic
         whose configuration one may not read is trusted.
         """
-        if self.is_known(topic):
-            return
+        if not self.is_known(topic):
+            await asyncio.shield(self._ask(topic))
+
+    def stop(self) -> None:
+        """Ask no more."""
+        for task in self._asking.values():
+            task.cancel()
+
+    def _ask(self, topic: str) -> "asyncio.Task[None]":
+        """The question under way; all who want to know wait for one answer."""
+        task = self._asking.get(topic)
+        if task is None:
+            self._loop = asyncio.get_running_loop()
+            task = self._asking[topic] = self._loop.create_task(self._find_out(topic))
+            task.add_done_callback(lambda done: self._answered(topic, done))
+        return task
+
+    def _answered(self, topic: str, task: "asyncio.Task[None]") -> None:
+        del self._asking[topic]
+        if not task.cancelled():
+            task.exception()  # whoever waits for it raises it
+
+    def _refresh(self, topic: str) -> None:
+        if topic not in self._asking:
+            self._ask(topic).add_done_callback(_say)
+
+    async def _find_out(self, topic: str) -> None:
+        try:
+            is_delaying = await self._is_delaying(topic)
+        except ConfigError:
+            self._ask_again.pop(topic, None)
+            raise
+        if not is_delaying:
+            self._ask_again.pop(topic, None)
+            raise ConfigError(f"topic {topic} holds nothing back: {_ENABLED} is not true")
+        self._ask_again[topic] = self._clock.monotonic() + _KNOWN_FOR_S
+
+    async def _is_delaying(self, topic: str) -> bool:
         resource = DescribeConfigsResource(
             resource_type=ConfigKind.TOPIC, resource_name=topic, configuration_keys=[_ENABLED]
         )
         request = DescribeConfigsRequest(resources=[resource])
-
         created_before = self._clock.monotonic() + _PATIENCE_S
 
         async def attempt() -> dict[str, str | None]:
@@ -189,7 +248,14 @@ class DelayingTopics:
         except ApiError as error:
             if error.code is not ErrorCode.TOPIC_AUTHORIZATION_FAILED:
                 raise
-        else:
-            if config.get(_ENABLED) != "true":
-                raise ConfigError(f"topic {topic} holds nothing back: {_ENABLED} is not true")
-        self._known[topic] = self._clock.monotonic() + _KNOWN_FOR_S
+            return True
+        return config.get(_ENABLED) == "true"
+
+
+def _say(task: "asyncio.Task[None]") -> None:
+    """Tell what a question in the background found out, if that is news."""
+    error = None if task.cancelled() else task.exception()
+    if isinstance(error, ConfigError):
+        _log.warning("%s: what is to be delayed is refused from now on", error)
+    elif error is not None:
+        _log.debug("whether topics hold records back could not be asked again: %s", error)

@@ -13,7 +13,7 @@ from qbus.records.codec import BatchSlot
 
 from ..errors import RequestTimedOut
 from ..types import BatchMetadata, Duration, Moment, RecordMetadata
-from .batch import Batch, Countdown, Stored
+from .batch import Batch, BatchRefused, Countdown, Stored
 
 log = logging.getLogger(__name__)
 
@@ -159,13 +159,18 @@ class Delivery(Handle[RecordMetadata], BatchSlot):
         return self.result(0).timestamp
 
     @property
-    def has_note(self) -> bool:
-        """Whether the broker took the record and said something about it."""
+    def found(self) -> bool:
+        """Whether the record is an order, and the broker found the records that it is about."""
         batch, index = self._batch.leaf(self._index)
-        return isinstance(batch.outcome, Stored) and index in batch.outcome.notes
+        outcome = batch.outcome
+        return (
+            isinstance(outcome, Stored) and outcome.orders_done > 0 and index not in outcome.notes
+        )
 
     def _outcome(self) -> RecordMetadata | Exception:
         batch, index = self._batch.leaf(self._index)
+        if isinstance(batch.outcome, BatchRefused):
+            return batch.outcome.of(index)
         if isinstance(batch.outcome, Exception):
             return batch.outcome
         offset, timestamp = batch.place(index)

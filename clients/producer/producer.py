@@ -7,6 +7,7 @@ import os
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from operator import index
 from typing import Any, ClassVar, Self
 
 from qbus.clock import SystemClock
@@ -313,13 +314,15 @@ class Producer:
         and QbusError where a broker's answer cannot be known, as with ``acks=0``.
         """
         self._need_answers()
-        return await self._order(topic, cancel_headers(offset), partition=partition)
+        return await self._order(topic, cancel_headers(offset), partition=index(partition))
 
     async def cancel_key(self, topic: str, key: Buffer) -> bool:
         """See that no delayed record with ``key`` is delivered; whether there was one.
 
-        They are those of the key's partition. Raises as :meth:`cancel`.
+        They are those of the key's partition. Raises as :meth:`cancel`, TypeError without a key.
         """
+        if key is None:
+            raise TypeError("records without a key have no partition of their own: name an offset")
         self._need_answers()
         return await self._order(topic, cancel_headers(None), key=key)
 
@@ -338,7 +341,7 @@ class Producer:
         """
         self._need_answers()
         headers = reschedule_headers(offset, deliver_at, delay)
-        return await self._order(topic, headers, partition=partition)
+        return await self._order(topic, headers, partition=index(partition))
 
     def _need_answers(self) -> None:
         if self._options.acks == 0:
@@ -356,7 +359,7 @@ class Producer:
         delivery = await self.send(topic, None, key, headers, partition)
         if (await delivery).offset < 0:
             raise QbusError("the broker has carried out the order, and forgotten what it found")
-        return not delivery.has_note
+        return delivery.found
 
     async def flush(self, timeout: float | None = None) -> None:
         """Wait until everything sent so far is delivered or has failed.
@@ -481,5 +484,6 @@ class Producer:
 
     async def _stop(self) -> None:
         _open.discard(self._accumulator)
+        self._delaying.stop()
         await self._sender.stop()
         await self._cluster.close()

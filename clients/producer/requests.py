@@ -15,7 +15,7 @@ from qbus.wire.messages.produce import (
 
 from ..errors import RequestTimedOut, api_error
 from ..types import TopicPartition, by_topic
-from .batch import Batch, Stored
+from .batch import Batch, BatchRefused, Stored
 
 
 class Hint(NamedTuple):
@@ -74,15 +74,17 @@ def answers(batches: Sequence[Batch], response: ProduceResponse) -> Iterator[Ans
 def _outcome(batch: Batch, part: PartitionProduceResponse) -> Stored | ApiError:
     if part.error_code == ErrorCode.NONE:
         notes = tuple(note.batch_index for note in part.record_errors)
-        return Stored(part.base_offset, part.log_append_time_ms, notes)
+        return Stored(part.base_offset, part.log_append_time_ms, notes, part.orders_done)
     if part.error_code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
         return Stored(-1, -1)  # stored once, too long ago to know where
-    message = part.error_message
-    if part.record_errors:  # KIP-467
-        first = part.record_errors[0]
-        reason = first.batch_index_error_message or message or "refused"
-        message = f"record {first.batch_index} of {batch.count} in its batch: {reason}"
-    return api_error(part.error_code, message, of="{}-{}".format(*batch.partition))
+    error = api_error(part.error_code, part.error_message, of="{}-{}".format(*batch.partition))
+    if part.record_errors:
+        reasons = {
+            one.batch_index: one.batch_index_error_message or str(error)
+            for one in part.record_errors
+        }
+        return BatchRefused(error.code, batch.count, reasons)
+    return error
 
 
 def _hint(part: PartitionProduceResponse, endpoints: Mapping[int, NodeEndpoint]) -> Hint | None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from qbus.delay import BY_KEY, NO_TTL, Order, parse_duration, read_order
+from qbus.delay import BY_KEY, NO_TTL, Order, duration_text, parse_duration, read_order
 
 NOW = 1_000_000
 
@@ -86,3 +86,12 @@ def test_what_headers_ask_for(headers: dict[str, str], order: Order | None) -> N
 def test_what_nobody_can_have_meant(headers: list[tuple[str, bytes | None]], why: str) -> None:
     with pytest.raises(ValueError, match=why):
         read_order(headers, NOW)
+
+
+@pytest.mark.parametrize(
+    ("ms", "text"),
+    [(0, "0ms"), (999, "999ms"), (1000, "1s"), (1001, "1001ms"), (90_500, "90s"), (60_000, "1m")]
+    + [(3_600_000, "1h"), (86_400_000, "1d"), (100_000_000, "27h"), (63_072_000_000, "730d")],
+)
+def test_a_duration_in_words(ms: int, text: str) -> None:
+    assert duration_text(ms) == text

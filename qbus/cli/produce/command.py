@@ -138,6 +138,8 @@ async def produce(
         timestamp=timestamp,
     )
     await ensure_reachable(bootstrap)
+    if delays:
+        await _check_delays(bootstrap, topic)
     with opened(file) as source:
         if source.is_terminal:
             note("Each line is a record; Ctrl-D ends the input.")
@@ -152,8 +154,6 @@ async def produce(
             if await _is_new(bootstrap, topic):
                 count = len(await producer.partitions(topic))
                 note(f"Created topic {topic} with {counted(count, 'partition')}.")
-            if delays:
-                await _check_delays(bootstrap, topic)
             sending = LineProducer(producer, topic, parse, partition)
             try:
                 with bytes_bar("Producing", source.size) as advance:

@@ -52,6 +52,10 @@ def test_a_topic_that_holds_nothing_back_says_so_at_once(qbus: Qbus) -> None:
     qbus("topic", "create", "v")
     said = qbus.failure("produce", "v", "--delay", "15m", stdin=b"line\n")
     assert said.startswith("topic v holds nothing back: 'qbus topic config v --set qbus.delay")
+    said = qbus.failure("produce", "typo", "--delay", "15m", stdin=b"line\n")
+    assert "typo" in said
+    assert "exist" in said
+    assert "typo" not in [topic["name"] for topic in qbus.json("topic", "list")["topics"]]
     assert qbus("consume", "v", "--from", "earliest", "--exit-at-end") == b""
 
 

@@ -255,7 +255,8 @@ async def test_the_record_that_is_to_blame_is_named(line: Line) -> None:
 async def test_too_far_ahead(new_line: NewLine) -> None:
     line = new_line(qbus_delay_max_ms=1000)
     line.send(delay="1s")
-    with pytest.raises(RecordsRefusedError, match=r"1001 ms ahead.*qbus\.delay\.max\.ms \(1000\)"):
+    why = r"in 1001ms, and qbus\.delay\.max\.ms \(1000\) allows 1s"
+    with pytest.raises(RecordsRefusedError, match=why):
         line.send(delay="1001")
     with pytest.raises(RecordsRefusedError, match=r"qbus\.delay\.max\.ms"):
         line.send(deliver_at=str(2**63 - 1))

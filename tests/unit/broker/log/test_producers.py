@@ -126,3 +126,42 @@ def test_the_least_recently_heard_of_gives_way_when_there_are_too_many() -> None
 def test_a_retained_batch_knows_its_first_sequence_across_the_wrap() -> None:
     assert RetainedBatch(1, 100, 3, 0).first_sequence == _MAX - 1
     assert Producer(1, 0, (RetainedBatch(5, 100, 3, 9),), 0).last_sequence == 5
+
+
+# A batch that is stored in parts, of which the last may have been lost
+
+
+def part_of(state: ProducerState, given: BatchHeader) -> tuple[int, int, int] | None:
+    stored = state.stored_part(given)
+    return None if stored is None else stored[:3]
+
+
+def test_how_much_of_a_batch_is_stored() -> None:
+    state = state_after(header(0, 2, offset=10), header(2, 3, offset=12))
+    assert part_of(state, header(5)) is None
+    assert part_of(state, header(0, 2)) == (2, 10, 11)
+    assert part_of(state, header(0, 5)) == (5, 10, 14)
+    assert part_of(state, header(0, 9)) == (5, 10, 14)
+    assert part_of(state, header(2, 9)) == (3, 12, 14)
+
+
+def test_the_rest_of_a_batch_may_lie_further_on() -> None:
+    state = state_after(header(0, 2, offset=10), header(2, 3, offset=50))
+    assert part_of(state, header(0, 5)) == (5, 10, 52)
+
+
+def test_sequences_begin_anew_within_a_batch_that_is_stored_in_parts() -> None:
+    state = state_after(header(_MAX, 2, offset=10), header(1, 1, offset=12))
+    assert part_of(state, header(_MAX, 4)) == (3, 10, 12)
+
+
+@pytest.mark.parametrize("given", [header(7), header(1, epoch=1), header(9, 3)])
+def test_what_neither_follows_nor_is_stored_is_refused_in_parts_too(given: BatchHeader) -> None:
+    with pytest.raises(ApiError, match=r"OUT_OF_ORDER|follows|begins"):
+        state_after(header(0, 2)).stored_part(given)
+
+
+def test_a_batch_of_an_unknown_producer_or_a_new_epoch_is_new() -> None:
+    state = state_after(header(0, 2))
+    assert part_of(state, header(0, 2, producer_id=8)) is None
+    assert part_of(state, header(0, 2, epoch=1)) is None
