@@ -52,6 +52,11 @@ class Numbered(NamedTuple):
     staged: StagedBatch
     sequence: int
 
+    @property
+    def last_sequence(self) -> int:
+        """The sequence of its last record."""
+        return self.sequence + self.staged.records - 1
+
 
 class UnreadableManifest(QbusError):  # noqa: N818 - what was found
     """A record that should be a manifest is not one, or has an unknown version."""

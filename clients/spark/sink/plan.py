@@ -53,7 +53,8 @@ def remaining(
 ) -> list[Numbered]:
     """The batches that are not published yet.
 
-    found: the first sequences of the batches that the targets hold. A partition is published in
+    found: the last sequences of the batches that the targets hold: a batch in which some records
+    are delayed is stored in parts, of which the last may be missing. A partition is published in
     order: all batches before a found one were published, even if retention or compaction has
     removed them since.
     """
@@ -63,7 +64,7 @@ def remaining(
     left = []
     for target, batches in by_target.items():
         there = found.get(target, ())
-        done = [number for number, batch in enumerate(batches, 1) if batch.sequence in there]
+        done = [number for number, one in enumerate(batches, 1) if one.last_sequence in there]
         left += batches[max(done, default=0) :]
     return left
 

@@ -74,7 +74,7 @@ class Publisher:
             producer = manifest.producer
             async with turns:
                 headers = await find_producer(self._cluster, target, start, end, producer.id)
-            return {each.base_sequence for each in headers if each.producer_epoch == producer.epoch}
+            return {each.last_sequence for each in headers if each.producer_epoch == producer.epoch}
 
         found = await asyncio.gather(*map(scan, manifest.targets))
         left = remaining(manifest, dict(zip(manifest.targets, found, strict=True)))

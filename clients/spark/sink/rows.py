@@ -5,7 +5,10 @@ import time
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ...producer.arrow_delays import with_delays
+from qbus.delay import DELAY, duration_text, read_order
+from qbus.delay import DELIVER_AT as DELIVER_AT_HEADER
+
+from ...producer.arrow_delays import with_due_times
 from .routing import BadRow
 from .topics import TopicLimits
 
@@ -23,13 +26,17 @@ def now_ms() -> int:
 def record_columns(rows: pa.RecordBatch) -> pa.RecordBatch:
     """``rows`` without the columns for routing, and with timestamps in milliseconds.
 
-    The time at which a record is to be delivered becomes a header of it.
+    The time at which a record is to be delivered becomes a header of it, instead of one that it
+    has, as a record has that was delayed before.
     """
     names = [name for name in RECORD_COLUMNS if name in rows.schema.names]
     columns = [rows.column(name) for name in names]
     if DELIVER_AT in rows.schema.names:
         own = "headers" if "headers" in names else None
-        table, added = with_delays(rows, own, DELIVER_AT)
+        if own is not None:
+            headers = _without_times(rows.column(own), rows.column(DELIVER_AT))
+            rows = rows.set_column(rows.schema.get_field_index(own), own, headers)
+        table, added = with_due_times(rows, own, DELIVER_AT)
         merged = table.column(added).combine_chunks()
         if own is None:
             names.append("headers")
@@ -43,20 +50,60 @@ def record_columns(rows: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def check_due_times(topic: str, rows: pa.RecordBatch, limits: TopicLimits) -> None:
-    """Raise BadRow for rows that are to be delivered later than ``topic`` can hold them back."""
+    """Raise BadRow for times to deliver at that ``topic`` refuses."""
     if DELIVER_AT not in rows.schema.names:
         return
     times = rows.column(DELIVER_AT)
     if times.null_count == len(times):
         return
-    if not limits.holds_back:
+    if limits.holds_back is False:
         raise BadRow(f"a row has a time to deliver at, and qbus.delay.enable of {topic} is false")
-    ahead = pc.max(_milliseconds(times)).as_py() - now_ms()
+    bounds = pc.min_max(_milliseconds(times)).as_py()
+    if bounds["min"] < 0:
+        raise BadRow(f"a row is to be delivered before 1970: {bounds['min']} ms")
+    _check_ahead(topic, bounds["max"], limits)
+
+
+def check_orders(topic: str, rows: pa.RecordBatch, limits: TopicLimits) -> None:
+    """Raise BadRow for headers about delays that ``topic`` refuses."""
+    if limits.holds_back is not True or "headers" not in rows.schema.names:
+        return
+    column = rows.column("headers")
+    names = pc.struct_field(pc.list_flatten(column), 0).cast(pa.string())
+    if not pc.any(pc.starts_with(names, "qbus-")).as_py():
+        return
+    now = now_ms()
+    for headers in column.to_pylist():
+        try:
+            pairs = [(header["key"], header["value"]) for header in headers or ()]
+            order = read_order(pairs, now)
+        except ValueError as error:
+            raise BadRow(f"a row's headers are refused by {topic}: {error}") from error
+        if order is not None:
+            _check_ahead(topic, order.due, limits)
+
+
+def _check_ahead(topic: str, due: int, limits: TopicLimits) -> None:
+    ahead = due - now_ms()
     if ahead > limits.max_delay_ms:
         raise BadRow(
-            f"a row is to be delivered {ahead} ms from now, and qbus.delay.max.ms of {topic} is"
-            f" {limits.max_delay_ms}"
+            f"a row is to be delivered in {duration_text(ahead)}, and qbus.delay.max.ms of {topic}"
+            f" ({limits.max_delay_ms}) allows {duration_text(limits.max_delay_ms)}"
         )
+
+
+def _without_times(headers: pa.Array, times: pa.Array) -> pa.Array:
+    """The headers, where there is a time without those that say one."""
+    names = pc.struct_field(pc.list_flatten(headers), 0).cast(pa.string())
+    if not pc.any(pc.is_in(names, pa.array([DELIVER_AT_HEADER, DELAY]))).as_py():
+        return headers
+    kept = [
+        own
+        if own is None or not has_time
+        else [header for header in own if header["key"] not in {DELIVER_AT_HEADER, DELAY}]
+        for own, has_time in zip(headers.to_pylist(), pc.is_valid(times).to_pylist(), strict=True)
+    ]
+    return pa.array(kept, headers.type)
 
 
 def check_rows(topic: str, rows: pa.RecordBatch, limits: TopicLimits) -> None:

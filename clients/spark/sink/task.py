@@ -18,7 +18,7 @@ from .manifest import StagedBatch
 from .options import SinkOptions
 from .producers import discard, producer
 from .routing import Router
-from .rows import check_due_times, check_rows, record_columns, shifted
+from .rows import check_due_times, check_orders, check_rows, record_columns, shifted
 from .topics import TopicLimits, describe, ensure_staging, topic_limits
 
 
@@ -65,6 +65,7 @@ class TaskWriter:
                 limits = self._limits_of(target.topic)
                 check_due_times(target.topic, rows, limits)
                 ready = record_columns(rows)
+                check_orders(target.topic, ready, limits)
                 check_rows(target.topic, ready, limits)
                 yield from self._gatherer.add(target, ready)
         yield from self._gatherer.rest()

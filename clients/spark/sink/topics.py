@@ -37,7 +37,7 @@ _UNKNOWABLE = frozenset(
 
 @dataclass(frozen=True)
 class TopicLimits:
-    """The limits of a topic. Times are milliseconds from now.
+    """The limits of a topic. Times are milliseconds from now. ``holds_back``: None if unknown.
 
     Rows are checked before they are staged, because a manifest cannot be withdrawn.
     """
@@ -46,7 +46,7 @@ class TopicLimits:
     needs_keys: bool = False
     max_past_ms: int = _FOREVER
     max_future_ms: int = _FOREVER
-    holds_back: bool = True
+    holds_back: bool | None = None
     max_delay_ms: int = _FOREVER
 
     @classmethod

@@ -35,10 +35,11 @@ def offsets(left: list[Numbered]) -> list[tuple[str, int]]:
     ("found", "left"),
     [
         ({}, [("a", 0), ("a", 10), ("a", 20), ("b", 0)]),
-        ({A: {50}}, [("a", 10), ("a", 20), ("b", 0)]),
-        ({A: {50, 60, 70}, B: {0}}, []),
-        ({A: {60}}, [("a", 20), ("b", 0)]),  # the first has been compacted away since
-        ({A: {40, 80}}, [("a", 0), ("a", 10), ("a", 20), ("b", 0)]),  # of other batches
+        ({A: {59}}, [("a", 10), ("a", 20), ("b", 0)]),
+        ({A: {59, 69, 79}, B: {4}}, []),
+        ({A: {52}}, [("a", 0), ("a", 10), ("a", 20), ("b", 0)]),  # a part of it
+        ({A: {69}}, [("a", 20), ("b", 0)]),  # the first has been compacted away since
+        ({A: {49, 89}}, [("a", 0), ("a", 10), ("a", 20), ("b", 0)]),  # of other batches
     ],
 )
 def test_batches_that_remain_to_be_published(

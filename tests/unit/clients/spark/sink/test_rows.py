@@ -7,6 +7,7 @@ from qbus.clients.spark.sink.gathering import Gatherer
 from qbus.clients.spark.sink.routing import BadRow
 from qbus.clients.spark.sink.rows import (
     check_due_times,
+    check_orders,
     check_rows,
     now_ms,
     record_columns,
@@ -126,5 +127,47 @@ def test_a_time_to_deliver_at_that_the_topic_cannot_keep() -> None:
         check_due_times("t", rows(None, 5), deaf)
     limits = TopicLimits.of({"qbus.delay.enable": "true", "qbus.delay.max.ms": "60000"})
     check_due_times("t", rows(None, 50_000, -5), limits)
-    with pytest.raises(BadRow, match=r"qbus\.delay\.max\.ms of t is 60000"):
+    with pytest.raises(BadRow, match=r"in 70s, and qbus\.delay\.max\.ms of t \(60000\) allows 1m"):
         check_due_times("t", rows(None, 70_000), limits)
+    with pytest.raises(BadRow, match="before 1970"):
+        check_due_times("t", rows(-(10**13)), limits)
+
+
+def with_headers(*rows: list[tuple[str, bytes]] | None) -> pa.RecordBatch:
+    kind = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+    headers = [row and [{"key": key, "value": value} for key, value in row] for row in rows]
+    names = ["value", "headers"]
+    return pa.RecordBatch.from_arrays(
+        [pa.array([b"v"] * len(rows)), pa.array(headers, kind)], names
+    )
+
+
+@pytest.mark.parametrize(
+    ("wrong", "why"),
+    [
+        ([("qbus-delay", b"soon")], "'soon' is no duration"),
+        ([("qbus-delay", b"9999d")], "in 9999d"),
+        ([("qbus-delay", b"1s"), ("qbus-deliver-at", b"1")], "refused by t"),
+        ([("qbus-cancel", b"nothing")], "is not an offset"),
+    ],
+)
+def test_headers_that_the_topic_refuses(wrong: list[tuple[str, bytes]], why: str) -> None:
+    rows = with_headers(None, [("a", b"1")], [("qbus-delay", b"10s")], wrong)
+    limits = TopicLimits.of({"qbus.delay.enable": "true", "qbus.delay.max.ms": "60000"})
+    with pytest.raises(BadRow, match=why):
+        check_orders("t", rows, limits)
+    check_orders("t", rows.slice(0, 3), limits)
+    check_orders("t", rows, TopicLimits.of({}))  # where they are ordinary headers
+
+
+def test_a_row_that_was_delayed_before_gets_its_new_time_alone() -> None:
+    delayed = [("qbus-deliver-at", b"5"), ("a", b"1"), ("qbus-delay", b"5")]
+    rows = with_headers(delayed, delayed)
+    times = pa.array([1_700_000_000_000_000, None], pa.timestamp("us", "UTC"))
+    rows = rows.append_column("deliver_at", times)
+    first, second = record_columns(rows).column("headers").to_pylist()
+    assert [(one["key"], one["value"]) for one in first] == [
+        ("a", b"1"),
+        ("qbus-deliver-at", b"1700000000000"),
+    ]
+    assert [(one["key"], one["value"]) for one in second] == delayed
