@@ -7,13 +7,15 @@ far as consumers are told: so their lag comes to 0.
 """
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from qbus.records.control import empty_batch
 
 from .reader import LogReader, LogSlice
 from .segment import LogSegment
 from .state import LogState
+
+_LONGEST: Final = 2**31  # offsets of one batch
 
 
 def visible_end(state: LogState, limit: int) -> int:
@@ -51,9 +53,10 @@ def _run_at(segment: LogSegment, offset: int, *, wait: bool) -> _Run | None:
 
 
 def _runs_after(segment: LogSegment, offset: int, *, wait: bool) -> Iterator[_Run]:
-    """The runs that begin behind ``offset``, which is in none."""
+    """The runs that begin behind ``offset``, which may be in the gap behind one."""
     index = segment.indexes.controls
-    for number in range(index.at(offset, wait=wait) + 1, len(index), 2):
+    first = index.at(offset, wait=wait) + 1
+    for number in range(first + (first & 1), len(index), 2):
         yield _run(segment, number, wait=wait)
 
 
@@ -183,4 +186,6 @@ def _cut_out(state: LogState, records: LogSlice, *, wait: bool) -> list[_Piece]:
 
 
 def _empty(state: LogState, run: _Run) -> bytes:
+    if run.end_offset - run.offset > _LONGEST:  # with a gap behind it, over which clients move
+        return b""
     return empty_batch(run.offset, run.end_offset, state.epochs.epoch_at(run.offset))

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from qbus.broker.log import AppendInfo, EpochStart, Log, LogConfig, OsFiles, Provenance
 from qbus.clock import ManualClock
 from qbus.errors import ApiError, ErrorCode
-from qbus.records import Compression
+from qbus.records import Compression, iter_batches
+from qbus.records.control import ControlType, control_batch, encode_int64
 from tests.support.logs import NOW_MS, batch
 
 from .conftest import Mirror, OpenLog
@@ -18,6 +19,23 @@ from .mirrored import EPOCH, edited, headers, put, refused, spans
 from .test_following import content, joined, placed
 
 CONTROL, TRANSACTIONAL, LOG_APPEND_TIME = 0x20, 0x10, 0x08
+
+
+def seen(log: Log, offset: int) -> list[int]:
+    """The offsets of the batches with records that a consumer is sent from ``offset`` on."""
+    found: list[int] = []
+    end = log.visible_end(log.log_end_offset)
+    while offset < end:
+        sent = log.read_visible(offset, 1 << 20, end, wait=True)
+        assert sent is not None
+        data = sent.read()
+        sent.close()
+        batches = [header for header, _ in iter_batches(data)]
+        assert batches
+        assert batches[-1].last_offset >= offset
+        found += [header.base_offset for header in batches if header.records_count]
+        offset = batches[-1].last_offset + 1
+    return found
 
 
 class TestWhatIsKept:
@@ -40,6 +58,21 @@ class TestWhatIsKept:
         put(log, placed(0, attributes=TRANSACTIONAL, producer_id=1))
         put(log, placed(1, attributes=TRANSACTIONAL | CONTROL, producer_id=1))
         assert [header.is_control for header in headers(log)] == [False, True]
+
+    @pytest.mark.parametrize("gap", [0, 7, 2**31, 2**40])
+    def test_hidden_batches_and_a_gap_behind_them(self, mirror: Mirror, gap: int) -> None:
+        log = mirror()
+        hidden = memoryview(control_batch([(ControlType.BOUND, encode_int64(0))], NOW_MS))
+        after = 3 + gap
+        put(log, placed(0), edited(hidden, base_offset=1), edited(hidden, base_offset=2))
+        assert log.visible_end(3) == 1
+        put(log, placed(after), edited(hidden, base_offset=after + 1))
+        for _ in range(2):
+            for start in (0, 1, 2, after):
+                assert seen(log, start) == [offset for offset in (0, after) if offset >= start]
+            assert log.visible_end(after + 2) == after + 1
+            log.close()
+            log = mirror()
 
     @pytest.mark.parametrize("count", [0, 1, 3])
     def test_what_compaction_left_of_a_batch(self, mirror: Mirror, count: int) -> None:
