@@ -23,11 +23,13 @@ async def list_offsets(
     timeout: float | None = None,
     *,
     committed: bool = False,
+    hidden: bool = False,
 ) -> dict[TopicPartition, OffsetAndTimestamp]:
     """Return the first offset at or after a time, or that of EARLIEST, LATEST or MAX_TIMESTAMP.
 
     timeout: seconds for all attempts, by default the cluster's ``request_timeout``.
     committed: LATEST is the last stable offset, before the first open transaction (KIP-98).
+    hidden: LATEST is behind the batches that Qbus hides from consumers.
     """
 
     async def ask(
@@ -36,6 +38,7 @@ async def list_offsets(
         request = ListOffsetsRequest(
             replica_id=-1,
             isolation_level=int(committed),
+            hidden=hidden,
             topics=[
                 ListOffsetsTopic(
                     name=topic,

@@ -64,6 +64,11 @@ class FetchTarget:
         """What the answer says of how far records are acknowledged: consumers' lag is up to it."""
         return self.partition.visible_end
 
+    @property
+    def sees_hidden(self) -> bool:
+        """See :class:`~qbus.broker.partition.purgatory.Watcher`."""
+        return False
+
     def read(
         self, max_bytes: int, min_one_batch: bool, *, wait: bool = False
     ) -> LogSlice | VisibleRecords | None:
@@ -128,6 +133,11 @@ class HiddenFetchTarget(FetchTarget):
     def high_watermark(self) -> int:
         """What the answer says of how far batches are acknowledged."""
         return self.partition.high_watermark
+
+    @property
+    def sees_hidden(self) -> bool:
+        """See :class:`~qbus.broker.partition.purgatory.Watcher`."""
+        return True
 
     def read(
         self, max_bytes: int, min_one_batch: bool, *, wait: bool = False

@@ -702,9 +702,11 @@ class Partition:
         sizes = self._sizes
         while sizes and sizes[0][0] <= offset:
             size += sizes.popleft()[1]
-        if self.watchers and self.visible_end > visible_before:
+        if self.watchers:
+            is_visible = self.visible_end > visible_before
             for watcher in self.watchers:
-                watcher.advanced(size)
+                if is_visible or watcher.sees_hidden:
+                    watcher.advanced(size)
         for replica in self.replica_watchers:
             replica.changed(at_once=False)
         for moved in self._events.high_watermark_moved:

@@ -226,6 +226,10 @@ class Acknowledgements:
 class Watcher(Protocol):
     """A reader that waits for records to become visible."""
 
+    @property
+    def sees_hidden(self) -> bool:
+        """Whether hidden batches are news to it, too."""
+
     def advanced(self, size: int) -> None:
         """``size`` more bytes can be read; 0: something else changed, such as the leader."""
 

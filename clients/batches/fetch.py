@@ -42,7 +42,7 @@ class FetchedBatches(NamedTuple):
 
     ``records`` may begin with batches before the requested offset, and end with a partial one: see
     :func:`~qbus.clients.batches.whole_batches`. The partition holds records from ``start_offset``
-    on, and consumers see those before ``high_watermark``.
+    on, and those before ``high_watermark`` are acknowledged: consumers see them, unless hidden.
     """
 
     records: memoryview

@@ -6,7 +6,7 @@ and tiered storage (KIP-405, KIP-1005); 10 adds a time-out (KIP-1075); 11 finds 
 that is not tiered yet (KIP-1023).
 """
 
-from qbus.wire.declare import Int8, Int16, Int32, Int64, String, Struct, field
+from qbus.wire.declare import Bool, Int8, Int16, Int32, Int64, String, Struct, field
 
 
 class ListOffsetsPartition(Struct):
@@ -25,6 +25,8 @@ class ListOffsetsRequest(Struct, flexible="6+"):
     isolation_level: Int8 = field("2+", ignorable=False)
     topics: list[ListOffsetsTopic] = field()
     timeout_ms: Int32 = field("10+")
+    # Qbus's own: the end is the high watermark, behind hidden batches that nothing visible follows.
+    hidden: Bool = field("6+", default=False, tag=10000)
 
 
 class ListOffsetsPartitionResponse(Struct):

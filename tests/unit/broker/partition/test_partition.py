@@ -21,7 +21,8 @@ from qbus.broker.partition.partition import (
 )
 from qbus.clock import ManualClock
 from qbus.errors import ApiError, ErrorCode
-from tests.support.logs import ControlledFiles, DiskControl, batch
+from qbus.records.control import ControlType, control_batch, encode_int64
+from tests.support.logs import NOW_MS, ControlledFiles, DiskControl, batch
 from tests.support.waiting import eventually
 
 LEADER = 1
@@ -50,8 +51,13 @@ class Acks:
 class Visible:
     """A fetch that waits; adds up what it was told."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, sees_hidden: bool = False) -> None:
         self.sizes: list[int] = []
+        self._sees_hidden = sees_hidden
+
+    @property
+    def sees_hidden(self) -> bool:
+        return self._sees_hidden
 
     def advanced(self, size: int) -> None:
         self.sizes.append(size)
@@ -153,6 +159,21 @@ class TestFsync:
         await bench.until(2)
         assert sum(watcher.sizes) == len(one) + len(two)
         assert len(watcher.sizes) == 2
+
+    async def test_hidden_batches_are_news_to_those_who_see_them(self, bench: Bench) -> None:
+        partition = bench.lead()
+        partition.append(batch(b"a"), 1)
+        await bench.until(1)
+        consumer, mirror = Visible(), Visible(sees_hidden=True)
+        partition.watchers |= {consumer: None, mirror: None}
+        hidden = control_batch([(ControlType.BOUND, encode_int64(0))], NOW_MS)
+        partition.append_own(hidden, 0)
+        await bench.until(2)
+        assert (consumer.sizes, mirror.sizes) == ([], [len(hidden)])
+        partition.append(batch(b"b"), 1)
+        await bench.until(3)
+        assert len(consumer.sizes) == 1
+        assert len(mirror.sizes) == 2
 
     async def test_a_failed_flush_acknowledges_nothing_and_is_never_tried_again(
         self, bench: Bench

@@ -6,6 +6,7 @@ import pytest
 
 from qbus.broker.partition.partition import Partition
 from qbus.errors import ErrorCode
+from qbus.records.control import ControlType, control_batch, encode_int64
 from qbus.wire import API, ApiKey
 from qbus.wire.messages.list_offsets import (
     ListOffsetsPartition,
@@ -76,6 +77,17 @@ class TestPlaces:
         assert committed.offset == 0
         debugger = await list_offset(plane, LATEST, topic="safe", replica_id=-2)
         assert debugger.offset == 1
+
+    @pytest.mark.parametrize("version", range(6, LATEST_VERSION + 1))
+    async def test_the_end_behind_hidden_batches_is_for_those_who_ask_for_it(
+        self, plane: DataPlane, orders: Partition, version: int
+    ) -> None:
+        hidden = control_batch([(ControlType.BOUND, encode_int64(0))], NOW_MS)
+        orders.append_own(hidden, 0)
+        for asked, expected in ((False, 6), (True, 7)):
+            end = await list_offset(plane, LATEST, version=version, hidden=asked)
+            start = await list_offset(plane, EARLIEST, version=version, hidden=asked)
+            assert (end.offset, start.offset) == (expected, 0)
 
     async def test_the_record_with_the_greatest_timestamp(
         self, plane: DataPlane, orders: Partition
