@@ -1,4 +1,9 @@
-"""One partition that is led here: delivering what is due, carrying what retention would take."""
+"""One partition that is led here: delivering what is due, carrying what retention would take.
+
+The copy of another cluster's partition is *inert*: its source delivers, carries and gives up, and
+the copy gets what it wrote. When the copy becomes a topic of its own, what the source had not
+delivered by then is delivered here.
+"""
 
 import asyncio
 import logging
@@ -91,6 +96,7 @@ class DelayedPartition:
         self._reading_ahead: asyncio.Task[None] | None = None
         self._read_up_to = 0  # the small slot of the schedule before which records were read ahead
         self._is_stopped = False
+        self._was_inert = False
         self._warned_at = float("-inf")
         self._said_dead_at = float("-inf")
         self._unreadable: set[int] = set()
@@ -111,17 +117,40 @@ class DelayedPartition:
             self._held = HeldRecords(self.partition.log, self._cache)
         return self._held
 
+    @property
+    def is_inert(self) -> bool:
+        """Whether it is a copy of another cluster's partition, where all this is done."""
+        return bool(self.partition.log.config.qbus_mirror_source)
+
     def wake(self) -> None:
-        """Look again when the next record is due: what is held back has changed."""
+        """Look again when the next record is due: what is held back, or the topic, has changed."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         if self._is_stopped or self._reading is not None:
             return
+        if self.is_inert:
+            self._was_inert = True
+            return
+        if self._was_inert:
+            self._was_inert = False
+            self._say_what_is_taken_over()
         next_due = self.fold.schedule.next_due()
         if next_due is not None:
             wait_s = (next_due - self._clock.time_ms()) / 1000
             self._wait(min(max(wait_s, TICK_S), _LONGEST_S))
+
+    def _say_what_is_taken_over(self) -> None:
+        count = self.fold.pending
+        if count:
+            source = self.partition.log.config.qbus_mirror_former_source
+            _log.info(
+                "%s: no copy of a topic of %s any more: takes over %d delayed records that were not"
+                " delivered there",
+                self.partition,
+                source,
+                count,
+            )
 
     def _wait(self, seconds: float) -> None:
         if not self._is_stopped:

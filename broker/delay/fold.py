@@ -191,6 +191,8 @@ class DelayFold:
             self._reschedule(*decode_rescheduled(record.value))
         elif record.type is ControlType.BOUND:
             self.bound = decode_int64(record.value)
+            if self.bound > record.offset:  # it stands in a gap of a mirrored log: none is left
+                self.schedule, self.rescheduled = Schedule(), {}
             self.carried.forget_before(self.bound)
 
     def delivered(self, announcement: Announcement) -> None:

@@ -33,6 +33,8 @@ def register_metrics(metrics: Metrics, delays: DelayService, clock: Clock) -> No
         bounds = [now_ms + seconds * 1000 for seconds in _AHEAD_S]
         totals = [0] * len(bounds)
         for one in delays:
+            if one.is_inert:
+                continue
             counts = one.fold.schedule.ahead(bounds)
             totals = [total + count for total, count in zip(totals, counts, strict=True)]
         for seconds, total in zip(_AHEAD_S, totals, strict=True):

@@ -136,7 +136,7 @@ class DelayService(PartitionListener):
         jump_s = offset_s - self._offset_s
         if abs(jump_s) >= _JUMP_S:
             self._offset_s = offset_s
-            pending = sum(one.fold.pending for one in self)
+            pending = sum(one.fold.pending for one in self if not one.is_inert)
             if pending:
                 _log.warning(
                     "the clock was set %s by %.1f s: %d delayed records are due that much %s",
@@ -151,22 +151,29 @@ class DelayService(PartitionListener):
     async def carry(self) -> None:
         """Carry what retention waits for."""
         for one in self:
-            if one.fold.pending:
+            if one.fold.pending and not one.is_inert:
                 try:
                     one.carry_before(await _to_be_cleared(one))
                 except ApiError as error:
                     _log.warning("%s: %s", one.partition, error)
 
-    async def clear_before(self, partition: Partition, offset: int) -> None:
-        """Carry what lies before ``offset``, where the log is to start. Raises ApiError."""
+    async def clear_before(self, partition: Partition, offset: int) -> int:
+        """Carry what lies before ``offset``, where the log is to start; where it may start then.
+
+        The copy of another cluster's partition starts with what it holds back at the latest: that
+        is carried at its source. Raises ApiError.
+        """
         delayed = self._led.get(partition)
         if delayed is not None:
             needed_from = delayed.fold.needed_from
             if needed_from is not None and needed_from < offset:
+                if delayed.is_inert:
+                    return needed_from
                 try:
                     await delayed.carry_all_before(offset)
                 except OSError as error:
                     raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+        return offset
 
     def stop(self) -> None:
         """Deliver nothing any more."""

@@ -6,6 +6,11 @@ here offsets decide. A batch below the end of the log is there already: a mirror
 sends some twice. One beyond it leaves a gap, as the source has one. But the sender has to say from
 where on there is nothing before its first batch: else a request that overtakes another one, or
 comes when that one was refused, would leave out what it held.
+
+Hidden batches are appended as all others. If the source removed some batches before they were
+copied, the copy cannot know what they said of delayed records before them; but no record is held
+back at the source that lies before its log's start: what still was held back was carried behind it.
+So a BOUND is put into such a gap, ahead of itself, and nothing before it counts any more.
 """
 
 from collections.abc import Sequence
@@ -13,6 +18,7 @@ from typing import Final, NamedTuple
 
 from qbus.errors import ApiError, ErrorCode
 from qbus.records import BatchHeader, check_crc, read_header, set_base_offset
+from qbus.records.control import ControlType, control_batch, encode_int64
 
 from .appender import Appender, AppendInfo, RunWriter
 from .config import LogConfig
@@ -64,6 +70,8 @@ class MirrorAppender:
             if new:
                 self._appender.check_epoch(leader_epoch)
                 self._begin(provenance, new[0].base_offset)
+                if end < min(new[0].base_offset, provenance.log_start_offset):
+                    self._give_up_before(new[0].base_offset, leader_epoch)
                 self._write(batches, headers, new, leader_epoch)
             return AppendInfo(
                 first,
@@ -83,6 +91,15 @@ class MirrorAppender:
         start = provenance.log_start_offset if known else first_offset
         if start:
             self._appender.begin_at(start)
+
+    def _give_up_before(self, offset: int, leader_epoch: int) -> None:
+        """Hold nothing back that lies before a gap, which ends at ``offset``."""
+        state = self._state
+        if state.controls.fold.needed_from is None:
+            return
+        batch = control_batch([(ControlType.BOUND, encode_int64(offset))], state.clock.time_ms())
+        set_base_offset(batch, offset - 1, leader_epoch)
+        self._writer.write(memoryview(batch), [read_header(batch)])
 
     def _write(
         self,

@@ -11,7 +11,7 @@ _HORIZON = 0x40
 
 
 class LogBounds(NamedTuple):
-    """Where the logs of a partition start and end, as far as consumers see them.
+    """Where the logs of a partition start and end, hidden batches included.
 
     ``source_epoch`` is the leader epoch of the source's answer, -1 if unknown.
     """

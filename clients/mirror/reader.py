@@ -2,7 +2,7 @@
 
 Partitions with more records are fetched in turn, with several requests to each broker in flight, so
 that a long round trip costs little. Partitions without are polled together, by one request that
-waits at the broker.
+waits at the broker. A Qbus also sends the batches that it hides from consumers: what it holds back.
 """
 
 import asyncio
@@ -213,6 +213,7 @@ class Reader:
                 connection_group=(ConnectionGroup.FETCH, fetch.slot),
                 topic_ids=ids_of(partitions),
                 leader_epochs={mirrored.source: mirrored.source_epoch for mirrored in partitions},
+                hidden=True,
             )
         except QbusError as error:
             self._cluster.metadata.forget({source.topic for source in offsets})

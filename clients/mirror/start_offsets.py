@@ -108,7 +108,9 @@ async def _offsets(
     wanted = list(partitions)
     outcomes: Outcomes[TopicPartition, int] = {}
     try:
-        found = await list_offsets(cluster, dict.fromkeys(wanted, which), timeout=_PATIENCE)
+        found = await list_offsets(
+            cluster, dict.fromkeys(wanted, which), timeout=_PATIENCE, hidden=True
+        )
     except PartialFailure as failure:
         found = dict(failure.results)
         outcomes |= failure.errors
@@ -149,7 +151,9 @@ async def _first_headers(
     ) -> Outcomes[TopicPartition, BatchHeader | None]:
         limits = FetchLimits(_FETCH_BYTES, _PARTITION_BYTES)
         wanted = {partition: offsets[partition] for partition in led}
-        answers = await fetch_batches(cluster, node, wanted, limits, topic_ids=topic_ids)
+        answers = await fetch_batches(
+            cluster, node, wanted, limits, topic_ids=topic_ids, hidden=True
+        )
         return {
             partition: answer if isinstance(answer, ApiError) else _header(answer.records)
             for partition, answer in answers.items()

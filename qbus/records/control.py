@@ -29,7 +29,8 @@ type  name        value
 1002  CANCELLED   entries: all due times (8 each), then all offsets (8 each)
 1003  RESCHEDULED the new due time (8), then entries as above
 1004  EXPIRED     entries as above: they were due too long ago, and are given up
-1005  BOUND       an offset (8): no record that lies before it is delayed any more
+1005  BOUND       an offset (8): no record that lies before it is delayed any more. Where a source
+                  removed batches before its mirror had them, the copy has one in their place
 ===== =========== =================================================================================
 
 Types 0 and 1 are Kafka's own: a transaction's abort and commit.

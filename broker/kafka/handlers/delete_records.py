@@ -3,7 +3,8 @@
 Offset -1 stands for the high watermark. An offset below the log's start changes nothing. The
 answer's low watermark is where the logs start now of all replicas that live: for good, also after a
 crash, and whoever leads. If a follower does not do as its leader within the request's time, that is
-REQUEST_TIMED_OUT, and will be done later. Versions differ only in their encoding.
+REQUEST_TIMED_OUT, and will be done later. A mirrored log starts with the delayed records that it
+holds back at the latest. Versions differ only in their encoding.
 """
 
 import asyncio
@@ -106,8 +107,8 @@ async def _delete(
         context.authorize(Operation.DELETE, topic_resource(topic))
         partition = broker.replicas.leader_of(topic, wanted.partition_index)
         offset = _offset_to_start_with(partition, wanted.offset)
-        await broker.delays.clear_before(partition, offset)
-        result.low_watermark = partition.delete_records_before(offset)
+        start = await broker.delays.clear_before(partition, offset)
+        result.low_watermark = partition.delete_records_before(start)
     except ApiError as error:
         result.error_code = error.code
         result.low_watermark = _UNKNOWN

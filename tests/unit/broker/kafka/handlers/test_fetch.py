@@ -11,6 +11,7 @@ from qbus.broker.metadata.image import BrokerInfo, PartitionInfo, Topic
 from qbus.broker.partition.partition import Partition
 from qbus.errors import ErrorCode
 from qbus.records import build_batch, iter_batches
+from qbus.records.control import ControlType, control_batch, encode_int64
 from qbus.wire import API, ApiKey
 from qbus.wire.messages.fetch import (
     FetchPartition,
@@ -261,6 +262,20 @@ class TestWaiting:
         assert values(data.records) == [b"a"]
         assert len(plane.replicas.purgatory.fetches) == 0
         assert not orders.watchers
+
+    async def test_a_poll_for_hidden_batches_is_answered_with_one(
+        self, plane: DataPlane, orders: Partition
+    ) -> None:
+        waiting = poll(plane, at(0), wait_ms=60_000, hidden=True)
+        consumer = poll(plane, at(0), wait_ms=60_000)
+        orders.append_own(control_batch([(ControlType.BOUND, encode_int64(0))], NOW_MS), 0)
+        (data,) = await answered(waiting)
+        (batch,) = iter_batches(bytes(data.records))
+        assert (batch[0].is_hidden, data.high_watermark) == (True, 1)
+        assert not consumer.done()
+        append(orders, b"a")
+        (data,) = await answered(consumer)
+        assert values(data.records) == [b"a"]
 
     async def test_all_that_arrives_in_one_turn_is_in_one_answer(
         self, plane: DataPlane, orders: Partition
