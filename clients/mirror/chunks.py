@@ -25,13 +25,14 @@ class Chunk(NamedTuple):
 def chunk_of(records: memoryview, position: int, follows: int) -> Chunk | None:
     """Return the whole batches from ``position`` on, with verified checksums; None: there are none.
 
-    Raises :class:`~qbus.records.CorruptBatch` if the first is damaged, or begins before
-    ``position``: then the source has other batches than the target. The next fetch finds damage
-    behind a sound batch.
+    The source's log may start within a batch, whose other records it was told to delete: that one
+    is whole, too. Raises :class:`~qbus.records.CorruptBatch` if the first is damaged, or begins
+    before ``follows``: then the source has other batches than the target. The next fetch finds
+    damage behind a sound batch.
     """
     start = end = batches = count = 0
     newest = -1
-    reached = position
+    reached = follows
     first: BatchHeader | None = None
     try:
         for header, batch in iter_batches(records, partial_tail=True):

@@ -88,6 +88,9 @@ def test_what_is_held_back_is_copied_and_shown(way: Way) -> None:
         theirs = there.describe_delayed([("a.t", 0)], limit=10)[TopicPartition("a.t", 0)]
         assert theirs == ours
         assert theirs.pending == 3
+        first_held = {TopicPartition("a.t", 0): place.offset}
+        assert there.delete_records({("a.t", 0): log_ends(target, "a.t", 1)[0]}) == first_held
+        assert log_ends(target, "a.t", 1) == log_ends(source, "t", 1)
     with Producer(target.bootstrap) as producer:
         for order in (
             lambda: producer.cancel("a.t", 0, place.offset),

@@ -67,6 +67,14 @@ def test_a_batch_that_begins_before_the_position(position: int) -> None:
         chunk_of(memoryview(LOG), position, position)
 
 
+def test_a_log_that_starts_within_a_batch() -> None:
+    found = chunk(LOG, 12, follows=4)
+    assert found.records == LOG
+    assert (found.follows, found.end) == (4, 35)
+    with pytest.raises(CorruptBatch):
+        chunk_of(memoryview(LOG), 12, 11)
+
+
 def test_damage_at_the_head() -> None:
     for index in range(16, 80):
         data = bytearray(LOG)
