@@ -10,7 +10,7 @@ from .config import AgentConfig
 from .file_shipper import FileShipper
 from .spool import SpoolSender, SpoolShipper
 from .spool.quarantine import Quarantine
-from .status import AgentStatus, SpoolStatus
+from .status import AgentStatus, SpoolStatus, in_slices
 
 _log = logging.getLogger(__name__)
 
@@ -41,15 +41,15 @@ class Agent:
         await self._spools.apply(config)
         self._config = config
 
-    def refresh(self) -> AgentStatus:
-        """Return the status as of now, and keep it; takes a while if there are many files."""
+    async def refresh(self) -> AgentStatus:
+        """Return the status as of now, and keep it; lines are shipped meanwhile."""
         files = self._files
         spools = self._spools.status()
         if files is None:
             self._status = AgentStatus(spools=spools)
         else:
             self._status = AgentStatus(
-                files=tuple(files.files()),
+                files=tuple(await in_slices(files.files())),
                 spools=spools,
                 records=files.records,
                 bytes=files.bytes,

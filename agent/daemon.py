@@ -13,12 +13,12 @@ from qbus.service.control import CentralControl, LastGood
 from qbus.service.daemon import Daemon, DaemonOptions
 from qbus.service.files import replace_file
 from qbus.service.lock import DirectoryLock
-from qbus.service.status import StatusReporter, encode
+from qbus.service.status import StatusReporter
 
 from .agent import Agent
 from .control import config_path, configured_agent, status_path
 from .metrics import AgentMetrics
-from .status import LOCK_FILE, STATUS_FILE, document
+from .status import LOCK_FILE, STATUS_FILE, document, encode_whole
 
 _log = logging.getLogger(__name__)
 
@@ -75,12 +75,13 @@ async def _serve(options: RunOptions, clock: Clock) -> int:
 
     async def report() -> None:
         """Keep the status file fresh, the less often the longer it takes."""
+        file = options.data_dir / STATUS_FILE
         while True:
             begun = perf_counter()
-            agent.refresh()
+            status = await agent.refresh()
             try:
-                content = encode(reporter.report(_LOCAL_BYTES))
-                replace_file(options.data_dir / STATUS_FILE, content, durable=False)
+                content = await encode_whole(reporter.report(0), status, _LOCAL_BYTES)
+                await asyncio.to_thread(replace_file, file, content, durable=False)
             except OSError as error:
                 _log.warning("the status cannot be written: %s", error)
             await asyncio.sleep(max(_REPORT_S, _REPORT_SHARE * (perf_counter() - begun)))

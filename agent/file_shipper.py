@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import logging
 import socket
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from qbus.clock import Clock, SystemClock
 
 from .config import AgentConfig
 from .delivery import Dispatcher
-from .positions import Position, Positions
+from .positions import Position, Positions, PositionsWriter
 from .status import FileStatus
 from .tailing.file import TailedFile
 from .tailing.reporting import FileReporter
@@ -32,6 +33,7 @@ class FileShipper:
         self._data_dir = data_dir
         self._clock = clock or SystemClock()
         self._positions: Positions | None = None
+        self._writer: PositionsWriter | None = None
         self._pipeline: _Pipeline | None = None
         self._syncing: asyncio.Task[None] | None = None
         self._changing = asyncio.Lock()
@@ -60,9 +62,9 @@ class FileShipper:
         error = self._pipeline.dispatcher.error if self._pipeline else None
         return None if error is None else str(error) or type(error).__name__
 
-    def files(self) -> list[FileStatus]:
-        """Return the status of each file."""
-        return self._pipeline.reporter.files() if self._pipeline else []
+    def files(self) -> Iterable[FileStatus]:
+        """Return the status of each file, made when it is asked for."""
+        return self._pipeline.reporter.files() if self._pipeline else ()
 
     async def start(self) -> None:
         """Begin to ship.
@@ -73,6 +75,7 @@ class FileShipper:
             ConfigError: this machine cannot do what the configuration says.
         """
         self._positions = Positions(self._data_dir, self._clock)
+        self._writer = PositionsWriter(self._positions, self._clock)
         try:
             self._pipeline = self._new(self.config)
         except BaseException:
@@ -127,6 +130,9 @@ class FileShipper:
             if self._syncing is not None:
                 self._syncing.cancel()
                 await asyncio.gather(self._syncing, return_exceptions=True)
+            if self._writer is not None:
+                await self._writer.close()
+                self._writer = None
             if self._positions is not None:
                 self._positions.close()
                 self._positions = None
@@ -134,7 +140,8 @@ class FileShipper:
 
     def _new(self, config: AgentConfig) -> "_Pipeline":
         assert self._positions is not None
-        return _Pipeline(config, self._positions, self._clock)
+        assert self._writer is not None
+        return _Pipeline(config, self._positions, self._writer, self._clock)
 
     async def _end(self, pipeline: "_Pipeline") -> None:
         timeout = pipeline.config.delivery.drain_timeout_ms / 1000
@@ -147,18 +154,19 @@ class FileShipper:
 
     async def _sync(self) -> None:
         """Bring positions to stable storage, some time after they are written."""
-        assert self._positions is not None
+        assert self._writer is not None
         while True:
             await asyncio.sleep(_SYNC_INTERVAL)
-            with contextlib.suppress(OSError):  # the next write tells of it
-                if self._positions.write() or self._positions.is_unsynced:
-                    await asyncio.to_thread(self._positions.sync)
+            with contextlib.suppress(OSError):  # the writer tells of it
+                await self._writer.sync()
 
 
 class _Pipeline:
     """What runs for one configuration: a tailer and a dispatcher."""
 
-    def __init__(self, config: AgentConfig, positions: Positions, clock: Clock) -> None:
+    def __init__(
+        self, config: AgentConfig, positions: Positions, writer: PositionsWriter, clock: Clock
+    ) -> None:
         self.config = config
         host = config.host or socket.gethostname()
         sources = [
@@ -171,9 +179,12 @@ class _Pipeline:
             clock,
             self._ready,
             shares_partition=self._shares_partition,
+            save=writer.write,
             linger=config.delivery.linger_ms / 1000,
         )
-        self.dispatcher = Dispatcher(config, positions, clock, self.tailer.read_chunk, host=host)
+        self.dispatcher = Dispatcher(
+            config, positions, writer, clock, self.tailer.read_chunk, host=host
+        )
         self.reporter = FileReporter(self.tailer.registry, clock)
         self.tailing = asyncio.create_task(self.tailer.run())
 

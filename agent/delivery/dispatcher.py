@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any
 
 from qbus.clients import Admin, BulkDelivery, ClientClosed, Producer
@@ -12,7 +13,7 @@ from qbus.errors import ApiError, ErrorCode, QbusError
 from qbus.service.token_bucket import RateLimit
 
 from ..config import AgentConfig
-from ..positions import Position, Positions
+from ..positions import Position, Positions, PositionsWriter
 from ..tailing.file import Chunk, TailedFile
 from .partition_sender import PartitionSender
 from .pending_batch import MemoryBudget, PendingBatch
@@ -31,6 +32,9 @@ _FATAL = frozenset(
     }
 )
 
+Delivered = list[tuple[PartitionSender, PendingBatch]]
+"""Acknowledged batches and their senders."""
+
 
 class Dispatcher:
     """Delivers files, each to one partition of its topic, however long that takes.
@@ -43,6 +47,7 @@ class Dispatcher:
         self,
         config: AgentConfig,
         positions: Positions,
+        writer: PositionsWriter,
         clock: Clock,
         read_chunk: Callable[[TailedFile, int], Chunk | None],
         *,
@@ -62,11 +67,12 @@ class Dispatcher:
         self._config = config
         self._host = host
         self._positions = positions
+        self._writer = writer
         self._partitions: dict[str, int] = {}
         self._waiting: dict[str, list[TailedFile]] = {}
         self._errors: dict[str, Exception] = {}
         self._senders: dict[tuple[str, int], PartitionSender] = {}
-        self._acknowledged: list[tuple[PartitionSender, PendingBatch]] = []
+        self._acknowledged: Delivered = []
         self._is_stopping = False
         self._tasks: set[asyncio.Task[None]] = set()
         self._producer = self._new_producer()
@@ -77,7 +83,8 @@ class Dispatcher:
     def error(self) -> Exception | None:
         """Why some records cannot be delivered now."""
         senders = (sender.error for sender in self._senders.values() if sender.error is not None)
-        return next(iter(self._errors.values()), None) or next(senders, None)
+        topics = iter(self._errors.values())
+        return self._writer.error or next(topics, None) or next(senders, None)
 
     @property
     def is_idle(self) -> bool:
@@ -115,6 +122,7 @@ class Dispatcher:
 
     async def close(self) -> None:
         """Stop; the next agent reads again what is not delivered."""
+        self._is_stopping = True
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -148,27 +156,31 @@ class Dispatcher:
                 self._producer = self._new_producer()
 
     def _checkpoint(self) -> None:
-        """Advance the positions of the acknowledged records and write them down."""
-        for _, batch in self._acknowledged:
+        """Advance the positions of the acknowledged records and have them written."""
+        acknowledged, self._acknowledged = self._acknowledged, []
+        for _, batch in acknowledged:
             for chunk in batch.chunks:
                 chunk.file.acknowledge(chunk)
             batch.chunks.clear()
-        try:
-            self._positions.write()
-        except OSError as error:
-            self._errors["positions"] = error
-            log.error("positions cannot be written, so reading stops: %s", error.strerror)  # noqa: TRY400
-            asyncio.get_running_loop().call_later(_PAUSE_S, self._checkpoint)
+        self._write_positions(acknowledged)
+
+    def _write_positions(self, acknowledged: Delivered) -> None:
+        if not self._is_stopping:
+            self._writer.write(partial(self._checkpointed, acknowledged))
+
+    def _checkpointed(self, acknowledged: Delivered, error: OSError | None) -> None:
+        """Let senders go on behind records whose positions are written."""
+        if error is not None:
+            loop = asyncio.get_running_loop()
+            loop.call_later(_PAUSE_S, self._write_positions, acknowledged)
             return
-        self._errors.pop("positions", None)
         was_full = not self.budget.has_room
-        for sender, batch in self._acknowledged:
+        for sender, batch in acknowledged:
             self.records += len(batch)
             self.bytes += batch.size
             self.budget.used -= batch.memory
             batch.forget()
             sender.release(batch)
-        self._acknowledged.clear()
         if was_full:
             for sender in self._senders.values():
                 sender.wake()

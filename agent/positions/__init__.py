@@ -3,5 +3,6 @@
 from .journal import Journal
 from .position import Position
 from .positions import Positions
+from .writer import PositionsWriter
 
-__all__ = ["Journal", "Position", "Positions"]
+__all__ = ["Journal", "Position", "Positions", "PositionsWriter"]

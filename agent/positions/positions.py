@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
 from qbus.clock import Clock
 
@@ -15,6 +16,16 @@ EXPIRY_MS = 3 * 86_400_000
 """The position of a file that was missing for so long is removed."""
 _SMALLEST_COMPACTION = 1 << 20
 _COMPACTION_FACTOR = 4
+
+
+class Changes(NamedTuple):
+    """Changes on their way to the journal. ``is_whole``: ``lines`` replace all that it says."""
+
+    lines: list[bytes]
+    is_whole: bool
+    changed: dict[int, Position]
+    moved: dict[int, Position]
+    marked: set[str]
 
 
 class Positions:
@@ -33,6 +44,7 @@ class Positions:
         self._sources: set[str] = set()
         self._changed: dict[int, Position] = {}
         self._moved: dict[int, Position] = {}
+        self._marked: set[str] = set()
         self._next_number = 0
         self.is_unsynced = False
         """Whether lines were written since the last :meth:`sync`."""
@@ -80,38 +92,71 @@ class Positions:
         """Whether the source of that name was scanned before."""
         return source in self._sources
 
-    def mark_seen(self, source: str) -> None:
-        """Write at once, with all changes, that the source was scanned. Raises OSError."""
-        if source not in self._sources:
-            self._sources.add(source)
-            try:
-                self.write(b"s " + json.dumps(source).encode())
-            except OSError:
-                self._sources.discard(source)
-                raise
+    def mark_seen(self, source: str) -> bool:
+        """Note that the source was scanned; return whether it was not before.
 
-    def write(self, *payloads: bytes) -> bool:
+        The next write writes it, with all changes.
+        """
+        is_new = source not in self._sources
+        if is_new:
+            self._sources.add(source)
+            self._marked.add(source)
+        return is_new
+
+    def write(self) -> bool:
         """Write all changes; return whether there were any.
 
         A crash of the process then loses nothing; a crash of the system may, until
         :meth:`sync`. Raises OSError; all changes are then still to be written.
         """
-        lines = [position.to_json() for position in self._changed.values()]
-        lines += [
-            b"p %d %d %d %d" % (position.number, position.offset, *position.tail)
-            for number, position in self._moved.items()
-            if number not in self._changed
-        ]
-        lines += payloads
-        if not lines:
+        changes = self.take()
+        if changes is None:
             return False
-        self._journal.append(lines)
-        self.is_unsynced = True
-        self._changed.clear()
-        self._moved.clear()
-        if self._journal.size > self._compact_at:
-            self.compact()
+        try:
+            self.store(changes)
+        except BaseException:
+            self.restore(changes)
+            raise
+        self.stored(changes)
         return True
+
+    # The parts of a write: all but ``store`` are of the thread that changes positions.
+
+    def take(self) -> Changes | None:
+        """Take all changes, to :meth:`store` them; None: there are none.
+
+        The next ones are taken when these are :meth:`stored`, or given to :meth:`restore`.
+        """
+        if not (self._changed or self._moved or self._marked):
+            return None
+        is_whole = self._journal.size > self._compact_at
+        lines = self._whole() if is_whole else self._new_lines()
+        changes = Changes(lines, is_whole, self._changed, self._moved, self._marked)
+        self._changed, self._moved, self._marked = {}, {}, set()
+        return changes
+
+    def store(self, changes: Changes) -> None:
+        """Bring changes to the journal, in any thread. Raises OSError: none of them are there."""
+        if changes.is_whole:
+            self._journal.replace(changes.lines)
+        else:
+            self._journal.append(changes.lines)
+
+    def stored(self, changes: Changes) -> None:
+        """Note that changes are in the journal."""
+        self.is_unsynced = True
+        if changes.is_whole:
+            self._note_size()
+
+    def restore(self, changes: Changes) -> None:
+        """Note that changes are still to be written."""
+        for number, position in changes.changed.items():
+            if number in self._by_number:
+                self._changed[number] = position
+        for number, position in changes.moved.items():
+            if number in self._by_number:
+                self._moved[number] = position
+        self._marked |= changes.marked
 
     def sync(self) -> None:
         """Return when everything written is on stable storage; blocks. Raises OSError."""
@@ -120,16 +165,9 @@ class Positions:
 
     def compact(self) -> None:
         """Rewrite the journal without obsolete lines. Raises OSError."""
-        now = self._clock.time_ms()
-        for position in list(self._entries.values()):
-            if now - position.seen_at > EXPIRY_MS:
-                self.forget(position)
-        lines = [position.to_json() for position in self._entries.values()]
-        lines += [b"s " + json.dumps(source).encode() for source in sorted(self._sources)]
-        self._journal.replace(lines)
-        self._changed.clear()
-        self._moved.clear()
-        self._compact_at = max(_SMALLEST_COMPACTION, _COMPACTION_FACTOR * self._journal.size)
+        self._journal.replace(self._whole())
+        self._changed, self._moved, self._marked = {}, {}, set()
+        self._note_size()
 
     def close(self) -> None:
         """Write, sync and close. Raises OSError."""
@@ -138,6 +176,28 @@ class Positions:
             self.sync()
         finally:
             self._journal.close()
+
+    def _new_lines(self) -> list[bytes]:
+        """Return lines that say what changed."""
+        lines = [position.to_json() for position in self._changed.values()]
+        lines += [
+            b"p %d %d %d %d" % (position.number, position.offset, *position.tail)
+            for number, position in self._moved.items()
+            if number not in self._changed
+        ]
+        return lines + [_source_line(source) for source in sorted(self._marked)]
+
+    def _whole(self) -> list[bytes]:
+        """Return lines that say everything, without positions that expired."""
+        now = self._clock.time_ms()
+        for position in list(self._entries.values()):
+            if now - position.seen_at > EXPIRY_MS:
+                self.forget(position)
+        lines = [position.to_json() for position in self._entries.values()]
+        return lines + [_source_line(source) for source in sorted(self._sources)]
+
+    def _note_size(self) -> None:
+        self._compact_at = max(_SMALLEST_COMPACTION, _COMPACTION_FACTOR * self._journal.size)
 
     def _put(self, position: Position) -> None:
         old = self._entries.get((position.identity, position.topic))
@@ -159,3 +219,7 @@ class Positions:
                 position.offset, position.tail = offset, (length, crc)
             elif payload.startswith(b"s "):
                 self._sources.add(json.loads(payload[2:]))
+
+
+def _source_line(source: str) -> bytes:
+    return b"s " + json.dumps(source).encode()

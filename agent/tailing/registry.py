@@ -94,12 +94,9 @@ class Registry:
                 log.warning("no file matches %s yet", pattern)
         self._unmatched = set(unmatched)
 
-    def mark_seen(self, source: SourceReader) -> None:
-        """Note that a source was scanned: its later files are new ones."""
-        try:
-            self._positions.mark_seen(source.name)
-        except OSError as error:
-            log.error("positions cannot be written: %s", error.strerror)  # noqa: TRY400 - no bug
+    def mark_seen(self, source: SourceReader) -> bool:
+        """Note that a source was scanned: its later files are new. Return whether it is news."""
+        return self._positions.mark_seen(source.name)
 
     def is_changed(self, file: TailedFile) -> bool:
         """Whether a closed file may have something to read. Raises OSError."""

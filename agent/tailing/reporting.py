@@ -1,5 +1,7 @@
 """The status of files, and how fast they are delivered."""
 
+from collections.abc import Iterator
+
 from qbus.clock import Clock
 
 from ..status import FileState, FileStatus
@@ -17,13 +19,15 @@ class FileReporter:
         self._clock = clock
         self._last: dict[TailedFile, tuple[float, int, float]] = {}
 
-    def files(self) -> list[FileStatus]:
-        """Return the status of each file, and of each path that was refused."""
+    def files(self) -> Iterator[FileStatus]:
+        """Yield the status of each file, and of each path that was refused."""
         now = self._clock.monotonic()
         files = list(self._registry.files.values())
         self._last = {file: self._rate(file, now) for file in files}
-        refused = [
-            FileStatus(
+        for file in files:
+            yield self._status(file, now)
+        for path, source, error in self._registry.refused:
+            yield FileStatus(
                 path=path,
                 topic=source.topic,
                 inode=0,
@@ -33,9 +37,6 @@ class FileReporter:
                 size=0,
                 error=error,
             )
-            for path, source, error in self._registry.refused
-        ]
-        return [self._status(file, now) for file in files] + refused
 
     def _status(self, file: TailedFile, now: float) -> FileStatus:
         is_behind = not file.is_read or bool(file.acks)

@@ -46,13 +46,14 @@ class Tailer:
         on_ready: Callable[[TailedFile], None],
         *,
         shares_partition: SharePartition,
+        save: Callable[[], object],
         linger: float = 0.05,
     ) -> None:
         """``linger``: the least seconds between two reads of changes, so that they are batched.
 
         A change after such a pause is read at once, any other one after ``linger`` at most.
 
-        ``shares_partition``: see :class:`Generations`.
+        shares_partition: see :class:`Generations`. save: has changed positions written soon.
 
         Raises :class:`~qbus.errors.ConfigError` if inotify is required and not available.
         """
@@ -62,14 +63,13 @@ class Tailer:
         self._discovery = Discovery(sources)
         self._clock = clock
         self._on_ready = on_ready
+        self._save = save
         self._pause = max(linger - _TIMER_ERROR_S, linger / 2)
         self._poll_interval = tailing.poll_interval_ms / 1000
         self._discovery_interval = tailing.discovery_interval_ms / 1000
         self._watcher = _watcher(tailing.watch)
         self._wake = asyncio.Event()
         self._resting: asyncio.TimerHandle | None = None
-        self._is_scanning = False
-        self._has_to_catch_up = False
         self._failure: Exception | None = None
         self._unfinished: set[TailedFile] = set()
         self._next_scan = 0.0
@@ -164,10 +164,9 @@ class Tailer:
 
     def _on_events(self, watcher: Watcher) -> None:
         """Handle the events there are; those of the next ``linger`` are handled together."""
-        asyncio.get_running_loop().remove_reader(watcher.descriptor)
-        if self._is_scanning:
-            self._has_to_catch_up = True
-            return
+        loop = asyncio.get_running_loop()
+        loop.remove_reader(watcher.descriptor)
+        started = loop.time()
         try:
             noticed = watcher.read()
             self._take_in(noticed)
@@ -176,13 +175,11 @@ class Tailer:
             self._wake.set()
         else:
             if noticed.written or noticed.needs_scan:
-                self._rest(watcher)
+                ended = loop.time()  # at least half of the time is left for all else
+                again = max(started + self._pause, ended + (ended - started))
+                self._resting = loop.call_at(again, self._on_events, watcher)
             else:
                 self._listen(watcher)
-
-    def _rest(self, watcher: Watcher) -> None:
-        loop = asyncio.get_running_loop()
-        self._resting = loop.call_later(self._pause, self._on_events, watcher)
 
     def _take_in(self, noticed: Noticed) -> None:
         self._needs_scan = self._needs_scan or noticed.needs_scan
@@ -199,21 +196,15 @@ class Tailer:
         started = self._clock.monotonic()
         self._needs_scan = False
         known = {file.path for file in self.files}
-        self._is_scanning = True
-        try:
-            scan = await asyncio.to_thread(self._discovery.scan, known)
-        finally:
-            self._is_scanning = False
-            if self._has_to_catch_up and self._watcher is not None:
-                self._has_to_catch_up = False
-                self._rest(self._watcher)
+        scan = await asyncio.to_thread(self._discovery.scan, known)  # lines are read meanwhile
         if self._watcher is not None and self._watcher.watch(scan.directories):
             self._needs_scan = True  # files may have appeared before the watch
         now = self._clock.monotonic()
         for file in self.registry.update(scan):
             self._check(file, now)
-        for source in self._discovery.sources:
-            self.registry.mark_seen(source)
+        news = [source for source in self._discovery.sources if self.registry.mark_seen(source)]
+        if news:
+            self._save()  # with its files: what is added to them is shipped after a crash, too
         self._rescan_at = now + max(_SHORTEST_TICK, _SCAN_SHARE * (now - started))
         self._next_scan = now + self._discovery_interval
 

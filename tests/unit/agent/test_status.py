@@ -1,8 +1,19 @@
 """The status document: bounded, the worst first, the totals of everything."""
 
+import asyncio
 import json
+import time
+from collections.abc import Iterator
 
-from qbus.agent.status import AgentStatus, FileState, FileStatus, SpoolStatus, document
+from qbus.agent.status import (
+    AgentStatus,
+    FileState,
+    FileStatus,
+    SpoolStatus,
+    document,
+    encode_whole,
+    in_slices,
+)
 from qbus.service.status import encode
 
 
@@ -68,3 +79,42 @@ def test_a_file_that_shrank_has_no_lag() -> None:
 def test_file_names_that_are_no_text_are_valid_json() -> None:
     made = document(AgentStatus(files=(file("/log/\udcff"),)))
     assert json.loads(encode(made))["files"][0]["path"] == "/log/\udcff"
+
+
+async def test_the_whole_document_says_what_the_bounded_one_says_of_all_files() -> None:
+    files = tuple(file(f"/{number}\udcff", size=number, error="no") for number in range(500))
+    status = AgentStatus(files=files, records=3)
+    report = {"version": 1, **document(status, 0)}
+    assert report["files_left_out"] == 500
+    made = json.loads(await encode_whole(report, status, 1 << 30))
+    assert made == {"version": 1, **document(status, 1 << 30)}
+    assert made["files_left_out"] == 0
+
+
+async def test_the_whole_document_is_bounded_too() -> None:
+    status = AgentStatus(files=tuple(file(f"/{number}", size=number) for number in range(500)))
+    report = document(status, 0)
+    for most in (0, 10, 5000):
+        made = json.loads(await encode_whole(report, status, most))
+        assert made == document(status, most)
+
+
+async def test_others_work_while_a_long_status_is_made() -> None:
+    turns: list[int] = []
+    made: list[int] = []
+
+    async def work() -> None:
+        while True:
+            turns.append(len(made))
+            await asyncio.sleep(0)
+
+    def slow() -> Iterator[int]:
+        for number in range(20):
+            time.sleep(0.001)
+            made.append(number)
+            yield number
+
+    working = asyncio.create_task(work())
+    assert await in_slices(slow()) == list(range(20))
+    working.cancel()
+    assert len({turn for turn in turns if 0 < turn < 20}) > 5

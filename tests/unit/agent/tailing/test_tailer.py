@@ -13,6 +13,7 @@ import pytest
 
 from qbus.agent.config import Source, Tailing
 from qbus.agent.positions import Positions
+from qbus.agent.positions.positions import FILE_NAME
 from qbus.agent.tailing.discovery import Discovery, ScanResult
 from qbus.agent.tailing.file import TailedFile
 from qbus.agent.tailing.source import SourceReader
@@ -50,13 +51,15 @@ class Reader:
             watch="inotify", poll_interval_ms=NEVER_MS, discovery_interval_ms=NEVER_MS
         )
         positions = Positions(directory / "data", clock)
+        self.source = SourceReader(config, tailing, positions, "host")
         self.tailer = Tailer(
-            [SourceReader(config, tailing, positions, "host")],
+            [self.source],
             tailing,
             positions,
             clock,
             on_ready or self.read,
             shares_partition=lambda _, __: True,
+            save=positions.write,
             linger=linger,
         )
 
@@ -114,7 +117,7 @@ async def test_lines_in_quick_succession_are_read_together(tmp_path: Path) -> No
     assert reader.found == [b"first", b"watched", *lines]
 
 
-async def test_lines_during_a_scan_are_read_after_it(
+async def test_lines_during_a_scan_are_read_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reader = Reader(tmp_path, 0.01)
@@ -132,11 +135,10 @@ async def test_lines_during_a_scan_are_read_after_it(
         (tmp_path / "b.log").touch()
         await eventually(begun.is_set)
         reader.write(b"meanwhile\n")
-        await asyncio.sleep(0.05)
-        was_read = reader.has(b"meanwhile")
-        go_on.set()
-        assert not was_read
-        await eventually(lambda: reader.has(b"meanwhile"))
+        try:
+            await eventually(lambda: reader.has(b"meanwhile"))
+        finally:
+            go_on.set()
         reader.write(b"later\n")
         await eventually(lambda: reader.has(b"later"))
 
@@ -184,3 +186,18 @@ async def test_nothing_runs_while_nothing_is_written(
         reader.write(b"two\n")
         await eventually(lambda: reader.has(b"two"))
         assert handled > 0
+
+
+async def test_that_a_source_was_scanned_is_written_before_anything_is_delivered(
+    tmp_path: Path,
+) -> None:
+    reader = Reader(tmp_path, 0.01)
+    async with running(reader):
+        copy = tmp_path / "copy"
+        copy.mkdir()
+        journal = tmp_path / "data" / FILE_NAME
+        (copy / FILE_NAME).write_bytes(journal.read_bytes())
+    survivors = Positions(copy, SystemClock())
+    assert survivors.was_seen(reader.source.name)
+    assert [position.path for position in survivors] == [str(reader.log)]
+    survivors.close()

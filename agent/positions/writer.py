@@ -1,0 +1,161 @@
+"""Writing positions so that a busy disk delays neither reading nor sending.
+
+Where the disk keeps up, a write goes to the page cache and takes microseconds: less than a thread
+would take to be woken. Beside a sync, or while the disk holds writes up, a thread writes.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable
+from queue import SimpleQueue
+from threading import Thread
+from typing import NamedTuple
+
+from qbus.clock import Clock
+
+from .positions import Changes, Positions
+
+log = logging.getLogger(__name__)
+
+Done = Callable[[OSError | None], None]
+"""Is called with None when everything that had changed is written, else with what went wrong."""
+
+SLOW_S = 0.005
+"""A write that takes so many seconds was held up."""
+BUSY_S = 10.0
+"""For so many seconds after that, a thread writes."""
+
+
+class _Write(NamedTuple):
+    """One write, and who waits for it."""
+
+    changes: Changes
+    waiting: list[Done]
+
+
+class PositionsWriter:
+    """Writes the changes of positions, one write at a time; for one event loop.
+
+    What changes during a write is written together after it.
+    """
+
+    def __init__(self, positions: Positions, clock: Clock) -> None:
+        self.error: OSError | None = None
+        """Why the last write failed, if it did."""
+        self._positions = positions
+        self._clock = clock
+        self._waiting: list[Done] = []
+        self._is_writing = False
+        self._is_syncing = False
+        self._busy_until = 0.0
+        self._work: SimpleQueue[_Write | None] = SimpleQueue()
+        self._thread: Thread | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def write(self, done: Done | None = None) -> None:
+        """Write all changes, now or soon, then call ``done``; failed ones are still to be written.
+
+        ``done`` may be called before this returns.
+        """
+        if done is not None:
+            self._waiting.append(done)
+        if not self._is_writing:
+            self._begin()
+
+    async def written(self) -> None:
+        """Return when all changes are written. Raises OSError."""
+        future: asyncio.Future[OSError | None] = asyncio.get_running_loop().create_future()
+
+        def done(error: OSError | None) -> None:
+            if not future.done():
+                future.set_result(error)
+
+        self.write(done)
+        error = await future
+        if error is not None:
+            raise error
+
+    async def sync(self) -> None:
+        """Return when all changes are on stable storage. Raises OSError."""
+        await self.written()
+        if not self._positions.is_unsynced:
+            return
+        self._is_syncing = True
+        try:
+            await asyncio.to_thread(self._positions.sync)
+        finally:
+            self._is_syncing = False
+
+    async def close(self) -> None:
+        """Write all changes, if they can be written, and end the thread."""
+        with contextlib.suppress(OSError):
+            await self.written()
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            self._work.put(None)
+            await asyncio.to_thread(thread.join)
+
+    def _begin(self) -> None:
+        changes = self._positions.take()
+        waiting, self._waiting = self._waiting, []
+        if changes is None:
+            for done in waiting:
+                done(None)
+            return
+        self._is_writing = True
+        write = _Write(changes, waiting)
+        is_large = changes.is_whole  # and is synced at once
+        if is_large or self._is_syncing or self._clock.monotonic() < self._busy_until:
+            self._hand_over(write)
+        else:
+            self._end(write, *self._store(write))
+
+    def _hand_over(self, write: _Write) -> None:
+        if self._thread is None:
+            self._loop = asyncio.get_running_loop()
+            self._thread = Thread(target=self._run, name="positions", daemon=True)
+            self._thread.start()
+        self._work.put(write)
+
+    def _run(self) -> None:
+        """Store what is handed over, in the thread."""
+        assert self._loop is not None
+        while (write := self._work.get()) is not None:
+            outcome = self._store(write)
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                self._loop.call_soon_threadsafe(self._end, write, *outcome)
+
+    def _store(self, write: _Write) -> tuple[float, Exception | None]:
+        """Store; return the seconds that it took, and why it failed."""
+        started, failure = self._clock.monotonic(), None
+        try:
+            self._positions.store(write.changes)
+        except Exception as error:  # noqa: BLE001 - who waits is told
+            failure = error
+        return self._clock.monotonic() - started, failure
+
+    def _end(self, write: _Write, seconds: float, failure: Exception | None) -> None:
+        self._is_writing = False
+        if seconds >= SLOW_S and not write.changes.is_whole:
+            self._busy_until = self._clock.monotonic() + BUSY_S
+        if failure is None:
+            self._positions.stored(write.changes)
+            self.error = None
+        else:
+            self._positions.restore(write.changes)
+            self._fail(failure)
+        for done in write.waiting:
+            done(self.error)
+        if self._waiting and not self._is_writing:
+            self._begin()
+
+    def _fail(self, failure: Exception) -> None:
+        is_news = self.error is None
+        if isinstance(failure, OSError):
+            self.error = failure
+        else:
+            self.error = OSError(f"{type(failure).__name__}: {failure}")
+        if is_news:
+            reason = self.error.strerror or self.error
+            log.error("positions cannot be written, so reading stops: %s", reason)
