@@ -8,6 +8,7 @@ import click
 from perf import (
     abuse,
     agent,
+    agent_delay,
     backlog,
     before,
     cluster,
@@ -46,6 +47,7 @@ CLAIMS: dict[str, Callable[[int, float], list[Figure]]] = {
     "delay": delay.run,
     "abuse": abuse.run,
     "agent": agent.run,
+    "agent-delay": agent_delay.run,
     "cluster": cluster.run,
     "failover": failover.run,
     "cluster-topics": cluster_topics.run,

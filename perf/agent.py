@@ -7,13 +7,13 @@ idempotent with ``acks=all``, wait 5 ms for more lines, and compress with lz4.
 import re
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from itertools import count as counter
 from pathlib import Path
+from typing import Any
 
 import psutil
 
@@ -21,31 +21,33 @@ from perf import rdkafka
 from perf.peers import rsyslog
 from perf.report import Figure
 from perf.servers import MEMORY
-from qbus import Consumer
-from tests.support.agent_process import AgentProcess
+from qbus.agent.config import read, to_toml
 from tests.support.broker_process import BrokerProcess
+from tests.support.server_process import ServerProcess
 
 LINES = 1_000_000
 LINE = b"2026-11-21T09:00:00 host program[123]: a line of a log as there are many, number %08d\n"
-RATE = 1000
 LINGER_MS = 5
 _PATIENCE = 120.0
 _HIGHER = {"lines/s", "MB/s"}
 
 _topics = counter()
 
-Side = Callable[[Path, str, str, str], AbstractContextManager[int]]
-"""Ships files that match a glob: takes a directory, the glob, bootstrap, topic; gives its pid."""
+Side = Callable[..., AbstractContextManager[int]]
+"""Ships files that match a glob: takes a directory, the glob, bootstrap, topic; gives its pid.
+
+``record_start``: a regular expression of lines that begin records of several lines.
+"""
 Measure = Callable[[Side], dict[str, float]]
 
 
 def run(rounds: int, scale: float) -> list[Figure]:
-    """Ship one large file, then 1,000 files; then the delay of single lines at a fixed rate."""
-    sides: dict[str, Side] = {"qbus": _agent}
+    """Ship one large file, then 1,000 files."""
+    sides: dict[str, Side] = {"qbus": through_agent}
     if reason := rsyslog.missing():
         print(f"rsyslog is left out: {reason}", file=sys.stderr)
     else:
-        sides["rsyslog"] = _rsyslog
+        sides["rsyslog"] = through_rsyslog
     lines = max(int(LINES * scale), 10_000)
     figures: list[Figure] = []
     with (
@@ -56,13 +58,11 @@ def run(rounds: int, scale: float) -> list[Figure]:
             logs = Path(directory, f"logs-{files}")
             size = _write(logs, files, lines)
             measure = partial(_ship, bootstrap=broker.bootstrap, logs=logs, lines=lines, size=size)
-            figures += _compare(sides, rounds, f"{lines:,} lines, files: {files:,}", measure)
-        measure = partial(_wait, bootstrap=broker.bootstrap, seconds=max(5 * scale, 2.0))
-        figures += _compare(sides, rounds, f"write to readable, {RATE:,} lines/s", measure)
+            figures += compare(sides, rounds, f"{lines:,} lines, files: {files:,}", measure)
     return figures
 
 
-def _compare(sides: dict[str, Side], rounds: int, case: str, measure: Measure) -> list[Figure]:
+def compare(sides: dict[str, Side], rounds: int, case: str, measure: Measure) -> list[Figure]:
     figures: dict[str, Figure] = {}
     for _ in range(rounds):
         for name, side in sides.items():
@@ -86,7 +86,7 @@ def _write(logs: Path, files: int, lines: int) -> int:
 
 def _ship(side: Side, bootstrap: str, logs: Path, lines: int, size: int) -> dict[str, float]:
     """What it takes to ship files that are there."""
-    with _topic(bootstrap) as topic, tempfile.TemporaryDirectory(prefix="qbus-perf-") as state:
+    with fresh_topic(bootstrap) as topic, tempfile.TemporaryDirectory(prefix="qbus-perf-") as state:
         started = time.perf_counter()
         with side(Path(state), f"{logs}/*.log", bootstrap, topic) as pid:
             process = psutil.Process(pid)
@@ -108,73 +108,60 @@ def _ship(side: Side, bootstrap: str, logs: Path, lines: int, size: int) -> dict
     }
 
 
-def _wait(side: Side, bootstrap: str, seconds: float) -> dict[str, float]:
-    """How long it takes from a line's end of writing until it is read from the topic."""
-    count = int(seconds * RATE)
-    with _topic(bootstrap) as topic, tempfile.TemporaryDirectory(prefix="qbus-perf-") as state:
-        log = Path(state, "steady.log")
-        log.touch()
-        with (
-            side(Path(state), f"{log}", bootstrap, topic),
-            Consumer(bootstrap, offset_reset="earliest") as consumer,
-        ):
-            consumer.assign([(topic, 0, 0)])
-            with log.open("ab", buffering=0) as file:  # what is written first warms all up
-                file.write(b"0 begins\n")
-                delays: list[float] = []
-                while not delays:
-                    delays = _read(consumer)
-                writer = threading.Thread(target=_write_steadily, args=(file, count))
-                writer.start()
-                delays = []
-                deadline = time.monotonic() + _PATIENCE
-                while len(delays) < count and time.monotonic() < deadline:
-                    delays += _read(consumer)
-                writer.join()
-    if len(delays) != count:
-        raise RuntimeError(f"{len(delays)} of {count} lines came")
-    steady = sorted(delays[count // 5 :])
-    return {f"ms (p{part})": steady[len(steady) * part // 100] * 1000 for part in (50, 99)}
-
-
-def _write_steadily(file: object, count: int) -> None:
-    start = time.perf_counter()
-    for index in range(count):
-        due = start + index / RATE
-        time.sleep(max(0.0, due - time.perf_counter()))
-        file.write(b"%.6f a line of a log\n" % time.perf_counter())  # type: ignore[attr-defined]
-
-
-def _read(consumer: Consumer) -> list[float]:
-    values = [record.value or b"" for part in consumer.poll(0.1) for record in part]
-    now = time.perf_counter()
-    return [now - float(value.split()[0]) for value in values]
-
-
 @contextmanager
-def _topic(bootstrap: str) -> Iterator[str]:
+def fresh_topic(bootstrap: str) -> Iterator[str]:
     topic = f"agent-{next(_topics)}"
     rdkafka.create_topic(bootstrap, topic)
     yield topic
     rdkafka.delete_topic(bootstrap, topic)
 
 
+class AgentCommand(ServerProcess):
+    """``qbus agent run`` with a configuration."""
+
+    name = "agent"
+
+    def __init__(self, directory: Path, document: dict[str, Any]) -> None:
+        super().__init__(port=1)
+        self._data_dir = directory / "data"
+        self._config = directory / "agent.toml"
+        self._config.write_text(to_toml(read(document)))
+
+    def command(self) -> list[str]:
+        """Return the command line."""
+        command = [sys.executable, "-m", "qbus", "agent", "run", "--config", str(self._config)]
+        return [*command, "--data-dir", str(self._data_dir)]
+
+    def serves(self) -> bool:
+        """Whether it runs: it serves nobody."""
+        return self.alive
+
+
 @contextmanager
-def _agent(directory: Path, pattern: str, bootstrap: str, topic: str) -> Iterator[int]:
+def through_agent(
+    directory: Path, pattern: str, bootstrap: str, topic: str, record_start: str | None = None
+) -> Iterator[int]:
+    """Ship by the agent, as its users start it."""
+    source: dict[str, Any] = {"paths": [pattern], "from_beginning": True}
+    if record_start is not None:
+        source["multiline_start"] = record_start
     document = {
         "bootstrap": bootstrap,
         "topic": topic,
-        "source": [{"paths": [pattern], "from_beginning": True}],
+        "source": [source],
         "delivery": {"linger_ms": LINGER_MS},
     }
-    with AgentProcess(directory, document) as agent:
+    with AgentCommand(directory, document) as agent:
         yield agent.pid
         agent.stop()
 
 
 @contextmanager
-def _rsyslog(directory: Path, pattern: str, bootstrap: str, topic: str) -> Iterator[int]:
-    process = rsyslog.start(directory, pattern, bootstrap, topic)
+def through_rsyslog(
+    directory: Path, pattern: str, bootstrap: str, topic: str, record_start: str | None = None
+) -> Iterator[int]:
+    """Ship by rsyslog."""
+    process = rsyslog.start(directory, pattern, bootstrap, topic, record_start)
     try:
         yield process.pid
     finally:

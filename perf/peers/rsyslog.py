@@ -21,18 +21,24 @@ def missing() -> str | None:
     return None
 
 
-def start(directory: Path, pattern: str, bootstrap: str, topic: str) -> "subprocess.Popen[bytes]":
-    """Ship the files that match a glob, over a fresh state in ``directory``."""
+def start(
+    directory: Path, pattern: str, bootstrap: str, topic: str, record_start: str | None = None
+) -> "subprocess.Popen[bytes]":
+    """Ship the files that match a glob, over a fresh state in ``directory``.
+
+    ``record_start``: a regular expression of lines that begin records of several lines.
+    """
     program = _program()
     assert program is not None
     (directory / "state").mkdir()
+    lines = "" if record_start is None else f'startmsg.regex="{record_start}" escapeLF="off"'
     config = directory / "rsyslog.conf"
     config.write_text(f"""
 global(workDirectory="{directory}/state" maxMessageSize="64k")
 module(load="imfile" mode="inotify")
 module(load="omkafka")
 template(name="line" type="string" string="%msg%")
-input(type="imfile" file="{pattern}" tag="perf" ruleset="ship")
+input(type="imfile" file="{pattern}" tag="perf" ruleset="ship" {lines})
 ruleset(name="ship" queue.type="FixedArray" queue.size="100000" queue.dequeueBatchSize="2048") {{
   action(type="omkafka" broker=["{bootstrap}"] topic="{topic}" template="line"
          confParam=["compression.codec=lz4", "enable.idempotence=true", "linger.ms=5",
