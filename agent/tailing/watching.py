@@ -6,12 +6,19 @@ Directories are watched, not files: ten thousand files in one directory need one
 import contextlib
 import logging
 import os
+import struct
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from qbus.errors import ConfigError
 
 log = logging.getLogger(__name__)
+
+_HEADER = struct.Struct("iIII")  # watch, mask, cookie, length of the name with its padding
+_LENGTH = struct.Struct("I")
+_LENGTH_AT = 12
+_LONGEST_EVENT = _HEADER.size + 256
+_BUFFER_BYTES = 64 * 1024
 
 
 class Noticed(NamedTuple):
@@ -88,7 +95,7 @@ class Watcher:
         """Return what happened since the last read."""
         written: set[str] = set()
         needs_scan = False
-        for watch, mask, _, name in self._inotify.read(timeout=0):
+        for watch, mask, name in self._events():
             directory = self._directories.get(watch)
             if mask & self._ignored:
                 if directory is not None:
@@ -99,10 +106,33 @@ class Watcher:
                 needs_scan = True
             elif directory is not None:
                 if mask & self._written:
-                    written.add(os.path.join(directory, name))  # noqa: PTH118 - quicker
+                    written.add(os.path.join(directory, os.fsdecode(name)))  # noqa: PTH118
                 else:
                     needs_scan = True
         return Noticed(written, needs_scan)
+
+    def _events(self) -> Iterable[tuple[int, int, bytes]]:
+        """Yield watch, mask and name of the events since the last read, equal ones once.
+
+        Each write to a file is an event: a file that is written often has very many.
+        """
+        events: dict[bytes, None] = {}  # in their order
+        length_at = _LENGTH.unpack_from
+        is_full = True
+        while is_full:
+            try:
+                data = os.read(self.descriptor, _BUFFER_BYTES)
+            except BlockingIOError:
+                break
+            start, size = 0, len(data)
+            while start < size:
+                end = start + _HEADER.size + length_at(data, start + _LENGTH_AT)[0]
+                events[data[start:end]] = None
+                start = end
+            is_full = size > _BUFFER_BYTES - _LONGEST_EVENT
+        for event in events:
+            watch, mask, _, _ = _HEADER.unpack_from(event)
+            yield watch, mask, event[_HEADER.size :].rstrip(b"\0")
 
     def close(self) -> None:
         """Close all watches."""
