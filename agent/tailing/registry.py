@@ -36,8 +36,20 @@ class Registry:
         self._unmatched: set[str] = set()
 
     def at(self, path: str) -> list[TailedFile]:
-        """Return the files at a path."""
-        return self._by_path.get(path, [])
+        """Return the files at a path, also of one that was renamed since it was found."""
+        files = self._by_path.get(path)
+        if files is None:
+            files = self._by_path[path] = self._renamed_to(path)  # until the next scan
+        return files
+
+    def _renamed_to(self, path: str) -> list[TailedFile]:
+        try:
+            identity = Identity.of(os.stat(path))  # noqa: PTH116 - quicker
+        except OSError:
+            return []
+        topics = {source.topic for source in self._sources}
+        found = (self.files.get((identity, topic)) for topic in topics)
+        return [file for file in found if file is not None]
 
     def update(self, scan: ScanResult) -> list[TailedFile]:
         """Take in the result of a scan; return the files that may have something to read."""

@@ -201,3 +201,20 @@ async def test_that_a_source_was_scanned_is_written_before_anything_is_delivered
     assert survivors.was_seen(reader.source.name)
     assert [position.path for position in survivors] == [str(reader.log)]
     survivors.close()
+
+
+async def test_a_file_is_read_on_at_once_under_a_name_that_no_path_matches(tmp_path: Path) -> None:
+    reader = Reader(tmp_path, 0.01)
+    async with running(reader):
+        with reader.log.open("ab", buffering=0) as file:
+            (tmp_path / "a.log").rename(tmp_path / "a.old")
+            (tmp_path / "a.log").write_bytes(b"of the next file\n")
+            await eventually(lambda: reader.has(b"of the next file"))
+            for line in (b"still there", b"and there"):
+                file.write(line + b"\n")
+                await eventually(partial(reader.has, line))
+        (tmp_path / "other").write_bytes(b"a file that nobody wants\n")
+        reader.write(b"the end\n")
+        await eventually(lambda: reader.has(b"the end"))
+    assert len(reader.found) == len(set(reader.found))
+    assert not reader.has(b"a file that nobody wants")
