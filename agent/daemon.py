@@ -18,7 +18,7 @@ from qbus.service.status import StatusReporter
 from .agent import Agent
 from .control import config_path, configured_agent, status_path
 from .metrics import AgentMetrics
-from .status import LOCK_FILE, STATUS_FILE, document, encode_whole
+from .status import LOCK_FILE, STATUS_FILE, WholeReport, document
 
 _log = logging.getLogger(__name__)
 
@@ -75,12 +75,12 @@ async def _serve(options: RunOptions, clock: Clock) -> int:
 
     async def report() -> None:
         """Keep the status file fresh, the less often the longer it takes."""
-        file = options.data_dir / STATUS_FILE
+        file, whole = options.data_dir / STATUS_FILE, WholeReport(_LOCAL_BYTES)
         while True:
             begun = perf_counter()
             status = await agent.refresh()
             try:
-                content = await encode_whole(reporter.report(0), status, _LOCAL_BYTES)
+                content = await whole.encode(reporter.report(0), status)
                 await asyncio.to_thread(replace_file, file, content, durable=False)
             except OSError as error:
                 _log.warning("the status cannot be written: %s", error)

@@ -10,8 +10,8 @@ from qbus.agent.status import (
     FileState,
     FileStatus,
     SpoolStatus,
+    WholeReport,
     document,
-    encode_whole,
     in_slices,
 )
 from qbus.service.status import encode
@@ -86,16 +86,20 @@ async def test_the_whole_document_says_what_the_bounded_one_says_of_all_files() 
     status = AgentStatus(files=files, records=3)
     report = {"version": 1, **document(status, 0)}
     assert report["files_left_out"] == 500
-    made = json.loads(await encode_whole(report, status, 1 << 30))
+    whole = WholeReport(1 << 30)
+    made = json.loads(await whole.encode(report, status))
     assert made == {"version": 1, **document(status, 1 << 30)}
     assert made["files_left_out"] == 0
+    changed = AgentStatus(files=(*files[1:], file("/0", size=1000)), records=4)
+    made = json.loads(await whole.encode(document(changed, 0), changed))
+    assert made == document(changed, 1 << 30)
 
 
 async def test_the_whole_document_is_bounded_too() -> None:
     status = AgentStatus(files=tuple(file(f"/{number}", size=number) for number in range(500)))
     report = document(status, 0)
     for most in (0, 10, 5000):
-        made = json.loads(await encode_whole(report, status, most))
+        made = json.loads(await WholeReport(most).encode(report, status))
         assert made == document(status, most)
 
 
