@@ -18,14 +18,18 @@ class FileReporter:
         self._registry = registry
         self._clock = clock
         self._last: dict[TailedFile, tuple[float, int, float]] = {}
+        self._made: dict[TailedFile, FileStatus] = {}
 
     def files(self) -> Iterator[FileStatus]:
         """Yield the status of each file, and of each path that was refused."""
         now = self._clock.monotonic()
         files = list(self._registry.files.values())
-        self._last = {file: self._rate(file, now) for file in files}
+        self._last = rates = {file: self._rate(file, now) for file in files}
+        before, self._made = self._made, {}
+        made = self._made
         for file in files:
-            yield self._status(file, now)
+            made[file] = self._status(file, now, rates[file][2], before.get(file))
+            yield made[file]
         for path, source, error in self._registry.refused:
             yield FileStatus(
                 path=path,
@@ -38,8 +42,21 @@ class FileReporter:
                 error=error,
             )
 
-    def _status(self, file: TailedFile, now: float) -> FileStatus:
+    @staticmethod
+    def _status(file: TailedFile, now: float, rate: float, last: FileStatus | None) -> FileStatus:
+        """Return the status of a file: the ``last`` one if it rests as it did then."""
         is_behind = not file.is_read or bool(file.acks)
+        if (
+            last is not None
+            and not (is_behind or rate or last.lag_seconds or last.rate)
+            and last.size == file.size
+            and last.read == file.read
+            and last.position == file.position.offset
+            and last.error == file.error
+            and last.state is _state(file)
+            and last.path == file.path
+        ):
+            return last
         since = file.behind_since if is_behind and file.behind_since is not None else now
         return FileStatus(
             path=file.path,
@@ -50,7 +67,7 @@ class FileReporter:
             read=file.read,
             size=file.size,
             lag_seconds=now - since,
-            rate=self._last[file][2],
+            rate=rate,
             error=file.error,
         )
 
