@@ -20,9 +20,9 @@ from qbus.wire.lean import (
     read_produce,
 )
 
-from ..log import AppendInfo
+from ..log import AppendInfo, LogSlice
 from ..log.recompression import PRODUCER
-from ..net.transport import Part, Region
+from ..net.transport import SENDFILE_FROM, Part, Region
 from ..partition.partition import ACKS_ALL, Partition
 from ..partition.purgatory import Delayed
 from .fetch_reader import to_send
@@ -158,9 +158,12 @@ def _cached(partition: Partition, offset: int, most: int) -> Region | bytes | No
     """The records from ``offset`` on, if sending them waits for no disk."""
     try:
         records = partition.log.read_visible(offset, max(most, 0), partition.visible_end)
-        if records is None or records.needs_verification or not records.is_cached():
+        if records is None or records.needs_verification:
             return None
-        return to_send(records)
+        if isinstance(records, LogSlice) and records.length < SENDFILE_FROM:
+            data = records.read(wait=False)  # which saves asking whether it would wait
+            return data if len(data) == records.length else None
+        return to_send(records) if records.is_cached() else None
     except (ApiError, OSError):
         return None
 

@@ -34,6 +34,9 @@ class File(Protocol):
         Without ``wait``, BlockingIOError instead of waiting for a disk.
         """
 
+    def is_cached(self, position: int) -> bool:
+        """Whether reading the byte at ``position`` waits for no disk; true behind the end."""
+
     def write_at(self, position: int, data: Data) -> int:
         """Write at ``position``; how many bytes were written, which may be fewer than given."""
 
@@ -118,16 +121,30 @@ class OsFile:
 
     def _read_cached(self, position: int, length: int) -> bytes:
         buffer = bytearray(length)
+        count = self._read_into(buffer, position)
+        if count == length:
+            return bytes(buffer)
+        if not self._probe:
+            return self.read_at(position, length)
+        if position + count < self.size():
+            raise BlockingIOError(errno.EAGAIN, "not in the page cache")
+        return bytes(buffer[:count])
+
+    def is_cached(self, position: int) -> bool:
         try:
-            count = os.preadv(self._fd, (buffer,), position, os.RWF_NOWAIT)
+            return not self._probe or self._read_into(bytearray(1), position) >= 0
+        except BlockingIOError:
+            return False
+
+    def _read_into(self, buffer: bytearray, position: int) -> int:
+        """Read what is in the page cache. Where that cannot be told, nothing, and probe no more."""
+        try:
+            return os.preadv(self._fd, (buffer,), position, os.RWF_NOWAIT)
         except OSError as error:
             if error.errno != errno.EOPNOTSUPP:
                 raise
             self._probe = False  # such as tmpfs, which is memory
-            return self.read_at(position, length)
-        if count < length and position + count < self.size():
-            raise BlockingIOError(errno.EAGAIN, "not in the page cache")
-        return bytes(buffer[:count])
+            return 0
 
     def write_at(self, position: int, data: Data) -> int:
         return os.pwrite(self._fd, data, position)

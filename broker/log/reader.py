@@ -87,6 +87,9 @@ def boundaries_around(
     known = end.position if offset >= end.offset else segment.places.get(offset)
     if known is not None and known <= position:
         return (end if offset >= end.offset else Place(offset, known)), None
+    after = segment.places.end_of(start.offset)
+    if after is not None and (after[0] > offset or after[1] > position):
+        return start, Place(*after)
     if position - start.position <= _NEAR:
         steps = _walk(segment, start.position, start.offset, wait=wait)
     else:
@@ -152,7 +155,7 @@ def _walk(
         yield place, Place(offset, position)
 
 
-_PAGE: Final = 4096
+_PAGE: Final = 12  # bits of a position within a page
 
 
 # What a read returns: a region of a segment's file, ready to be sent.
@@ -227,9 +230,12 @@ class LogSlice:
         """The file descriptor, for ``os.sendfile``."""
         return self.file.fileno()
 
-    def read(self) -> bytes:
-        """The bytes. May wait for the disk unless :meth:`is_cached`. Raises OSError."""
-        return self.file.read_at(self.position, self.length)
+    def read(self, *, wait: bool = True) -> bytes:
+        """The bytes; without ``wait``, BlockingIOError instead of waiting for a disk.
+
+        Raises OSError.
+        """
+        return self.file.read_at(self.position, self.length, wait=wait)
 
     @property
     def needs_verification(self) -> bool:
@@ -249,14 +255,9 @@ class LogSlice:
 
     def is_cached(self) -> bool:
         """Whether the first and the last page are in the page cache: a guess at all of them."""
-        end = self.position + self.length
-        last = max(self.position, (end - 1) & ~(_PAGE - 1))
-        try:
-            self.file.read_at(self.position, 1, wait=False)
-            self.file.read_at(last, end - last, wait=False)
-        except BlockingIOError:
-            return False
-        return True
+        first, last = self.position, self.position + self.length - 1
+        file = self.file
+        return file.is_cached(first) and (first >> _PAGE == last >> _PAGE or file.is_cached(last))
 
     def warm(self) -> None:
         """Bring the bytes into the page cache, checking them; for a thread. Raises as verify."""
@@ -418,6 +419,7 @@ class LogReader:
             return self._slice(
                 self._state.segment_of(offset), offset, max_bytes, limit, min_one_batch, wait
             )
+        places = segment.places
         start = place_of(segment, offset, wait=wait)
         end, following = boundaries_around(
             segment, start, start.position + max_bytes, limit, wait=wait
@@ -428,8 +430,9 @@ class LogReader:
             end = following or batch_end(segment, start, wait=wait)
             if end.offset > limit:
                 return None
-        segment.places.add(*start)
-        segment.places.add(*end)
+            places.add_end(start.offset, end)
+        places.add(*start)
+        places.add(*end)
         return LogSlice(segment, self._verifier, start, end)
 
     def _rebuild_or_raise(

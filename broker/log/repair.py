@@ -99,6 +99,7 @@ class BatchRepair:
                 write_all(file, start.position, batches)
             except OSError as error:
                 raise state.health.judge(f"repair {segment.path}", error) from error
+            segment.forget_places()
             try:
                 file.sync()
             except OSError as error:

@@ -29,12 +29,16 @@ _KNOWN: Final = 64
 
 
 class KnownPlaces:
-    """Positions in a segment's file, by the offset that a batch begins, or will begin, with."""
+    """Positions in a segment's file, by the offset that a batch begins, or will begin, with.
 
-    __slots__ = ("_places",)
+    And of some batches, by that offset, the offset and the position where the one after them does.
+    """
+
+    __slots__ = ("_ends", "_places")
 
     def __init__(self) -> None:
         self._places: dict[int, int] = {}
+        self._ends: dict[int, tuple[int, int]] = {}
 
     def get(self, offset: int) -> int | None:
         """The position of the batch that begins with ``offset``, if it is known."""
@@ -46,9 +50,15 @@ class KnownPlaces:
             self._places = {}
         self._places[offset] = position
 
-    def clear(self) -> None:
-        """Forget them: batches were taken away."""
-        self._places = {}
+    def end_of(self, offset: int) -> tuple[int, int] | None:
+        """Offset and position where the batch that begins with ``offset`` ends, if known."""
+        return self._ends.get(offset)
+
+    def add_end(self, offset: int, end: tuple[int, int]) -> None:
+        """The one batch that begins with ``offset`` ends there."""
+        if len(self._ends) >= _KNOWN:
+            self._ends = {}
+        self._ends[offset] = end
 
 
 # Which bytes of a segment were checked against their CRC by this process.
@@ -433,9 +443,13 @@ class LogSegment:
         self.end = (end_offset, size)
         self.verified.truncate(size)
         self.indexes.truncate_to(end_offset)
-        self.places.clear()
+        self.forget_places()
         self._first_timestamp = None
         self._max_timestamp = self._scan_max_timestamp(self.indexes.times.last())
+
+    def forget_places(self) -> None:
+        """Batches were changed: where one was said to lie, another may be."""
+        self.places = KnownPlaces()  # whoever reads meanwhile adds to what is of no use any more
 
     def write_indexes(self, *, full: bool) -> None:
         """Write what the indexes hold in memory; ``full``: also the last word on timestamps."""

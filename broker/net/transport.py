@@ -15,7 +15,9 @@ from typing import Final, Protocol
 Buffer = bytes | bytearray | memoryview
 _BUFFERS: Final = (bytes, bytearray, memoryview)
 
-_SENDFILE_FROM: Final = 48 * 1024
+SENDFILE_FROM: Final = 48 * 1024
+"""Regions of at least so many bytes are sent by ``sendfile``."""
+
 _MAX_BUFFERS: Final = 64
 _SENDFILE_MAX: Final = 1 << 30
 _ENDED: Final = "a file region ended before its length"
@@ -129,7 +131,7 @@ class WriteBuffer:
         try:
             while self._parts:
                 first = self._parts[0]
-                if isinstance(first, _BUFFERS) or len(first) < _SENDFILE_FROM:
+                if isinstance(first, _BUFFERS) or len(first) < SENDFILE_FROM:
                     self._send_buffers(transport)
                 else:
                     self._send_region(transport, first)
@@ -151,7 +153,7 @@ class WriteBuffer:
         for index in range(min(len(parts), _MAX_BUFFERS)):
             part = parts[index]
             if not isinstance(part, _BUFFERS):
-                if len(part) >= _SENDFILE_FROM:
+                if len(part) >= SENDFILE_FROM:
                     break
                 parts[index] = _read(part)
             count += 1

@@ -41,6 +41,10 @@ class FailingFile:
         self._files.before("read", self._path)
         return self._file.read_at(position, length, wait=wait)
 
+    def is_cached(self, position: int) -> bool:
+        self._files.before("read", self._path)
+        return self._file.is_cached(position)
+
     def write_at(self, position: int, data: Data) -> int:
         self._files.before("write", self._path)
         return self._file.write_at(position, data)

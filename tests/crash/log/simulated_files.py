@@ -174,6 +174,9 @@ class SimulatedFile:
     def read_at(self, position: int, length: int, *, wait: bool = True) -> bytes:
         return self._inode.data[position : position + length]
 
+    def is_cached(self, position: int) -> bool:
+        return True
+
     def write_at(self, position: int, data: Data) -> int:
         data = bytes(data)
         data = data[: self._files.before("write", self._path, len(data))]

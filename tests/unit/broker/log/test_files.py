@@ -51,6 +51,18 @@ def test_a_file_that_is_not_in_the_page_cache_would_block(files: OsFiles, tmp_pa
     pytest.skip("this file system keeps everything in memory")
 
 
+def test_whether_a_byte_is_in_the_page_cache_can_be_asked(files: OsFiles, tmp_path: Path) -> None:
+    file = files.open(str(tmp_path / "a"), write=True)
+    file.write_at(0, bytes(1 << 20))
+    assert all(map(file.is_cached, (0, 4096, (1 << 20) - 1, 1 << 20)))
+    os.fsync(file.fileno())
+    os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    if file.is_cached(1 << 19):
+        pytest.skip("this file system keeps everything in memory")
+    file.read_at(1 << 19, 1)
+    assert file.is_cached(1 << 19)
+
+
 def test_a_file_is_closed_when_nobody_has_it(files: OsFiles, tmp_path: Path) -> None:
     file = files.open(str(tmp_path / "a"), write=True)
     descriptor = file.fileno()

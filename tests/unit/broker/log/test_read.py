@@ -114,6 +114,37 @@ def test_every_offset_is_found_in_every_segment(
         assert offsets(found) == list(range(found.first_offset, found.next_offset))
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_what_was_read_before_changes_no_answer(open_log: OpenLog, seed: int) -> None:
+    dice = random.Random(seed)
+    log = open_log(segment_bytes=20_000, index_interval_bytes=500)
+
+    def grow() -> None:
+        for _ in range(60):
+            log.append(batch(*[bytes(dice.randrange(300))] * dice.randrange(1, 6)), 0)
+
+    def read(offset: int, limit: int, bound: int, at_least_one: bool) -> tuple[int, ...] | None:
+        found = log.read(offset, limit, bound, at_least_one, wait=True)
+        if found is None:
+            return None
+        return found.first_offset, found.next_offset, found.position, len(found)
+
+    for _ in range(3):
+        grow()
+        end = log.log_end_offset
+        for _ in range(300):
+            offset = dice.randrange(end)
+            wanted = (offset, dice.choice([0, 1, 700, 5000]), dice.randrange(offset, end) + 1)
+            answers = [read(*wanted, True), read(*wanted, False)]
+            known = [(segment, segment.places) for segment in log._state.segments]
+            for segment, _ in known:
+                segment.forget_places()
+            assert answers == [read(*wanted, True), read(*wanted, False)]
+            for segment, places in known:
+                segment.places = places
+        log.truncate_to(dice.randrange(end // 2, end))
+
+
 def test_a_slice_is_a_region_of_an_open_file(log: Log) -> None:
     found = log.read(1, 10**6)
     assert found is not None

@@ -72,6 +72,18 @@ def test_a_flipped_bit_is_repaired_wherever_it_is(log: Log, directory: Path, pos
     assert log.corruptions == scrubbed(log) == ()
 
 
+def test_where_a_bad_batch_was_said_to_end_is_forgotten(log: Log, directory: Path) -> None:
+    good = content(directory)
+    spoil(directory, SIZE + 11)  # the length
+    for offset in (1, 0):
+        log.read(offset, 1, wait=True)
+    log.repair(found(log), good[SIZE : 2 * SIZE])
+    for offset in (1, 2):
+        read = log.read(offset, 1, wait=True)
+        assert read is not None
+        assert read.read() == good[offset * SIZE : (offset + 1) * SIZE]
+
+
 @pytest.mark.parametrize(
     ("positions", "offsets"), [((SIZE + 70, 2 * SIZE + 70), (1, 3)), ((9,), (0, 1))]
 )
