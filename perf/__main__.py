@@ -34,6 +34,7 @@ CLAIMS: dict[str, Callable[[int, float], list[Figure]]] = {
     "fsync": throughput.run_fsync,
     "requests": requests.run,
     "requests-workers": requests.run_workers,
+    "requests-floor": requests.run_floor,
     "latency": latency.run,
     "sdk": sdk.run,
     "sdk-forms": sdk_forms.run,

@@ -5,17 +5,22 @@ connection has one request under way. Requests are made here, once for both side
 """
 
 import json
+import mmap
 import subprocess
 import tempfile
-from dataclasses import dataclass
-from functools import cache
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cache, partial
 from itertools import count as counter
 from pathlib import Path
 from time import monotonic
 
+import psutil
+
 from perf import rdkafka
 from perf.report import Figure
-from perf.servers import MEMORY, WORKERS, Setup, both, cpu_seconds
+from perf.servers import MEMORY, WORKERS, Setup, both, cpu_seconds, cpu_seconds_of
 from qbus.records import build_batch
 from qbus.wire import ApiKey, decode_response, encode_request, encode_response
 from qbus.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -35,11 +40,14 @@ PRODUCE_VERSION = 10
 FETCH_VERSION = 12
 METADATA_VERSION = 9
 PARTITIONS = 4
+HOST = "127.0.0.1"
 SECONDS = 5.0
 _PATIENCE_S = 10.0
 _WARM_UP = 3
+_MOST_REQUESTS_S = 40_000  # of large batches
+_MOST_TOUCHED = 2 << 30
 
-_SOURCE = Path(__file__).parent / "native" / "requests.c"
+_NATIVE = Path(__file__).parent / "native"
 _topics = counter()
 
 
@@ -81,13 +89,16 @@ ROWS = (
 class Load:
     """Requests ready to send, where to, and what their answers look like.
 
-    See ``native/requests.c``.
+    See ``native/requests.c``. Of each request, or of each answer, ``records_size`` bytes are
+    records; those of a request begin at ``records_at``, which is 0 where they are in the answer.
     """
 
     frames: bytes
     ports: tuple[int, ...]
     length: int
     error_at: int
+    records_at: int
+    records_size: int
 
 
 def run(rounds: int, scale: float, setup: Setup = MEMORY) -> list[Figure]:
@@ -125,24 +136,79 @@ def worst_first(figures: list[Figure]) -> list[Figure]:
     return sorted(figures, key=gain)
 
 
+def run_floor(rounds: int, scale: float) -> list[Figure]:
+    """Each row, both servers as shares of what the least possible server reaches.
+
+    That does the same reads, writes and sends, and nothing else, with one thread, in C.
+    """
+    figures: list[Figure] = []
+    with both() as servers:
+        for row in ROWS:
+            spent = Figure(str(row), "of the floor's requests per CPU second")
+            for turn in range(rounds + 1):
+                seconds = SECONDS * scale * (1 if turn else _WARM_UP)
+                found = {server.name: measure(server, row, seconds) for server in servers}
+                least = measure_floor(servers[0].bootstrap, row, SECONDS * scale)
+                for name, one in found.items():
+                    if turn:
+                        spent.add(name, one["per_cpu_second"] / least["per_cpu_second"])
+            figures.append(spent)
+    return worst_first(figures)
+
+
 def measure(server: ServerProcess, row: Row, seconds: float) -> dict[str, float]:
     """Load a server with a row, on a topic of its own."""
+    with _topic(server.bootstrap) as topic:
+        load = prepare(server.bootstrap, topic, row)
+        return drive(load, row, seconds, partial(cpu_seconds, server))
+
+
+def measure_floor(bootstrap: str, row: Row, seconds: float) -> dict[str, float]:
+    """Load ``native/floor.c`` with a row's requests, as the server at ``bootstrap`` gets them."""
+    with _topic(bootstrap) as topic, floor(prepare(bootstrap, topic, row)) as (load, pid):
+        return drive(load, row, seconds, partial(cpu_seconds_of, pid))
+
+
+@contextmanager
+def floor(load: Load) -> Iterator[tuple[Load, int]]:
+    """Run the least possible server for ``load``: the load to it, and its process id."""
+    with tempfile.TemporaryDirectory() as directory:
+        words = [directory, load.length, load.records_at, load.records_size, PARTITIONS]
+        command = [compiled("floor"), *map(str, words)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            try:
+                ports = (int(process.stdout.readline()),) * PARTITIONS
+                yield replace(load, ports=ports), process.pid
+            finally:
+                process.kill()
+
+
+@contextmanager
+def _topic(bootstrap: str) -> Iterator[str]:
     topic = f"requests-{next(_topics)}"
-    rdkafka.create_topic(server.bootstrap, topic, PARTITIONS)
-    load = prepare(server.bootstrap, topic, row)
+    soon = {"file.delete.delay.ms": "100"}  # what was written is gone before the next measurement
+    rdkafka.create_topic(bootstrap, topic, PARTITIONS, 1, **soon)
+    yield topic
+    rdkafka.delete_topic(bootstrap, topic)
+
+
+def drive(load: Load, row: Row, seconds: float, cpu: Callable[[], float]) -> dict[str, float]:
+    """Send a row's requests for so long; ``cpu`` tells the server's processor time so far."""
+    if load.records_at:
+        touch(int(seconds * _MOST_REQUESTS_S) * load.records_size)
     ports = ",".join(map(str, load.ports))
     with tempfile.NamedTemporaryFile() as frames:
         frames.write(load.frames)
         frames.flush()
-        words = [server.host, ports, seconds, row.connections, row.idle, load.length, load.error_at]
-        with subprocess.Popen(
-            [generator(), *map(str, words), frames.name], stdout=subprocess.PIPE, text=True
-        ) as process:
+        words = [HOST, ports, seconds, row.connections, row.idle, load.length, load.error_at]
+        command = [compiled("requests"), *map(str, words), frames.name]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
             assert process.stdout is not None
             assert process.stdout.readline() == "counting\n", "the load failed"
-            before = cpu_seconds(server)
+            before = cpu()
             outcome = json.loads(process.stdout.readline())
-            spent = cpu_seconds(server) - before
+            spent = cpu() - before
     return {
         "rate": outcome["answers"] / outcome["seconds"],
         "per_cpu_second": outcome["answers"] / max(spent, 0.01),
@@ -152,13 +218,23 @@ def measure(server: ServerProcess, row: Row, seconds: float) -> dict[str, float]
     }
 
 
+def touch(size: int) -> None:
+    """Use ``size`` bytes of free memory once, or what there is, and free them.
+
+    A virtual machine gets memory from its host page by page, at first use, and gives back what is
+    free for long: whoever writes to files then pays more for each page than the other did.
+    """
+    pages = min(size, _MOST_TOUCHED, psutil.virtual_memory().free // 2) // mmap.PAGESIZE + 1
+    with mmap.mmap(-1, pages * mmap.PAGESIZE) as memory:
+        memory[:: mmap.PAGESIZE] = b"\1" * pages
+
+
 @cache
-def generator() -> str:
-    """Compile the load's program; its path."""
-    binary = Path(tempfile.mkdtemp(prefix="qbus-perf-")) / "requests"
-    subprocess.run(
-        ["cc", "-O2", "-std=gnu11", "-o", str(binary), str(_SOURCE)], check=True, text=True
-    )
+def compiled(name: str) -> str:
+    """Compile the program ``native/NAME.c``; its path."""
+    binary = Path(tempfile.mkdtemp(prefix="qbus-perf-")) / name
+    command = ["cc", "-O2", "-std=gnu11", "-o", str(binary), str(_NATIVE / f"{name}.c")]
+    subprocess.run(command, check=True, text=True)
     return str(binary)
 
 
@@ -174,14 +250,16 @@ def prepare(bootstrap: str, topic: str, row: Row) -> Load:
     frames = [produce_frame(topic, index, batch, acks) for index in range(PARTITIONS)]
     answers = [_produced(port, frame) for port, frame in zip(ports, frames, strict=True)]
     if row.acks is not None:
-        return Load(b"".join(frames), ports, len(answers[0]), error_position(topic))
+        at = frames[0].index(bytes(batch))
+        position = error_position(topic)
+        return Load(b"".join(frames), ports, len(answers[0]), position, at, len(batch))
     frames = [fetch_frame(topic, index) for index in range(PARTITIONS)]
     for port, frame in zip(ports, frames, strict=True):
         with RawClient(port) as client:
             answer = _answer(client, frame)
         _, response = decode_response(ApiKey.FETCH, FETCH_VERSION, memoryview(answer))
         assert len(response.responses[0].partitions[0].records) == len(batch)
-    return Load(b"".join(frames), ports, len(answer), -1)
+    return Load(b"".join(frames), ports, len(answer), -1, 0, len(batch))
 
 
 def leaders(port: int, topic: str) -> tuple[int, ...]:

@@ -105,6 +105,11 @@ def resident_mb(server: ServerProcess) -> float:
 
 def cpu_seconds(server: ServerProcess) -> float:
     """Processor time that the server's processes have used, in seconds."""
-    first = psutil.Process(server.pid)
+    return cpu_seconds_of(server.pid)
+
+
+def cpu_seconds_of(pid: int) -> float:
+    """Processor time that a process and those it started have used, in seconds."""
+    first = psutil.Process(pid)
     times = [one.cpu_times() for one in (first, *first.children(recursive=True))]
     return sum(one.user + one.system for one in times)

@@ -1,6 +1,9 @@
 """The load of requests: frames that say what they are to say, and the place of an error's code."""
 
+import shutil
 from typing import Any
+
+import pytest
 
 from perf import requests
 from perf.report import Figure
@@ -60,3 +63,16 @@ def test_the_worst_comes_first() -> None:
         "slow",
         "fast",
     ]
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
+@pytest.mark.parametrize("does", ["produce", "fetch"])
+def test_the_least_server_answers_as_the_load_expects(does: str) -> None:
+    frames = [requests.produce_frame("t", index, BATCH, 1) for index in range(requests.PARTITIONS)]
+    at, length = frames[0].index(bytes(BATCH)), 60
+    if does == "fetch":
+        at, length = 0, len(BATCH) + 90
+    asked = requests.Load(b"".join(frames), (), length, -1, at, len(BATCH))
+    with requests.floor(asked) as (load, _):
+        found = requests.drive(load, requests.Row(6, 3, 100, 1), 0.2, lambda: 0.0)
+    assert found["rate"] > 0
