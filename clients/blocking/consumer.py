@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
+from itertools import chain
 from typing import Any, ParamSpec, Self, TypeVar
 
 from qbus.records.arrow_buffers import import_pyarrow
@@ -14,7 +15,7 @@ from .. import consumer as asyncio_consumer
 from ..consumer.arrow import ArrowDecoder
 from ..consumer.consumer import ARROW_RECORDS, LOOK_AROUND
 from ..consumer.fetch_buffer import ENOUGH
-from ..consumer.fetch_cursor import FetchCursor, batches_of, is_over, records_of
+from ..consumer.fetch_cursor import TURN, FetchCursor, Turn, is_over, records_of
 from ..consumer.options import Patience, limit_of
 from ..group.options import Callback
 from ..types import ConsumerRecord, OffsetAndMetadata, PartitionRecords, TopicPartition
@@ -41,6 +42,7 @@ class Consumer:
             options[name] = _beside_loop(options.get(name))
         self._client = _Consumer(bootstrap, **options)
         self._thread = LoopThread("qbus-consumer")
+        self._turn = Turn()
 
     def __repr__(self) -> str:
         return repr(self._client)
@@ -56,17 +58,27 @@ class Consumer:
 
         The position is behind the last one yielded.
         """
+        return chain.from_iterable(self._runs())
+
+    def _runs(self) -> Iterator[Iterator[ConsumerRecord]]:
         client = self._client
         patience = Patience(client._options.consumer_timeout)
         while not patience.is_over:
-            cursors = self._thread.run(client._open_cursors(patience.wait(LOOK_AROUND)))
-            for records in records_of(cursors, client._iterated_records):
+            cursors = self._open_cursors(patience.wait(LOOK_AROUND))
+            ends = time.monotonic() + TURN
+            for records in records_of(cursors, client._iterated_records, ends):
                 patience.restart()
-                yield from records
+                yield records
 
     def poll(self, timeout: float = 1.0, max_records: int | None = None) -> list[PartitionRecords]:
         limit = limit_of(max_records, self._client._options.max_poll_records)
-        return self._poll(timeout, lambda cursors: batches_of(cursors, limit))
+        self._thread.check_usable()
+
+        def take(cursors: list[FetchCursor]) -> list[PartitionRecords]:
+            self._turn = Turn(cursors)
+            return self._turn.take(limit)
+
+        return self._turn.more(limit) or self._poll(timeout, take)
 
     poll.__doc__ = _Consumer.poll.__doc__
 
@@ -89,12 +101,14 @@ class Consumer:
         """Decode in the reader's thread, while the loop's thread receives what comes next."""
         deadline = time.monotonic() + timeout
         while True:
-            cursors = self._thread.run(
-                self._client._open_cursors(deadline - time.monotonic(), enough)
-            )
+            cursors = self._open_cursors(deadline - time.monotonic(), enough)
             taken = take(cursors)
             if taken or is_over(cursors, deadline):
                 return taken
+
+    def _open_cursors(self, timeout: float, enough: int = ENOUGH) -> list[FetchCursor]:
+        self._turn = Turn()
+        return self._thread.run(self._client._open_cursors(timeout, enough))
 
     def close(self, *, commit: bool = True) -> None:
         """Commit if that is automatic (unless told not to), leave the group, close.

@@ -16,7 +16,7 @@ from qbus.wire.messages.fetch import AbortedTransaction
 from ..types import TopicPartition
 from .transactions import AbortedProducers
 
-_AT_ONCE = 256 * 1024
+AT_ONCE = 256 * 1024
 """Bytes of records decoded at a time: few enough to be in the cache when they are read."""
 
 
@@ -114,7 +114,7 @@ class CompletedFetch:
 
     def _begin_batch(self, header: BatchHeader, batch: memoryview) -> None:
         self._batch = header, batch
-        self._chunks = decode_some(batch, header, *self.partition, self.position, _AT_ONCE)
+        self._chunks = decode_some(batch, header, *self.partition, self.position, AT_ONCE)
 
     def _end_batch(self, header: BatchHeader) -> None:
         self._batch, self._records, self._returned = None, [], 0

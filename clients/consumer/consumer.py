@@ -38,7 +38,7 @@ from .assignment import Assignment
 from .coordinator import ConsumerCoordinator
 from .corruption import readable_after
 from .fetch_buffer import ENOUGH, FetchBuffer
-from .fetch_cursor import FetchCursor, batches_of, is_over, records_of
+from .fetch_cursor import TURN, FetchCursor, Turn, is_over, records_of
 from .fetcher import Fetcher
 from .options import (
     ConsumerOptions,
@@ -56,6 +56,7 @@ LOOK_AROUND = 1.0
 ARROW_RECORDS = 1_000_000
 """The default limit of a poll for Arrow batches, in records."""
 _ITERATED_RECORDS = 2000
+"""Records that a loop yields before it looks at the clock."""
 _GROUP_ITERATED_RECORDS = 500
 """Fewer for members of a group, which must poll in time however slow their users are."""
 
@@ -179,6 +180,7 @@ class Consumer:
         self._assignment = Assignment()
         self._fetcher = Fetcher(self._cluster, self._assignment, self._options, self._changed)
         self._columns = ColumnPool()
+        self._turn = Turn()
         self._buffer = FetchBuffer(self._assignment, self._fetcher.responses)
         self._coordinator = ConsumerCoordinator(
             self._cluster, self._assignment, self._options, self._group or None, self._changed
@@ -237,7 +239,8 @@ class Consumer:
     ) -> list[PartitionRecords]:
         """Return the next records by partition, waiting up to ``timeout`` seconds for the first.
 
-        May return none; returns at most ``max_records``, by default ``max_poll_records``.
+        May return none; returns at most ``max_records``, by default ``max_poll_records``, and at
+        once what can be read from the processor's cache: about 256 KiB, or one record.
 
         Raises :class:`~qbus.errors.ApiError` for errors that are not retriable, such as
         :class:`~qbus.records.CorruptBatch`, :class:`~qbus.LogTruncated`, or OFFSET_OUT_OF_RANGE
@@ -246,9 +249,10 @@ class Consumer:
         limit = limit_of(max_records, self._options.max_poll_records)
 
         async def take(cursors: list[FetchCursor]) -> list[PartitionRecords]:
-            return batches_of(cursors, limit)
+            self._turn = Turn(cursors)
+            return self._turn.take(limit)
 
-        return await self._poll(timeout, take)
+        return self._turn.more(limit) or await self._poll(timeout, take)
 
     async def poll_arrow(self, timeout: float = 1.0, max_records: int | None = None) -> list[Any]:
         """Poll as :meth:`poll` does: one ``pyarrow.RecordBatch`` for each partition with records.
@@ -289,7 +293,8 @@ class Consumer:
         patience = Patience(self._options.consumer_timeout)
         while not patience.is_over:
             cursors = await self._open_cursors(patience.wait(LOOK_AROUND))
-            for records in records_of(cursors, self._iterated_records):
+            ends = time.monotonic() + TURN
+            for records in records_of(cursors, self._iterated_records, ends):
                 patience.restart()
                 for record in records:
                     yield record
@@ -299,6 +304,7 @@ class Consumer:
     ) -> list[FetchCursor]:
         deadline = time.monotonic() + timeout
         await asyncio.sleep(0)
+        self._turn = Turn()
         self._buffer.close_cursors()
         has_waited = False
         while True:
@@ -477,6 +483,7 @@ class Consumer:
 
     async def close(self, *, commit: bool = True) -> None:
         """Commit if that is automatic (unless told not to), leave the group, close."""
+        self._turn = Turn()
         await self._fetcher.close()
         try:
             await self._coordinator.close(commit)

@@ -1,5 +1,6 @@
 """A cursor on the fetched records of one partition, for a reader in any thread."""
 
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from operator import length_hint
@@ -8,7 +9,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 from qbus.records import CorruptBatch, RecordColumns, to_arrow
 
 from ..types import ConsumerRecord, PartitionRecords
-from .completed_fetch import CompletedFetch
+from .completed_fetch import AT_ONCE, CompletedFetch
 
 
 class Positioned(Protocol):
@@ -120,17 +121,47 @@ class FetchCursor:
         return not self._delivered.close() and not was_decoding
 
 
-def records_of(cursors: Iterable[FetchCursor], limit: int) -> Iterator[Iterator[ConsumerRecord]]:
-    """Yield the records of the cursors, up to ``limit``, in runs.
+TURN = 0.005
+"""Seconds for which opened cursors are read on before the consumer looks after all else."""
+_POLLED = AT_ONCE
+"""Bytes that a poll decodes, about: its records are in the cache when they are read."""
+
+
+def records_of(
+    cursors: Iterable[FetchCursor], limit: int, ends: float
+) -> Iterator[Iterator[ConsumerRecord]]:
+    """Yield the records of the cursors in runs of up to ``limit``, until the time ``ends``.
 
     The caller exhausts each run before it asks for the next.
     """
     for cursor in cursors:
-        while limit > 0 and (records := cursor.decode(limit)):
-            limit -= len(records)
+        while records := cursor.decode(limit):
             yield cursor.deliver(records)
             del records  # while they are in the cache
             cursor.finish()
+            if time.monotonic() >= ends:
+                return
+
+
+class Turn:
+    """The cursors that a poll has opened, for the polls right after it. For the reader."""
+
+    def __init__(self, cursors: Iterable[FetchCursor] = ()) -> None:
+        self._cursors = list(cursors)
+        self._ends = time.monotonic() + TURN
+
+    def more(self, limit: int) -> list[PartitionRecords]:
+        """Return up to ``limit`` more records; none once the turn is over."""
+        if not self._cursors or time.monotonic() >= self._ends:
+            return []
+        return self.take(limit)
+
+    def take(self, limit: int) -> list[PartitionRecords]:
+        """Return up to ``limit`` records of the cursors, by partition."""
+        cursors, self._cursors = self._cursors, []  # the turn is over if decoding fails
+        polled = batches_of(cursors, limit, _POLLED)
+        self._cursors = [cursor for cursor in cursors if not cursor.fetched.is_exhausted]
+        return polled
 
 
 def is_over(cursors: Iterable[FetchCursor], deadline: float) -> bool:
@@ -138,14 +169,19 @@ def is_over(cursors: Iterable[FetchCursor], deadline: float) -> bool:
     return time.monotonic() >= deadline and all(cursor.error is None for cursor in cursors)
 
 
-def batches_of(cursors: Iterable[FetchCursor], limit: int) -> list[PartitionRecords]:
-    """Return the records of the cursors, up to ``limit``, by partition."""
+def batches_of(
+    cursors: Iterable[FetchCursor], limit: int, enough: int = sys.maxsize
+) -> list[PartitionRecords]:
+    """Return the records of the cursors, up to ``limit`` and about ``enough`` bytes, by
+    partition.
+    """
     decoded: list[tuple[FetchCursor, list[ConsumerRecord]]] = []
     for cursor in cursors:
         records: list[ConsumerRecord] = []
-        while limit > 0 and (some := cursor.decode(limit)):
+        while limit > 0 and enough > 0 and (some := cursor.decode(limit)):
             limit -= len(some)
-            records += some
+            enough -= min(AT_ONCE, cursor.fetched.nbytes)
+            records = records + some if records else some
         if records:
             decoded.append((cursor, records))
     batches: list[PartitionRecords] = []

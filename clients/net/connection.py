@@ -13,6 +13,7 @@ from qbus.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsRespo
 from ..errors import ConnectionFailed, check
 from .dial import dial
 from .in_flight import InFlightRequests
+from .receive_mark import ReceiveMark
 from .versions import SPOKEN, SPOKEN_BY_ID, highest_common
 from .write_buffer import WriteBuffer
 
@@ -48,6 +49,7 @@ class Connection(asyncio.BufferedProtocol):
         self._frames = FrameReader(MAX_FRAME_BYTES)
         self._transport: asyncio.Transport | None = None
         self._write_buffer: WriteBuffer | None = None
+        self._receive_mark: ReceiveMark | None = None
         self._in_flight = InFlightRequests(self.abort)
         self._correlation_id = 0
         self._versions: Mapping[int, tuple[int, int]] = {ApiKey.API_VERSIONS: (0, 3)}
@@ -217,6 +219,7 @@ class Connection(asyncio.BufferedProtocol):
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         self._write_buffer = WriteBuffer(transport)
+        self._receive_mark = ReceiveMark(transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._fail(str(exc) if exc else "the broker closed the connection")
@@ -231,6 +234,9 @@ class Connection(asyncio.BufferedProtocol):
                 self._in_flight.answered(frame)
         except WireError as error:
             self.abort(str(error))
+            return
+        assert self._receive_mark is not None
+        self._receive_mark.expect(len(self._frames.buffer()))
 
     def resume_writing(self) -> None:
         if self._write_buffer is not None and self.is_open:

@@ -146,6 +146,7 @@ async def _consumer(load: Load) -> AsyncIterator[Consumer]:
         load.bootstrap, group=group, offset_reset="earliest", prefetch_bytes=BUFFER_BYTES
     ) as consumer:
         if group is None:
+            await consumer.partitions(load.topic)  # connects, as confluent-kafka's list_topics does
             consumer.assign([(load.topic, index, 0) for index in range(load.form.partitions)])
         else:
             consumer.subscribe([load.topic])

@@ -176,6 +176,7 @@ def _consumer(load: Load) -> Consumer:
         load.skip(sum(map(len, _first(consumer))))
         return consumer
     consumer = Consumer(load.bootstrap, prefetch_bytes=BUFFER_BYTES)
+    consumer.partitions(load.topic)  # connects, as confluent-kafka's list_topics does
     consumer.assign([(load.topic, index, 0) for index in range(load.form.partitions)])
     return consumer
 

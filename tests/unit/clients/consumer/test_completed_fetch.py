@@ -129,7 +129,7 @@ def test_records_go_on_where_columns_left_off() -> None:
 def test_a_batch_of_countless_records_is_decoded_bit_by_bit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(module, "_AT_ONCE", 40)
+    monkeypatch.setattr(module, "AT_ONCE", 40)
     found = fetched(1, batch(0, 10), batch(10, 2))
     assert 1 < len(found.decode(100)) < 9
     found = fetched(1, batch(0, 10), batch(10, 2))
@@ -150,7 +150,7 @@ def test_records_are_decoded_again_after_a_memory_error(
                 raise MemoryError
             yield chunk
 
-    monkeypatch.setattr(module, "_AT_ONCE", 40)
+    monkeypatch.setattr(module, "AT_ONCE", 40)
     monkeypatch.setattr(module, "decode_some", short_of_memory)
     found = fetched(0, batch(0, 10), batch(10, 2))
     first = [record.offset for record in found.decode(100)]

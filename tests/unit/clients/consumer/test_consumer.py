@@ -16,6 +16,7 @@ from qbus.clients import (
     OffsetAndMetadata,
     TopicPartition,
 )
+from qbus.clients.consumer import consumer as consumer_module
 from qbus.errors import ApiError, ConfigError, ErrorCode, QbusError
 from qbus.records import CorruptBatch, TimestampType, build_batch
 from qbus.wire import ApiKey
@@ -138,6 +139,7 @@ async def test_iterating_polls_the_group_regularly(
             await run()
 
         monkeypatch.setattr(consumer._coordinator, "run", counted)
+        monkeypatch.setattr(consumer_module, "TURN", 0.0)  # as for a slow user
         async for record in consumer:
             values.append(record.value)
             if len(values) == 20:

@@ -10,8 +10,8 @@ import pytest
 
 from qbus.clients.consumer import fetch_cursor
 from qbus.clients.consumer.assignment import Assignment
-from qbus.clients.consumer.fetch_cursor import batches_of, is_over
-from qbus.clients.types import OffsetAndMetadata
+from qbus.clients.consumer.fetch_cursor import Turn, batches_of, is_over
+from qbus.clients.types import OffsetAndMetadata, PartitionRecords
 from qbus.errors import ErrorCode
 from qbus.records import CorruptBatch
 from qbus.wire.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
@@ -41,8 +41,8 @@ def test_the_position_is_after_the_last_delivered_record(loop: Loop) -> None:
 def test_a_turn_has_no_more_records_than_it_may(loop: Loop) -> None:
     loop.fetch(A, batch(0, 5), batch(5, 3))
     loop.fetch(B, batch(0, 4))
-    turns = [[offset for _, offset in loop.turn(3)] for _ in range(4)]
-    assert turns == [[0, 1, 2], [0, 1, 2], [3, 4, 5], [3, 6, 7]]
+    turns = [[offset for _, offset in loop.turn(3)] for _ in range(5)]
+    assert turns == [[0, 1, 2], [0, 1, 2], [3, 4], [3], [5, 6, 7]]
     assert loop.positions == (8, 4)
 
 
@@ -302,6 +302,85 @@ def test_polls_take_from_the_partitions_in_turn(loop: Loop) -> None:
     assert poll(loop) == [(0, [4]), (1, [4])]
     assert loop.positions == (5, 5)
     assert poll(loop) == []
+
+
+def offsets_of(polled: list[PartitionRecords]) -> list[tuple[int, list[int]]]:
+    return [(each.partition, [record.offset for record in each]) for each in polled]
+
+
+def test_the_polls_of_a_turn_go_on_in_its_cursors(loop: Loop) -> None:
+    loop.fetch(A, batch(0, 3), batch(3, 2))
+    loop.fetch(B, batch(0, 2))
+    turn = Turn(loop.buffer.open_cursors())
+    assert offsets_of(turn.take(2)) == [(0, [0, 1])]
+    assert loop.positions == (2, 0)
+    assert offsets_of(turn.more(2)) == [(0, [2, 3])]
+    assert offsets_of(turn.more(2)) == [(0, [4]), (1, [0])]
+    assert offsets_of(turn.more(2)) == [(1, [1])]
+    assert turn.more(2) == []
+    assert loop.positions == (5, 2)
+    assert poll(loop) == []
+
+
+def test_a_poll_of_a_turn_takes_as_much_as_stays_in_the_cache(
+    loop: Loop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fetch_cursor, "_POLLED", 1)
+    loop.fetch(A, batch(0, 3), batch(3, 2))
+    loop.fetch(B, batch(0, 2))
+    turn = Turn(loop.buffer.open_cursors())
+    assert offsets_of(turn.take(MANY)) == [(0, [0, 1, 2])]
+    assert offsets_of(turn.more(MANY)) == [(0, [3, 4])]
+    assert offsets_of(turn.more(MANY)) == [(1, [0, 1])]
+
+
+def test_a_turn_ends_in_time(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetch_cursor, "TURN", 0.0)
+    loop.fetch(A, batch(0, 3))
+    turn = Turn(loop.buffer.open_cursors())
+    assert offsets_of(turn.take(1)) == [(0, [0])]
+    assert turn.more(1) == []
+    assert poll(loop) == [(0, [1, 2])]
+
+
+def test_a_turn_gives_nothing_of_a_partition_that_was_moved_meanwhile(loop: Loop) -> None:
+    loop.fetch(A, batch(0, 3))
+    loop.fetch(B, batch(0, 2))
+    turn = Turn(loop.buffer.open_cursors())
+    assert offsets_of(turn.take(1)) == [(0, [0])]
+    loop.assignment.seek(A, 100)
+    assert offsets_of(turn.more(MANY)) == [(1, [0, 1])]
+    assert loop.positions == (100, 2)
+
+
+def test_a_turn_is_over_when_a_poll_fails_and_loses_nothing(
+    loop: Loop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_limit: int) -> None:
+        raise MemoryError
+
+    loop.fetch(A, batch(0, 3))
+    turn = Turn(loop.buffer.open_cursors())
+    assert offsets_of(turn.take(2)) == [(0, [0, 1])]
+    monkeypatch.setattr(loop.assignment.states[A].fetched[0], "decode", fail)
+    with pytest.raises(MemoryError):
+        turn.more(MANY)
+    assert turn.more(MANY) == []
+    loop.buffer.close_cursors()
+    assert loop.positions == (2, 0)
+
+
+def test_a_turn_ends_at_damage_which_is_reported_then(loop: Loop) -> None:
+    damaged = bytearray(batch(3, 2))
+    damaged[-1] ^= 1
+    loop.fetch(A, batch(0, 3), bytes(damaged))
+    turn = Turn(loop.buffer.open_cursors())
+    assert offsets_of(turn.take(2)) == [(0, [0, 1])]
+    assert offsets_of(turn.more(2)) == [(0, [2])]
+    assert turn.more(2) == []
+    with pytest.raises(CorruptBatch, match="t-0 at offset 3: "):
+        poll(loop)
+    assert loop.positions == (3, 0)
 
 
 def test_polled_records_stay_valid_after_a_revocation(loop: Loop) -> None:

@@ -1,5 +1,6 @@
 """A loop over the records of two partitions, for tests."""
 
+import math
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any, cast
@@ -45,11 +46,12 @@ class Loop:
         state.fetched.append(CompletedFetch(partition, offset, data, check_crcs=True))
 
     def turn(self, limit: int = MANY) -> Iterator[tuple[int, int]]:
-        """What is there, record by record, as partition and offset."""
+        """What is there, record by record, as partition and offset; with a limit the first run."""
+        ends = math.inf if limit == MANY else 0.0
         self.buffer.close_cursors()
         return (
             (record.partition, record.offset)
-            for records in records_of(self.buffer.open_cursors(), limit)
+            for records in records_of(self.buffer.open_cursors(), limit, ends)
             for record in records
         )
 

@@ -366,3 +366,55 @@ async def test_a_listener_that_says_nothing() -> None:
         broker.handlers[ApiKey.API_VERSIONS] = lambda _: asyncio.sleep(60)
         with pytest.raises(RequestTimedOut):
             await connect(broker, timeout=0.05)
+
+
+MUCH = [f"{number:05}" + "x" * 400 for number in range(3000)]
+"""Names of topics: a response about them has more than a megabyte."""
+
+
+def much() -> MetadataRequest:
+    """A request for all of them."""
+    return MetadataRequest(topics=[MetadataRequestTopic(name=name) for name in MUCH])
+
+
+async def test_large_and_small_responses_take_turns() -> None:
+    async with FakeBroker() as broker:
+        connection = await connect(broker)
+        for _ in range(3):
+            large = connection.request(ApiKey.METADATA, much(), 5.0)
+            found, name = await asyncio.gather(large, ask(connection, "t"))
+            assert [topic.name for topic in found.topics] == MUCH
+            assert name == "t"
+        await connection.close()
+
+
+@pytest.mark.parametrize("left", [1, 100_000, 700_000])
+async def test_a_large_response_that_is_cut_fails_at_once(left: int) -> None:
+    async with FakeBroker() as broker:
+        connection = await connect(broker)
+        broker.mangle[ApiKey.METADATA] = lambda data: data[:-left]
+        asked = asyncio.create_task(connection.request(ApiKey.METADATA, much(), 60.0))
+        await eventually(lambda: bool(broker.asked(ApiKey.METADATA)))
+        await asyncio.sleep(0.05)
+        broker.hangup()
+        with pytest.raises(ConnectionFailed, match=r"closed|reset"):
+            await asked
+        await connection.close()
+
+
+async def test_the_rest_of_a_large_response_may_come_late() -> None:
+    async with FakeBroker() as broker:
+        connection = await connect(broker)
+        kept: list[bytes] = []
+
+        def cut(data: bytes) -> bytes:
+            kept.append(data[-1:])
+            return data[:-1]
+
+        broker.mangle[ApiKey.METADATA] = cut
+        asked = asyncio.create_task(connection.request(ApiKey.METADATA, much(), 5.0))
+        await eventually(lambda: bool(kept))
+        broker.mangle[ApiKey.METADATA] = lambda data: kept[0] + data
+        assert await ask(connection, "next") == "next"  # what follows it brings its last byte
+        assert len((await asked).topics) == len(MUCH)
+        await connection.close()
