@@ -4,12 +4,22 @@ import asyncio
 import re
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from functools import partial
 from typing import Any, Self, TypeVar
 
 from qbus.errors import ConfigError
 from qbus.records import CorruptBatch
 from qbus.records.arrow_buffers import import_pyarrow
+from qbus.records.codec import AsyncRuns
 
 from ..committed import fetch_committed
 from ..group.assignors import DEFAULT_ASSIGNORS, Assignor, assignors_of
@@ -285,19 +295,21 @@ class Consumer:
             if taken or is_over(cursors, deadline):
                 return taken
 
-    async def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
+    def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
         """Yield records for ever, or until none came for ``consumer_timeout_ms``.
 
         The position is behind the last one yielded.
         """
+        return AsyncRuns(partial(anext, self._runs(), None))
+
+    async def _runs(self) -> AsyncIterator[Iterator[ConsumerRecord]]:
         patience = Patience(self._options.consumer_timeout)
         while not patience.is_over:
             cursors = await self._open_cursors(patience.wait(LOOK_AROUND))
             ends = time.monotonic() + TURN
             for records in records_of(cursors, self._iterated_records, ends):
                 patience.restart()
-                for record in records:
-                    yield record
+                yield records
 
     async def _open_cursors(
         self, timeout: float = LOOK_AROUND, enough: int = ENOUGH

@@ -7,7 +7,7 @@ that were checked before: the bounds of buffers, and the lengths that their cont
 
 from array import array
 
-from cython cimport final
+from cython cimport final, freelist
 from cpython.buffer cimport (
     PyBUF_SIMPLE,
     PyBuffer_FillInfo,
@@ -17,7 +17,7 @@ from cpython.buffer cimport (
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_Resize
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.long cimport PyLong_AsLongLongAndOverflow
-from cpython.ref cimport Py_INCREF, PyTypeObject
+from cpython.ref cimport Py_DECREF, Py_INCREF, PyObject, PyTypeObject
 from cpython.sequence cimport (
     PySequence_Fast,
     PySequence_Fast_GET_ITEM,
@@ -42,10 +42,11 @@ from .fields import encode_headers, timestamp_delta, to_bytes
 from .header import HEADER_SIZE
 from .record import ConsumerRecord
 
-REVISION = 2  # see codec.py
+REVISION = 3  # see codec.py
 
 include "_lists.pxi"
 include "_decode.pxi"
 include "_columns.pxi"
 include "_rows.pxi"
 include "_append_lock.pxi"
+include "_runs.pxi"

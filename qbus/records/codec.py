@@ -7,7 +7,7 @@ that was not built, or from sources of another revision, is an ImportError.
 import os
 from typing import TYPE_CHECKING
 
-REVISION = 2
+REVISION = 3
 """What the compiled codec offers; another number means that it was built from other sources."""
 
 _DEMANDED = os.environ.get("QBUS_CODEC")
@@ -33,6 +33,7 @@ CODEC = "python" if twin.__name__.endswith(".pure") else "compiled"
 """The codec in use: "compiled" or "python"."""
 
 AppendLock = twin.AppendLock
+AsyncRuns = twin.AsyncRuns
 BatchLists = twin.BatchLists
 BatchSlot = twin.BatchSlot
 OpenBatches = twin.OpenBatches

@@ -5,9 +5,11 @@ from qbus.records.pure.append_lock import AppendLock, BatchLists, BatchSlot, Ope
 from qbus.records.pure.columns import BytesColumn, ColumnsBuffers
 from qbus.records.pure.lists import are_bytes, encode_lists, fit, murmur2, partition_for_keys
 from qbus.records.pure.rows import Rows
+from qbus.records.pure.runs import AsyncRuns
 
 __all__ = [
     "AppendLock",
+    "AsyncRuns",
     "BatchLists",
     "BatchSlot",
     "BytesColumn",

@@ -1,0 +1,103 @@
+# The items of runs, one after another, for `async for`.
+
+cdef extern from "Python.h":
+    ctypedef enum PySendResult:
+        PYGEN_ERROR
+        PYGEN_RETURN
+        PYGEN_NEXT
+    PyObject* PyIter_Next(object iterator) except? NULL
+    PySendResult PyIter_Send(object iterator, object value, PyObject** result) except PYGEN_ERROR
+
+cdef extern from *:
+    """
+    static void set_am_send(void* kind, void* function) {
+        ((PyTypeObject*)kind)->tp_as_async->am_send = (sendfunc)function;
+    }
+    """
+    void set_am_send(void* kind, void* function) noexcept
+
+
+@final
+cdef class AsyncRuns:
+    cdef object _more
+    cdef object _run
+
+    def __init__(self, more):
+        self._more = more
+        self._run = iter(())
+
+    def __aiter__(self):
+        return self
+
+    def __anext__(self):
+        cdef NextItem item = NextItem.__new__(NextItem)
+        item.runs = self
+        return item
+
+    async def wait(self):
+        """Return the first item of the next run that has one."""
+        while (run := await self._more()) is not None:
+            self._run = run
+            for item in run:
+                return item
+        raise StopAsyncIteration
+
+
+@final
+@freelist(8)
+cdef class NextItem:
+    """The awaitable of an item, which takes it when it is awaited.
+
+    An item that is there already costs no exception: that is what ``am_send`` is for.
+    """
+
+    cdef AsyncRuns runs
+    cdef object waiting
+
+    def __await__(self):
+        return self
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        return self.send(None)
+
+    def send(self, value):
+        cdef PyObject* result = NULL
+        cdef PySendResult outcome = send_to(self, value, &result)
+        sent = <object>result
+        Py_DECREF(sent)
+        if outcome == PYGEN_RETURN:
+            raise StopIteration(sent)
+        return sent
+
+    def throw(self, *error):
+        if self.waiting is None:
+            self.runs = None
+            raise error[0]
+        return self.waiting.throw(*error)
+
+    def close(self):
+        self.runs = None
+        if self.waiting is not None:
+            self.waiting.close()
+
+
+cdef PySendResult send_to(NextItem self, object value, PyObject** result) except PYGEN_ERROR:
+    cdef PySendResult outcome
+    if self.runs is None:
+        raise RuntimeError("cannot await the same item twice")
+    if self.waiting is None:
+        result[0] = PyIter_Next(self.runs._run)
+        if result[0] is not NULL:
+            self.runs = None
+            return PYGEN_RETURN
+        self.waiting = self.runs.wait().__await__()
+    outcome = PyIter_Send(self.waiting, value, result)
+    if outcome == PYGEN_RETURN:
+        self.runs = None
+    return outcome
+
+
+set_am_send(<void*>NextItem, <void*>send_to)

@@ -1,0 +1,180 @@
+"""Items of runs for ``async for``: both twins, whatever suspends, fails or is cancelled."""
+
+import asyncio
+import gc
+import weakref
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import suppress
+from functools import partial
+from types import ModuleType
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from qbus.records import pure
+
+try:
+    from qbus.records import _codec
+except ImportError:
+    TWINS = [pure]
+else:
+    TWINS = [pure, _codec]
+
+Step = list[int] | float | str
+
+
+@pytest.fixture(params=TWINS, ids=lambda twin: twin.__name__.rpartition(".")[2])
+def twin(request: pytest.FixtureRequest) -> ModuleType:
+    found: ModuleType = request.param
+    return found
+
+
+async def steps_of(steps: list[Step]) -> AsyncIterator[Iterator[int]]:
+    """Runs; a number suspends, a text is an error."""
+    for step in steps:
+        if isinstance(step, str):
+            raise ValueError(step)  # noqa: TRY004 - no fault of the type
+        if isinstance(step, list):
+            yield iter(step)
+        else:
+            await asyncio.sleep(step)
+
+
+def runs_of(twin: ModuleType, steps: list[Step]) -> Any:
+    return twin.AsyncRuns(partial(anext, steps_of(steps), None))
+
+
+async def read(runs: Any) -> list[int | str]:
+    found: list[int | str] = []
+    for _ in range(2):  # what has ended stays so
+        try:
+            async for item in runs:
+                found.append(item)  # noqa: PERF401 - those before an error count
+        except ValueError as error:
+            found.append(str(error))
+    return found
+
+
+@given(st.lists(st.lists(st.integers(), max_size=4) | st.just(0.0) | st.just("refused")))
+def test_the_twins_give_the_same(steps: list[Step]) -> None:
+    expected: list[int | str] = []
+    for step in steps:
+        if isinstance(step, list):
+            expected += step
+        elif isinstance(step, str):
+            expected.append(step)
+            break
+    for twin in TWINS:
+        assert asyncio.run(read(runs_of(twin, steps))) == expected
+
+
+async def test_an_item_is_taken_when_it_is_awaited(twin: ModuleType) -> None:
+    run = iter([1, 2, 3])
+    runs = twin.AsyncRuns(partial(anext, one(run), None))
+    assert await anext(runs) == 1
+    asked = anext(runs)
+    assert list(run) == [2, 3]
+    with pytest.raises(StopAsyncIteration):
+        await asked
+
+
+async def one(run: Iterator[int]) -> AsyncIterator[Iterator[int]]:
+    yield run
+
+
+async def test_it_works_with_a_task_and_a_default(twin: ModuleType) -> None:
+    runs = runs_of(twin, [0.0, [1, 2], 0.0, [3]])
+    assert await asyncio.wait_for(anext(runs), 5.0) == 1
+    assert await asyncio.wait_for(anext(runs), 5.0) == 2
+    assert await anext(runs, "none") == 3
+    assert await anext(runs, "none") == "none"
+
+
+async def test_a_reader_cancelled_while_it_waits_loses_nothing(twin: ModuleType) -> None:
+    release = asyncio.Event()
+    ready: list[Iterator[int]] = [iter([1]), iter([2, 3])]
+
+    async def more() -> Iterator[int] | None:
+        if len(ready) == 1:
+            await release.wait()
+        return ready.pop(0) if ready else None
+
+    runs = twin.AsyncRuns(more)
+    assert await anext(runs) == 1
+    waiting = asyncio.create_task(wait_for_next(runs))
+    await asyncio.sleep(0)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    release.set()
+    assert [item async for item in runs] == [2, 3]
+
+
+async def wait_for_next(runs: Any) -> Any:
+    return await anext(runs)
+
+
+async def test_an_error_among_the_items_is_raised(twin: ModuleType) -> None:
+    def broken() -> Iterator[int]:
+        yield 1
+        raise MemoryError
+
+    runs = twin.AsyncRuns(partial(anext, one(broken()), None))
+    assert await anext(runs) == 1
+    with pytest.raises(MemoryError):
+        await anext(runs)
+
+
+async def test_an_item_is_awaited_once(twin: ModuleType) -> None:
+    asked = runs_of(twin, [[1, 2]]).__anext__()
+    assert await asked == 1
+    with pytest.raises(RuntimeError, match="await"):
+        await asked
+
+
+@pytest.mark.parametrize("steps", [[[7]], [0.0, [7]]])
+async def test_an_item_may_be_driven_by_hand(twin: ModuleType, steps: list[Step]) -> None:
+    asked = runs_of(twin, steps).__anext__().__await__()
+    waits = [asked.send(None) for step in steps if isinstance(step, float)]
+    with pytest.raises(StopIteration) as ended:
+        asked.send(None)
+    assert ended.value.value == 7
+    assert waits == [None] * (len(steps) - 1)
+
+
+@pytest.mark.parametrize("drive", [lambda _: None, lambda asked: asked.send(None)])
+async def test_an_item_may_be_given_up(twin: ModuleType, drive: Callable[[Any], object]) -> None:
+    runs = runs_of(twin, [0.0, [7]])
+    asked = runs.__anext__().__await__()
+    drive(asked)
+    with pytest.raises(KeyError):
+        asked.throw(KeyError("given up"))
+    asked = runs.__anext__().__await__()
+    with suppress(StopIteration, StopAsyncIteration):
+        drive(asked)
+    asked.close()
+    asked.close()
+
+
+async def test_what_is_in_a_circle_is_collected(twin: ModuleType) -> None:
+    class Holder:
+        runs: Any
+
+        async def more(self) -> Iterator[int] | None:
+            return None
+
+    holder = Holder()
+    holder.runs = twin.AsyncRuns(holder.more)
+    alive = weakref.ref(holder)
+    del holder
+    gc.collect()
+    assert alive() is None
+
+
+async def test_it_is_an_asynchronous_iterator(twin: ModuleType) -> None:
+    runs = runs_of(twin, [[1]])
+    assert isinstance(runs, AsyncIterator)
+    assert isinstance(asked := runs.__anext__(), Awaitable)
+    assert await asked == 1
