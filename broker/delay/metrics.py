@@ -28,18 +28,6 @@ def register_metrics(metrics: Metrics, delays: DelayService, clock: Clock) -> No
 
         return samples
 
-    def ahead() -> Samples:
-        now_ms = clock.time_ms()
-        bounds = [now_ms + seconds * 1000 for seconds in _AHEAD_S]
-        totals = [0] * len(bounds)
-        for one in delays:
-            if one.is_inert:
-                continue
-            counts = one.fold.schedule.ahead(bounds)
-            totals = [total + count for total, count in zip(totals, counts, strict=True)]
-        for seconds, total in zip(_AHEAD_S, totals, strict=True):
-            yield (str(seconds),), total
-
     def late() -> Samples:
         total = 0
         names = [str(bound / 1000) for bound in Lateness.BOUNDS_MS]
@@ -72,7 +60,7 @@ def register_metrics(metrics: Metrics, delays: DelayService, clock: Clock) -> No
         ["within_seconds"],
         "delayed_records_ahead",
         "Delayed records that are due within so many seconds, at most.",
-        ahead,
+        lambda: _ahead(delays, clock),
     )
     counters(
         ["le"],
@@ -80,6 +68,18 @@ def register_metrics(metrics: Metrics, delays: DelayService, clock: Clock) -> No
         "Delayed records delivered at most so many seconds after they were due.",
         late,
     )
+
+
+def _ahead(delays: DelayService, clock: Clock) -> Samples:
+    now_ms = clock.time_ms()
+    bounds = [now_ms + seconds * 1000 for seconds in _AHEAD_S]
+    totals = [0] * len(bounds)
+    for one in delays:
+        if not one.is_inert:
+            counts = one.fold.schedule.ahead(bounds)
+            totals = [total + count for total, count in zip(totals, counts, strict=True)]
+    for seconds, total in zip(_AHEAD_S, totals, strict=True):
+        yield (str(seconds),), total
 
 
 def _pending(fold: DelayFold) -> float:

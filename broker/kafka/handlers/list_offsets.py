@@ -8,8 +8,9 @@ UNSUPPORTED_VERSION.
 
 A timestamp finds the first record that is not older; when there is none, offset and timestamp are
 -1, without an error. Version 4 adds leader epochs. Clients see what lies below the high watermark;
-whoever asks as a replica or a debugger (replica id -2), all that is written. Behind the last visible
-record there may be hidden batches: a tagged field of Qbus's own asks for the end behind them.
+whoever asks as a replica or a debugger (replica id -2), all that is written. Behind the last
+visible record there may be hidden batches: a tagged field of Qbus's own asks for the end behind
+them.
 
 A new leader whose high watermark is not yet where it was with the one before does not say where the
 end is: OFFSET_NOT_AVAILABLE, before version 5 LEADER_NOT_AVAILABLE, have the client ask again
